@@ -1,0 +1,51 @@
+"""Shrink Kafka topics: partition modes (KIP-694) for clients of stock Apache Kafka.
+
+``modeaware.Producer``, ``Consumer``, ``SerializingProducer``, ``DeserializingConsumer`` and ``AdminClient`` are drop-in
+for confluent_kafka's classes of the same names. Names are loaded when first used, so importing the package costs next
+to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from modeaware.confluent.admin import AdminClient as AdminClient
+    from modeaware.confluent.admin import DeletePartitions as DeletePartitions
+    from modeaware.confluent.consumer import Consumer as Consumer
+    from modeaware.confluent.producer import Producer as Producer
+    from modeaware.confluent.serde import DeserializingConsumer as DeserializingConsumer
+    from modeaware.confluent.serde import SerializingProducer as SerializingProducer
+    from modeaware.errors import ModeAwareError as ModeAwareError
+    from modeaware.modes import PartitionMode as PartitionMode
+    from modeaware.topic_view import TopicView as TopicView
+
+__version__ = "0.1.0"
+
+_EXPORTS = {
+    "AdminClient": "modeaware.confluent.admin",
+    "Consumer": "modeaware.confluent.consumer",
+    "DeletePartitions": "modeaware.confluent.admin",
+    "DeserializingConsumer": "modeaware.confluent.serde",
+    "ModeAwareError": "modeaware.errors",
+    "PartitionMode": "modeaware.modes",
+    "Producer": "modeaware.confluent.producer",
+    "SerializingProducer": "modeaware.confluent.serde",
+    "TopicView": "modeaware.topic_view",
+}
+
+__all__ = [*sorted(_EXPORTS), "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    module = _EXPORTS.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

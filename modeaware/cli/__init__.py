@@ -1,0 +1,116 @@
+"""The command ``modeaware``: one module a command, loaded when it is asked for.
+
+Exit status: 0 done; 1 an error, told on standard error as ``error: ...``; 2 bad usage; 130 left by Ctrl-C. Commands may
+add their own and document them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from modeaware.errors import ModeAwareError
+
+INTERRUPTED = 130
+
+
+class Command(Protocol):
+    """A command; instantiated without arguments when it was chosen."""
+
+    name: str
+    help: str
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Declare its options."""
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Do it; the exit status. ModeAwareError and KeyboardInterrupt are the caller's."""
+
+
+class Entry(NamedTuple):
+    """A command that is not loaded yet: its name, where it is (``module:Class``), and a line for ``--help``."""
+
+    name: str
+    where: str
+    help: str
+
+    def load(self) -> Command:
+        """Raises ModeAwareError where an extra is missing."""
+        module_name, _, class_name = self.where.partition(":")
+        try:
+            module = importlib.import_module(module_name)
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.split(".")[0] == "modeaware":
+                raise
+            raise ModeAwareError(
+                f"`modeaware {self.name}` needs the package {error.name}: pip install 'modeaware[controller]'"
+            ) from error
+        command: Command = getattr(module, class_name)()
+        return command
+
+
+COMMANDS = (
+    Entry(
+        "topics", "modeaware.cli.topics:Topics", "describe a topic's partition modes, change its number of partitions"
+    ),
+    Entry("shrink", "modeaware.cli.shrink:Shrink", "retire a topic's last partitions"),
+    Entry("grow", "modeaware.cli.grow:Grow", "revive retired partitions, then create new ones"),
+    Entry("controller", "modeaware.cli.controller:Controller", "run the controller that keeps the modes"),
+    Entry("local", "modeaware.cli.local:Local", "run a real Kafka on this machine to try things out"),
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command.
+
+    Args:
+        argv: arguments without the program's name; default: the process's.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        SystemExit: after ``--help``, ``--version`` or bad usage (argparse's).
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        args = _parse(arguments)
+        command: Command = args.command
+        return command.run(args)
+    except ModeAwareError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Parse with the options of the chosen command only: the others are not loaded."""
+    parser = argparse.ArgumentParser(
+        prog="modeaware", description="Shrink a live Kafka topic: partition modes on stock Apache Kafka."
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
+    subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
+    chosen = next((argument for argument in arguments if not argument.startswith("-")), None)
+    for entry in COMMANDS:
+        subparser = subparsers.add_parser(
+            entry.name, help=entry.help, description=entry.help[0].upper() + entry.help[1:] + "."
+        )
+        if entry.name == chosen:
+            command = entry.load()
+            command.configure(subparser)
+            subparser.set_defaults(command=command)
+    return parser.parse_args(arguments)
+
+
+class _Version(argparse.Action):
+    """Looks the version up only when it is asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import version
+
+        print(f"modeaware {version('modeaware')}")
+        parser.exit()

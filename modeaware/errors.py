@@ -1,0 +1,115 @@
+"""The one error hierarchy of modeaware, and the Kafka error codes it speaks.
+
+Every error names what happened, on which topic and partition, and what to do about it. Errors that a broker (or the
+controller) answered with carry the Kafka error code in :attr:`ModeAwareError.code`.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ErrorCode(IntEnum):
+    """The Kafka protocol error codes the controller answers with (names and numbers are Kafka's own)."""
+
+    UNKNOWN_SERVER_ERROR = -1
+    NONE = 0
+    UNKNOWN_TOPIC_OR_PARTITION = 3
+    REQUEST_TIMED_OUT = 7
+    MESSAGE_TOO_LARGE = 10
+    INVALID_TOPIC_EXCEPTION = 17
+    TOPIC_AUTHORIZATION_FAILED = 29
+    UNSUPPORTED_VERSION = 35
+    INVALID_PARTITIONS = 37
+    INVALID_REPLICA_ASSIGNMENT = 39
+    NOT_CONTROLLER = 41
+    INVALID_REQUEST = 42
+    POLICY_VIOLATION = 44
+    REASSIGNMENT_IN_PROGRESS = 60
+    UNKNOWN_TOPIC_ID = 100
+
+
+class ModeAwareError(Exception):
+    """Base class of every error raised by modeaware.
+
+    Args:
+        message: what happened, on which topic and partition, and what to do.
+        code: the Kafka error code, where there is one.
+        topic: the topic concerned, if any.
+        partition: the partition concerned, if any.
+    """
+
+    default_code: ErrorCode | None = None
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: ErrorCode | None = None,
+        topic: str | None = None,
+        partition: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code if code is not None else self.default_code
+        self.topic = topic
+        self.partition = partition
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class ConfigError(ModeAwareError, ValueError):
+    """A ``modeaware.`` setting (or a controller config) is unknown or has a bad value."""
+
+
+class RequestRefused(ModeAwareError):
+    """The controller refused a command; nothing was changed. ``code`` says why in Kafka's terms."""
+
+    default_code = ErrorCode.INVALID_REQUEST
+
+
+class ModeSourceError(ModeAwareError):
+    """The source of partition modes cannot be read now; the last known view stays in force."""
+
+
+class NotAuthorized(ModeSourceError):
+    """The principal may not read the mode log. This is reported, and never taken for "there is no log"."""
+
+    default_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+class ViewTimeout(ModeSourceError):
+    """No first view of the partition modes within ``modeaware.view.timeout.ms``."""
+
+    default_code = ErrorCode.REQUEST_TIMED_OUT
+
+
+class RecordError(ModeAwareError):
+    """A record of the mode log cannot be used: rubbish, or written for a newer reader."""
+
+
+class RetiredPartition(ModeAwareError):
+    """A record was addressed to a partition that takes no writes (ReadOnly, None, or not listed)."""
+
+    default_code = ErrorCode.POLICY_VIOLATION
+
+
+class ControllerUnavailable(ModeAwareError):
+    """No running controller could be reached for an admin command; nothing was changed as far as is known."""
+
+    default_code = ErrorCode.NOT_CONTROLLER
+
+
+class ControllerFenced(ModeAwareError):
+    """Another controller has taken over; this one has appended nothing since and stops."""
+
+    default_code = ErrorCode.NOT_CONTROLLER
+
+
+class ClusterError(ModeAwareError):
+    """The cluster did not answer, or answered an admin request of the controller with an error."""
+
+
+class LocalKafkaError(ModeAwareError):
+    """A local Kafka could not be installed, started, or controlled."""

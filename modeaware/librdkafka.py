@@ -1,0 +1,46 @@
+"""The one place that imports confluent_kafka's clients; the rest of the package takes them from here.
+
+``Producer``, ``Consumer``, ``SerializingProducer`` and ``DeserializingConsumer`` are whatever ``confluent_kafka``
+exports when this module is first imported, so a tracer or mock that replaced them there earlier stays in effect
+underneath ours. ``confluent_kafka`` is the module itself, for whoever has to see what it exports now.
+"""
+
+from __future__ import annotations
+
+import confluent_kafka
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    OFFSET_INVALID,
+    OFFSET_STORED,
+    Consumer,
+    DeserializingConsumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    SerializingProducer,
+    TopicPartition,
+    consistent,
+    fnv1a,
+    murmur2,
+)
+
+__all__ = [
+    "OFFSET_BEGINNING",
+    "OFFSET_END",
+    "OFFSET_INVALID",
+    "OFFSET_STORED",
+    "Consumer",
+    "DeserializingConsumer",
+    "KafkaError",
+    "KafkaException",
+    "Message",
+    "Producer",
+    "SerializingProducer",
+    "TopicPartition",
+    "confluent_kafka",
+    "consistent",
+    "fnv1a",
+    "murmur2",
+]

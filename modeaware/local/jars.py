@@ -1,0 +1,130 @@
+"""Apache Kafka's jars from Maven Central, kept in the user's cache.
+
+``mvn`` resolves them or, where there is none, the Ivy jar inside the pyspark wheel; both bring the same files.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from modeaware.errors import LocalKafkaError
+from modeaware.local.java import find_java
+from modeaware.local.paths import cache_folder, locked
+
+logger = logging.getLogger(__name__)
+
+KAFKA_VERSION = "4.2.0"
+_ARTIFACTS = (
+    ("org.apache.kafka", "kafka_2.13", KAFKA_VERSION),
+    # Kafka's own artifact has no binding for slf4j: without one a broker logs nothing.
+    ("org.slf4j", "slf4j-simple", "1.7.36"),
+)
+_DOWNLOAD_TIMEOUT_S = 600
+
+
+def kafka_jars() -> Path:
+    """The folder with all jars a broker needs; filled on the first call (about 45 MB). Safe between processes.
+
+    Raises:
+        LocalKafkaError: they cannot be resolved; carries the resolver's last lines.
+    """
+    folder = cache_folder() / f"kafka-{KAFKA_VERSION}"
+    if folder.is_dir():  # it appears by a rename, so it is whole
+        return folder
+    with locked(folder.with_name(folder.name + ".lock")):
+        if folder.is_dir():  # another process was faster
+            return folder
+        with tempfile.TemporaryDirectory(prefix=folder.name + ".", dir=folder.parent) as scratch_name:
+            scratch = Path(scratch_name)
+            jars = scratch / "jars"
+            logger.info("Resolving Apache Kafka %s from Maven Central (about 45 MB, once) ...", KAFKA_VERSION)
+            _run_resolver(resolver_command(scratch, jars), scratch)
+            _check_complete(jars)
+            jars.rename(folder)
+    return folder
+
+
+def resolver_command(scratch: Path, jars: Path) -> list[str]:
+    """Write the resolver's input into ``scratch``; the command that then copies all jars into ``jars``.
+
+    Raises:
+        LocalKafkaError: neither ``mvn`` nor pyspark is installed.
+    """
+    if mvn := shutil.which("mvn"):
+        pom = scratch / "pom.xml"
+        pom.write_text(_pom(), encoding="utf-8")
+        copy = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={jars}"]
+        return [mvn, "--batch-mode", "--quiet", "--file", str(pom), *copy]
+    if ivy := find_ivy_jar():
+        description = scratch / "ivy.xml"
+        description.write_text(_ivy(), encoding="utf-8")
+        retrieve = ["-retrieve", f"{jars}/[artifact]-[revision].[ext]", "-types", "jar", "bundle"]
+        return [find_java(), "-jar", str(ivy), "-ivy", str(description), "-cache", str(scratch / "ivy"), *retrieve]
+    raise LocalKafkaError(
+        f"Apache Kafka {KAFKA_VERSION} is not in {cache_folder()} and cannot be resolved: install Maven (mvn), "
+        "or pip install 'modeaware[spark]' (its wheel carries Ivy), or set KAFKA_BOOTSTRAP_SERVERS to a running Kafka."
+    )
+
+
+def find_ivy_jar() -> Path | None:
+    """The Ivy jar inside the pyspark wheel, found without importing it; None without pyspark."""
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        return None
+    return next(iter(sorted((Path(spec.origin).parent / "jars").glob("ivy-*.jar"))), None)
+
+
+def _run_resolver(command: list[str], scratch: Path) -> None:
+    log = scratch / "resolver.log"
+    with log.open("wb") as output:
+        try:
+            done = subprocess.run(
+                command,
+                cwd=scratch,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                timeout=_DOWNLOAD_TIMEOUT_S,
+                check=False,
+                env={**os.environ, "NO_COLOR": "1"},
+            )
+        except subprocess.TimeoutExpired as error:
+            raise LocalKafkaError(f"{command[0]} did not resolve Kafka's jars in {_DOWNLOAD_TIMEOUT_S} s") from error
+    if done.returncode != 0:
+        tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-20:])
+        raise LocalKafkaError(f"{command[0]} could not resolve Apache Kafka {KAFKA_VERSION}:\n{tail}")
+
+
+def _check_complete(jars: Path) -> None:
+    missing = [name for _, name, version in _ARTIFACTS if not (jars / f"{name}-{version}.jar").is_file()]
+    if missing:
+        raise LocalKafkaError(f"The resolver succeeded but brought no {' and no '.join(missing)}; try again.")
+
+
+def _pom() -> str:
+    dependencies = "".join(
+        f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version></dependency>"
+        for group, name, version in _ARTIFACTS
+    )
+    return (
+        "<project><modelVersion>4.0.0</modelVersion><groupId>modeaware</groupId><artifactId>local</artifactId>"
+        f"<version>1</version><dependencies>{dependencies}</dependencies></project>"
+    )
+
+
+def _ivy() -> str:
+    dependencies = "".join(
+        f'<dependency org="{group}" name="{name}" rev="{version}" conf="default->default"/>'
+        for group, name, version in _ARTIFACTS
+    )
+    return (
+        '<ivy-module version="2.0"><info organisation="modeaware" module="local"/>'
+        '<configurations><conf name="default"/></configurations>'
+        f"<dependencies>{dependencies}</dependencies></ivy-module>"
+    )

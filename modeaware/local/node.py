@@ -1,0 +1,151 @@
+"""One broker of a local cluster: it can be killed, frozen and restarted."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+
+from modeaware.errors import LocalKafkaError
+from modeaware.local.process import BrokerProcess, wait_until_stopped
+from modeaware.local.ready import wait_until_serving
+from modeaware.local.settings import Seat
+
+START_TIMEOUT_S = 60.0
+_STOP_TIMEOUT_S = 30.0
+_KILL_TIMEOUT_S = 10.0
+
+
+class LocalBroker:
+    """A :class:`modeaware.local.api.Broker` that is a process on this machine.
+
+    Args:
+        seat: its id and ports.
+        cluster_id: of the cluster it was formatted for.
+        folder: holds ``server.properties``, ``broker.log`` and ``data``.
+        launch: starts its process.
+        client_config: librdkafka settings to reach it with.
+    """
+
+    def __init__(
+        self,
+        seat: Seat,
+        cluster_id: str,
+        folder: Path,
+        launch: Callable[[Path], BrokerProcess],
+        client_config: Mapping[str, str],
+    ) -> None:
+        self.seat = seat
+        self.cluster_id = cluster_id
+        self.folder = folder
+        self._launch = launch
+        self._client_config = client_config
+        self._process: BrokerProcess | None = None
+
+    def __repr__(self) -> str:
+        return f"<LocalBroker {self.node_id} at {self.address}, pid {self.pid}>"
+
+    @property
+    def node_id(self) -> int:
+        return self.seat.node_id
+
+    @property
+    def address(self) -> str:
+        return self.seat.address
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process is not None and self._process.running() else None
+
+    @property
+    def log_path(self) -> Path:
+        return self.folder / "broker.log"
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL, _KILL_TIMEOUT_S)
+
+    def pause(self) -> None:
+        process = self._running_process()
+        process.signal(signal.SIGSTOP)
+        wait_until_stopped(process.pid)
+
+    def resume(self) -> None:
+        self._running_process().signal(signal.SIGCONT)
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.signal(signal.SIGCONT)  # a frozen one would not hear the next
+        try:
+            self._end(signal.SIGTERM, _STOP_TIMEOUT_S)
+        except LocalKafkaError:
+            self.kill()
+            raise
+
+    def start(self, *, wait: bool = True) -> None:
+        """Start it on its data and port.
+
+        Args:
+            wait: until it answers as a member of the cluster. With False several can be started that need each other
+                for a quorum; follow with :meth:`wait_until_serving`.
+
+        Raises:
+            LocalKafkaError: it runs already, or did not come up; carries the end of its log.
+        """
+        if self.pid is not None:
+            raise LocalKafkaError(f"Broker {self.node_id} runs already (pid {self.pid})")
+        self._process = self._launch(self.folder)
+        if wait:
+            self.wait_until_serving([self.node_id])
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def wait_until_serving(self, node_ids: Collection[int], *, deadline: float | None = None) -> None:
+        """Wait until this broker answers and lists ``node_ids`` as running members.
+
+        Args:
+            deadline: on :func:`time.monotonic`'s clock; default: 60 s from now.
+
+        Raises:
+            LocalKafkaError: it does not; carries the end of its log.
+        """
+        try:
+            wait_until_serving(
+                self.address,
+                node_ids,
+                deadline=time.monotonic() + START_TIMEOUT_S if deadline is None else deadline,
+                cluster_id=self.cluster_id,
+                check=self._check_running,
+                client_config=self._client_config,
+            )
+        except LocalKafkaError as error:
+            raise LocalKafkaError(f"{error}\nThe end of {self.log_path}:\n{self.log_tail(25)}") from error
+
+    def log_tail(self, lines: int) -> str:
+        """The last lines of its log; empty when it never ran."""
+        if not self.log_path.exists():
+            return ""
+        return "\n".join(self.log_path.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
+
+    def _end(self, number: int, timeout_s: float) -> None:
+        if self._process is None:
+            return
+        self._process.signal(number)
+        if not self._process.wait(timeout_s):
+            who = f"Broker {self.node_id} (pid {self._process.pid})"
+            raise LocalKafkaError(f"{who} did not end within {timeout_s:.0f} s of signal {number}")
+
+    def _running_process(self) -> BrokerProcess:
+        if self._process is None or not self._process.running():
+            raise LocalKafkaError(f"Broker {self.node_id} does not run")
+        return self._process
+
+    def _check_running(self) -> None:
+        if self._process is None or not self._process.running():
+            raise LocalKafkaError(f"Broker {self.node_id} ended while it started")

@@ -1,0 +1,126 @@
+"""The server properties and JVM options of brokers for demos and tests."""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+HOST = "127.0.0.1"
+
+
+class Seat(NamedTuple):
+    """One node's place in a cluster: its id and its two ports on the loopback interface."""
+
+    node_id: int
+    port: int
+    controller_port: int
+
+    @property
+    def address(self) -> str:
+        return f"{HOST}:{self.port}"
+
+
+def random_uuid() -> str:
+    """A Kafka Uuid: 22 characters of URL-safe base64, the first a letter: tools take a leading ``-`` for an option."""
+    return base64.urlsafe_b64encode(b"\x31" + secrets.token_bytes(15)).decode().rstrip("=")
+
+
+def quick_defaults(nodes: int) -> dict[str, str]:
+    """Broker settings that make small clusters quick: short delays, few internal partitions, all replicated."""
+    replicas = str(min(3, nodes))
+    in_sync = str(max(1, min(3, nodes) - 1))
+    return {
+        "auto.create.topics.enable": "false",
+        "default.replication.factor": replicas,
+        "min.insync.replicas": in_sync,
+        "offsets.topic.num.partitions": "4",
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.num.partitions": "4",
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": in_sync,
+        "share.coordinator.state.topic.num.partitions": "4",
+        "share.coordinator.state.topic.replication.factor": replicas,
+        "share.coordinator.state.topic.min.isr": in_sync,
+        # Groups settle at once, and tests may use short sessions.
+        "group.initial.rebalance.delay.ms": "0",
+        "group.min.session.timeout.ms": "1000",
+        "group.consumer.min.heartbeat.interval.ms": "500",
+        "group.consumer.heartbeat.interval.ms": "500",
+        # Retention, deletion, compaction and the end of hanging transactions come in about a second.
+        "log.initial.task.delay.ms": "500",
+        "log.retention.check.interval.ms": "1000",
+        "log.segment.delete.delay.ms": "1000",
+        "log.cleaner.backoff.ms": "1000",
+        "log.cleaner.dedupe.buffer.size": str(8 << 20),
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+        # A killed or paused broker is fenced after three seconds; a killed one cannot register again before.
+        "broker.heartbeat.interval.ms": "500",
+        "broker.session.timeout.ms": "3000",
+        # Small machines.
+        "num.network.threads": "2",
+        "num.io.threads": "4",
+        "background.threads": "2",
+    }
+
+
+def server_properties(seat: Seat, seats: Sequence[Seat], data: Path, configs: Mapping[str, str]) -> dict[str, str]:
+    """All properties of one combined KRaft node; ``configs`` override any of them.
+
+    In the overrides ``{port}`` and ``{controller_port}`` stand for the node's own, so listeners can be redefined.
+    """
+    voters = ",".join(f"{other.node_id}@{HOST}:{other.controller_port}" for other in seats)
+    own = {key: value.replace("{port}", str(seat.port)) for key, value in configs.items()}
+    own = {key: value.replace("{controller_port}", str(seat.controller_port)) for key, value in own.items()}
+    return {
+        "process.roles": "broker,controller",
+        "node.id": str(seat.node_id),
+        "controller.quorum.voters": voters,
+        "controller.listener.names": "CONTROLLER",
+        "listeners": f"PLAINTEXT://{seat.address},CONTROLLER://{HOST}:{seat.controller_port}",
+        "advertised.listeners": f"PLAINTEXT://{seat.address}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL,"
+        "CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "log.dirs": str(data),
+        **quick_defaults(len(seats)),
+        **own,
+    }
+
+
+def write_properties(path: Path, properties: Mapping[str, str]) -> None:
+    """Write a Java properties file."""
+    lines = []
+    for key, value in properties.items():
+        escaped = value.replace("\\", "\\\\").replace("\n", "\\n")
+        lines.append(f"{key}={escaped}\n")
+    path.write_text("".join(lines), encoding="utf-8")
+
+
+def broker_command(
+    java: str, jars: Path, properties: Path, *, heap_mb: int, small: bool, archive: Path | None = None
+) -> list[str]:
+    """The command that runs a broker; logs at INFO go to its standard error, without the dump of all configs."""
+    log = "-Dorg.slf4j.simpleLogger."
+    return [
+        java,
+        f"-Xmx{heap_mb}m",
+        *([f"-XX:SharedArchiveFile={archive}"] if archive is not None and archive.exists() else []),
+        *(["-XX:TieredStopAtLevel=1"] if small else []),  # several on a small machine: less memory, quicker start
+        f"{log}showDateTime=true",
+        f"{log}dateTimeFormat=HH:mm:ss.SSS",
+        f"{log}log.org.apache.kafka.common.config.AbstractConfig=warn",
+        "-cp",
+        f"{jars}/*",
+        "kafka.Kafka",
+        str(properties),
+    ]
+
+
+def format_command(java: str, jars: Path, properties: Path, cluster_id: str, arguments: Sequence[str]) -> list[str]:
+    """The command that formats a node's data folder."""
+    quick = ["-Xmx128m", "-XX:TieredStopAtLevel=1"]
+    tool = ["-cp", f"{jars}/*", "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties)]
+    return [java, *quick, *tool, *arguments]

@@ -1,0 +1,79 @@
+"""Runs one program for an owner and makes sure that it never outlives the owner. Standard library only.
+
+Started as a script: ``python -I -S supervisor.py OWNER_PID DATA_FOLDER PROGRAM ARG...``. It prints the program's
+process id; each line on its standard input is the number of a signal to pass on, and is printed back when that is
+done. It exits when the program does. When its input closes or its parent is no longer the owner (a crash, a SIGKILL),
+it kills the program and removes the data folder, but no logs. The program writes to this process's standard error.
+
+Signals go through here rather than by process id, because only the parent can know that an id is still its child's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+
+_PR_SET_PDEATHSIG = 1
+_OWNER_CHECK_S = 1.0
+_last_word = threading.Lock()
+
+
+def main(argv: list[str]) -> int:
+    owner, data, command = int(argv[1]), argv[2], argv[3:]
+    child = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=sys.stderr,
+        stderr=sys.stderr,
+        # Should this supervisor itself be killed: we are its only thread yet, which is the one the kernel watches.
+        preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+    )
+    threading.Thread(target=_exit_with, args=(child,), daemon=True).start()
+    with contextlib.suppress(BrokenPipeError):  # that too says that the owner is gone
+        _reply(child.pid)
+        _obey(owner, child)
+    _last_word.acquire()  # held until this process ends
+    child.kill()
+    child.wait()
+    shutil.rmtree(data, ignore_errors=True)
+    return 0
+
+
+def _exit_with(child: subprocess.Popen[bytes]) -> None:
+    code = child.wait()
+    if _last_word.acquire(blocking=False):  # else the owner is gone and main() tidies up
+        os._exit(code & 0xFF)
+
+
+def _obey(owner: int, child: subprocess.Popen[bytes]) -> None:
+    """Pass signals on until the owner is gone. A fork of the owner can keep the pipe open, hence the second check."""
+    requests = b""
+    while os.getppid() == owner:
+        if not select.select([0], [], [], _OWNER_CHECK_S)[0]:
+            continue
+        read = os.read(0, 4096)
+        if not read:
+            return
+        *lines, requests = (requests + read).split(b"\n")
+        for line in lines:
+            child.send_signal(int(line))
+            _reply(int(line))
+
+
+def _reply(number: int) -> None:
+    os.write(1, b"%d\n" % number)
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

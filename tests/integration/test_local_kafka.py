@@ -1,0 +1,200 @@
+"""modeaware.local with real brokers: harming them, and what is left of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from modeaware.errors import LocalKafkaError
+from modeaware.local import Kafka, LocalKafka
+from modeaware.local.process import command_line
+from tests.conftest import MakeKafka, MakeTopic, topic_maker
+from tests.support.plain import drain_topic, produce_keyed, watermarks
+from tests.support.waiting import eventually
+
+RECORDS = [(b"key-%d" % (n % 7), b"%d" % n) for n in range(100)]
+
+
+def test_records_come_back_in_the_order_of_each_key(kafka: Kafka, make_topic: MakeTopic) -> None:
+    topic = make_topic(3, retention_ms=3_600_000)
+    produce_keyed(kafka.bootstrap_servers, topic, RECORDS)
+
+    read = [(message.key(), message.value()) for message in drain_topic(kafka.bootstrap_servers, topic)]
+
+    assert sorted(read) == sorted(RECORDS)
+    for key in {key for key, _ in RECORDS}:
+        assert [record for record in read if record[0] == key] == [record for record in RECORDS if record[0] == key]
+    assert sum(end - start for start, end in watermarks(kafka.bootstrap_servers, topic).values()) == len(RECORDS)
+
+
+def test_a_killed_broker_comes_back_with_its_records_at_its_address(make_kafka: MakeKafka) -> None:
+    kafka = make_kafka()
+    (broker,) = kafka.brokers
+    topic = topic_maker(kafka)(2)
+    produce_keyed(kafka.bootstrap_servers, topic, RECORDS)
+    first_pid, address = broker.pid, broker.address
+
+    broker.kill()
+    assert broker.pid is None
+    broker.start()
+
+    assert broker.pid not in (None, first_pid)
+    assert broker.address == address
+    assert len(drain_topic(kafka.bootstrap_servers, topic)) == len(RECORDS)
+
+
+def test_three_nodes_survive_the_loss_of_one_and_take_it_back(kafka3: LocalKafka) -> None:
+    topic = topic_maker(kafka3)(6)
+    victim = kafka3.brokers[0]
+    victim.kill()
+    produce_keyed(kafka3.bootstrap_servers, topic, RECORDS)
+    victim.start()
+    assert len(drain_topic(kafka3.bootstrap_servers, topic)) == len(RECORDS)
+    assert sorted(AdminClient({"bootstrap.servers": victim.address}).list_topics(timeout=10).brokers) == [1, 2, 3]
+
+
+def test_a_paused_broker_answers_nothing_until_it_is_resumed(make_kafka: MakeKafka) -> None:
+    kafka = make_kafka()
+    (broker,) = kafka.brokers
+    topic = topic_maker(kafka)(1)
+
+    broker.pause()
+    with pytest.raises(AssertionError, match="not delivered"):
+        produce_keyed(kafka.bootstrap_servers, topic, [(b"k", b"v")], **{"message.timeout.ms": 500})
+    broker.resume()
+
+    produce_keyed(kafka.bootstrap_servers, topic, [(b"k", b"after")])
+    assert drain_topic(kafka.bootstrap_servers, topic)[-1].value() == b"after"
+
+
+def test_a_paused_broker_can_be_stopped_and_killed(make_kafka: MakeKafka) -> None:
+    (broker,) = make_kafka().brokers
+    broker.pause()
+    broker.stop()
+    assert broker.pid is None
+    with pytest.raises(LocalKafkaError, match="does not run"):
+        broker.pause()
+    broker.stop()  # again: harmless
+    broker.start()
+    with pytest.raises(LocalKafkaError, match="runs already"):
+        broker.start()
+    broker.pause()
+    broker.kill()
+    assert broker.pid is None
+
+
+def test_stop_leaves_nothing_or_only_the_logs(make_kafka: MakeKafka, tmp_path: Path) -> None:
+    kafka = make_kafka(folder=tmp_path / "one")
+    pid = kafka.brokers[0].pid
+    assert pid is not None
+    kafka.stop()
+    assert not command_line(pid)
+    assert not (tmp_path / "one").exists()
+    kafka.stop()  # again: harmless
+    with pytest.raises(LocalKafkaError, match="not running"):
+        _ = kafka.folder
+
+    kafka = make_kafka(folder=tmp_path / "two")
+    kafka.stop(keep_logs=True)
+    assert "Kafka Server started" in kafka.logs_tail(200)
+    assert not kafka.brokers[0].data.exists()
+
+
+def test_an_error_in_its_block_keeps_the_logs_and_says_where(tmp_path: Path) -> None:
+    with pytest.raises(KeyError) as caught, LocalKafka(folder=tmp_path / "kafka") as kafka:
+        raise KeyError("on purpose")
+    assert str(tmp_path / "kafka") in caught.value.__notes__[0]
+    assert kafka.brokers[0].log_path.exists()
+    assert not kafka.brokers[0].data.exists()
+
+
+def test_a_start_that_fails_shows_the_end_of_the_log_and_where_the_rest_is(tmp_path: Path) -> None:
+    kafka = LocalKafka(folder=tmp_path / "kafka", configs={"num.partitions": "0"})
+    with pytest.raises(LocalKafkaError, match=r"(?s)num\.partitions.*left in .*kafka"):
+        kafka.start()
+    assert (tmp_path / "kafka").is_dir()
+
+
+def test_a_broker_that_dies_while_it_starts_is_reported_with_its_log(tmp_path: Path) -> None:
+    nonsense = {"authorizer.class.name": "no.such.Authorizer"}
+    with pytest.raises(LocalKafkaError, match=r"(?s)ended while it started.*no\.such\.Authorizer.*left in"):
+        LocalKafka(folder=tmp_path / "kafka", configs=nonsense).start()
+
+
+def test_ports_taken_by_somebody_else_are_replaced(
+    make_kafka: MakeKafka, kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = int(kafka.bootstrap_servers.split(",")[0].rpartition(":")[2])
+    cluster = sys.modules[LocalKafka.__module__]
+    free = cluster.free_ports
+    answers = [[taken, *free(1)]]
+    monkeypatch.setattr(cluster, "free_ports", lambda count: answers.pop() if answers else free(count))
+    mine = make_kafka()
+    assert mine.brokers[0].seat.port != taken
+    assert not answers
+
+
+OWNER = """
+import sys, time
+from pathlib import Path
+from modeaware.local import LocalKafka
+kafka = LocalKafka(folder=Path(sys.argv[1])).start()
+if sys.argv[2] == "fork":
+    import os
+    if os.fork() == 0:  # a child that keeps the pipe to the supervisor open
+        time.sleep(120)
+print(kafka.brokers[0].pid, flush=True)
+if sys.argv[2] == "forget":
+    sys.exit()
+if sys.argv[2] == "raise":
+    raise RuntimeError("on purpose")
+time.sleep(120)
+"""
+
+
+@pytest.fixture
+def start_owner(tmp_path: Path) -> Callable[[str], tuple[subprocess.Popen[str], int]]:
+    """Runs a program that starts a Kafka and then does something; gives the program and its broker's pid."""
+
+    def start(what: str) -> tuple[subprocess.Popen[str], int]:
+        command = [sys.executable, "-c", OWNER, str(tmp_path / "kafka"), what]
+        owner = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0)
+        assert owner.stdout is not None
+        return owner, int(owner.stdout.readline())
+
+    return start
+
+
+@pytest.mark.parametrize("what", ["sleep", "fork"])
+def test_a_killed_owner_leaves_no_broker(
+    what: str, start_owner: Callable[[str], tuple[subprocess.Popen[str], int]], tmp_path: Path
+) -> None:
+    owner, pid = start_owner(what)
+    with owner:
+        try:
+            owner.send_signal(signal.SIGKILL)
+            owner.wait(10)
+            eventually(lambda: not command_line(pid), message=f"broker {pid} is gone")
+            eventually(lambda: not (tmp_path / "kafka/node-1/data").exists(), message="its data is gone")
+        finally:
+            if what == "fork":
+                os.killpg(owner.pid, signal.SIGKILL)  # the child; the group is the owner's own
+    assert (tmp_path / "kafka/node-1/broker.log").exists()
+
+
+@pytest.mark.parametrize("what", ["forget", "raise"])
+def test_an_owner_that_ends_without_a_stop_leaves_neither_broker_nor_folder(
+    what: str, start_owner: Callable[[str], tuple[subprocess.Popen[str], int]], tmp_path: Path
+) -> None:
+    owner, pid = start_owner(what)
+    with owner:
+        owner.wait(30)
+    assert not command_line(pid)
+    assert not (tmp_path / "kafka").exists()

@@ -1,0 +1,124 @@
+"""Producing, consuming and administrating with plain confluent_kafka clients: nothing of ours is involved."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+TIMEOUT_S = 30.0
+
+
+def create_topic(
+    bootstrap_servers: str, name: str, partitions: int, *, replication_factor: int = -1, configs: Mapping[str, str]
+) -> None:
+    """Create a topic (-1 = the broker's default, for either number) and wait until its partitions have leaders."""
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    new = NewTopic(name, num_partitions=partitions, replication_factor=replication_factor, config=dict(configs))
+    future: Future[None] = admin.create_topics([new])[name]
+    future.result(TIMEOUT_S)
+    deadline = time.monotonic() + TIMEOUT_S
+    while not _all_led(admin, name, partitions):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{name} has no leaders for all its {partitions} partitions")
+        time.sleep(0.02)  # leaders are elected after the answer
+
+
+def _all_led(admin: AdminClient, name: str, partitions: int) -> bool:
+    # A named look-up of a missing topic would create it where the broker allows that; the whole listing never does.
+    topic = admin.list_topics(timeout=TIMEOUT_S).topics.get(name)
+    led = [] if topic is None else [partition for partition in topic.partitions.values() if partition.leader >= 0]
+    return len(led) == partitions or (partitions < 0 and bool(led))
+
+
+def produce_keyed(
+    bootstrap_servers: str,
+    topic: str,
+    records: Iterable[tuple[bytes | None, bytes | None]],
+    *,
+    partition: int | None = None,
+    **conf: object,
+) -> list[Message]:
+    """Produce ``(key, value)`` pairs with acks=all; the acknowledged messages in the order of their acknowledgement.
+
+    Raises:
+        AssertionError: any was not acknowledged.
+    """
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "acks": "all", **conf})
+    delivered: list[Message] = []
+    failed: list[KafkaError] = []
+
+    def on_delivery(error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            delivered.append(message)
+        else:
+            failed.append(error)
+
+    where = {} if partition is None else {"partition": partition}
+    for key, value in records:
+        while True:
+            try:
+                producer.produce(topic, value=value, key=key, on_delivery=on_delivery, **where)
+                break
+            except BufferError:
+                producer.poll(0.1)
+    left = producer.flush(TIMEOUT_S)
+    assert not failed, f"not delivered: {failed[:3]}"
+    assert not left, f"{left} records neither delivered nor failed in {TIMEOUT_S} s"
+    return delivered
+
+
+def drain_topic(
+    bootstrap_servers: str, topic: str, partitions: Iterable[int] | None = None, **conf: object
+) -> list[Message]:
+    """All records that lie in a topic now (read_committed, all partitions by default), by partition and offset.
+
+    Uses no consumer group that would show up anywhere.
+    """
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": f"drain-{uuid.uuid4()}",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
+            **conf,
+        }
+    )
+    try:
+        if partitions is None:
+            partitions = consumer.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions
+        open_ends = set(partitions)
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in sorted(open_ends)])
+        messages: list[Message] = []
+        deadline = time.monotonic() + TIMEOUT_S
+        while open_ends:
+            assert time.monotonic() < deadline, f"the ends of {topic} {sorted(open_ends)} were not reached"
+            for message in consumer.consume(1000, timeout=0.2):
+                error = message.error()
+                if error is None:
+                    messages.append(message)
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    open_ends.discard(message.partition())
+                else:
+                    raise KafkaException(error)
+    finally:
+        consumer.close()
+    return sorted(messages, key=lambda message: (message.partition(), message.offset()))
+
+
+def watermarks(bootstrap_servers: str, topic: str) -> dict[int, tuple[int, int]]:
+    """Log start offset and high watermark of every partition."""
+    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": f"marks-{uuid.uuid4()}"})
+    try:
+        partitions = consumer.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions
+        return {
+            partition: consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=TIMEOUT_S)
+            for partition in sorted(partitions)
+        }
+    finally:
+        consumer.close()

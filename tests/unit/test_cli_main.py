@@ -1,0 +1,83 @@
+"""The frame of the command: errors, exit statuses, lazy loading."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from types import ModuleType
+
+import pytest
+
+import modeaware.cli as cli
+from modeaware.errors import ModeAwareError
+
+
+class Sample:
+    """Does what its argument says."""
+
+    name = "sample"
+    help = "try things"
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("what")
+
+    def run(self, args: argparse.Namespace) -> int:
+        if args.what == "fail":
+            raise ModeAwareError("no broker answered at here:1; is it running?")
+        if args.what == "interrupt":
+            raise KeyboardInterrupt
+        return 7
+
+
+@pytest.fixture(autouse=True)
+def commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("sample_command")
+    module.Sample = Sample  # type: ignore[attr-defined] - made here
+    monkeypatch.setitem(sys.modules, "sample_command", module)
+    entries = (
+        cli.Entry("sample", "sample_command:Sample", "try things"),
+        cli.Entry("missing", "no_such_package.command:Command", "needs an extra"),
+        cli.Entry("lost", "modeaware.cli.no_such_module:Command", "a bug of ours"),
+    )
+    monkeypatch.setattr(cli, "COMMANDS", entries)
+
+
+@pytest.mark.parametrize(
+    ("what", "status", "error"),
+    [("work", 7, ""), ("fail", 1, "error: no broker answered at here:1; is it running?\n"), ("interrupt", 130, "")],
+)
+def test_exit_status(what: str, status: int, error: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["sample", what]) == status
+    assert capsys.readouterr().err == error
+
+
+def test_a_missing_extra_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["missing"]) == 1
+    assert "needs the package no_such_package: pip install 'modeaware[controller]'" in capsys.readouterr().err
+
+
+def test_a_missing_module_of_ours_is_a_bug_and_no_missing_extra() -> None:
+    with pytest.raises(ModuleNotFoundError):
+        cli.main(["lost"])
+
+
+def test_help_lists_all_commands_and_loads_none(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exited:
+        cli.main(["--help"])
+    assert exited.value.code == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in ("sample", "missing", "lost"))
+
+
+@pytest.mark.parametrize("arguments", [[], ["unheard-of"], ["sample"]])
+def test_bad_usage(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as exited:
+        cli.main(arguments)
+    assert exited.value.code == 2
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exited:
+        cli.main(["--version"])
+    assert exited.value.code == 0
+    assert capsys.readouterr().out.startswith("modeaware ")
