@@ -1,0 +1,158 @@
+"""Our settings: what may stand in a client's configuration beside librdkafka's, and the controller's configs.
+
+Client settings begin with ``modeaware.`` and are taken out before librdkafka sees the rest. The controller's configs
+have KIP-694's names where it gives them.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from modeaware.errors import ConfigError
+
+PREFIX = "modeaware."
+DEFAULT_MODE_LOG_TOPIC = "__partition_modes"
+ON_UNKNOWN = ("block", "writable", "error")
+
+
+@dataclass(frozen=True)
+class ClientConfig:
+    """A client's ``modeaware.`` settings.
+
+    Attributes:
+        mode_log_topic: ``modeaware.mode.log.topic``, the topic the controller keeps the modes in
+            (``__partition_modes``).
+        view_timeout_ms: ``modeaware.view.timeout.ms``, how long the first send or assignment waits for the first view
+            (10000).
+        on_unknown: ``modeaware.on.unknown``, what a send does when there is no view by then: ``block`` raises
+            BufferError, which callers already retry (the default); ``writable`` takes every partition as ReadWrite;
+            ``error`` raises :class:`~modeaware.errors.ViewTimeout`.
+        refresh_interval_ms: librdkafka's ``topic.metadata.refresh.interval.ms`` (300000): how old a view may grow
+            before its source is asked again. librdkafka sees this setting too.
+    """
+
+    mode_log_topic: str = DEFAULT_MODE_LOG_TOPIC
+    view_timeout_ms: int = 10_000
+    on_unknown: str = "block"
+    refresh_interval_ms: int = 300_000
+
+
+@dataclass(frozen=True)
+class ControllerConfig:
+    """The controller's configs.
+
+    Attributes:
+        enable: ``delete.topic.partition.enable`` (true): whether shrinks are admitted (KIP-694, Configuration Changes).
+        check_interval_ms: ``delete.topic.partition.check.interval.ms`` (300000): how long between two checks of a
+            drain that is held up, and of partitions in mode None. The first checks of a blocked drain come sooner.
+        seal_quiet_ms: ``modeaware.seal.quiet.ms`` (10000): how long a retired partition's end offset must not move
+            before it is sealed.
+        open_timeout_ms: ``modeaware.open.timeout.ms`` (60000): how long new partitions stay closed to writes for groups
+            that have not committed an offset on them yet.
+        mode_log_topic: ``modeaware.mode.log.topic`` (``__partition_modes``).
+    """
+
+    enable: bool = True
+    check_interval_ms: int = 300_000
+    seal_quiet_ms: int = 10_000
+    open_timeout_ms: int = 60_000
+    mode_log_topic: str = DEFAULT_MODE_LOG_TOPIC
+
+
+def split_client_config(conf: Mapping[str, Any]) -> tuple[ClientConfig, dict[str, Any]]:
+    """Part ``conf`` into our settings and the rest, which is librdkafka's.
+
+    Raises:
+        ConfigError: an unknown ``modeaware.`` setting (the message gives the nearest known name) or a bad value.
+    """
+    ours = {name: value for name, value in conf.items() if name.startswith(PREFIX)}
+    rest = {name: value for name, value in conf.items() if not name.startswith(PREFIX)}
+    fields = _parse(ours, _CLIENT_SETTINGS, "setting")
+    refresh = rest.get("topic.metadata.refresh.interval.ms")
+    if refresh is not None and (interval_ms := int(refresh)) > 0:
+        fields["refresh_interval_ms"] = interval_ms
+    return ClientConfig(**fields), rest
+
+
+def parse_controller_config(settings: Mapping[str, str]) -> ControllerConfig:
+    """Read ``KEY=VALUE`` configs of the controller.
+
+    Raises:
+        ConfigError: an unknown config (the message gives the nearest known name) or a bad value.
+    """
+    return ControllerConfig(**_parse(settings, _CONTROLLER_SETTINGS, "controller config"))
+
+
+def _parse(
+    settings: Mapping[str, Any], known: Mapping[str, tuple[str, Callable[[str, Any], Any]]], kind: str
+) -> dict[str, Any]:
+    fields = {}
+    for name, value in settings.items():
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(known))}"
+            raise ConfigError(f"unknown {kind} {name!r}: {hint}")
+        field, parse = known[name]
+        fields[field] = parse(name, value)
+    return fields
+
+
+def _positive_ms(name: str, value: Any) -> int:
+    number = _integer(name, value)
+    if number <= 0:
+        raise ConfigError(f"{name}: must be a positive number of milliseconds, not {value!r}")
+    return number
+
+
+def _ms(name: str, value: Any) -> int:
+    number = _integer(name, value)
+    if number < 0:
+        raise ConfigError(f"{name}: must be a number of milliseconds, 0 or more, not {value!r}")
+    return number
+
+
+def _integer(name: str, value: Any) -> int:
+    try:
+        if isinstance(value, bool):
+            raise ValueError
+        return int(value)
+    except (TypeError, ValueError):
+        raise ConfigError(f"{name}: must be a whole number, not {value!r}") from None
+
+
+def _boolean(name: str, value: Any) -> bool:
+    text = str(value).lower()
+    if text not in ("true", "false"):
+        raise ConfigError(f"{name}: must be true or false, not {value!r}")
+    return text == "true"
+
+
+def _topic(name: str, value: Any) -> str:
+    text = str(value)
+    if not text or len(text) > 249 or not all(c.isascii() and (c.isalnum() or c in "._-") for c in text):
+        raise ConfigError(f"{name}: not a topic name: {value!r}")
+    return text
+
+
+def _one_of_on_unknown(name: str, value: Any) -> str:
+    if value not in ON_UNKNOWN:
+        raise ConfigError(f"{name}: must be one of {', '.join(ON_UNKNOWN)}, not {value!r}")
+    return str(value)
+
+
+_CLIENT_SETTINGS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
+    "modeaware.mode.log.topic": ("mode_log_topic", _topic),
+    "modeaware.view.timeout.ms": ("view_timeout_ms", _ms),
+    "modeaware.on.unknown": ("on_unknown", _one_of_on_unknown),
+}
+
+_CONTROLLER_SETTINGS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
+    "delete.topic.partition.enable": ("enable", _boolean),
+    "delete.topic.partition.check.interval.ms": ("check_interval_ms", _positive_ms),
+    "modeaware.seal.quiet.ms": ("seal_quiet_ms", _ms),
+    "modeaware.open.timeout.ms": ("open_timeout_ms", _ms),
+    "modeaware.mode.log.topic": ("mode_log_topic", _topic),
+}

@@ -1,0 +1,100 @@
+"""How our own clients of the mode log connect: with the settings of the client they serve, and nothing else of it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+# Settings of librdkafka (its CONFIGURATION.md) and confluent_kafka that say where the cluster is and how to get there.
+# All others are about producing, consuming, groups, callbacks, logging or statistics and stay with the client.
+_EXACT = frozenset(
+    {
+        "bootstrap.servers",
+        "metadata.broker.list",
+        "oauth_cb",
+        "client.rack",
+        "client.dns.lookup",
+        "connections.max.idle.ms",
+        "broker.version.fallback",
+        "enable.sparse.connections",
+    }
+)
+_PREFIXES = (
+    "security.",
+    "sasl.",
+    "ssl.",
+    "ssl_",
+    "enable.ssl.",
+    "enable.sasl.",
+    "https.",
+    "socket.",
+    "broker.address.",
+    "reconnect.backoff.",
+    "retry.backoff.",
+    "api.version.",
+    "metadata.recovery.",
+)
+# Of those, the ones that tell clusters and users apart (see cluster_key).
+_IDENTITY_PREFIXES = ("security.", "sasl.", "ssl.", "ssl_", "enable.ssl.", "enable.sasl.", "https.")
+
+_DEFAULTS: dict[str, Any] = {
+    # How soon a log that was out of reach is read again, and how soon a frozen broker is noticed.
+    "reconnect.backoff.max.ms": 2_000,
+    "socket.timeout.ms": 15_000,
+}
+
+
+def shared_settings(conf: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of ``conf`` that others who reach the same cluster take over; no callback but ``oauth_cb``."""
+    return {name: value for name, value in conf.items() if name in _EXACT or name.startswith(_PREFIXES)}
+
+
+def connection_conf(conf: Mapping[str, Any], suffix: str) -> dict[str, Any]:
+    """The settings of ``conf`` with which another client reaches the same cluster as the same user.
+
+    Args:
+        conf: a client's librdkafka settings.
+        suffix: appended to its ``client.id``, so that brokers' quotas and logs can tell the two apart.
+    """
+    # What goes wrong is reported once by us; librdkafka's own lines would repeat the client's.
+    quiet = {"log_level": 0, "client.id": f"{conf.get('client.id') or 'rdkafka'}-{suffix}"}
+    return {**_DEFAULTS, **shared_settings(conf), **quiet}
+
+
+def tail_conf(conf: Mapping[str, Any], *, fetch_wait_ms: int) -> dict[str, Any]:
+    """The settings of a consumer that reads the mode log for the client configured by ``conf``.
+
+    It belongs to no group that matters (the id is unique, nothing is ever committed; librdkafka wants one all the same,
+    and a user who may not use it can still read), sees committed records only, and creates no topic.
+
+    Args:
+        conf: the client's librdkafka settings.
+        fetch_wait_ms: how long a broker may hold back an empty answer (``fetch.wait.max.ms``). Records end the wait at
+            once. But the end of the log is only told by such an answer, and other requests on the same connection queue
+            behind it: take a few milliseconds to read to the end, seconds to follow.
+    """
+    return {
+        **connection_conf(conf, "modes"),
+        "group.id": f"modeaware-modes-{uuid.uuid4().hex}",
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "enable.partition.eof": True,
+        "isolation.level": "read_committed",
+        "auto.offset.reset": "earliest",
+        "allow.auto.create.topics": False,
+        "fetch.wait.max.ms": fetch_wait_ms,
+        # An unknown topic is news at once, not after 30 s of hoping.
+        "topic.metadata.propagation.max.ms": 0,
+    }
+
+
+def cluster_key(conf: Mapping[str, Any], topic: str) -> Hashable:
+    """What clients must have in common to share one tail: bootstrap servers (in any order), security settings, log."""
+    servers = str(conf.get("bootstrap.servers") or conf.get("metadata.broker.list") or "")
+    identity = {
+        name: value if callable(value) else str(value)
+        for name, value in conf.items()
+        if name == "oauth_cb" or name.startswith(_IDENTITY_PREFIXES)
+    }
+    return (frozenset(server.strip() for server in servers.split(",")), frozenset(identity.items()), topic)

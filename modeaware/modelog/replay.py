@@ -1,0 +1,156 @@
+"""The fold over the mode log: from its records, in order, to what holds now. Pure: no IO, no clock.
+
+A value is the whole truth about its key, so the fold is an idempotent upsert and needs only the latest record of each
+key: ``fold(compact(log)) == fold(log)``, and a record that comes twice changes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from modeaware.errors import RecordError
+from modeaware.modelog.records import CLAIM_KEY, ClaimRecord, TopicRecord
+from modeaware.topic_view import TopicView
+
+logger = logging.getLogger(__name__)
+
+MAX_REMEMBERED_KEYS = 1_000
+"""How many unreadable keys are told apart: a log full of rubbish must fill neither memory nor the program's log."""
+
+
+class Replay:
+    """What the mode log says, as far as it has been applied. Not thread-safe: its owner serialises the calls.
+
+    Attributes:
+        records: topic id -> the latest record of that topic.
+        claim: the claim of the latest controller; None where none was read.
+        rejected: how many records could not be used, or were those of an older controller.
+        removed: the ids of topics whose latest record is a tombstone.
+    """
+
+    def __init__(self) -> None:
+        self.records: dict[str, TopicRecord] = {}
+        self.claim: ClaimRecord | None = None
+        self.rejected = 0
+        self.removed: set[str] = set()
+        self._ids: dict[str, list[str]] = {}  # name -> ids of topics of that name; the one applied last comes last
+        self._unreadable: dict[str, str] = {}  # key -> the topic's name, or the key where its record does not tell it
+        self._logged: set[str] = set()
+
+    def apply(self, key: str | bytes | None, value: bytes | None) -> frozenset[str]:
+        """Apply the next record of the log (UTF-8 key; a value of None is a tombstone).
+
+        A record that cannot be read, or that is older than what is held, changes nothing: it is counted, and named in
+        the program's log once per key.
+
+        Returns:
+            The names of the topics whose record may have changed: most often one, none for a claim or a rejected one.
+        """
+        try:
+            name = _key_text(key)
+            if name == CLAIM_KEY:
+                self._apply_claim(value)
+                changed: frozenset[str] = frozenset()
+            else:
+                changed = self._apply_topic(name, value)
+        except RecordError as error:
+            self._reject(key, error)
+            return frozenset()
+        self._unreadable.pop(name, None)
+        return changed
+
+    def record(self, topic: str) -> TopicRecord | None:
+        """The record of the topic of that name; of several topic ids, the one that was written last."""
+        ids = self._ids.get(topic)
+        return self.records[ids[-1]] if ids else None
+
+    def view(self, topic: str) -> TopicView:
+        """What clients need to know of the topic; ``TopicView.unlisted(topic)`` where there is no record."""
+        record = self.record(topic)
+        return record.view() if record is not None else TopicView.unlisted(topic)
+
+    @property
+    def topics(self) -> Iterable[str]:
+        """The names of the topics that have a record."""
+        return self._ids.keys()
+
+    @property
+    def unreadable(self) -> list[str]:
+        """Topics (or keys, where a record does not even tell its topic) whose latest record was rejected, sorted."""
+        return sorted(set(self._unreadable.values()))
+
+    def _apply_claim(self, value: bytes | None) -> None:
+        if value is None:
+            raise RecordError("mode log: a claim cannot be taken back by a tombstone")
+        claim = ClaimRecord.from_json(value)
+        if self.claim is not None and claim.controller_epoch < self.claim.controller_epoch:
+            raise RecordError(
+                f"mode log: a claim of controller epoch {claim.controller_epoch} came after one of epoch "
+                f"{self.claim.controller_epoch}"
+            )
+        self.claim = claim
+
+    def _apply_topic(self, topic_id: str, value: bytes | None) -> frozenset[str]:
+        held = self.records.get(topic_id)
+        if value is None:
+            self.removed.add(topic_id)
+            return self._forget(topic_id)
+        record = TopicRecord.from_json(value)
+        if record.topic_id != topic_id:
+            raise RecordError(f"mode log: the record under the key {topic_id!r} is one of topic id {record.topic_id!r}")
+        if self.claim is not None and record.controller_epoch < self.claim.controller_epoch:
+            raise RecordError(
+                f"mode log: a record of {record.topic!r} was written by controller epoch {record.controller_epoch} "
+                f"after epoch {self.claim.controller_epoch} had taken over"
+            )
+        if held is not None and record.version < held.version:
+            raise RecordError(
+                f"mode log: a record of {record.topic!r} has version {record.version} and comes after {held.version}"
+            )
+        # A record of the version that is held is a duplicate. It is applied all the same: compaction keeps the last
+        # copy, and with it the place that decides between two topics of one name.
+        changed = self._forget(topic_id)
+        self.removed.discard(topic_id)
+        self.records[topic_id] = record
+        self._ids.setdefault(record.topic, []).append(topic_id)
+        return changed | {record.topic}
+
+    def _forget(self, topic_id: str) -> frozenset[str]:
+        held = self.records.pop(topic_id, None)
+        if held is None:
+            return frozenset()
+        ids = self._ids[held.topic]
+        ids.remove(topic_id)
+        if not ids:
+            del self._ids[held.topic]
+        return frozenset({held.topic})
+
+    def _reject(self, key: str | bytes | None, error: RecordError) -> None:
+        self.rejected += 1
+        name = key.decode(errors="backslashreplace") if isinstance(key, bytes) else str(key)
+        held = self.records.get(name)
+        if len(self._unreadable) < MAX_REMEMBERED_KEYS:
+            self._unreadable[name] = held.topic if held is not None else error.topic or name
+        if name not in self._logged and len(self._logged) < MAX_REMEMBERED_KEYS:
+            self._logged.add(name)
+            logger.warning("%s (key %.80r); %s", error, name, "the last one stays in force" if held else "passed over")
+
+
+def fold(log: Iterable[tuple[str | bytes | None, bytes | None]]) -> Replay:
+    """Apply ``(key, value)`` records in order to an empty :class:`Replay`."""
+    replay = Replay()
+    for key, value in log:
+        replay.apply(key, value)
+    return replay
+
+
+def _key_text(key: str | bytes | None) -> str:
+    if key is None:
+        raise RecordError("mode log: a record without a key")
+    if isinstance(key, str):
+        return key
+    try:
+        return key.decode()
+    except UnicodeDecodeError as error:
+        raise RecordError(f"mode log: a key that is not UTF-8 ({error})") from error

@@ -1,0 +1,187 @@
+"""The tail of the mode log: a thread that reads it to its end, then follows it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from typing import Any, Protocol
+
+from modeaware.clock import SYSTEM_CLOCK, Clock
+from modeaware.errors import ModeSourceError
+from modeaware.modelog.reader import Silence
+from modeaware.modelog.stream import LogAbsent, LogRecord, LogRewound, LogStream, LogUnreachable
+
+logger = logging.getLogger(__name__)
+
+THREAD_NAME = "modeaware-tail"
+FOLLOW_WAIT_MS = 5_000
+"""``fetch.wait.max.ms`` while following: thousands of clients wait at one leader. Records end the wait at once."""
+SLICE_S = 0.2
+"""How long a poll lasts at most, and with it a stop."""
+FIRST_SLICE_S = 0.02
+"""The same in the first second of a reading: an error, such as "there is no such topic", does not end a poll."""
+GRACE_S = 1.0
+"""A log that is out of reach for less is no news: a broker of several may be down, or a leader be moving."""
+FIRST_BACKOFF_S, LAST_BACKOFF_S = 1.0, 30.0
+
+
+class TailSink(Protocol):
+    """What is told of the log; every call comes from the tail's thread, in the order of the log."""
+
+    def begin(self) -> None:
+        """The log is read from its beginning (again): its first records come next, then :meth:`reached_end`."""
+
+    def records(self, records: Sequence[LogRecord]) -> None:
+        """The next records."""
+
+    def reached_end(self, position: int) -> None:
+        """All that was committed below ``position`` has been told."""
+
+    def absent(self) -> None:
+        """The cluster says that there is no log."""
+
+    def failed(self, error: ModeSourceError) -> None:
+        """The log cannot be read now; told again while that lasts. :meth:`reached_end` or :meth:`absent` ends it."""
+
+    def check_due(self) -> bool:
+        """Whether the log has been silent for so long that it has to be asked for its end."""
+
+    def wanted(self) -> bool:
+        """Whether anybody still uses this; the tail stops when not. Asked a few times a second."""
+
+
+class Tail:
+    """Follows the mode log until it is stopped. Its methods may be called from any thread.
+
+    It reads to the end with short fetch waits (only an empty answer tells the end), then follows with long ones. After
+    anything that could hide a change of the log itself (it is gone, shorter, was out of reach) it is read anew.
+
+    Args:
+        conf: librdkafka settings of the client it serves.
+        topic: the mode log.
+        sink: what is told.
+    """
+
+    def __init__(self, conf: Mapping[str, Any], topic: str, sink: TailSink, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._conf = conf
+        self._topic = topic
+        self._sink = sink
+        self._clock = clock
+        self._stopping = threading.Event()
+        self._anew = threading.Event()
+        self._anew.set()
+        self._position = 0
+        self._backoff_s = FIRST_BACKOFF_S
+        self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
+
+    def start(self) -> None:
+        """Start the thread. Once."""
+        self._thread.start()
+
+    def stop(self, timeout_s: float) -> bool:
+        """Stop the thread and wait for its end. From that thread itself: it ends when what it does now is done.
+
+        Returns:
+            Whether it has ended within ``timeout_s``: one that waits for a dead broker's answer ends a second later.
+        """
+        self._stopping.set()
+        if self._thread is threading.current_thread():
+            return False
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def read_anew(self) -> None:
+        """Read the log from its beginning, because it turned out to be another one. Returns at once."""
+        self._anew.set()
+
+    def _run(self) -> None:
+        while not self._stopped():
+            try:
+                if self._catch_up():
+                    self._follow()
+            except LogRewound as error:
+                self._anew.set()
+                logger.warning("%s; it is read again from its beginning, and newer views stay", error)
+            except ModeSourceError as error:
+                self._anew.set()
+                self._sink.failed(error)
+                self._stopping.wait(FIRST_BACKOFF_S)
+            except Exception as error:
+                self._anew.set()
+                logger.exception("the tail of the mode log %r failed; starting again", self._topic)
+                self._sink.failed(ModeSourceError(f"mode log: {type(error).__name__}: {error}", topic=self._topic))
+                self._back_off()
+
+    def _catch_up(self) -> bool:
+        """Read to the end; False when stopped before.
+
+        Raises:
+            ModeSourceError: it has to be read anew: it was out of reach, and may be another one now.
+        """
+        anew = self._anew.is_set()
+        if anew:
+            self._anew.clear()
+            self._position = 0
+            self._sink.begin()
+        fresh_until_s = self._clock.monotonic_s() + GRACE_S
+        with closing(LogStream(self._conf, self._topic, self._position)) as stream:
+            silence = Silence(stream, self._clock)
+            while not self._stopped():
+                try:
+                    young = self._clock.monotonic_s() < fresh_until_s
+                    records = stream.poll(FIRST_SLICE_S if young else SLICE_S)
+                    silence.watch(heard=bool(records) or stream.end is not None)
+                except LogAbsent:
+                    if not anew or stream.position > 0:
+                        raise
+                    self._sink.absent()  # librdkafka asks again every second, and goes on when there is one
+                    continue
+                except LogUnreachable as error:
+                    silence.broken()
+                    if self._clock.monotonic_s() < fresh_until_s:
+                        continue
+                    if not anew or stream.position > 0:
+                        raise
+                    self._sink.failed(error)
+                    continue
+                self._take(stream, records)
+                if stream.told_end:
+                    return True
+        return False
+
+    def _follow(self) -> None:
+        """Follow the log until it has to be caught up with again."""
+        began_s = self._clock.monotonic_s()
+        shaken = False
+        with closing(LogStream(self._conf, self._topic, self._position, wait_ms=FOLLOW_WAIT_MS)) as stream:
+            while not (self._stopped() or self._anew.is_set() or self._sink.check_due()):
+                try:
+                    self._take(stream, stream.poll(SLICE_S))
+                except LogUnreachable as error:
+                    logger.debug("%s", error)
+                    shaken = True  # a connection was lost: whether that matters shows when the end is asked for
+                except LogAbsent:
+                    self._anew.set()
+                lasted_s = self._clock.monotonic_s() - began_s
+                if shaken and lasted_s > self._backoff_s:
+                    # A bootstrap server that is down for good shakes every new stream: ask less and less often.
+                    self._backoff_s = min(2 * self._backoff_s, LAST_BACKOFF_S)
+                    return
+                if lasted_s > 2 * LAST_BACKOFF_S:
+                    self._backoff_s = FIRST_BACKOFF_S
+
+    def _take(self, stream: LogStream, records: Sequence[LogRecord]) -> None:
+        if records:
+            self._sink.records(records)
+        self._position = stream.position
+        if stream.told_end:
+            self._sink.reached_end(stream.position)
+
+    def _stopped(self) -> bool:
+        return self._stopping.is_set() or not self._sink.wanted()
+
+    def _back_off(self) -> None:
+        self._stopping.wait(self._backoff_s)
+        self._backoff_s = min(2 * self._backoff_s, LAST_BACKOFF_S)

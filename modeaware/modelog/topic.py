@@ -1,0 +1,104 @@
+"""The mode log as a topic: made by the controller alone, and checked where it is there already."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Future
+from typing import Any
+
+from modeaware.errors import ClusterError
+from modeaware.librdkafka import KafkaError, KafkaException
+from modeaware.librdkafka_admin import (
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+    TopicCollection,
+)
+
+REQUEST_TIMEOUT_S = 30.0
+
+
+def ensure_mode_log(admin: AdminClient, topic: str) -> bool:
+    """Create the mode log where it is missing, else check that what is there can be one.
+
+    It gets one partition, compaction, and ``min(3, brokers)`` replicas, two of which must take each append where there
+    are three. A log that is there must have one partition and be compacted without deletion; its replication is its
+    owner's business.
+
+    Returns:
+        Whether it was created.
+
+    Raises:
+        ClusterError: it cannot be created or looked at, or is not fit; says what to do.
+    """
+    try:
+        _check(admin, topic)
+        return False
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+            raise _failed(topic, "cannot be looked at", error) from error
+    try:
+        brokers = len(_result(admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S)).nodes)
+        new = NewTopic(topic, 1, min(3, brokers), config=log_configs(brokers))
+        _result(admin.create_topics([new], request_timeout=REQUEST_TIMEOUT_S)[topic])
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise _failed(topic, "cannot be created", error) from error
+        return _check_again(admin, topic)
+    return True
+
+
+def log_configs(brokers: int) -> dict[str, str]:
+    """The topic settings of a new mode log on a cluster of so many brokers."""
+    return {
+        "cleanup.policy": "compact",
+        # Never more than there are replicas, whatever the cluster's default says.
+        "min.insync.replicas": "2" if brokers >= 3 else "1",
+        "unclean.leader.election.enable": "false",
+        # The segment being written is not compacted: as small as that of __consumer_offsets.
+        "segment.bytes": str(100 * 1024 * 1024),
+    }
+
+
+def unfit(topic: str, partitions: int, configs: Mapping[str, str | None]) -> str | None:
+    """Why a topic cannot be a mode log; None when it can."""
+    if partitions != 1:
+        return f"topic {topic!r} has {partitions} partitions, a mode log has 1; set modeaware.mode.log.topic to another"
+    policy = configs.get("cleanup.policy") or ""
+    if policy != "compact":
+        return (
+            f"topic {topic!r} has cleanup.policy={policy}, which would delete modes that hold; "
+            "set it to compact, if it is the mode log, or set modeaware.mode.log.topic to another"
+        )
+    return None
+
+
+def _check(admin: AdminClient, topic: str) -> None:
+    # describe_topics, because AdminClient.list_topics(topic) makes a missing topic where the broker allows that.
+    found = _result(admin.describe_topics(TopicCollection([topic]), request_timeout=REQUEST_TIMEOUT_S)[topic])
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    entries = _result(admin.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_S)[resource])
+    reason = unfit(topic, len(found.partitions), {name: entry.value for name, entry in entries.items()})
+    if reason is not None:
+        raise ClusterError(f"mode log: {reason}", topic=topic)
+
+
+def _check_again(admin: AdminClient, topic: str) -> bool:
+    try:
+        _check(admin, topic)
+    except KafkaException as error:
+        raise _failed(topic, "was made by somebody else just now and cannot be looked at yet", error) from error
+    return False
+
+
+def _result(future: Future[Any]) -> Any:
+    try:
+        return future.result(REQUEST_TIMEOUT_S + 5)
+    except TimeoutError as error:
+        raise ClusterError(f"mode log: no broker answered within {REQUEST_TIMEOUT_S:g} s") from error
+
+
+def _failed(topic: str, what: str, error: KafkaException) -> ClusterError:
+    cause = error.args[0]
+    return ClusterError(f"mode log: topic {topic!r} {what} ({cause.name()}: {cause.str()})", topic=topic)

@@ -1,0 +1,107 @@
+"""Partition modes and the states of a retiring partition (KIP-694, Metadata Changes and Proposed Changes).
+
+The transitions that are allowed stand in two tables; everything that changes a mode or a state checks them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import IntEnum, StrEnum
+
+
+class PartitionMode(IntEnum):
+    """Who may use a partition. The values are KIP-694's codes on the wire and in the mode log."""
+
+    READ_WRITE = 0
+    READ_ONLY = 1
+    NONE = -1
+
+    @property
+    def writable(self) -> bool:
+        """Whether producers may choose the partition."""
+        return self is PartitionMode.READ_WRITE
+
+    @property
+    def readable(self) -> bool:
+        """Whether consumers are assigned the partition."""
+        return self is not PartitionMode.NONE
+
+    @property
+    def label(self) -> str:
+        """The name KIP-694 gives the mode: ``ReadWrite``, ``ReadOnly`` or ``None``."""
+        return _LABELS[self]
+
+
+_LABELS = {
+    PartitionMode.READ_WRITE: "ReadWrite",
+    PartitionMode.READ_ONLY: "ReadOnly",
+    PartitionMode.NONE: "None",
+}
+
+
+class PartitionState(StrEnum):
+    """The controller's partition states, as KIP-694 and Kafka's PartitionStateMachine name them."""
+
+    ONLINE = "OnlinePartition"
+    OFFLINE = "OfflinePartition"
+    NON_EXISTENT = "NonExistentPartition"
+
+
+class ReplicaState(StrEnum):
+    """The controller's replica states, as KIP-694 and Kafka's ReplicaStateMachine name them."""
+
+    ONLINE = "OnlineReplica"
+    OFFLINE = "OfflineReplica"
+    DELETION_STARTED = "ReplicaDeletionStarted"
+    DELETION_SUCCESSFUL = "ReplicaDeletionSuccessful"
+    DELETION_INELIGIBLE = "ReplicaDeletionIneligible"
+
+
+MODE_TRANSITIONS: dict[PartitionMode, frozenset[PartitionMode]] = {
+    # A shrink retires a partition; a straggler brings a None partition back to be drained again; undo and growth
+    # open a retired one. ReadWrite never becomes None directly: consumers must be able to drain it first. (An
+    # immediate_delete passes through ReadOnly as well, so that aware producers have left before records go.)
+    PartitionMode.READ_WRITE: frozenset({PartitionMode.READ_ONLY}),
+    PartitionMode.READ_ONLY: frozenset({PartitionMode.READ_WRITE, PartitionMode.NONE}),
+    PartitionMode.NONE: frozenset({PartitionMode.READ_ONLY, PartitionMode.READ_WRITE}),
+}
+
+REPLICA_TRANSITIONS: dict[ReplicaState, frozenset[ReplicaState]] = {
+    ReplicaState.ONLINE: frozenset({ReplicaState.DELETION_INELIGIBLE, ReplicaState.DELETION_STARTED}),
+    ReplicaState.DELETION_INELIGIBLE: frozenset({ReplicaState.ONLINE, ReplicaState.DELETION_STARTED}),
+    ReplicaState.DELETION_STARTED: frozenset({ReplicaState.DELETION_SUCCESSFUL, ReplicaState.DELETION_INELIGIBLE}),
+    ReplicaState.DELETION_SUCCESSFUL: frozenset({ReplicaState.DELETION_INELIGIBLE}),
+    # KIP-694 names OfflineReplica between None and ReplicaDeletionStarted; a stock broker keeps the replica online,
+    # so the controller never rests there. The name stays for readers of the log.
+    ReplicaState.OFFLINE: frozenset({ReplicaState.DELETION_STARTED}),
+}
+
+
+def to_ranges(modes: Iterable[PartitionMode]) -> list[tuple[int, int, PartitionMode]]:
+    """Runs of equal modes as ``(first, last, mode)``, both ends included, for partitions 0, 1, 2, ..."""
+    ranges: list[tuple[int, int, PartitionMode]] = []
+    for partition, mode in enumerate(modes):
+        if ranges and ranges[-1][2] is mode:
+            ranges[-1] = (ranges[-1][0], partition, mode)
+        else:
+            ranges.append((partition, partition, mode))
+    return ranges
+
+
+def format_ranges(partitions: Iterable[int]) -> str:
+    """Partition numbers for people, as ranges: ``[0, 1, 2, 5]`` becomes ``"0-2,5"``; nothing becomes ``"-"``."""
+    return ",".join(f"{first}-{last}" if last > first else str(first) for first, last in _runs(partitions)) or "-"
+
+
+def _runs(partitions: Iterable[int]) -> Iterator[tuple[int, int]]:
+    first = last = None
+    for partition in sorted(partitions):
+        if first is None or last is None:
+            first = last = partition
+        elif partition == last + 1:
+            last = partition
+        else:
+            yield first, last
+            first = last = partition
+    if first is not None and last is not None:
+        yield first, last

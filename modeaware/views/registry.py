@@ -1,0 +1,184 @@
+"""Who shares which views: one source, with one tail, per process and cluster, however many clients there are."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import weakref
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+from modeaware.config import ClientConfig
+from modeaware.errors import ModeSourceError
+from modeaware.modelog.connection import cluster_key, shared_settings
+from modeaware.modelog.records import ClaimRecord
+from modeaware.topic_view import TopicView
+from modeaware.views.log_views import LogViews
+from modeaware.views.source import ViewListener, Views
+
+STOP_TIMEOUT_S = 0.3
+"""How long the last close() waits for the tail's thread: one that waits for a dead broker ends on its own, later."""
+EXIT_TIMEOUT_S = 1.0
+
+
+def acquire(conf: Mapping[str, Any], config: ClientConfig) -> Views:
+    """A handle on the views of the cluster that ``conf`` names. Never blocks; thread-safe.
+
+    Clients with the same bootstrap servers (in any order), security settings and mode log share one source; its other
+    settings are the first client's. The source stops when the last handle is closed, or forgotten.
+
+    Args:
+        conf: the client's librdkafka settings, without ours.
+        config: the client's settings of ours.
+    """
+    return _Handle(conf, config)
+
+
+class _Shared:
+    """A source and its users. They are held weakly: a client that is dropped without close() must not keep it."""
+
+    def __init__(self, key: Hashable, conf: Mapping[str, Any], config: ClientConfig) -> None:
+        self._key = key
+        self.users: weakref.WeakSet[_Handle] = weakref.WeakSet()
+        self.source = LogViews(conf, config, self._wanted)
+
+    def _wanted(self) -> bool:
+        return bool(self.users) or not self.retire_unless_used()
+
+    def retire_unless_used(self) -> bool:
+        """Take an unused source out of the registry: the next acquire() makes a new one. True when it was unused."""
+        with _registry.lock:
+            if self.users:
+                return False
+            if _registry.sources.get(self._key) is self:
+                del _registry.sources[self._key]
+            return True
+
+
+class _Registry:
+    """The sources of this process, by cluster."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()  # re-entrant: a garbage collection may run a handle's end at any place
+        self.sources: dict[Hashable, _Shared] = {}
+        self.handles: weakref.WeakSet[_Handle] = weakref.WeakSet()
+
+    def enter(self, handle: _Handle, conf: Mapping[str, Any], config: ClientConfig) -> _Shared:
+        key = cluster_key(conf, config.mode_log_topic)
+        with self.lock:
+            shared = self.sources.get(key)
+            if shared is None:
+                shared = self.sources[key] = _Shared(key, conf, config)
+                shared.users.add(handle)
+                shared.source.start()
+            shared.users.add(handle)
+            self.handles.add(handle)
+            return shared
+
+    def stop_all(self) -> None:
+        """At the interpreter's exit: no thread of ours may be inside librdkafka when it goes down."""
+        with self.lock:
+            sources = [shared.source for shared in self.sources.values()]
+            self.sources.clear()
+        for source in sources:
+            source.stop(0)
+        for source in sources:
+            source.stop(EXIT_TIMEOUT_S / len(sources))
+
+    def forget_parent(self) -> None:
+        """In a forked child: the parent's threads and connections are not here. Handles make their own when used.
+
+        What the parent's tails hold is left as it lies: librdkafka's handles must not be destroyed in a child.
+        """
+        self.lock = threading.RLock()
+        self.sources = {}
+        for handle in list(self.handles):
+            handle.forget_parent()
+
+
+class _Handle:
+    """One client's share of a source; see ``Views``. After close() it still answers with the last views."""
+
+    def __init__(self, conf: Mapping[str, Any], config: ClientConfig) -> None:
+        # Not all of it: the source outlives the client, and must not keep its callbacks and what hangs on them.
+        self._conf = {**shared_settings(conf), "client.id": conf.get("client.id")}
+        self._config = config
+        self._listeners: list[ViewListener] = []
+        self._closed = False
+        self._shared: _Shared | None = None
+        self._source()
+
+    def wait_ready(self, timeout_s: float) -> bool:
+        return self._source().wait_ready(timeout_s)
+
+    @property
+    def ready(self) -> bool:
+        return self._source().ready
+
+    def view(self, topic: str) -> TopicView:
+        return self._source().view(topic)
+
+    def views(self) -> Mapping[str, TopicView]:
+        return self._source().views()
+
+    def claim(self) -> ClaimRecord | None:
+        return self._source().claim()
+
+    def refresh(self, timeout_s: float) -> None:
+        if self._closed:
+            raise ModeSourceError("mode log: the handle is closed")
+        self._source().refresh(timeout_s)
+
+    def subscribe(self, listener: ViewListener) -> None:
+        if not self._closed:
+            source = self._source()
+            self._listeners.append(listener)
+            source.subscribe(listener)
+
+    def unsubscribe(self, listener: ViewListener) -> None:
+        if listener in self._listeners:
+            self._listeners.remove(listener)
+            self._source().unsubscribe(listener)
+
+    def error(self) -> Exception | None:
+        return self._source().error()
+
+    def stats(self) -> dict[str, Any]:
+        shared = self._shared
+        return {**self._source().stats(), "clients": 0 if shared is None else len(shared.users)}
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        shared = self._shared
+        if shared is None:  # forked, and not used since
+            return
+        for listener in self._listeners:
+            shared.source.unsubscribe(listener)
+        self._listeners.clear()
+        shared.users.discard(self)
+        if shared.retire_unless_used():
+            shared.source.stop(STOP_TIMEOUT_S)
+
+    def forget_parent(self) -> None:
+        if not self._closed:
+            self._shared = None
+
+    def _source(self) -> LogViews:
+        shared = self._shared
+        if shared is not None:
+            return shared.source
+        with _registry.lock:
+            if self._shared is not None:
+                return self._shared.source
+            shared = self._shared = _registry.enter(self, self._conf, self._config)
+        for listener in list(self._listeners):  # of before a fork
+            shared.source.subscribe(listener)
+        return shared.source
+
+
+_registry = _Registry()
+atexit.register(_registry.stop_all)
+os.register_at_fork(after_in_child=_registry.forget_parent)

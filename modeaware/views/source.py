@@ -1,0 +1,71 @@
+"""What every source of partition modes offers (the mode log today, Metadata v10 over the wire next)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from modeaware.modelog.records import ClaimRecord
+from modeaware.topic_view import TopicView
+
+ViewListener = Callable[[Mapping[str, TopicView]], None]
+
+
+class Views(Protocol):
+    """A client's handle on the shared views of one cluster. All methods may be called from any thread.
+
+    Listeners run right after the views they name are in force: one at a time, in the source's own thread or in that of
+    a caller of :meth:`refresh` or :meth:`subscribe`. They must not block; do not subscribe while holding a lock that a
+    listener takes. What they raise is logged and harms nobody else.
+    """
+
+    def wait_ready(self, timeout_s: float) -> bool:
+        """Wait for the first view (the log read to its end, or known to be absent); False when it took too long."""
+        ...
+
+    @property
+    def ready(self) -> bool:
+        """Whether the first view is there."""
+        ...
+
+    def view(self, topic: str) -> TopicView:
+        """The view in force; ``TopicView.unlisted(topic)`` where no record exists. Never blocks on IO once ready."""
+        ...
+
+    def views(self) -> Mapping[str, TopicView]:
+        """The views of all topics that have a record."""
+        ...
+
+    def claim(self) -> ClaimRecord | None:
+        """The claim of the active controller, if there ever was one."""
+        ...
+
+    def refresh(self, timeout_s: float) -> None:
+        """Return once the views include everything that was in the log when this was called.
+
+        Concurrent callers share one reading. Waits for a transaction that is open at the end of the log.
+
+        Raises:
+            ModeSourceError: not within ``timeout_s``, or the source fails; the last views stay in force.
+        """
+        ...
+
+    def subscribe(self, listener: ViewListener) -> None:
+        """Call ``listener`` with the views that changed, at each change; and once with all views when first ready."""
+        ...
+
+    def unsubscribe(self, listener: ViewListener) -> None:
+        """No call of ``listener`` starts after this returns; one under way may still be running. Idempotent."""
+        ...
+
+    def error(self) -> Exception | None:
+        """Why the source cannot be read now; None while it works."""
+        ...
+
+    def stats(self) -> dict[str, Any]:
+        """Figures of the source: ``ready``, ``topics``, ``view_age_ms``, ``stale``, ``refresh_failures``, ..."""
+        ...
+
+    def close(self) -> None:
+        """Give the handle back; the last one stops the source. Idempotent."""
+        ...

@@ -1,0 +1,293 @@
+"""The mode log on a real Kafka: written, tailed, and harmed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    ConfigResource,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from modeaware.errors import ClusterError, ControllerFenced, ModeSourceError, NotAuthorized
+from modeaware.local import Kafka
+from modeaware.local.ports import free_ports
+from modeaware.modelog.reader import read_mode_log
+from modeaware.modelog.records import CLAIM_KEY, ClaimRecord
+from modeaware.modelog.stream import LogAbsent
+from modeaware.modelog.topic import ensure_mode_log
+from modeaware.modelog.writer import ModeLogWriter
+from modeaware.views import registry
+from tests.conftest import MakeKafka, MakeTopic
+from tests.support.modelog import RealLog, topic_record
+from tests.support.plain import produce_keyed
+from tests.support.waiting import eventually
+
+
+@pytest.fixture
+def log(kafka: Kafka) -> Iterator[RealLog]:
+    made = RealLog(kafka.bootstrap_servers)
+    yield made
+    made.close()
+
+
+# The topic
+
+
+def test_the_mode_log_is_made_once_and_as_it_must_be(log: RealLog) -> None:
+    assert ensure_mode_log(log.admin, log.topic) is True
+    assert ensure_mode_log(log.admin, log.topic) is False
+    resource = ConfigResource(ResourceType.TOPIC, log.topic)
+    configs = log.admin.describe_configs([resource])[resource].result(30)
+    assert configs["cleanup.policy"].value == "compact"
+    assert len(log.admin.list_topics(timeout=30).topics[log.topic].partitions) == 1
+
+
+def test_a_topic_that_cannot_be_a_mode_log_is_refused(log: RealLog, make_topic: MakeTopic) -> None:
+    with pytest.raises(ClusterError, match="2 partitions"):
+        ensure_mode_log(log.admin, make_topic(2, cleanup_policy="compact"))
+    with pytest.raises(ClusterError, match=r"cleanup\.policy=delete"):
+        ensure_mode_log(log.admin, make_topic(1))
+
+
+def test_reading_and_following_create_no_topic(log: RealLog) -> None:
+    assert read_mode_log(log.conf, log.topic, 30).records == {}
+    with pytest.raises(LogAbsent):
+        read_mode_log(log.conf, log.topic, 1, must_exist=True)
+    views = registry.acquire(log.conf, log.config)
+    assert views.wait_ready(30)
+    views.refresh(30)
+    views.close()
+    assert log.topic not in log.admin.list_topics(timeout=30).topics
+
+
+# The writer
+
+
+def test_what_was_appended_is_read_to_the_end(log: RealLog) -> None:
+    log.create()
+    log.append(*(topic_record(f"t{n}") for n in range(50)))
+    log.append(topic_record("t0", 2))
+    log.append_raw([("id-of-t1", None), (CLAIM_KEY, ClaimRecord(1, "127.0.0.1:1", "c").to_json())])
+    replay = read_mode_log(log.conf, log.topic, 30, must_exist=True)
+    assert set(replay.topics) == {"t0", *(f"t{n}" for n in range(2, 50))}
+    assert replay.view("t0").version == (1, 2)
+    assert replay.claim is not None
+    assert replay.rejected == 0
+
+
+def test_a_writer_that_was_replaced_appends_nothing(log: RealLog) -> None:
+    log.create()
+    first, second = ModeLogWriter(log.conf, log.topic), ModeLogWriter(log.conf, log.topic)
+    first.open()
+    first.append([("id-of-orders", topic_record(epoch=1).to_json())])
+    second.open()
+    with pytest.raises(ControllerFenced):
+        first.append([("id-of-orders", topic_record(epoch=2).to_json())])
+    assert not first.is_open
+    with pytest.raises(ClusterError, match="not open"):
+        first.append([("id-of-orders", topic_record(epoch=2).to_json())])
+    second.append([("id-of-orders", topic_record(epoch=3).to_json())])
+    assert read_mode_log(log.conf, log.topic, 30).view("orders").epoch == 3
+    first.open()  # re-elected: the other one is fenced in its turn
+    first.append([("id-of-orders", topic_record(epoch=4).to_json())])
+    with pytest.raises(ControllerFenced):
+        second.append([("id-of-orders", topic_record(epoch=5).to_json())])
+    first.close()
+    assert read_mode_log(log.conf, log.topic, 30).view("orders").epoch == 4
+
+
+def test_a_record_that_is_too_large_takes_the_whole_transaction_with_it(log: RealLog) -> None:
+    log.create()
+    writer = ModeLogWriter(log.conf, log.topic)
+    writer.open()
+    with pytest.raises(ClusterError, match="MSG_SIZE_TOO_LARGE"):
+        writer.append([("id-of-orders", topic_record().to_json()), ("huge", b"x" * 2_000_000)])
+    assert writer.is_open
+    writer.append([("id-of-bills", topic_record("bills").to_json())])
+    writer.close()
+    assert set(read_mode_log(log.conf, log.topic, 30).topics) == {"bills"}
+
+
+def test_without_a_broker_the_writer_and_the_reader_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("modeaware.modelog.writer.OPERATION_TIMEOUT_S", 0.3)
+    conf = {"bootstrap.servers": f"127.0.0.1:{free_ports(1)[0]}"}
+    with pytest.raises(ClusterError, match="'modes' cannot be opened"):
+        ModeLogWriter(conf, "modes").open()
+    with pytest.raises(ModeSourceError, match=r"not reached within 0\.3 s.*refused"):
+        read_mode_log(conf, "modes", 0.3)
+
+
+# The tail
+
+
+def test_a_log_that_appears_under_running_clients_is_followed(log: RealLog) -> None:
+    views = registry.acquire(log.conf, log.config)
+    assert views.wait_ready(30)
+    assert views.stats()["log_present"] is False
+    log.create()
+    log.append(topic_record())
+    eventually(lambda: views.view("orders").epoch == 1)
+    assert views.stats()["log_present"] is True
+    views.close()
+
+
+def test_rubbish_in_the_log_harms_nothing(log: RealLog, kafka: Kafka, caplog: pytest.LogCaptureFixture) -> None:
+    log.create()
+    log.append(topic_record(epoch=1))
+    views = registry.acquire(log.conf, log.config)
+    assert views.wait_ready(30)
+    produce_keyed(
+        kafka.bootstrap_servers,
+        log.topic,
+        [
+            (b"\xff\xfe", b"{}"),
+            (b"", b""),
+            (b"id-of-orders", b"not json"),
+            (b"id-of-orders", topic_record(epoch=2, min_reader=2).to_json()),
+            (b"id-of-orders", topic_record("bills").to_json()),
+            (b"x", topic_record("x", topic_id="x").to_json().replace(b"[[0,3,0]", b"[[0,999999999999,0]")),
+            (b"x", b'{"modes": [[0, Infinity, 0]], "topic": 5}'),
+            (CLAIM_KEY.encode(), b'{"controller_epoch": Infinity}'),
+        ],
+    )
+    views.refresh(30)
+    assert views.view("orders").epoch == 1
+    assert set(views.views()) == {"orders"}
+    assert views.stats()["rejected_records"] == 8
+    log.append(topic_record(epoch=3))
+    views.refresh(30)
+    assert views.view("orders").epoch == 3
+    assert views.error() is None
+    views.close()
+
+
+def test_a_log_that_is_deleted_and_made_anew_takes_no_view_back(log: RealLog) -> None:
+    log.create()
+    log.append(topic_record(epoch=5), topic_record("bills", 1))
+    views = registry.acquire(log.conf, log.config)
+    assert views.wait_ready(30)
+    log.delete()
+    eventually(lambda: views.stats()["stale"], 60)
+    assert views.view("orders").epoch == 5
+    log.create()
+    # More records than the old log had: nobody can tell by the offsets that they are new.
+    log.append(topic_record(epoch=4), *(topic_record(f"t{n}") for n in range(20)), topic_record("bills", 2))
+    eventually(lambda: views.view("bills").epoch == 2 and views.view("t0").epoch == 1)
+    assert views.view("orders").epoch == 5
+    log.append(topic_record(epoch=6))
+    eventually(lambda: views.view("orders").epoch == 6)
+    assert views.error() is None
+    views.close()
+
+
+def test_the_last_views_outlive_the_broker(make_kafka: MakeKafka, caplog: pytest.LogCaptureFixture) -> None:
+    kafka = make_kafka()
+    (broker,) = kafka.brokers
+    log = RealLog(kafka.bootstrap_servers)
+    log.create()
+    log.append(topic_record(epoch=1))
+    views = registry.acquire(log.conf, log.config)
+    assert views.wait_ready(30)
+    with caplog.at_level(logging.INFO, "modeaware"):
+        broker.kill()
+        eventually(lambda: views.stats()["stale"], 60)
+        assert views.view("orders").epoch == 1
+        assert views.error() is not None
+        with pytest.raises(ModeSourceError):
+            views.refresh(0.2)
+        broker.start()
+        eventually(lambda: not views.stats()["stale"], 60)
+        assert views.error() is None
+    log.close()
+    log.append(topic_record(epoch=2))
+    eventually(lambda: views.view("orders").epoch == 2)
+    views.close()
+    log.close()
+    told = [record.getMessage() for record in caplog.records if record.name == "modeaware.views.cache"]
+    assert len(told) == 2
+    assert "cannot be read" in told[0]
+    assert "can be read again" in told[1]
+
+
+def test_without_a_broker_it_is_not_ready_and_says_why_until_there_is_one(make_kafka: MakeKafka) -> None:
+    kafka = make_kafka()
+    (broker,) = kafka.brokers
+    log = RealLog(kafka.bootstrap_servers)
+    log.create()
+    log.append(topic_record())
+    log.close()
+    broker.stop()
+    views = registry.acquire(log.conf, log.config)
+    eventually(lambda: views.error() is not None)
+    assert "refused" in str(views.error())
+    assert not views.ready
+    broker.start()
+    assert views.wait_ready(60)
+    assert views.view("orders").epoch == 1
+    assert views.error() is None
+    views.close()
+
+
+# Who may read
+
+
+def user(name: str) -> dict[str, str]:
+    return {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": name,
+        "sasl.password": f"secret of {name}",
+    }
+
+
+SECURED = {
+    "listeners": "SASL_PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+    "advertised.listeners": "SASL_PLAINTEXT://127.0.0.1:{port}",
+    "inter.broker.listener.name": "SASL_PLAINTEXT",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "sasl.mechanism.inter.broker.protocol": "PLAIN",
+    "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
+        "org.apache.kafka.common.security.plain.PlainLoginModule required "
+        'username="admin" password="secret of admin" user_admin="secret of admin" user_alice="secret of alice";'
+    ),
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:admin;User:ANONYMOUS",
+}
+
+
+def test_a_user_without_the_right_is_told_so_and_the_log_is_never_taken_for_absent(make_kafka: MakeKafka) -> None:
+    kafka = make_kafka(configs=SECURED, client_config=user("admin"))
+    log = RealLog(kafka.bootstrap_servers, **user("admin"))
+    log.create()
+    log.append(topic_record())
+    log.close()
+    alice = {**log.conf, **user("alice")}
+
+    def allow(operation: AclOperation) -> None:
+        pattern = (ResourceType.TOPIC, log.topic, ResourcePatternType.LITERAL)
+        binding = AclBinding(*pattern, "User:alice", "*", operation, AclPermissionType.ALLOW)
+        log.admin.create_acls([binding])[binding].result(30)
+
+    with pytest.raises(NotAuthorized):
+        read_mode_log(alice, log.topic, 30)
+    views = registry.acquire(alice, log.config)
+    eventually(lambda: isinstance(views.error(), NotAuthorized))
+    allow(AclOperation.DESCRIBE)
+    with pytest.raises(NotAuthorized):
+        read_mode_log(alice, log.topic, 30)
+    assert not views.ready
+    allow(AclOperation.READ)  # the group's coordinator refuses her still, which does not matter
+    assert views.wait_ready(30)
+    assert views.view("orders").epoch == 1
+    views.refresh(30)
+    assert views.error() is None
+    views.close()
+    with pytest.raises(ModeSourceError, match="Authentication failed"):
+        read_mode_log({**alice, "sasl.password": "guessed"}, log.topic, 2)

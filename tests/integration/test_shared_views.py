@@ -1,0 +1,140 @@
+"""One tail per process and cluster: who shares it, how it ends, what a fork and a crash in it leave."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from modeaware.config import ClientConfig
+from modeaware.local import Kafka
+from modeaware.modelog.tail import THREAD_NAME
+from modeaware.views import registry
+from tests.support.modelog import RealLog, topic_record
+from tests.support.waiting import eventually
+
+
+def tails() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == THREAD_NAME]
+
+
+@pytest.fixture
+def log(kafka: Kafka) -> Iterator[RealLog]:
+    made = RealLog(kafka.bootstrap_servers)
+    yield made
+    made.close()
+
+
+def test_clients_of_one_cluster_share_one_tail(log: RealLog) -> None:
+    before = len(tails())
+    first = registry.acquire(log.conf, log.config)
+    second = registry.acquire({**log.conf, "group.id": "g", "client.id": "other"}, log.config)
+    other = registry.acquire(log.conf, ClientConfig(mode_log_topic=log.topic + "-other"))
+    assert len(tails()) == before + 2
+    assert first.stats()["clients"] == 2
+    first.close()
+    first.close()
+    assert second.wait_ready(30)
+    assert len(tails()) == before + 2
+    second.close()
+    other.close()
+    eventually(lambda: len(tails()) == before)
+
+
+def test_a_handle_that_was_dropped_counts_as_closed(log: RealLog) -> None:
+    before = len(tails())
+    views = registry.acquire(log.conf, log.config)
+    assert views.wait_ready(30)
+    del views
+    gc.collect()
+    eventually(lambda: len(tails()) == before)
+
+
+def test_the_last_handle_may_be_closed_by_a_listener(log: RealLog) -> None:
+    before = len(tails())
+    log.create()
+    views = registry.acquire(log.conf, log.config)
+    assert views.wait_ready(30)
+    views.subscribe(lambda changed: views.close() if "orders" in changed else None)
+    log.append(topic_record())
+    eventually(lambda: len(tails()) == before)
+
+
+def test_an_unexpected_error_in_the_tail_is_told_and_it_starts_again(
+    log: RealLog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    log.create()
+    log.append(topic_record())
+    with monkeypatch.context() as patch:
+        patch.setattr("modeaware.modelog.tail.LogStream", lambda *_args, **_more: 1 // 0)
+        views = registry.acquire(log.conf, log.config)
+        eventually(lambda: "ZeroDivisionError" in str(views.error()))
+        assert not views.ready
+    assert views.wait_ready(30)
+    assert views.view("orders").epoch == 1
+    assert views.error() is None
+    assert any(record.exc_info for record in caplog.records)
+    views.close()
+
+
+def run_program(log: RealLog, body: str) -> subprocess.CompletedProcess[str]:
+    head = f"""
+        import logging, os, sys, time
+        from modeaware.config import ClientConfig
+        from modeaware.views.registry import acquire
+        conf, config = {log.conf!r}, ClientConfig(mode_log_topic={log.topic!r})
+    """
+    program = textwrap.dedent(head) + textwrap.dedent(body)
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_a_program_that_forgets_to_close_ends_all_the_same(log: RealLog) -> None:
+    log.create()
+    log.append(topic_record())
+    done = run_program(
+        log,
+        """
+        views = acquire(conf, config)
+        assert views.wait_ready(30)
+        dead = acquire({"bootstrap.servers": "127.0.0.1:1"}, config)
+        print(views.view("orders").epoch)
+        """,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")
+
+
+def test_after_a_fork_the_child_has_its_own_tail(log: RealLog) -> None:
+    log.create()
+    log.append(topic_record())
+    done = run_program(
+        log,
+        """
+        import gc, threading
+        views = acquire(conf, config)
+        heard = []
+        views.subscribe(lambda changed: heard.append(os.getpid()))
+        assert views.wait_ready(30)
+        child = os.fork()
+        if child == 0:
+            assert [t.name for t in threading.enumerate()] == ["MainThread"]
+            assert views.wait_ready(30) and views.view("orders").epoch == 1
+            views.refresh(30)
+            assert os.getpid() in heard
+            gc.collect()
+            views.close()
+            unused = acquire(conf, config)
+            sys.exit(7)
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 7, status
+        views.refresh(30)
+        assert heard == [os.getpid()]
+        views.close()
+        print("ok")
+        """,
+    )
+    assert (done.returncode, done.stdout) == (0, "ok\n"), done.stderr

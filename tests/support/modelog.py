@@ -1,0 +1,71 @@
+"""Short ways to write records of the mode log, and a mode log on a real Kafka."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from typing import Any
+
+from modeaware.config import ClientConfig
+from modeaware.librdkafka_admin import AdminClient
+from modeaware.modelog.records import RetiredPartition, TopicRecord
+from modeaware.modelog.topic import ensure_mode_log
+from modeaware.modelog.writer import ModeLogWriter
+from modeaware.modes import PartitionMode
+
+RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
+
+
+def topic_record(
+    topic: str = "orders",
+    epoch: int = 1,
+    *,
+    writable: int = 4,
+    count: int = 12,
+    rest: PartitionMode = RO,
+    controller_epoch: int = 1,
+    topic_id: str | None = None,
+    **others: Any,
+) -> TopicRecord:
+    """A topic of ``count`` partitions: ``writable`` are ReadWrite, the others have mode ``rest`` and a seal at 100."""
+    return TopicRecord(
+        topic=topic,
+        topic_id=topic_id or f"id-of-{topic}",
+        epoch=epoch,
+        controller_epoch=controller_epoch,
+        modes=(RW,) * writable + (rest,) * (count - writable),
+        retired={p: RetiredPartition(seal_offset=100) for p in range(writable, count)},
+        **others,
+    )
+
+
+class RealLog:
+    """A mode log with a name of its own on a real Kafka; it does not exist before :meth:`create`."""
+
+    def __init__(self, bootstrap_servers: str, **settings: str) -> None:
+        self.topic = f"modes-{uuid.uuid4().hex[:12]}"
+        self.conf: dict[str, Any] = {"bootstrap.servers": bootstrap_servers, **settings}
+        self.config = ClientConfig(mode_log_topic=self.topic)
+        self.admin = AdminClient(self.conf)
+        self._writer: ModeLogWriter | None = None
+
+    def create(self) -> None:
+        ensure_mode_log(self.admin, self.topic)
+
+    def delete(self) -> None:
+        self.admin.delete_topics([self.topic])[self.topic].result(30)
+        self.close()
+
+    def append(self, *records: TopicRecord) -> None:
+        self.append_raw((record.topic_id, record.to_json()) for record in records)
+
+    def append_raw(self, records: Iterable[tuple[str, bytes | None]]) -> None:
+        if self._writer is None:
+            self._writer = ModeLogWriter(self.conf, self.topic)
+            self._writer.open()
+        self._writer.append(list(records))
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None

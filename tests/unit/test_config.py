@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import pytest
+
+from modeaware.config import ClientConfig, ControllerConfig, parse_controller_config, split_client_config
+from modeaware.errors import ConfigError, ModeAwareError
+
+
+def test_without_settings_of_ours_the_defaults_hold_and_the_rest_is_untouched() -> None:
+    conf = {"bootstrap.servers": "a:1", "on_delivery": print, "group.id": "g"}
+    assert split_client_config(conf) == (ClientConfig(), conf)
+
+
+def test_ours_are_taken_out() -> None:
+    config, rest = split_client_config(
+        {
+            "bootstrap.servers": "a:1",
+            "modeaware.mode.log.topic": "my.modes",
+            "modeaware.view.timeout.ms": "250",
+            "modeaware.on.unknown": "error",
+        }
+    )
+    assert config == ClientConfig(mode_log_topic="my.modes", view_timeout_ms=250, on_unknown="error")
+    assert rest == {"bootstrap.servers": "a:1"}
+
+
+def test_the_metadata_refresh_interval_is_shared_with_librdkafka() -> None:
+    config, rest = split_client_config({"topic.metadata.refresh.interval.ms": "60000"})
+    assert config.refresh_interval_ms == 60_000
+    assert rest == {"topic.metadata.refresh.interval.ms": "60000"}
+    assert split_client_config({"topic.metadata.refresh.interval.ms": -1})[0].refresh_interval_ms == 300_000
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("modeaware.on.unkown", "modeaware.on.unknown"),
+        ("modeaware.mode.log", "modeaware.mode.log.topic"),
+        ("modeaware.view.timeout", "modeaware.view.timeout.ms"),
+    ],
+)
+def test_an_unknown_setting_gets_the_nearest_name(name: str, near: str) -> None:
+    with pytest.raises(ConfigError, match=f"unknown setting '{name}': did you mean '{near}'"):
+        split_client_config({name: "x"})
+
+
+def test_an_unknown_setting_that_is_near_to_none_gets_all_names() -> None:
+    with pytest.raises(ConfigError, match=r"known are .*modeaware\.on\.unknown"):
+        split_client_config({"modeaware.zzzzzzzzzzzzzzzzzzzzzz": 1})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("modeaware.view.timeout.ms", "soon"),
+        ("modeaware.view.timeout.ms", -1),
+        ("modeaware.view.timeout.ms", True),
+        ("modeaware.view.timeout.ms", None),
+        ("modeaware.on.unknown", "ignore"),
+        ("modeaware.on.unknown", ["block"]),
+        ("modeaware.mode.log.topic", ""),
+        ("modeaware.mode.log.topic", "a b"),
+        ("modeaware.mode.log.topic", "ü"),
+        ("modeaware.mode.log.topic", "a" * 250),
+    ],
+)
+def test_a_bad_value_names_the_setting(name: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=name) as caught:
+        split_client_config({name: value})
+    assert isinstance(caught.value, ModeAwareError)
+    assert isinstance(caught.value, ValueError)
+
+
+def test_controller_configs() -> None:
+    assert parse_controller_config({}) == ControllerConfig()
+    assert ControllerConfig().check_interval_ms == 300_000
+    parsed = parse_controller_config(
+        {
+            "delete.topic.partition.enable": "False",
+            "delete.topic.partition.check.interval.ms": "50",
+            "modeaware.seal.quiet.ms": "0",
+            "modeaware.open.timeout.ms": "1",
+            "modeaware.mode.log.topic": "m",
+        }
+    )
+    assert parsed == ControllerConfig(False, 50, 0, 1, "m")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("delete.topic.partition.enable", "yes"),
+        ("delete.topic.partition.check.interval.ms", "0"),
+        ("modeaware.seal.quiet.ms", "-1"),
+        ("modeaware.open.timeout.ms", "1.5"),
+    ],
+)
+def test_bad_controller_configs(name: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=name):
+        parse_controller_config({name: value})
+
+
+def test_an_unknown_controller_config_gets_the_nearest_name() -> None:
+    with pytest.raises(ConfigError, match=r"did you mean 'delete\.topic\.partition\.enable'"):
+        parse_controller_config({"delete.topic.partition.enabled": "true"})

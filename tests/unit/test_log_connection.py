@@ -1,0 +1,161 @@
+"""What our clients of the mode log take over from the client they serve, and what errors of theirs mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from modeaware.errors import ModeSourceError, NotAuthorized
+from modeaware.librdkafka import Consumer, KafkaError
+from modeaware.modelog.connection import cluster_key, connection_conf, tail_conf
+from modeaware.modelog.stream import LogAbsent, LogRewound, LogUnreachable, Verdict, judge, to_error
+from modeaware.modelog.topic import log_configs, unfit
+
+
+def token(_config: str) -> tuple[str, float]:
+    return "t", 0.0
+
+
+INHERITED: dict[str, Any] = {
+    "bootstrap.servers": "a:1,b:2",
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "OAUTHBEARER",
+    "sasl.username": "alice",
+    "sasl.oauthbearer.config": "x",
+    "ssl.ca.location": "ca.pem",
+    "ssl_key": object(),
+    "enable.ssl.certificate.verification": "false",
+    "oauth_cb": token,
+    "socket.timeout.ms": 9000,
+    "socket.keepalive.enable": True,
+    "broker.address.family": "v4",
+    "client.dns.lookup": "resolve_canonical_bootstrap_servers_only",
+    "client.rack": "r1",
+    "reconnect.backoff.max.ms": 500,
+}
+LEFT: dict[str, Any] = {
+    "group.id": "billing",
+    "group.instance.id": "i",
+    "group.protocol": "consumer",
+    "enable.auto.commit": True,
+    "auto.offset.reset": "latest",
+    "transactional.id": "t",
+    "enable.idempotence": True,
+    "acks": "all",
+    "compression.type": "zstd",
+    "partitioner": "murmur2",
+    "statistics.interval.ms": 1000,
+    "stats_cb": print,
+    "error_cb": print,
+    "throttle_cb": print,
+    "on_delivery": print,
+    "on_commit": print,
+    "logger": object(),
+    "log_cb": print,
+    "debug": "all",
+    "log_level": 7,
+    "plugin.library.paths": "x",
+    "default.topic.config": {},
+    "key.deserializer": print,
+    "topic.metadata.refresh.interval.ms": 10,
+    "fetch.min.bytes": 100_000,
+    "isolation.level": "read_uncommitted",
+}
+
+
+def test_the_tail_reaches_the_cluster_as_the_client_does() -> None:
+    conf = tail_conf({**INHERITED, **LEFT}, fetch_wait_ms=5000)
+    assert {name: conf[name] for name in INHERITED} == INHERITED
+
+
+def test_the_tail_has_nothing_else_of_the_client() -> None:
+    conf = tail_conf({**INHERITED, **LEFT}, fetch_wait_ms=5000)
+    ours = set(tail_conf({}, fetch_wait_ms=5000))
+    assert set(conf) == ours | set(INHERITED)
+    assert {name: conf[name] for name in ours & set(LEFT)} == {
+        name: value for name, value in tail_conf({}, fetch_wait_ms=5000).items() if name in LEFT
+    } | {"group.id": conf["group.id"]}
+
+
+def test_the_tail_commits_nothing_and_creates_nothing() -> None:
+    conf = tail_conf({"allow.auto.create.topics": True, "enable.auto.commit": True}, fetch_wait_ms=5000)
+    assert conf["enable.auto.commit"] is False
+    assert conf["allow.auto.create.topics"] is False
+    assert conf["isolation.level"] == "read_committed"
+    assert conf["group.id"] != tail_conf({}, fetch_wait_ms=5000)["group.id"]
+
+
+def test_librdkafka_takes_what_the_tail_asks_for() -> None:
+    Consumer(tail_conf({"bootstrap.servers": "127.0.0.1:1", "client.id": "app"}, fetch_wait_ms=5000)).close()
+
+
+def test_the_client_id_tells_whose_tail_it_is() -> None:
+    assert connection_conf({"client.id": "app"}, "modes")["client.id"] == "app-modes"
+    assert connection_conf({"client.id": None}, "modes")["client.id"] == "rdkafka-modes"
+
+
+def test_clients_of_one_cluster_and_user_share_a_tail() -> None:
+    conf = {"bootstrap.servers": "a:1, b:2", "security.protocol": "SSL", "group.id": "g", "oauth_cb": token}
+    same = {"bootstrap.servers": "b:2,a:1", "security.protocol": "SSL", "acks": 1, "oauth_cb": token}
+    assert cluster_key(conf, "m") == cluster_key(same, "m")
+    assert hash(cluster_key(conf, "m")) == hash(cluster_key(same, "m"))
+    assert cluster_key({"metadata.broker.list": "a:1"}, "m") == cluster_key({"bootstrap.servers": "a:1"}, "m")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"bootstrap.servers": "a:1,c:3"},
+        {"security.protocol": "SASL_SSL"},
+        {"sasl.username": "bob"},
+        {"ssl.certificate.location": "x"},
+        {"oauth_cb": print},
+    ],
+)
+def test_other_clusters_and_users_do_not(other: dict[str, Any]) -> None:
+    conf = {"bootstrap.servers": "a:1", "security.protocol": "SSL", "oauth_cb": token}
+    assert cluster_key(conf, "m") != cluster_key({**conf, **other}, "m")
+    assert cluster_key(conf, "m") != cluster_key(conf, "other log")
+
+
+@pytest.mark.parametrize(
+    ("code", "verdict", "error"),
+    [
+        (KafkaError.GROUP_AUTHORIZATION_FAILED, Verdict.IGNORE, None),
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, Verdict.ABSENT, LogAbsent),
+        (KafkaError._UNKNOWN_PARTITION, Verdict.ABSENT, LogAbsent),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, Verdict.DENIED, NotAuthorized),
+        (KafkaError._AUTO_OFFSET_RESET, Verdict.REWOUND, LogRewound),
+        (KafkaError._ALL_BROKERS_DOWN, Verdict.UNREACHABLE, LogUnreachable),
+        (KafkaError._AUTHENTICATION, Verdict.UNREACHABLE, LogUnreachable),
+        (KafkaError._TIMED_OUT, Verdict.UNREACHABLE, LogUnreachable),
+        (KafkaError.LEADER_NOT_AVAILABLE, Verdict.UNREACHABLE, LogUnreachable),
+        (-99999, Verdict.UNREACHABLE, LogUnreachable),
+    ],
+)
+def test_only_the_clusters_own_word_makes_a_log_absent(
+    code: int, verdict: Verdict, error: type[ModeSourceError] | None
+) -> None:
+    assert judge(code) is verdict
+    found = to_error("modes", code, "why")
+    assert type(found) is (type(None) if error is None else error)
+    assert found is None or ("'modes'" in str(found) and "why" in str(found))
+
+
+@pytest.mark.parametrize(
+    ("partitions", "policy", "fit"),
+    [(1, "compact", True), (2, "compact", False), (1, "delete", False), (1, "compact,delete", False), (1, None, False)],
+)
+def test_a_mode_log_has_one_partition_and_is_compacted_without_deletion(
+    partitions: int, policy: str | None, fit: bool
+) -> None:
+    reason = unfit("m", partitions, {"cleanup.policy": policy})
+    assert (reason is None) is fit
+    assert reason is None or "modeaware.mode.log.topic" in reason
+
+
+@pytest.mark.parametrize(("brokers", "in_sync"), [(1, "1"), (2, "1"), (3, "2"), (9, "2")])
+def test_a_new_mode_log_takes_appends_on_any_cluster(brokers: int, in_sync: str) -> None:
+    assert log_configs(brokers)["min.insync.replicas"] == in_sync
+    assert log_configs(brokers)["cleanup.policy"] == "compact"

@@ -1,0 +1,220 @@
+"""How the tail's news become views, without a broker: the tail is not started, the test speaks in its place."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+import pytest
+
+from modeaware.config import ClientConfig
+from modeaware.errors import ModeSourceError
+from modeaware.modelog.records import CLAIM_KEY, ClaimRecord, TopicRecord
+from modeaware.modelog.stream import LogRecord
+from modeaware.topic_view import TopicView
+from modeaware.views.log_views import LogViews
+from tests.support.modelog import topic_record
+
+
+class Log:
+    """A mode log in memory, told to a LogViews as its tail would tell it."""
+
+    def __init__(self) -> None:
+        self.views = LogViews({"bootstrap.servers": "127.0.0.1:1"}, ClientConfig())
+        self.heard: list[dict[str, TopicView]] = []
+        self._records: list[LogRecord] = []
+        self.views.subscribe(self._listen)
+
+    def _listen(self, changed: Mapping[str, TopicView]) -> None:
+        self.heard.append(dict(changed))
+
+    def read(self, *records: TopicRecord | tuple[str | None, bytes | None]) -> None:
+        """Another log with these records is read from its beginning."""
+        self._records = []
+        self.views.begin()
+        self.tell(*records)
+        self.views.reached_end(len(self._records))
+
+    def tell(self, *records: TopicRecord | tuple[str | None, bytes | None]) -> None:
+        """These records are appended."""
+        start = len(self._records)
+        for record in records:
+            key, value = (record.topic_id, record.to_json()) if isinstance(record, TopicRecord) else record
+            raw = None if key is None else key.encode()
+            self._records.append(LogRecord(len(self._records), raw, value))
+        self.views.records(self._records[start:])
+
+    def epoch(self, topic: str = "orders") -> int:
+        return self.views.view(topic).epoch
+
+
+@pytest.fixture
+def log() -> Log:
+    return Log()
+
+
+def test_nothing_is_told_before_the_end_is_reached(log: Log) -> None:
+    log.views.begin()
+    log.tell(topic_record(epoch=1), topic_record(epoch=2))
+    assert not log.views.ready
+    assert log.epoch() == -1
+    log.views.reached_end(2)
+    assert log.views.ready
+    assert [call["orders"].epoch for call in log.heard] == [2]
+
+
+def test_one_poll_is_one_call(log: Log) -> None:
+    log.read()
+    log.tell(topic_record("a"), topic_record("b"), topic_record("a", 2))
+    assert [set(call) for call in log.heard] == [set(), {"a", "b"}]
+    assert log.heard[1]["a"].epoch == 2
+
+
+def test_a_record_that_comes_twice_is_told_once(log: Log) -> None:
+    log.read(topic_record(epoch=1))
+    record = LogRecord(1, b"id-of-orders", topic_record(epoch=2).to_json())
+    log.views.records([record])
+    log.views.records([record])
+    assert [call["orders"].epoch for call in log.heard] == [1, 2]
+
+
+def test_where_there_is_no_log_all_topics_are_unlisted(log: Log) -> None:
+    log.views.begin()
+    log.views.absent()
+    assert log.views.ready
+    assert log.heard == [{}]
+    assert log.views.error() is None
+    assert log.views.stats()["log_present"] is False
+
+
+def test_a_log_that_appears_late_is_adopted(log: Log) -> None:
+    log.views.begin()
+    log.views.absent()
+    log.tell(topic_record(epoch=1))
+    log.views.reached_end(1)
+    assert [dict(call) for call in log.heard] == [{}, {"orders": topic_record(epoch=1).view()}]
+
+
+def test_a_log_that_is_gone_is_an_error_and_its_views_stay(log: Log, caplog: pytest.LogCaptureFixture) -> None:
+    log.read(topic_record(epoch=1))
+    log.views.begin()
+    with caplog.at_level(logging.INFO):
+        log.views.absent()
+        log.views.absent()
+        assert log.epoch() == 1
+        assert log.views.stats()["stale"] is True
+        assert "is gone" in str(log.views.error())
+        log.read(topic_record(epoch=2))
+    assert log.epoch() == 2
+    assert log.views.error() is None
+    assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
+
+
+def test_a_log_that_lost_its_tail_takes_no_view_back(log: Log, caplog: pytest.LogCaptureFixture) -> None:
+    log.read(topic_record(epoch=5, writable=4))
+    with caplog.at_level(logging.WARNING):
+        log.read(topic_record(epoch=3, writable=12))
+        log.tell(topic_record(epoch=4, writable=12))
+    assert log.epoch() == 5
+    assert [call["orders"].epoch for call in log.heard] == [5]
+    assert sum("older than the view held" in message for message in caplog.messages) == 1
+    log.tell(topic_record(epoch=6))
+    assert log.epoch() == 6
+
+
+def test_an_empty_log_in_its_place_takes_no_view_away(log: Log) -> None:
+    log.read(topic_record("a"), topic_record("b"))
+    log.read(topic_record("b", 2))
+    assert (log.epoch("a"), log.epoch("b")) == (1, 2)
+
+
+def test_a_tombstone_written_while_it_was_out_of_reach_takes_the_view_away(log: Log) -> None:
+    log.read(topic_record("a"), topic_record("b"))
+    log.read(topic_record("b"), ("id-of-a", None))
+    assert log.heard[-1] == {"a": TopicView.unlisted("a")}
+    assert set(log.views.views()) == {"b"}
+
+
+def test_a_tombstone_takes_away_a_view_that_the_log_no_longer_mentions(log: Log) -> None:
+    log.read(topic_record("a"))
+    log.read(topic_record("b"))
+    log.tell(("id-of-a", None))
+    assert set(log.views.views()) == {"b"}
+
+
+def test_a_topic_made_anew_replaces_the_old_one(log: Log) -> None:
+    log.read(topic_record(epoch=9, topic_id="old"))
+    log.tell(("old", None), topic_record(epoch=1, topic_id="new"))
+    assert log.views.view("orders").topic_id == "new"
+    assert [call["orders"].version for call in log.heard] == [(1, 9), (1, 1)]
+
+
+def test_rubbish_and_newer_records_keep_the_last_view(log: Log) -> None:
+    log.read(topic_record(epoch=1))
+    log.tell(
+        (None, b"x"), ("id-of-orders", b"[]"), topic_record(epoch=2, min_reader=2), ("k", b'{"modes": [[0, 1e9, 0]]}')
+    )
+    assert log.epoch() == 1
+    stats = log.views.stats()
+    assert stats["rejected_records"] == 4
+    assert stats["unreadable_topics"] == ["None", "k", "orders"]
+    assert len(log.heard) == 1
+    log.tell(topic_record(epoch=3))
+    assert log.views.stats()["unreadable_topics"] == ["None", "k"]
+
+
+def test_the_claim_is_known(log: Log) -> None:
+    claim = ClaimRecord(3, "127.0.0.1:9694", "c")
+    log.read((CLAIM_KEY, claim.to_json()))
+    assert log.views.claim() == claim
+
+
+def test_a_listener_that_fails_harms_nobody(log: Log, caplog: pytest.LogCaptureFixture) -> None:
+    def broken(_changed: Mapping[str, TopicView]) -> None:
+        raise ZeroDivisionError
+
+    log.views.unsubscribe(log._listen)
+    log.views.subscribe(broken)
+    log.views.subscribe(log._listen)
+    log.read(topic_record(epoch=1))
+    late = LogViews({"bootstrap.servers": "127.0.0.1:1"}, ClientConfig())
+    late.begin()
+    late.absent()
+    late.subscribe(broken)
+    assert [call["orders"].epoch for call in log.heard] == [1]
+    assert sum("a listener of partition modes failed" in message for message in caplog.messages) == 2
+
+
+def test_a_listener_may_take_itself_and_others_away(log: Log) -> None:
+    calls: list[str] = []
+
+    def second(_changed: Mapping[str, TopicView]) -> None:
+        calls.append("second")
+
+    def first(_changed: Mapping[str, TopicView]) -> None:
+        calls.append("first")
+        log.views.unsubscribe(first)
+        log.views.unsubscribe(second)
+
+    log.views.subscribe(first)
+    log.views.subscribe(second)
+    log.read()
+    assert calls == ["first"]
+
+
+def test_a_failure_is_told_once_and_ends_with_the_next_end(log: Log, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        for _ in range(3):
+            log.views.failed(ModeSourceError("no broker"))
+        assert not log.views.ready
+        assert str(log.views.error()) == "no broker"
+        log.read()
+    assert log.views.error() is None
+    assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
+
+
+def test_a_refresh_before_the_first_view_says_why_there_is_none(log: Log) -> None:
+    log.views.failed(ModeSourceError("no broker"))
+    with pytest.raises(ModeSourceError, match="not read to its end in time: no broker"):
+        log.views.refresh(0.01)
+    assert log.views.check_due()

@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from modeaware.errors import RecordError
+from modeaware.modelog.records import (
+    MAX_PARTITIONS,
+    READER_VERSION,
+    ClaimRecord,
+    DeleteTopicPartitions,
+    RetiredPartition,
+    TopicRecord,
+)
+from modeaware.modes import PartitionState, ReplicaState
+from tests.support.modelog import NONE, RO, RW, topic_record
+
+FULL = topic_record(
+    rest=NONE,
+    deletion=DeleteTopicPartitions(4, 3_600_000, False, 1_700_000_000_000, 12),
+    switch_offsets={0: 17, 3: 4},
+    required_groups=("billing", "audit"),
+    opening_since_ms=5,
+    changed_ms=1_700_000_000_001,
+)
+
+
+def changed(**fields: Any) -> bytes:
+    """The JSON of FULL with some fields replaced; those set to ... are left out."""
+    merged = {**json.loads(FULL.to_json()), **fields}
+    return json.dumps({name: value for name, value in merged.items() if value is not ...}).encode()
+
+
+def test_a_record_comes_back_as_it_was_written() -> None:
+    read = TopicRecord.from_json(FULL.to_json())
+    assert read == replace(
+        FULL, required_groups=("audit", "billing")
+    )  # written in order, so equal records are equal bytes
+    assert read.to_json() == FULL.to_json()
+
+
+def test_a_retired_partition_comes_back_as_it_was_written() -> None:
+    retired = RetiredPartition(
+        PartitionState.ONLINE, ReplicaState.DELETION_INELIGIBLE, 0, 7, {"g": 0}, "group-lag:g", True, 2
+    )
+    assert RetiredPartition.from_dict(retired.to_dict()) == retired
+    assert RetiredPartition.from_dict({}) == RetiredPartition()
+    assert RetiredPartition(seal_offset=0).to_dict()["seal_offset"] == 0
+
+
+def test_a_claim_comes_back_as_it_was_written() -> None:
+    for claim in (ClaimRecord(3, "127.0.0.1:9694", "c-1", 99), ClaimRecord(3, None, "c-1")):
+        assert ClaimRecord.from_json(claim.to_json()) == claim
+
+
+def test_fields_that_are_not_known_are_ignored() -> None:
+    assert TopicRecord.from_json(changed(version=9, colour="blue")) == TopicRecord.from_json(FULL.to_json())
+
+
+def test_a_record_for_newer_readers_says_of_which_topic_it_is_and_what_to_do() -> None:
+    with pytest.raises(
+        RecordError, match=rf"'orders' needs a reader of version {READER_VERSION + 1}.*upgrade"
+    ) as caught:
+        TopicRecord.from_json(changed(min_reader=READER_VERSION + 1))
+    assert caught.value.topic == "orders"
+    with pytest.raises(RecordError, match="upgrade"):
+        ClaimRecord.from_json(b'{"min_reader": 2, "controller_epoch": 1}')
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"",
+        b"\xff\xfe\x00",
+        b"null",
+        b"[]",
+        b'"orders"',
+        b"{",
+        b"[" * 100_000,
+        b"{}",
+        changed(topic=...),
+        changed(topic=7),
+        changed(topic_id=None),
+        changed(epoch="seven"),
+        changed(epoch=float("inf")),
+        changed(epoch=float("nan")),
+        changed(epoch=[]),
+        changed(controller_epoch=...),
+        changed(min_reader="1"),
+        changed(min_reader=None),
+        changed(modes=None),
+        changed(modes=[]),
+        changed(modes=7),
+        changed(modes=[[0, 3]]),
+        changed(modes=[[0, 3, 5]]),
+        changed(modes=[[0, 3, {}]]),
+        changed(modes=[[1, 3, 0]]),
+        changed(modes=[[0, 3, 0], [5, 6, 1]]),
+        changed(modes=[[0, 3, 0], [3, 6, 1]]),
+        changed(modes=[[0, -1, 0]]),
+        changed(modes=[[0, MAX_PARTITIONS, 0]]),
+        changed(modes=[[0, 10**18, 0]]),
+        changed(modes=[[0, float("inf"), 0]]),
+        changed(modes=[[0, 2.5, 0]]),
+        changed(retired=[]),
+        changed(retired={"four": {}}),
+        changed(retired={"4": None}),
+        changed(retired={"4": {"replica_state": "Gone"}}),
+        changed(retired={"4": {"drained": []}}),
+        changed(retired={"4": {"seal_offset": float("inf")}}),
+        changed(switch_offsets={"0": None}),
+        changed(required_groups=[1]),
+        changed(required_groups=5),
+        changed(deletion={}),
+        changed(deletion=[1]),
+        changed(changed_ms=float("inf")),
+    ],
+)
+def test_rubbish_is_a_record_error_and_nothing_else(value: bytes) -> None:
+    with pytest.raises(RecordError, match="mode log: "):
+        TopicRecord.from_json(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [b"", b"\xff", b"[]", b"{}", b'{"controller_epoch": Infinity}', b'{"controller_epoch": 1, "address": 5}'],
+)
+def test_a_claim_of_rubbish_is_a_record_error(value: bytes) -> None:
+    with pytest.raises(RecordError):
+        ClaimRecord.from_json(value)
+
+
+def test_the_largest_topic_is_read() -> None:
+    assert len(TopicRecord.from_json(changed(modes=[[0, MAX_PARTITIONS - 1, 0]])).modes) == MAX_PARTITIONS
+
+
+def test_a_view_has_modes_seals_and_what_is_reclaimed() -> None:
+    record = replace(
+        topic_record(writable=1, count=4),
+        modes=(RW, RO, NONE, NONE),
+        retired={
+            1: RetiredPartition(),
+            2: RetiredPartition(seal_offset=7),
+            3: RetiredPartition(replica_state=ReplicaState.DELETION_SUCCESSFUL, seal_offset=9),
+        },
+    )
+    view = record.view()
+    assert (view.topic, view.topic_id, view.version) == ("orders", "id-of-orders", (1, 1))
+    assert view.modes == record.modes
+    assert view.resume_offsets == {2: 7, 3: 9}
+    assert view.reclaimed == {3}
+
+
+def test_stamped_is_the_next_epoch() -> None:
+    record = topic_record(epoch=4, controller_epoch=2)
+    assert record.stamped(3, 77).version == (3, 5)
+    assert record.stamped(3, 77).version > record.version
+    assert record.stamped(3, 77).changed_ms == 77
+
+
+@pytest.mark.parametrize(
+    ("deletion", "policy", "earliest_ms"),
+    [
+        (DeleteTopicPartitions(4, -1, False, 1000, 12), "retention", 1000),
+        (DeleteTopicPartitions(4, 0, False, 1000, 12), "drained", 1000),
+        (DeleteTopicPartitions(4, 50, False, 1000, 12), "drained", 1050),
+        (DeleteTopicPartitions(4, 50, True, 1000, 12), "immediate", 1050),
+    ],
+)
+def test_reclaim_policies(deletion: DeleteTopicPartitions, policy: str, earliest_ms: int) -> None:
+    assert (deletion.policy, deletion.earliest_ms) == (policy, earliest_ms)

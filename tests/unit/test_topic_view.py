@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from modeaware.modes import PartitionMode
+from modeaware.topic_view import TopicView
+
+RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
+SHRUNK = TopicView("orders", "id", (2, 7), (RW, RW, RO, NONE), {2: 10, 3: 20}, frozenset({3}))
+
+
+def test_of_an_unlisted_topic_everything_may_be_used() -> None:
+    view = TopicView.unlisted("orders")
+    assert (view.topic_id, view.epoch, view.modes) == (None, -1, ())
+    assert view.all_writable
+    assert view.all_readable
+    assert view.is_writable(99)
+    assert view.is_readable(99)
+    assert view.mode(99) is RW
+    assert view.describe() == "orders: every partition ReadWrite"
+
+
+def test_a_shrunk_topic() -> None:
+    assert SHRUNK.epoch == 7
+    assert SHRUNK.writable == (0, 1)
+    assert SHRUNK.readable == (0, 1, 2)
+    assert not SHRUNK.all_writable
+    assert not SHRUNK.all_readable
+    assert [SHRUNK.is_writable(p) for p in range(4)] == [True, True, False, False]
+    assert [SHRUNK.is_readable(p) for p in range(4)] == [True, True, True, False]
+    assert [SHRUNK.mode(p) for p in range(4)] == [RW, RW, RO, NONE]
+    assert SHRUNK.describe() == "orders epoch 7: ReadWrite 0-1, ReadOnly 2, None 3"
+
+
+def test_a_partition_that_is_not_listed_is_read_and_not_written_while_others_are_retired() -> None:
+    assert not SHRUNK.is_writable(4)
+    assert not SHRUNK.is_writable(-1)
+    assert SHRUNK.is_readable(4)
+    assert SHRUNK.mode(4) is RO
+
+
+def test_once_all_are_writable_again_so_are_those_that_are_not_listed() -> None:
+    grown = TopicView("orders", "id", (2, 8), (RW,) * 4)
+    assert grown.all_writable
+    assert grown.is_writable(4)
+    assert grown.mode(4) is RW
+
+
+def test_views_are_values() -> None:
+    same = TopicView("orders", "id", (2, 7), (RW, RW, RO, NONE), {2: 10, 3: 20}, frozenset({3}))
+    assert same == SHRUNK
+    assert hash(same) == hash(SHRUNK)
+    assert same != TopicView("orders", "id", (2, 7), (RW, RW, RO, NONE), {2: 11, 3: 20}, frozenset({3}))
