@@ -221,13 +221,20 @@ class TopicRecord:
 
 @dataclass(frozen=True)
 class ClaimRecord:
-    """Names the active controller: its epoch (+1 at every claim) and its listener, ``host:port`` or None when it
-    stopped."""
+    """Names the active controller.
+
+    Attributes:
+        controller_epoch: +1 at every claim.
+        address: its listener, ``host:port``; None when it has stopped, or has none.
+        controller_id: its name, which its listener gives as well: a command reaches the one that claimed, or nobody.
+        host: the host it runs on: a loopback address means nothing on any other.
+    """
 
     controller_epoch: int
     address: str | None
     controller_id: str
     claimed_ms: int = 0
+    host: str = ""
 
     def to_json(self) -> bytes:
         return json.dumps(
@@ -238,6 +245,7 @@ class ClaimRecord:
                 "address": self.address,
                 "controller_id": self.controller_id,
                 "claimed_ms": self.claimed_ms,
+                "host": self.host,
             },
             separators=(",", ":"),
             sort_keys=True,
@@ -253,6 +261,7 @@ class ClaimRecord:
                 address=None if address is None else _str(address),
                 controller_id=_str(fields["controller_id"]),
                 claimed_ms=int(fields.get("claimed_ms", 0)),
+                host=_str(fields.get("host", "")),
             )
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise RecordError(f"mode log: not a claim record ({type(error).__name__}: {error})") from error

@@ -15,7 +15,7 @@ from modeaware.views.source import ViewListener
 def modes_of(
     count: int, writable: int | Iterable[int], rest: PartitionMode = PartitionMode.READ_ONLY
 ) -> tuple[PartitionMode, ...]:
-    """``count`` modes: ReadWrite for ``writable`` (how many from 0 on, or which partitions), ``rest`` for the others."""
+    """``count`` modes: ReadWrite for ``writable`` (how many from 0 on, or which), ``rest`` for the others."""
     kept = set(range(writable)) if isinstance(writable, int) else set(writable)
     return tuple(PartitionMode.READ_WRITE if p in kept else rest for p in range(count))
 

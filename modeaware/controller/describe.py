@@ -1,0 +1,149 @@
+"""What ``modeaware topics --describe`` shows: modes from the mode log, offsets and lag from the brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from modeaware.controller.cluster import Cluster, LogOffsets, TopicShape
+from modeaware.controller.groups import find_groups
+from modeaware.errors import ErrorCode, RequestRefused
+from modeaware.lifecycle import reasons
+from modeaware.lifecycle.facts import GroupFacts
+from modeaware.lifecycle.phases import partition_phase, topic_phase
+from modeaware.modelog.reader import read_mode_log
+from modeaware.modelog.records import DeleteTopicPartitions, RetiredPartition, TopicRecord
+from modeaware.modes import PartitionMode, PartitionState, ReplicaState
+
+READ_TIMEOUT_S = 20.0
+
+
+@dataclass(frozen=True)
+class PartitionDescription:
+    """One partition.
+
+    Attributes:
+        phase: the phase it is in (see :mod:`modeaware.lifecycle.phases`); None for one that is ReadWrite.
+        seal_offset: its seal; None until sealed, and for one that is ReadWrite.
+        log_start, log_end: the log's offsets; None when its leader does not answer.
+        lag: the largest number of offsets a group has still to consume, up to the seal (else the end); None without
+            groups.
+        lagging_group: the group with that lag, where it is above 0.
+        reason: the reason code for which it does not go on; ``waits_for`` says it in words.
+    """
+
+    partition: int
+    mode: PartitionMode
+    partition_state: PartitionState
+    replica_state: ReplicaState
+    phase: str | None
+    seal_offset: int | None
+    log_start: int | None
+    log_end: int | None
+    lag: int | None
+    lagging_group: str | None
+    reason: str | None
+
+    @property
+    def waits_for(self) -> str | None:
+        """The reason in words a person can act on."""
+        return reasons.text(self.reason) if self.reason is not None else None
+
+
+@dataclass(frozen=True)
+class TopicDescription:
+    """One topic. ``epoch`` is -1 and ``deletion`` None for a topic without a record: every partition is ReadWrite."""
+
+    topic: str
+    topic_id: str
+    epoch: int
+    phase: str
+    deletion: DeleteTopicPartitions | None
+    required_groups: tuple[str, ...]
+    partitions: tuple[PartitionDescription, ...]
+
+    @property
+    def modes(self) -> tuple[PartitionMode, ...]:
+        return tuple(partition.mode for partition in self.partitions)
+
+
+def describe_topics(
+    conf: Mapping[str, Any], mode_log_topic: str, topics: Iterable[str] | None = None
+) -> list[TopicDescription]:
+    """Describe ``topics``, or every topic that has a record in the mode log.
+
+    Args:
+        conf: librdkafka configuration (``bootstrap.servers``, security settings).
+
+    Raises:
+        RequestRefused: UNKNOWN_TOPIC_OR_PARTITION, for a topic that was named and does not exist.
+        ClusterError, ModeSourceError: the brokers did not answer, or refused.
+    """
+    replay = read_mode_log(conf, mode_log_topic, READ_TIMEOUT_S)
+    records = {record.topic_id: record for record in replay.records.values()}
+    named = sorted(set(topics)) if topics is not None else sorted({record.topic for record in records.values()})
+    cluster = Cluster(conf)
+    descriptions = []
+    for topic, shape in cluster.describe(named).items():
+        if shape is not None:
+            descriptions.append(_describe(cluster, topic, shape, records.get(shape.topic_id)))
+        elif topics is not None:
+            raise RequestRefused(
+                f"topic {topic!r} does not exist", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic=topic
+            )
+    return descriptions
+
+
+def _describe(cluster: Cluster, topic: str, shape: TopicShape, record: TopicRecord | None) -> TopicDescription:
+    count = shape.partition_count
+    logs = cluster.offsets(topic, range(count))
+    groups = find_groups(cluster, topic, range(count)).groups
+    partitions = [
+        _partition(p, record, logs.get(p), groups) for p in range(max(count, len(record.modes) if record else 0))
+    ]
+    return TopicDescription(
+        topic=topic,
+        topic_id=shape.topic_id,
+        epoch=record.epoch if record is not None else -1,
+        phase=topic_phase(record) if record is not None else "done",
+        deletion=record.deletion if record is not None else None,
+        required_groups=record.required_groups if record is not None else (),
+        partitions=tuple(partitions),
+    )
+
+
+def _partition(
+    partition: int, record: TopicRecord | None, log: LogOffsets | None, groups: Mapping[str, GroupFacts]
+) -> PartitionDescription:
+    mode = record.view().mode(partition) if record is not None else PartitionMode.READ_WRITE
+    retired = record.retired.get(partition) if record is not None else None
+    shown = retired if retired is not None else RetiredPartition()
+    lag, lagging_group = _lag(partition, shown.seal_offset, log, groups)
+    return PartitionDescription(
+        partition=partition,
+        mode=mode,
+        partition_state=shown.partition_state,
+        replica_state=shown.replica_state,
+        phase=partition_phase(mode, retired) if retired is not None else None,
+        seal_offset=shown.seal_offset,
+        log_start=log.log_start if log is not None else None,
+        log_end=log.end_offset if log is not None else None,
+        lag=lag,
+        lagging_group=lagging_group,
+        reason=shown.reason,
+    )
+
+
+def _lag(
+    partition: int, seal_offset: int | None, log: LogOffsets | None, groups: Mapping[str, GroupFacts]
+) -> tuple[int | None, str | None]:
+    if log is None or not groups:
+        return None, None
+    until = seal_offset if seal_offset is not None else log.end_offset
+    lags = {
+        name: max(until - max(group.committed.get(partition, log.log_start), log.log_start), 0)
+        for name, group in groups.items()
+    }
+    worst = max(sorted(lags), key=lambda name: lags[name])
+    return lags[worst], worst if lags[worst] > 0 else None

@@ -1,0 +1,209 @@
+"""The controller's work, one step at a time, on one thread: claim, execute a command, check a topic.
+
+Decisions are :mod:`modeaware.lifecycle`'s. The order of things is the engine's: a record is on the log before anything
+it announces is done, so a crash in between repeats an effect and never skips a record.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from modeaware.clock import Clock
+from modeaware.config import ControllerConfig
+from modeaware.controller.schedule import Schedule
+from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
+from modeaware.lifecycle.admit import admit
+from modeaware.lifecycle.advance import advance, give_up_opening
+from modeaware.lifecycle.commands import Command, CommandResult, CreatePartitionsCommand
+from modeaware.lifecycle.effects import CreatePartitions, Effect
+from modeaware.lifecycle.facts import TopicFacts
+from modeaware.lifecycle.phases import in_progress, topic_phase
+from modeaware.modelog.records import CLAIM_KEY, ClaimRecord, TopicRecord
+from modeaware.modelog.replay import Replay
+
+logger = logging.getLogger("modeaware.controller")
+
+
+class ModeLog(Protocol):
+    """The mode log, as the engine uses it."""
+
+    def open(self) -> Replay:
+        """Fence any earlier writer, then read the log to its end."""
+        ...
+
+    def append(self, records: Sequence[tuple[str, bytes | None]]) -> None:
+        """Append in one transaction; returns when committed."""
+        ...
+
+
+class TopicObserver(Protocol):
+    """Where facts come from."""
+
+    def observe(self, topic: str, record: TopicRecord | None) -> TopicFacts:
+        """What a pass over ``record`` needs to know of the topic; without one, what an admission needs."""
+        ...
+
+
+class Effects(Protocol):
+    """Where effects go."""
+
+    def perform(self, effect: Effect) -> None: ...
+
+    def create_partitions(self, effect: CreatePartitions, validate_only: bool = False) -> None: ...
+
+
+class Engine:
+    """Keeps the records of one mode log. Not thread-safe: one thread owns it."""
+
+    def __init__(
+        self, log: ModeLog, observer: TopicObserver, effects: Effects, config: ControllerConfig, clock: Clock
+    ) -> None:
+        self._log = log
+        self._observer = observer
+        self._effects = effects
+        self._config = config
+        self._clock = clock
+        self._records: dict[str, TopicRecord] = {}
+        self._claim: ClaimRecord | None = None
+        self.schedule = Schedule(config.check_interval_ms)
+
+    @property
+    def records(self) -> tuple[TopicRecord, ...]:
+        """The topics' records now in force."""
+        return tuple(self._records.values())
+
+    def claim(self, address: str | None, controller_id: str, host: str = "") -> int:
+        """Become the controller: fence, read the log, claim it under the next epoch. Returns that epoch."""
+        replay = self._log.open()
+        self._records = dict(replay.records)
+        # Records count beside the claim: an epoch is never given out twice, even where the claim cannot be read.
+        epochs = [record.controller_epoch for record in replay.records.values()]
+        epoch = max(epochs + [replay.claim.controller_epoch if replay.claim is not None else 0]) + 1
+        claim = ClaimRecord(epoch, address, controller_id, self._clock.now_ms(), host)
+        self._log.append([(CLAIM_KEY, claim.to_json())])
+        self._claim = claim
+        self.schedule = Schedule(self._config.check_interval_ms)
+        for topic_id in self._records:
+            self.schedule.now(topic_id, self._clock.now_ms())
+        logger.info("controller %s claimed the mode log: epoch %d, %d topics", controller_id, epoch, len(self._records))
+        return epoch
+
+    def release(self) -> None:
+        """Say on the log that no controller listens any more."""
+        if self._claim is not None:
+            claim = replace(self._claim, address=None, claimed_ms=self._clock.now_ms())
+            self._log.append([(CLAIM_KEY, claim.to_json())])
+            self._claim = None
+
+    def execute(self, command: Command) -> CommandResult:
+        """Carry out one command. A refusal is a result, not an exception.
+
+        Raises:
+            ClusterError, ControllerFenced: the mode log could not be appended to; whether it was is known after a
+                new claim.
+        """
+        record = None
+        try:
+            facts = self._observer.observe(command.topic, None)
+            record = self._records.get(facts.topic_id or "")
+            admission = admit(command, record, facts, self._config, self._epoch, self._clock.now_ms())
+            new = _new_partitions(command, admission.record, facts)
+            if new is not None or (isinstance(command, CreatePartitionsCommand) and command.validate_only):
+                self._validate(command, facts)
+        except (RequestRefused, ClusterError) as error:
+            return _refusal(command, error, record)
+        if admission.record is not None:
+            self._append(admission.record)
+            logger.info("%s: %s", command, admission.record.view().describe())
+        if new is not None and admission.record is not None:
+            failure = self._create(new, admission.record, facts)
+            if failure is not None:
+                return _refusal(command, failure, self._records.get(admission.record.topic_id))
+        current = admission.record or record
+        return CommandResult(command.topic, ErrorCode.NONE, admission.message, current.modes if current else ())
+
+    def check(self, topic_id: str) -> bool:
+        """One pass over a topic; plans the next. Returns whether anything changed.
+
+        Raises:
+            ClusterError, ControllerFenced: the mode log could not be appended to.
+        """
+        record = self._records[topic_id]
+        now_ms = self._clock.now_ms()
+        try:
+            facts = self._observer.observe(record.topic, record)
+            step = advance(record, facts, self._config, self._epoch, self._clock.now_ms())
+        except (ClusterError, RequestRefused) as error:
+            logger.warning("topic %s: cannot be checked now: %s", record.topic, error)
+            self.schedule.after_check(topic_id, now_ms, progress=False, settled=False, due_ms=None)
+            return False
+        for alarm in step.alarms:
+            logger.warning("%s", alarm)
+        if step.tombstone:
+            self._log.append([(topic_id, None)])
+            del self._records[topic_id]
+            self.schedule.forget(topic_id)
+            return True
+        if step.record is not None:
+            self._append(step.record)
+            logger.info("%s, phase %s", step.record.view().describe(), topic_phase(step.record))
+        performed = [self._perform(effect, facts) for effect in step.effects]
+        changed = step.record is not None or any(performed)
+        settled = not in_progress(self._records.get(topic_id))
+        # What an effect did is seen by the next look, at once; one that failed is tried again after a while.
+        due_ms = self._clock.now_ms() if performed and all(performed) else step.due_ms if not performed else None
+        self.schedule.after_check(
+            topic_id, self._clock.now_ms(), progress=changed, settled=settled and not performed, due_ms=due_ms
+        )
+        return changed
+
+    @property
+    def _epoch(self) -> int:
+        if self._claim is None:
+            raise ModeAwareError("the controller has not claimed the mode log")
+        return self._claim.controller_epoch
+
+    def _append(self, record: TopicRecord) -> None:
+        self._log.append([(record.topic_id, record.to_json())])
+        self._records[record.topic_id] = record
+        self.schedule.now(record.topic_id, self._clock.now_ms())
+
+    def _validate(self, command: Command, facts: TopicFacts) -> None:
+        """Have the brokers check a growth before anything is written: their refusal changes nothing."""
+        if isinstance(command, CreatePartitionsCommand) and command.total_count > facts.partition_count:
+            effect = CreatePartitions(command.topic, facts.topic_id or "", command.total_count, command.assignments)
+            self._effects.create_partitions(effect, validate_only=True)
+
+    def _create(self, effect: CreatePartitions, record: TopicRecord, facts: TopicFacts) -> ClusterError | None:
+        try:
+            self._effects.perform(effect)
+        except ClusterError as error:
+            self._append(give_up_opening(record, facts, self._epoch, self._clock.now_ms()))
+            return error
+        return None
+
+    def _perform(self, effect: Effect, facts: TopicFacts) -> bool:
+        try:
+            self._effects.perform(effect)
+        except ClusterError as error:
+            logger.warning("topic %s: %s; tried again later", effect.topic, error)
+            return False
+        logger.info("topic %s: done: %s", effect.topic, effect)
+        return True
+
+
+def _new_partitions(command: Command, record: TopicRecord | None, facts: TopicFacts) -> CreatePartitions | None:
+    """The growth on the brokers that this command needs, if any."""
+    if not isinstance(command, CreatePartitionsCommand) or record is None:
+        return None
+    if len(record.modes) <= facts.partition_count:
+        return None
+    return CreatePartitions(record.topic, record.topic_id, len(record.modes), command.assignments)
+
+
+def _refusal(command: Command, error: ModeAwareError, record: TopicRecord | None) -> CommandResult:
+    code = error.code if error.code is not None else ErrorCode.UNKNOWN_SERVER_ERROR
+    return CommandResult(command.topic, code, str(error), record.modes if record is not None else ())

@@ -1,0 +1,28 @@
+"""The phase a retired partition, or a whole topic, is in: one word for logs, the CLI and reports."""
+
+from __future__ import annotations
+
+from modeaware.modelog.records import RetiredPartition, TopicRecord
+from modeaware.modes import PartitionMode, ReplicaState
+
+PHASES = ("seal", "drain", "reclaim", "opening", "done")
+
+
+def partition_phase(mode: PartitionMode, retired: RetiredPartition) -> str:
+    """``seal`` (ReadOnly, waits for quiet), ``drain`` (sealed), ``reclaim`` (None), ``done``, or ``opening`` (new)."""
+    if retired.opening:
+        return "opening"
+    if mode is PartitionMode.READ_ONLY:
+        return "seal" if retired.seal_offset is None else "drain"
+    return "done" if retired.replica_state is ReplicaState.DELETION_SUCCESSFUL else "reclaim"
+
+
+def topic_phase(record: TopicRecord) -> str:
+    """The phase of the partition that is furthest behind; ``done`` when no change is in progress."""
+    present = {partition_phase(record.modes[p], retired) for p, retired in record.retired.items()}
+    return next((phase for phase in PHASES if phase in present), "done")
+
+
+def in_progress(record: TopicRecord | None) -> bool:
+    """Whether a shrink or a growth of the topic has not finished."""
+    return record is not None and topic_phase(record) != "done"

@@ -1,0 +1,50 @@
+"""Why a retired partition does not go on: codes for the mode log, and words for people.
+
+The log holds a code, optionally with a group's name behind a colon, never moving figures; so a reason is written once.
+"""
+
+from __future__ import annotations
+
+STRAGGLER = "straggler"
+TRUNCATED = "truncated"
+OPEN_TRANSACTION = "open-transaction"
+UNAVAILABLE = "partition-unavailable"
+DELAY = "delay"
+RETENTION = "retention"
+GROUPS_UNKNOWN = "groups-unknown"
+GROUP_LAG = "group-lag"
+GROUP_NEVER_COMMITTED = "group-never-committed"
+GROUP_GONE = "group-gone"
+GROUP_BEYOND_END = "group-beyond-end"
+OPENING = "opening"
+
+_TEXTS = {
+    STRAGGLER: "a record arrived after the seal (a producer that honours no modes?): sealing and draining again",
+    TRUNCATED: "the log ends before its seal (unclean leader election?): sealing and draining again",
+    OPEN_TRANSACTION: "an open transaction: waiting for it to commit or abort",
+    UNAVAILABLE: "the partition has no leader that answers: waiting for it",
+    DELAY: "the requested delay has not passed",
+    RETENTION: "waiting for the topic's own retention to remove the records (name a delay to have them deleted "
+    "once drained)",
+    GROUPS_UNKNOWN: "the list of groups is not certain (an error, or the right to DESCRIBE the cluster is missing)",
+    GROUP_LAG: "group {group} has not consumed it to the seal: run its consumers",
+    GROUP_NEVER_COMMITTED: "group {group} uses the topic but never committed an offset here: run its consumers, or "
+    "commit for it what it need not read (kafka-consumer-groups --reset-offsets)",
+    GROUP_GONE: "group {group} used the topic when the shrink was asked for and is not listed any more (deleted, or "
+    "its offsets expired): run it again, or --undo and shrink again without it",
+    GROUP_BEYOND_END: "group {group} committed an offset beyond the end: reset it "
+    "(kafka-consumer-groups --reset-offsets)",
+    OPENING: "new: opens for writes once every group has a committed offset on it",
+}
+
+
+def of_group(code: str, group: str) -> str:
+    """The reason ``code`` on account of ``group``."""
+    return f"{code}:{group}"
+
+
+def text(reason: str) -> str:
+    """The reason in words a person can act on. An unknown code (of a newer controller) is returned as it is."""
+    code, _, group = reason.partition(":")
+    template = _TEXTS.get(code)
+    return template.format(group=repr(group)) if template else reason

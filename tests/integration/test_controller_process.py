@@ -1,0 +1,174 @@
+"""The controller as a process: run once, restarted, refused, stopped; topics that go away, brokers that do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from modeaware.config import ControllerConfig
+from modeaware.controller import cluster, daemon, groups, observer
+from modeaware.controller.daemon import Controller
+from modeaware.errors import ControllerUnavailable, ErrorCode, ModeAwareError
+from modeaware.lifecycle.commands import DeletePartitionsCommand
+from modeaware.lifecycle.phases import topic_phase
+from modeaware.local import Kafka
+from modeaware.modelog.reader import read_mode_log
+from modeaware.modes import PartitionMode
+from tests.conftest import MakeKafka, MakeTopic, topic_maker
+from tests.support.controlled import Controlled, left, produce
+from tests.support.groups import RunningGroup
+from tests.support.plain import create_topic
+from tests.support.waiting import eventually
+
+RW, RO = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY
+
+
+@pytest.fixture
+def setting(kafka: Kafka) -> Iterator[Controlled]:
+    made = Controlled(kafka)
+    yield made
+    for controller in made.started:
+        controller.stop()
+
+
+def test_run_once_finishes_a_drained_shrink(
+    setting: Controlled, make_topic: MakeTopic, make_group: Callable[[], str]
+) -> None:
+    """The quiet time before the seal is part of what it waits for."""
+    topic = make_topic(4)
+    first = produce(setting, topic, 40)
+    with RunningGroup(setting.servers, topic, make_group()) as group:
+        group.wait_for(first)
+    serving = setting.start(seal_quiet_ms=3_600_000)
+    setting.shrink(topic, 1)
+    serving.stop()
+    assert topic_phase(setting.record(topic)) == "seal"
+    setting.make(seal_quiet_ms=1_000).run_once()
+    assert topic_phase(setting.record(topic)) == "done"
+    assert sum(left(setting, topic)[p] for p in (1, 2, 3)) == 0
+    setting.make().run_once()
+    assert topic_phase(setting.record(topic)) == "done"
+
+
+def test_run_once_does_not_wait_for_groups(
+    setting: Controlled, make_topic: MakeTopic, make_group: Callable[[], str]
+) -> None:
+    topic, name = make_topic(2), make_group()
+    first = produce(setting, topic, 40)
+    with RunningGroup(setting.servers, topic, name) as group:
+        group.wait_for(first)
+    produce(setting, topic, 40, "unread")
+    serving = setting.start()
+    setting.shrink(topic, 1)
+    serving.stop()
+    setting.make().run_once()
+    assert setting.reasons(topic) == {f"group-lag:{name}"}
+
+
+def test_a_new_controller_goes_on_in_mid_drain(
+    setting: Controlled, make_topic: MakeTopic, make_group: Callable[[], str]
+) -> None:
+    topic, name = make_topic(4), make_group()
+    first = produce(setting, topic, 40)
+    with RunningGroup(setting.servers, topic, name) as group:
+        group.wait_for(first)
+    unread = produce(setting, topic, 40, "unread")
+    setting.start()
+    setting.shrink(topic, 1)
+    held = setting.wait_for(topic, lambda record: setting.reasons(topic) == {f"group-lag:{name}"})
+    setting.started[-1].stop()
+    setting.start()
+    with RunningGroup(setting.servers, topic, name) as group:
+        group.wait_for(unread)
+        record = setting.wait_done(topic)
+    assert record.controller_epoch == held.controller_epoch + 1
+    assert [r.seal_offset for r in record.retired.values()] == [r.seal_offset for r in held.retired.values()]
+
+
+def test_a_second_controller_refuses_to_start(setting: Controlled, make_topic: MakeTopic) -> None:
+    topic = make_topic(2)
+    first = setting.start()
+    for begin in (setting.make().start, setting.make().run_once):
+        with pytest.raises(ControllerUnavailable, match="is running at"):
+            begin()
+    (result,) = first.submit([DeletePartitionsCommand(topic, 1, 0)]).result(30)
+    assert result.code is ErrorCode.NONE, "the first is not disturbed"
+
+
+def test_a_stopped_controller_says_so_on_the_log(setting: Controlled) -> None:
+    controller = setting.start()
+    claim = setting.claim()
+    assert claim is not None
+    assert claim.address == controller.address
+    controller.stop()
+    controller.stop()
+    released = setting.claim()
+    assert released is not None
+    assert (released.controller_epoch, released.address) == (claim.controller_epoch, None)
+    with pytest.raises(ControllerUnavailable):
+        controller.submit([DeletePartitionsCommand("any", 1)]).result(10)
+    setting.start()
+
+
+@pytest.mark.parametrize("recreated", [False, True])
+def test_a_deleted_topic_s_record_goes_after_a_while(
+    setting: Controlled, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch, recreated: bool
+) -> None:
+    monkeypatch.setattr(observer, "GONE_AFTER_MS", 1_000)
+    topic = make_topic(2)
+    setting.start()
+    setting.shrink(topic, 1, delay_ms=3_600_000)
+    old = setting.record(topic)
+    setting.admin.delete_topics([topic])[topic].result(20)
+    if recreated:
+        eventually(lambda: topic not in setting.admin.list_topics(timeout=10).topics)
+        create_topic(setting.servers, topic, 3, configs={})
+        shrink = DeletePartitionsCommand(topic, 1, 3_600_000)
+        eventually(lambda: setting.ask(shrink).code is ErrorCode.NONE, message="its leaders are not known yet")
+        assert setting.record(topic).topic_id != old.topic_id
+        assert setting.modes(topic) == (RW, RO, RO)
+    eventually(lambda: old.topic_id not in read_mode_log(setting.conf, setting.log, 20).records)
+    if recreated:
+        assert setting.modes(topic) == (RW, RO, RO)
+
+
+def test_brokers_that_freeze_or_die_and_come_back(
+    make_kafka: MakeKafka, make_group: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is concluded from their silence, and the controller goes on by itself."""
+    for module in (cluster, groups):
+        monkeypatch.setattr(module, "REQUEST_TIMEOUT_S", 2.0)
+    kafka = make_kafka()
+    (broker,) = kafka.brokers
+    setting, topic, other = Controlled(kafka), topic_maker(kafka)(4), topic_maker(kafka)(4)
+    name = make_group()
+    first = produce(setting, topic, 40)
+    with RunningGroup(setting.servers, topic, name) as group:
+        group.wait_for(first)
+    unread = produce(setting, topic, 40, "unread")
+    controller = setting.start()
+    try:
+        setting.shrink(topic, 1)
+        setting.wait_for(topic, lambda _: setting.reasons(topic) == {f"group-lag:{name}"})
+        broker.pause()
+        assert setting.ask(DeletePartitionsCommand(other, 1, 0)).code is ErrorCode.REQUEST_TIMED_OUT
+        broker.resume()
+        eventually(lambda: setting.ask(DeletePartitionsCommand(other, 1, 0)).code is ErrorCode.NONE)
+        broker.kill()
+        broker.start()
+        with RunningGroup(setting.servers, topic, name) as group:
+            group.wait_for(unread)
+            setting.wait_done(topic)
+        setting.wait_done(other)
+    finally:
+        controller.stop()
+
+
+def test_no_broker_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(daemon, "FIRST_READ_TIMEOUT_S", 2.0)
+    controller = Controller({"bootstrap.servers": "127.0.0.1:1"}, ControllerConfig())
+    for begin in (controller.start, controller.run_once):
+        with pytest.raises(ModeAwareError, match=r"127\.0\.0\.1:1"):
+            begin()
+    controller.stop()

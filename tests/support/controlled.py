@@ -1,0 +1,102 @@
+"""Controllers on a real Kafka, with a mode log of their own, for tests with plain clients."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+
+from confluent_kafka.admin import AdminClient
+
+from modeaware.config import ControllerConfig
+from modeaware.controller.daemon import Controller
+from modeaware.errors import ErrorCode
+from modeaware.lifecycle.commands import Command, CommandResult, CreatePartitionsCommand, DeletePartitionsCommand
+from modeaware.lifecycle.phases import topic_phase
+from modeaware.local import Kafka
+from modeaware.modelog.reader import read_mode_log
+from modeaware.modelog.records import ClaimRecord, TopicRecord
+from modeaware.modes import PartitionMode
+from tests.support.plain import produce_keyed, watermarks
+from tests.support.waiting import eventually
+
+QUIET_MS = 200
+INTERVAL_MS = 250
+
+
+class Controlled:
+    """One mode log of its own on the shared cluster, the controllers of it, and what is on it."""
+
+    def __init__(self, kafka: Kafka) -> None:
+        self.servers = kafka.bootstrap_servers
+        self.conf = {"bootstrap.servers": kafka.bootstrap_servers}
+        self.admin = AdminClient(self.conf)
+        self.log = f"__modes-{uuid.uuid4().hex[:12]}"
+        self.started: list[Controller] = []
+
+    def make(self, **config: object) -> Controller:
+        settings = {"check_interval_ms": INTERVAL_MS, "seal_quiet_ms": QUIET_MS, "mode_log_topic": self.log, **config}
+        self.started.append(Controller(self.conf, ControllerConfig(**settings)))
+        return self.started[-1]
+
+    def start(self, **config: object) -> Controller:
+        controller = self.make(**config)
+        controller.start()
+        return controller
+
+    def ask(self, command: Command) -> CommandResult:
+        (result,) = self.started[-1].submit([command]).result(30)
+        return result
+
+    def shrink(self, topic: str, to: int, delay_ms: int = 0) -> None:
+        result = self.ask(DeletePartitionsCommand(topic, to, delay_ms))
+        assert result.code is ErrorCode.NONE, result.message
+
+    def grow(self, topic: str, to: int) -> None:
+        result = self.ask(CreatePartitionsCommand(topic, to))
+        assert result.code is ErrorCode.NONE, result.message
+
+    def claim(self) -> ClaimRecord | None:
+        return read_mode_log(self.conf, self.log, 20).claim
+
+    def record(self, topic: str) -> TopicRecord:
+        record = read_mode_log(self.conf, self.log, 20).record(topic)
+        assert record is not None
+        return record
+
+    def modes(self, topic: str) -> tuple[PartitionMode, ...]:
+        return self.record(topic).modes
+
+    def reasons(self, topic: str) -> set[str | None]:
+        return {retired.reason for retired in self.record(topic).retired.values()}
+
+    def wait_for(self, topic: str, condition: Callable[[TopicRecord], object]) -> TopicRecord:
+        last = []
+
+        def holds() -> bool:
+            last[:] = [self.record(topic)]
+            return bool(condition(last[0]))
+
+        try:
+            eventually(holds, 40)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; the record is {last}") from error
+        return last[0]
+
+    def wait_done(self, topic: str) -> TopicRecord:
+        return self.wait_for(topic, lambda record: topic_phase(record) == "done")
+
+
+def values(count: int, prefix: str = "v") -> list[tuple[bytes, bytes]]:
+    return [(b"key-%d" % (n % 97), f"{prefix}-{n}".encode()) for n in range(count)]
+
+
+def produce(setting: Controlled, topic: str, count: int, prefix: str = "v", partition: int | None = None) -> set[bytes]:
+    """Records for any partition, or one, by a producer that knows no modes; their values."""
+    records = values(count, prefix)
+    produce_keyed(setting.servers, topic, records, partition=partition)
+    return {value for _, value in records}
+
+
+def left(setting: Controlled, topic: str) -> dict[int, int]:
+    """How many offsets each partition still holds."""
+    return {partition: end - start for partition, (start, end) in watermarks(setting.servers, topic).items()}

@@ -1,0 +1,225 @@
+"""Consumer groups of ours on a real Kafka, in threads, and a producer that never stops."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from confluent_kafka import KafkaError, Message, Producer, TopicPartition
+
+from modeaware.confluent.consumer import Consumer
+from modeaware.modes import PartitionMode
+from tests.support.fake_views import FakeViews, modes_of
+from tests.support.waiting import eventually
+
+Record = tuple[str, int, int]
+"""Topic, partition, offset."""
+
+FAST: dict[str, Any] = {"heartbeat.interval.ms": 300, "session.timeout.ms": 30_000, "log_level": 2}
+
+
+def settings_of(strategy: str | None) -> dict[str, Any]:
+    """A consumer's settings for a strategy; ``consumer`` stands for ``group.protocol=consumer``, None for the
+    default."""
+    if strategy == "consumer":
+        return {"group.protocol": "consumer", "log_level": 2}
+    return FAST if strategy is None else {**FAST, "partition.assignment.strategy": strategy}
+
+
+class Member(threading.Thread):
+    """A consumer polling in a thread of its own.
+
+    Attributes:
+        records: what it was given, in order.
+        assigned: what it held when it last looked, by topic.
+        calls: the callbacks it saw: ``("assign" | "revoke" | "lost", partitions)``.
+    """
+
+    def __init__(
+        self, topics: Sequence[str], conf: Mapping[str, Any], *, batch: int = 0, callbacks: bool = True
+    ) -> None:
+        super().__init__(daemon=True)
+        self.consumer = Consumer(dict(conf))
+        self._topics = list(topics)
+        self._batch = batch
+        self._callbacks = callbacks
+        self._done = threading.Event()
+        self.records: list[Record] = []
+        self.assigned: dict[str, list[int]] = {}
+        self.calls: list[tuple[str, list[tuple[str, int]]]] = []
+        self.failure: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            if self._callbacks:
+                self.consumer.subscribe(
+                    self._topics,
+                    on_assign=self._on("assign"),
+                    on_revoke=self._on("revoke"),
+                    on_lost=self._on("lost"),
+                )
+            else:
+                self.consumer.subscribe(self._topics)
+            while not self._done.is_set():
+                self._poll()
+            self.consumer.close()
+        except (Exception, AssertionError) as error:  # noqa: BLE001 - reported by the test that joins the thread
+            self.failure = error
+
+    def _on(self, name: str) -> Callable[[Any, list[TopicPartition]], None]:
+        return lambda _, partitions: self.calls.append((name, [(p.topic, p.partition) for p in partitions]))
+
+    def _poll(self) -> None:
+        if self._batch:
+            messages = self.consumer.consume(self._batch, 0.1)
+        else:
+            message = self.consumer.poll(0.1)
+            messages = [] if message is None else [message]
+        for message in messages:
+            assert message.error() is None, message.error()
+            self.records.append(place_of(message))
+        held: dict[str, list[int]] = {topic: [] for topic in self._topics}
+        for partition in self.consumer.assignment():
+            held.setdefault(partition.topic, []).append(partition.partition)
+        self.assigned = {topic: sorted(partitions) for topic, partitions in held.items()}
+
+    def stop(self) -> None:
+        self._done.set()
+        self.join(60)
+        assert not self.is_alive(), "a member does not end"
+        if self.failure is not None:
+            raise self.failure
+
+
+class Group:
+    """Members of one group. A context manager that stops them."""
+
+    def __init__(self, members: Iterable[Member]) -> None:
+        self.members = list(members)
+
+    def __enter__(self) -> Self:
+        for member in self.members:
+            member.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for member in self.members:
+            member.stop()
+
+    def loads(self, topic: str) -> list[int]:
+        """How many partitions each member holds, ascending."""
+        return sorted(len(member.assigned.get(topic, ())) for member in self.members)
+
+    def held(self, topic: str) -> list[int]:
+        """The partitions held, one entry a holder."""
+        return sorted(partition for member in self.members for partition in member.assigned.get(topic, ()))
+
+    def await_held(self, topic: str, partitions: Iterable[int], loads: Sequence[int] | None = None) -> None:
+        """Wait until every one of ``partitions`` has one holder, no other has any, and the loads are as given."""
+        want = sorted(partitions)
+        eventually(
+            lambda: self._fine() and self.held(topic) == want and (loads is None or self.loads(topic) == sorted(loads)),
+            90,
+            message=f"{want} of {topic} held as {loads}",
+        )
+
+    def _fine(self) -> bool:
+        for member in self.members:
+            if member.failure is not None:
+                raise member.failure
+        return True
+
+    def delivered(self) -> Counter[Record]:
+        return Counter(record for member in self.members for record in list(member.records))
+
+    def await_delivered(self, sent: set[Record]) -> None:
+        eventually(lambda: self._fine() and sent <= set(self.delivered()), 60, message="all records delivered")
+
+    def check(self, sent: set[Record]) -> None:
+        """Every record of ``sent`` once and no other; waits for the last ones."""
+        self.await_delivered(sent)
+        twice = {record: count for record, count in self.delivered().items() if count > 1}
+        assert twice == {}
+        assert set(self.delivered()) <= sent
+
+
+class Traffic(threading.Thread):
+    """A producer that never stops while it runs: one record to each open partition, again and again.
+
+    Attributes:
+        open: topic -> the partitions it writes to; change it by :meth:`write_to`.
+        sent: the records that were acknowledged.
+    """
+
+    def __init__(
+        self, bootstrap_servers: str, partitions: Mapping[str, Iterable[int]], *, pause_s: float = 0.02
+    ) -> None:
+        super().__init__(daemon=True)
+        self._producer = Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 5})
+        self._pause_s = pause_s
+        self._done = threading.Event()
+        self._failed: list[KafkaError] = []
+        self._turn = threading.Lock()
+        self.open = {topic: list(numbers) for topic, numbers in partitions.items()}
+        self.sent: set[Record] = set()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.finish()
+
+    def run(self) -> None:
+        while not self._done.wait(self._pause_s):
+            with self._turn:
+                for topic, partitions in self.open.items():
+                    for partition in partitions:
+                        self._producer.produce(topic, b"x", partition=partition, on_delivery=self._delivered)
+                self._producer.poll(0)
+        self._producer.flush(30)
+
+    def finish(self) -> set[Record]:
+        """Stop, and return what was acknowledged."""
+        self._done.set()
+        self.join(60)
+        assert not self.is_alive(), "the producer does not end"
+        assert not self._failed, self._failed[:3]
+        return self.sent
+
+    def write_to(self, topic: str, partitions: Iterable[int]) -> set[Record]:
+        """Write to ``partitions`` from now on; what went anywhere before is acknowledged, and returned."""
+        with self._turn:
+            assert self._producer.flush(30) == 0
+            self.open[topic] = list(partitions)
+            return set(self.sent)
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._failed.append(error)
+        else:
+            self.sent.add(place_of(message))
+
+
+def shrink(views: FakeViews, traffic: Traffic, group: Group, topic: str, count: int, kept: int) -> None:
+    """As the controller does: ReadOnly, and None when what lies in the retired partitions has been delivered."""
+    views.set(topic, modes_of(count, kept))
+    before = traffic.write_to(topic, [p for p in traffic.open[topic] if p < kept])
+    group.await_delivered({record for record in before if record[0] == topic and record[1] >= kept})
+    views.set(topic, modes_of(count, kept, PartitionMode.NONE))
+
+
+def place_of(message: Message) -> Record:
+    """Where a record lies."""
+    topic, partition, offset = message.topic(), message.partition(), message.offset()
+    assert topic is not None
+    assert partition is not None
+    assert offset is not None
+    return topic, partition, offset

@@ -1,0 +1,113 @@
+"""Short ways to write down facts and records for tests of the pure lifecycle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from modeaware.config import ControllerConfig
+from modeaware.errors import RequestRefused
+from modeaware.lifecycle.admit import Admission, admit
+from modeaware.lifecycle.advance import Advance, advance
+from modeaware.lifecycle.commands import Command, CreatePartitionsCommand, DeletePartitionsCommand
+from modeaware.lifecycle.effects import DeleteRecords
+from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts
+from modeaware.modelog.records import TopicRecord
+from modeaware.modes import PartitionMode
+
+TOPIC = "orders"
+TOPIC_ID = "id-of-orders"
+NOW_MS = 1_000_000
+QUIET_MS = 10_000
+LATER_MS = NOW_MS + QUIET_MS
+"""When a partition that was quiet since NOW_MS may be sealed."""
+CONFIG = ControllerConfig(seal_quiet_ms=QUIET_MS, open_timeout_ms=60_000)
+EPOCH = 7
+RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
+
+
+def log(
+    end: int = 0, start: int = 0, *, stable: int | None = None, quiet_since_ms: int = 0, leader_epoch: int = 3
+) -> PartitionFacts:
+    """One partition's log; by default empty, without an open transaction, quiet for ever."""
+    return PartitionFacts(start, end, end if stable is None else stable, leader_epoch, quiet_since_ms)
+
+
+def group(
+    committed: Mapping[int, int] | None = None, *, members: bool = False, caught_up: tuple[int, ...] = ()
+) -> GroupFacts:
+    return GroupFacts(dict(committed or {}), frozenset(caught_up), members)
+
+
+def facts(
+    count: int = 12,
+    logs: Mapping[int, PartitionFacts] | None = None,
+    groups: Mapping[str, GroupFacts] | None = None,
+    **others: Any,
+) -> TopicFacts:
+    """A topic of ``count`` partitions; those not in ``logs`` are empty."""
+    partitions = {p: log() for p in range(count)} | dict(logs or {})
+    base = TopicFacts(TOPIC, TOPIC_ID, partition_count=count, partitions=partitions, groups=dict(groups or {}))
+    return replace(base, **others)
+
+
+def ask(
+    command: Command,
+    record: TopicRecord | None = None,
+    seen: TopicFacts | None = None,
+    *,
+    config: ControllerConfig = CONFIG,
+    now_ms: int = NOW_MS,
+) -> Admission:
+    return admit(command, record, seen if seen is not None else facts(), config, EPOCH, now_ms)
+
+
+def refusal(
+    command: Command, record: TopicRecord | None = None, seen: TopicFacts | None = None, **more: Any
+) -> RequestRefused:
+    """The refusal of ``command``.
+
+    Raises:
+        AssertionError: it was admitted.
+    """
+    try:
+        admitted = ask(command, record, seen, **more)
+    except RequestRefused as error:
+        return error
+    raise AssertionError(f"admitted: {admitted}")
+
+
+def shrink(to: int, **fields: Any) -> DeletePartitionsCommand:
+    """The ``drained`` policy without a delay, unless ``fields`` say otherwise."""
+    return DeletePartitionsCommand(TOPIC, to, **{"delay_ms": 0, **fields})
+
+
+def grow(to: int, **fields: Any) -> CreatePartitionsCommand:
+    return CreatePartitionsCommand(TOPIC, to, **fields)
+
+
+def admitted(
+    command: Command, record: TopicRecord | None = None, seen: TopicFacts | None = None, *, now_ms: int = NOW_MS
+) -> TopicRecord:
+    """The record that ``command`` makes."""
+    made = ask(command, record, seen, now_ms=now_ms).record
+    assert made is not None
+    return made
+
+
+def look(record: TopicRecord, seen: TopicFacts, now_ms: int = LATER_MS, config: ControllerConfig = CONFIG) -> Advance:
+    """One pass of the controller."""
+    return advance(record, seen, config, EPOCH, now_ms)
+
+
+def after(record: TopicRecord, seen: TopicFacts, now_ms: int = LATER_MS, passes: int = 1) -> TopicRecord:
+    """The record after ``passes`` passes over the same facts."""
+    for _ in range(passes):
+        record = look(record, seen, now_ms).record or record
+    return record
+
+
+def deleted(step: Advance) -> dict[int, int]:
+    """What a pass asks to be deleted: partition -> offset."""
+    return {p: o for effect in step.effects if isinstance(effect, DeleteRecords) for p, o in effect.offsets.items()}

@@ -1,0 +1,57 @@
+"""Producers without a broker: what reaches librdkafka stays in its queue."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from types import BuiltinFunctionType
+from typing import Any
+
+from modeaware.config import ClientConfig
+from modeaware.confluent.producer import Producer
+from tests.support.fake_views import FakeViews
+
+CONF = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
+
+
+class Acquired:
+    """Stands in for ``modeaware.views.registry.acquire``: hands out one FakeViews and keeps what it was asked with."""
+
+    def __init__(self) -> None:
+        self.views = FakeViews()
+        self.asked: list[tuple[Mapping[str, Any], ClientConfig]] = []
+
+    def __call__(self, conf: Mapping[str, Any], config: ClientConfig) -> FakeViews:
+        self.asked.append((conf, config))
+        return self.views
+
+
+class Reports(list[Any]):
+    """Counts what leaves a producer's queue; ``len()`` of the producer counts errors of the connection as well."""
+
+    @property
+    def conf(self) -> dict[str, Any]:
+        """A configuration with which every record adds its delivery report."""
+        return {**CONF, "on_delivery": lambda error, message: self.append(error)}
+
+    def queued(self, producer: Any) -> int:
+        """How many records were in the queue; it is empty afterwards."""
+        producer.purge()
+        producer.flush(10)
+        return len(self)
+
+
+def waiting_producer(acquired: Acquired, conf: Mapping[str, Any] = CONF, **ours: Any) -> Producer:
+    acquired.views = FakeViews(ready=False)
+    return Producer({**conf}, **{f"modeaware.{name.replace('_', '.')}": value for name, value in ours.items()})
+
+
+def finish(producer: Any) -> None:
+    """Close without waiting for a broker that is not there."""
+    producer.purge()
+    producer.close()
+
+
+def is_librdkafkas_own(call: Any) -> bool:
+    """Whether ``call`` is librdkafka's method in C, with nothing of ours around it."""
+    return isinstance(call, functools.partial) and isinstance(call.func, BuiltinFunctionType) and not call.args

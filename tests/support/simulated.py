@@ -1,0 +1,195 @@
+"""One topic on a simulated cluster, and a mode log in memory: what a controller's engine needs, without IO.
+
+Records are kept one by one, so that a test can ask whether a group got each of them. Time passes when it is told to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from modeaware.errors import ClusterError, ErrorCode
+from modeaware.lifecycle.effects import CommitOffsets, CreatePartitions, DeleteRecords, Effect
+from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts
+from modeaware.modelog.records import TopicRecord
+from modeaware.modelog.replay import Replay, fold
+
+
+@dataclass
+class SimClock:
+    """Both clocks, moved by hand."""
+
+    time_ms: int = 1_000_000
+
+    def now_ms(self) -> int:
+        return self.time_ms
+
+    def monotonic_s(self) -> float:
+        return self.time_ms / 1000
+
+    def advance(self, ms: int) -> None:
+        self.time_ms += ms
+
+
+class MemoryLog:
+    """A mode log in memory. With ``failure`` the next append fails, before it is done (``lost_answer``: after)."""
+
+    def __init__(self) -> None:
+        self.entries: list[tuple[str, bytes | None]] = []
+        self.opened = 0
+        self.failure: Exception | None = None
+        self.lost_answer = False
+
+    def open(self) -> Replay:
+        self.opened += 1
+        return fold(self.entries)
+
+    def append(self, records: Sequence[tuple[str, bytes | None]]) -> None:
+        failure, self.failure = self.failure, None
+        if failure is None or self.lost_answer:
+            self.entries.extend(records)
+        if failure is not None:
+            raise failure
+
+
+@dataclass
+class SimPartition:
+    """A log: ``records[offset]`` is a record's number; those below ``log_start`` are gone."""
+
+    records: list[int] = field(default_factory=list)
+    log_start: int = 0
+    open_from: int | None = None
+    available: bool = True
+
+    @property
+    def end(self) -> int:
+        return len(self.records)
+
+    @property
+    def readable(self) -> list[int]:
+        """The records that can still be read."""
+        return self.records[self.log_start :]
+
+
+@dataclass
+class SimGroup:
+    """A group that reads from the start where it has no commit, in order, and commits what it has read."""
+
+    committed: dict[int, int] = field(default_factory=dict)
+    consumed: set[int] = field(default_factory=set)
+    has_members: bool = True
+
+
+class SimCluster:
+    """One topic, its groups, and the brokers' side of the effects. Is the engine's observer and its effects at once."""
+
+    def __init__(self, clock: SimClock, topic: str = "orders", partitions: int = 12) -> None:
+        self.clock = clock
+        self.topic = topic
+        self.topic_id: str | None = f"id-of-{topic}-1"
+        self.partitions = [SimPartition() for _ in range(partitions)]
+        self.groups: dict[str, SimGroup] = {}
+        self.groups_doubt: str | None = None
+        self.cleanup_policy = "delete"
+        self.gone = False
+        self.failure: ClusterError | None = None
+        self.refuses: ClusterError | None = None
+        self.refuses_checks: ClusterError | None = None
+        self.performed: list[Effect] = []
+        self.validated: list[CreatePartitions] = []
+        self._quiet: dict[int, tuple[int, int]] = {}
+        self._next_record = 0
+
+    # What clients do
+
+    def produce(self, partition: int, count: int = 1) -> list[int]:
+        """Append ``count`` records; their numbers."""
+        numbers = list(range(self._next_record, self._next_record + count))
+        self._next_record += count
+        self.partitions[partition].records.extend(numbers)
+        return numbers
+
+    def consume(self, group: str, partition: int, count: int = 10**9) -> None:
+        """The group reads up to ``count`` records of a partition and commits."""
+        reader, log = self.groups.setdefault(group, SimGroup()), self.partitions[partition]
+        start = max(reader.committed.get(partition, log.log_start), log.log_start)
+        end = min(start + count, log.end)
+        reader.consumed.update(log.records[start:end])
+        if end > start:  # librdkafka commits no partition that delivered nothing
+            reader.committed[partition] = end
+
+    def expire(self, partition: int, count: int = 10**9) -> list[int]:
+        """The topic's own retention takes up to ``count`` records; their numbers."""
+        log = self.partitions[partition]
+        until = min(log.log_start + count, log.end)
+        taken = log.records[log.log_start : until]
+        log.log_start = until
+        return taken
+
+    # What the controller sees
+
+    def observe(self, topic: str, record: TopicRecord | None) -> TopicFacts:
+        if self.failure is not None:
+            raise self.failure
+        if topic != self.topic or self.topic_id is None:
+            return TopicFacts(topic, None, gone=self.gone)
+        if record is not None and record.topic_id != self.topic_id:
+            return TopicFacts(topic, self.topic_id, len(self.partitions), gone=self.gone)
+        wanted = range(len(self.partitions)) if record is None else sorted(record.retired)
+        return TopicFacts(
+            topic,
+            self.topic_id,
+            partition_count=len(self.partitions),
+            cleanup_policy=self.cleanup_policy,
+            partitions={p: f for p in wanted if (f := self._facts(p)) is not None},
+            groups={
+                name: GroupFacts(dict(group.committed), frozenset(), group.has_members)
+                for name, group in self.groups.items()
+                if group.committed or group.has_members
+            },
+            groups_doubt=self.groups_doubt,
+        )
+
+    def _facts(self, partition: int) -> PartitionFacts | None:
+        if partition >= len(self.partitions) or not self.partitions[partition].available:
+            return None
+        log, now_ms = self.partitions[partition], self.clock.now_ms()
+        if self._quiet.get(partition, (-1, 0))[0] != log.end:
+            self._quiet[partition] = (log.end, now_ms)
+        stable = log.end if log.open_from is None else log.open_from
+        return PartitionFacts(log.log_start, log.end, stable, 0, self._quiet[partition][1])
+
+    def forget_quiet(self) -> None:
+        """What a controller loses when it restarts."""
+        self._quiet.clear()
+
+    # What the controller does
+
+    def perform(self, effect: Effect) -> None:
+        if effect.topic_id != self.topic_id:
+            raise ClusterError("not that topic any more", code=ErrorCode.UNKNOWN_TOPIC_ID)
+        if isinstance(effect, CreatePartitions):
+            self.create_partitions(effect)
+            return
+        if self.refuses is not None:
+            raise self.refuses
+        self.performed.append(effect)
+        if isinstance(effect, DeleteRecords):
+            for partition, offset in effect.offsets.items():
+                log = self.partitions[partition]
+                assert offset <= log.end, "DeleteRecords beyond the end is refused by brokers"
+                log.log_start = max(log.log_start, offset)
+        elif isinstance(effect, CommitOffsets):
+            self.groups[effect.group].committed.update(effect.offsets)
+
+    def create_partitions(self, effect: CreatePartitions, validate_only: bool = False) -> None:
+        if validate_only:
+            self.validated.append(effect)
+        refusal = self.refuses_checks if validate_only else self.refuses
+        if refusal is not None:
+            raise refusal
+        if effect.total_count <= len(self.partitions):
+            raise ClusterError("not more than there are", code=ErrorCode.INVALID_PARTITIONS)
+        if not validate_only:
+            self.performed.append(effect)
+            self.partitions += [SimPartition() for _ in range(effect.total_count - len(self.partitions))]

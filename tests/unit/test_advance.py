@@ -1,0 +1,354 @@
+"""Passes over a shrinking topic: what each phase waits for, and what sends it back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from modeaware.errors import RequestRefused
+from modeaware.lifecycle import reasons
+from modeaware.lifecycle.advance import advance
+from modeaware.lifecycle.phases import topic_phase
+from modeaware.modelog.records import RetiredPartition, TopicRecord
+from modeaware.modes import MODE_TRANSITIONS, REPLICA_TRANSITIONS, PartitionMode, PartitionState, ReplicaState
+from tests.support.lifecycle import (
+    CONFIG,
+    EPOCH,
+    LATER_MS,
+    NONE,
+    NOW_MS,
+    QUIET_MS,
+    RO,
+    RW,
+    TOPIC_ID,
+    admitted,
+    after,
+    deleted,
+    facts,
+    group,
+    grow,
+    log,
+    look,
+    shrink,
+)
+
+P = 11
+"""The one partition retired here; it holds ten records."""
+FULL = {P: log(10)}
+READ = {"g": group({P: 10})}
+UNREAD = {"g": group({P: 9})}
+
+
+def retiring(**fields: object) -> TopicRecord:
+    return admitted(shrink(P, **fields), seen=facts(logs=FULL, groups=READ))
+
+
+def in_none(**fields: object) -> TopicRecord:
+    """Drained and None, its records not deleted yet."""
+    record = after(retiring(**fields), facts(logs=FULL, groups=READ))
+    assert record.modes[P] is NONE
+    return record
+
+
+def done() -> TopicRecord:
+    record = after(in_none(), facts(logs={P: log(10, 10)}))
+    assert record.retired[P].replica_state is ReplicaState.DELETION_SUCCESSFUL
+    return record
+
+
+class TestTheWholeWay:
+    def test_drained(self) -> None:
+        record = retiring()
+        assert look(record, facts(logs=FULL, groups=READ), LATER_MS - 1).record is None
+
+        step = look(record, facts(logs=FULL, groups=READ))
+        assert step.record is not None
+        record = step.record
+        assert record.modes[P] is NONE
+        assert deleted(step) == {}, "consumers hear of None before anything goes"
+        assert step.due_ms == LATER_MS
+        retired = record.retired[P]
+        assert (retired.seal_offset, retired.seal_leader_epoch, retired.drained) == (10, 3, {"g": 10})
+        assert retired.replica_state is ReplicaState.DELETION_STARTED
+        assert retired.partition_state is PartitionState.OFFLINE
+        assert topic_phase(record) == "reclaim"
+
+        step = look(record, facts(logs=FULL, groups=READ))
+        assert step.record is None
+        assert deleted(step) == {P: 10}
+        assert [effect.topic_id for effect in step.effects] == [TOPIC_ID]
+
+        step = look(record, facts(logs={P: log(10, 10)}))
+        assert step.record is not None
+        assert step.effects == ()
+        assert step.record.retired[P].replica_state is ReplicaState.DELETION_SUCCESSFUL
+        assert step.record.retired[P].partition_state is PartitionState.NON_EXISTENT
+        assert topic_phase(step.record) == "done"
+        assert look(step.record, facts(logs={P: log(10, 10)})).record is None
+
+    def test_every_record_raises_the_epoch_by_one(self) -> None:
+        record = retiring()
+        for seen in (facts(logs=FULL, groups=UNREAD), facts(logs=FULL, groups=READ), facts(logs={P: log(10, 10)})):
+            step = advance(record, seen, CONFIG, EPOCH + 1, LATER_MS)
+            assert step.record is not None
+            assert step.record.version == (EPOCH + 1, record.epoch + 1)
+            assert step.record.changed_ms == LATER_MS
+            record = step.record
+
+    def test_retention_waits_for_the_topic_s_own(self) -> None:
+        record = retiring(delay_ms=-1)
+        for start in (0, 9):
+            seen = facts(logs={P: log(10, start)}, groups=READ)
+            record = after(record, seen, passes=3)
+            assert record.modes[P] is RO
+            assert record.retired[P].reason == reasons.RETENTION
+            assert look(record, seen, LATER_MS + 10**12).effects == ()
+        seen = facts(logs={P: log(10, 10)}, groups=UNREAD)
+        for _ in range(3):
+            assert look(record, seen).effects == ()
+            record = after(record, seen)
+        assert topic_phase(record) == "done"
+
+    def test_retention_never_deletes_even_where_the_log_start_went_back(self) -> None:
+        """An unclean leader election may do that between None and the next look."""
+        record = after(retiring(delay_ms=-1), facts(logs={P: log(10, 10)}))
+        assert record.modes[P] is NONE
+        step = look(record, facts(logs={P: log(10, 6)}, groups=READ))
+        assert step.effects == ()
+        assert step.record is not None
+        assert step.record.modes[P] is RO
+        assert step.record.retired[P].reason == reasons.RETENTION
+
+    def test_immediate_skips_the_drain_and_the_delay(self) -> None:
+        record = retiring(immediate_delete=True, delay_ms=10**9)
+        seen = facts(logs=FULL, groups=UNREAD, groups_doubt="whatever")
+        record = after(record, seen)
+        assert record.modes[P] is NONE
+        assert deleted(look(record, seen)) == {P: 10}
+
+    def test_immediate_still_waits_for_the_seal(self) -> None:
+        """Aware producers must have left, or acknowledged records go that were never meant."""
+        record = retiring(immediate_delete=True)
+        assert look(record, facts(logs=FULL), LATER_MS - 1).record is None
+
+    def test_partitions_go_each_at_its_own_pace(self) -> None:
+        logs = {9: log(3), 10: log(), 11: log(7)}
+        seen = facts(logs=logs, groups={"g": group({9: 3, 11: 5})})
+        record = after(admitted(shrink(9), seen=seen), seen)
+        assert record.modes[9:] == (NONE, NONE, RO)
+        assert deleted(look(record, seen)) == {9: 3}
+        assert topic_phase(record) == "drain"
+
+
+class TestSeal:
+    @pytest.mark.parametrize("quiet_since_ms", [NOW_MS + 1, NOW_MS + 5_000])
+    def test_the_end_must_have_been_quiet(self, quiet_since_ms: int) -> None:
+        step = look(retiring(), facts(logs={P: log(10, quiet_since_ms=quiet_since_ms)}, groups=READ))
+        assert step.record is None
+        assert step.due_ms == quiet_since_ms + QUIET_MS
+
+    def test_quiet_before_the_request_does_not_count(self) -> None:
+        """The controller may have looked long ago, for an admission that was refused."""
+        step = look(retiring(), facts(logs={P: log(10, quiet_since_ms=0)}, groups=READ), NOW_MS + 1)
+        assert step.record is None
+        assert step.due_ms == LATER_MS
+
+    def test_no_seal_while_a_transaction_is_open(self) -> None:
+        open_transaction = facts(logs={P: log(10, stable=4)}, groups=READ)
+        record = after(retiring(), open_transaction, passes=2)
+        assert record.modes[P] is RO
+        assert record.retired[P].seal_offset is None
+        assert record.retired[P].reason == reasons.OPEN_TRANSACTION
+        assert record.retired[P].replica_state is ReplicaState.DELETION_INELIGIBLE
+        record = after(record, facts(logs={P: log(11, quiet_since_ms=LATER_MS)}, groups=READ))
+        assert record.retired[P].reason is None
+        assert record.retired[P].seal_offset is None
+
+    def test_a_partition_without_a_leader_waits(self) -> None:
+        seen = facts(logs=FULL, groups=READ)
+        without = replace(seen, partitions={0: log()})
+        record = after(retiring(), without)
+        assert record.modes[P] is RO
+        assert record.retired[P].reason == reasons.UNAVAILABLE
+        assert after(record, seen).modes[P] is NONE
+
+    def test_stragglers_before_the_seal_are_not_counted(self) -> None:
+        record = after(retiring(), facts(logs={P: log(25)}, groups={"g": group({P: 25})}))
+        assert record.retired[P].seal_offset == 25
+        assert record.retired[P].stragglers == 0
+
+
+class TestDrain:
+    def test_a_lagging_group_is_named(self) -> None:
+        record = after(retiring(), facts(logs=FULL, groups=UNREAD))
+        assert record.modes[P] is RO
+        assert record.retired[P].seal_offset == 10
+        assert record.retired[P].reason == "group-lag:g"
+        assert record.retired[P].replica_state is ReplicaState.DELETION_INELIGIBLE
+        assert look(record, facts(logs=FULL, groups=UNREAD)).record is None, "a reason is written once"
+        assert after(record, facts(logs=FULL, groups=READ)).modes[P] is NONE
+
+    def test_the_groups_noted_at_the_request_are_required(self) -> None:
+        """The group has been deleted since: that proves nothing."""
+        record = after(retiring(), facts(logs=FULL))
+        assert record.retired[P].reason == "group-gone:g"
+
+    def test_the_delay_runs_from_the_request(self) -> None:
+        record = retiring(delay_ms=60_000)
+        seen = facts(logs=FULL, groups=READ)
+        step = look(record, seen, NOW_MS + 59_999)
+        assert step.record is not None
+        assert step.record.retired[P].reason == reasons.DELAY
+        assert step.due_ms == NOW_MS + 60_000
+        assert after(step.record, seen, NOW_MS + 60_000).modes[P] is NONE
+
+    def test_an_open_transaction_after_the_seal(self) -> None:
+        record = after(retiring(), facts(logs=FULL, groups=UNREAD))
+        step = look(record, facts(logs={P: log(10, stable=9)}, groups=READ))
+        assert step.record is not None
+        assert step.record.modes[P] is RO
+        assert step.record.retired[P].reason == reasons.OPEN_TRANSACTION
+
+    def test_too_long_a_proof_waits(self) -> None:
+        """Groups came up since the admission: a record that does not fit must not be tried for ever."""
+        many = {f"group-{n}-{'x' * 240}": group({P: 10}) for n in range(4_000)} | READ
+        step = look(retiring(), facts(logs=FULL, groups=many))
+        assert step.record is None
+        assert step.effects == ()
+        assert "would not fit" in step.alarms[0]
+
+
+class TestBeforeDeletion:
+    """Everything is looked at again between None and DeleteRecords."""
+
+    @pytest.mark.parametrize(
+        ("groups", "doubt", "reason"),
+        [
+            (UNREAD, None, "group-lag:g"),
+            ({}, None, "group-gone:g"),
+            (READ | {"new": group(members=True)}, None, "group-never-committed:new"),
+            (READ | {"new": group({P: 2})}, None, "group-lag:new"),
+            (READ, "a broker did not answer", "groups-unknown"),
+            ({"g": group({P: 11})}, None, "group-beyond-end:g"),
+        ],
+    )
+    def test_a_proof_that_fails_makes_it_readable_again(self, groups: dict, doubt: str | None, reason: str) -> None:
+        seen = facts(logs=FULL, groups=groups, groups_doubt=doubt)
+        step = look(in_none(), seen)
+        assert step.effects == ()
+        assert step.record is not None
+        assert step.record.modes[P] is RO
+        retired = step.record.retired[P]
+        assert (retired.reason, retired.drained, retired.seal_offset) == (reason, {}, 10)
+        assert retired.replica_state is ReplicaState.DELETION_INELIGIBLE
+        assert retired.partition_state is PartitionState.ONLINE
+
+    @pytest.mark.parametrize("end", [11, 500])
+    def test_a_straggler(self, end: int) -> None:
+        step = look(in_none(), facts(logs={P: log(end)}, groups={"g": group({P: end})}))
+        assert step.effects == ()
+        assert step.record is not None
+        assert step.record.modes[P] is RO
+        assert step.record.retired[P].seal_offset is None
+        assert step.record.retired[P].stragglers == 1
+        assert step.record.retired[P].reason == reasons.STRAGGLER
+        assert f"{end - 10} offset(s)" in step.alarms[0]
+
+    def test_what_is_deleted_is_what_was_recorded(self) -> None:
+        """Never the end as it is seen now."""
+        record = in_none()
+        assert deleted(look(record, facts(logs=FULL, groups=READ))) == {P: record.retired[P].seal_offset}
+
+    def test_a_partition_without_a_leader_keeps_its_proof(self) -> None:
+        seen = facts(logs=FULL, groups=READ)
+        step = look(in_none(), replace(seen, partitions={0: log()}))
+        assert step.record is None
+        assert step.effects == ()
+
+
+class TestStraggler:
+    def test_in_read_only(self) -> None:
+        record = after(retiring(), facts(logs=FULL, groups=UNREAD))
+        step = look(record, facts(logs={P: log(12, quiet_since_ms=LATER_MS)}, groups=READ))
+        assert step.record is not None
+        assert step.record.modes[P] is RO
+        assert step.record.retired[P].seal_offset is None
+        assert step.record.retired[P].stragglers == 1
+        assert step.due_ms == LATER_MS + QUIET_MS
+        assert step.alarms
+
+    def test_in_read_only_the_old_seal_proves_nothing(self) -> None:
+        """The group read up to the old seal: the straggler behind it has to be read as well."""
+        record = after(retiring(), facts(logs=FULL, groups=UNREAD))
+        assert after(record, facts(logs={P: log(12)}, groups=READ)).retired[P].reason == "group-lag:g"
+
+    def test_after_the_records_were_reclaimed(self) -> None:
+        wrote = {P: log(11, 10, quiet_since_ms=LATER_MS)}
+        step = look(done(), facts(logs=wrote, groups=READ))
+        assert step.record is not None
+        assert step.record.modes[P] is RO
+        assert step.record.retired[P].stragglers == 1
+        assert step.effects == ()
+        record, later = step.record, LATER_MS + QUIET_MS
+        record = after(record, facts(logs=wrote, groups=READ), later)
+        assert record.retired[P].reason == "group-lag:g"
+        record = after(record, facts(logs=wrote, groups={"g": group({P: 11})}), later)
+        assert record.modes[P] is NONE
+        assert deleted(look(record, facts(logs=wrote, groups={"g": group({P: 11})}), later)) == {P: 11}
+
+    @pytest.mark.parametrize("state", ["drain", "reclaim", "done"])
+    def test_truncation(self, state: str) -> None:
+        record = {"drain": lambda: after(retiring(), facts(logs=FULL, groups=UNREAD)), "reclaim": in_none, "done": done}
+        step = look(record[state](), facts(logs={P: log(8, quiet_since_ms=LATER_MS)}, groups=READ))
+        assert step.record is not None
+        assert step.record.modes[P] is RO
+        assert step.record.retired[P].seal_offset is None
+        assert step.record.retired[P].reason == reasons.TRUNCATED
+        assert step.effects == ()
+        assert "leader election" in step.alarms[0]
+        held = after(step.record, facts(logs={P: log(8)}, groups=READ), LATER_MS + QUIET_MS)
+        assert held.retired[P].reason == "group-beyond-end:g", "its next records would be passed over"
+
+
+class TestTopicGone:
+    def test_absence_that_is_not_confirmed_changes_nothing(self) -> None:
+        absent = facts(topic_id=None, count=0)
+        for record in (retiring(), in_none(), done(), admitted(grow(14))):
+            step = look(record, absent)
+            assert (step.record, step.tombstone, step.effects) == (None, False, ())
+
+    def test_another_topic_under_the_name_is_not_touched(self) -> None:
+        other = facts(topic_id="another", logs=FULL, groups=READ)
+        for record in (retiring(), in_none(), done(), admitted(grow(14))):
+            step = look(record, other)
+            assert (step.record, step.tombstone, step.effects) == (None, False, ())
+
+    def test_confirmed_absence_removes_the_record(self) -> None:
+        step = look(in_none(), facts(topic_id=None, gone=True))
+        assert step.tombstone
+        assert step.record is None
+        assert step.effects == ()
+
+
+class TestTables:
+    def test_modes(self) -> None:
+        assert {(a, b) for a, targets in MODE_TRANSITIONS.items() for b in targets} == {
+            (RW, RO),
+            (RO, RW),
+            (RO, NONE),
+            (NONE, RO),
+            (NONE, RW),
+        }
+        assert set(MODE_TRANSITIONS) == set(PartitionMode)
+        assert set(REPLICA_TRANSITIONS) == set(ReplicaState)
+
+    def test_a_step_outside_the_tables_is_refused(self) -> None:
+        """A record nothing of ours wrote: reclaimed, yet ReadOnly and unsealed."""
+        odd = {P: RetiredPartition(replica_state=ReplicaState.DELETION_SUCCESSFUL)}
+        with pytest.raises(RequestRefused, match="no transition ReadOnly/ReplicaDeletionSuccessful"):
+            look(replace(retiring(), retired=odd), facts(logs=FULL, groups=READ))
+
+    def test_retired_without_a_deletion_in_force_is_refused(self) -> None:
+        with pytest.raises(RequestRefused, match="no deletion in force"):
+            look(replace(retiring(), deletion=None), facts(logs=FULL, groups=READ))

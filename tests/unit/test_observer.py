@@ -1,0 +1,173 @@
+"""What the controller concludes from what the cluster shows, over a cluster that is a few dictionaries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+
+from modeaware.controller import observer as module
+from modeaware.controller.cluster import LogOffsets, TopicShape
+from modeaware.controller.groups import GroupsFound
+from modeaware.controller.observer import GONE_AFTER_MS, Observer
+from modeaware.lifecycle.facts import GroupFacts
+from modeaware.modelog.records import TopicRecord
+from tests.support.lifecycle import LATER_MS, TOPIC, TOPIC_ID, admitted, after, facts, log, shrink
+from tests.support.simulated import SimClock
+
+P = 11
+
+
+class StubCluster:
+    """Shows one topic, as far as it is set to."""
+
+    def __init__(self) -> None:
+        self.shape: TopicShape | None = TopicShape(TOPIC_ID, False, 12)
+        self.ends = dict.fromkeys(range(12), 10)
+        self.policy = "delete"
+
+    def describe(self, topics: Iterable[str]) -> dict[str, TopicShape | None]:
+        return dict.fromkeys(topics, self.shape)
+
+    def cleanup_policy(self, topic: str) -> str:
+        return self.policy
+
+    def offsets(self, topic: str, partitions: Iterable[int]) -> dict[int, LogOffsets]:
+        return {p: LogOffsets(2, self.ends[p], self.ends[p], 5) for p in partitions if p in self.ends}
+
+
+class Looking:
+    """An observer, what it looks at, and what it asked about."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.clock = SimClock()
+        self.cluster = StubCluster()
+        self.groups: dict[str, GroupFacts] = {}
+        self.asked_for_groups = 0
+        self.gaps: list[tuple[int, int, int]] = []
+        self.clear = True
+        self.observer = Observer(self.cluster, {}, self.clock)
+        patch.setattr(module, "find_groups", self._find_groups)
+        patch.setattr(module, "only_control_records", self._only_control_records)
+
+    def _find_groups(self, *_: object) -> GroupsFound:
+        self.asked_for_groups += 1
+        return GroupsFound(dict(self.groups))
+
+    def _only_control_records(
+        self, _conf: object, _topic: str, partition: int, start: int, end: int, _: object
+    ) -> bool:
+        self.gaps.append((partition, start, end))
+        return self.clear
+
+
+@pytest.fixture
+def looking(monkeypatch: pytest.MonkeyPatch) -> Looking:
+    return Looking(monkeypatch)
+
+
+def draining(**fields: object) -> TopicRecord:
+    """Partition 11 is sealed at 10 and waits for a group."""
+    record = after(admitted(shrink(P, **fields)), facts(logs={P: log(10)}, groups_doubt="not yet"))
+    assert record.retired[P].seal_offset == 10
+    return record
+
+
+def finished() -> TopicRecord:
+    return after(admitted(shrink(P)), facts(), LATER_MS, passes=3)
+
+
+def test_an_admission_sees_all_partitions(looking: Looking) -> None:
+    looking.cluster.policy = "compact"
+    del looking.cluster.ends[3]
+    seen = looking.observer.observe(TOPIC, None)
+    assert sorted(seen.partitions) == [p for p in range(12) if p != 3]
+    assert (seen.topic_id, seen.partition_count, seen.cleanup_policy) == (TOPIC_ID, 12, "compact")
+    assert seen.partitions[0] == log(10, 2, leader_epoch=5, quiet_since_ms=looking.clock.now_ms())
+
+
+def test_a_pass_sees_the_retired_ones(looking: Looking) -> None:
+    assert sorted(looking.observer.observe(TOPIC, draining()).partitions) == [P]
+
+
+def test_quiet_begins_when_an_end_is_first_seen(looking: Looking) -> None:
+    def quiet_since_ms() -> int:
+        return looking.observer.observe(TOPIC, draining()).partitions[P].quiet_since_ms
+
+    start_ms = looking.clock.now_ms()
+    assert quiet_since_ms() == start_ms
+    looking.clock.advance(5_000)
+    assert quiet_since_ms() == start_ms
+    looking.cluster.ends[P] += 1
+    assert quiet_since_ms() == start_ms + 5_000
+    looking.cluster.ends[P] -= 1
+    looking.clock.advance(1)
+    assert quiet_since_ms() == start_ms + 5_001, "back again is not quiet either"
+
+
+class TestGone:
+    @pytest.mark.parametrize("shape", [None, TopicShape("another", False, 12)])
+    def test_only_after_a_while(self, looking: Looking, shape: TopicShape | None) -> None:
+        looking.cluster.shape = shape
+        seen = looking.observer.observe(TOPIC, draining())
+        assert (seen.gone, seen.topic_id == TOPIC_ID) == (False, False)
+        looking.clock.advance(GONE_AFTER_MS - 1)
+        assert not looking.observer.observe(TOPIC, draining()).gone
+        looking.clock.advance(1)
+        assert looking.observer.observe(TOPIC, draining()).gone
+
+    def test_not_when_it_was_seen_in_between(self, looking: Looking) -> None:
+        """One stale broker now and then is no proof."""
+        shape = looking.cluster.shape
+        for seen_as in (None, shape, None):
+            looking.cluster.shape = seen_as
+            assert not looking.observer.observe(TOPIC, draining()).gone
+            looking.clock.advance(GONE_AFTER_MS - 1)
+
+    def test_an_admission_never_concludes_it(self, looking: Looking) -> None:
+        looking.cluster.shape = None
+        for _ in range(3):
+            seen = looking.observer.observe(TOPIC, None)
+            assert (seen.gone, seen.topic_id) == (False, None)
+            looking.clock.advance(GONE_AFTER_MS)
+
+
+class TestGroups:
+    def test_a_settled_topic_s_groups_are_not_asked_for(self, looking: Looking) -> None:
+        """And nothing can be concluded from their absence."""
+        looking.cluster.ends[P] = 0
+        seen = looking.observer.observe(TOPIC, finished())
+        assert looking.asked_for_groups == 0
+        assert seen.groups_doubt is not None
+        looking.observer.observe(TOPIC, draining())
+        looking.observer.observe(TOPIC, None)
+        assert looking.asked_for_groups == 2
+
+    def test_the_gap_is_what_is_left_for_the_group(self, looking: Looking) -> None:
+        """From its commit, or from the log start where that is later, to the seal; each gap is read once."""
+        looking.groups = {
+            "short": GroupFacts({P: 9}),
+            "same": GroupFacts({P: 9}),
+            "there": GroupFacts({P: 10}),
+            "overtaken": GroupFacts({P: 1}),
+            "elsewhere": GroupFacts({0: 1}),
+        }
+        seen = looking.observer.observe(TOPIC, draining())
+        assert sorted(looking.gaps) == [(P, 2, 10), (P, 9, 10)]
+        caught_up = {name for name, group in seen.groups.items() if P in group.caught_up}
+        assert caught_up == {"short", "same", "overtaken", "elsewhere"}
+
+    def test_a_gap_with_records_is_lag(self, looking: Looking) -> None:
+        looking.groups, looking.clear = {"short": GroupFacts({P: 9})}, False
+        assert looking.observer.observe(TOPIC, draining()).groups["short"].caught_up == frozenset()
+
+    def test_gaps_are_looked_at_where_commits_decide_anything(self, looking: Looking) -> None:
+        looking.groups = {"short": GroupFacts({P: 9})}
+        record = draining()
+        assert record.deletion is not None
+        for policy in ({"delay_ms": -1}, {"immediate_delete": True}):
+            looking.observer.observe(TOPIC, replace(record, deletion=replace(record.deletion, **policy)))
+        unsealed = replace(record, retired={P: replace(record.retired[P], seal_offset=None)})
+        looking.observer.observe(TOPIC, unsealed)
+        assert looking.gaps == []

@@ -1,0 +1,139 @@
+"""Growth beyond the partitions there are: closed until every known group has an offset on the new ones."""
+
+from __future__ import annotations
+
+from modeaware.lifecycle.advance import Advance, give_up_opening
+from modeaware.lifecycle.effects import CommitOffsets, CreatePartitions
+from modeaware.lifecycle.facts import GroupFacts
+from modeaware.lifecycle.phases import topic_phase
+from modeaware.modelog.records import TopicRecord
+from tests.support.lifecycle import (
+    CONFIG,
+    EPOCH,
+    NOW_MS,
+    RO,
+    RW,
+    TOPIC,
+    TOPIC_ID,
+    admitted,
+    after,
+    facts,
+    group,
+    grow,
+    log,
+    look,
+    shrink,
+)
+
+SOON_MS = NOW_MS + 1
+DEADLINE_MS = NOW_MS + CONFIG.open_timeout_ms
+
+
+def opening(**fields: object) -> TopicRecord:
+    return admitted(grow(14, **fields))
+
+
+def closed(step: Advance) -> bool:
+    return step.record is None
+
+
+def seen_with(groups: dict[str, GroupFacts], **more: object) -> object:
+    return facts(14, groups=groups, **more)
+
+
+def test_missing_partitions_are_created() -> None:
+    step = look(opening(assignments=((1, 2), (2, 3))), facts(12), SOON_MS)
+    assert step.effects == (CreatePartitions(TOPIC, TOPIC_ID, 14, ((1, 2), (2, 3))),)
+    assert closed(step)
+    assert look(opening(), facts(12), SOON_MS).effects == (CreatePartitions(TOPIC, TOPIC_ID, 14, None),)
+
+
+def test_they_stay_closed_until_they_exist() -> None:
+    """Even when the time for groups is over."""
+    assert closed(look(opening(), facts(12), DEADLINE_MS + 1))
+
+
+def test_without_groups_they_open_at_once() -> None:
+    record = after(opening(), facts(14), SOON_MS)
+    assert record.modes == (RW,) * 14
+    assert record.retired == {}
+    assert record.opening_since_ms is None
+    assert record.opening_assignments == ()
+    assert topic_phase(record) == "done"
+
+
+def test_a_group_with_members_is_waited_for() -> None:
+    """It has to commit by itself: nobody else may commit for it while it has members."""
+    step = look(opening(), seen_with({"g": group({0: 1}, members=True)}), SOON_MS)
+    assert closed(step)
+    assert step.effects == ()
+    assert step.due_ms == DEADLINE_MS
+    assert closed(look(opening(), seen_with({"g": group({12: 0}, members=True)}), SOON_MS)), "one of two"
+    step = look(opening(), seen_with({"g": group({12: 0, 13: 0}, members=True)}), SOON_MS)
+    assert step.record is not None
+    assert step.record.modes == (RW,) * 14
+
+
+def test_every_group_is_waited_for() -> None:
+    ready = group({12: 0, 13: 0}, members=True)
+    assert closed(look(opening(), seen_with({"a": ready, "b": group(members=True)}), SOON_MS))
+
+
+def test_the_open_offset_is_committed_for_groups_without_members() -> None:
+    """Else a `latest` group that comes back later would begin at the end, behind its first records."""
+    step = look(opening(), seen_with({"idle": group({0: 1, 12: 0}), "gone": group({0: 1})}), SOON_MS)
+    assert step.effects == (
+        CommitOffsets(TOPIC, TOPIC_ID, "gone", {12: 0, 13: 0}),
+        CommitOffsets(TOPIC, TOPIC_ID, "idle", {13: 0}),
+    )
+    assert closed(step)
+    assert step.due_ms == SOON_MS, "the next look is at once: it opens"
+
+
+def test_partitions_that_hold_records_open_at_their_log_start() -> None:
+    """Another tool created them, and somebody wrote: a group that has no offset must read all of it."""
+    record = admitted(grow(14), admitted(shrink(4)), facts(14, logs={12: log(30, 20)}))
+    step = look(record, facts(14, logs={12: log(30, 20)}, groups={"g": group({0: 1})}), SOON_MS)
+    assert step.effects == (CommitOffsets(TOPIC, TOPIC_ID, "g", {12: 20, 13: 0}),)
+
+
+def test_a_doubtful_list_of_groups_keeps_them_closed() -> None:
+    assert closed(look(opening(), seen_with({}, groups_doubt="a broker did not answer"), SOON_MS))
+
+
+def test_partitions_without_a_leader_stay_closed() -> None:
+    assert closed(look(opening(), seen_with({}, partitions={12: log()}), SOON_MS))
+
+
+def test_nobody_is_waited_for_longer_than_the_timeout() -> None:
+    seen = seen_with({"g": group({0: 1}, members=True)}, groups_doubt="and who else")
+    assert closed(look(opening(), seen, DEADLINE_MS - 1))
+    assert after(opening(), seen, DEADLINE_MS).modes == (RW,) * 14
+
+
+def test_partitions_nobody_listed_are_not_writable_while_any_is_retired() -> None:
+    view = admitted(shrink(4)).view()
+    assert not view.is_writable(12)
+    assert view.is_readable(12)
+    assert not opening().view().is_writable(14)
+    assert after(opening(), facts(14), SOON_MS).view().is_writable(14), "nothing is retired: as without a record"
+
+
+class TestGiveUp:
+    def test_what_does_not_exist_is_not_listed(self) -> None:
+        record = give_up_opening(opening(), facts(12), EPOCH, SOON_MS)
+        assert record.modes == (RW,) * 12
+        assert record.retired == {}
+        assert record.opening_since_ms is None
+        assert record.epoch == opening().epoch + 1
+        assert topic_phase(record) == "done"
+
+    def test_what_exists_goes_on_opening(self) -> None:
+        record = give_up_opening(opening(), facts(13), EPOCH, SOON_MS)
+        assert record.modes == (RW,) * 12 + (RO,)
+        assert record.retired[12].opening
+        assert after(record, facts(13), SOON_MS).modes == (RW,) * 13
+
+    def test_what_was_revived_with_it_stays(self) -> None:
+        record = give_up_opening(admitted(grow(14), admitted(shrink(4))), facts(12), EPOCH, SOON_MS)
+        assert record.modes == (RW,) * 12
