@@ -1,0 +1,229 @@
+"""Carrying out a change of a topic's number of partitions: say what it does, ask, do it, wait."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import TypeVar
+
+from modeaware.cli import INTERRUPTED
+from modeaware.cli import plan as plans
+from modeaware.cli.options import (
+    Connection,
+    add_controller_config_option,
+    connect,
+    connection,
+    controller_config,
+    delay_ms,
+    kafka_errors,
+)
+from modeaware.cli.situation import Situation, look
+from modeaware.cli.waiting import wait_for_topic
+from modeaware.config import ControllerConfig
+from modeaware.confluent.admin import AdminClient, DeletePartitions
+from modeaware.controller.cluster import Cluster
+from modeaware.controller.daemon import Controller
+from modeaware.errors import ModeAwareError, RequestRefused
+from modeaware.librdkafka import KafkaException
+from modeaware.librdkafka_admin import NewPartitions
+from modeaware.lifecycle.commands import Command, CreatePartitionsCommand, DeletePartitionsCommand
+from modeaware.lifecycle.effects import CreatePartitions
+from modeaware.modelog.records import RETENTION_DELAY_MS
+from modeaware.modes import PartitionMode, format_ranges
+from modeaware.wire.client import is_running
+
+_T = TypeVar("_T")
+CommandOf = Callable[[Situation], Command | None]
+"""The command to carry out as things stand; None: there is nothing to do."""
+
+
+@dataclass(frozen=True)
+class ChangeOptions:
+    """How a change is carried out: without asking, only shown, watched to its end, and by which embedded controller."""
+
+    yes: bool
+    dry_run: bool
+    wait: bool
+    controller_config: ControllerConfig
+
+
+def add_change_options(parser: argparse.ArgumentParser) -> None:
+    """``--yes``, ``--dry-run``, ``--wait`` and what the controller of ``--wait`` is configured with."""
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--dry-run", action="store_true", help="check, and show what would be done; change nothing")
+    parser.add_argument(
+        "--wait",
+        action="store_true",
+        help="show the progress until all is done (Ctrl-C leaves it without harm); does the controller's work where "
+        "none runs",
+    )
+    add_controller_config_option(parser, "--controller-config", " (for --wait where no controller runs)")
+
+
+def add_shrink_options(parser: argparse.ArgumentParser) -> None:
+    """When the records of retired partitions go."""
+    parser.add_argument(
+        "--delete-partitions-delay",
+        type=delay_ms,
+        metavar="MS",
+        help="delete the retired partitions' records once every group has consumed them, and no earlier than this many "
+        "ms from now; without it they stay until the topic's own retention removes them",
+    )
+    parser.add_argument(
+        "--immediate-delete",
+        action="store_true",
+        help="delete the retired partitions' records at once, consumed or not",
+    )
+
+
+def shrink_command(topic: str, count: int, args: argparse.Namespace) -> DeletePartitionsCommand:
+    """The shrink that the options of :func:`add_shrink_options` ask for."""
+    delay = args.delete_partitions_delay
+    return DeletePartitionsCommand(topic, count, RETENTION_DELAY_MS if delay is None else delay, args.immediate_delete)
+
+
+def run_change(args: argparse.Namespace, topic: str, command_of: CommandOf) -> int:
+    """Carry out a change as the options say. Returns the exit status.
+
+    Raises:
+        ModeAwareError: it was refused, or could not be carried out.
+    """
+    target = connection(args, defaults={"log_level": 0})  # one line of ours says what librdkafka would in many
+    options = ChangeOptions(args.yes, args.dry_run, args.wait, controller_config(args, target.config))
+    with kafka_errors("change the topic"):
+        return _Change(target, topic, options).run(command_of)
+
+
+class _Change:
+    """One change of one topic."""
+
+    def __init__(self, target: Connection, topic: str, options: ChangeOptions) -> None:
+        self._target = target
+        self._topic = topic
+        self._options = options
+
+    def run(self, command_of: CommandOf) -> int:
+        cluster = connect(self._target)
+        situation = look(self._target, cluster, self._topic)
+        command = command_of(situation)
+        if command is None:
+            print(f"{self._topic}: nothing to undo, no partition is retired.")
+            return 0
+        try:
+            note, changes = self._preview(command, situation, cluster)
+        except RequestRefused:
+            _tell(*plans.changing_warning(situation))
+            raise
+        if changes:
+            _tell(*plans.warnings(command, situation), *plans.plan(command, situation))
+        if note:
+            _tell(f"{self._topic}: {note}")
+        if self._options.dry_run:
+            print("Dry run: nothing was changed.")
+            return 0
+        if changes and not self._confirmed():
+            print("Nothing was changed.")
+            return 1
+        # A topic that was never shrunk is grown by the brokers alone, and then there is nothing to wait for.
+        kept_by_controller = situation.record is not None or isinstance(command, DeletePartitionsCommand)
+        wait = self._options.wait and kept_by_controller
+        with self._controller(situation) if wait else nullcontext() as embedded:
+            if changes:
+                self._carry_out(command)
+            return self._wait(embedded) if wait else 0
+
+    def _preview(self, command: Command, situation: Situation, cluster: Cluster) -> tuple[str | None, bool]:
+        """What a controller would say of the command, and whether it would change anything.
+
+        Raises:
+            RequestRefused: it would refuse.
+        """
+        admission = situation.admission(command, self._options.controller_config)
+        if isinstance(command, CreatePartitionsCommand) and command.total_count > situation.count:
+            assert situation.facts.topic_id is not None
+            growth = CreatePartitions(command.topic, situation.facts.topic_id, command.total_count, None)
+            cluster.create_partitions(growth, validate_only=True)
+        return admission.message, admission.record is not None
+
+    def _confirmed(self) -> bool:
+        answer = plans.ask("Go on?", yes=self._options.yes, is_terminal=sys.stdin.isatty())
+        if answer is None:
+            raise RequestRefused(
+                "nobody can be asked (standard input is no terminal): say --yes to go on; nothing was changed"
+            )
+        return answer
+
+    @contextmanager
+    def _controller(self, situation: Situation) -> Iterator[Controller | None]:
+        """A controller in this process, where none runs."""
+        if is_running(situation.claim):
+            yield None
+            return
+        _tell("No controller is running: its work is done here.")
+        controller = Controller(self._target.conf, self._options.controller_config)
+        controller.start()
+        try:
+            yield controller
+        finally:
+            controller.stop()
+
+    def _carry_out(self, command: Command) -> None:
+        with AdminClient({**self._target.conf, **_settings(self._target)}) as admin:
+            if isinstance(command, DeletePartitionsCommand):
+                delay = None if command.delay_ms == RETENTION_DELAY_MS else command.delay_ms
+                wanted = DeletePartitions(command.total_count, command.immediate_delete)
+                result = admin.delete_partitions({command.topic: wanted}, delay_ms=delay)[command.topic].result()
+                read_only = [p for p, mode in result.retired.items() if mode is PartitionMode.READ_ONLY]
+                print(f"{command.topic}: ReadOnly now: {format_ranges(read_only)}.")
+                if not self._options.wait:
+                    print(f"Watch it:     {self._hint('--describe')}\nTake it back: {self._hint('--undo')}")
+            else:
+                new = [NewPartitions(command.topic, command.total_count)]
+                _stock_result(admin.create_partitions(new)[command.topic])
+                print(f"{command.topic}: grown to {command.total_count} writable partitions.")
+
+    def _wait(self, embedded: Controller | None) -> int:
+        try:
+            wait_for_topic(self._target, self._topic, lambda: embedded.failure if embedded else None, sys.stderr)
+        except KeyboardInterrupt:
+            goes_on = (
+                "goes on in the controller"
+                if embedded is None
+                else "rests until a controller runs: "
+                f"modeaware controller --bootstrap-server {self._target.bootstrap_server}"
+            )
+            _tell(
+                f"Left. The change {goes_on}",
+                f"Watch it:     {self._hint('--describe')}",
+                f"Take it back: {self._hint('--undo')}",
+            )
+            return INTERRUPTED
+        print(f"{self._topic}: done.")
+        return 0
+
+    def _hint(self, action: str) -> str:
+        return f"modeaware topics --bootstrap-server {self._target.bootstrap_server} {action} --topic {self._topic}"
+
+
+def _settings(target: Connection) -> dict[str, object]:
+    return {"modeaware.mode.log.topic": target.config.mode_log_topic}
+
+
+def _stock_result(future: Future[_T]) -> _T:
+    """The result of a stock method's future; of what our controller said, our error."""
+    try:
+        return future.result()
+    except KafkaException as error:
+        if isinstance(error.__cause__, ModeAwareError):
+            raise error.__cause__ from None
+        raise
+
+
+def _tell(*lines: str) -> None:
+    """For the person, not for a pipe."""
+    for line in lines:
+        print(line, file=sys.stderr)

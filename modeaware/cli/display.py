@@ -1,0 +1,178 @@
+"""What ``--describe`` prints: text for people, in ranges of partitions, and JSON for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from datetime import UTC, datetime
+from itertools import chain
+from typing import Any
+
+from modeaware.controller.describe import PartitionDescription, TopicDescription
+from modeaware.modelog.records import DeleteTopicPartitions
+from modeaware.modes import format_ranges
+
+JSON_HELP = """\
+--describe --json prints one object:
+  {"topics": [{"topic", "topic_id", "epoch", "phase", "writable", "deletion", "required_groups", "partitions"}]}
+epoch is -1 for a topic that was never changed; phase is seal, drain, reclaim, opening or done. deletion is null, or
+  {"delete_partitions", "policy", "delay_ms", "immediate_delete", "create_timestamp_ms", "previous_count"}
+with policy retention, drained or immediate, and delay_ms null for retention. partitions has one object a partition:
+  {"partition", "mode", "partition_state", "replica_state", "phase", "seal_offset", "log_start", "log_end", "lag",
+   "lagging_group", "reason", "waits_for"}
+with mode ReadWrite, ReadOnly or None (a string), and null for what does not apply or is not known. Fields may be added.
+"""
+
+_HEADINGS = ("Partitions", "Mode", "State", "Replica", "Seal", "Log start", "Log end", "Lag", "Waits for")
+_RIGHT = {"Seal", "Log start", "Log end", "Lag"}
+
+
+def describe_text(descriptions: Iterable[TopicDescription], *, expand: bool) -> str:
+    """All topics, as text: partitions that are alike in one line, or each in its own (``expand``)."""
+    blocks = ["\n".join(_topic_lines(description, expand)) for description in descriptions]
+    return "\n\n".join(blocks) if blocks else "No topic has been changed: every partition of every topic is ReadWrite."
+
+
+def describe_json(descriptions: Iterable[TopicDescription]) -> dict[str, Any]:
+    """All topics, as :data:`JSON_HELP` documents it."""
+    return {"topics": [_topic_json(description) for description in descriptions]}
+
+
+def alike(
+    partitions: Sequence[PartitionDescription], key: Callable[[PartitionDescription], Hashable]
+) -> list[list[PartitionDescription]]:
+    """Partitions in groups of equal ``key``, the groups in the order of their first partition."""
+    groups: dict[Hashable, list[PartitionDescription]] = {}
+    for partition in partitions:
+        groups.setdefault(key(partition), []).append(partition)
+    return list(groups.values())
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]], right: Iterable[str] = ()) -> list[str]:
+    """Aligned columns, two spaces apart; the columns named in ``right`` are right-aligned."""
+    widths = [max(len(row[i]) for row in chain([headings], rows)) for i in range(len(headings))]
+    to_right = {i for i, heading in enumerate(headings) if heading in set(right)}
+    lines = []
+    for row in chain([headings], rows):
+        cells = [cell.rjust(widths[i]) if i in to_right else cell.ljust(widths[i]) for i, cell in enumerate(row)]
+        lines.append("  ".join(cells).rstrip())
+    return lines
+
+
+def number(value: int) -> str:
+    """With thousands apart: ``1 234 567``."""
+    return f"{value:,}".replace(",", " ")
+
+
+def policy_text(deletion: DeleteTopicPartitions) -> str:
+    """The reclaim policy in words."""
+    if deletion.policy == "immediate":
+        return "immediate: records are deleted without waiting for consumers"
+    if deletion.policy == "retention":
+        return "retention: records go when the topic's own retention removes them"
+    return f"drained: records are deleted once every group has consumed them, not before {utc(deletion.earliest_ms)}"
+
+
+def utc(ms: int) -> str:
+    """A wall-clock time in ms since the epoch, for people."""
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _topic_lines(description: TopicDescription, expand: bool) -> list[str]:
+    writable = sum(mode.writable for mode in description.modes)
+    head = {
+        "Topic": description.topic,
+        "Id": description.topic_id,
+        "Epoch": str(description.epoch) if description.epoch >= 0 else "-",
+        "Partitions": f"{len(description.partitions)} ({writable} writable)",
+        "Phase": description.phase,
+    }
+    lines = ["  ".join(f"{name}: {value}" for name, value in head.items())]
+    deletion = description.deletion
+    if deletion is not None and deletion.delete_partitions < deletion.previous_count:
+        lines.append(
+            f"  Shrink from {deletion.previous_count} to {deletion.delete_partitions}, asked for "
+            f"{utc(deletion.create_timestamp_ms)}"
+        )
+        lines.append(f"  Policy {policy_text(deletion)}")
+    if description.required_groups and description.phase != "done":
+        lines.append(f"  Required groups: {', '.join(description.required_groups)}")
+    groups = [[p] for p in description.partitions] if expand else alike(description.partitions, _looks)
+    rows = [_row(group) for group in groups]
+    return lines + ["  " + line for line in table(_HEADINGS, rows, _RIGHT)]
+
+
+def _looks(partition: PartitionDescription) -> Hashable:
+    p = partition
+    return p.mode, p.partition_state, p.replica_state, p.phase, p.reason, p.seal_offset is None, p.log_end is None
+
+
+def _row(group: Sequence[PartitionDescription]) -> tuple[str, ...]:
+    first = group[0]
+    return (
+        format_ranges(p.partition for p in group),
+        first.mode.label,
+        first.partition_state.value,
+        first.replica_state.value,
+        _span(p.seal_offset for p in group),
+        _span(p.log_start for p in group),
+        _span(p.log_end for p in group),
+        _lag(group),
+        first.waits_for or "-",
+    )
+
+
+def _span(offsets: Iterable[int | None]) -> str:
+    known = [offset for offset in offsets if offset is not None]
+    if not known:
+        return "-"
+    low, high = min(known), max(known)
+    return number(low) if low == high else f"{number(low)}..{number(high)}"
+
+
+def _lag(group: Sequence[PartitionDescription]) -> str:
+    known = [partition.lag for partition in group if partition.lag is not None]
+    if not known:
+        return "-"
+    behind = sorted({p.lagging_group for p in group if p.lagging_group is not None})
+    return f"{number(sum(known))} ({', '.join(behind)})" if behind else number(sum(known))
+
+
+def _topic_json(description: TopicDescription) -> dict[str, Any]:
+    return {
+        "topic": description.topic,
+        "topic_id": description.topic_id,
+        "epoch": description.epoch,
+        "phase": description.phase,
+        "writable": sum(mode.writable for mode in description.modes),
+        "deletion": _deletion_json(description.deletion) if description.deletion is not None else None,
+        "required_groups": list(description.required_groups),
+        "partitions": [_partition_json(partition) for partition in description.partitions],
+    }
+
+
+def _deletion_json(deletion: DeleteTopicPartitions) -> dict[str, Any]:
+    return {
+        "delete_partitions": deletion.delete_partitions,
+        "policy": deletion.policy,
+        "delay_ms": None if deletion.policy == "retention" else deletion.delay_ms,
+        "immediate_delete": deletion.immediate_delete,
+        "create_timestamp_ms": deletion.create_timestamp_ms,
+        "previous_count": deletion.previous_count,
+    }
+
+
+def _partition_json(partition: PartitionDescription) -> dict[str, Any]:
+    return {
+        "partition": partition.partition,
+        "mode": partition.mode.label,
+        "partition_state": partition.partition_state.value,
+        "replica_state": partition.replica_state.value,
+        "phase": partition.phase,
+        "seal_offset": partition.seal_offset,
+        "log_start": partition.log_start,
+        "log_end": partition.log_end,
+        "lag": partition.lag,
+        "lagging_group": partition.lagging_group,
+        "reason": partition.reason,
+        "waits_for": partition.waits_for,
+    }

@@ -1,0 +1,189 @@
+"""Options that several commands share, and what becomes of them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from modeaware.config import ClientConfig, ControllerConfig, parse_controller_config, split_client_config
+from modeaware.controller.cluster import Cluster, cluster_error, wait
+from modeaware.errors import ClusterError, ConfigError
+from modeaware.librdkafka import KafkaException
+
+CONNECT_TIMEOUT_S = 10.0
+CONTROLLER_CONFIGS = (
+    "delete.topic.partition.enable",
+    "delete.topic.partition.check.interval.ms",
+    "modeaware.seal.quiet.ms",
+    "modeaware.open.timeout.ms",
+)
+
+_JAVA_ONLY = {
+    "sasl.jaas.config": "use sasl.username and sasl.password",
+    "ssl.truststore.location": "use ssl.ca.location (PEM)",
+    "ssl.keystore.type": "use ssl.keystore.location (PKCS#12), or ssl.certificate.location and ssl.key.location",
+    "sasl.client.callback.handler.class": "use sasl.oauthbearer.method and its settings",
+    "sasl.login.callback.handler.class": "use sasl.oauthbearer.method and its settings",
+}
+
+
+@dataclass(frozen=True)
+class Connection:
+    """Where the cluster is and how to get there.
+
+    Attributes:
+        conf: librdkafka's settings.
+        config: ours.
+    """
+
+    conf: Mapping[str, Any]
+    config: ClientConfig
+
+    @property
+    def bootstrap_server(self) -> str:
+        return str(self.conf["bootstrap.servers"])
+
+
+def add_connection_options(parser: argparse.ArgumentParser) -> None:
+    """``--bootstrap-server`` and ``--command-config``, as Kafka's own tools have them."""
+    parser.add_argument(
+        "--bootstrap-server", required=True, metavar="HOST:PORT[,...]", help="the Kafka brokers to connect to"
+    )
+    parser.add_argument(
+        "--command-config",
+        type=Path,
+        metavar="FILE",
+        help="client settings, one KEY=VALUE a line: librdkafka's (security.protocol, ...) and modeaware's",
+    )
+
+
+def add_controller_config_option(parser: argparse.ArgumentParser, name: str, note: str = "") -> None:
+    """Configs of a controller, as ``KEY=VALUE``, to be repeated."""
+    parser.add_argument(
+        name,
+        action="append",
+        default=[],
+        type=key_value,
+        dest="controller_config",
+        metavar="KEY=VALUE",
+        help=f"a config of the controller ({', '.join(CONTROLLER_CONFIGS)}), may be repeated{note}",
+    )
+
+
+def connection(args: argparse.Namespace, defaults: Mapping[str, Any] | None = None) -> Connection:
+    """The connection the options ask for. Asks nothing of the cluster yet.
+
+    Raises:
+        ConfigError: a bad file, an unknown setting, or a bad value.
+    """
+    settings: dict[str, Any] = dict(defaults or {})
+    if args.command_config is not None:
+        settings |= read_properties(args.command_config)
+    settings["bootstrap.servers"] = args.bootstrap_server
+    config, conf = split_client_config(settings)
+    for name, advice in _JAVA_ONLY.items():
+        if name in conf:
+            raise ConfigError(f"{args.command_config}: {name} is a setting of Java clients: {advice}")
+    return Connection(conf, config)
+
+
+def controller_config(args: argparse.Namespace, client: ClientConfig) -> ControllerConfig:
+    """The controller's configs from the options, on the mode log that the client settings name.
+
+    Raises:
+        ConfigError: an unknown config, or a bad value.
+    """
+    settings = {"modeaware.mode.log.topic": client.mode_log_topic, **dict(args.controller_config)}
+    return parse_controller_config(settings)
+
+
+def connect(connection: Connection) -> Cluster:
+    """An admin connection to a cluster that has answered.
+
+    Raises:
+        ConfigError: a setting librdkafka does not take.
+        ClusterError: no broker answers.
+    """
+    try:
+        cluster = Cluster(connection.conf)
+    except KafkaException as error:
+        raise ConfigError(f"client settings: {error.args[0].str()}") from error
+    try:
+        wait(cluster.admin.describe_cluster(request_timeout=CONNECT_TIMEOUT_S), "reach the cluster")
+    except ClusterError as error:
+        raise ClusterError(f"no broker answers at {connection.bootstrap_server}: {error}", code=error.code) from error
+    return cluster
+
+
+@contextmanager
+def kafka_errors(what: str) -> Iterator[None]:
+    """Tell librdkafka's errors as ours, so that the command ends with one line.
+
+    Raises:
+        ClusterError: in place of a KafkaException.
+    """
+    try:
+        yield
+    except KafkaException as error:
+        raise cluster_error(what, error) from error
+
+
+def key_value(text: str) -> tuple[str, str]:
+    """argparse type: ``KEY=VALUE``."""
+    key, separator, value = text.partition("=")
+    if not separator or not key.strip():
+        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
+    return key.strip(), value.strip()
+
+
+def delay_ms(text: str) -> int:
+    """argparse type: milliseconds, 0 or more."""
+    try:
+        number = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{number} is below 0")
+    return number
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """A Java properties file, as far as Kafka's tools need it.
+
+    ``key=value``, comments with ``#`` or ``!``, and lines that go on after a ``\\`` at their end.
+
+    Raises:
+        ConfigError: the file cannot be read, or a line is neither.
+    """
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read {path}: {error}") from error
+    settings = {}
+    for number, line in _logical_lines(text):
+        key, separator, value = line.partition("=")
+        if not separator or not key.strip():
+            raise ConfigError(f"{path}, line {number}: {line!r} is not key=value")
+        settings[key.strip()] = value.strip()
+    return settings
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    begun, start = "", 0
+    for number, raw in enumerate(text.splitlines(), 1):
+        line = raw.strip()
+        if not begun and (not line or line[0] in "#!"):
+            continue
+        start = start if begun else number
+        begun += line
+        if begun.endswith("\\"):
+            begun = begun[:-1]
+            continue
+        yield start, begun
+        begun = ""
+    if begun:
+        yield start, begun

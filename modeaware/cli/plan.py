@@ -1,0 +1,111 @@
+"""What a change will do, in words, before it is done. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from modeaware.cli.situation import Situation
+from modeaware.lifecycle.commands import Command, CreatePartitionsCommand, DeletePartitionsCommand
+from modeaware.lifecycle.phases import in_progress
+from modeaware.modelog.records import RETENTION_DELAY_MS
+from modeaware.modes import format_ranges
+
+# KIP-694, "Kafka Topic Command changes", word for word.
+GROWTH_WARNING = (
+    "WARNING: If partitions are increased for a topic that has a key, the partition logic or ordering of the messages "
+    "will be affected"
+)
+FEATURE_WARNING = (
+    "WARNING: This feature is only enabled with Metadata version above 10 and delete.topic.partition.enable turned on"
+)
+CHANGING_WARNING = "WARNING: The topic is currently under changes"
+
+
+def warnings(command: Command, situation: Situation) -> list[str]:
+    """KIP-694's three warnings, as far as each applies."""
+    told = []
+    if isinstance(command, CreatePartitionsCommand):
+        told.append(GROWTH_WARNING)
+    else:
+        told.append(FEATURE_WARNING)
+        told.append(
+            "  (On a stock Kafka it is the clients that honour the modes: one that is not mode-aware goes on writing "
+            "to retired partitions, which then stay until it has stopped.)"
+        )
+    return told + changing_warning(situation)
+
+
+def changing_warning(situation: Situation) -> list[str]:
+    """KIP-694's third warning, where a change of the topic is in progress."""
+    return [CHANGING_WARNING] if in_progress(situation.record) else []
+
+
+def plan(command: Command, situation: Situation) -> list[str]:
+    """What the command will do to the topic."""
+    if isinstance(command, DeletePartitionsCommand):
+        return _shrink_plan(command, situation)
+    return _grow_plan(command, situation)
+
+
+def key_note(count: int, target: int) -> str:
+    """What a shrink from ``count`` to ``target`` partitions does to keys: a dividing target moves the fewest."""
+    if count % target == 0:
+        return (
+            f"{target} divides {count}: only keys of the retired partitions move to another partition, "
+            "all other keys stay where they are."
+        )
+    dividing = ", ".join(str(n) for n in range(1, count) if count % n == 0)
+    return (
+        f"{target} does not divide {count}: most keys move to another partition. A target that divides it ({dividing}) "
+        "moves only the keys of the retired partitions."
+    )
+
+
+def ask(question: str, *, yes: bool, is_terminal: bool, read_line: Callable[[str], str] = input) -> bool | None:
+    """Whether to go on: True or False, and None where nobody can be asked."""
+    if yes:
+        return True
+    if not is_terminal:
+        return None
+    try:
+        return read_line(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
+
+
+def _shrink_plan(command: DeletePartitionsCommand, situation: Situation) -> list[str]:
+    before, after = situation.writable_count, command.total_count
+    retired = range(after, before)
+    return [
+        f"{command.topic}: {before} -> {after} writable partitions.",
+        f"ReadOnly: {format_ranges(retired)}, no new records, and consumers read them to their end.",
+        _policy(command),
+        key_note(before, after),
+    ]
+
+
+def _policy(command: DeletePartitionsCommand) -> str:
+    if command.immediate_delete:
+        return "Their records are deleted WITHOUT waiting for consumers (--immediate-delete)."
+    if command.delay_ms == RETENTION_DELAY_MS:
+        return (
+            "Their records stay until the topic's own retention removes them; name --delete-partitions-delay to have "
+            "them deleted once consumed."
+        )
+    earliest = f", {command.delay_ms} ms from now at the earliest" if command.delay_ms else ""
+    return f"Their records are deleted once every group has consumed them{earliest}."
+
+
+def _grow_plan(command: CreatePartitionsCommand, situation: Situation) -> list[str]:
+    before, after = situation.writable_count, command.total_count
+    listed = len(situation.record.modes) if situation.record is not None else situation.count
+    lines = [f"{command.topic}: {before} -> {after} writable partitions."]
+    revived = range(before, min(after, listed))
+    created = range(max(listed, situation.count), after)
+    if revived:
+        lines.append(f"ReadWrite again: {format_ranges(revived)}.")
+    if created and situation.record is not None:
+        lines.append(f"New: {format_ranges(created)}, closed to writes until every group knows them.")
+    elif created:
+        lines.append(f"New: {format_ranges(created)}.")
+    return lines

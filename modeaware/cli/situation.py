@@ -1,0 +1,76 @@
+"""How things stand with one topic before it is changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from modeaware.cli.options import Connection
+from modeaware.clock import SYSTEM_CLOCK
+from modeaware.config import ControllerConfig
+from modeaware.controller.cluster import Cluster
+from modeaware.controller.observer import Observer
+from modeaware.errors import ErrorCode, RecordError, RequestRefused
+from modeaware.lifecycle.admit import Admission, admit
+from modeaware.lifecycle.commands import Command
+from modeaware.lifecycle.facts import TopicFacts
+from modeaware.modelog.reader import read_mode_log
+from modeaware.modelog.records import ClaimRecord, TopicRecord
+
+READ_TIMEOUT_S = 20.0
+
+
+@dataclass(frozen=True)
+class Situation:
+    """One topic, as the mode log and the brokers show it now.
+
+    Attributes:
+        record: its record; None for a topic that was never changed.
+        facts: its partitions and groups.
+        claim: the claim of the controller, running or not.
+    """
+
+    topic: str
+    record: TopicRecord | None
+    facts: TopicFacts
+    claim: ClaimRecord | None = None
+
+    @property
+    def count(self) -> int:
+        """How many partitions the topic has on the brokers."""
+        return self.facts.partition_count
+
+    @property
+    def writable_count(self) -> int:
+        """How many partitions take writes."""
+        return self.record.writable_count if self.record is not None else self.facts.partition_count
+
+    def admission(self, command: Command, config: ControllerConfig) -> Admission:
+        """What a controller with ``config`` would make of the command. Changes nothing.
+
+        Raises:
+            RequestRefused: it would refuse.
+        """
+        epoch = self.claim.controller_epoch if self.claim is not None else 0
+        return admit(command, self.record, self.facts, config, epoch, SYSTEM_CLOCK.now_ms())
+
+
+def look(connection: Connection, cluster: Cluster, topic: str) -> Situation:
+    """Read the mode log and ask the brokers.
+
+    Raises:
+        RequestRefused: the topic does not exist.
+        RecordError: its record in the mode log cannot be used.
+        ClusterError, ModeSourceError: the brokers did not answer, or refused.
+    """
+    log_topic = connection.config.mode_log_topic
+    replay = read_mode_log(connection.conf, log_topic, READ_TIMEOUT_S)
+    facts = Observer(cluster, connection.conf).observe(topic, None)
+    if facts.topic_id is None:
+        raise RequestRefused(f"topic {topic!r} does not exist", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic=topic)
+    if {topic, facts.topic_id} & set(replay.unreadable):
+        raise RecordError(
+            f"topic {topic!r}: its latest record in {log_topic!r} cannot be used here (rubbish, or a newer version), "
+            "so nothing is changed; upgrade modeaware, or look at the log",
+            topic=topic,
+        )
+    return Situation(topic, replay.records.get(facts.topic_id), facts, replay.claim)

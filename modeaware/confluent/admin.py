@@ -1,0 +1,235 @@
+"""confluent_kafka's AdminClient, with KIP-694's DeletePartitions beside what it has.
+
+Needs the extra ``controller`` (kafka-python's codec) for the requests that go to our controller, and only then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from modeaware import librdkafka_admin
+from modeaware.config import split_client_config
+from modeaware.confluent.controller_calls import Answers, ControllerCalls, Deadline
+from modeaware.errors import ErrorCode, ModeAwareError, RequestRefused
+from modeaware.librdkafka import KafkaError, KafkaException
+from modeaware.librdkafka_admin import NewPartitions
+from modeaware.lifecycle.commands import CreatePartitionsCommand
+from modeaware.modelog.records import RETENTION_DELAY_MS
+from modeaware.topic_view import TopicView
+
+if TYPE_CHECKING:
+    from modeaware.wire.messages import TopicResult
+
+_CREATE_OPTIONS = {"operation_timeout", "request_timeout", "validate_only"}
+_REQUEST_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True)
+class DeletePartitions:
+    """KIP-694's class of this name: how far to shrink one topic.
+
+    Attributes:
+        total_count: how many partitions to keep; the ones with the highest ids are retired.
+        immediate_delete: delete the retired partitions' records without waiting for a delay or for consumers.
+    """
+
+    total_count: int
+    immediate_delete: bool = False
+
+
+class AdminClient(librdkafka_admin.AdminClient):
+    """A drop-in for ``confluent_kafka.admin.AdminClient``: same constructor and methods, and some of ours.
+
+    The constructor does not block and asks nothing of the cluster. All methods may be called from any thread.
+    Commands to the controller are sent to the address that its claim in the mode log gives.
+
+    Args:
+        conf: librdkafka's settings and ours (``modeaware.*``, see :class:`modeaware.config.ClientConfig`).
+        kwargs: as the stock class takes them (``logger=``).
+
+    Raises:
+        ConfigError: an unknown ``modeaware.`` setting, or a bad value.
+    """
+
+    def __init__(self, conf: Mapping[str, Any], **kwargs: Any) -> None:
+        config, stock_conf = split_client_config(conf)
+        super().__init__(stock_conf, **kwargs)
+        self._calls = ControllerCalls(stock_conf, config)
+        self._pool_lock = Lock()
+        self._pool: ThreadPoolExecutor | None = None
+
+    def delete_partitions(
+        self,
+        partitions: Mapping[str, DeletePartitions],
+        delay_ms: int | None = None,
+        request_timeout: float = _REQUEST_TIMEOUT_S,
+    ) -> dict[str, Future[TopicResult]]:
+        """Shrink topics (KIP-694 ``deletePartitions``): retire their last partitions, which take no records any more.
+
+        Args:
+            partitions: per topic, how many partitions to keep.
+            delay_ms: records of the retired partitions are deleted once every group has consumed them, and no earlier
+                than this many milliseconds from now. None (the default): they are never deleted early, the topic's own
+                retention takes them.
+            request_timeout: how long to wait for the controller's answer, in seconds.
+
+        Returns:
+            Per topic a future of :class:`~modeaware.wire.messages.TopicResult`: the retired partitions and their
+            modes. It is done when the shrink is on the log; draining goes on after that. It fails with RequestRefused
+            (nothing changed; ``code`` says why), ControllerUnavailable (nothing was sent), ClusterError (what became of
+            it is not known), or ModeSourceError (the mode log cannot be read).
+
+        Raises:
+            RequestRefused: a count below 1 or a negative delay; nothing was sent.
+            TypeError: an argument has the wrong type.
+        """
+        _check_counts(partitions)
+        delay = RETENTION_DELAY_MS if delay_ms is None else _checked_delay_ms(delay_ms)
+        deadline = Deadline(request_timeout)
+
+        def work() -> Answers:
+            answers: Answers = {}
+            views = self._calls.views(deadline)
+            for immediate in (False, True):  # a request says it once, for all of its topics
+                counts = {t: p.total_count for t, p in partitions.items() if bool(p.immediate_delete) is immediate}
+                if counts:
+                    answers |= self._calls.delete_partitions(views, counts, delay, immediate, deadline)
+            return answers
+
+        return self._futures(partitions, work)
+
+    def create_partitions(  # type: ignore[override]  # the stock method overrides its own base class likewise
+        self, new_partitions: list[NewPartitions], **kwargs: Any
+    ) -> dict[str, Future[None]]:
+        """Grow topics: as the stock method, and right for topics that have been shrunk.
+
+        A topic with a record in the mode log goes to the controller: ``new_total_count`` then counts *writable*
+        partitions, retired ones are revived first, and ``replica_assignment`` is for the really new partitions. Every
+        other topic goes to the brokers. Arguments, futures and errors (KafkaException) are the stock method's.
+        """
+        topics = {new.topic for new in new_partitions}
+        if not topics or len(topics) < len(new_partitions) or not kwargs.keys() <= _CREATE_OPTIONS:
+            return super().create_partitions(new_partitions, **kwargs)  # which knows what to say of such arguments
+        deadline = Deadline(float(kwargs.get("request_timeout", _REQUEST_TIMEOUT_S)))
+
+        def work() -> dict[str, Any]:
+            views = self._calls.views(deadline)
+            ours = [new for new in new_partitions if views.view(new.topic).topic_id is not None]
+            at_brokers = self._create_stock([new for new in new_partitions if new not in ours], kwargs)
+            commands = [_create_command(new) for new in ours]
+            validate_only = bool(kwargs.get("validate_only", False))
+            answers = self._calls.create_partitions(views, commands, validate_only, deadline) if ours else {}
+            results = {topic: answer if isinstance(answer, Exception) else None for topic, answer in answers.items()}
+            return results | {topic: f.exception(deadline.left_s() + 1) for topic, f in at_brokers.items()}
+
+        return self._futures(topics, work, as_stock=True)
+
+    def describe_modes(
+        self, topics: Iterable[str] | None = None, request_timeout: float = _REQUEST_TIMEOUT_S
+    ) -> dict[str, Future[TopicView]]:
+        """The partition modes on the mode log now: per topic a future of a :class:`~modeaware.topic_view.TopicView`.
+
+        Args:
+            topics: the topics asked for; one that has no record (never shrunk) has empty ``modes``: all are ReadWrite.
+                None: every topic that has a record; this form blocks until the log has been read.
+            request_timeout: how long to wait for the log, in seconds; then the futures fail with ModeSourceError.
+
+        Raises:
+            ModeSourceError: ``topics`` is None and the log cannot be read.
+        """
+        wanted = None if topics is None else list(dict.fromkeys(topics))
+        deadline = Deadline(request_timeout)
+
+        def work() -> dict[str, TopicView]:
+            views = self._calls.views(deadline)
+            return dict(views.views()) if wanted is None else {topic: views.view(topic) for topic in wanted}
+
+        if wanted is not None:
+            return self._futures(wanted, work)
+        found = work()
+        return self._futures(found, lambda: found)
+
+    def close(self) -> None:
+        """Wait for what is on its way to the controller, and give the views back. Idempotent; it can be used again."""
+        with self._pool_lock:
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown()
+        self._calls.close()
+
+    def __exit__(self, *exc_info: Any) -> bool | None:
+        self.close()
+        return super().__exit__(*exc_info)
+
+    def _create_stock(self, new_partitions: list[NewPartitions], options: dict[str, Any]) -> dict[str, Future[None]]:
+        return super().create_partitions(new_partitions, **options) if new_partitions else {}
+
+    def _futures(
+        self, topics: Iterable[str], work: Callable[[], Mapping[str, Any]], *, as_stock: bool = False
+    ) -> dict[str, Future[Any]]:
+        """A future per topic, filled from what ``work``, run in another thread, returns or raises."""
+        futures: dict[str, Future[Any]] = {topic: Future() for topic in topics}
+        for future in futures.values():
+            future.set_running_or_notify_cancel()
+        if futures:
+            with self._pool_lock:
+                if self._pool is None:
+                    self._pool = ThreadPoolExecutor(max_workers=4, thread_name_prefix="modeaware-admin")
+                whole = self._pool.submit(work)
+            whole.add_done_callback(partial(_fill, futures, as_stock))
+        return futures
+
+
+def _fill(futures: Mapping[str, Future[Any]], as_stock: bool, whole: Future[Mapping[str, Any]]) -> None:
+    failure = whole.exception()
+    answers = whole.result() if failure is None else dict.fromkeys(futures, failure)
+    for topic, future in futures.items():
+        unanswered = ModeAwareError(f"topic {topic!r}: the answer does not mention it", topic=topic)
+        answer = answers.get(topic, unanswered)
+        if isinstance(answer, ModeAwareError) and as_stock:
+            future.set_exception(_stock_error(answer))
+        elif isinstance(answer, BaseException):
+            future.set_exception(answer)
+        else:
+            future.set_result(answer)
+
+
+def _stock_error(error: ModeAwareError) -> KafkaException:
+    code = KafkaError._FAIL if error.code is None else int(error.code)
+    stock = KafkaException(KafkaError(code, error.message))
+    stock.__cause__ = error
+    return stock
+
+
+def _create_command(new: NewPartitions) -> CreatePartitionsCommand:
+    replicas = new.replica_assignment
+    assignments = tuple(tuple(brokers) for brokers in replicas) if replicas else None
+    return CreatePartitionsCommand(new.topic, new.new_total_count, assignments)
+
+
+def _check_counts(partitions: Mapping[str, DeletePartitions]) -> None:
+    for topic, wanted in partitions.items():
+        if not isinstance(wanted, DeletePartitions):
+            raise TypeError(f"topic {topic!r}: expected DeletePartitions, not {wanted!r}")
+        count = wanted.total_count
+        if isinstance(count, bool) or not isinstance(count, int):
+            raise TypeError(f"topic {topic!r}: the partition count must be an int, not {count!r}")
+        if count < 1:
+            raise RequestRefused(
+                f"topic {topic!r}: {count} partitions: at least 1 must stay",
+                code=ErrorCode.INVALID_PARTITIONS,
+                topic=topic,
+            )
+
+
+def _checked_delay_ms(delay_ms: int) -> int:
+    if isinstance(delay_ms, bool) or not isinstance(delay_ms, int):
+        raise TypeError(f"the delay must be an int (milliseconds), not {delay_ms!r}")
+    if delay_ms < 0:
+        raise RequestRefused(f"a delay of {delay_ms} ms: 0 or more, or None to leave deletion to the topic's retention")
+    return delay_ms

@@ -1,0 +1,137 @@
+"""Finding the controller by its claim in the mode log, and asking it: the blocking half of our AdminClient."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from modeaware.config import ClientConfig
+from modeaware.errors import ControllerUnavailable, ModeAwareError, RequestRefused, ViewTimeout
+from modeaware.lifecycle.commands import CreatePartitionsCommand
+from modeaware.modelog.records import ClaimRecord
+from modeaware.views import registry
+from modeaware.views.source import Views
+
+if TYPE_CHECKING:
+    from modeaware.wire.messages import TopicResult
+
+    _Results = Mapping[str, TopicResult | RequestRefused]
+
+Answers = dict[str, "TopicResult | ModeAwareError"]
+"""Per topic what was answered; what made the request fail as a whole is the answer of each of its topics."""
+
+
+class Deadline:
+    """A moment on the monotonic clock by which something has to be done."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self._at_s = time.monotonic() + timeout_s
+
+    def left_s(self) -> float:
+        """What is left, in seconds; always above 0, so that it can be given as a timeout."""
+        return max(self._at_s - time.monotonic(), 0.001)
+
+
+class ControllerCalls:
+    """Requests to the controller of one cluster. May be used from any thread; every call blocks until its deadline.
+
+    Args:
+        conf: librdkafka configuration, ours taken out.
+        config: our settings.
+    """
+
+    def __init__(self, conf: Mapping[str, Any], config: ClientConfig) -> None:
+        self._conf = conf
+        self._config = config
+        self._lock = Lock()
+        self._views: Views | None = None
+
+    def views(self, deadline: Deadline) -> Views:
+        """Views that include everything on the mode log now. The handle is taken when first needed, and kept.
+
+        Raises:
+            ModeSourceError: the mode log cannot be read (in time).
+        """
+        with self._lock:
+            if self._views is None:
+                self._views = registry.acquire(self._conf, self._config)
+            views = self._views
+        if not views.wait_ready(deadline.left_s()):
+            cause = views.error()
+            detail = f": {cause}" if cause is not None else ""
+            raise ViewTimeout(f"the mode log {self._config.mode_log_topic!r} was not read in time{detail}") from cause
+        views.refresh(deadline.left_s())
+        return views
+
+    def close(self) -> None:
+        """Give the views back. The next call takes them again."""
+        with self._lock:
+            views, self._views = self._views, None
+        if views is not None:
+            views.close()
+
+    def delete_partitions(
+        self, views: Views, counts: Mapping[str, int], delay_ms: int, immediate_delete: bool, deadline: Deadline
+    ) -> Answers:
+        """Have topics shrunk to ``counts``. Errors, in the answers: RequestRefused (nothing changed),
+        ControllerUnavailable (nothing was sent), ClusterError (sent and not answered), ModeSourceError.
+        """
+        from modeaware.wire import messages
+
+        def message(timeout_ms: int) -> Any:
+            return messages.delete_partitions_request(
+                counts, delay_ms=delay_ms, immediate_delete=immediate_delete, timeout_ms=timeout_ms
+            )
+
+        return self._answers(counts, views, message, deadline)
+
+    def create_partitions(
+        self, views: Views, commands: Sequence[CreatePartitionsCommand], validate_only: bool, deadline: Deadline
+    ) -> Answers:
+        """Have topics grown. Errors as :meth:`delete_partitions` has them."""
+        from modeaware.wire import messages
+
+        def message(timeout_ms: int) -> Any:
+            return messages.create_partitions_request(commands, validate_only=validate_only, timeout_ms=timeout_ms)
+
+        return self._answers([command.topic for command in commands], views, message, deadline)
+
+    def _answers(
+        self, topics: Iterable[str], views: Views, message_of: Callable[[int], Any], deadline: Deadline
+    ) -> Answers:
+        try:
+            return {**self._ask(views, message_of, deadline)}
+        except ModeAwareError as error:
+            return dict.fromkeys(topics, error)
+
+    def _ask(self, views: Views, message_of: Callable[[int], Any], deadline: Deadline) -> _Results:
+        """Ask the controller that the log names; where it is gone, the one that has taken over meanwhile."""
+        claim = views.claim()
+        try:
+            return self._ask_at(claim, message_of, deadline)
+        except ControllerUnavailable:
+            views.refresh(deadline.left_s())
+            if views.claim() == claim:
+                raise
+        return self._ask_at(views.claim(), message_of, deadline)
+
+    def _ask_at(self, claim: ClaimRecord | None, message_of: Callable[[int], Any], deadline: Deadline) -> _Results:
+        from modeaware.wire import client, messages
+
+        if claim is None or claim.address is None:
+            raise ControllerUnavailable(f"no controller is running for this cluster; {self._how_to_start()}")
+        left_s = deadline.left_s()
+        message = message_of(max(int(left_s * 900), 1))  # it has to answer before we stop waiting for it
+        try:
+            return messages.results_of(client.request(claim, message, left_s))
+        except ControllerUnavailable as error:
+            raise ControllerUnavailable(f"{error}; {self._how_to_start()}") from error
+
+    def _how_to_start(self) -> str:
+        servers = self._conf.get("bootstrap.servers", "HOST:PORT")
+        return (
+            f"start one with 'modeaware controller --bootstrap-server {servers}' (commands go to its own host), "
+            "or let the CLI do its work: 'modeaware topics ... --wait'"
+        )

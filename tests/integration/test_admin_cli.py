@@ -1,0 +1,348 @@
+"""The command line on a real Kafka: shrink, watch, describe, undo; and bad input, which changes nothing."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from modeaware import cli
+from modeaware.config import ControllerConfig
+from modeaware.controller.daemon import Controller
+from modeaware.local import Kafka
+from tests.conftest import MakeTopic
+from tests.support.mode_log import topic_records
+from tests.support.plain import produce_keyed, watermarks
+from tests.support.waiting import eventually
+
+TIMEOUT_S = 30.0
+QUICK = (
+    *("--controller-config", "modeaware.seal.quiet.ms=200"),
+    *("--controller-config", "delete.topic.partition.check.interval.ms=1000"),
+)
+WAIT = ("--yes", "--wait", "--delete-partitions-delay", "0", *QUICK)
+
+
+class Told(NamedTuple):
+    """What a run of the command left behind."""
+
+    status: int
+    out: str
+    err: str
+
+
+class Site:
+    """The command, on one cluster with a mode log of its own."""
+
+    def __init__(self, kafka: Kafka, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.servers = kafka.bootstrap_servers
+        self.mode_log = f"modes-{uuid.uuid4().hex[:12]}"
+        config = folder / "client.properties"
+        config.write_text(f"modeaware.mode.log.topic={self.mode_log}\n")
+        self._common = ("--bootstrap-server", self.servers, "--command-config", str(config))
+        self._capsys = capsys
+
+    def run(self, *arguments: str) -> Told:
+        self._capsys.readouterr()
+        status = cli.main([*arguments, *self._common])
+        return Told(status, *self._capsys.readouterr())
+
+    def spawn(self, *arguments: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "modeaware.cli", *arguments, *self._common]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True)
+
+    def describe(self, topic: str) -> dict[str, Any]:
+        told = self.run("topics", "--describe", "--json", "--topic", topic)
+        assert told.status == 0, told.err
+        described: dict[str, Any] = json.loads(told.out)["topics"][0]
+        return described
+
+    def modes(self, topic: str) -> list[str]:
+        return [partition["mode"] for partition in self.describe(topic)["partitions"]]
+
+    def log(self) -> tuple[dict[str, bytes], int] | None:
+        """What the mode log says of topics; None while there is none."""
+        return topic_records(self.servers, self.mode_log)
+
+    def commit(self, topic: str, group: str, offsets: dict[int, int]) -> None:
+        consumer = Consumer({"bootstrap.servers": self.servers, "group.id": group})
+        try:
+            partitions = [TopicPartition(topic, p, offset) for p, offset in offsets.items()]
+            consumer.commit(offsets=partitions, asynchronous=False)
+        finally:
+            consumer.close()
+
+
+@pytest.fixture
+def site(kafka: Kafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Site:
+    return Site(kafka, tmp_path, capsys)
+
+
+@pytest.fixture
+def filled(site: Site, make_topic: MakeTopic) -> str:
+    """A topic of 6 partitions with records in each."""
+    topic = make_topic(6)
+    produce_keyed(site.servers, topic, ((b"k%d" % i, b"v") for i in range(200)))
+    return topic
+
+
+@pytest.fixture
+def controller(site: Site) -> Iterator[Controller]:
+    config = ControllerConfig(seal_quiet_ms=200, check_interval_ms=1000, mode_log_topic=site.mode_log)
+    controller = Controller({"bootstrap.servers": site.servers}, config)
+    controller.start()
+    yield controller
+    controller.stop()
+
+
+def test_shrink_and_wait_where_no_controller_runs_then_undo(site: Site, filled: str) -> None:
+    told = site.run("shrink", filled, "--to", "2", *WAIT)
+    assert told.status == 0, told.err
+    assert "WARNING: This feature is only enabled with Metadata version above 10" in told.err
+    assert "2 divides 6" in told.err
+    assert "No controller is running: its work is done here." in told.err
+    assert told.out.splitlines() == [f"{filled}: ReadOnly now: 2-5.", f"{filled}: done."]
+    described = site.describe(filled)
+    assert (described["phase"], described["writable"], described["deletion"]["policy"]) == ("done", 2, "drained")
+    assert [p["mode"] for p in described["partitions"]] == ["ReadWrite"] * 2 + ["None"] * 4
+    assert all(p["log_start"] == p["seal_offset"] == p["log_end"] for p in described["partitions"][2:])
+
+    text = site.run("topics", "--describe", "--topic", filled).out.splitlines()
+    assert [line.split()[0] for line in text[-2:]] == ["0-1", "2-5"]
+    expanded = site.run("topics", "--describe", "--topic", filled, "--partitions").out.splitlines()
+    assert [line.split()[0] for line in expanded[-6:]] == ["0", "1", "2", "3", "4", "5"]
+
+    undone = site.run("topics", "--undo", "--topic", filled, "--yes", "--wait", *QUICK)
+    assert undone.status == 0, undone.err
+    assert site.modes(filled) == ["ReadWrite"] * 6
+    before = site.log()
+    twice = site.run("topics", "--undo", "--topic", filled, "--yes")
+    assert (twice.status, twice.out) == (0, f"{filled}: nothing to undo, no partition is retired.\n")
+    assert site.log() == before
+
+
+def test_a_running_controller_is_used(site: Site, filled: str, controller: Controller) -> None:
+    told = site.run("topics", "--alter", "--topic", filled, "--partitions", "2", "--yes")
+    assert told.status == 0, told.err
+    assert "--undo" in told.out
+    assert "No controller" not in told.err
+    waited = site.run("shrink", filled, "--to", "2", "--yes", "--wait", "--delete-partitions-delay", "0")
+    assert waited.status == 1, "the policy of a shrink in progress is not changed"
+    grown = site.run("topics", "--alter", "--topic", filled, "--partitions", "8", "--yes", "--wait")
+    assert grown.status == 0, grown.err
+    assert "WARNING: If partitions are increased" in grown.err
+    assert "WARNING: The topic is currently under changes" in grown.err
+    assert site.modes(filled) == ["ReadWrite"] * 8
+
+
+def test_growth_of_a_topic_never_changed_needs_no_controller(site: Site, filled: str) -> None:
+    told = site.run("grow", filled, "--to", "8", "--yes", "--wait")
+    assert (told.status, told.out) == (0, f"{filled}: grown to 8 writable partitions.\n"), told.err
+    assert "No controller" not in told.err
+    assert site.log() is None
+
+
+def test_a_dry_run_shows_the_plan_and_changes_nothing(site: Site, filled: str) -> None:
+    told = site.run("shrink", filled, "--to", "4", "--dry-run", "--immediate-delete")
+    assert told.status == 0, told.err
+    assert "ReadOnly: 4-5" in told.err
+    assert "4 does not divide 6" in told.err
+    assert "records will be deleted" in told.err
+    assert told.out == "Dry run: nothing was changed.\n"
+    assert site.run("grow", filled, "--to", "9", "--dry-run").status == 0
+    assert site.log() is None
+    assert len(site.modes(filled)) == 6
+
+
+def test_an_immediate_delete_names_what_each_group_has_not_read(site: Site, filled: str) -> None:
+    site.commit(filled, group := f"late-{filled}", {5: 0})
+    end = watermarks(site.servers, filled)[5][1]
+    told = site.run("shrink", filled, "--to", "5", "--dry-run", "--immediate-delete")
+    assert f"'{group}': {end}" in told.err
+
+
+def test_without_a_terminal_and_without_yes_nothing_is_done(site: Site, filled: str) -> None:
+    process = site.spawn("shrink", filled, "--to", "2")
+    _, err = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 1
+    assert "say --yes" in err
+    assert site.log() is None
+
+
+def test_ctrl_c_leaves_the_wait_without_harm(site: Site, filled: str) -> None:
+    """A group that lags holds the drain up; the one who waits leaves, and comes back when the group has read on."""
+    site.commit(filled, f"slow-{filled}", dict.fromkeys(range(6), 0))
+    process = site.spawn("shrink", filled, "--to", "2", *WAIT)
+    try:
+        eventually(lambda: site.describe(filled)["phase"] == "drain", interval_s=0.5)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=TIMEOUT_S)
+    finally:
+        process.kill()
+    assert process.returncode == cli.INTERRUPTED, err
+    assert "rests until a controller runs: modeaware controller" in err
+    assert "--undo" in err
+    assert "Traceback" not in err
+    described = site.describe(filled)
+    assert [p["mode"] for p in described["partitions"]] == ["ReadWrite"] * 2 + ["ReadOnly"] * 4
+    assert f"slow-{filled}" in described["partitions"][2]["waits_for"]
+
+    site.commit(filled, f"slow-{filled}", {p: end for p, (_, end) in watermarks(site.servers, filled).items()})
+    again = site.run("shrink", filled, "--to", "2", *WAIT)
+    assert again.status == 0, again.err
+    assert "already under way" in again.err
+    assert site.modes(filled) == ["ReadWrite"] * 2 + ["None"] * 4
+
+
+def _absent(site: Site, make_topic: MakeTopic) -> str:
+    return f"absent-{site.mode_log}"
+
+
+def _plain(site: Site, make_topic: MakeTopic) -> str:
+    return make_topic(6)
+
+
+def _compacted(site: Site, make_topic: MakeTopic) -> str:
+    return make_topic(6, cleanup_policy="compact")
+
+
+def _both(site: Site, make_topic: MakeTopic) -> str:
+    return make_topic(6, cleanup_policy="compact,delete")
+
+
+def _internal(site: Site, make_topic: MakeTopic) -> str:
+    site.commit(topic := make_topic(1), f"g-{topic}", {0: 0})  # the first commit makes the brokers create it
+    return "__consumer_offsets"
+
+
+def _own_log(site: Site, make_topic: MakeTopic) -> str:
+    return site.mode_log
+
+
+@pytest.mark.parametrize(
+    ("command", "topic_of", "count", "complaint"),
+    [
+        ("shrink", _plain, "0", "at least 1 must stay"),
+        ("shrink", _plain, "-2", "at least 1 must stay"),
+        ("shrink", _plain, "6", "has 6 writable partitions already"),
+        ("shrink", _plain, "7", "modeaware grow"),
+        ("shrink", _absent, "2", "does not exist"),
+        ("shrink", _internal, "2", "internal"),
+        ("shrink", _own_log, "1", "internal"),
+        ("shrink", _compacted, "2", "cleanup.policy"),
+        ("shrink", _both, "2", "cleanup.policy"),
+        ("grow", _plain, "6", "not an increase"),
+        ("grow", _plain, "3", "not an increase"),
+        ("grow", _absent, "3", "does not exist"),
+    ],
+)
+def test_bad_input_is_one_clear_line_and_changes_nothing(
+    site: Site,
+    controller: Controller,
+    make_topic: MakeTopic,
+    command: str,
+    topic_of: Callable[[Site, MakeTopic], str],
+    count: str,
+    complaint: str,
+) -> None:
+    topic = topic_of(site, make_topic)
+    before = site.log()
+    told = site.run(command, topic, "--to", count, "--yes")
+    assert (told.status, told.out) == (1, "")
+    [error] = told.err.splitlines()
+    assert error.startswith("error: ")
+    assert complaint in error
+    assert site.log() == before
+
+
+@pytest.mark.parametrize("value", ["rubbish", '{"version": 9, "min_reader": 9, "topic": "TOPIC"}'])
+def test_a_record_that_cannot_be_read_stops_a_change(site: Site, filled: str, value: str) -> None:
+    topic_id = site.describe(filled)["topic_id"]
+    assert site.run("shrink", filled, "--to", "4", *WAIT).status == 0
+    record = (topic_id.encode(), value.replace("TOPIC", filled).encode())
+    produce_keyed(site.servers, site.mode_log, [record])
+    before = site.log()
+    told = site.run("shrink", filled, "--to", "2", "--yes")
+    assert told.status == 1
+    assert "cannot be used here" in told.err.splitlines()[-1]
+    assert site.log() == before
+
+
+def test_describe_of_a_topic_that_does_not_exist(site: Site) -> None:
+    told = site.run("topics", "--describe", "--topic", "absent")
+    assert (told.status, told.out, told.err) == (1, "", "error: topic 'absent' does not exist\n")
+
+
+def test_describe_of_nothing(site: Site) -> None:
+    assert "No topic has been changed" in site.run("topics", "--describe").out
+    assert json.loads(site.run("topics", "--describe", "--json").out) == {"topics": []}
+    assert site.log() is None
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_controller_command_runs_until_it_is_told_to_stop(site: Site, filled: str, number: signal.Signals) -> None:
+    process = site.spawn("controller", "--config", "modeaware.seal.quiet.ms=200")
+    try:
+        eventually(lambda: site.log() is not None)
+        told = eventually(lambda: _done(site.run("shrink", filled, "--to", "2", "--yes")), interval_s=0.5)
+        assert f"{filled}: ReadOnly now: 2-5." in told.out
+        second = site.run("controller")
+        assert second.status == 1
+        assert "is running at 127.0.0.1:" in second.err
+        process.send_signal(number)
+        _, err = process.communicate(timeout=TIMEOUT_S)
+    finally:
+        process.kill()
+    assert process.returncode == 0, err
+    assert "claimed the mode log" in err
+    assert "Traceback" not in err
+    after = site.run("shrink", filled, "--to", "1", "--yes")
+    assert "no controller is running" in after.err or "under changes" in after.err
+
+
+def _done(told: Told) -> Told | None:
+    return told if told.status == 0 else None
+
+
+def test_once_takes_topics_as_far_as_they_go(site: Site, filled: str) -> None:
+    site.commit(filled, group := f"slow-{filled}", dict.fromkeys(range(6), 0))
+    process = site.spawn("shrink", filled, "--to", "2", *WAIT)
+    try:
+        eventually(lambda: site.describe(filled)["phase"] == "drain", interval_s=0.5)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=TIMEOUT_S)
+    finally:
+        process.kill()
+    site.commit(filled, group, {p: end for p, (_, end) in watermarks(site.servers, filled).items()})
+    once = site.spawn("controller", "--once", "--config", "modeaware.seal.quiet.ms=200")
+    _, err = once.communicate(timeout=TIMEOUT_S)
+    assert once.returncode == 0, err
+    described = site.describe(filled)
+    assert described["phase"] == "done"
+    assert [p["mode"] for p in described["partitions"][2:]] == ["None"] * 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("--listen", "0.0.0.0:0"), "does not authenticate"),
+        (("--listen", "nonsense"), "HOST:PORT"),
+        (("--config", "delete.topic.partition.enabled=true"), "did you mean 'delete.topic.partition.enable'"),
+        (("--config", "modeaware.seal.quiet.ms=soon"), "whole number"),
+    ],
+)
+def test_the_controller_command_explains_bad_options(site: Site, arguments: tuple[str, ...], complaint: str) -> None:
+    process = site.spawn("controller", *arguments)
+    _, err = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 1
+    assert err.splitlines()[-1].startswith("error: ")
+    assert complaint in err.splitlines()[-1]

@@ -1,0 +1,176 @@
+"""Our AdminClient against a real controller on a real Kafka; every test has a mode log of its own."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient as StockAdminClient
+from confluent_kafka.admin import NewPartitions
+
+from modeaware import AdminClient, DeletePartitions
+from modeaware.config import ControllerConfig
+from modeaware.controller.daemon import Controller
+from modeaware.errors import ControllerUnavailable, ErrorCode, RequestRefused
+from modeaware.local import Kafka
+from modeaware.modes import PartitionMode
+from tests.conftest import MakeTopic
+from tests.support.mode_log import topic_records
+from tests.support.plain import produce_keyed, watermarks
+from tests.support.waiting import eventually
+
+TIMEOUT_S = 30.0
+RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
+
+
+@pytest.fixture
+def mode_log() -> str:
+    return f"modes-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def admin(kafka: Kafka, mode_log: str) -> Iterator[AdminClient]:
+    with AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "modeaware.mode.log.topic": mode_log}) as admin:
+        yield admin
+
+
+@pytest.fixture
+def controller(kafka: Kafka, mode_log: str) -> Iterator[Controller]:
+    config = ControllerConfig(seal_quiet_ms=200, check_interval_ms=1000, mode_log_topic=mode_log)
+    controller = Controller({"bootstrap.servers": kafka.bootstrap_servers}, config)
+    controller.start()
+    yield controller
+    controller.stop()
+
+
+def _modes(admin: AdminClient, topic: str) -> tuple[PartitionMode, ...]:
+    return admin.describe_modes([topic])[topic].result(TIMEOUT_S).modes
+
+
+def _count(kafka: Kafka, topic: str) -> int:
+    admin = StockAdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    return len(admin.list_topics(timeout=TIMEOUT_S).topics[topic].partitions)
+
+
+def test_shrink_to_none_revive_and_grow(
+    kafka: Kafka, admin: AdminClient, controller: Controller, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(6)
+    produce_keyed(kafka.bootstrap_servers, topic, ((b"k%d" % i, b"v") for i in range(100)))
+    result = admin.delete_partitions({topic: DeletePartitions(2)}, delay_ms=0)[topic].result(TIMEOUT_S)
+    assert dict(result.retired) == dict.fromkeys(range(2, 6), RO)
+
+    eventually(lambda: _modes(admin, topic) == (RW,) * 2 + (NONE,) * 4)
+    eventually(lambda: all(watermarks(kafka.bootstrap_servers, topic)[p][0] > 0 for p in range(2, 6)))
+
+    admin.create_partitions([NewPartitions(topic, 4)])[topic].result(TIMEOUT_S)
+    assert _modes(admin, topic) == (RW,) * 4 + (NONE,) * 2
+    assert _count(kafka, topic) == 6, "revived, not created"
+
+    admin.create_partitions([NewPartitions(topic, 8)])[topic].result(TIMEOUT_S)
+    eventually(lambda: _modes(admin, topic) == (RW,) * 8)
+    assert _count(kafka, topic) == 8
+
+
+def test_a_topic_never_changed_is_grown_by_the_brokers(
+    kafka: Kafka, admin: AdminClient, controller: Controller, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(2)
+    admin.create_partitions([NewPartitions(topic, 5)], validate_only=True)[topic].result(TIMEOUT_S)
+    assert _count(kafka, topic) == 2
+    admin.create_partitions([NewPartitions(topic, 5)])[topic].result(TIMEOUT_S)
+    eventually(lambda: _count(kafka, topic) == 5)
+    assert _modes(admin, topic) == ()
+
+
+def test_without_a_mode_log_it_is_the_stock_client_and_creates_none(
+    kafka: Kafka, admin: AdminClient, mode_log: str, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(2)
+    assert admin.describe_modes() == {}
+    assert _modes(admin, topic) == ()
+    admin.create_partitions([NewPartitions(topic, 3)])[topic].result(TIMEOUT_S)
+    with pytest.raises(KafkaException) as caught:
+        admin.create_partitions([NewPartitions(topic, 3)])[topic].result(TIMEOUT_S)
+    assert caught.value.args[0].code() == ErrorCode.INVALID_PARTITIONS
+    with pytest.raises(ControllerUnavailable, match="start one with"):
+        admin.delete_partitions({topic: DeletePartitions(1)})[topic].result(TIMEOUT_S)
+    assert mode_log not in admin.list_topics(timeout=TIMEOUT_S).topics
+
+
+@pytest.mark.parametrize(
+    ("count", "code"), [(6, ErrorCode.INVALID_PARTITIONS), (7, ErrorCode.INVALID_PARTITIONS)], ids=["equal", "larger"]
+)
+def test_a_count_that_is_no_shrink_changes_nothing(
+    kafka: Kafka,
+    admin: AdminClient,
+    controller: Controller,
+    mode_log: str,
+    make_topic: MakeTopic,
+    count: int,
+    code: ErrorCode,
+) -> None:
+    topic = make_topic(6)
+    before = topic_records(kafka.bootstrap_servers, mode_log)
+    with pytest.raises(RequestRefused) as caught:
+        admin.delete_partitions({topic: DeletePartitions(count)})[topic].result(TIMEOUT_S)
+    assert (caught.value.code, caught.value.topic) == (code, topic)
+    assert topic_records(kafka.bootstrap_servers, mode_log) == before
+
+
+def test_topics_that_cannot_be_shrunk_are_refused_beside_one_that_can(
+    kafka: Kafka, admin: AdminClient, controller: Controller, mode_log: str, make_topic: MakeTopic
+) -> None:
+    good = make_topic(4)
+    refused = {
+        f"absent-{mode_log}": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        mode_log: ErrorCode.INVALID_TOPIC_EXCEPTION,
+        make_topic(4, cleanup_policy="compact"): ErrorCode.POLICY_VIOLATION,
+    }
+    futures = admin.delete_partitions({topic: DeletePartitions(2) for topic in [*refused, good]})
+    for topic, code in refused.items():
+        with pytest.raises(RequestRefused) as caught:
+            futures[topic].result(TIMEOUT_S)
+        assert caught.value.code is code
+    assert dict(futures[good].result(TIMEOUT_S).retired) == {2: RO, 3: RO}
+    assert list(admin.describe_modes()) == [good]
+
+
+def test_a_second_change_is_refused_and_the_same_one_is_harmless(
+    kafka: Kafka, admin: AdminClient, controller: Controller, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(6)
+    produce_keyed(kafka.bootstrap_servers, topic, ((b"k%d" % i, b"v") for i in range(100)))
+    admin.delete_partitions({topic: DeletePartitions(4)})[topic].result(TIMEOUT_S)
+    again = admin.delete_partitions({topic: DeletePartitions(4)})[topic].result(TIMEOUT_S)
+    assert set(again.retired) == {4, 5}
+    with pytest.raises(RequestRefused, match="under changes") as caught:
+        admin.delete_partitions({topic: DeletePartitions(2)})[topic].result(TIMEOUT_S)
+    assert caught.value.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
+    admin.create_partitions([NewPartitions(topic, 6)])[topic].result(TIMEOUT_S)
+    assert _modes(admin, topic) == (RW,) * 6
+
+
+def test_a_controller_that_has_stopped_is_not_waited_for(
+    admin: AdminClient, controller: Controller, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(2)
+    controller.stop()
+    with pytest.raises(ControllerUnavailable, match="no controller is running"):
+        admin.delete_partitions({topic: DeletePartitions(1)})[topic].result(TIMEOUT_S)
+
+
+def test_kafka_pythons_own_clients_work_beside_our_codec(kafka: Kafka, make_topic: MakeTopic) -> None:
+    from kafka import KafkaAdminClient
+
+    from modeaware.wire import codec
+
+    assert codec.DELETE_PARTITIONS_KEY == 694
+    topic = make_topic(3)
+    client = KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)
+    try:
+        assert topic in client.list_topics()
+    finally:
+        client.close()

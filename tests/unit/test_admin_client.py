@@ -1,0 +1,325 @@
+"""Our AdminClient against a real listener with a stand-in controller behind it, and views held in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient as StockAdminClient
+from confluent_kafka.admin import NewPartitions
+
+from modeaware import AdminClient, DeletePartitions
+from modeaware.controller.listener import Listener
+from modeaware.errors import (
+    ClusterError,
+    ConfigError,
+    ControllerUnavailable,
+    ErrorCode,
+    ModeSourceError,
+    NotAuthorized,
+    RequestRefused,
+    ViewTimeout,
+)
+from modeaware.lifecycle.commands import Command, CommandResult, CreatePartitionsCommand, DeletePartitionsCommand
+from modeaware.modelog.records import ClaimRecord
+from modeaware.modes import PartitionMode
+from modeaware.wire.messages import TopicResult
+from tests.support.fake_views import FakeViews, modes_of
+
+CONF = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
+RW, RO = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY
+
+
+class StubController:
+    """Answers every command with success, or as ``answer`` says."""
+
+    def __init__(self) -> None:
+        self.commands: list[Command] = []
+        self.answer: Callable[[Command], CommandResult] = lambda command: CommandResult(command.topic, modes=(RW, RO))
+
+    def submit(self, commands: Sequence[Command], timeout_ms: int) -> Future[list[CommandResult]]:
+        self.commands += commands
+        future: Future[list[CommandResult]] = Future()
+        future.set_result([self.answer(command) for command in commands])
+        return future
+
+
+@pytest.fixture
+def controller() -> StubController:
+    return StubController()
+
+
+@pytest.fixture
+def address(controller: StubController) -> Iterator[str]:
+    listener = Listener("127.0.0.1:0", controller.submit, "stub")
+    listener.start()
+    yield listener.address
+    listener.stop()
+
+
+@pytest.fixture
+def views(monkeypatch: pytest.MonkeyPatch, address: str) -> FakeViews:
+    views = FakeViews()
+    views.set_claim(ClaimRecord(1, address, "stub"))
+    monkeypatch.setattr("modeaware.views.registry.acquire", lambda conf, config: views)
+    return views
+
+
+@pytest.fixture
+def admin(views: FakeViews) -> Iterator[AdminClient]:
+    with AdminClient(CONF) as admin:
+        yield admin
+
+
+@pytest.fixture
+def stock_calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[NewPartitions], dict[str, Any]]]:
+    """What reaches the stock create_partitions; each topic succeeds, but one named ``refused``."""
+    calls = []
+
+    def create_partitions(self: object, new: list[NewPartitions], **kwargs: Any) -> dict[str, Future[None]]:
+        calls.append((new, kwargs))
+        futures: dict[str, Future[None]] = {}
+        for one in new:
+            futures[one.topic] = Future()
+            if one.topic == "refused":
+                futures[one.topic].set_exception(KafkaException("no"))
+            else:
+                futures[one.topic].set_result(None)
+        return futures
+
+    monkeypatch.setattr(StockAdminClient, "create_partitions", create_partitions)
+    return calls
+
+
+def test_it_is_a_stock_admin_client_and_takes_our_settings_out() -> None:
+    with AdminClient({**CONF, "modeaware.mode.log.topic": "modes"}) as admin:
+        assert isinstance(admin, StockAdminClient)
+
+
+def test_an_unknown_setting_is_named_with_the_nearest() -> None:
+    with pytest.raises(ConfigError, match=r"did you mean 'modeaware\.mode\.log\.topic'"):
+        AdminClient({**CONF, "modeaware.mode.log.topics": "modes"})
+
+
+def test_the_constructor_asks_for_no_views(monkeypatch: pytest.MonkeyPatch) -> None:
+    def acquire(conf: object, config: object) -> FakeViews:
+        raise AssertionError("asked for views")
+
+    monkeypatch.setattr("modeaware.views.registry.acquire", acquire)
+    with AdminClient(CONF):
+        pass
+
+
+def test_a_shrink_goes_to_the_controller(admin: AdminClient, controller: StubController) -> None:
+    future = admin.delete_partitions({"orders": DeletePartitions(1)})["orders"]
+    assert future.result(10) == TopicResult("orders", {1: RO})
+    assert controller.commands == [DeletePartitionsCommand("orders", 1, delay_ms=-1, immediate_delete=False)]
+
+
+def test_each_topic_has_its_own_count_and_immediate_delete(admin: AdminClient, controller: StubController) -> None:
+    wanted = {"a": DeletePartitions(1), "b": DeletePartitions(2, immediate_delete=True), "c": DeletePartitions(3)}
+    futures = admin.delete_partitions(wanted, delay_ms=0)
+    assert [future.result(10).topic for future in futures.values()] == ["a", "b", "c"]
+    assert sorted(controller.commands, key=lambda command: command.topic) == [
+        DeletePartitionsCommand("a", 1, 0, False),
+        DeletePartitionsCommand("b", 2, 0, True),
+        DeletePartitionsCommand("c", 3, 0, False),
+    ]
+
+
+def test_a_refusal_is_the_failure_of_its_topic_alone(admin: AdminClient, controller: StubController) -> None:
+    def answer(command: Command) -> CommandResult:
+        if command.topic == "bad":
+            return CommandResult("bad", ErrorCode.POLICY_VIOLATION, "it is compacted")
+        return CommandResult(command.topic)
+
+    controller.answer = answer
+    futures = admin.delete_partitions({"bad": DeletePartitions(1), "good": DeletePartitions(1)})
+    with pytest.raises(RequestRefused, match="it is compacted") as caught:
+        futures["bad"].result(10)
+    assert caught.value.code is ErrorCode.POLICY_VIOLATION
+    assert futures["good"].result(10).topic == "good"
+
+
+@pytest.mark.parametrize("count", [0, -1])
+def test_a_count_below_one_is_refused_before_anything_is_sent(
+    admin: AdminClient, controller: StubController, count: int
+) -> None:
+    with pytest.raises(RequestRefused, match="at least 1") as caught:
+        admin.delete_partitions({"good": DeletePartitions(1), "orders": DeletePartitions(count)})
+    assert (caught.value.code, caught.value.topic) == (ErrorCode.INVALID_PARTITIONS, "orders")
+    assert controller.commands == []
+
+
+@pytest.mark.parametrize("wanted", [DeletePartitions("4"), DeletePartitions(True), DeletePartitions(4.0), 4])  # type: ignore[arg-type]  # on purpose
+def test_a_count_that_is_no_int_is_a_type_error(admin: AdminClient, wanted: Any) -> None:
+    with pytest.raises(TypeError, match="orders"):
+        admin.delete_partitions({"orders": wanted})
+
+
+@pytest.mark.parametrize(
+    ("delay", "error"), [(-1, RequestRefused), ("5", TypeError), (1.5, TypeError), (True, TypeError)]
+)
+def test_a_bad_delay_is_refused(admin: AdminClient, delay: Any, error: type[Exception]) -> None:
+    with pytest.raises(error, match="delay"):
+        admin.delete_partitions({"orders": DeletePartitions(1)}, delay_ms=delay)
+
+
+def test_nothing_asked_nothing_done(admin: AdminClient) -> None:
+    assert admin.delete_partitions({}) == {}
+
+
+@pytest.mark.parametrize("claim", [None, ClaimRecord(3, None, "stopped")])
+def test_without_a_controller_the_error_says_how_to_start_one(
+    admin: AdminClient, views: FakeViews, claim: ClaimRecord | None
+) -> None:
+    views.set_claim(claim)
+    with pytest.raises(ControllerUnavailable, match=r"modeaware controller --bootstrap-server 127\.0\.0\.1:1.*--wait"):
+        admin.delete_partitions({"orders": DeletePartitions(1)})["orders"].result(10)
+
+
+def test_a_controller_that_is_gone_is_named(admin: AdminClient, views: FakeViews) -> None:
+    views.set_claim(ClaimRecord(3, "127.0.0.1:1", "crashed"))
+    with pytest.raises(ControllerUnavailable, match=r"127\.0\.0\.1:1 cannot be reached.*modeaware controller"):
+        admin.delete_partitions({"orders": DeletePartitions(1)})["orders"].result(10)
+
+
+def test_a_command_follows_the_claim_to_the_next_controller(
+    admin: AdminClient, views: FakeViews, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    views.set_claim(ClaimRecord(3, "127.0.0.1:1", "crashed"))
+    refresh = views.refresh
+
+    def refresh_late(timeout_s: float) -> None:
+        refresh(timeout_s)
+        if views.refreshes == 2:
+            views.set_claim(ClaimRecord(4, address, "stub"))
+
+    monkeypatch.setattr(views, "refresh", refresh_late)
+    assert admin.delete_partitions({"orders": DeletePartitions(1)})["orders"].result(10).topic == "orders"
+
+
+def test_a_mode_log_that_cannot_be_read_fails_every_call(
+    admin: AdminClient, views: FakeViews, controller: StubController, stock_calls: list[Any]
+) -> None:
+    views.failure = NotAuthorized("not yours to read")
+    calls: list[Future[Any]] = [
+        admin.delete_partitions({"t": DeletePartitions(1)})["t"],
+        admin.describe_modes(["t"])["t"],
+    ]
+    for future in calls:
+        with pytest.raises(NotAuthorized, match="not yours"):
+            future.result(10)
+    with pytest.raises(KafkaException, match="not yours") as caught:
+        admin.create_partitions([NewPartitions("t", 4)])["t"].result(10)
+    assert caught.value.args[0].code() == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    with pytest.raises(ModeSourceError):
+        admin.describe_modes()
+    assert (controller.commands, stock_calls) == ([], []), "an unreadable log is never taken for an absent one"
+
+
+def test_no_view_in_time_is_a_view_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    views = FakeViews(ready=False)
+    views.failure = ClusterError("no broker")
+    monkeypatch.setattr("modeaware.views.registry.acquire", lambda conf, config: views)
+    with AdminClient(CONF) as admin:
+        future = admin.delete_partitions({"t": DeletePartitions(1)}, request_timeout=0.05)["t"]
+        with pytest.raises(ViewTimeout, match="no broker"):
+            future.result(10)
+
+
+def test_growth_of_a_topic_never_changed_is_the_brokers_business(
+    admin: AdminClient, controller: StubController, stock_calls: list[Any]
+) -> None:
+    new = NewPartitions("plain", 8)
+    assert admin.create_partitions([new], operation_timeout=2.0, validate_only=True)["plain"].result(10) is None
+    assert stock_calls == [([new], {"operation_timeout": 2.0, "validate_only": True})]
+    assert controller.commands == []
+
+
+def test_growth_of_a_changed_topic_goes_to_the_controller(
+    admin: AdminClient, views: FakeViews, controller: StubController, stock_calls: list[Any]
+) -> None:
+    views.set("shrunk", modes_of(4, 2))
+    views.set("full", modes_of(4, 4))
+    futures = admin.create_partitions(
+        [NewPartitions("shrunk", 6, [[0], [1]]), NewPartitions("plain", 8), NewPartitions("full", 5)]
+    )
+    assert [future.result(10) for future in futures.values()] == [None, None, None]
+    assert controller.commands == [
+        CreatePartitionsCommand("shrunk", 6, ((0,), (1,)), False),
+        CreatePartitionsCommand("full", 5, None, False),
+    ]
+    assert [[one.topic for one in new] for new, _ in stock_calls] == [["plain"]]
+
+
+def test_validate_only_reaches_the_controller(admin: AdminClient, views: FakeViews, controller: StubController) -> None:
+    views.set("shrunk", modes_of(4, 2))
+    admin.create_partitions([NewPartitions("shrunk", 4)], validate_only=True)["shrunk"].result(10)
+    assert controller.commands == [CreatePartitionsCommand("shrunk", 4, None, True)]
+
+
+def test_growth_fails_with_the_stock_exception(
+    admin: AdminClient, views: FakeViews, controller: StubController, stock_calls: list[Any]
+) -> None:
+    views.set("shrunk", modes_of(4, 2))
+    controller.answer = lambda command: CommandResult(command.topic, ErrorCode.INVALID_PARTITIONS, "no increase")
+    futures = admin.create_partitions([NewPartitions("shrunk", 1), NewPartitions("refused", 9), NewPartitions("ok", 9)])
+    with pytest.raises(KafkaException) as caught:
+        futures["shrunk"].result(10)
+    assert (caught.value.args[0].code(), caught.value.args[0].str()) == (37, "no increase")
+    assert isinstance(caught.value.__cause__, RequestRefused)
+    with pytest.raises(KafkaException):
+        futures["refused"].result(10)
+    assert futures["ok"].result(10) is None
+
+
+def test_without_a_controller_only_changed_topics_fail(
+    admin: AdminClient, views: FakeViews, stock_calls: list[Any]
+) -> None:
+    views.set("shrunk", modes_of(4, 2))
+    views.set_claim(None)
+    futures = admin.create_partitions([NewPartitions("shrunk", 4), NewPartitions("plain", 4)])
+    assert futures["plain"].result(10) is None
+    with pytest.raises(KafkaException, match="no controller is running"):
+        futures["shrunk"].result(10)
+
+
+@pytest.mark.parametrize("arguments", [[], [NewPartitions("a", 3), NewPartitions("a", 4)]])
+def test_arguments_the_stock_method_refuses_are_left_to_it(
+    admin: AdminClient, arguments: list[NewPartitions], stock_calls: list[Any]
+) -> None:
+    admin.create_partitions(arguments)
+    assert stock_calls == [(arguments, {})]
+
+
+def test_the_stock_method_complains_of_an_unknown_option(admin: AdminClient) -> None:
+    with pytest.raises(TypeError):
+        admin.create_partitions([NewPartitions("a", 3)], validate=True)
+
+
+def test_modes_are_described_per_topic(admin: AdminClient, views: FakeViews) -> None:
+    view = views.set("shrunk", modes_of(4, 2))
+    described = admin.describe_modes(["shrunk", "plain", "shrunk"])
+    assert list(described) == ["shrunk", "plain"]
+    assert described["shrunk"].result(10) == view
+    assert described["plain"].result(10).modes == ()
+
+
+def test_all_modes_are_described_at_once(admin: AdminClient, views: FakeViews) -> None:
+    expected = {name: views.set(name, modes_of(4, 2)) for name in ("a", "b")}
+    assert {name: future.result(10) for name, future in admin.describe_modes().items()} == expected
+
+
+def test_close_gives_the_views_back_and_it_can_be_used_again(views: FakeViews) -> None:
+    admin = AdminClient(CONF)
+    admin.describe_modes(["t"])["t"].result(10)
+    assert not views.closed
+    admin.close()
+    admin.close()
+    assert views.closed
+    assert admin.describe_modes(["t"])["t"].result(10).topic == "t"
+    admin.close()

@@ -1,0 +1,143 @@
+"""What people and programs are shown of a topic."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+from modeaware.cli.display import JSON_HELP, describe_json, describe_text, number, table
+from modeaware.controller.describe import PartitionDescription, TopicDescription
+from modeaware.modelog.records import DeleteTopicPartitions
+from modeaware.modes import PartitionMode, PartitionState, ReplicaState
+
+DRAINED = DeleteTopicPartitions(4, 60_000, False, 1_700_000_000_000, 6)
+
+
+def partition(number: int, **fields: object) -> PartitionDescription:
+    plain = PartitionDescription(
+        number,
+        PartitionMode.READ_WRITE,
+        PartitionState.ONLINE,
+        ReplicaState.ONLINE,
+        phase=None,
+        seal_offset=None,
+        log_start=0,
+        log_end=1000 + number,
+        lag=0,
+        lagging_group=None,
+        reason=None,
+    )
+    return replace(plain, **fields)  # type: ignore[arg-type]  # mypy cannot see the fields' types
+
+
+def draining(number: int, **fields: object) -> PartitionDescription:
+    state = {
+        "mode": PartitionMode.READ_ONLY,
+        "replica_state": ReplicaState.DELETION_INELIGIBLE,
+        "phase": "drain",
+        "seal_offset": 1000 + number,
+        "lag": 7,
+        "lagging_group": "billing",
+        "reason": "group-lag:billing",
+    }
+    return partition(number, **{**state, **fields})
+
+
+def shrinking(*retired: PartitionDescription) -> TopicDescription:
+    alive = tuple(partition(p) for p in range(4))
+    return TopicDescription("orders", "id", 3, "drain", DRAINED, ("audit", "billing"), alive + retired)
+
+
+def test_partitions_that_are_alike_share_a_line() -> None:
+    lines = describe_text([shrinking(draining(4), draining(5))], expand=False).splitlines()
+    assert lines[:4] == [
+        "Topic: orders  Id: id  Epoch: 3  Partitions: 6 (4 writable)  Phase: drain",
+        "  Shrink from 6 to 4, asked for 2023-11-14 22:13:20 UTC",
+        "  Policy drained: records are deleted once every group has consumed them, not before 2023-11-14 22:14:20 UTC",
+        "  Required groups: audit, billing",
+    ]
+    heading, alive, retired = ([cell.strip() for cell in re.split("  +", line.strip())] for line in lines[4:])
+    expected = ["Partitions", "Mode", "State", "Replica", "Seal", "Log start", "Log end", "Lag", "Waits for"]
+    assert heading == expected
+    expected = ["0-3", "ReadWrite", "OnlinePartition", "OnlineReplica", "-", "0", "1 000..1 003", "0", "-"]
+    assert alive == expected
+    waits_for = "group 'billing' has not consumed it to the seal: run its consumers"
+    state = ["4-5", "ReadOnly", "OnlinePartition", "ReplicaDeletionIneligible"]
+    assert retired == [*state, "1 004..1 005", "0", "1 004..1 005", "14 (billing)", waits_for]
+
+
+def test_expanded_every_partition_has_its_line() -> None:
+    lines = describe_text([shrinking(draining(4), draining(5))], expand=True).splitlines()
+    assert [line.split()[0] for line in lines[5:]] == ["0", "1", "2", "3", "4", "5"]
+
+
+def test_partitions_that_differ_are_not_put_together() -> None:
+    sealed, waiting = draining(4), draining(5, phase="seal", seal_offset=None, reason="open-transaction")
+    lines = describe_text([shrinking(sealed, waiting, draining(6))], expand=False).splitlines()
+    assert [line.split()[0] for line in lines[5:]] == ["0-3", "4,6", "5"]
+
+
+def test_what_is_not_known_is_a_dash() -> None:
+    unknown = partition(0, log_start=None, log_end=None, lag=None)
+    described = TopicDescription("t", "id", -1, "done", None, (), (unknown,))
+    line = describe_text([described], expand=False).splitlines()[-1]
+    assert line.split() == ["0", "ReadWrite", "OnlinePartition", "OnlineReplica", "-", "-", "-", "-", "-"]
+
+
+def test_a_deletion_that_was_grown_over_is_not_told_as_a_shrink() -> None:
+    grown = replace(shrinking(draining(8)), deletion=replace(DRAINED, delete_partitions=8))
+    assert "Shrink from" not in describe_text([grown], expand=False)
+
+
+def test_nothing_to_describe_is_said() -> None:
+    assert "No topic has been changed" in describe_text([], expand=False)
+
+
+def test_json_has_the_documented_fields_and_no_others() -> None:
+    topics = describe_json([shrinking(draining(4))])["topics"]
+    assert json.loads(json.dumps(topics)) == topics
+    assert [p["mode"] for p in topics[0]["partitions"]] == ["ReadWrite"] * 4 + ["ReadOnly"]
+    assert topics[0]["deletion"] == {
+        "delete_partitions": 4,
+        "policy": "drained",
+        "delay_ms": 60_000,
+        "immediate_delete": False,
+        "create_timestamp_ms": 1_700_000_000_000,
+        "previous_count": 6,
+    }
+    for documented in (topics[0], topics[0]["deletion"], topics[0]["partitions"][4]):
+        for field in documented:
+            assert f'"{field}"' in JSON_HELP, "tell it in --help"
+    assert topics[0]["partitions"][4] == {
+        "partition": 4,
+        "mode": "ReadOnly",
+        "partition_state": "OnlinePartition",
+        "replica_state": "ReplicaDeletionIneligible",
+        "phase": "drain",
+        "seal_offset": 1004,
+        "log_start": 0,
+        "log_end": 1004,
+        "lag": 7,
+        "lagging_group": "billing",
+        "reason": "group-lag:billing",
+        "waits_for": "group 'billing' has not consumed it to the seal: run its consumers",
+    }
+
+
+def test_json_of_the_retention_policy_has_no_delay() -> None:
+    kept = replace(shrinking(), deletion=replace(DRAINED, delay_ms=-1))
+    deletion = describe_json([kept])["topics"][0]["deletion"]
+    assert (deletion["policy"], deletion["delay_ms"]) == ("retention", None)
+
+
+def test_columns_are_aligned() -> None:
+    assert table(("Name", "Count"), [("a", "1"), ("bbbbbb", "1 000")], {"Count"}) == [
+        "Name    Count",
+        "a           1",
+        "bbbbbb  1 000",
+    ]
+
+
+def test_thousands_are_set_apart() -> None:
+    assert (number(1), number(1000), number(-1234567)) == ("1", "1 000", "-1 234 567")

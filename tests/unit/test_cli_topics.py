@@ -1,0 +1,109 @@
+"""``modeaware topics``, ``shrink`` and ``grow``: which options go together, and which command they make."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+
+import pytest
+
+from modeaware import cli
+from modeaware.cli import change, topics
+from modeaware.cli.change import CommandOf
+from modeaware.lifecycle.commands import Command, CreatePartitionsCommand, DeletePartitionsCommand
+from tests.unit.test_cli_plan import DELETION, FRESH, RECORD, SHRINKING, SHRUNK
+
+SERVER = ("--bootstrap-server", "127.0.0.1:1")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--topic", "t"], "one of the arguments --describe --alter --undo is required"),
+        (["--alter", "--describe", "--topic", "t"], "not allowed with"),
+        (["--alter", "--partitions", "3"], "--topic is needed"),
+        (["--undo"], "--topic is needed"),
+        (["--alter", "--topic", "t"], "--alter needs --partitions N"),
+        (["--alter", "--topic", "t", "--partitions"], "--alter needs --partitions N"),
+        (["--alter", "--topic", "t", "--partitions", "few"], "invalid int value"),
+        (["--alter", "--topic", "t", "--partitions", "3", "--delete-partitions-delay", "-5"], "below 0"),
+        (["--alter", "--topic", "t", "--partitions", "3", "--json"], "--json belongs to --describe"),
+        (["--describe", "--partitions", "3"], "without a number"),
+        (["--describe", "--delete-partitions-delay", "3"], "belong to --alter"),
+        (["--undo", "--topic", "t", "--immediate-delete"], "belong to --alter"),
+        (["--undo", "--topic", "t", "--partitions", "3"], "--undo takes no --partitions"),
+    ],
+)
+def test_options_that_do_not_go_together_are_bad_usage(
+    arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["topics", *SERVER, *arguments])
+    assert caught.value.code == 2
+    assert complaint in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["shrink", "grow"])
+@pytest.mark.parametrize("arguments", [[], ["t"], ["t", "--to", "x"], ["t", "--to", "3", "--undo"]])
+def test_the_short_forms_need_a_topic_and_a_number(command: str, arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main([command, *SERVER, *arguments])
+    assert caught.value.code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["shrink", "t", "--to", "4"], DeletePartitionsCommand("t", 4, -1)),
+        (["shrink", "t", "--to", "13"], DeletePartitionsCommand("t", 13, -1)),
+        (["shrink", "t", "--to", "4", "--delete-partitions-delay", "0"], DeletePartitionsCommand("t", 4, 0)),
+        (["shrink", "t", "--to", "4", "--immediate-delete"], DeletePartitionsCommand("t", 4, -1, True)),
+        (["grow", "t", "--to", "13"], CreatePartitionsCommand("t", 13)),
+        (["topics", "--alter", "--topic", "t", "--partitions", "4"], DeletePartitionsCommand("t", 4, -1)),
+        (["topics", "--alter", "--topic", "t", "--partitions", "12"], DeletePartitionsCommand("t", 12, -1)),
+        (["topics", "--alter", "--topic", "t", "--partitions", "13"], CreatePartitionsCommand("t", 13)),
+        (["topics", "--undo", "--topic", "t"], None),
+    ],
+)
+def test_options_make_the_command(
+    arguments: list[str], expected: Command | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+
+    def run_change(args: argparse.Namespace, topic: str, command_of: CommandOf) -> int:
+        made.append((topic, command_of(FRESH)))
+        return 0
+
+    for module in ("topics", "shrink", "grow"):
+        monkeypatch.setattr(f"modeaware.cli.{module}.run_change", run_change)
+    assert cli.main([*arguments, *SERVER]) == 0
+    assert made == [("t", expected)]
+
+
+def test_undo_goes_back_to_the_count_before_the_shrink() -> None:
+    assert topics.undo_command(SHRINKING) == CreatePartitionsCommand("t", 12)
+    assert topics.undo_command(SHRUNK) == CreatePartitionsCommand("t", 12)
+
+
+def test_undo_twice_has_nothing_to_do() -> None:
+    assert topics.undo_command(FRESH) is None
+    assert topics.undo_command(replace(FRESH, record=replace(RECORD, deletion=None))) is None
+    grown_over = replace(DELETION, previous_count=4)
+    assert topics.undo_command(replace(FRESH, record=replace(RECORD, deletion=grown_over))) is None
+
+
+def test_the_help_documents_the_json(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["topics", "--help"])
+    assert caught.value.code == 0
+    assert '"waits_for"' in capsys.readouterr().out
+
+
+def test_a_bad_command_config_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["shrink", "t", "--to", "4", *SERVER, "--command-config", "/no/such/file"]) == 1
+    assert capsys.readouterr().err.startswith("error: cannot read /no/such/file")
+
+
+def test_the_shrink_command_names_the_retention_policy_by_default() -> None:
+    args = argparse.Namespace(delete_partitions_delay=None, immediate_delete=False)
+    assert change.shrink_command("t", 3, args).delay_ms == -1

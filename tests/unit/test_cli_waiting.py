@@ -1,0 +1,121 @@
+"""``--wait``: what is shown, and when it ends."""
+
+from __future__ import annotations
+
+import io
+import threading
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+from rich.live import Live
+
+from modeaware.cli.waiting import (
+    Line,
+    LiveProgress,
+    PlainProgress,
+    concerned,
+    done_share,
+    progress_lines,
+    wait_until_done,
+)
+from modeaware.controller.describe import TopicDescription
+from modeaware.errors import ClusterError, ControllerFenced, ErrorCode, RequestRefused
+from modeaware.modelog.records import DeleteTopicPartitions
+from modeaware.modes import PartitionMode
+from tests.unit.test_cli_display import draining, partition
+
+DELETION = DeleteTopicPartitions(4, 0, False, 0, 6)
+NONE = PartitionMode.NONE
+
+
+def described(phase: str, *retired: object) -> TopicDescription:
+    partitions = (*(partition(p) for p in range(4)), *retired)
+    return TopicDescription("orders", "id", 3, phase, DELETION, (), partitions)  # type: ignore[arg-type]  # draining()'s type
+
+
+DRAIN = described("drain", draining(4), draining(5, phase="seal", seal_offset=None, reason=None))
+DONE = described("done", *(draining(p, mode=NONE, phase="done", reason=None, lag=0) for p in (4, 5)))
+
+
+def test_partitions_are_told_by_phase_and_reason() -> None:
+    assert progress_lines(DRAIN) == [
+        Line("drain", "4", 7, "group 'billing' has not consumed it to the seal: run its consumers"),
+        Line("seal", "5", 7, ""),
+    ]
+
+
+def test_what_an_earlier_shrink_is_done_with_does_not_count() -> None:
+    earlier = draining(8, mode=NONE, phase="done", reason=None)
+    with_earlier = replace(DRAIN, partitions=(*DRAIN.partitions, earlier))
+    assert concerned(with_earlier) == concerned(DRAIN)
+    assert done_share(with_earlier) == (0, 2)
+    assert done_share(DONE) == (2, 2)
+    straggler = draining(8, reason="straggler", phase="seal", seal_offset=None)
+    assert concerned(replace(DRAIN, partitions=(*DRAIN.partitions, straggler)))[-1] is straggler
+
+
+class Script:
+    """Looks at a topic as a test lays them out; each may be an error. Wakes the waiting at once."""
+
+    def __init__(self, *looks: TopicDescription | Exception) -> None:
+        self.changed = threading.Event()
+        self._looks = list(looks)
+
+    def look(self) -> TopicDescription:
+        self.changed.set()
+        look = self._looks.pop(0)
+        if isinstance(look, Exception):
+            raise look
+        return look
+
+
+def _wait(script: Script, failure: BaseException | None = None) -> str:
+    out = io.StringIO()
+    wait_until_done(script.look, script.changed, PlainProgress(out), lambda: failure, 10.0)
+    return out.getvalue()
+
+
+def test_it_waits_until_the_topic_is_done_and_tells_each_change_once() -> None:
+    told = [line.split(" ", 1)[1] for line in _wait(Script(DRAIN, DRAIN, DONE)).splitlines()]
+    assert told == [
+        "orders: drain 4 (group 'billing' has not consumed it to the seal: run its consumers); seal 5",
+        "orders: done 4-5",
+    ]
+
+
+def test_a_look_that_fails_is_noted_and_tried_again() -> None:
+    told = _wait(Script(DRAIN, ClusterError("the brokers are away"), DONE))
+    assert "cannot look just now: the brokers are away" in told
+    assert "done 4-5" in told
+
+
+def test_it_ends_when_the_topic_is_gone() -> None:
+    with pytest.raises(RequestRefused, match="does not exist"):
+        _wait(Script(DRAIN, RequestRefused("does not exist", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)))
+
+
+def test_it_ends_when_the_embedded_controller_has_stopped() -> None:
+    with pytest.raises(ControllerFenced, match="another"):
+        _wait(Script(DRAIN, DRAIN), ControllerFenced("another controller has taken over"))
+
+
+def test_the_live_display_shows_phases_and_share() -> None:
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=120)
+    with Live(console=console, auto_refresh=False) as live:
+        progress = LiveProgress(live)
+        progress.show(DRAIN)
+        progress.note("brokers [away]")
+        progress.note("brokers [away]")
+        progress.show(DONE)
+        live.refresh()
+    shown = out.getvalue()
+    plain = Console(file=io.StringIO(), width=120, record=True)
+    plain.print(live.renderable)
+    lines = plain.export_text().splitlines()
+    assert lines[0].startswith("orders  2 of 2 partitions done")
+    assert lines[2].split() == ["Phase", "Partitions", "Lag", "Waits", "for"]
+    assert lines[3].split() == ["done", "4-5", "0", "-"]
+    assert "2 of 2 partitions done" in shown
+    assert shown.count("brokers [away]") == 1
