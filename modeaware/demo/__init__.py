@@ -1,0 +1,1 @@
+"""``python -m modeaware.demo``: shrinks and grows a live topic on a real Kafka, and counts every record afterwards."""

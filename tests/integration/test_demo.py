@@ -1,0 +1,77 @@
+"""The demo, in short: fewer flights and less time, but the same story on a real Kafka."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from modeaware.local import Kafka
+from tests.support.waiting import eventually
+
+RECORDS = 30_000
+
+
+def demo(kafka: Kafka, folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    """The demo as a process in a session of its own, on the tests' Kafka; its own temporary files in ``folder``."""
+    environment = {**os.environ, "KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers, "TMPDIR": str(folder)}
+    environment.pop("MODEAWARE_LOCAL_KAFKA", None)
+    return subprocess.Popen(
+        [sys.executable, "-m", "modeaware.demo", "--report", str(folder / "report.json"), *arguments],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def processes_of(session: int) -> list[int]:
+    """The processes of a session that are still there (zombies apart)."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has ended meanwhile
+        if int(fields[3]) == session and fields[0] != "Z":
+            found.append(int(stat.parent.name))
+    return found
+
+
+@pytest.mark.timeout(300)
+def test_a_short_demo_loses_nothing(kafka: Kafka, tmp_path: Path) -> None:
+    process = demo(kafka, tmp_path, "--records", str(RECORDS), "--lead-s", "4")
+    output, _ = process.communicate(timeout=240)
+    assert process.returncode == 0, output
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert (report["acknowledged"], report["delivered"], report["lost"]) == (RECORDS, RECORDS, 0)
+    assert (report["in_retired_after_switch"], report["misplaced"], report["contradictions"]) == (0, 0, 0)
+    assert report["duplicates"] == 0
+    assert report["bytes_reclaimed"] > 0
+    assert set(report["phases_s"]) >= {"ReadOnly", "seal", "drain", "reclaim"}
+    modes = [report["partitions"][str(p)]["mode"] for p in range(12)]
+    assert modes == ["ReadWrite"] * 6 + ["None"] * 6
+    assert all(p["log_start"] == p["log_end"] for p in report["partitions"].values() if p["mode"] == "None")
+    eventually(lambda: processes_of(process.pid) == [], message="child processes are left")
+    assert [path.name for path in tmp_path.iterdir()] == ["report.json"], "its own files are gone"
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_no_process_outlives_the_demo(kafka: Kafka, tmp_path: Path, how: signal.Signals) -> None:
+    process = demo(kafka, tmp_path, "--records", str(RECORDS), "--lead-s", "60")
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "producers at work" in line:
+            break
+    assert len(processes_of(process.pid)) > 5
+    process.send_signal(how)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == (-signal.SIGKILL if how is signal.SIGKILL else 130), output
+    eventually(lambda: processes_of(process.pid) == [], message="child processes are left")
