@@ -86,7 +86,13 @@ class ViewTimeout(ModeSourceError):
 
 
 class RecordError(ModeAwareError):
-    """A record of the mode log cannot be used: rubbish, or written for a newer reader."""
+    """A record of the mode log cannot be used."""
+
+
+class NewerRecord(RecordError):
+    """A record of the mode log was written for a newer reader (``min_reader``): it is left as it is."""
+
+    default_code = ErrorCode.UNSUPPORTED_VERSION
 
 
 class RetiredPartition(ModeAwareError):

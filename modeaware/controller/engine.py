@@ -14,7 +14,7 @@ from typing import Protocol
 from modeaware.clock import Clock
 from modeaware.config import ControllerConfig
 from modeaware.controller.schedule import Schedule
-from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
+from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, NewerRecord, RequestRefused
 from modeaware.lifecycle.admit import admit
 from modeaware.lifecycle.advance import advance, give_up_opening
 from modeaware.lifecycle.commands import Command, CommandResult, CreatePartitionsCommand
@@ -67,6 +67,7 @@ class Engine:
         self._config = config
         self._clock = clock
         self._records: dict[str, TopicRecord] = {}
+        self._newer: frozenset[str] = frozenset()
         self._claim: ClaimRecord | None = None
         self.schedule = Schedule(config.check_interval_ms)
 
@@ -76,9 +77,19 @@ class Engine:
         return tuple(self._records.values())
 
     def claim(self, address: str | None, controller_id: str, host: str = "") -> int:
-        """Become the controller: fence, read the log, claim it under the next epoch. Returns that epoch."""
+        """Become the controller: fence, read the log, claim it under the next epoch. Returns that epoch.
+
+        Topics whose last record was written for a newer reader are left alone.
+
+        Raises:
+            NewerRecord: the last claim itself was.
+            ClusterError, ModeSourceError: the mode log cannot be read, or not appended to.
+        """
         replay = self._log.open()
-        self._records = dict(replay.records)
+        if CLAIM_KEY in replay.newer:
+            raise NewerRecord("the mode log was claimed by a controller of a newer version: upgrade modeaware")
+        self._newer = frozenset(replay.newer)
+        self._records = {key: record for key, record in replay.records.items() if key not in self._newer}
         # Records count beside the claim: an epoch is never given out twice, even where the claim cannot be read.
         epochs = [record.controller_epoch for record in replay.records.values()]
         epoch = max(epochs + [replay.claim.controller_epoch if replay.claim is not None else 0]) + 1
@@ -108,6 +119,8 @@ class Engine:
         record = None
         try:
             facts = self._observer.observe(command.topic, None)
+            if facts.topic_id in self._newer:
+                raise _newer(command)
             record = self._records.get(facts.topic_id or "")
             admission = admit(command, record, facts, self._config, self._epoch, self._clock.now_ms())
             new = _new_partitions(command, admission.record, facts)
@@ -193,6 +206,15 @@ class Engine:
             return False
         logger.info("topic %s: done: %s", effect.topic, effect)
         return True
+
+
+def _newer(command: Command) -> RequestRefused:
+    return RequestRefused(
+        f"topic {command.topic!r}: its modes were written by a newer version of modeaware, which this "
+        "controller does not read: upgrade it",
+        code=ErrorCode.UNSUPPORTED_VERSION,
+        topic=command.topic,
+    )
 
 
 def _new_partitions(command: Command, record: TopicRecord | None, facts: TopicFacts) -> CreatePartitions | None:

@@ -153,6 +153,7 @@ def _step_read_only(
         partition_state=PartitionState.OFFLINE,
         replica_state=ReplicaState.DELETION_STARTED,
         drained=proof,
+        resume_offset=None,
         reason=None,
     )
     # Looked at again at once: consumers have been told by then, and the proof is taken anew before anything is deleted.
@@ -191,7 +192,15 @@ def _unseal(topic: str, partition: int, retired: RetiredPartition, log: Partitio
             f"{topic}-{partition}: the log ends at {log.end_offset}, before its seal {retired.seal_offset} (unclean "
             "leader election?); the partition is ReadOnly and is drained again"
         )
-    unsealed = replace(_unproved(retired, reason), seal_offset=None, seal_leader_epoch=None, stragglers=stragglers)
+    # A group that never committed here (it starts at the latest) goes on at what was drained, not behind the straggler.
+    resume_offset = min(log.end_offset, retired.seal_offset if retired.resume_offset is None else retired.resume_offset)
+    unsealed = replace(
+        _unproved(retired, reason),
+        seal_offset=None,
+        seal_leader_epoch=None,
+        resume_offset=resume_offset,
+        stragglers=stragglers,
+    )
     return unsealed, alarm
 
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from modeaware.errors import RecordError
+from modeaware.errors import NewerRecord, RecordError
 from modeaware.modes import PartitionMode, PartitionState, ReplicaState, to_ranges
 from modeaware.topic_view import TopicView
 
@@ -71,6 +71,8 @@ class RetiredPartition:
         seal_offset: its end offset once no aware producer can still write there; None until sealed.
         seal_leader_epoch: the leader epoch under which the seal was read.
         drained: proof of the drain: group -> committed offset (at or beyond the seal). Empty for an empty partition.
+        resume_offset: where a group without a commit goes on once the partition is readable again, while that is below
+            the seal: the first seal that a straggler broke. None: the seal itself.
         reason: why it does not go on, as a code (see :mod:`modeaware.lifecycle.reasons`), optionally with a group:
             ``"group-lag:billing"``. None when nothing holds it up.
         opening: the partition is new, not retired: created, and closed to writes until groups know it.
@@ -81,6 +83,7 @@ class RetiredPartition:
     replica_state: ReplicaState = ReplicaState.ONLINE
     seal_offset: int | None = None
     seal_leader_epoch: int | None = None
+    resume_offset: int | None = None
     drained: Mapping[str, int] = field(default_factory=dict, hash=False)
     reason: str | None = None
     opening: bool = False
@@ -93,6 +96,7 @@ class RetiredPartition:
             "replica_state": self.replica_state.value,
             "seal_offset": self.seal_offset,
             "seal_leader_epoch": self.seal_leader_epoch,
+            "resume_offset": self.resume_offset,
             "drained": dict(sorted(self.drained.items())),
             "reason": self.reason,
             "opening": self.opening,
@@ -107,6 +111,7 @@ class RetiredPartition:
             replica_state=_REPLICA_STATES[fields.get("replica_state", "OnlineReplica")],
             seal_offset=_optional_int(fields.get("seal_offset")),
             seal_leader_epoch=_optional_int(fields.get("seal_leader_epoch")),
+            resume_offset=_optional_int(fields.get("resume_offset")),
             drained={str(group): int(offset) for group, offset in fields.get("drained", {}).items()},
             reason=fields.get("reason"),
             opening=bool(fields.get("opening", False)),
@@ -181,7 +186,7 @@ class TopicRecord:
         """
         fields = _load(value)
         try:
-            return cls(
+            record = cls(
                 topic=_str(fields["topic"]),
                 topic_id=_str(fields["topic_id"]),
                 epoch=int(fields["epoch"]),
@@ -198,6 +203,9 @@ class TopicRecord:
                 changed_ms=int(fields.get("changed_ms", 0)),
                 min_reader=int(fields.get("min_reader", 1)),
             )
+            if not all(0 <= p < len(record.modes) and not record.modes[p].writable for p in record.retired):
+                raise ValueError("a ReadWrite partition, or one without a mode, among the retired")
+            return record
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise RecordError(f"mode log: not a topic record ({type(error).__name__}: {error})") from error
 
@@ -208,7 +216,11 @@ class TopicRecord:
             topic_id=self.topic_id,
             version=self.version,
             modes=self.modes,
-            resume_offsets={p: r.seal_offset for p, r in self.retired.items() if r.seal_offset is not None},
+            resume_offsets={
+                p: resume
+                for p, r in self.retired.items()
+                if (resume := r.seal_offset if r.resume_offset is None else r.resume_offset) is not None
+            },
             reclaimed=frozenset(
                 p for p, r in self.retired.items() if r.replica_state is ReplicaState.DELETION_SUCCESSFUL
             ),
@@ -275,8 +287,10 @@ def _load(value: bytes) -> dict[str, Any]:
     if not isinstance(fields, dict):
         raise RecordError(f"mode log: not a JSON object but {type(fields).__name__}")
     min_reader = fields.get("min_reader", 1)
-    if not isinstance(min_reader, int) or min_reader > READER_VERSION:
-        raise RecordError(
+    if not isinstance(min_reader, int):
+        raise RecordError(f"mode log: min_reader is {min_reader!r}, not a number")
+    if min_reader > READER_VERSION:
+        raise NewerRecord(
             f"mode log: the record of {fields.get('topic', 'the controller')!r} needs a reader of version "
             f"{min_reader}, this one is {READER_VERSION}; upgrade modeaware",
             topic=topic if isinstance(topic := fields.get("topic"), str) else None,

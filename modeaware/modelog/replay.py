@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from modeaware.errors import RecordError
+from modeaware.errors import NewerRecord, RecordError
 from modeaware.modelog.records import CLAIM_KEY, ClaimRecord, TopicRecord
 from modeaware.topic_view import TopicView
 
@@ -27,6 +27,7 @@ class Replay:
         claim: the claim of the latest controller; None where none was read.
         rejected: how many records could not be used, or were those of an older controller.
         removed: the ids of topics whose latest record is a tombstone.
+        newer: the keys whose latest record was written for a newer reader (at most a few: one a topic).
     """
 
     def __init__(self) -> None:
@@ -34,6 +35,7 @@ class Replay:
         self.claim: ClaimRecord | None = None
         self.rejected = 0
         self.removed: set[str] = set()
+        self.newer: set[str] = set()
         self._ids: dict[str, list[str]] = {}  # name -> ids of topics of that name; the one applied last comes last
         self._unreadable: dict[str, str] = {}  # key -> the topic's name, or the key where its record does not tell it
         self._logged: set[str] = set()
@@ -58,6 +60,7 @@ class Replay:
             self._reject(key, error)
             return frozenset()
         self._unreadable.pop(name, None)
+        self.newer.discard(name)
         return changed
 
     def record(self, topic: str) -> TopicRecord | None:
@@ -130,6 +133,8 @@ class Replay:
         self.rejected += 1
         name = key.decode(errors="backslashreplace") if isinstance(key, bytes) else str(key)
         held = self.records.get(name)
+        if isinstance(error, NewerRecord):
+            self.newer.add(name)
         if len(self._unreadable) < MAX_REMEMBERED_KEYS:
             self._unreadable[name] = held.topic if held is not None else error.topic or name
         if name not in self._logged and len(self._logged) < MAX_REMEMBERED_KEYS:

@@ -252,6 +252,7 @@ class TestBeforeDeletion:
         assert step.record.modes[P] is RO
         assert step.record.retired[P].seal_offset is None
         assert step.record.retired[P].stragglers == 1
+        assert step.record.retired[P].resume_offset == 10, "what a group without a commit has to read from"
         assert step.record.retired[P].reason == reasons.STRAGGLER
         assert f"{end - 10} offset(s)" in step.alarms[0]
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from modeaware.config import ControllerConfig
 from modeaware.controller.engine import Engine
-from modeaware.errors import ClusterError, ControllerFenced, ErrorCode, ModeAwareError
+from modeaware.errors import ClusterError, ControllerFenced, ErrorCode, ModeAwareError, NewerRecord
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
 from modeaware.lifecycle.effects import CommitOffsets, CreatePartitions, DeleteRecords
 from modeaware.lifecycle.phases import topic_phase
@@ -43,6 +45,24 @@ class TestClaim:
         assert (claim.controller_epoch, claim.address) == (1, None)
         world.engine.release()
         assert len(world.log.entries) == 2, "twice is harmless"
+
+    def test_the_log_of_a_newer_version_is_left_alone(self, world: World) -> None:
+        newer = ClaimRecord(7, None, "newer").to_json().replace(b'"min_reader":1', b'"min_reader":2')
+        world.log.entries.append((CLAIM_KEY, newer))
+        entries = list(world.log.entries)
+        with pytest.raises(NewerRecord, match="upgrade"):
+            world.restart()
+        assert world.log.entries == entries
+
+    def test_a_topic_of_a_newer_version_is_left_alone(self, world: World) -> None:
+        world.shrink(4)
+        newer = replace(world.record, min_reader=2).stamped(1, world.clock.now_ms())
+        world.log.entries.append((newer.topic_id, newer.to_json()))
+        world.restart()
+        assert world.shrink(3) is ErrorCode.UNSUPPORTED_VERSION
+        assert world.grow(12) is ErrorCode.UNSUPPORTED_VERSION
+        world.run(3_600_000)
+        assert world.log.entries[-1][0] == CLAIM_KEY, "nothing but the claim was written"
 
     def test_a_claim_that_cannot_be_read_gives_no_epoch_out_twice(self, world: World) -> None:
         world.restart()

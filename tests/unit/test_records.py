@@ -44,7 +44,7 @@ def test_a_record_comes_back_as_it_was_written() -> None:
 
 def test_a_retired_partition_comes_back_as_it_was_written() -> None:
     retired = RetiredPartition(
-        PartitionState.ONLINE, ReplicaState.DELETION_INELIGIBLE, 0, 7, {"g": 0}, "group-lag:g", True, 2
+        PartitionState.ONLINE, ReplicaState.DELETION_INELIGIBLE, 0, 7, 5, {"g": 0}, "group-lag:g", True, 2
     )
     assert RetiredPartition.from_dict(retired.to_dict()) == retired
     assert RetiredPartition.from_dict({}) == RetiredPartition()
@@ -134,7 +134,7 @@ def test_a_claim_of_rubbish_is_a_record_error(value: bytes) -> None:
 
 
 def test_the_largest_topic_is_read() -> None:
-    assert len(TopicRecord.from_json(changed(modes=[[0, MAX_PARTITIONS - 1, 0]])).modes) == MAX_PARTITIONS
+    assert len(TopicRecord.from_json(changed(modes=[[0, MAX_PARTITIONS - 1, 0]], retired={})).modes) == MAX_PARTITIONS
 
 
 def test_a_view_has_modes_seals_and_what_is_reclaimed() -> None:
@@ -172,3 +172,17 @@ def test_stamped_is_the_next_epoch() -> None:
 )
 def test_reclaim_policies(deletion: DeleteTopicPartitions, policy: str, earliest_ms: int) -> None:
     assert (deletion.policy, deletion.earliest_ms) == (policy, earliest_ms)
+
+
+def test_a_group_without_a_commit_resumes_at_the_seal_that_a_straggler_broke() -> None:
+    record = replace(FULL, modes=(RW, RO, RO))
+    sealed, unsealed = RetiredPartition(seal_offset=7), RetiredPartition(resume_offset=7)
+    assert replace(record, retired={1: sealed, 2: unsealed}).view().resume_offsets == {1: 7, 2: 7}
+    again = RetiredPartition(seal_offset=9, resume_offset=7)
+    assert replace(record, retired={1: RetiredPartition(), 2: again}).view().resume_offsets == {2: 7}
+
+
+@pytest.mark.parametrize("retired", [{"99": {}}, {"-1": {}}, {"0": {}}])
+def test_retired_partitions_without_a_retired_mode_are_no_record(retired: dict[str, object]) -> None:
+    with pytest.raises(RecordError, match="among the retired"):
+        TopicRecord.from_json(changed(modes=[[0, 1, 0], [2, 3, 1]], retired=retired))

@@ -117,6 +117,7 @@ def test_topics_whose_record_cannot_be_read_are_known_until_it_can(caplog: pytes
     replay.apply("id-new", topic_record("new", topic_id="id-new", min_reader=2).to_json())
     replay.apply("what", b"rubbish")
     assert replay.unreadable == ["new", "orders", "what"]
+    assert replay.newer == {"id-new"}
     replay.apply(ORDERS, topic_record(epoch=2).to_json())
     replay.apply("what", None)
     assert replay.unreadable == ["new"]
