@@ -1,0 +1,68 @@
+"""The Kafka, the topics and the mode log that the benchmarks run on."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from confluent_kafka.admin import AdminClient
+
+from modeaware.local import start_kafka
+from tests.support.modelog import RealLog, topic_record
+from tests.support.plain import create_topic
+
+PARTITIONS = 48
+WRITABLE = 12
+
+
+@dataclass
+class Setting:
+    """A running Kafka; topics made here are deleted at the end.
+
+    Attributes:
+        bootstrap_servers: of the Kafka.
+        quick: measure less, for a look.
+    """
+
+    bootstrap_servers: str
+    quick: bool
+    topics: list[str] = field(default_factory=list)
+
+    def rounds(self, count: int) -> int:
+        """``count`` rounds, or a few."""
+        return max(count // 5, 5) if self.quick else count
+
+    def make_topic(self, partitions: int = PARTITIONS) -> str:
+        """A new topic; its records may go soon."""
+        name = f"bench-{uuid.uuid4().hex[:12]}"
+        configs = {"retention.ms": "60000", "segment.bytes": "16777216"}
+        create_topic(self.bootstrap_servers, name, partitions, configs=configs)
+        self.topics.append(name)
+        return name
+
+    def make_log(self) -> RealLog:
+        """A mode log of its own."""
+        log = RealLog(self.bootstrap_servers)
+        log.create()
+        self.topics.append(log.topic)
+        return log
+
+    def shrink(self, log: RealLog, topic: str, writable: int = WRITABLE, *, epoch: int = 1) -> None:
+        """Append that only the first ``writable`` of the topic's partitions are ReadWrite."""
+        log.append(topic_record(topic, epoch, writable=writable, count=PARTITIONS))
+
+
+@contextmanager
+def setting(quick: bool) -> Iterator[Setting]:
+    """A Kafka for the benchmarks: the one of KAFKA_BOOTSTRAP_SERVERS, or one started for them."""
+    with start_kafka() as kafka:
+        made = Setting(kafka.bootstrap_servers, quick)
+        try:
+            yield made
+        finally:
+            if made.topics:
+                admin = AdminClient({"bootstrap.servers": made.bootstrap_servers})
+                for future in admin.delete_topics(made.topics).values():
+                    future.result(30)

@@ -1,0 +1,1 @@
+"""confluent_kafka's clients, aware of partition modes: the same classes, methods and settings."""

@@ -1,0 +1,170 @@
+"""``produce`` and ``produce_batch`` while some topic has retired partitions.
+
+They take the arguments of confluent_kafka's methods, by position or by name, and leave every check of them to those
+methods: what is added is the partition, where the caller left it out, and a refusal of retired ones.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from modeaware.confluent.errors import RetiredPartitionChosen
+from modeaware.routing import Route
+from partitioners import HashFunction
+
+ABSENT: Final[Any] = object()
+UNASSIGNED = -1  # librdkafka's RD_KAFKA_PARTITION_UA: the partitioner chooses
+
+Routes = Mapping[str, Route | None]
+
+
+def fast_produce(
+    base: Callable[..., Any], routes: Routes, counts: dict[str, int], hash_function: HashFunction
+) -> Callable[..., Any]:
+    """A routed ``produce`` over librdkafka's own.
+
+    Args:
+        base: librdkafka's bound ``produce``.
+        routes: the routes in force by topic; the caller changes it in place.
+        counts: the number of writable partitions of each topic whose keys may be hashed straight to a partition (see
+            :func:`hashed_count`); changed in place as well.
+        hash_function: what the partitioner hashes keys with.
+    """
+
+    def produce(
+        topic: Any,
+        value: Any = None,
+        key: Any = None,
+        partition: Any = ABSENT,
+        callback: Any = ABSENT,
+        on_delivery: Any = None,
+        timestamp: Any = ABSENT,
+        headers: Any = None,
+    ) -> Any:
+        # This is the hot path of a shrunk topic: the usual form of a call costs a look-up, a hash and a call into C.
+        try:
+            count = counts[topic]
+        except (KeyError, TypeError):
+            count = 0
+            if type(topic) is str:
+                counts.setdefault(topic, 0)  # so that the next look-up does not raise
+        if count and key and partition is ABSENT and type(key) is bytes:
+            where = hash_function(key, count)
+        elif count and key and partition is ABSENT and type(key) is str:
+            where = hash_function(key.encode(), count)
+        else:
+            where = place(_route(routes, topic), key, partition)
+            if where is ABSENT:
+                where = UNASSIGNED
+        if headers is None and timestamp is ABSENT and callback is ABSENT:
+            if on_delivery is None:
+                return base(topic, value, key, where)
+            return base(topic, value, key, where, on_delivery)
+        # A callback that is given at all counts, even None: on_delivery is its alias.
+        on_delivery = on_delivery if callback is ABSENT else callback
+        return base(topic, value, key, where, on_delivery, None, 0 if timestamp is ABSENT else timestamp, headers)
+
+    return produce
+
+
+def faithful_produce(base: Callable[..., Any], routes: Routes) -> Callable[..., Any]:
+    """A routed ``produce`` over somebody else's Python function (a tracer's, a mock's), or over a partitioner that
+    hashes no keys: it passes the call on as it was written, with a partition.
+    """
+
+    def produce(*args: Any, **kwargs: Any) -> Any:
+        route = _route(routes, args[0] if args else kwargs.get("topic"))
+        if route is None:
+            return base(*args, **kwargs)
+        key = args[2] if len(args) > 2 else kwargs.get("key")
+        given = args[3] if len(args) > 3 else kwargs.get("partition", ABSENT)
+        where = place(route, key, given)
+        if where is given:
+            return base(*args, **kwargs)
+        if len(args) > 3:
+            return base(*args[:3], where, *args[4:], **kwargs)
+        return base(*args, **{**kwargs, "partition": where})
+
+    return produce
+
+
+def produce_batch(base: Callable[..., Any], routes: Routes) -> Callable[..., Any]:
+    """A routed ``produce_batch``: one call of ``base`` for each partition, with the caller's own message dicts, so that
+    ``_error`` lands in them. A message's own ``partition`` counts, as confluent_kafka documents it (its 2.16 ignores
+    it).
+    """
+
+    def produce(topic: Any, messages: Any, partition: Any = ABSENT, *args: Any, **kwargs: Any) -> Any:
+        route = _route(routes, topic)
+        default = UNASSIGNED if partition is ABSENT else partition
+        if route is None or not _well_formed(messages):  # the latter raises there, before anything is queued
+            return base(topic, messages, default, *args, **kwargs)
+        by_partition: dict[Any, list[dict[str, Any]]] = {}
+        for message in messages:
+            own = message.get("partition")
+            where = place(route, message.get("key"), default if own is None else own)
+            by_partition.setdefault(where, []).append(message)
+        return sum(base(topic, group, where, *args, **kwargs) for where, group in by_partition.items())
+
+    return produce
+
+
+def hashed_count(route: Route | None) -> int:
+    """How many writable partitions there are, where the hash of a key is the partition itself; else 0."""
+    return len(route.writable) if route is not None and route.dense else 0
+
+
+def place(route: Route | None, key: Any, partition: Any) -> Any:
+    """The partition for a record: ``partition`` where one was given, else the route's pick.
+
+    Where there is no route, and where the arguments are such that librdkafka's method will refuse them, it is
+    ``partition`` as given.
+
+    Raises:
+        RetiredPartitionChosen: ``partition`` takes no records, or none of the topic does.
+    """
+    if route is None:
+        return partition
+    if partition is not ABSENT:
+        try:
+            explicit = operator.index(partition)
+        except TypeError:
+            return partition
+        if explicit != UNASSIGNED:
+            if explicit >= 0:
+                _refuse_retired(route, explicit)
+            return partition
+    if not route.writable:
+        _refuse_retired(route, 0)
+    if key is None or type(key) is bytes:
+        return route.pick(key)
+    if isinstance(key, str):
+        return route.pick(key.encode())
+    try:
+        return route.pick(memoryview(key).tobytes())
+    except TypeError:
+        return partition
+
+
+def _refuse_retired(route: Route, partition: int) -> None:
+    refusal = route.refusal(partition)
+    if refusal is not None:
+        raise RetiredPartitionChosen(refusal, topic=route.view.topic, partition=partition)
+
+
+def _route(routes: Routes, topic: Any) -> Route | None:
+    return routes.get(topic) if isinstance(topic, str) else None
+
+
+def _well_formed(messages: Any) -> bool:
+    # Exactly what confluent_kafka's check refuses: a message that it would take must not get past the routes.
+    return isinstance(messages, list) and all(
+        isinstance(message, dict)
+        and isinstance(message.get("value"), bytes | str | None)
+        and isinstance(message.get("key"), bytes | str | None)
+        and isinstance(message.get("partition"), int | None)
+        and message.get("timestamp") is None
+        for message in messages
+    )

@@ -1,0 +1,150 @@
+"""Points a producer's ``produce`` and ``produce_batch`` at what the views in force ask for."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import weakref
+from collections.abc import Callable, Mapping
+from types import BuiltinFunctionType
+from typing import Any
+
+from modeaware.config import ClientConfig
+from modeaware.confluent import _routed
+from modeaware.confluent._switch import Switch, Target
+from modeaware.confluent.errors import FirstViewPending, FirstViewTimeout
+from modeaware.routing import Route, route_for
+from modeaware.topic_view import TopicView
+from partitioners import HashPartitioner
+
+logger = logging.getLogger(__name__)
+
+
+class Router:
+    """The routes of one producer, and the switches its methods go through.
+
+    One thread at a time applies views (the source's); any number call ``produce.call`` meanwhile. A call uses the route
+    in force when it looks the topic up, and nothing of it is decided again later (invariant I7).
+
+    Args:
+        produce: the next ``produce`` after ours: librdkafka's own bound C method, or a Python function patched over it.
+        produce_batch: likewise.
+        partitioner: what the producer's configuration asks for.
+        config: our settings.
+        failure: why the source of the views cannot be read now, for messages.
+    """
+
+    def __init__(
+        self,
+        produce: Target,
+        produce_batch: Target,
+        partitioner: HashPartitioner,
+        config: ClientConfig,
+        failure: Callable[[], Exception | None],
+    ) -> None:
+        self._routes: dict[str, Route | None] = {}
+        self._counts: dict[str, int] = {}
+        self._partitioner = partitioner
+        self._config = config
+        self._failure = failure
+        self._known = threading.Event()
+        self._closed = False
+        self._lock = threading.RLock()
+        self._deadline_s: float | None = None
+        self.changes = 0
+        self._first = (self._first_produce, self._first_produce_batch)
+        self._direct = (produce, produce_batch)
+        self._routed = (self._make_routed(produce), _routed.produce_batch(produce_batch, self._routes))
+        self.produce = Switch(self._first[0])
+        self.produce_batch = Switch(self._first[1])
+
+    def _make_routed(self, produce: Target) -> Target:
+        hash_function = self._partitioner.hash_function
+        if isinstance(produce, BuiltinFunctionType) and hash_function is not None:
+            return _routed.fast_produce(produce, self._routes, self._counts, hash_function)
+        return _routed.faithful_produce(produce, self._routes)
+
+    def apply(self, changed: Mapping[str, TopicView]) -> None:
+        """Follow the views that changed; the first call says that views are known now."""
+        with self._lock:
+            if self._closed:
+                return
+            for topic, view in changed.items():
+                route = route_for(view, self._partitioner)
+                count = _routed.hashed_count(route)
+                # In this order no call in between takes an old count for a new route: 0 leads to the route.
+                self._counts[topic] = 0
+                self._routes[topic] = route
+                self._counts[topic] = count
+            self.changes += 1
+            self._point(self._routed if any(self._routes.values()) else self._direct)
+            self._known.set()
+
+    def close(self) -> None:
+        """Point at librdkafka's own methods for good: the producer is closed, and they say so. Whoever waits goes
+        on."""
+        with self._lock:
+            self._closed = True
+            self._point(self._direct)
+            self._known.set()
+
+    def _point(self, targets: tuple[Target, Target]) -> None:
+        self.produce.point_to(targets[0])
+        self.produce_batch.point_to(targets[1])
+
+    @property
+    def routed_topics(self) -> int:
+        """How many topics have retired partitions."""
+        return sum(route is not None for route in self._routes.values())
+
+    @property
+    def state(self) -> str:
+        """``waiting`` for the first view, ``direct`` (librdkafka's own methods), or ``routed``."""
+        if not self._known.is_set():
+            return "waiting"
+        return "direct" if self.produce.target is self._direct[0] else "routed"
+
+    def _first_produce(self, *args: Any, **kwargs: Any) -> Any:
+        self._await_view()
+        return self.produce.target(*args, **kwargs)
+
+    def _first_produce_batch(self, *args: Any, **kwargs: Any) -> Any:
+        self._await_view()
+        return self.produce_batch.target(*args, **kwargs)
+
+    def _await_view(self) -> None:
+        """Wait for the first view, to one deadline for all sends, and point elsewhere; or raise as ``on_unknown``
+        says."""
+        timeout_s = self._config.view_timeout_ms / 1000
+        with self._lock:
+            if self._deadline_s is None:
+                self._deadline_s = time.monotonic() + timeout_s
+            left_s = self._deadline_s - time.monotonic()
+        if self._known.wait(max(left_s, 0.0)):
+            return
+        failure = self._failure()
+        message = (
+            f"no view of the partition modes within {self._config.view_timeout_ms} ms (modeaware.view.timeout.ms): "
+            f"{failure or 'the mode log was not read to its end yet'}"
+        )
+        if self._config.on_unknown == "block":
+            raise FirstViewPending(f"{message}; nothing was queued, try again")
+        if self._config.on_unknown == "error":
+            raise FirstViewTimeout(f"{message}; nothing was queued")
+        logger.warning("%s; every partition is taken as ReadWrite until there is one", message)
+        with self._lock:
+            if not self._known.is_set():
+                self._point(self._direct)
+
+
+class Listener:
+    """Hands views to a router without keeping it, or its producer, alive."""
+
+    def __init__(self, router: Router) -> None:
+        self._router = weakref.ref(router)
+
+    def __call__(self, changed: Mapping[str, TopicView]) -> None:
+        router = self._router()
+        if router is not None:
+            router.apply(changed)

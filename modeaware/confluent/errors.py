@@ -1,0 +1,51 @@
+"""What the clients raise: errors that are ours and confluent_kafka's at once, so that code written for either catches
+them.
+
+``error.args[0]`` is a ``KafkaError``, as in every ``KafkaException``; ``str(error)`` is the whole message.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from modeaware.errors import ModeAwareError, ModeSourceError, RetiredPartition, ViewTimeout
+from modeaware.librdkafka import KafkaError, KafkaException
+
+
+class _WithKafkaError(ModeAwareError):
+    """Puts a ``KafkaError`` where confluent_kafka's users look for one."""
+
+    kafka_code: int
+
+    def __init__(self, message: str, **details: Any) -> None:
+        super().__init__(message, **details)
+        self.args = (KafkaError(self.kafka_code, message),)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.message,), {"code": self.code, "topic": self.topic, "partition": self.partition}
+
+
+class RetiredPartitionChosen(_WithKafkaError, RetiredPartition, KafkaException):
+    """A record was addressed to a partition that takes no writes; it was not queued.
+
+    The ``KafkaError`` has the code ``_UNKNOWN_PARTITION``: what librdkafka's ``produce`` raises for a partition that
+    does not exist, so whoever handles that (by choosing anew) handles this. ``code`` is ``POLICY_VIOLATION``.
+    """
+
+    kafka_code = KafkaError._UNKNOWN_PARTITION
+
+
+class FirstViewTimeout(_WithKafkaError, ViewTimeout, KafkaException):
+    """No first view within ``modeaware.view.timeout.ms``, and ``modeaware.on.unknown`` is ``error``.
+
+    The ``KafkaError`` has the code ``_TIMED_OUT``.
+    """
+
+    kafka_code = KafkaError._TIMED_OUT
+
+
+class FirstViewPending(ModeSourceError, BufferError):
+    """No first view within ``modeaware.view.timeout.ms``, and ``modeaware.on.unknown`` is ``block``.
+
+    A BufferError, which callers of ``produce`` already answer with ``poll()`` and another try.
+    """

@@ -1,0 +1,176 @@
+"""``modeaware.Producer``: confluent_kafka's Producer, choosing among writable partitions only."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Self, TypeVar
+
+from modeaware import librdkafka
+from modeaware.config import PREFIX, split_client_config
+from modeaware.confluent._partitioner_conf import partitioner_of
+from modeaware.confluent._router import Listener, Router
+from modeaware.confluent._share import Share
+from modeaware.views import registry
+from modeaware.views.source import Views
+
+P = TypeVar("P", bound="Producer")
+
+
+class Producer(librdkafka.Producer):
+    """confluent_kafka's ``Producer`` with the same constructor forms, methods and callbacks, aware of partition modes.
+
+    While all partitions of a topic are writable (or nothing is known of it), librdkafka chooses and nothing of ours
+    runs per record. While some are retired, a record without an explicit partition goes to ``writable[hash %
+    len(writable)]``, hashed as the setting ``partitioner`` says (``sticky.partitioning.linger.ms`` counts as well).
+
+    Settings that begin with ``modeaware.`` are ours (:class:`modeaware.config.ClientConfig`); all others are
+    librdkafka's. The constructor does not block; the first send waits for the first view of the modes. Methods may be
+    called from any thread, as with confluent_kafka. ``close()``, ``with``, or dropping the producer gives its share of
+    the views back.
+
+    ``produce`` may be kept (``send = producer.produce``): it follows the modes. A subclass's ``produce`` is called, and
+    so is one that a tracer put over ``confluent_kafka.Producer`` before the producer was made.
+
+    Raises:
+        ConfigError: an unknown ``modeaware.`` setting (the message gives the nearest known name) or a bad value.
+        KafkaException, TypeError: as from confluent_kafka.
+    """
+
+    _modeaware: _Routing | None = None  # where __init__ has not run, the stock class has its say
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        return super().__new__(_over_patched(cls), *args, **kwargs)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        settings = {
+            str(name): value for conf in (*args[:1], kwargs) if isinstance(conf, dict) for name, value in conf.items()
+        }
+        config, conf = split_client_config(settings)
+        theirs = [_without_ours(arg) for arg in args]
+        if named := _without_ours(kwargs):
+            super().__init__(*theirs, **named)
+        else:  # an empty ** is not nothing to it: it would take no configuration for an empty one
+            super().__init__(*theirs)
+        views = registry.acquire(conf, config)
+        router = Router(super().produce, super().produce_batch, partitioner_of(conf), config, views.error)
+        self._modeaware = _Routing(self, router, views)
+        for name, ours, switch in (
+            ("produce", _PRODUCE, router.produce),
+            ("produce_batch", _PRODUCE_BATCH, router.produce_batch),
+        ):
+            # The attribute hides the method of the class: only where that is ours, and nobody set another.
+            if getattr(type(self), name) is ours and name not in self.__dict__:
+                setattr(self, name, switch.call)
+
+    def produce(self, *args: Any, **kwargs: Any) -> None:
+        """Queue a record: confluent_kafka's ``produce`` with the same arguments.
+
+        Raises:
+            RetiredPartitionChosen: ``partition`` takes no records; nothing was queued. A ``KafkaException``.
+            FirstViewPending: no view of the modes yet (``modeaware.on.unknown=block``). A ``BufferError``.
+            FirstViewTimeout: no view of the modes yet (``modeaware.on.unknown=error``). A ``KafkaException``.
+            BufferError, KafkaException, TypeError, RuntimeError: as from confluent_kafka.
+        """
+        # Reached by super().produce() and Producer.produce(p, ...) only: p.produce is an attribute, see __init__.
+        routing = self._modeaware
+        if routing is None:
+            super().produce(*args, **kwargs)
+        else:
+            routing.router.produce.call(*args, **kwargs)
+
+    def produce_batch(self, *args: Any, **kwargs: Any) -> int:
+        """Queue records: confluent_kafka's ``produce_batch``, routed like :meth:`produce`.
+
+        Raises:
+            RetiredPartitionChosen: a message, or ``partition``, names one that takes no records; nothing was queued.
+            FirstViewPending, FirstViewTimeout, BufferError, KafkaException, TypeError, RuntimeError: as there.
+        """
+        routing = self._modeaware
+        if routing is None:
+            return super().produce_batch(*args, **kwargs)
+        return routing.router.produce_batch.call(*args, **kwargs)  # type: ignore[no-any-return] # as librdkafka's
+
+    def close(self) -> bool:
+        """Flush and close, as confluent_kafka does. Records sent from delivery callbacks are routed by the last
+        views."""
+        with _closing(self._modeaware):
+            return super().close()
+
+    def __exit__(self, *exception: Any) -> Any:
+        with _closing(self._modeaware):
+            return super().__exit__(*exception)
+
+    def modeaware_stats(self) -> dict[str, Any]:
+        """Figures that cost nothing per record.
+
+        Returns:
+            ``state`` (``waiting`` for the first view, ``direct`` = librdkafka's own ``produce``, ``routed``),
+            ``routed_topics`` (how many topics have retired partitions), ``view_changes`` (how often views changed since
+            the first one), and ``views``: what the shared source reports (``view_age_ms``, ``stale``, ...).
+        """
+        routing = self._modeaware
+        if routing is None:
+            return {"state": "waiting", "routed_topics": 0, "view_changes": 0, "views": {}}
+        return {
+            "state": routing.router.state,
+            "routed_topics": routing.router.routed_topics,
+            "view_changes": max(routing.router.changes - 1, 0),
+            "views": routing.views.stats(),
+        }
+
+
+class _Routing:
+    """What a producer has of ours: its router, and its share of the views that the router follows."""
+
+    def __init__(self, producer: Producer, router: Router, views: Views) -> None:
+        self.router = router
+        self.views = views
+        self.share = Share(producer, views, Listener(router))
+
+
+@contextmanager
+def _closing(routing: _Routing | None) -> Iterator[None]:
+    """The views go before the client that they serve; the routes stay for what its delivery callbacks still send."""
+    if routing is None:
+        yield
+        return
+    routing.share.release()
+    try:
+        yield
+    finally:
+        routing.router.close()
+
+
+# As they are now: whoever patches the class later wants to be called.
+_PRODUCE = Producer.produce
+_PRODUCE_BATCH = Producer.produce_batch
+
+
+def _without_ours(conf: Any) -> Any:
+    if not isinstance(conf, dict):
+        return conf  # librdkafka's to refuse
+    return {name: value for name, value in conf.items() if not str(name).startswith(PREFIX)}
+
+
+def _over_patched(cls: type[P]) -> type[P]:
+    """``cls``; or where somebody has put a subclass of his own in the place of ``confluent_kafka.Producer``, as tracers
+    do, maybe after we were imported: ``cls`` over that.
+    """
+    current: object = librdkafka.confluent_kafka.Producer
+    if current is librdkafka.Producer or not isinstance(current, type) or issubclass(cls, current):
+        return cls
+    if not issubclass(current, librdkafka.Producer):
+        return cls
+    if (cls, current) not in _OVER:
+        _OVER[cls, current] = _over(cls, current)
+    return _OVER[cls, current]  # type: ignore[return-value] # a subclass of cls
+
+
+_OVER: dict[tuple[type[Producer], type], type[Producer]] = {}
+
+
+def _over(cls: type[P], patched: type) -> type[P]:
+    names = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
+    return types.new_class(cls.__name__, (cls, patched), exec_body=lambda body: body.update(names))

@@ -1,0 +1,188 @@
+"""Subclasses of the producer, and patches of it and of the stock class: whoever overrides ``produce`` is called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import confluent_kafka
+import pytest
+
+import modeaware
+from modeaware.confluent.errors import RetiredPartitionChosen
+from modeaware.confluent.producer import Producer
+from modeaware.views import registry
+from tests.support.fake_views import FakeViews, modes_of
+from tests.support.offline import CONF, Acquired, Reports, finish, is_librdkafkas_own
+
+
+@pytest.fixture
+def acquired(monkeypatch: pytest.MonkeyPatch) -> Acquired:
+    acquired = Acquired()
+    monkeypatch.setattr(registry, "acquire", acquired)
+    return acquired
+
+
+@pytest.fixture
+def views(acquired: Acquired) -> FakeViews:
+    return acquired.views
+
+
+@pytest.fixture
+def producer(views: FakeViews) -> Iterator[Producer]:
+    producer = Producer(CONF)
+    yield producer
+    finish(producer)
+
+
+@pytest.fixture
+def reports() -> Reports:
+    return Reports()
+
+
+def test_a_subclass_that_overrides_produce_is_called(views: FakeViews, reports: Reports) -> None:
+    class Shouting(Producer):
+        def produce(self, topic: str, value: Any = None, *args: Any, **kwargs: Any) -> None:
+            super().produce(topic, value.upper(), *args, **kwargs)
+
+    producer = Shouting(reports.conf)
+    send = producer.produce
+    assert "produce" not in vars(producer)
+    send("orders", "v", partition=7)
+    views.set("orders", modes_of(12, 4))
+    with pytest.raises(RetiredPartitionChosen):
+        send("orders", "v", partition=7)
+    assert reports.queued(producer) == 1
+    finish(producer)
+
+
+def test_a_subclass_that_does_not_override_it_is_direct(views: FakeViews) -> None:
+    class Plain(Producer):
+        pass
+
+    producer = Plain(CONF)
+    assert is_librdkafkas_own(producer.produce)
+    finish(producer)
+
+
+def test_a_subclass_may_set_its_own_before(views: FakeViews) -> None:
+    class Odd(Producer):
+        def __init__(self) -> None:
+            self.produce = calls.append  # type: ignore[method-assign] # on purpose
+            super().__init__(CONF)
+
+    calls: list[Any] = []
+    producer = Odd()
+    producer.produce("orders")
+    assert calls == ["orders"]
+    finish(producer)
+
+
+def test_a_mixin_below_ours_is_called(views: FakeViews) -> None:
+    class Counting(confluent_kafka.Producer):
+        sent = 0
+
+        def produce(self, *args: Any, **kwargs: Any) -> None:
+            self.sent += 1
+            super().produce(*args, **kwargs)
+
+    class Both(Producer, Counting):
+        pass
+
+    producer = Both(CONF)
+    producer.produce("orders", b"v")
+    views.set("orders", modes_of(12, 4))
+    producer.produce("orders", b"v", b"k")
+    assert producer.sent == 2
+    finish(producer)
+
+
+def test_the_unbound_method_is_routed(producer: Producer, views: FakeViews) -> None:
+    Producer.produce(producer, "orders", b"v", partition=7)
+    views.set("orders", modes_of(12, 4))
+    with pytest.raises(RetiredPartitionChosen):
+        Producer.produce(producer, "orders", b"v", partition=7)
+    with pytest.raises(RetiredPartitionChosen):
+        Producer.produce_batch(producer, "orders", [{}], 7)
+
+
+def test_without_init_the_stock_class_has_its_say(views: FakeViews) -> None:
+    class Forgetful(Producer):
+        def __init__(self) -> None:
+            pass
+
+    with pytest.raises(RuntimeError, match="closed"):
+        Forgetful().produce("orders", b"v")
+    assert Forgetful().close() is True
+    assert Forgetful().modeaware_stats()["state"] == "waiting"
+
+
+def test_a_patch_of_our_class_is_called(views: FakeViews, monkeypatch: pytest.MonkeyPatch, reports: Reports) -> None:
+    calls: list[Any] = []
+    original = Producer.produce
+
+    def patched(self: Producer, *args: Any, **kwargs: Any) -> None:
+        calls.append(args)
+        original(self, *args, **kwargs)
+
+    monkeypatch.setattr(modeaware.Producer, "produce", patched)
+    producer = modeaware.Producer(reports.conf)
+    producer.produce("orders", b"v")
+    assert calls == [("orders", b"v")]
+    assert reports.queued(producer) == 1
+    finish(producer)
+
+
+def traced_class(calls: list[Any]) -> type[confluent_kafka.Producer]:
+    """What a tracer puts in the place of ``confluent_kafka.Producer``."""
+
+    class Traced(confluent_kafka.Producer):
+        def produce(self, topic: Any, value: Any = None, *args: Any, **kwargs: Any) -> None:
+            calls.append((topic, args, kwargs))
+            super().produce(topic, value, *args, **kwargs)
+
+    return Traced
+
+
+def test_a_tracer_that_replaced_the_stock_class_later_is_called(
+    views: FakeViews, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[Any] = []
+    monkeypatch.setattr(confluent_kafka, "Producer", traced_class(calls))
+    producer, second = modeaware.Producer(CONF), modeaware.Producer(CONF)
+    assert isinstance(producer, confluent_kafka.Producer)
+    assert isinstance(producer, modeaware.Producer)
+    assert type(producer) is type(second)
+    send = producer.produce
+    send("orders", b"v", partition=7)
+    views.set("orders", modes_of(12, 4))
+    send("orders", b"v", key=b"k", headers={})
+    # The call as it was written, with a partition: tracers look headers up by name or position.
+    assert calls == [
+        ("orders", (), {"partition": 7}),
+        ("orders", (), {"key": b"k", "headers": {}, "partition": confluent_kafka.consistent(b"k", 4)}),
+    ]
+    finish(producer)
+    finish(second)
+
+
+def test_a_tracer_is_below_a_subclass_too(views: FakeViews, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Mine(Producer):
+        def produce(self, *args: Any, **kwargs: Any) -> None:
+            order.append("mine")
+            super().produce(*args, **kwargs)
+
+    order: list[Any] = []
+    monkeypatch.setattr(confluent_kafka, "Producer", traced_class(order))
+    producer = Mine(CONF)
+    assert (type(producer).__name__, type(producer).__module__) == ("Mine", __name__)
+    producer.produce("orders", b"v")
+    assert order == ["mine", ("orders", (), {})]
+    finish(producer)
+
+
+def test_what_is_no_class_in_its_place_is_left_alone(views: FakeViews, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(confluent_kafka, "Producer", lambda conf: conf)
+    producer = Producer(CONF)
+    assert type(producer) is Producer
+    finish(producer)

@@ -1,0 +1,185 @@
+"""How a producer follows the modes, and what it does before it knows any. No broker is needed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import confluent_kafka
+import pytest
+
+from modeaware.confluent import _router
+from modeaware.confluent.errors import FirstViewPending, FirstViewTimeout, RetiredPartitionChosen
+from modeaware.confluent.producer import Producer
+from modeaware.errors import ModeAwareError, ModeSourceError, ViewTimeout
+from modeaware.views import registry
+from tests.support.fake_views import FakeViews, modes_of
+from tests.support.offline import CONF, Acquired, Reports, finish, is_librdkafkas_own, waiting_producer
+
+
+@pytest.fixture
+def acquired(monkeypatch: pytest.MonkeyPatch) -> Acquired:
+    acquired = Acquired()
+    monkeypatch.setattr(registry, "acquire", acquired)
+    return acquired
+
+
+@pytest.fixture
+def views(acquired: Acquired) -> FakeViews:
+    return acquired.views
+
+
+@pytest.fixture
+def producer(views: FakeViews) -> Iterator[Producer]:
+    producer = Producer(CONF)
+    yield producer
+    finish(producer)
+
+
+@pytest.fixture
+def reports() -> Reports:
+    return Reports()
+
+
+def test_all_writable_is_librdkafkas_own_method_through_an_alias_too(producer: Producer, views: FakeViews) -> None:
+    send, send_batch = producer.produce, producer.produce_batch
+    stock = super(Producer, producer)
+    for modes in (None, modes_of(12, 12)):
+        if modes:
+            views.set("orders", modes)
+        for call, own in ((producer.produce, stock.produce), (send, stock.produce), (send_batch, stock.produce_batch)):
+            assert is_librdkafkas_own(call)
+            assert call.func == own  # type: ignore[attr-defined] # a partial
+    assert producer.modeaware_stats()["state"] == "direct"
+
+
+def test_an_alias_follows_there_and_back(views: FakeViews, reports: Reports) -> None:
+    producer = Producer(reports.conf)
+    send, batch = producer.produce, producer.produce_batch
+    views.set("orders", modes_of(12, 4))
+    with pytest.raises(RetiredPartitionChosen):
+        send("orders", b"v", partition=4)
+    with pytest.raises(RetiredPartitionChosen):
+        batch("orders", [{"partition": 4}])
+    views.set("orders", modes_of(12, 6))
+    send("orders", b"v", partition=4)
+    views.set("orders", modes_of(12, 12))
+    send("orders", b"v", partition=11)
+    assert is_librdkafkas_own(send)
+    assert is_librdkafkas_own(batch)
+    assert producer.produce is send
+    assert reports.queued(producer) == 2
+    finish(producer)
+
+
+def test_topics_are_followed_one_by_one(producer: Producer, views: FakeViews) -> None:
+    views.set("a", modes_of(4, 2))
+    views.set("b", modes_of(4, 3))
+    assert producer.modeaware_stats()["routed_topics"] == 2
+    views.remove("a")
+    producer.produce("a", b"v", partition=3)
+    with pytest.raises(RetiredPartitionChosen):
+        producer.produce("b", b"v", partition=3)
+    views.remove("b")
+    assert is_librdkafkas_own(producer.produce)
+    assert producer.modeaware_stats()["view_changes"] == 4
+
+
+def test_stats_include_those_of_the_views(producer: Producer, views: FakeViews) -> None:
+    assert producer.modeaware_stats() == {
+        "state": "direct",
+        "routed_topics": 0,
+        "view_changes": 0,
+        "views": views.stats(),
+    }
+
+
+def test_threads_may_send_while_the_modes_change(views: FakeViews) -> None:
+    producer = Producer({**CONF, "queue.buffering.max.messages": 10_000_000})
+    send = producer.produce
+    over = threading.Event()
+    failed: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            while not over.is_set():
+                for _ in range(50):
+                    send("orders", b"v", key=b"%d" % number)
+                    send(topic="other", value=b"v")
+        except BaseException as error:
+            failed.append(error)
+            raise
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for change in range(400):
+        views.set("orders", modes_of(12, 12 if change % 3 == 0 else change % 12 + 1))
+    over.set()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    finish(producer)
+
+
+def test_the_first_send_waits_for_the_view(acquired: Acquired) -> None:
+    producer = waiting_producer(acquired, view_timeout_ms=60_000)
+    send = producer.produce
+    outcome: list[Any] = []
+
+    def work() -> None:
+        try:
+            outcome.append(send("orders", b"v", partition=4))
+        except RetiredPartitionChosen as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    acquired.views.set("orders", modes_of(12, 4))
+    assert outcome == []
+    acquired.views.set_ready()
+    thread.join()
+    assert isinstance(outcome[0], RetiredPartitionChosen)
+    assert producer.modeaware_stats()["state"] == "routed"
+    finish(producer)
+
+
+def test_block_is_a_buffer_error_that_says_why(acquired: Acquired, reports: Reports) -> None:
+    producer = waiting_producer(acquired, reports.conf, view_timeout_ms=1)
+    acquired.views.failure = ModeSourceError("no broker answers")
+    for send in (lambda: producer.produce("t", b"v"), lambda: producer.produce_batch("t", [{}])):
+        with pytest.raises(BufferError, match=r"within 1 ms .*no broker answers.*try again") as caught:
+            send()
+        assert isinstance(caught.value, FirstViewPending)
+        assert isinstance(caught.value, ModeAwareError)
+    assert reports.queued(producer) == 0
+    acquired.views.set_ready()
+    producer.produce("t", b"v")
+    assert is_librdkafkas_own(producer.produce)
+    finish(producer)
+
+
+def test_error_is_a_view_timeout_and_a_kafka_exception(acquired: Acquired) -> None:
+    producer = waiting_producer(acquired, view_timeout_ms=1, on_unknown="error")
+    with pytest.raises(confluent_kafka.KafkaException) as caught:
+        producer.produce("t", b"v")
+    assert isinstance(caught.value, FirstViewTimeout)
+    assert isinstance(caught.value, ViewTimeout)
+    assert caught.value.args[0].code() == confluent_kafka.KafkaError._TIMED_OUT
+    finish(producer)
+
+
+def test_writable_sends_and_is_routed_once_there_is_a_view(
+    acquired: Acquired, caplog: pytest.LogCaptureFixture
+) -> None:
+    producer = waiting_producer(acquired, view_timeout_ms=1, on_unknown="writable")
+    producer.produce("t", b"v", partition=11)
+    producer.produce("t", b"v", partition=11)
+    assert [record.levelname for record in caplog.records if record.name == _router.__name__] == ["WARNING"]
+    assert producer.modeaware_stats()["state"] == "waiting"
+    acquired.views.set("t", modes_of(12, 4))
+    acquired.views.set_ready()
+    with pytest.raises(RetiredPartitionChosen):
+        producer.produce("t", b"v", partition=11)
+    finish(producer)

@@ -1,0 +1,296 @@
+"""The routed functions over a base that writes down what reaches it, and over librdkafka's own to compare refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import confluent_kafka
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from modeaware.confluent import _routed
+from modeaware.confluent._partitioner_conf import C_HASHES, partitioner_of
+from modeaware.confluent.errors import RetiredPartitionChosen
+from modeaware.routing import Route, route_for
+from modeaware.topic_view import TopicView
+from partitioners import Hash
+from tests.support.fake_views import modes_of
+
+NAMES = ("topic", "value", "key", "partition", "callback", "on_delivery", "timestamp", "headers")
+DEFAULTS = {
+    "value": None,
+    "key": None,
+    "partition": -1,
+    "callback": None,
+    "on_delivery": None,
+    "timestamp": 0,
+    "headers": None,
+}
+
+
+class Recorder:
+    """Takes calls as librdkafka's ``produce`` would and keeps what they mean."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        self.calls.append((args, kwargs))
+
+    @property
+    def last(self) -> dict[str, Any]:
+        """The last call by parameter; ``callback`` is what librdkafka would call."""
+        args, kwargs = self.calls[-1]
+        meant = {**DEFAULTS, **dict(zip(NAMES, args, strict=False)), **kwargs}
+        given = {**dict(zip(NAMES, args, strict=False)), **kwargs}
+        alias = meant.pop("on_delivery")
+        meant["callback"] = meant["callback"] if "callback" in given else alias
+        return meant
+
+
+def route(modes: int = 12, writable: int | tuple[int, ...] = 4, partitioner: str = "murmur2_random") -> Route:
+    made = route_for(
+        TopicView("orders", "id", (1, 2), modes_of(modes, writable)), partitioner_of({"partitioner": partitioner})
+    )
+    assert made is not None
+    return made
+
+
+def fast(base: Callable[..., Any], orders: Route | None) -> Callable[..., Any]:
+    counts = {"orders": _routed.hashed_count(orders)}
+    return _routed.fast_produce(base, {"orders": orders}, counts, C_HASHES[Hash.MURMUR2])
+
+
+def faithful(base: Callable[..., Any], orders: Route | None) -> Callable[..., Any]:
+    return _routed.faithful_produce(base, {"orders": orders})
+
+
+Make = Callable[[Callable[..., Any], Route | None], Callable[..., Any]]
+both = pytest.mark.parametrize("make", [fast, faithful])
+
+
+def on_delivery(error: object, message: object) -> None:
+    raise AssertionError("nothing is delivered here")
+
+
+@both
+@pytest.mark.parametrize(
+    ("args", "kwargs"),
+    [
+        (("orders", b"v", b"k"), {}),
+        (("orders", b"v"), {"key": b"k"}),
+        (("orders",), {"value": b"v", "key": b"k"}),
+        ((), {"topic": "orders", "value": b"v", "key": b"k"}),
+        (("orders", b"v", b"k", -1), {}),
+        (("orders", b"v", b"k"), {"partition": -1}),
+        (("orders", b"v", "k"), {}),
+        (("orders", b"v", b"k", -1, on_delivery, None, 17, [("h", b"x")]), {}),
+        (("orders", b"v", b"k"), {"on_delivery": on_delivery}),
+        (("orders", b"v", b"k"), {"callback": on_delivery}),
+        (("orders", b"v", b"k"), {"on_delivery": on_delivery, "timestamp": 17, "headers": {"h": "x"}}),
+        (("orders", b"v", b"k"), {"callback": None, "on_delivery": on_delivery}),
+        (("orders", b"v", b"k", -1, on_delivery), {"timestamp": 0}),
+    ],
+)
+def test_every_form_of_a_call_gets_the_partition_and_is_otherwise_as_it_was(
+    make: Make, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    plain, routed = Recorder(), Recorder()
+    plain(*args, **kwargs)
+    make(routed, route())(*args, **kwargs)
+    assert routed.last == {**plain.last, "partition": confluent_kafka.murmur2(b"k", 4)}
+
+
+@both
+@given(key=st.binary(max_size=20), sparse=st.booleans())
+def test_keys_go_where_their_hash_says(make: Make, key: bytes, sparse: bool) -> None:
+    writable = (1, 4, 6, 7) if sparse else (0, 1, 2, 3)
+    base = Recorder()
+    make(base, route(12, writable))("orders", b"v", key)
+    assert base.last["partition"] == writable[confluent_kafka.murmur2(key, 4)]
+
+
+@both
+@given(key=st.text(max_size=10))
+def test_text_hashes_as_its_utf8(make: Make, key: str) -> None:
+    base = Recorder()
+    make(base, route())("orders", b"v", key)
+    assert base.last["partition"] == confluent_kafka.murmur2(key.encode(), 4)
+    assert base.last["key"] == key
+
+
+@both
+def test_a_record_without_key_goes_to_a_writable_partition(make: Make) -> None:
+    base = Recorder()
+    produce = make(base, route(12, (3, 5)))
+    produce("orders", b"v")
+    produce("orders", b"v", None)
+    assert {args[3] if len(args) > 3 else kwargs["partition"] for args, kwargs in base.calls} <= {3, 5}
+
+
+@both
+@pytest.mark.parametrize("topic", ["other", "", b"orders", None, 5, ["orders"]])
+def test_other_topics_pass(make: Make, topic: Any) -> None:
+    base = Recorder()
+    produce = make(base, route())
+    for _ in range(2):
+        produce(topic, b"v", b"k", timestamp=3)
+        produce(topic, b"v", b"k")
+    expected = {"topic": topic, "value": b"v", "key": b"k", "partition": -1, "callback": None, "headers": None}
+    assert base.last == {**expected, "timestamp": 0}
+    assert len(base.calls) == 4
+
+
+@both
+@pytest.mark.parametrize("partition", [4, 11, 12, 1000, True + 3])
+@pytest.mark.parametrize("positional", [True, False])
+def test_an_explicit_retired_partition_is_refused(make: Make, partition: int, positional: bool) -> None:
+    base = Recorder()
+    produce = make(base, route())
+    with pytest.raises(RetiredPartitionChosen) as caught:
+        _ = produce("orders", b"v", b"k", partition) if positional else produce("orders", b"v", partition=partition)
+    error = caught.value
+    assert base.calls == []
+    assert isinstance(error, confluent_kafka.KafkaException)
+    assert error.args[0].code() == confluent_kafka.KafkaError._UNKNOWN_PARTITION
+    assert (error.topic, error.partition) == ("orders", partition)
+    assert f"partition {partition} of orders" in str(error)
+
+
+@both
+@pytest.mark.parametrize("partition", [0, 3, True, -2])
+def test_any_other_explicit_partition_passes(make: Make, partition: int) -> None:
+    base = Recorder()
+    make(base, route())("orders", b"v", b"k", partition)
+    assert base.last["partition"] is partition
+
+
+@both
+def test_nothing_can_be_sent_where_no_partition_is_writable(make: Make) -> None:
+    base = Recorder()
+    with pytest.raises(RetiredPartitionChosen, match="no partition of orders takes records"):
+        make(base, route(3, 0))("orders", b"v", b"k")
+    assert base.calls == []
+
+
+@pytest.fixture(scope="module")
+def stock() -> Iterator[confluent_kafka.Producer]:
+    producer = confluent_kafka.Producer({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
+    yield producer
+    producer.purge()
+
+
+BAD_CALLS: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
+    ((), {}),
+    ((None,), {}),
+    ((b"orders",), {}),
+    ((["orders"],), {}),
+    (("orders", 5), {}),
+    (("orders", b"v", 5), {}),
+    (("orders", b"v", bytearray(b"k")), {}),
+    (("orders", b"v", memoryview(b"k")), {}),
+    (("orders", bytearray(b"v"), b"k"), {}),
+    (("orders", b"v", "\ud800"), {}),
+    (("orders", b"v", b"k", None), {}),
+    (("orders", b"v", b"k", "1"), {}),
+    (("orders", b"v", b"k", 1.0), {}),
+    (("orders", b"v", b"k"), {"partition": None}),
+    (("orders", b"v", b"k"), {"timestamp": None}),
+    (("orders", b"v", b"k"), {"timestamp": "now"}),
+    (("orders", b"v", b"k"), {"headers": 5}),
+    (("orders", b"v", b"k"), {"headers": [("a",)]}),
+    (("orders", b"v", b"k"), {"colour": "red"}),
+    (("orders", b"v", b"k"), {"key": b"k"}),
+    (("orders", b"v", b"k", -1, None, None, 0, None, None), {}),
+    (("x" * 600, b"v", b"k"), {}),
+]
+
+
+@both
+@pytest.mark.parametrize("call", BAD_CALLS, ids=lambda call: repr(call)[:60])
+def test_what_librdkafka_refuses_is_refused_alike(
+    make: Make, call: tuple[tuple[Any, ...], dict[str, Any]], stock: confluent_kafka.Producer
+) -> None:
+    args, kwargs = call
+    with pytest.raises(Exception) as theirs:
+        stock.produce(*args, **kwargs)
+    with pytest.raises(theirs.type):
+        make(stock.produce, route())(*args, **kwargs)
+
+
+class Batches:
+    """Takes calls of ``produce_batch``; marks messages whose value is ``"full"``, as librdkafka does."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+
+    def __call__(self, topic: Any, messages: Any, partition: int = -1, *args: Any, **kwargs: Any) -> int:
+        self.calls.append((topic, list(messages), partition, args, kwargs))
+        failed = [message for message in messages if message.get("value") == "full"]
+        for message in failed:
+            message["_error"] = "queue full"
+        return len(messages) - len(failed)
+
+
+def test_a_batch_goes_out_by_partition_with_the_callers_own_dicts() -> None:
+    base = Batches()
+    messages = [{"key": f"k{n}", "value": "full" if n == 7 else "v"} for n in range(20)]
+    queued = _routed.produce_batch(base, {"orders": route()})("orders", messages, on_delivery=on_delivery)
+    assert queued == 19
+    assert messages[7]["_error"] == "queue full"
+    sent = {id(message): partition for _, group, partition, _, _ in base.calls for message in group}
+    assert sent == {id(m): confluent_kafka.murmur2(m["key"].encode(), 4) for m in messages}
+    assert all(kwargs == {"on_delivery": on_delivery} for *_, kwargs in base.calls)
+
+
+def test_a_batchs_own_partitions_count() -> None:
+    base = Batches()
+    messages: list[dict[str, Any]] = [{"partition": 2}, {"partition": None}, {"partition": -1, "key": b"k"}, {}]
+    assert _routed.produce_batch(base, {"orders": route()})("orders", messages, 1) == 4
+    assert {id(m): partition for _, group, partition, *_ in base.calls for m in group} == {
+        id(messages[0]): 2,
+        id(messages[1]): 1,
+        id(messages[2]): confluent_kafka.murmur2(b"k", 4),
+        id(messages[3]): 1,
+    }
+
+
+@pytest.mark.parametrize(("messages", "partition"), [([{}, {"partition": 4}], -1), ([{}, {}], 11)])
+def test_a_batch_with_a_retired_partition_queues_nothing(messages: list[dict[str, Any]], partition: int) -> None:
+    base = Batches()
+    with pytest.raises(RetiredPartitionChosen):
+        _routed.produce_batch(base, {"orders": route()})("orders", messages, partition)
+    assert base.calls == []
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        ({},),
+        "abc",
+        [5],
+        [{"value": 5}],
+        [{"key": bytearray(b"k")}],
+        [{"partition": "1"}],
+        [{"timestamp": 3}],
+        [{"key": "\ud800"}],
+    ],
+)
+def test_a_bad_batch_is_refused_as_librdkafka_refuses_it(messages: Any, stock: confluent_kafka.Producer) -> None:
+    with pytest.raises(Exception) as theirs:
+        stock.produce_batch("orders", messages)
+    with pytest.raises(theirs.type):
+        _routed.produce_batch(stock.produce_batch, {"orders": route()})("orders", messages)
+
+
+def test_an_empty_batch_queues_nothing(stock: confluent_kafka.Producer) -> None:
+    assert _routed.produce_batch(stock.produce_batch, {"orders": route()})("orders", []) == 0
+
+
+def test_batches_of_other_topics_pass_whole() -> None:
+    base = Batches()
+    messages: list[dict[str, Any]] = [{"key": "a", "partition": 11}, {"key": "b"}]
+    assert _routed.produce_batch(base, {"orders": route()})("other", messages, callback=None) == 2
+    assert base.calls == [("other", messages, -1, (), {"callback": None})]

@@ -1,0 +1,115 @@
+"""Routes: where a record goes while its topic has retired partitions."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from modeaware.modes import PartitionMode
+from modeaware.routing import Route, route_for
+from modeaware.topic_view import TopicView
+from partitioners import PURE_HASHES, RULES, Hash, named
+from tests.support.fake_views import modes_of
+
+MODES = st.lists(st.sampled_from(PartitionMode), min_size=1, max_size=64)
+
+
+def view_of(modes: tuple[PartitionMode, ...]) -> TopicView:
+    return TopicView("orders", "id", (1, 3), modes)
+
+
+def shrunk(count: int, writable: int, partitioner: str = "murmur2_random") -> Route:
+    route = route_for(view_of(modes_of(count, writable)), named(partitioner))
+    assert route is not None
+    return route
+
+
+@pytest.mark.parametrize("view", [TopicView.unlisted("orders"), view_of(modes_of(12, 12))])
+def test_no_route_where_every_partition_is_writable(view: TopicView) -> None:
+    assert route_for(view, named()) is None
+
+
+@pytest.mark.parametrize("name", list(RULES))
+@given(modes=MODES, key=st.none() | st.binary(max_size=20))
+def test_writable_partitions_only(name: str, modes: list[PartitionMode], key: bytes | None) -> None:
+    route = route_for(view_of(tuple(modes)), named(name))
+    if route is None:
+        assert all(mode.writable for mode in modes)
+    elif not route.writable:
+        with pytest.raises(ValueError, match="must be positive"):
+            route.pick(key)
+    else:
+        assert modes[route.pick(key)].writable
+
+
+@given(modes=MODES, key=st.binary(min_size=1, max_size=20))
+def test_the_same_key_goes_to_the_same_partition_while_the_epoch_lasts(modes: list[PartitionMode], key: bytes) -> None:
+    """Invariant I3; it holds between processes too, hence two routes."""
+    view = view_of(tuple(modes))
+    one, other = route_for(view, named("consistent_random")), route_for(view, named("consistent_random"))
+    if one is not None and other is not None and one.writable:
+        assert {one.pick(key) for _ in range(3)} == {other.pick(key)}
+
+
+@pytest.mark.parametrize(
+    ("name", "which"), [("consistent", Hash.CRC32), ("murmur2", Hash.MURMUR2), ("fnv1a", Hash.FNV1A)]
+)
+@given(key=st.binary(max_size=20), writable=st.integers(1, 40), retired=st.integers(1, 40))
+def test_after_a_shrink_the_partition_is_the_hash_over_what_is_left(
+    name: str, which: Hash, key: bytes, writable: int, retired: int
+) -> None:
+    route = shrunk(writable + retired, writable, name)
+    assert route.dense
+    assert route.pick(key) == PURE_HASHES[which](key, writable)
+
+
+@given(key=st.binary(min_size=1, max_size=20))
+def test_48_to_12_moves_only_the_keys_of_retired_partitions(key: bytes) -> None:
+    before = PURE_HASHES[Hash.MURMUR2](key, 48)
+    assert shrunk(48, 12).pick(key) == before % 12
+
+
+@given(key=st.binary(min_size=1, max_size=20))
+def test_a_hole_is_left_out(key: bytes) -> None:
+    route = route_for(view_of(modes_of(6, (0, 2, 5))), named("murmur2"))
+    assert route is not None
+    assert not route.dense
+    assert route.pick(key) == (0, 2, 5)[PURE_HASHES[Hash.MURMUR2](key, 3)]
+
+
+def test_a_writable_partition_may_be_addressed() -> None:
+    route = shrunk(12, 4)
+    assert [route.refusal(partition) for partition in range(4)] == [None] * 4
+
+
+@pytest.mark.parametrize(
+    ("mode", "text"),
+    [
+        (PartitionMode.READ_ONLY, "partition 4 of orders is ReadOnly and takes no records"),
+        (PartitionMode.NONE, "partition 4 of orders is None and takes no records"),
+    ],
+)
+def test_a_refusal_names_the_partition_and_what_to_do(mode: PartitionMode, text: str) -> None:
+    route = route_for(view_of(modes_of(6, 4, mode)), named())
+    assert route is not None
+    refusal = route.refusal(4)
+    assert refusal is not None
+    assert refusal.startswith(text)
+    assert "orders epoch 3: ReadWrite 0-3" in refusal
+    assert refusal.endswith("leave the partition out, or choose a ReadWrite one")
+
+
+def test_a_partition_beyond_the_record_is_refused() -> None:
+    """Somebody may have grown the topic with another tool; no group knows that partition yet."""
+    refusal = shrunk(12, 4).refusal(12)
+    assert refusal is not None
+    assert "partition 12 of orders is not listed" in refusal
+
+
+def test_a_topic_without_any_writable_partition_says_so() -> None:
+    route = shrunk(3, 0)
+    assert not route.writable
+    refusal = route.refusal(0)
+    assert refusal is not None
+    assert "no partition of orders takes records" in refusal
