@@ -1,0 +1,57 @@
+"""Fixtures of the tests with a real Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from modeaware.confluent.consumer import Consumer
+from modeaware.local import Kafka
+from modeaware.views import registry
+from tests.support.fake_views import FakeViews
+from tests.support.group import FAST
+from tests.support.plain import produce_keyed
+
+
+@pytest.fixture
+def fake_views(monkeypatch: pytest.MonkeyPatch) -> FakeViews:
+    """The views of every client of ours that the test makes."""
+    made = FakeViews()
+    monkeypatch.setattr(registry, "acquire", lambda conf, config: made)
+    return made
+
+
+@pytest.fixture
+def make_consumer(
+    kafka: Kafka, fake_views: FakeViews, make_group: Callable[[], str]
+) -> Iterator[Callable[..., Consumer]]:
+    """Makes consumers of one group of their own, with the fake views; settings with ``_`` for ``.``."""
+    made: list[Consumer] = []
+    group = make_group()
+
+    def consumer(**settings: Any) -> Consumer:
+        conf = {
+            "bootstrap.servers": kafka.bootstrap_servers,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            **FAST,
+            **{name.replace("_", "."): value for name, value in settings.items()},
+        }
+        made.append(Consumer(conf))
+        return made[-1]
+
+    yield consumer
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def send(kafka: Kafka) -> Callable[..., None]:
+    """Writes records to one partition: ``send(topic, partition, count)``."""
+
+    def to(topic: str, partition: int, count: int = 1) -> None:
+        produce_keyed(kafka.bootstrap_servers, topic, [(None, b"x")] * count, partition=partition)
+
+    return to

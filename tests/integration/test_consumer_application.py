@@ -1,0 +1,246 @@
+"""One consumer, on a real Kafka, while modes change: what the application sees and does itself."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import OFFSET_INVALID, KafkaException, Message, TopicPartition
+
+from modeaware.confluent.consumer import Consumer
+from modeaware.local import Kafka
+from modeaware.modes import PartitionMode
+from tests.conftest import MakeTopic
+from tests.support.fake_views import FakeViews, modes_of
+from tests.support.one_consumer import await_held, held, read
+from tests.support.waiting import eventually
+
+NONE = PartitionMode.NONE
+protocols = pytest.mark.parametrize("strategy", ["range,roundrobin", "cooperative-sticky"])
+
+
+@protocols
+def test_a_thread_inside_an_endless_poll_follows(
+    make_consumer: Callable[..., Consumer],
+    fake_views: FakeViews,
+    make_topic: MakeTopic,
+    send: Callable[..., None],
+    strategy: str,
+) -> None:
+    topic = make_topic(4)
+    consumer = make_consumer(partition_assignment_strategy=strategy)
+    consumer.subscribe([topic])
+    await_held(consumer, range(4))
+    polled: list[Message | None] = []
+    poll = consumer.poll  # an alias
+    thread = threading.Thread(target=lambda: polled.append(poll()), daemon=True)
+    thread.start()
+    fake_views.set(topic, modes_of(4, 2, NONE))
+    eventually(lambda: consumer.modeaware_stats()["assigned"] == 2)
+    fake_views.set(topic, modes_of(4, 4))
+    eventually(lambda: consumer.modeaware_stats()["assigned"] == 4)
+    assert thread.is_alive()
+    send(topic, 3)
+    thread.join(30)
+    assert polled[0] is not None
+    assert polled[0].partition() == 3
+
+
+@protocols
+def test_pauses_stay_as_they_were(
+    make_consumer: Callable[..., Consumer],
+    fake_views: FakeViews,
+    make_topic: MakeTopic,
+    send: Callable[..., None],
+    strategy: str,
+) -> None:
+    topic = make_topic(4)
+    consumer = make_consumer(partition_assignment_strategy=strategy)
+    consumer.subscribe([topic])
+    await_held(consumer, range(4))
+    paused = [TopicPartition(topic, 0), TopicPartition(topic, 3)]
+    consumer.pause(paused)
+    fake_views.set(topic, modes_of(4, 2, NONE))
+    await_held(consumer, range(2))
+    consumer.resume([TopicPartition(topic, 2)])
+    for partition in range(4):
+        send(topic, partition)
+    assert read(consumer, 1) == [(1, 0)], "hidden ones are not resumed, paused ones stay paused"
+    fake_views.set(topic, modes_of(4, 4))
+    assert read(consumer, 1) == [(2, 0)], "3 comes back as it went: paused"
+    consumer.resume(paused)
+    assert read(consumer, 2) == [(0, 0), (3, 0)]
+
+
+def test_eager_callbacks_see_a_rebalance_of_what_is_held_and_may_assign_themselves(
+    make_consumer: Callable[..., Consumer], fake_views: FakeViews, make_topic: MakeTopic, send: Callable[..., None]
+) -> None:
+    topic = make_topic(4)
+    for partition in range(4):
+        send(topic, partition, 3)
+    calls: list[tuple[str, list[int]]] = []
+
+    def on_assign(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        calls.append(("assign", [p.partition for p in partitions]))
+        for partition in partitions:
+            assert partition.offset == OFFSET_INVALID
+            if partition.partition == 2:
+                partition.offset = 2
+        consumer.assign([p for p in partitions if p.partition != 1])
+
+    def on_revoke(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        calls.append(("revoke", [p.partition for p in partitions]))
+        consumer.unassign()
+
+    fake_views.set(topic, modes_of(4, 2, NONE))
+    consumer = make_consumer()
+    consumer.subscribe([topic], on_assign=on_assign, on_revoke=on_revoke)
+    assert read(consumer, 3) == [(0, 0), (0, 1), (0, 2)]
+    assert held(consumer) == [0]
+    fake_views.set(topic, modes_of(4, 4))
+    assert read(consumer, 4) == [(2, 2), (3, 0), (3, 1), (3, 2)]
+    assert held(consumer) == [0, 2, 3]
+    fake_views.set(topic, modes_of(4, 3, NONE))
+    await_held(consumer, [0, 2])
+    send(topic, 0)
+    assert (0, 3) in read(consumer, 2), "2 was sent back to its own offset once more"
+    assert calls == [
+        ("assign", [0, 1]),
+        ("revoke", [0]),
+        ("assign", [0, 2, 3]),
+        ("revoke", [0, 2, 3]),
+        ("assign", [0, 2]),
+    ]
+
+
+def test_incremental_callbacks_see_what_goes_and_what_comes(
+    make_consumer: Callable[..., Consumer], fake_views: FakeViews, make_topic: MakeTopic, send: Callable[..., None]
+) -> None:
+    topic = make_topic(4)
+    send(topic, 3, 3)
+    calls: list[tuple[str, list[int]]] = []
+
+    def on_assign(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        calls.append(("assign", [p.partition for p in partitions]))
+        consumer.incremental_assign(partitions)
+
+    def on_revoke(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        calls.append(("revoke", [p.partition for p in partitions]))
+        consumer.incremental_unassign(partitions)
+
+    consumer = make_consumer(partition_assignment_strategy="cooperative-sticky")
+    consumer.subscribe([topic], on_assign=on_assign, on_revoke=on_revoke)
+    assert read(consumer, 3) == [(3, 0), (3, 1), (3, 2)]
+    fake_views.set(topic, modes_of(4, 2, NONE))
+    await_held(consumer, range(2))
+    fake_views.set(topic, modes_of(4, 3, NONE))
+    await_held(consumer, range(3))
+    consumer.close()
+    assert calls == [
+        ("assign", [0, 1, 2, 3]),
+        ("revoke", [2, 3]),
+        ("assign", [2]),
+        ("revoke", [0, 1, 2]),
+    ]
+
+
+@protocols
+def test_an_exception_of_a_callback_is_raised_by_poll_and_what_is_held_is_right(
+    make_consumer: Callable[..., Consumer], fake_views: FakeViews, make_topic: MakeTopic, strategy: str
+) -> None:
+    def fail(_: Consumer, partitions: list[TopicPartition]) -> None:
+        raise ValueError(f"{len(partitions)} partitions")
+
+    topic = make_topic(4)
+    consumer = make_consumer(partition_assignment_strategy=strategy)
+    consumer.subscribe([topic], on_assign=fail)
+    fake_views.set(topic, modes_of(4, 3, NONE))
+    with pytest.raises(ValueError, match="3 partitions"):
+        eventually(lambda: consumer.poll(0.1), 60)
+    assert held(consumer) == [0, 1, 2]
+    fake_views.set(topic, modes_of(4, 4))
+    with pytest.raises(ValueError, match="partitions"):
+        eventually(lambda: consumer.poll(0.1), 60)
+    await_held(consumer, range(4))
+
+
+def test_partitions_assigned_by_hand_wait_and_go_on_where_they_were(
+    make_consumer: Callable[..., Consumer], fake_views: FakeViews, make_topic: MakeTopic, send: Callable[..., None]
+) -> None:
+    topic = make_topic(4)
+    for partition in range(4):
+        send(topic, partition, 4)
+    fake_views.set(topic, modes_of(4, 3, NONE))
+    consumer = make_consumer()
+    consumer.assign([TopicPartition(topic, partition, partition) for partition in range(4)])
+    assert read(consumer, 4 + 3 + 2) == [(p, o) for p in range(3) for o in range(p, 4)]
+    fake_views.set(topic, modes_of(4, [0, 3], NONE))
+    assert read(consumer, 1) == [(3, 3)]
+    assert held(consumer) == [0, 3]
+    send(topic, 1)
+    assert consumer.poll(0.5) is None
+    fake_views.set(topic, modes_of(4, 4))
+    assert read(consumer, 1) == [(1, 4)]
+
+
+def test_listing_a_topic_does_not_create_it(make_consumer: Callable[..., Consumer], make_topic: MakeTopic) -> None:
+    consumer = make_consumer()
+    missing = f"{make_topic(1)}-missing"
+    assert consumer.list_topics(missing, timeout=30).topics[missing].error is not None
+    assert missing not in consumer.list_topics(timeout=30).topics
+    with pytest.raises(KafkaException):
+        consumer.get_watermark_offsets(TopicPartition(missing, 0), timeout=5)
+
+
+@pytest.mark.parametrize("closing", ["", "consumer.close()"])
+def test_the_interpreter_ends_with_a_consumer_that_was_not_closed(
+    kafka: Kafka, make_topic: MakeTopic, make_group: Callable[[], str], closing: str
+) -> None:
+    program = f"""
+from modeaware import Consumer
+conf = {{"bootstrap.servers": {kafka.bootstrap_servers!r}, "group.id": {make_group()!r}, "log_level": 0}}
+consumer = Consumer(conf)
+consumer.subscribe([{make_topic(2)!r}], on_assign=lambda c, p: print("assigned", len(p)))
+while not consumer.assignment():
+    consumer.poll(0.1)
+{closing}
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert run.stdout == "assigned 2\n"
+    assert run.stderr == ""
+
+
+def test_after_unsubscribe_a_change_of_modes_does_not_bring_the_subscription_back(
+    make_consumer: Callable[..., Consumer], fake_views: FakeViews, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(4)
+    first, second = make_consumer(), make_consumer()
+    for consumer in (first, second):
+        consumer.subscribe([topic])
+    eventually(lambda: [c.poll(0.1) for c in (first, second)] and len(held(first)) == len(held(second)) == 2, 60)
+    first.unsubscribe()
+    fake_views.set(topic, modes_of(4, 2, NONE))
+    eventually(lambda: [c.poll(0.1) for c in (first, second)] and (held(first), held(second)) == ([], [0, 1]), 60)
+    assert first.modeaware_stats()["rejoins"] == 0
+
+
+def test_an_on_revoke_that_empties_the_assignment_itself(
+    make_consumer: Callable[..., Consumer], fake_views: FakeViews, make_topic: MakeTopic, send: Callable[..., None]
+) -> None:
+    topic = make_topic(4)
+    fake_views.set(topic, modes_of(4, 2, NONE))
+    consumer = make_consumer()
+    consumer.subscribe([topic], on_revoke=lambda c, _: c.assign([]))
+    await_held(consumer, range(2))
+    consumer.unsubscribe()
+    eventually(lambda: consumer.poll(0.1) or not held(consumer))
+    consumer.subscribe([topic], on_revoke=lambda c, _: c.unassign())
+    await_held(consumer, range(2))
+    fake_views.set(topic, modes_of(4, 4))
+    await_held(consumer, range(4))
+    for partition in range(4):
+        send(topic, partition)
+    assert read(consumer, 4) == [(partition, 0) for partition in range(4)]

@@ -1,0 +1,189 @@
+"""Groups of three while the modes of a topic change under running producers and consumers, on a real Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from modeaware.confluent._redeal import GroupDescriber
+from modeaware.local import Kafka
+from modeaware.modes import PartitionMode
+from tests.conftest import MakeTopic
+from tests.support.fake_views import FakeViews, modes_of
+from tests.support.group import Group, Member, Traffic, settings_of, shrink
+
+NONE = PartitionMode.NONE
+LOADS_OF_FOUR = {None: [1, 1, 2], "roundrobin": [1, 1, 2], "cooperative-sticky": None}
+
+
+@pytest.fixture
+def make_member(kafka: Kafka, make_group: Callable[[], str]) -> Iterator[Callable[..., Member]]:
+    group = make_group()
+
+    def make(*topics: str, strategy: str | None = None, batch: int = 0, **settings: Any) -> Member:
+        conf = {
+            "bootstrap.servers": kafka.bootstrap_servers,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            **settings_of(strategy),
+            **{name.replace("_", "."): value for name, value in settings.items()},
+        }
+        return Member(topics, conf, batch=batch)
+
+    return make
+
+
+@pytest.mark.parametrize("strategy", [None, "roundrobin", "cooperative-sticky"])
+def test_survivors_are_spread_over_the_members_and_no_record_is_lost_or_repeated(
+    kafka: Kafka, fake_views: FakeViews, make_topic: MakeTopic, make_member: Callable[..., Member], strategy: str | None
+) -> None:
+    topics = make_topic(), make_topic()
+    members = [make_member(*topics, strategy=strategy, batch=batch) for batch in (0, 100, 0)]
+    idle = 1  # a survivor that never gets a record, and
+    writable = [p for p in range(12) if p not in (idle, 5)]
+    with Traffic(kafka.bootstrap_servers, dict.fromkeys(topics, writable)) as traffic, Group(members) as group:
+        for topic in topics:
+            group.await_held(topic, range(12))
+        for topic in topics:
+            shrink(fake_views, traffic, group, topic, 12, 4)
+        for topic in topics:
+            group.await_held(topic, range(4), LOADS_OF_FOUR[strategy])
+        if strategy is None:
+            first, second = topics
+            assert all(m.assigned[first] == m.assigned[second] for m in members), "co-partitioned topics are alike"
+        for topic in topics:
+            fake_views.set(topic, modes_of(12, 6, NONE))
+            group.await_held(topic, range(6), [2, 2, 2] if strategy is None else None)
+            traffic.write_to(topic, [0, 2, 3, 4, 5])
+        for topic in topics:
+            fake_views.set(topic, modes_of(12, 12))
+            group.await_held(topic, range(12))
+            traffic.write_to(topic, list(range(12)))
+        group.check(traffic.finish())
+        seen = {key for member in members for name, keys in member.calls if name == "assign" for key in keys}
+        assert seen == {(topic, p) for topic in topics for p in range(12)}
+        assert all(name != "lost" for member in members for name, _ in member.calls)
+
+
+def test_under_the_consumer_protocol_the_coordinators_runs_stay(
+    kafka: Kafka, fake_views: FakeViews, make_topic: MakeTopic, make_member: Callable[..., Member]
+) -> None:
+    topic = make_topic()
+    members = [make_member(topic, strategy="consumer", batch=batch) for batch in (0, 100, 0)]
+    with Traffic(kafka.bootstrap_servers, {topic: range(12)}) as traffic, Group(members) as group:
+        group.await_held(topic, range(12), [4, 4, 4])
+        owners = [set(member.assigned[topic]) for member in members]
+        shrink(fake_views, traffic, group, topic, 12, 4)
+        group.await_held(topic, range(4))
+        for member, owned in zip(members, owners, strict=True):
+            assert set(member.assigned[topic]) == owned & set(range(4)), "nothing moves between members"
+        fake_views.set(topic, modes_of(12, 12))
+        group.await_held(topic, range(12))
+        assert [set(member.assigned[topic]) for member in members] == owners
+        traffic.write_to(topic, list(range(12)))
+        group.check(traffic.finish())
+
+
+@pytest.mark.parametrize("strategy", [None, "cooperative-sticky", "consumer"])
+def test_a_latest_group_skips_nothing_after_its_start(
+    kafka: Kafka, fake_views: FakeViews, make_topic: MakeTopic, make_member: Callable[..., Member], strategy: str | None
+) -> None:
+    topic = make_topic(6)
+    members = [make_member(topic, strategy=strategy, auto_offset_reset="latest") for _ in range(2)]
+    with Group(members) as group:
+        group.await_held(topic, range(6))
+        # Idle all the time before: the position of no partition is known to librdkafka when the modes change.
+        fake_views.set(topic, modes_of(6, 2))
+        fake_views.set(topic, modes_of(6, 2, NONE))
+        with Traffic(kafka.bootstrap_servers, {topic: range(2)}) as traffic:
+            group.await_held(topic, range(2))
+            # While they are hidden, records come: stragglers, and then all is writable again.
+            traffic.write_to(topic, list(range(6)))
+            fake_views.set(topic, modes_of(6, 2, NONE), resume_offsets=dict.fromkeys(range(2, 6), 0))
+            fake_views.set(topic, modes_of(6, 6))
+            group.await_held(topic, range(6))
+            group.check(traffic.finish())
+
+
+def test_members_come_and_go_while_partitions_are_hidden(
+    kafka: Kafka, fake_views: FakeViews, make_topic: MakeTopic, make_member: Callable[..., Member]
+) -> None:
+    topic = make_topic()
+    fake_views.set(topic, modes_of(12, 12))
+    first = [make_member(topic) for _ in range(2)]
+    with Traffic(kafka.bootstrap_servers, {topic: range(12)}) as traffic, Group(first) as group:
+        group.await_held(topic, range(12), [6, 6])
+        shrink(fake_views, traffic, group, topic, 12, 6)
+        group.await_held(topic, range(6), [3, 3])
+        late = make_member(topic)
+        late.start()
+        group.members.append(late)
+        group.await_held(topic, range(6), [2, 2, 2])
+        gone = group.members[0]
+        gone.stop()
+        gone.assigned = {}
+        group.await_held(topic, range(6), [0, 3, 3])
+        group.check(traffic.finish())
+
+
+def test_static_members_deal_again_too(
+    kafka: Kafka, fake_views: FakeViews, make_topic: MakeTopic, make_member: Callable[..., Member]
+) -> None:
+    topic = make_topic()
+    # Member ids and instance ids sort differently; the order is read off the partitions.
+    members = [make_member(topic, group_instance_id=name, client_id=name[::-1]) for name in ("za", "yb", "xc")]
+    with Traffic(kafka.bootstrap_servers, {topic: range(12)}) as traffic, Group(members) as group:
+        group.await_held(topic, range(12), [4, 4, 4])
+        shrink(fake_views, traffic, group, topic, 12, 4)
+        group.await_held(topic, range(4), [1, 1, 2])
+        group.check(traffic.finish())
+
+
+def test_a_pattern_subscription_deals_again_too(
+    kafka: Kafka, fake_views: FakeViews, make_topic: MakeTopic, make_member: Callable[..., Member]
+) -> None:
+    topic = make_topic(prefix="pattern")
+    members = [make_member(f"^{topic[:-2]}.*") for _ in range(3)]
+    with Traffic(kafka.bootstrap_servers, {topic: range(12)}) as traffic, Group(members) as group:
+        group.await_held(topic, range(12), [4, 4, 4])
+        shrink(fake_views, traffic, group, topic, 12, 4)
+        group.await_held(topic, range(4), [1, 1, 2])
+        group.check(traffic.finish())
+
+
+def test_one_rebalance_is_asked_for_not_one_by_each_member(
+    fake_views: FakeViews, make_topic: MakeTopic, make_member: Callable[..., Member]
+) -> None:
+    topic = make_topic()
+    members = [make_member(topic) for _ in range(3)]
+    with Group(members) as group:
+        group.await_held(topic, range(12), [4, 4, 4])
+        before = sum(m.consumer.modeaware_stats()["rejoins"] for m in members)
+        fake_views.set(topic, modes_of(12, 4, NONE))
+        group.await_held(topic, range(4), [1, 1, 2])
+        after = sum(m.consumer.modeaware_stats()["rejoins"] for m in members)
+        assert after - before in (1, 2), "a member that has not heard of the first one yet may ask as well"
+
+
+def test_without_a_description_of_the_group_survivors_stay_where_they_were_dealt(
+    kafka: Kafka,
+    fake_views: FakeViews,
+    make_topic: MakeTopic,
+    make_member: Callable[..., Member],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from modeaware.confluent import _redeal
+
+    def refuse(self: GroupDescriber) -> Any:
+        raise _redeal.DealingUnknown("not authorised", final=True)
+
+    monkeypatch.setattr(GroupDescriber, "_describe", refuse)
+    topic = make_topic()
+    members = [make_member(topic) for _ in range(3)]
+    with Traffic(kafka.bootstrap_servers, {topic: range(12)}) as traffic, Group(members) as group:
+        group.await_held(topic, range(12), [4, 4, 4])
+        shrink(fake_views, traffic, group, topic, 12, 4)
+        group.await_held(topic, range(4), [0, 0, 4])
+        group.check(traffic.finish())

@@ -1,0 +1,227 @@
+"""The consumer as a drop-in, with no broker in reach."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import confluent_kafka
+import pytest
+from confluent_kafka import KafkaException, TopicPartition
+
+from modeaware.confluent.consumer import Consumer
+from modeaware.confluent.serde import DeserializingConsumer
+from modeaware.errors import ConfigError, ViewTimeout
+from modeaware.modes import PartitionMode
+from modeaware.views import registry
+from tests.support.fake_views import FakeViews, modes_of
+from tests.support.waiting import eventually
+
+NOWHERE: dict[str, Any] = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}
+
+
+@pytest.fixture
+def views(monkeypatch: pytest.MonkeyPatch) -> FakeViews:
+    made = FakeViews()
+    monkeypatch.setattr(registry, "acquire", lambda conf, config: made)
+    return made
+
+
+@pytest.fixture
+def make(views: FakeViews) -> Iterator[Callable[..., Consumer]]:
+    made: list[Consumer] = []
+
+    def consumer(cls: type[Consumer] = Consumer, **settings: Any) -> Consumer:
+        made.append(cls({**NOWHERE, **{name.replace("_", "."): value for name, value in settings.items()}}))
+        return made[-1]
+
+    yield consumer
+    for each in made:
+        each.close()
+
+
+@pytest.mark.parametrize("args", [(NOWHERE,), ({},)], ids=["dict", "keywords"])
+def test_constructor_forms(views: FakeViews, args: tuple[dict[str, Any]]) -> None:
+    more = {} if args[0] else NOWHERE
+    Consumer(*args, **more, on_commit=print).close()
+    assert views.closed
+
+
+@pytest.mark.parametrize("args", [(), (42,), ({}, {})])
+def test_what_confluent_kafka_refuses_is_refused(views: FakeViews, args: tuple[Any, ...]) -> None:
+    with pytest.raises((TypeError, KafkaException)) as stock:
+        confluent_kafka.Consumer(*args)
+    with pytest.raises(stock.type):
+        Consumer(*args)
+    assert views.listener_count == 0
+
+
+def test_settings_of_ours_are_taken_out_and_unknown_ones_refused(views: FakeViews) -> None:
+    Consumer({**NOWHERE, "modeaware.view.timeout.ms": 5}).close()
+    with pytest.raises(ConfigError, match=r"modeaware\.view\.timeout\.ms"):
+        Consumer({**NOWHERE, "modeaware.view.timeout": 5})
+
+
+def test_poll_and_consume_are_librdkafkas_own(make: Callable[..., Consumer]) -> None:
+    consumer = make()
+    for name in ("poll", "consume"):
+        reached = getattr(consumer, name).func
+        assert type(reached).__name__ == "builtin_function_or_method"
+        assert reached.__self__ is consumer
+        assert reached.__name__ == name
+
+
+def test_an_alias_taken_earlier_follows_to_the_work_and_back(make: Callable[..., Consumer], views: FakeViews) -> None:
+    consumer = make()
+    alias = consumer.poll
+    consumer.subscribe(["t"])
+    views.set("t", modes_of(4, 2))
+    assert consumer.modeaware_stats()["state"] == "acting"
+    assert alias(0) is None
+    assert consumer.modeaware_stats()["state"] == "direct"
+
+
+def test_a_subclass_that_overrides_poll_is_called_and_reaches_ours(
+    make: Callable[..., Consumer], views: FakeViews
+) -> None:
+    polled = []
+
+    class Own(Consumer):
+        def poll(self, timeout: float = -1) -> Any:
+            polled.append(timeout)
+            return super().poll(timeout)
+
+    consumer = make(Own)
+    consumer.subscribe(["t"])
+    views.set("t", modes_of(4, 2))
+    assert consumer.poll(0) is None
+    assert polled == [0]
+    assert consumer.modeaware_stats()["state"] == "direct"
+    assert consumer.consume.func.__name__ == "consume"
+
+
+def test_a_deserializing_consumer_polls_through_ours(views: FakeViews) -> None:
+    consumer: DeserializingConsumer[Any, Any] = DeserializingConsumer(dict(NOWHERE))
+    consumer.subscribe(["t"])
+    views.set("t", modes_of(4, 2))
+    assert consumer.modeaware_stats()["state"] == "acting"
+    assert consumer.poll(0) is None
+    assert consumer.modeaware_stats()["state"] == "direct"
+    with pytest.raises(NotImplementedError):
+        consumer.consume()
+    consumer.close()
+
+
+def test_it_pickles_no_more_than_the_stock_consumer_does(make: Callable[..., Consumer]) -> None:
+    stock = confluent_kafka.Consumer(NOWHERE)
+    for consumer in (stock, make()):
+        with pytest.raises(TypeError, match="cannot pickle"):
+            pickle.dumps(consumer)
+    stock.close()
+
+
+def test_close_gives_the_views_back_and_later_calls_raise_what_stock_raises(views: FakeViews) -> None:
+    stock = confluent_kafka.Consumer(NOWHERE)
+    with Consumer(NOWHERE) as consumer:
+        poll = consumer.poll
+    stock.close()
+    assert views.closed
+    assert views.listener_count == 0
+    consumer.close()
+    for call in (stock.poll, poll, consumer.poll, consumer.assignment, lambda: consumer.subscribe(["t"])):
+        with pytest.raises(RuntimeError, match="closed"):
+            call()
+
+
+def test_a_dropped_consumer_gives_the_views_back(views: FakeViews) -> None:
+    consumer = Consumer(NOWHERE)
+    gone = weakref.ref(consumer)
+    del consumer
+    gc.collect()
+    assert gone() is None
+    eventually(lambda: views.closed)
+
+
+@pytest.mark.parametrize("topics", ["t", ("t",), [1], None])
+@pytest.mark.parametrize("ready", [True, False])
+def test_subscribe_refuses_at_once(monkeypatch: pytest.MonkeyPatch, topics: Any, ready: bool) -> None:
+    monkeypatch.setattr(registry, "acquire", lambda conf, config: FakeViews(ready=ready))
+    with Consumer(NOWHERE) as consumer:
+        with pytest.raises(TypeError):
+            consumer.subscribe(topics)
+        with pytest.raises(TypeError):
+            consumer.subscribe(["t"], on_assign=42)  # type: ignore[arg-type] # what is tested
+
+
+@pytest.fixture
+def pending(monkeypatch: pytest.MonkeyPatch) -> FakeViews:
+    made = FakeViews(ready=False)
+    monkeypatch.setattr(registry, "acquire", lambda conf, config: made)
+    return made
+
+
+def test_without_a_view_the_subscription_waits_and_nothing_blocks(pending: FakeViews) -> None:
+    with Consumer({**NOWHERE, "modeaware.view.timeout.ms": 0}) as consumer:
+        consumer.subscribe(["t"])
+        assert consumer.poll(0) is None
+        assert consumer.consume(5, 0) == []
+        assert consumer.modeaware_stats()["state"] == "waiting"
+        pending.set_ready()
+        assert consumer.poll(0) is None
+        assert consumer.modeaware_stats()["state"] == "direct"
+
+
+def test_unsubscribe_ends_the_wait(pending: FakeViews) -> None:
+    with Consumer(NOWHERE) as consumer:
+        consumer.subscribe(["t"])
+        consumer.unsubscribe()
+        consumer.poll(0)
+        assert consumer.modeaware_stats()["state"] == "direct"
+
+
+def test_without_a_view_in_time_poll_raises_where_that_is_asked_for(pending: FakeViews) -> None:
+    with Consumer({**NOWHERE, "modeaware.view.timeout.ms": 0, "modeaware.on.unknown": "error"}) as consumer:
+        consumer.subscribe(["t"])
+        for _ in range(2):
+            with pytest.raises(ViewTimeout, match=r"modeaware\.view\.timeout\.ms"):
+                consumer.poll(5)
+        pending.set_ready()
+        assert consumer.poll(0) is None
+
+
+def test_without_a_view_in_time_everything_is_read_where_that_is_asked_for(pending: FakeViews) -> None:
+    with Consumer({**NOWHERE, "modeaware.view.timeout.ms": 0, "modeaware.on.unknown": "writable"}) as consumer:
+        consumer.subscribe(["t"])
+        consumer.poll(0)
+        assert consumer.modeaware_stats()["state"] == "direct"
+
+
+def test_assigning_by_hand_leaves_out_partitions_in_mode_none(
+    make: Callable[..., Consumer], views: FakeViews, caplog: pytest.LogCaptureFixture
+) -> None:
+    views.set("t", modes_of(4, 2, PartitionMode.NONE))
+    consumer = make()
+    consumer.assign([TopicPartition("t", partition, 0) for partition in range(4)])
+    assert [p.partition for p in consumer.assignment()] == [0, 1]
+    assert caplog.text.count("partitions 2-3 are in mode None") == 1
+    views.set("t", modes_of(4, 3, PartitionMode.NONE))
+    consumer.incremental_unassign([TopicPartition("t", 0)])
+    assert [p.partition for p in consumer.assignment()] == [1]
+    consumer.unassign()
+    assert consumer.assignment() == []
+
+
+def test_the_applications_statistics_come_as_often_as_it_asked(views: FakeViews) -> None:
+    figures: list[str] = []
+    with Consumer({**NOWHERE, "statistics.interval.ms": 100, "stats_cb": figures.append}) as consumer:
+        eventually(lambda: consumer.poll(0.05) or len(figures) > 1, 10)
+    unasked: list[str] = []
+    with Consumer({**NOWHERE, "stats_cb": unasked.append}) as consumer:
+        deadline_s = time.monotonic() + 1.5
+        while time.monotonic() < deadline_s:
+            consumer.poll(0.1)
+    assert unasked == []

@@ -1,0 +1,174 @@
+"""Who is called by ``poll`` and ``consume``, and when the work in between is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from modeaware.confluent._attention import STATS_INTERVAL_MS, Attention, ThinnedStats, stats_interval
+
+
+class World:
+    """A clock that polling moves on, work to do, and the calls that reach librdkafka."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+        self.calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+        self.results: list[Any] = []
+        self.due: list[float] = []
+        self.acted = 0
+        self.while_acting: Callable[[], None] = lambda: None
+        self.attention = Attention(self.poll, self.consume, self.act, self.due_s, lambda: self.now_s)
+
+    def poll(self, *args: Any, **kwargs: Any) -> Any:
+        self.calls.append((args, kwargs))
+        timeout = kwargs.get("timeout", args[0] if args else -1.0)
+        self.now_s += timeout if timeout >= 0 else 1000.0
+        return self.results.pop(0) if self.results else None
+
+    def consume(self, num_messages: int = 1, timeout: float = -1.0) -> Any:
+        return self.poll(timeout=timeout) or []
+
+    def act(self) -> None:
+        self.acted += 1
+        self.due = [at for at in self.due if at > self.now_s]
+        self.while_acting()
+
+    def due_s(self) -> float | None:
+        return min(self.due, default=None)
+
+    @property
+    def timeouts(self) -> list[float]:
+        return [kwargs["timeout"] for _, kwargs in self.calls]
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_without_work_the_method_itself_is_reached_through_an_alias_too(world: World) -> None:
+    assert world.attention.poll.call.func == world.poll
+    assert world.attention.direct
+    alias = world.attention.poll.call
+    world.attention.call()
+    assert alias.func != world.poll
+    alias(0.5)
+    assert world.acted == 1
+    assert alias.func == world.poll
+    assert world.calls == [((0.5,), {})]
+
+
+def test_work_is_done_before_the_next_record(world: World) -> None:
+    world.attention.call()
+    world.results = ["record"]
+    assert world.attention.consume.call(10, timeout=1.0) == "record"
+    assert world.acted == 1
+    assert world.attention.direct
+
+
+def test_a_long_poll_comes_back_to_work_when_it_is_due(world: World) -> None:
+    world.attention.call()
+    world.due = [101.0, 103.0]
+    assert world.attention.poll.call(10.0) is None
+    assert world.acted == 3
+    assert world.timeouts == [1.0, 2.0, 7.0]
+    assert world.now_s == 110.0
+
+
+def test_an_endless_poll_does_too(world: World) -> None:
+    world.attention.call()
+    world.due = [101.0]
+    world.results = [None, "record"]
+    assert world.attention.poll.call() == "record"
+    assert world.timeouts == [1.0, -1.0]
+    assert world.attention.direct
+
+
+def test_a_short_poll_stays_short(world: World) -> None:
+    world.attention.call()
+    world.due = [105.0]
+    assert world.attention.poll.call(0) is None
+    assert world.timeouts == [0.0]
+    assert not world.attention.direct
+
+
+def test_work_that_is_not_due_is_not_done_again_at_every_poll(world: World) -> None:
+    world.attention.call()
+    world.due = [105.0]
+    for _ in range(5):
+        world.attention.poll.call(0)
+    assert world.acted == 1
+
+
+def test_a_call_during_the_work_is_not_lost(world: World) -> None:
+    world.attention.call()
+    world.while_acting = lambda: world.attention.call() if world.acted == 1 else None
+    world.attention.poll.call(1.0)
+    assert world.acted == 2
+    assert world.attention.direct
+
+
+def test_work_that_fails_raises_and_is_tried_again(world: World) -> None:
+    def fail() -> None:
+        if world.acted == 1:
+            raise ValueError("from a callback")
+
+    world.while_acting = fail
+    world.attention.call()
+    with pytest.raises(ValueError, match="callback"):
+        world.attention.poll.call(1.0)
+    world.attention.poll.call(1.0)
+    assert world.acted == 2
+
+
+def test_polling_from_inside_the_work_does_no_work(world: World) -> None:
+    world.while_acting = lambda: world.attention.poll.call(0.0)
+    world.attention.call()
+    world.attention.poll.call(1.0)
+    assert world.acted == 1
+
+
+def test_wrong_arguments_reach_the_method(world: World) -> None:
+    world.attention.call()
+    with pytest.raises(TypeError):
+        world.attention.poll.call(None)
+    world.attention.call()
+    world.attention.poll.call(0.1, 2, 3)
+    assert world.calls[-1] == ((0.1, 2, 3), {})
+
+
+def test_after_the_end_the_method_itself_is_reached(world: World) -> None:
+    world.attention.call()
+    world.attention.stop()
+    world.attention.call()
+    world.attention.poll.call(0.1)
+    assert world.acted == 0
+    assert world.attention.direct
+
+
+@pytest.mark.parametrize(
+    ("asked_ms", "expected"),
+    [(0, (1000, 1)), (200, (200, 1)), (1000, (1000, 1)), (5000, (1000, 5)), (1500, (750, 2)), (60_001, (983, 61))],
+)
+def test_the_interval_of_statistics_is_a_fraction_of_what_was_asked(asked_ms: int, expected: tuple[int, int]) -> None:
+    interval_ms, every = stats_interval(asked_ms)
+    assert interval_ms <= STATS_INTERVAL_MS
+    if asked_ms:
+        assert interval_ms * every == asked_ms
+    if asked_ms != 60_001:
+        assert (interval_ms, every) == expected
+
+
+def test_the_applications_stats_cb_is_called_no_more_than_it_asked_for() -> None:
+    ours: list[int] = []
+    theirs: list[str] = []
+    thinned = ThinnedStats(theirs.append, 3, lambda: ours.append(1))
+    for number in range(7):
+        thinned(str(number))
+    assert theirs == ["2", "5"]
+    assert len(ours) == 7
+    ThinnedStats(None, 1, lambda: ours.append(1))("x")
+    assert len(ours) == 8

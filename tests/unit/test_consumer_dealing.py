@@ -1,0 +1,221 @@
+"""One member's part in a group's generations: what it holds in doubt, and when it asks for a rebalance."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from modeaware.confluent._dealing import GIVE_UP_S, TURN_S, Dealing
+from modeaware.confluent._group_conf import GroupConf
+from modeaware.confluent._offsets import Key
+from modeaware.confluent._redeal import DealingUnknown, GroupDealing, GroupDescriber, GroupMoved, generation_of
+from modeaware.errors import ModeSourceError
+from modeaware.modes import PartitionMode
+from modeaware.topic_view import TopicView
+from tests.support.fake_views import FakeViews, modes_of
+
+NONE = PartitionMode.NONE
+GIVEN = {"a": range(4), "b": range(4, 8), "c": range(8, 12)}
+
+
+def keys(*partitions: int, topic: str = "t") -> set[Key]:
+    return {(topic, partition) for partition in partitions}
+
+
+class Describer(GroupDescriber):
+    """Answers for the coordinator with what the member's test put there."""
+
+    def __init__(self, member: Member) -> None:
+        super().__init__({}, "g")
+        self._member = member
+
+    def dealing(self, member: str, given: set[Key]) -> GroupDealing:
+        self._member.described += 1
+        if isinstance(self._member.answer, Exception):
+            raise self._member.answer
+        return self._member.answer
+
+
+class Member:
+    """Member ``name`` of the group, its views, its clock, and what the coordinator answers."""
+
+    def __init__(self, name: str = "b", conf: GroupConf | None = None) -> None:
+        self.name = name
+        self.generation = 1
+        self.now_s = 0.0
+        self.views = FakeViews()
+        self.answer: GroupDealing | Exception = GroupDealing("range", {"t": {m: tuple(p) for m, p in GIVEN.items()}})
+        self.described = 0
+        self.dealing = Dealing(self, conf or GroupConf("g"), self.views, Describer(self), lambda: self.now_s)
+        self.views.subscribe(lambda changed: [self.dealing.note(view) for view in changed.values()])
+        self.given = keys(*GIVEN[name])
+
+    def memberid(self) -> str:
+        return self.name
+
+    def consumer_group_metadata(self) -> bytes:
+        return b"CGMDv2:" + struct.pack("<i", self.generation) + b"g\0" + self.name.encode() + b"\0"
+
+    def dealing_of(self) -> set[Key]:
+        return self.dealing.deal(self.given) - self.dealing.withheld
+
+    def rebalance(self) -> set[Key]:
+        self.dealing.before_join()
+        self.generation += 1
+        return self.dealing_of()
+
+
+@pytest.fixture
+def member() -> Member:
+    made = Member()
+    made.dealing.before_join()
+    return made
+
+
+def test_while_everything_is_readable_nobody_is_asked(member: Member) -> None:
+    assert member.dealing_of() == member.given
+    assert not member.dealing.wants_rejoin(member.given)
+    assert member.described == 0
+    assert not member.dealing.unsettled
+
+
+def test_survivors_are_dealt_again_and_hidden_ones_stay(member: Member) -> None:
+    member.views.set("t", modes_of(12, 4, NONE))
+    assert member.rebalance() == keys(2, 4, 5, 6, 7)
+    assert member.described == 1
+    assert not member.dealing.wants_rejoin(member.given)
+
+
+def test_a_change_between_join_and_assignment_leaves_what_is_sure_and_asks_for_another(member: Member) -> None:
+    member.dealing.before_join()
+    member.views.set("t", modes_of(12, 4, NONE))
+    assert member.dealing_of() == member.given
+    assert member.dealing.unsettled
+    assert member.dealing.wants_rejoin(member.given)
+
+
+def test_members_take_turns(member: Member) -> None:
+    assert member.dealing_of() == member.given
+    member.views.set("t", modes_of(12, 4, NONE))
+    assert member.dealing.wants_rejoin(member.given)
+    assert member.dealing.due_s() == TURN_S  # a comes first
+    assert not member.dealing.my_turn(member.given)
+    member.now_s = TURN_S
+    assert member.dealing.my_turn(member.given)
+    assert member.dealing.rejoins == 1
+    assert not member.dealing.wants_rejoin(member.given), "once for each view"
+    member.views.set("t", modes_of(12, 12))
+    assert not member.dealing.wants_rejoin(member.given), "all is as it was"
+
+
+def test_nobody_asks_for_a_rebalance_that_is_under_way(member: Member) -> None:
+    assert member.dealing_of() == member.given
+    member.views.set("t", modes_of(12, 4, NONE))
+    assert member.dealing.wants_rejoin(member.given)
+    member.now_s = TURN_S
+    member.answer = GroupMoved("PREPARING_REBALANCING")
+    assert not member.dealing.my_turn(member.given)
+    due_s = member.dealing.due_s()
+    assert due_s is not None
+    assert due_s > TURN_S
+    member.dealing.before_join()
+    assert member.dealing.due_s() is None
+
+
+def test_a_group_that_moved_on_leaves_nothing_until_it_shows_this_assignment(member: Member) -> None:
+    member.views.set("t", modes_of(12, 4, NONE))
+    member.answer = GroupMoved("PREPARING_REBALANCING")
+    assert member.rebalance() == set()
+    assert member.dealing.undealt == {"t"}
+    assert member.dealing.due_s() is not None
+    member.answer = GroupDealing("range", {"t": {m: tuple(p) for m, p in GIVEN.items()}})
+    member.dealing.settle(member.given)
+    assert member.dealing.undealt == set()
+    assert member.dealing.withheld == set()
+    # Partition 2 was not given to it, so only another assignment can bring it.
+    assert member.dealing.wants_rejoin(member.given)
+    assert member.dealing.my_turn(member.given)
+
+
+def test_what_is_dealt_to_another_stays_withheld_when_the_answer_comes_late() -> None:
+    member = Member("a")
+    member.views.set("t", modes_of(12, 4, NONE))
+    member.answer = DealingUnknown("no answer")
+    assert member.rebalance() == set()
+    member.answer = GroupDealing("range", {"t": {m: tuple(p) for m, p in GIVEN.items()}})
+    member.dealing.settle(member.given)
+    assert member.given - member.dealing.withheld == keys(0, 1)
+    assert not member.dealing.wants_rejoin(member.given)
+
+
+def test_a_description_that_cannot_be_had_ends_in_the_plain_assignment(
+    member: Member, caplog: pytest.LogCaptureFixture
+) -> None:
+    member.views.set("t", modes_of(12, 4, NONE))
+    member.answer = DealingUnknown("no answer")
+    assert member.rebalance() == set()
+    member.now_s += GIVE_UP_S
+    member.dealing.settle(member.given)
+    assert member.given - member.dealing.withheld == member.given
+    assert "unevenly loaded" in caplog.text
+
+
+def test_who_may_not_describe_the_group_has_the_plain_assignment_at_once(member: Member) -> None:
+    member.views.set("t", modes_of(12, 4, NONE))
+    member.answer = DealingUnknown("not authorised", final=True)
+    assert member.rebalance() == member.given
+
+
+@pytest.mark.parametrize("strategy", ["roundrobin", "custom"])
+def test_other_strategies_keep_what_was_given(member: Member, strategy: str) -> None:
+    member.views.set("t", modes_of(12, 4, NONE))
+    member.answer = GroupDealing(strategy, {"t": {m: tuple(p) for m, p in GIVEN.items()}})
+    assert member.rebalance() == member.given
+    assert not member.dealing.wants_rejoin(member.given)
+
+
+def test_the_same_generation_again_deals_by_the_same_view(member: Member) -> None:
+    assert member.dealing_of() == member.given
+    member.views.set("t", modes_of(12, 4, NONE))
+    member.dealing.before_join()
+    assert member.dealing_of() == member.given, "no other member has let go anything"
+    assert member.rebalance() == keys(2, 4, 5, 6, 7)
+
+
+def test_without_any_view_at_the_join_nothing_is_sure() -> None:
+    member = Member()
+    member.views.set("t", modes_of(12, 4, NONE))
+    assert member.dealing_of() == set()
+    assert member.dealing.wants_rejoin(member.given)
+
+
+def test_an_unreachable_source_leaves_the_last_view_in_force(member: Member, caplog: pytest.LogCaptureFixture) -> None:
+    member.views.set("t", modes_of(12, 4, NONE))
+    member.views.failure = ModeSourceError("mode log: no answer")
+    assert member.rebalance() == keys(2, 4, 5, 6, 7)
+    assert "last known modes" in caplog.text
+
+
+@pytest.mark.parametrize("conf", [GroupConf("g", incremental=True), GroupConf("g", may_be_range=False)])
+def test_groups_that_cannot_use_range_ask_nobody(conf: GroupConf) -> None:
+    member = Member(conf=conf)
+    member.views.set("t", modes_of(12, 4, NONE))
+    assert member.rebalance() == member.given
+    assert member.views.refreshes == 0
+    assert not member.dealing.wants_rejoin(member.given)
+
+
+def test_only_changes_of_the_readable_set_matter(member: Member) -> None:
+    assert member.dealing_of() == member.given
+    member.views.set("t", modes_of(12, 4))
+    assert not member.dealing.wants_rejoin(member.given)
+    assert member.described == 0
+    assert isinstance(member.views.view("t"), TopicView)
+
+
+def test_the_generation_is_read_off_the_group_metadata() -> None:
+    assert generation_of(b"CGMDv2:" + struct.pack("<i", 7) + b"g\0m\0\0") == 7
+    assert generation_of(b"CGMDv3:" + struct.pack("<i", 7)) is None
+    assert generation_of(b"CGMDv2:\1") is None
+    assert generation_of(None) is None

@@ -1,0 +1,210 @@
+"""Start offsets, over a client that answers from tables."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
+
+from modeaware.confluent import _offsets
+from modeaware.confluent._group_conf import GroupConf
+from modeaware.confluent._offsets import StartOffsets
+from modeaware.modes import PartitionMode
+from modeaware.topic_view import TopicView
+from tests.support.fake_views import modes_of
+
+
+class Stock:
+    """Offsets of one topic's partitions: committed, first, end, position."""
+
+    def __init__(self) -> None:
+        self.committed_offsets: dict[int, int] = {}
+        self.first: dict[int, int] = {}
+        self.end: dict[int, int] = {}
+        self.positions: dict[int, int] = {}
+        self.failures: list[Exception] = []
+        self.commits: list[dict[int, int]] = []
+        self.asked = 0
+
+    def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
+        return self._answer(partitions, self.committed_offsets)
+
+    def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        return self._answer(partitions, self.positions)
+
+    def offsets_for_times(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
+        self.asked += 1
+        if self.failures:
+            raise self.failures.pop(0)
+        return [
+            TopicPartition(p.topic, p.partition, (self.first if p.offset == -2 else self.end)[p.partition])
+            for p in partitions
+        ]
+
+    def commit(self, offsets: list[TopicPartition], asynchronous: bool) -> None:
+        assert not asynchronous
+        if self.failures:
+            raise self.failures.pop(0)
+        self.commits.append({p.partition: p.offset for p in offsets})
+        self.committed_offsets.update(self.commits[-1])
+
+    def _answer(self, partitions: list[TopicPartition], table: dict[int, int]) -> list[TopicPartition]:
+        if self.failures:
+            raise self.failures.pop(0)
+        return [TopicPartition(p.topic, p.partition, table.get(p.partition, OFFSET_INVALID)) for p in partitions]
+
+
+class World:
+    def __init__(self, reset: str) -> None:
+        self.stock = Stock()
+        self.view = TopicView.unlisted("t")
+        self.offsets = StartOffsets(self.stock, GroupConf("g", offset_reset=reset), lambda _: self.view)
+
+    def resolve(self, *offsets: int) -> list[int]:
+        parts = [TopicPartition("t", partition, offset) for partition, offset in enumerate(offsets)]
+        return [p.offset for p in self.offsets.resolve(parts)]
+
+
+def failure(code: int) -> KafkaException:
+    return KafkaException(KafkaError(code))
+
+
+def test_committed_offsets_come_first_then_the_reset_policy() -> None:
+    world = World("earliest")
+    world.stock.committed_offsets = {0: 7}
+    world.stock.first = {1: 3}
+    assert world.resolve(OFFSET_INVALID, OFFSET_INVALID, 42) == [7, 3, 42]
+    world = World("latest")
+    world.stock.end = {0: 9}
+    assert world.resolve(OFFSET_INVALID) == [9]
+
+
+def test_beginning_and_end_become_numbers_that_stay() -> None:
+    world = World("latest")
+    world.stock.first, world.stock.end = {0: 5}, {1: 9}
+    assert world.resolve(OFFSET_BEGINNING, OFFSET_END) == [5, 9]
+
+
+def test_the_error_policy_is_left_to_librdkafka() -> None:
+    world = World("error")
+    assert world.resolve(OFFSET_INVALID) == [OFFSET_INVALID]
+    assert world.stock.asked == 0
+
+
+def test_a_latest_group_reads_a_returning_or_new_partition_from_its_resume_offset() -> None:
+    world = World("latest")
+    world.stock.end = {0: 50}
+    world.view = TopicView("t", "id", (1, 1), modes_of(1, 0), {0: 20})
+    assert world.resolve(OFFSET_INVALID) == [20]
+
+
+def test_a_resume_offset_is_remembered_after_the_view_stops_telling_it_but_used_once() -> None:
+    world = World("latest")
+    world.stock.end = {0: 50}
+    world.offsets.remember(TopicView("t", "id", (1, 1), modes_of(1, 0, PartitionMode.NONE), {0: 20}))
+    world.view = TopicView("t", "id", (1, 2), modes_of(1, 1))
+    assert world.resolve(OFFSET_INVALID) == [20]
+    assert world.resolve(OFFSET_INVALID) == [50]
+
+
+def test_an_earliest_group_reads_all_there_is_and_nothing_below_what_was_reclaimed() -> None:
+    world = World("earliest")
+    world.stock.first = {0: 10}
+    world.view = TopicView("t", "id", (1, 1), modes_of(1, 0), {0: 20})
+    assert world.resolve(OFFSET_INVALID) == [10]
+    world.view = TopicView("t", "id", (1, 2), modes_of(1, 0), {0: 20}, frozenset({0}))
+    assert world.resolve(OFFSET_INVALID) == [20]
+    world.stock.committed_offsets = {0: 15}
+    assert world.resolve(OFFSET_INVALID) == [20]
+    world.stock.committed_offsets = {0: 25}
+    assert world.resolve(OFFSET_INVALID) == [25]
+
+
+def test_offsets_that_cannot_be_had_are_left_to_librdkafka_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    world = World("latest")
+    world.stock.failures = [failure(KafkaError._TIMED_OUT)]
+    with caplog.at_level(logging.WARNING):
+        assert world.resolve(OFFSET_INVALID) == [OFFSET_INVALID]
+    assert "committed offsets not known" in caplog.text
+    world.stock.failures = []
+    world.offsets = StartOffsets(_Committing(world.stock), GroupConf("g", offset_reset="latest"), lambda _: world.view)
+    with caplog.at_level(logging.WARNING):
+        assert world.resolve(OFFSET_INVALID) == [OFFSET_INVALID]
+    assert "auto.offset.reset decides" in caplog.text
+
+
+class _Committing:
+    """Knows committed offsets, may not list others."""
+
+    def __init__(self, stock: Stock) -> None:
+        self.committed = stock.committed
+
+    def offsets_for_times(self, *_: Any, **__: Any) -> list[TopicPartition]:
+        raise failure(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+
+
+def test_a_leader_that_moves_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_offsets, "RETRY_S", 0.0)
+    world = World("latest")
+    world.stock.end = {0: 4}
+    asked = world.stock.offsets_for_times
+    errors = [failure(KafkaError.NOT_LEADER_FOR_PARTITION), failure(KafkaError.LEADER_NOT_AVAILABLE)]
+
+    def moving(partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
+        if errors:
+            raise errors.pop()
+        return asked(partitions, timeout)
+
+    world.stock.offsets_for_times = moving  # type: ignore[method-assign] # that is the fault injected here
+    assert world.resolve(OFFSET_INVALID) == [4]
+
+
+def test_the_start_of_an_idle_read_only_partition_is_committed_once() -> None:
+    world = World("latest")
+    world.view = TopicView("t", "id", (1, 1), modes_of(4, 1))
+    world.stock.positions = {2: 30}  # delivered something: its own commit will come
+    world.stock.committed_offsets = {3: 8}
+    starts = {("t", partition): 5 for partition in range(4)}
+    world.offsets.commit_read_only(starts)
+    world.offsets.commit_read_only(starts)
+    assert world.stock.commits == [{1: 5}]
+
+
+def test_a_start_that_could_not_be_committed_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    world = World("latest")
+    world.view = TopicView("t", "id", (1, 1), modes_of(1, 0))
+    world.stock.failures = []
+    commit = world.stock.commit
+
+    def refused(offsets: list[TopicPartition], asynchronous: bool) -> None:
+        raise failure(KafkaError.ILLEGAL_GENERATION)
+
+    world.stock.commit = refused  # type: ignore[method-assign] # that is the fault injected here
+    world.offsets.commit_read_only({("t", 0): 5})
+    assert "not committed" in caplog.text
+    world.stock.commit = commit  # type: ignore[method-assign] # and its end
+    world.offsets.commit_read_only({("t", 0): 5})
+    assert world.stock.commits == [{0: 5}]
+
+
+@pytest.mark.parametrize(
+    ("reset", "auto_commit", "changed", "commits"),
+    [
+        ("latest", True, False, [{0: 5}]),
+        ("latest", False, True, [{0: 5}]),
+        ("latest", False, False, []),
+        ("earliest", True, True, []),
+    ],
+)
+def test_latest_does_not_decide_again_for_an_idle_partition_that_moves(
+    reset: str, auto_commit: bool, changed: bool, commits: list[dict[int, int]]
+) -> None:
+    world = World(reset)
+    world.offsets = StartOffsets(world.stock, GroupConf("g", False, True, reset, auto_commit), lambda _: world.view)
+    world.offsets.commit_before_leaving({("t", 0): 5}, lambda _: changed)
+    assert world.stock.commits == [], "a topic without modes is none of our business"
+    world.view = TopicView("t", "id", (1, 1), modes_of(1, 1))
+    world.offsets.commit_before_leaving({("t", 0): 5}, lambda _: changed)
+    assert world.stock.commits == commits
