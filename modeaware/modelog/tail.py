@@ -24,6 +24,9 @@ FIRST_SLICE_S = 0.02
 """The same in the first second of a reading: an error, such as "there is no such topic", does not end a poll."""
 GRACE_S = 1.0
 """A log that is out of reach for less is no news: a broker of several may be down, or a leader be moving."""
+MARKER_WAIT_S = 1.0
+"""How long a reading waits for what lies behind an open transaction. A commit is acknowledged a moment before it is
+marked in the log, and must not be missed; a transaction that nobody ends must not hold up a start."""
 FIRST_BACKOFF_S, LAST_BACKOFF_S = 1.0, 30.0
 
 
@@ -125,9 +128,11 @@ class Tail:
             self._anew.clear()
             self._position = 0
             self._sink.begin()
+        marked_by_s = 0.0
         fresh_until_s = self._clock.monotonic_s() + GRACE_S
         with closing(LogStream(self._conf, self._topic, self._position)) as stream:
             silence = Silence(stream, self._clock)
+            target: int | None = None
             while not self._stopped():
                 try:
                     young = self._clock.monotonic_s() < fresh_until_s
@@ -146,8 +151,12 @@ class Tail:
                         raise
                     self._sink.failed(error)
                     continue
-                self._take(stream, records)
-                if stream.told_end:
+                self._pass_on(stream, records)
+                if target is None and stream.end is not None:
+                    target = _committed_end(stream)
+                    marked_by_s = self._clock.monotonic_s() + MARKER_WAIT_S
+                if target is not None and (stream.position >= target or self._clock.monotonic_s() > marked_by_s):
+                    self._sink.reached_end(stream.position)
                     return True
         return False
 
@@ -172,10 +181,13 @@ class Tail:
                 if lasted_s > 2 * LAST_BACKOFF_S:
                     self._backoff_s = FIRST_BACKOFF_S
 
-    def _take(self, stream: LogStream, records: Sequence[LogRecord]) -> None:
+    def _pass_on(self, stream: LogStream, records: Sequence[LogRecord]) -> None:
         if records:
             self._sink.records(records)
         self._position = stream.position
+
+    def _take(self, stream: LogStream, records: Sequence[LogRecord]) -> None:
+        self._pass_on(stream, records)
         if stream.told_end:
             self._sink.reached_end(stream.position)
 
@@ -185,3 +197,11 @@ class Tail:
     def _back_off(self) -> None:
         self._stopping.wait(self._backoff_s)
         self._backoff_s = min(2 * self._backoff_s, LAST_BACKOFF_S)
+
+
+def _committed_end(stream: LogStream) -> int | None:
+    try:
+        return stream.committed_end(MARKER_WAIT_S)
+    except LogUnreachable as error:
+        logger.debug("%s; asked again", error)
+        return None

@@ -8,11 +8,14 @@ import sys
 import textwrap
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
+from confluent_kafka import Producer
 
 from modeaware.config import ClientConfig
 from modeaware.local import Kafka
+from modeaware.modelog import tail
 from modeaware.modelog.tail import THREAD_NAME
 from modeaware.views import registry
 from tests.support.modelog import RealLog, topic_record
@@ -138,3 +141,38 @@ def test_after_a_fork_the_child_has_its_own_tail(log: RealLog) -> None:
         """,
     )
     assert (done.returncode, done.stdout) == (0, "ok\n"), done.stderr
+
+
+@contextmanager
+def open_transaction(log: RealLog) -> Iterator[Producer]:
+    """Somebody else's transaction that is open on the log; what is appended behind it is acknowledged, not yet read."""
+    other = Producer({**log.conf, "transactional.id": f"other-{log.topic}"})
+    other.init_transactions(30)
+    other.begin_transaction()
+    other.produce(log.topic, key="junk", value=b"junk")
+    other.flush(30)
+    yield other
+    other.close()
+
+
+def test_a_first_view_misses_no_acknowledged_record(log: RealLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tail, "MARKER_WAIT_S", 60.0)
+    log.create()
+    with open_transaction(log) as other:
+        log.append(topic_record(epoch=1))
+        views = registry.acquire(log.conf, log.config)
+        assert not views.wait_ready(1.0)
+        other.abort_transaction(30)
+        assert views.wait_ready(30)
+        assert views.view("orders").epoch == 1
+        views.close()
+
+
+def test_a_transaction_that_nobody_ends_does_not_hold_up_a_start(log: RealLog) -> None:
+    log.create()
+    log.append(topic_record(epoch=1))
+    with open_transaction(log):
+        views = registry.acquire(log.conf, log.config)
+        assert views.wait_ready(30)
+        assert views.view("orders").epoch == 1
+        views.close()
