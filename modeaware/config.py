@@ -71,9 +71,9 @@ def split_client_config(conf: Mapping[str, Any]) -> tuple[ClientConfig, dict[str
     ours = {name: value for name, value in conf.items() if name.startswith(PREFIX)}
     rest = {name: value for name, value in conf.items() if not name.startswith(PREFIX)}
     fields = _parse(ours, _CLIENT_SETTINGS, "setting")
-    refresh = rest.get("topic.metadata.refresh.interval.ms")
-    if refresh is not None and (interval_ms := int(refresh)) > 0:
-        fields["refresh_interval_ms"] = interval_ms
+    refresh = str(rest.get("topic.metadata.refresh.interval.ms", ""))
+    if refresh.isdecimal() and int(refresh) > 0:  # a bad value is librdkafka's to refuse
+        fields["refresh_interval_ms"] = int(refresh)
     return ClientConfig(**fields), rest
 
 

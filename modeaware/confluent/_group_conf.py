@@ -31,8 +31,8 @@ class GroupConf:
 
     @classmethod
     def of(cls, conf: Mapping[str, Any]) -> GroupConf:
-        """Read ``conf``; names in ``default.topic.config`` count where the same name does not stand outside it."""
-        settings = {**conf.get("default.topic.config", {}), **conf}
+        """Read ``conf``; what stands in ``default.topic.config`` overrides the rest, as confluent_kafka has it."""
+        settings = {**conf, **conf.get("default.topic.config", {})}
         strategies = [name.strip() for name in str(settings.get("partition.assignment.strategy", "range")).split(",")]
         consumer_protocol = str(settings.get("group.protocol", "classic")).lower() == "consumer"
         return cls(

@@ -102,7 +102,7 @@ class RetiredPartition:
             "opening": self.opening,
             "stragglers": self.stragglers,
         }
-        return {name: value for name, value in fields.items() if value or (value == 0 and value is not False)}
+        return {name: value for name, value in fields.items() if value != _DEFAULTS.get(name)}
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> RetiredPartition:
@@ -117,6 +117,15 @@ class RetiredPartition:
             opening=bool(fields.get("opening", False)),
             stragglers=int(fields.get("stragglers", 0)),
         )
+
+
+_DEFAULTS: dict[str, Any] = {
+    "partition_state": PartitionState.ONLINE.value,
+    "replica_state": ReplicaState.ONLINE.value,
+    "drained": {},
+    "opening": False,
+    "stragglers": 0,
+}
 
 
 @dataclass(frozen=True)
