@@ -1,20 +1,24 @@
 """The command ``modeaware``: one module a command, loaded when it is asked for.
 
-Exit status: 0 done; 1 an error, told on standard error as ``error: ...``; 2 bad usage; 130 left by Ctrl-C. Commands may
-add their own and document them.
+Exit status: 0 done; 1 an error, told on standard error as ``error: ...``; 2 bad usage; 130 left by Ctrl-C; 141 nobody
+reads the output any more (``| head``). Commands may add their own and document them.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import logging
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
 from modeaware.errors import ModeAwareError
 
 INTERRUPTED = 130
+OUTPUT_CLOSED = 141
 
 
 class Command(Protocol):
@@ -79,12 +83,36 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         args = _parse(arguments)
         command: Command = args.command
-        return command.run(args)
+        with _said_once(logging.getLogger("modeaware.modelog.replay")):
+            status = command.run(args)
+        sys.stdout.flush()
+        return status
     except ModeAwareError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the flush at exit would fail once more
+        return OUTPUT_CLOSED
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+@contextmanager
+def _said_once(logger: logging.Logger) -> Iterator[None]:
+    """``logger`` says the same only once: a command reads the mode log again and again, the same rubbish each time."""
+    said: set[str] = set()
+
+    def is_new(record: logging.LogRecord) -> bool:
+        message = record.getMessage()
+        new = message not in said
+        said.add(message)
+        return new
+
+    logger.addFilter(is_new)
+    try:
+        yield
+    finally:
+        logger.removeFilter(is_new)
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:

@@ -8,8 +8,9 @@ from modeaware.cli.options import Connection
 from modeaware.clock import SYSTEM_CLOCK
 from modeaware.config import ControllerConfig
 from modeaware.controller.cluster import Cluster
+from modeaware.controller.describe import unusable_record
 from modeaware.controller.observer import Observer
-from modeaware.errors import ErrorCode, RecordError, RequestRefused
+from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle.admit import Admission, admit
 from modeaware.lifecycle.commands import Command
 from modeaware.lifecycle.facts import TopicFacts
@@ -67,10 +68,6 @@ def look(connection: Connection, cluster: Cluster, topic: str) -> Situation:
     facts = Observer(cluster, connection.conf).observe(topic, None)
     if facts.topic_id is None:
         raise RequestRefused(f"topic {topic!r} does not exist", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic=topic)
-    if {topic, facts.topic_id} & set(replay.unreadable):
-        raise RecordError(
-            f"topic {topic!r}: its latest record in {log_topic!r} cannot be used here (rubbish, or a newer version), "
-            "so nothing is changed; upgrade modeaware, or look at the log",
-            topic=topic,
-        )
+    if (unusable := unusable_record(replay, log_topic, topic, facts.topic_id)) is not None:
+        raise unusable
     return Situation(topic, replay.records.get(facts.topic_id), facts, replay.claim)

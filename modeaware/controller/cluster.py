@@ -73,6 +73,8 @@ class Cluster:
         if not names:
             return {}
         shapes: dict[str, TopicShape | None] = {}
+        if "" in names:  # librdkafka answers this one with a ValueError, the others are the broker's business
+            raise ClusterError("a topic's name cannot be empty", code=ErrorCode.INVALID_TOPIC_EXCEPTION)
         futures = self.admin.describe_topics(TopicCollection(names), request_timeout=REQUEST_TIMEOUT_S)
         for name, future in futures.items():
             try:
@@ -204,7 +206,7 @@ def cluster_error(what: str, error: KafkaException) -> ClusterError:
     """Our error for one of librdkafka's, with the broker's error code where we have a name for it."""
     kafka_error = error.args[0]
     number = kafka_error.code()
-    if number in (KafkaError._TIMED_OUT, KafkaError._TIMED_OUT_QUEUE):
+    if number in (KafkaError._TIMED_OUT, KafkaError._TIMED_OUT_QUEUE, KafkaError._TRANSPORT):  # all: no answer
         number = ErrorCode.REQUEST_TIMED_OUT
     known = number in ErrorCode.__members__.values()
     return ClusterError(

@@ -86,12 +86,14 @@ class Controller:
         Raises:
             ControllerUnavailable: another controller is running.
             ClusterError, ModeSourceError: no broker, or the mode log cannot be used.
+            KafkaException: librdkafka does not take a setting.
         """
         self._refuse_second_controller(unless_elsewhere=True)
+        engine, log = self._engine()
         if self._listen is not None:
             self._listener = Listener(self._listen, self.submit, self._controller_id)
             self._listener.start()
-        self._thread = threading.Thread(target=self._run, name="modeaware-controller", daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(engine, log), name="modeaware-controller", daemon=True)
         self._thread.start()
         try:
             self._claimed.result(START_TIMEOUT_S)
@@ -193,8 +195,7 @@ class Controller:
                 f"a controller ({claim.controller_id}) is running at {claim.address}: commands go there by themselves"
             )
 
-    def _run(self) -> None:
-        engine, log = self._engine()
+    def _run(self, engine: Engine, log: ControllerLog) -> None:
         try:
             self._claim_and_serve(engine)
             if not self._finished.done():
@@ -223,7 +224,7 @@ class Controller:
                 if not self._claimed.done():
                     raise
                 # What became of the last append is not known: a new claim reads the log again.
-                logger.warning("mode log: %s; claiming it again", error)
+                logger.warning("%s; claiming the mode log again", error)
                 self._stopping.wait(RECLAIM_DELAY_S)
 
     def _serve(self, engine: Engine) -> None:

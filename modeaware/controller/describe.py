@@ -8,12 +8,13 @@ from typing import Any
 
 from modeaware.controller.cluster import Cluster, LogOffsets, TopicShape
 from modeaware.controller.groups import find_groups
-from modeaware.errors import ErrorCode, RequestRefused
+from modeaware.errors import ErrorCode, RecordError, RequestRefused
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.facts import GroupFacts
 from modeaware.lifecycle.phases import partition_phase, topic_phase
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modelog.records import DeleteTopicPartitions, RetiredPartition, TopicRecord
+from modeaware.modelog.replay import Replay
 from modeaware.modes import PartitionMode, PartitionState, ReplicaState
 
 READ_TIMEOUT_S = 20.0
@@ -78,6 +79,7 @@ def describe_topics(
 
     Raises:
         RequestRefused: UNKNOWN_TOPIC_OR_PARTITION, for a topic that was named and does not exist.
+        RecordError: for a topic that was named and whose latest record cannot be used; others like it are left out.
         ClusterError, ModeSourceError: the brokers did not answer, or refused.
     """
     replay = read_mode_log(conf, mode_log_topic, READ_TIMEOUT_S)
@@ -87,12 +89,27 @@ def describe_topics(
     descriptions = []
     for topic, shape in cluster.describe(named).items():
         if shape is not None:
-            descriptions.append(_describe(cluster, topic, shape, records.get(shape.topic_id)))
+            unusable = unusable_record(replay, mode_log_topic, topic, shape.topic_id)
+            if unusable is None:
+                descriptions.append(_describe(cluster, topic, shape, records.get(shape.topic_id)))
+            elif topics is not None:
+                raise unusable
         elif topics is not None:
             raise RequestRefused(
                 f"topic {topic!r} does not exist", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic=topic
             )
     return descriptions
+
+
+def unusable_record(replay: Replay, mode_log_topic: str, topic: str, topic_id: str) -> RecordError | None:
+    """The error to raise where the latest record of a topic could not be read: what holds now is not known here."""
+    if not {topic, topic_id} & set(replay.unreadable):
+        return None
+    return RecordError(
+        f"topic {topic!r}: its latest record in {mode_log_topic!r} cannot be used here (rubbish, or a newer version); "
+        "upgrade modeaware, or look at the log. Nothing is changed",
+        topic=topic,
+    )
 
 
 def _describe(cluster: Cluster, topic: str, shape: TopicShape, record: TopicRecord | None) -> TopicDescription:

@@ -155,6 +155,8 @@ class Engine:
             return False
         for alarm in step.alarms:
             logger.warning("%s", alarm)
+        if facts.groups_doubt is not None and in_progress(record):
+            logger.info("topic %s: which groups use it is not certain: %s", record.topic, facts.groups_doubt)
         if step.tombstone:
             self._log.append([(topic_id, None)])
             del self._records[topic_id]
@@ -163,6 +165,8 @@ class Engine:
         if step.record is not None:
             self._append(step.record)
             logger.info("%s, phase %s", step.record.view().describe(), topic_phase(step.record))
+        if step.effects and step.record is None:  # nothing was appended that would have shown whether it was replaced
+            self._log.append([(CLAIM_KEY, self._held_claim.to_json())])
         performed = [self._perform(effect, facts) for effect in step.effects]
         changed = step.record is not None or any(performed)
         settled = not in_progress(self._records.get(topic_id))
@@ -174,10 +178,14 @@ class Engine:
         return changed
 
     @property
-    def _epoch(self) -> int:
+    def _held_claim(self) -> ClaimRecord:
         if self._claim is None:
             raise ModeAwareError("the controller has not claimed the mode log")
-        return self._claim.controller_epoch
+        return self._claim
+
+    @property
+    def _epoch(self) -> int:
+        return self._held_claim.controller_epoch
 
     def _append(self, record: TopicRecord) -> None:
         self._log.append([(record.topic_id, record.to_json())])
@@ -194,6 +202,8 @@ class Engine:
         try:
             self._effects.perform(effect)
         except ClusterError as error:
+            if error.code is ErrorCode.REQUEST_TIMED_OUT:  # they may exist by now: the record stays
+                return ClusterError(f"{error}; it is tried again until it is done", code=error.code, topic=effect.topic)
             self._append(give_up_opening(record, facts, self._epoch, self._clock.now_ms()))
             return error
         return None

@@ -51,7 +51,7 @@ def find_groups(cluster: Cluster, topic: str, partitions: Iterable[int]) -> Grou
 def _authorization_doubt(cluster: Cluster) -> str | None:
     future = cluster.admin.describe_cluster(include_authorized_operations=True, request_timeout=REQUEST_TIMEOUT_S)
     operations = wait(future, "describe the cluster").authorized_operations
-    if operations is not None and AclOperation.DESCRIBE not in operations:
+    if AclOperation.DESCRIBE not in (operations or ()):
         return "the right to DESCRIBE the cluster is missing, without which brokers hide groups"
     return None
 

@@ -31,7 +31,7 @@ class Observer:
         self._cluster = cluster
         self._conf = dict(conf)
         self._clock = clock
-        self._quiet: dict[tuple[str, int], tuple[int, int]] = {}
+        self._seen: dict[tuple[str, int], PartitionFacts] = {}
         self._missing_since_ms: dict[str, int] = {}
 
     def observe(self, topic: str, record: TopicRecord | None) -> TopicFacts:
@@ -80,12 +80,14 @@ class Observer:
         )
 
     def _partition(self, topic_id: str, partition: int, log: LogOffsets) -> PartitionFacts:
-        now_ms = self._clock.now_ms()
-        end_offset, since_ms = self._quiet.get((topic_id, partition), (-1, now_ms))
-        if end_offset != log.end_offset:
-            since_ms = now_ms
-            self._quiet[(topic_id, partition)] = (log.end_offset, now_ms)
-        return PartitionFacts(log.log_start, log.end_offset, log.last_stable_offset, log.leader_epoch, since_ms)
+        last = self._seen.get((topic_id, partition))
+        if last is not None and last.end_offset == log.end_offset:
+            since_ms, moved = last.quiet_since_ms, last.moved
+        else:
+            since_ms, moved = self._clock.now_ms(), last is not None
+        facts = PartitionFacts(log.log_start, log.end_offset, log.last_stable_offset, log.leader_epoch, since_ms, moved)
+        self._seen[(topic_id, partition)] = facts
+        return facts
 
     def _with_caught_up(
         self, record: TopicRecord, partitions: Mapping[int, PartitionFacts], groups: Mapping[str, GroupFacts]

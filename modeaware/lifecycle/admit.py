@@ -14,7 +14,13 @@ from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import Command, CreatePartitionsCommand, DeletePartitionsCommand
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.phases import in_progress
-from modeaware.modelog.records import RETENTION_DELAY_MS, DeleteTopicPartitions, RetiredPartition, TopicRecord
+from modeaware.modelog.records import (
+    MAX_PARTITIONS,
+    RETENTION_DELAY_MS,
+    DeleteTopicPartitions,
+    RetiredPartition,
+    TopicRecord,
+)
 from modeaware.modes import PartitionMode, format_ranges
 
 MAX_RECORD_BYTES = 900_000
@@ -192,7 +198,7 @@ def _check_size(command: Command, record: TopicRecord) -> None:
             command,
             ErrorCode.MESSAGE_TOO_LARGE,
             f"its mode record could grow to {size} bytes, more than the {MAX_RECORD_BYTES} that fit the mode log: "
-            "shrink it in smaller steps",
+            "change it in smaller steps",
         )
 
 
@@ -233,6 +239,12 @@ def _admit_create(
             command,
             ErrorCode.INVALID_PARTITIONS,
             f"it has {current.writable_count} writable partitions already; {command.total_count} is not an increase",
+        )
+    if command.total_count > MAX_PARTITIONS:  # before a list is made of them
+        raise _refuse(
+            command,
+            ErrorCode.INVALID_PARTITIONS,
+            f"{command.total_count} partitions: at most {MAX_PARTITIONS} fit its mode record",
         )
     new = max(command.total_count - facts.partition_count, 0)
     _check_assignments(command, new)

@@ -142,7 +142,10 @@ def _step_read_only(
     if retired.seal_offset is not None and log.end_offset != retired.seal_offset:
         retired, alarm = _unseal(record.topic, partition, retired, log)
     if retired.seal_offset is None:
+        before = retired.reason
         retired, due_ms = _seal(retired, log, _deletion(record).create_timestamp_ms, config, now_ms)
+        if retired.reason == reasons.STILL_WRITTEN != before:
+            alarm = f"{record.topic}-{partition}: {reasons.text(reasons.STILL_WRITTEN)}"
         if retired.seal_offset is None:
             return Step(PartitionMode.READ_ONLY, retired, due_ms=due_ms, alarm=alarm)
     reason, due_ms, proof = _drained(partition, retired.seal_offset, record, log, facts, now_ms)
@@ -165,14 +168,18 @@ def _seal(
 ) -> tuple[RetiredPartition, int | None]:
     """Seal a partition that has been quiet since it was retired, at ``retired_ms``, at the earliest.
 
-    Quiet is no proof; it only avoids flapping (DESIGN, phase 3).
+    Quiet is no proof; it only avoids flapping (DESIGN, phase 3). While records arrive, a last stable offset below the
+    end says nothing of a transaction: it was read a moment before the end was.
     """
-    if not log.settled:
-        return _blocked(retired, reasons.OPEN_TRANSACTION), None
     quiet_from_ms = max(log.quiet_since_ms, retired_ms) + config.seal_quiet_ms
     if now_ms < quiet_from_ms:
+        if log.moved and log.quiet_since_ms >= retired_ms + config.seal_quiet_ms:
+            known = retired.reason in (reasons.STILL_WRITTEN, reasons.STRAGGLER)
+            return (retired if known else _blocked(retired, reasons.STILL_WRITTEN)), quiet_from_ms
         held_up = retired.reason in (reasons.OPEN_TRANSACTION, reasons.UNAVAILABLE)
         return (replace(retired, reason=None) if held_up else retired), quiet_from_ms
+    if not log.settled:
+        return _blocked(retired, reasons.OPEN_TRANSACTION), None
     return replace(retired, seal_offset=log.end_offset, seal_leader_epoch=log.leader_epoch, reason=None), None
 
 

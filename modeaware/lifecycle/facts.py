@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 class PartitionFacts:
     """One partition's log, as its leader reported it.
 
-    ``quiet_since_ms`` is the wall-clock time since which the controller has seen this same end offset.
+    ``quiet_since_ms`` is the wall-clock time since which the controller has seen this same end offset; ``moved`` says
+    whether it saw another one before that (not so for a controller that has just begun to look).
     """
 
     log_start: int
@@ -18,6 +19,7 @@ class PartitionFacts:
     last_stable_offset: int
     leader_epoch: int
     quiet_since_ms: int
+    moved: bool = False
 
     @property
     def empty(self) -> bool:

@@ -5,6 +5,7 @@ The log holds a code, optionally with a group's name behind a colon, never movin
 
 from __future__ import annotations
 
+STILL_WRITTEN = "still-written"
 STRAGGLER = "straggler"
 TRUNCATED = "truncated"
 OPEN_TRANSACTION = "open-transaction"
@@ -19,6 +20,8 @@ GROUP_BEYOND_END = "group-beyond-end"
 OPENING = "opening"
 
 _TEXTS = {
+    STILL_WRITTEN: "records still arrive, from a producer that honours no modes or that sends what it had queued: "
+    "waiting until it is quiet",
     STRAGGLER: "a record arrived after the seal (a producer that honours no modes?): sealing and draining again",
     TRUNCATED: "the log ends before its seal (unclean leader election?): sealing and draining again",
     OPEN_TRANSACTION: "an open transaction: waiting for it to commit or abort",
@@ -26,7 +29,8 @@ _TEXTS = {
     DELAY: "the requested delay has not passed",
     RETENTION: "waiting for the topic's own retention to remove the records (name a delay to have them deleted "
     "once drained)",
-    GROUPS_UNKNOWN: "the list of groups is not certain (an error, or the right to DESCRIBE the cluster is missing)",
+    GROUPS_UNKNOWN: "the list of groups is not certain (a group in a rebalance, an error, or the right to DESCRIBE the "
+    "cluster is missing): the controller's log says which",
     GROUP_LAG: "group {group} has not consumed it to the seal: run its consumers",
     GROUP_NEVER_COMMITTED: "group {group} uses the topic but never committed an offset here: run its consumers, or "
     "commit for it what it need not read (kafka-consumer-groups --reset-offsets)",
@@ -34,7 +38,7 @@ _TEXTS = {
     "its offsets expired): run it again, or --undo and shrink again without it",
     GROUP_BEYOND_END: "group {group} committed an offset beyond the end: reset it "
     "(kafka-consumer-groups --reset-offsets)",
-    OPENING: "new: opens for writes once every group has a committed offset on it",
+    OPENING: "new: opens for writes once every group has a committed offset on it, or after modeaware.open.timeout.ms",
 }
 
 

@@ -275,6 +275,10 @@ def test_a_record_that_cannot_be_read_stops_a_change(site: Site, filled: str, va
     assert told.status == 1
     assert "cannot be used here" in told.err.splitlines()[-1]
     assert site.log() == before
+    told = site.run("topics", "--describe", "--topic", filled, "--json")
+    assert (told.status, told.out) == (1, ""), "what holds is not known: never shown as ReadWrite"
+    assert "cannot be used here" in told.err.splitlines()[-1]
+    assert site.run("topics", "--describe").status == 0
 
 
 def test_describe_of_a_topic_that_does_not_exist(site: Site) -> None:

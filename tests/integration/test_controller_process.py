@@ -10,6 +10,7 @@ from modeaware.config import ControllerConfig
 from modeaware.controller import cluster, daemon, groups, observer
 from modeaware.controller.daemon import Controller
 from modeaware.errors import ControllerUnavailable, ErrorCode, ModeAwareError
+from modeaware.librdkafka import KafkaException
 from modeaware.lifecycle.commands import DeletePartitionsCommand
 from modeaware.lifecycle.phases import topic_phase
 from modeaware.local import Kafka
@@ -163,6 +164,15 @@ def test_brokers_that_freeze_or_die_and_come_back(
         setting.wait_done(other)
     finally:
         controller.stop()
+
+
+def test_a_setting_that_librdkafka_does_not_take_is_told_at_once(setting: Controlled) -> None:
+    """Not by a thread that ends without a word while the caller waits for the claim."""
+    controller = Controller({**setting.conf, "no.such.setting": "1"}, ControllerConfig())
+    with pytest.raises(KafkaException, match=r"no\.such\.setting"):
+        controller.start()
+    assert controller.address is None, "no listener is left"
+    controller.stop()
 
 
 def test_no_broker_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:

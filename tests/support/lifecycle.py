@@ -28,10 +28,16 @@ RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.
 
 
 def log(
-    end: int = 0, start: int = 0, *, stable: int | None = None, quiet_since_ms: int = 0, leader_epoch: int = 3
+    end: int = 0,
+    start: int = 0,
+    *,
+    stable: int | None = None,
+    quiet_since_ms: int = 0,
+    leader_epoch: int = 3,
+    moved: bool = False,
 ) -> PartitionFacts:
     """One partition's log; by default empty, without an open transaction, quiet for ever."""
-    return PartitionFacts(start, end, end if stable is None else stable, leader_epoch, quiet_since_ms)
+    return PartitionFacts(start, end, end if stable is None else stable, leader_epoch, quiet_since_ms, moved)
 
 
 def group(

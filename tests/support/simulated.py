@@ -97,7 +97,7 @@ class SimCluster:
         self.refuses_checks: ClusterError | None = None
         self.performed: list[Effect] = []
         self.validated: list[CreatePartitions] = []
-        self._quiet: dict[int, tuple[int, int]] = {}
+        self._quiet: dict[int, tuple[int, int, bool]] = {}
         self._next_record = 0
 
     # What clients do
@@ -154,10 +154,11 @@ class SimCluster:
         if partition >= len(self.partitions) or not self.partitions[partition].available:
             return None
         log, now_ms = self.partitions[partition], self.clock.now_ms()
-        if self._quiet.get(partition, (-1, 0))[0] != log.end:
-            self._quiet[partition] = (log.end, now_ms)
+        last = self._quiet.get(partition)
+        if last is None or last[0] != log.end:
+            last = self._quiet[partition] = (log.end, now_ms, last is not None)
         stable = log.end if log.open_from is None else log.open_from
-        return PartitionFacts(log.log_start, log.end, stable, 0, self._quiet[partition][1])
+        return PartitionFacts(log.log_start, log.end, stable, 0, *last[1:])
 
     def forget_quiet(self) -> None:
         """What a controller loses when it restarts."""

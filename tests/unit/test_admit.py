@@ -12,7 +12,7 @@ from modeaware.lifecycle.admit import MAX_RECORD_BYTES
 from modeaware.lifecycle.advance import advance
 from modeaware.lifecycle.commands import Command, DeletePartitionsCommand
 from modeaware.lifecycle.phases import in_progress, topic_phase
-from modeaware.modelog.records import DeleteTopicPartitions, TopicRecord
+from modeaware.modelog.records import MAX_PARTITIONS, DeleteTopicPartitions, TopicRecord
 from modeaware.modes import ReplicaState
 from tests.support.lifecycle import (
     CONFIG,
@@ -285,3 +285,8 @@ class TestGrow:
 
     def test_too_many_for_the_log(self) -> None:
         assert refusal(grow(20_000)).code is ErrorCode.MESSAGE_TOO_LARGE
+
+    def test_a_count_from_nowhere_is_refused_before_a_list_is_made_of_it(self) -> None:
+        error = refusal(grow(2**31 - 1))
+        assert error.code is ErrorCode.INVALID_PARTITIONS
+        assert str(MAX_PARTITIONS) in str(error)

@@ -165,6 +165,28 @@ class TestSeal:
         assert record.retired[P].reason is None
         assert record.retired[P].seal_offset is None
 
+    def test_a_last_stable_offset_behind_a_moving_end_is_no_open_transaction(self) -> None:
+        """The two are read one after the other: between them a plain producer has written."""
+        moving = facts(logs={P: log(10, stable=9, quiet_since_ms=NOW_MS + 5_000, moved=True)}, groups=READ)
+        assert look(retiring(), moving).record is None
+
+    def test_a_producer_that_goes_on_writing_is_named_once(self) -> None:
+        still_ms = NOW_MS + QUIET_MS
+        writing = facts(logs={P: log(10, stable=9, quiet_since_ms=still_ms, moved=True)}, groups=READ)
+        step = look(retiring(), writing, still_ms)
+        assert step.record is not None
+        assert step.record.retired[P].reason == reasons.STILL_WRITTEN
+        assert "records still arrive" in step.alarms[0]
+        writing = facts(logs={P: log(20, quiet_since_ms=still_ms + 1_000, moved=True)}, groups=READ)
+        again = look(step.record, writing, still_ms + 1_000)
+        assert (again.record, again.alarms) == (None, ())
+        quiet = facts(logs={P: log(20, quiet_since_ms=still_ms)}, groups={"g": group({P: 20})})
+        assert after(step.record, quiet, still_ms + QUIET_MS).modes[P] is NONE
+
+    def test_a_controller_that_has_just_begun_to_look_accuses_nobody(self) -> None:
+        seen = facts(logs={P: log(10, quiet_since_ms=NOW_MS + 60_000, moved=False)}, groups=READ)
+        assert look(retiring(), seen, NOW_MS + 60_000).record is None
+
     def test_a_partition_without_a_leader_waits(self) -> None:
         seen = facts(logs=FULL, groups=READ)
         without = replace(seen, partitions={0: log()})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from types import ModuleType
 
@@ -10,6 +11,7 @@ import pytest
 
 import modeaware.cli as cli
 from modeaware.errors import ModeAwareError
+from modeaware.modelog.replay import fold
 
 
 class Sample:
@@ -26,6 +28,10 @@ class Sample:
             raise ModeAwareError("no broker answered at here:1; is it running?")
         if args.what == "interrupt":
             raise KeyboardInterrupt
+        if args.what == "talk":
+            print("a line that nobody reads")
+        for _ in range(2 if args.what == "read" else 0):
+            fold([("key", b"rubbish")])
         return 7
 
 
@@ -49,6 +55,26 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_exit_status(what: str, status: int, error: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["sample", what]) == status
     assert capsys.readouterr().err == error
+
+
+def test_output_that_nobody_reads_is_no_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As in ``modeaware ... | head``."""
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    with open(write_end, "w") as stdout:
+        monkeypatch.setattr(sys, "stdout", stdout)
+        assert cli.main(["sample", "talk"]) == cli.OUTPUT_CLOSED
+    assert capsys.readouterr().err == ""
+
+
+def test_rubbish_on_the_mode_log_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    """A command that waits reads the log every few seconds."""
+    for _ in range(2):
+        caplog.clear()
+        cli.main(["sample", "read"])
+        assert len(caplog.messages) == 1, "once a command"
 
 
 def test_a_missing_extra_is_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ from modeaware.modelog.records import CLAIM_KEY, ClaimRecord
 from modeaware.modelog.replay import fold
 from modeaware.modes import PartitionMode
 from tests.support.engine_world import INTERVAL_MS, QUIET_MS, TOPIC, World
-from tests.support.simulated import SimGroup
+from tests.support.simulated import SimGroup, SimPartition
 
 RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
 REFUSED = ClusterError("no", code=ErrorCode.INVALID_REPLICA_ASSIGNMENT)
@@ -322,6 +322,20 @@ class TestGrow:
         assert result.modes == (RW,) * 12
         assert world.modes == (RW,) * 12
         assert topic_phase(world.record) == "done"
+
+    @pytest.mark.parametrize("done", [False, True])
+    def test_a_creation_without_an_answer_is_gone_on_with(self, world: World, done: bool) -> None:
+        """Whether the partitions exist is not known: they stay listed and closed."""
+        world.cluster.groups["mute"] = SimGroup({0: 1})
+        world.cluster.refuses = ClusterError("no answer in time", code=ErrorCode.REQUEST_TIMED_OUT)
+        assert world.grow(14) is ErrorCode.REQUEST_TIMED_OUT
+        world.cluster.partitions += [SimPartition(), SimPartition()] if done else []
+        world.cluster.refuses = None
+        world.run(10_000)
+        assert world.modes == (RW,) * 12 + (RO,) * 2
+        assert len(world.cluster.partitions) == 14
+        world.run(ControllerConfig().open_timeout_ms)
+        assert world.modes == (RW,) * 14
 
     def test_validate_only_asks_the_brokers_and_changes_nothing(self, world: World) -> None:
         entries = list(world.log.entries)

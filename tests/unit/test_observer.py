@@ -106,6 +106,14 @@ def test_quiet_begins_when_an_end_is_first_seen(looking: Looking) -> None:
     assert quiet_since_ms() == start_ms + 5_001, "back again is not quiet either"
 
 
+def test_an_end_has_moved_once_another_one_was_seen(looking: Looking) -> None:
+    """What was written before this controller looked is no news."""
+    assert not looking.observer.observe(TOPIC, draining()).partitions[P].moved
+    looking.cluster.ends[P] += 1
+    for _ in range(2):
+        assert looking.observer.observe(TOPIC, draining()).partitions[P].moved
+
+
 class TestGone:
     @pytest.mark.parametrize("shape", [None, TopicShape("another", False, 12)])
     def test_only_after_a_while(self, looking: Looking, shape: TopicShape | None) -> None:
