@@ -2,6 +2,9 @@
 
 ``poll`` and ``consume`` go straight to librdkafka's C methods. When there is something to do, both are pointed at a
 function that does it first. A thread that sits inside an endless ``poll()`` is reached through its ``stats_cb``.
+
+While there is nothing to do that callback is a C function: confluent_kafka loses what a signal handler raises in a
+Python one (its ``consume()`` then ends in a SystemError), and Ctrl-C must stay a KeyboardInterrupt.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ class Attention:
         act: does the work, in the polling thread; may raise, and is then asked again at the next poll.
         due_s: when there is work again without a :meth:`call`, on the clock ``now_s``; None for never.
         now_s: the monotonic clock.
+        stats: what is called with the statistics, as :func:`idle_stats` made it; turned with the others.
     """
 
     def __init__(
@@ -37,9 +41,10 @@ class Attention:
         act: Callable[[], None],
         due_s: Callable[[], float | None],
         now_s: Callable[[], float],
+        stats: Switch,
     ) -> None:
-        self._direct = (poll, consume)
-        self._attentive = (self._attentive_poll, self._attentive_consume)
+        self._direct = (poll, consume, stats.target)
+        self._attentive = (self._attentive_poll, self._attentive_consume, self._attentive_stats)
         self._act = act
         self._due_s = due_s
         self._now_s = now_s
@@ -49,6 +54,7 @@ class Attention:
         self.stopped = False
         self.poll = Switch(poll)
         self.consume = Switch(consume)
+        self._stats = stats
 
     def call(self) -> None:
         """Have the polling thread act soon (any thread)."""
@@ -68,9 +74,10 @@ class Attention:
         """Whether nothing of ours is between a caller and librdkafka."""
         return self.poll.target is self._direct[0]
 
-    def _point(self, targets: tuple[Target, Target]) -> None:
+    def _point(self, targets: tuple[Target, Target, Target]) -> None:
         self.poll.point_to(targets[0])
         self.consume.point_to(targets[1])
+        self._stats.point_to(targets[2])
 
     def serve(self) -> float | None:
         """Do what is due, in the polling thread; the seconds until there is more to do, None if nothing waits.
@@ -106,6 +113,9 @@ class Attention:
     def _attentive_consume(self, *args: Any, **kwargs: Any) -> Any:
         return self._call_in_slices(self._direct[1], _CONSUME_PARAMETERS, args, kwargs)
 
+    def _attentive_stats(self, _figures: str) -> None:
+        self.serve()
+
     def _call_in_slices(
         self, method: Target, parameters: tuple[str, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
@@ -126,27 +136,31 @@ class Attention:
             wait_s = self.serve()
 
 
+def idle_stats() -> Switch:
+    """A ``stats_cb`` that does nothing, in C."""
+    return Switch(len)
+
+
 class ThinnedStats:
     """Calls the application's ``stats_cb`` at the interval it asked for, while ours is shorter.
 
     Args:
-        callback: the application's, or None.
+        callback: the application's.
         every: call it every so many times.
         ours: called each time.
     """
 
-    def __init__(self, callback: Callable[[str], Any] | None, every: int, ours: Callable[[], Any]) -> None:
+    def __init__(self, callback: Callable[[str], Any], every: int, ours: Callable[[str], Any]) -> None:
         self._callback = callback
         self._every = every
         self._ours = ours
         self._count = 0
 
     def __call__(self, figures: str) -> None:
-        self._ours()
-        if self._callback is not None:
-            self._count += 1
-            if self._count % self._every == 0:
-                self._callback(figures)
+        self._ours(figures)
+        self._count += 1
+        if self._count % self._every == 0:
+            self._callback(figures)
 
 
 STATS_INTERVAL_MS = 1000

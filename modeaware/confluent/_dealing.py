@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -32,6 +33,8 @@ REFRESH_TIMEOUT_S = 3.0
 RETRY_S = 0.5
 TURN_S = 1.0
 GIVE_UP_S = 30.0
+SEEN_VIEWS = 1_000
+"""How many changes of a topic are remembered since a join; with more of them its re-deal is in doubt."""
 _NOTHING_HIDDEN: frozenset[frozenset[int]] = frozenset({frozenset()})
 
 
@@ -55,7 +58,7 @@ class Dealing:
         self._redeals = conf.may_be_range and not conf.incremental
         self._lock = threading.Lock()
         self._joined: Mapping[str, TopicView] | None = None
-        self._seen: dict[str, list[TopicView]] = {}
+        self._seen: dict[str, deque[TopicView]] = {}
         self._possible: dict[str, frozenset[frozenset[int]] | None] = {}
         self._dealt: GroupDealing | None = None
         self._pin: tuple[str, int | None, frozenset[Key]] | None = None
@@ -73,7 +76,7 @@ class Dealing:
         """Remember a view that came into force (any thread)."""
         if self._redeals:
             with self._lock:
-                self._seen.setdefault(view.topic, []).append(view)
+                self._seen.setdefault(view.topic, deque(maxlen=SEEN_VIEWS)).append(view)
 
     def before_join(self) -> None:
         """Note which views are known now; the next generation begins after this."""

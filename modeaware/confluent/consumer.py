@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from modeaware.config import split_client_config
-from modeaware.confluent._attention import Attention, ThinnedStats, stats_interval
+from modeaware.confluent._attention import Attention, ThinnedStats, idle_stats, stats_interval
 from modeaware.confluent._dealing import Dealing
 from modeaware.confluent._group_conf import GroupConf
 from modeaware.confluent._holding import Holding
@@ -60,7 +60,8 @@ class Consumer(_Consumer):
             raise TypeError("expected one configuration dict")
         conf = {str(name): value for part in (*args, kwargs) for name, value in part.items()}
         config, rest = split_client_config(conf)
-        super().__init__(_with_stats(rest, weakref.ref(self)))
+        stats = idle_stats()
+        super().__init__(_with_stats(rest, stats.call))
         self._config = config
         self._group_conf = GroupConf.of(rest)
         self._views = views = registry.acquire(rest, config)
@@ -70,7 +71,7 @@ class Consumer(_Consumer):
         self._holding = Holding(stock, self._offsets, views.view)
         self._describer = GroupDescriber(rest, self._group_conf.group_id)
         self._dealing = Dealing(stock, self._group_conf, views, self._describer, time.monotonic)
-        self._attention = Attention(stock.poll, stock.consume, self._act, self._due_s, time.monotonic)
+        self._attention = Attention(stock.poll, stock.consume, self._act, self._due_s, time.monotonic, stats)
         self._rebalance = Rebalance(
             stock, self._group_conf, self._holding, self._offsets, self._dealing, self._attention.call, time.monotonic
         )
@@ -243,11 +244,6 @@ class Consumer(_Consumer):
             return self._look_again_s
         return self._rebalance.due_s()
 
-    def _serve(self) -> None:
-        """Called with the statistics, inside ``poll``."""
-        if not self._attention.direct:
-            self._attention.serve()
-
 
 class _Listener:
     """Hands views to a consumer without keeping it alive."""
@@ -261,17 +257,12 @@ class _Listener:
             consumer._note(changed)
 
 
-def _with_stats(conf: Mapping[str, Any], consumer: weakref.ref[Consumer]) -> dict[str, Any]:
+def _with_stats(conf: Mapping[str, Any], ours: Callable[[str], Any]) -> dict[str, Any]:
     asked_ms = int(conf.get("statistics.interval.ms", 0))
     interval_ms, every = stats_interval(asked_ms)
-
-    def serve() -> None:
-        alive = consumer()
-        if alive is not None:
-            alive._serve()
-
-    callback = conf.get("stats_cb") if asked_ms > 0 else None
-    return {**conf, "statistics.interval.ms": interval_ms, "stats_cb": ThinnedStats(callback, every, serve)}
+    theirs = conf.get("stats_cb") if asked_ms > 0 else None
+    callback = ours if theirs is None else ThinnedStats(theirs, every, ours)
+    return {**conf, "statistics.interval.ms": interval_ms, "stats_cb": callback}
 
 
 def _check_subscription(topics: Any, *callbacks: Any) -> None:

@@ -213,6 +213,25 @@ while not consumer.assignment():
     assert run.stderr == ""
 
 
+def test_ctrl_c_inside_consume_is_a_keyboard_interrupt(kafka: Kafka, make_group: Callable[[], str]) -> None:
+    program = f"""
+import os, signal, threading
+from modeaware import Consumer
+conf = {{"bootstrap.servers": {kafka.bootstrap_servers!r}, "group.id": {make_group()!r}, "statistics.interval.ms": 100}}
+consumer = Consumer(conf)
+consumer.poll(0.5)
+threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    while True:
+        consumer.consume(10, 1.0)
+except KeyboardInterrupt:
+    print("interrupted")
+consumer.close()
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (run.stdout, run.stderr) == ("interrupted\n", "")
+
+
 def test_after_unsubscribe_a_change_of_modes_does_not_bring_the_subscription_back(
     make_consumer: Callable[..., Consumer], fake_views: FakeViews, make_topic: MakeTopic
 ) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from modeaware.confluent._attention import STATS_INTERVAL_MS, Attention, ThinnedStats, stats_interval
+from modeaware.confluent._attention import STATS_INTERVAL_MS, Attention, ThinnedStats, idle_stats, stats_interval
 
 
 class World:
@@ -20,7 +20,8 @@ class World:
         self.due: list[float] = []
         self.acted = 0
         self.while_acting: Callable[[], None] = lambda: None
-        self.attention = Attention(self.poll, self.consume, self.act, self.due_s, lambda: self.now_s)
+        self.stats = idle_stats()
+        self.attention = Attention(self.poll, self.consume, self.act, self.due_s, lambda: self.now_s, self.stats)
 
     def poll(self, *args: Any, **kwargs: Any) -> Any:
         self.calls.append((args, kwargs))
@@ -165,10 +166,16 @@ def test_the_interval_of_statistics_is_a_fraction_of_what_was_asked(asked_ms: in
 def test_the_applications_stats_cb_is_called_no_more_than_it_asked_for() -> None:
     ours: list[int] = []
     theirs: list[str] = []
-    thinned = ThinnedStats(theirs.append, 3, lambda: ours.append(1))
+    thinned = ThinnedStats(theirs.append, 3, lambda _: ours.append(1))
     for number in range(7):
         thinned(str(number))
     assert theirs == ["2", "5"]
     assert len(ours) == 7
-    ThinnedStats(None, 1, lambda: ours.append(1))("x")
-    assert len(ours) == 8
+
+
+def test_the_stats_callback_runs_no_python_unless_there_is_work(world: World) -> None:
+    assert world.stats.target is len  # a signal's exception would be lost in a Python function
+    world.attention.call()
+    world.stats.call("{}")
+    assert world.acted == 1
+    assert world.stats.target is len
