@@ -10,6 +10,7 @@ import pytest
 from modeaware.confluent.consumer import Consumer
 from modeaware.local import Kafka
 from modeaware.views import registry
+from tests.support.controlled import Controlled
 from tests.support.fake_views import FakeViews
 from tests.support.group import FAST
 from tests.support.plain import produce_keyed
@@ -55,3 +56,12 @@ def send(kafka: Kafka) -> Callable[..., None]:
         produce_keyed(kafka.bootstrap_servers, topic, [(None, b"x")] * count, partition=partition)
 
     return to
+
+
+@pytest.fixture
+def setting(kafka: Kafka) -> Iterator[Controlled]:
+    """Controllers on the shared cluster, stopped with the test."""
+    made = Controlled(kafka)
+    yield made
+    for controller in made.started:
+        controller.stop()

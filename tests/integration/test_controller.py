@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from confluent_kafka import Producer
@@ -11,7 +11,6 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from modeaware.errors import ErrorCode
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
-from modeaware.local import Kafka
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modes import PartitionMode
 from tests.conftest import MakeTopic
@@ -20,14 +19,6 @@ from tests.support.groups import RunningGroup
 from tests.support.plain import drain_topic, watermarks
 
 RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
-
-
-@pytest.fixture
-def setting(kafka: Kafka) -> Iterator[Controlled]:
-    made = Controlled(kafka)
-    yield made
-    for controller in made.started:
-        controller.stop()
 
 
 def test_drained_shrink_and_growth_with_a_group_that_runs(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -13,7 +13,6 @@ from modeaware.errors import ControllerUnavailable, ErrorCode, ModeAwareError
 from modeaware.librdkafka import KafkaException
 from modeaware.lifecycle.commands import DeletePartitionsCommand
 from modeaware.lifecycle.phases import topic_phase
-from modeaware.local import Kafka
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modes import PartitionMode
 from tests.conftest import MakeKafka, MakeTopic, topic_maker
@@ -23,14 +22,6 @@ from tests.support.plain import create_topic
 from tests.support.waiting import eventually
 
 RW, RO = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY
-
-
-@pytest.fixture
-def setting(kafka: Kafka) -> Iterator[Controlled]:
-    made = Controlled(kafka)
-    yield made
-    for controller in made.started:
-        controller.stop()
 
 
 def test_run_once_finishes_a_drained_shrink(

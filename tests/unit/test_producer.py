@@ -7,7 +7,7 @@ import gc
 import logging
 import pickle
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import confluent_kafka
@@ -17,34 +17,9 @@ from modeaware.config import ClientConfig
 from modeaware.confluent.errors import FirstViewPending, FirstViewTimeout, RetiredPartitionChosen
 from modeaware.confluent.producer import Producer
 from modeaware.errors import ConfigError, ModeAwareError
-from modeaware.views import registry
 from tests.support.fake_views import FakeViews, modes_of
-from tests.support.offline import CONF, Acquired, Reports, finish, is_librdkafkas_own, waiting_producer
+from tests.support.offline import CONF, Acquired, finish, is_librdkafkas_own, waiting_producer
 from tests.support.waiting import eventually
-
-
-@pytest.fixture
-def acquired(monkeypatch: pytest.MonkeyPatch) -> Acquired:
-    acquired = Acquired()
-    monkeypatch.setattr(registry, "acquire", acquired)
-    return acquired
-
-
-@pytest.fixture
-def views(acquired: Acquired) -> FakeViews:
-    return acquired.views
-
-
-@pytest.fixture
-def producer(views: FakeViews) -> Iterator[Producer]:
-    producer = Producer(CONF)
-    yield producer
-    finish(producer)
-
-
-@pytest.fixture
-def reports() -> Reports:
-    return Reports()
 
 
 def test_constructor_forms(acquired: Acquired) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import confluent_kafka
@@ -11,33 +10,8 @@ import pytest
 import modeaware
 from modeaware.confluent.errors import RetiredPartitionChosen
 from modeaware.confluent.producer import Producer
-from modeaware.views import registry
 from tests.support.fake_views import FakeViews, modes_of
-from tests.support.offline import CONF, Acquired, Reports, finish, is_librdkafkas_own
-
-
-@pytest.fixture
-def acquired(monkeypatch: pytest.MonkeyPatch) -> Acquired:
-    acquired = Acquired()
-    monkeypatch.setattr(registry, "acquire", acquired)
-    return acquired
-
-
-@pytest.fixture
-def views(acquired: Acquired) -> FakeViews:
-    return acquired.views
-
-
-@pytest.fixture
-def producer(views: FakeViews) -> Iterator[Producer]:
-    producer = Producer(CONF)
-    yield producer
-    finish(producer)
-
-
-@pytest.fixture
-def reports() -> Reports:
-    return Reports()
+from tests.support.offline import CONF, Reports, finish, is_librdkafkas_own
 
 
 def test_a_subclass_that_overrides_produce_is_called(views: FakeViews, reports: Reports) -> None:

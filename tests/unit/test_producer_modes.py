@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import confluent_kafka
@@ -13,33 +12,8 @@ from modeaware.confluent import _router
 from modeaware.confluent.errors import FirstViewPending, FirstViewTimeout, RetiredPartitionChosen
 from modeaware.confluent.producer import Producer
 from modeaware.errors import ModeAwareError, ModeSourceError, ViewTimeout
-from modeaware.views import registry
 from tests.support.fake_views import FakeViews, modes_of
 from tests.support.offline import CONF, Acquired, Reports, finish, is_librdkafkas_own, waiting_producer
-
-
-@pytest.fixture
-def acquired(monkeypatch: pytest.MonkeyPatch) -> Acquired:
-    acquired = Acquired()
-    monkeypatch.setattr(registry, "acquire", acquired)
-    return acquired
-
-
-@pytest.fixture
-def views(acquired: Acquired) -> FakeViews:
-    return acquired.views
-
-
-@pytest.fixture
-def producer(views: FakeViews) -> Iterator[Producer]:
-    producer = Producer(CONF)
-    yield producer
-    finish(producer)
-
-
-@pytest.fixture
-def reports() -> Reports:
-    return Reports()
 
 
 def test_all_writable_is_librdkafkas_own_method_through_an_alias_too(producer: Producer, views: FakeViews) -> None:
