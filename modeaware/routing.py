@@ -8,7 +8,6 @@ of the retired partitions move.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from modeaware.topic_view import TopicView
@@ -61,8 +60,3 @@ def route_for(view: TopicView, partitioner: Partitioner) -> Route | None:
     writable = view.writable
     dense = not writable or writable[-1] == len(writable) - 1
     return Route(view, writable, dense, partitioner.for_topic(view.topic))
-
-
-def routes_for(views: Mapping[str, TopicView], partitioner: Partitioner) -> dict[str, Route | None]:
-    """:func:`route_for` of every topic in ``views``."""
-    return {topic: route_for(view, partitioner) for topic, view in views.items()}

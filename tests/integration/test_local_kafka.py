@@ -149,7 +149,7 @@ kafka = LocalKafka(folder=Path(sys.argv[1])).start()
 if sys.argv[2] == "fork":
     import os
     if os.fork() == 0:  # a child that keeps the pipe to the supervisor open
-        time.sleep(120)
+        time.sleep(120)  # longer than the test looks
 print(kafka.brokers[0].pid, flush=True)
 if sys.argv[2] == "forget":
     sys.exit()
