@@ -52,6 +52,11 @@ class ControllerConfig:
             before it is sealed.
         open_timeout_ms: ``modeaware.open.timeout.ms`` (60000): how long new partitions stay closed to writes for groups
             that have not committed an offset on them yet.
+        ignored_groups: ``modeaware.ignored.groups`` (``console-consumer-*``), comma-separated names or globs: groups
+            that count only once they have committed an offset on the topic. Kafka's console consumer makes a new group
+            each time, and commits nothing for it.
+        session_timeout_ms: ``modeaware.controller.session.timeout.ms`` (8000): how long an active controller may be
+            silent before a standby takes over; 1000 to 10000, and within the brokers' ``group.min.session.timeout.ms``.
         mode_log_topic: ``modeaware.mode.log.topic`` (``__partition_modes``).
     """
 
@@ -59,6 +64,8 @@ class ControllerConfig:
     check_interval_ms: int = 300_000
     seal_quiet_ms: int = 10_000
     open_timeout_ms: int = 60_000
+    ignored_groups: tuple[str, ...] = ("console-consumer-*",)
+    session_timeout_ms: int = 8_000
     mode_log_topic: str = DEFAULT_MODE_LOG_TOPIC
 
 
@@ -114,6 +121,13 @@ def _ms(name: str, value: Any) -> int:
     return number
 
 
+def _session_ms(name: str, value: Any) -> int:
+    number = _integer(name, value)
+    if not 1_000 <= number <= 10_000:
+        raise ConfigError(f"{name}: must be 1000 to 10000 milliseconds, not {value!r}")
+    return number
+
+
 def _integer(name: str, value: Any) -> int:
     try:
         if isinstance(value, bool):
@@ -137,6 +151,10 @@ def _topic(name: str, value: Any) -> str:
     return text
 
 
+def _globs(name: str, value: Any) -> tuple[str, ...]:
+    return tuple(pattern.strip() for pattern in str(value).split(",") if pattern.strip())
+
+
 def _one_of_on_unknown(name: str, value: Any) -> str:
     if value not in ON_UNKNOWN:
         raise ConfigError(f"{name}: must be one of {', '.join(ON_UNKNOWN)}, not {value!r}")
@@ -154,5 +172,7 @@ _CONTROLLER_SETTINGS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
     "delete.topic.partition.check.interval.ms": ("check_interval_ms", _positive_ms),
     "modeaware.seal.quiet.ms": ("seal_quiet_ms", _ms),
     "modeaware.open.timeout.ms": ("open_timeout_ms", _ms),
+    "modeaware.ignored.groups": ("ignored_groups", _globs),
+    "modeaware.controller.session.timeout.ms": ("session_timeout_ms", _session_ms),
     "modeaware.mode.log.topic": ("mode_log_topic", _topic),
 }

@@ -95,7 +95,7 @@ class NewerRecord(RecordError):
     default_code = ErrorCode.UNSUPPORTED_VERSION
 
 
-class RetiredPartition(ModeAwareError):
+class PartitionRetired(ModeAwareError):
     """A record was addressed to a partition that takes no writes (ReadOnly, None, or not listed)."""
 
     default_code = ErrorCode.POLICY_VIOLATION

@@ -17,10 +17,12 @@ from modeaware.controller.schedule import Schedule
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, NewerRecord, RequestRefused
 from modeaware.lifecycle.admit import admit
 from modeaware.lifecycle.advance import advance, give_up_opening
-from modeaware.lifecycle.commands import Command, CommandResult, CreatePartitionsCommand
+from modeaware.lifecycle.commands import AlterGroupRulesCommand, Command, CommandResult, CreatePartitionsCommand
 from modeaware.lifecycle.effects import CreatePartitions, Effect
 from modeaware.lifecycle.facts import TopicFacts
+from modeaware.lifecycle.group_rules import alter_group_rules
 from modeaware.lifecycle.phases import in_progress, topic_phase
+from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule, GroupRulesRecord
 from modeaware.modelog.records import CLAIM_KEY, ClaimRecord, TopicRecord
 from modeaware.modelog.replay import Replay
 
@@ -42,8 +44,11 @@ class ModeLog(Protocol):
 class TopicObserver(Protocol):
     """Where facts come from."""
 
-    def observe(self, topic: str, record: TopicRecord | None) -> TopicFacts:
-        """What a pass over ``record`` needs to know of the topic; without one, what an admission needs."""
+    def observe(self, topic: str, record: TopicRecord | None, rules: Sequence[GroupRule] = ()) -> TopicFacts:
+        """What a pass over ``record`` needs to know of the topic; without one, what an admission needs.
+
+        The offsets of groups that ``rules`` require by name are asked for, whether the brokers list them or not.
+        """
         ...
 
 
@@ -68,6 +73,7 @@ class Engine:
         self._clock = clock
         self._records: dict[str, TopicRecord] = {}
         self._newer: frozenset[str] = frozenset()
+        self._rules = GroupRulesRecord()
         self._claim: ClaimRecord | None = None
         self.schedule = Schedule(config.check_interval_ms)
 
@@ -75,6 +81,11 @@ class Engine:
     def records(self) -> tuple[TopicRecord, ...]:
         """The topics' records now in force."""
         return tuple(self._records.values())
+
+    @property
+    def group_rules(self) -> tuple[GroupRule, ...]:
+        """The operator's rules about groups."""
+        return self._rules.rules
 
     def claim(self, address: str | None, controller_id: str, host: str = "") -> int:
         """Become the controller: fence, read the log, claim it under the next epoch. Returns that epoch.
@@ -90,6 +101,7 @@ class Engine:
             raise NewerRecord("the mode log was claimed by a controller of a newer version: upgrade modeaware")
         self._newer = frozenset(replay.newer)
         self._records = {key: record for key, record in replay.records.items() if key not in self._newer}
+        self._rules = replay.group_rules or GroupRulesRecord()
         # Records count beside the claim: an epoch is never given out twice, even where the claim cannot be read.
         epochs = [record.controller_epoch for record in replay.records.values()]
         epoch = max(epochs + [replay.claim.controller_epoch if replay.claim is not None else 0]) + 1
@@ -116,13 +128,16 @@ class Engine:
             ClusterError, ControllerFenced: the mode log could not be appended to; whether it was is known after a
                 new claim.
         """
+        if isinstance(command, AlterGroupRulesCommand):
+            return self._alter_group_rules(command)
         record = None
         try:
-            facts = self._observer.observe(command.topic, None)
+            facts = self._observer.observe(command.topic, None, self.group_rules)
             if facts.topic_id in self._newer:
-                raise _newer(command)
+                raise _newer(f"topic {command.topic!r}", command.topic)
             record = self._records.get(facts.topic_id or "")
-            admission = admit(command, record, facts, self._config, self._epoch, self._clock.now_ms())
+            now_ms = self._clock.now_ms()
+            admission = admit(command, record, facts, self._config, self._epoch, now_ms, self.group_rules)
             new = _new_partitions(command, admission.record, facts)
             if new is not None or (isinstance(command, CreatePartitionsCommand) and command.validate_only):
                 self._validate(command, facts)
@@ -147,8 +162,8 @@ class Engine:
         record = self._records[topic_id]
         now_ms = self._clock.now_ms()
         try:
-            facts = self._observer.observe(record.topic, record)
-            step = advance(record, facts, self._config, self._epoch, self._clock.now_ms())
+            facts = self._observer.observe(record.topic, record, self.group_rules)
+            step = advance(record, facts, self._config, self._epoch, self._clock.now_ms(), self.group_rules)
         except (ClusterError, RequestRefused) as error:
             logger.warning("topic %s: cannot be checked now: %s", record.topic, error)
             self.schedule.after_check(topic_id, now_ms, progress=False, settled=False, due_ms=None)
@@ -156,7 +171,7 @@ class Engine:
         for alarm in step.alarms:
             logger.warning("%s", alarm)
         if facts.groups_doubt is not None and in_progress(record):
-            logger.info("topic %s: which groups use it is not certain: %s", record.topic, facts.groups_doubt)
+            logger.info("topic %s: which groups use it is not certain: %s", record.topic, facts.groups_doubt.detail)
         if step.tombstone:
             self._log.append([(topic_id, None)])
             del self._records[topic_id]
@@ -165,9 +180,7 @@ class Engine:
         if step.record is not None:
             self._append(step.record)
             logger.info("%s, phase %s", step.record.view().describe(), topic_phase(step.record))
-        if step.effects and step.record is None:  # nothing was appended that would have shown whether it was replaced
-            self._log.append([(CLAIM_KEY, self._held_claim.to_json())])
-        performed = [self._perform(effect, facts) for effect in step.effects]
+        performed = self._perform_all(step.effects, appended=step.record is not None)
         changed = step.record is not None or any(performed)
         settled = not in_progress(self._records.get(topic_id))
         # What an effect did is seen by the next look, at once; one that failed is tried again after a while.
@@ -176,6 +189,23 @@ class Engine:
             topic_id, self._clock.now_ms(), progress=changed, settled=settled and not performed, due_ms=due_ms
         )
         return changed
+
+    def _alter_group_rules(self, command: AlterGroupRulesCommand) -> CommandResult:
+        """Change the rules; every topic that waits is looked at again by them."""
+        try:
+            if GROUP_RULES_KEY in self._newer:
+                raise _newer("the rules about groups")
+            after = alter_group_rules(self._rules, command, self._epoch)
+        except RequestRefused as error:
+            return _refusal(command, error, None)
+        if after != self._rules:
+            self._log.append([(GROUP_RULES_KEY, after.to_json())])
+            self._rules = after
+            logger.info("group rules: %s", command)
+            for record in self._records.values():
+                if in_progress(record):
+                    self.schedule.now(record.topic_id, self._clock.now_ms())
+        return CommandResult(command.topic)
 
     @property
     def _held_claim(self) -> ClaimRecord:
@@ -208,7 +238,17 @@ class Engine:
             return error
         return None
 
-    def _perform(self, effect: Effect, facts: TopicFacts) -> bool:
+    def _perform_all(self, effects: Sequence[Effect], *, appended: bool) -> list[bool]:
+        """Carry the effects out, each right after an append, which fails where another controller has taken over."""
+        performed = []
+        for effect in effects:
+            if not appended:
+                self._log.append([(CLAIM_KEY, self._held_claim.to_json())])
+            performed.append(self._perform(effect))
+            appended = False
+        return performed
+
+    def _perform(self, effect: Effect) -> bool:
         try:
             self._effects.perform(effect)
         except ClusterError as error:
@@ -218,12 +258,12 @@ class Engine:
         return True
 
 
-def _newer(command: Command) -> RequestRefused:
+def _newer(what: str, topic: str | None = None) -> RequestRefused:
     return RequestRefused(
-        f"topic {command.topic!r}: its modes were written by a newer version of modeaware, which this "
-        "controller does not read: upgrade it",
+        f"{what}: the record was written by a newer version of modeaware, which this controller does not read: upgrade "
+        "it",
         code=ErrorCode.UNSUPPORTED_VERSION,
-        topic=command.topic,
+        topic=topic,
     )
 
 

@@ -6,30 +6,20 @@ two steps goes on where it stood, and an effect that was lost is asked for again
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from modeaware.config import ControllerConfig
 from modeaware.errors import ErrorCode, RequestRefused
-from modeaware.lifecycle import reasons
-from modeaware.lifecycle.admit import MAX_RECORD_BYTES
-from modeaware.lifecycle.drain import check_drain
+from modeaware.lifecycle.admission import MAX_RECORD_BYTES
 from modeaware.lifecycle.effects import DeleteRecords, Effect
-from modeaware.lifecycle.facts import PartitionFacts, TopicFacts
+from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.opening import advance_opening
-from modeaware.modelog.records import DeleteTopicPartitions, RetiredPartition, TopicRecord
-from modeaware.modes import MODE_TRANSITIONS, REPLICA_TRANSITIONS, PartitionMode, PartitionState, ReplicaState
-
-
-@dataclass(frozen=True)
-class Step:
-    """What one pass makes of one partition."""
-
-    mode: PartitionMode
-    retired: RetiredPartition
-    delete_up_to: int | None = None
-    due_ms: int | None = None
-    alarm: str | None = None
+from modeaware.lifecycle.requirement import Requirement, required_of, using_groups
+from modeaware.lifecycle.steps import Pass, Step, step_of
+from modeaware.modelog.group_rules import GroupRule
+from modeaware.modelog.records import TopicRecord
+from modeaware.modes import MODE_TRANSITIONS, REPLICA_TRANSITIONS
 
 
 @dataclass(frozen=True)
@@ -52,19 +42,27 @@ class Advance:
 
 
 def advance(
-    record: TopicRecord, facts: TopicFacts, config: ControllerConfig, controller_epoch: int, now_ms: int
+    record: TopicRecord,
+    facts: TopicFacts,
+    config: ControllerConfig,
+    controller_epoch: int,
+    now_ms: int,
+    rules: Sequence[GroupRule] = (),
 ) -> Advance:
-    """Take every retired partition of the topic as far as the facts allow."""
+    """Take every retired partition of the topic as far as the facts and the operator's rules allow."""
     if facts.gone:
         return Advance(tombstone=True, alarms=(f"topic {record.topic!r} is gone: its mode record is removed",))
     if facts.topic_id != record.topic_id:
         return Advance()  # not confirmed yet: a stale broker's word changes nothing (invariant I4)
+    requirement = _requirement(record, facts, config, now_ms, rules)
+    noted = _note_groups(record, facts, config, requirement)
+    now = Pass(noted, facts, requirement, config.seal_quiet_ms, now_ms)
     steps = {
-        partition: _step(partition, record, facts, config, now_ms)
+        partition: step_of(partition, now)
         for partition, retired in sorted(record.retired.items())
         if not retired.opening
     }
-    after = _apply(record, steps)
+    after = _apply(noted, steps)
     after, opening_effects, opening_due_ms = advance_opening(after, facts, config, now_ms)
     effects: list[Effect] = list(opening_effects)
     if after != record and len(after.to_json()) > MAX_RECORD_BYTES:
@@ -91,16 +89,35 @@ def give_up_opening(record: TopicRecord, facts: TopicFacts, controller_epoch: in
     return after.stamped(controller_epoch, now_ms)
 
 
+def _requirement(
+    record: TopicRecord, facts: TopicFacts, config: ControllerConfig, now_ms: int, rules: Sequence[GroupRule]
+) -> Requirement:
+    accepted = record.deletion.accept_state_loss if record.deletion is not None else ()
+    return required_of(record.required_groups, facts, rules, config.ignored_groups, now_ms, accepted)
+
+
+def _note_groups(
+    record: TopicRecord, facts: TopicFacts, config: ControllerConfig, requirement: Requirement
+) -> TopicRecord:
+    """Where the groups could not be noted for sure at the admission, the first sure listing completes them."""
+    if record.groups_complete or requirement.doubt is not None:
+        return record
+    using = using_groups(facts, config.ignored_groups, requirement.registered)
+    return replace(record, groups_complete=True, required_groups=tuple(sorted({*record.required_groups, *using})))
+
+
 def _apply(record: TopicRecord, steps: dict[int, Step]) -> TopicRecord:
     modes = list(record.modes)
     retired = dict(record.retired)
+    waived = dict(record.waived)
     for partition, step in steps.items():
         _check_transition(record, partition, step)
         modes[partition] = step.mode
         retired[partition] = step.retired
-    if tuple(modes) == record.modes and retired == record.retired:
+        waived |= step.waived
+    if tuple(modes) == record.modes and retired == record.retired and waived == record.waived:
         return record
-    return replace(record, modes=tuple(modes), retired=retired)
+    return replace(record, modes=tuple(modes), retired=retired, waived=waived)
 
 
 def _check_transition(record: TopicRecord, partition: int, step: Step) -> None:
@@ -116,160 +133,6 @@ def _check_transition(record: TopicRecord, partition: int, step: Step) -> None:
             topic=record.topic,
             partition=partition,
         )
-
-
-def _step(partition: int, record: TopicRecord, facts: TopicFacts, config: ControllerConfig, now_ms: int) -> Step:
-    mode, retired = record.modes[partition], record.retired[partition]
-    log = facts.partitions.get(partition)
-    if log is None:
-        # A None partition is left as it is: its proof stands in the record.
-        return Step(mode, retired if mode is PartitionMode.NONE else _blocked(retired, reasons.UNAVAILABLE))
-    if mode is PartitionMode.READ_ONLY:
-        return _step_read_only(partition, record, log, facts, config, now_ms)
-    return _step_none(partition, record, log, facts)
-
-
-def _step_read_only(
-    partition: int,
-    record: TopicRecord,
-    log: PartitionFacts,
-    facts: TopicFacts,
-    config: ControllerConfig,
-    now_ms: int,
-) -> Step:
-    retired = record.retired[partition]
-    alarm = None
-    if retired.seal_offset is not None and log.end_offset != retired.seal_offset:
-        retired, alarm = _unseal(record.topic, partition, retired, log)
-    if retired.seal_offset is None:
-        before = retired.reason
-        retired, due_ms = _seal(retired, log, _deletion(record).create_timestamp_ms, config, now_ms)
-        if retired.reason == reasons.STILL_WRITTEN != before:
-            alarm = f"{record.topic}-{partition}: {reasons.text(reasons.STILL_WRITTEN)}"
-        if retired.seal_offset is None:
-            return Step(PartitionMode.READ_ONLY, retired, due_ms=due_ms, alarm=alarm)
-    reason, due_ms, proof = _drained(partition, retired.seal_offset, record, log, facts, now_ms)
-    if reason is not None:
-        return Step(PartitionMode.READ_ONLY, _blocked(retired, reason), due_ms=due_ms, alarm=alarm)
-    none = replace(
-        retired,
-        partition_state=PartitionState.OFFLINE,
-        replica_state=ReplicaState.DELETION_STARTED,
-        drained=proof,
-        resume_offset=None,
-        reason=None,
-    )
-    # Looked at again at once: consumers have been told by then, and the proof is taken anew before anything is deleted.
-    return Step(PartitionMode.NONE, none, due_ms=now_ms, alarm=alarm)
-
-
-def _seal(
-    retired: RetiredPartition, log: PartitionFacts, retired_ms: int, config: ControllerConfig, now_ms: int
-) -> tuple[RetiredPartition, int | None]:
-    """Seal a partition that has been quiet since it was retired, at ``retired_ms``, at the earliest.
-
-    Quiet is no proof; it only avoids flapping (DESIGN, phase 3). While records arrive, a last stable offset below the
-    end says nothing of a transaction: it was read a moment before the end was.
-    """
-    quiet_from_ms = max(log.quiet_since_ms, retired_ms) + config.seal_quiet_ms
-    if now_ms < quiet_from_ms:
-        if log.moved and log.quiet_since_ms >= retired_ms + config.seal_quiet_ms:
-            known = retired.reason in (reasons.STILL_WRITTEN, reasons.STRAGGLER)
-            return (retired if known else _blocked(retired, reasons.STILL_WRITTEN)), quiet_from_ms
-        held_up = retired.reason in (reasons.OPEN_TRANSACTION, reasons.UNAVAILABLE)
-        return (replace(retired, reason=None) if held_up else retired), quiet_from_ms
-    if not log.settled:
-        return _blocked(retired, reasons.OPEN_TRANSACTION), None
-    return replace(retired, seal_offset=log.end_offset, seal_leader_epoch=log.leader_epoch, reason=None), None
-
-
-def _unseal(topic: str, partition: int, retired: RetiredPartition, log: PartitionFacts) -> tuple[RetiredPartition, str]:
-    """The end offset is not the sealed one: a straggler arrived, or the log was truncated. Drain it again (I2)."""
-    assert retired.seal_offset is not None
-    if log.end_offset > retired.seal_offset:
-        count = log.end_offset - retired.seal_offset
-        reason, stragglers = reasons.STRAGGLER, retired.stragglers + 1
-        alarm = (
-            f"{topic}-{partition}: {count} offset(s) written at or after the seal {retired.seal_offset}. Some producer "
-            "does not honour modes; the partition is ReadOnly and is drained again"
-        )
-    else:
-        reason, stragglers = reasons.TRUNCATED, retired.stragglers
-        alarm = (
-            f"{topic}-{partition}: the log ends at {log.end_offset}, before its seal {retired.seal_offset} (unclean "
-            "leader election?); the partition is ReadOnly and is drained again"
-        )
-    # A group that never committed here (it starts at the latest) goes on at what was drained, not behind the straggler.
-    resume_offset = min(log.end_offset, retired.seal_offset if retired.resume_offset is None else retired.resume_offset)
-    unsealed = replace(
-        _unproved(retired, reason),
-        seal_offset=None,
-        seal_leader_epoch=None,
-        resume_offset=resume_offset,
-        stragglers=stragglers,
-    )
-    return unsealed, alarm
-
-
-def _drained(
-    partition: int, seal_offset: int, record: TopicRecord, log: PartitionFacts, facts: TopicFacts, now_ms: int
-) -> tuple[str | None, int | None, dict[str, int]]:
-    """Whether the reclaim policy lets the partition go: ``(reason it does not, when it may fall due, proof)``."""
-    deletion = _deletion(record)
-    if not log.settled:
-        return reasons.OPEN_TRANSACTION, None, {}
-    if deletion.policy == "immediate":
-        return None, None, {}
-    if deletion.policy == "retention":
-        return (None if log.log_start >= seal_offset else reasons.RETENTION), None, {}
-    if now_ms < deletion.earliest_ms:
-        return reasons.DELAY, deletion.earliest_ms, {}
-    drain = check_drain(partition, seal_offset, log, facts, record.required_groups)
-    return drain.reason, None, dict(drain.proof)
-
-
-def _step_none(partition: int, record: TopicRecord, log: PartitionFacts, facts: TopicFacts) -> Step:
-    """Watch a None partition, and delete its records up to the recorded seal where the policy says so."""
-    retired = record.retired[partition]
-    if retired.seal_offset is None or log.end_offset != retired.seal_offset:
-        sealed = retired if retired.seal_offset is not None else replace(retired, seal_offset=0)
-        retired, alarm = _unseal(record.topic, partition, sealed, log)
-        return Step(PartitionMode.READ_ONLY, retired, alarm=alarm)
-    if log.log_start >= retired.seal_offset:
-        gone = replace(
-            retired, partition_state=PartitionState.NON_EXISTENT, replica_state=ReplicaState.DELETION_SUCCESSFUL
-        )
-        return Step(PartitionMode.NONE, gone)
-    if retired.replica_state is ReplicaState.DELETION_SUCCESSFUL:
-        return Step(PartitionMode.NONE, retired)
-    policy = _deletion(record).policy
-    if policy == "retention":  # the log start has gone back (an unclean leader election): nothing is deleted early
-        return Step(PartitionMode.READ_ONLY, _unproved(retired, reasons.RETENTION))
-    if policy == "drained":
-        drain = check_drain(partition, retired.seal_offset, log, facts, record.required_groups)
-        if not drain.done:  # a group came up, or was reset, since the proof: readable again until it holds
-            return Step(PartitionMode.READ_ONLY, _unproved(retired, drain.reason))
-    return Step(PartitionMode.NONE, retired, delete_up_to=retired.seal_offset)
-
-
-def _blocked(retired: RetiredPartition, reason: str | None) -> RetiredPartition:
-    """KIP-694: what cannot be deleted now becomes ReplicaDeletionIneligible, and is tried again."""
-    return replace(retired, replica_state=ReplicaState.DELETION_INELIGIBLE, reason=reason)
-
-
-def _unproved(retired: RetiredPartition, reason: str | None) -> RetiredPartition:
-    """A partition whose proof of the drain does not hold any more: readable again until there is a new one."""
-    return replace(_blocked(retired, reason), drained={}, partition_state=PartitionState.ONLINE)
-
-
-def _deletion(record: TopicRecord) -> DeleteTopicPartitions:
-    if record.deletion is None:
-        raise RequestRefused(
-            f"topic {record.topic!r}: partitions are retired, but its record names no deletion in force",
-            code=ErrorCode.UNKNOWN_SERVER_ERROR,
-            topic=record.topic,
-        )
-    return record.deletion
 
 
 def _earliest(times: Iterable[int | None]) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from modeaware.errors import ErrorCode
+from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import RETENTION_DELAY_MS
 from modeaware.modes import PartitionMode
 
@@ -14,12 +15,14 @@ class DeletePartitionsCommand:
     """KIP-694's DeletePartitions for one topic: keep ``total_count`` partitions, retire the rest.
 
     ``delay_ms`` -1 names the ``retention`` reclaim policy, 0 or more ``drained`` (see DeleteTopicPartitions).
+    ``accept_state_loss`` names the groups that keep state per partition and may lose it for the keys that move.
     """
 
     topic: str
     total_count: int
     delay_ms: int = RETENTION_DELAY_MS
     immediate_delete: bool = False
+    accept_state_loss: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,23 @@ class CreatePartitionsCommand:
     validate_only: bool = False
 
 
-Command = DeletePartitionsCommand | CreatePartitionsCommand
+TopicCommand = DeletePartitionsCommand | CreatePartitionsCommand
+
+
+@dataclass(frozen=True)
+class AlterGroupRulesCommand:
+    """Add rules about groups (one of the same kind, group and topic is replaced), and remove some by their keys."""
+
+    add: tuple[GroupRule, ...] = ()
+    remove: tuple[tuple[str, str, str], ...] = ()
+
+    @property
+    def topic(self) -> str:
+        """It is about no one topic."""
+        return ""
+
+
+Command = TopicCommand | AlterGroupRulesCommand
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.facts import PartitionFacts, TopicFacts
+from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts
+from modeaware.lifecycle.requirement import Requirement
 
 
 @dataclass(frozen=True)
 class Drain:
-    """Either a proof (group -> committed offset, at or beyond the seal), or the reason why there is none."""
+    """Either a proof (group -> committed offset, at or beyond the seal), or the reason why there is none.
+
+    ``waived`` are the groups that were not waited for: group -> the reason of the waiver.
+    """
 
     proof: Mapping[str, int] = field(default_factory=dict)
     reason: str | None = None
+    waived: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def done(self) -> bool:
@@ -22,29 +27,46 @@ class Drain:
 
 
 def check_drain(
-    partition: int, seal_offset: int, log: PartitionFacts, facts: TopicFacts, required_groups: tuple[str, ...]
+    partition: int, seal_offset: int, log: PartitionFacts, facts: TopicFacts, requirement: Requirement
 ) -> Drain:
-    """Check every group that is required (noted when the partition became ReadOnly) or uses the topic now.
+    """Check every group of ``requirement``.
 
-    An empty partition is drained, whatever the groups say: there is nothing left to read. A commit beyond the end is
-    doubt, not proof. A required group that is not listed any more has proved nothing either.
+    An empty partition is drained, whatever the groups say: there is nothing left to read. A commit beyond the end, or
+    on a part of the log that was truncated, is doubt, not proof. A required group that is not listed any more has
+    proved nothing either.
     """
     if log.log_start >= seal_offset:
         return Drain()
-    if facts.groups_doubt is not None:
-        return Drain(reason=reasons.GROUPS_UNKNOWN)
-    proof = {}
-    for name in sorted({*required_groups, *facts.groups}):
+    if requirement.doubt is not None:
+        return Drain(reason=reasons.GROUPS_HIDDEN if requirement.doubt.hidden else reasons.GROUPS_UNKNOWN)
+    proof: dict[str, int] = {}
+    waived: dict[str, str] = {}
+    for name in requirement.groups:
         group = facts.groups.get(name)
+        # What is hidden may have committed.
+        committed = partition in group.committed if group is not None else facts.groups_doubt is not None
+        waiver = requirement.waiver(name, committed=committed)
+        if waiver is not None:
+            waived[name] = waiver.reason
+            continue
         if group is None:
             return Drain(reason=reasons.of_group(reasons.GROUP_GONE, name))
-        committed = group.committed.get(partition)
-        if committed is None and partition not in group.caught_up:
-            return Drain(reason=reasons.of_group(reasons.GROUP_NEVER_COMMITTED, name))
-        position = log.log_start if committed is None else committed
-        if position > log.end_offset:
-            return Drain(reason=reasons.of_group(reasons.GROUP_BEYOND_END, name))
-        if position < seal_offset and partition not in group.caught_up:
-            return Drain(reason=reasons.of_group(reasons.GROUP_LAG, name))
-        proof[name] = position
-    return Drain(proof=proof)
+        if group.stateful and name not in requirement.accept_state_loss:
+            return Drain(reason=reasons.of_group(reasons.GROUP_STATEFUL, name))
+        reason = _held_up_by(group, partition, seal_offset, log)
+        if reason is not None:
+            return Drain(reason=reasons.of_group(reason, name))
+        proof[name] = group.committed.get(partition, log.log_start)
+    return Drain(proof=proof, waived=waived)
+
+
+def _held_up_by(group: GroupFacts, partition: int, seal_offset: int, log: PartitionFacts) -> str | None:
+    committed = group.committed.get(partition)
+    caught_up = partition in group.caught_up
+    if committed is None:
+        return None if caught_up else reasons.GROUP_NEVER_COMMITTED
+    if committed > log.end_offset:
+        return reasons.GROUP_BEYOND_END
+    if partition in group.truncated:
+        return reasons.GROUP_TRUNCATED
+    return None if committed >= seal_offset or caught_up else reasons.GROUP_LAG

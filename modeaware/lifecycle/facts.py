@@ -7,11 +7,32 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
+class WriterFacts:
+    """A producer that the leader remembers for a partition (DescribeProducers).
+
+    ``transaction_start`` is the first offset of the transaction it has open there, None without one.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    last_timestamp_ms: int = -1
+    transaction_start: int | None = None
+
+
+@dataclass(frozen=True)
 class PartitionFacts:
     """One partition's log, as its leader reported it.
 
-    ``quiet_since_ms`` is the wall-clock time since which the controller has seen this same end offset; ``moved`` says
-    whether it saw another one before that (not so for a controller that has just begun to look).
+    Attributes:
+        log_start, end_offset, last_stable_offset: its offsets; the end is the high watermark.
+        leader_epoch: the leader epoch they were read under.
+        quiet_since_ms: the wall-clock time since which the controller has seen this same end offset.
+        moved: whether it saw another one before that (not so for a controller that has just begun to look).
+        seal_epoch_end: where the leader's log ends for the leader epoch that the record's seal was read under; asked
+            where that is not the present epoch. Below the seal: the log was truncated, and has grown again since.
+        writers: the producers the leader remembers; asked where a record arrived after the seal, or a transaction is
+            open.
+        samples: some of the records after the seal, in words.
     """
 
     log_start: int
@@ -20,6 +41,9 @@ class PartitionFacts:
     leader_epoch: int
     quiet_since_ms: int
     moved: bool = False
+    seal_epoch_end: int | None = None
+    writers: tuple[WriterFacts, ...] = ()
+    samples: tuple[str, ...] = ()
 
     @property
     def empty(self) -> bool:
@@ -36,14 +60,31 @@ class PartitionFacts:
 class GroupFacts:
     """One group's progress on one topic.
 
-    ``committed`` maps a partition to the committed offset; a partition without a commit is missing. ``caught_up`` are
-    partitions where between what the group has committed (else the log start) and the end only control records or
-    aborted records lie: nothing a group would be given.
+    Attributes:
+        committed: partition -> committed offset, of a share group the offset before which everything is acknowledged; a
+            partition without one is missing.
+        caught_up: partitions where between what the group has committed (else the log start) and the end only control
+            records or aborted records lie: nothing a group would be given.
+        has_members: whether any are running.
+        kind: ``classic``, ``consumer``, ``share`` or ``streams``.
+        stateful: it keeps state per partition: members of Kafka Streams, or changelog topics of its name.
+        truncated: partitions where its commit was made on a part of the log that was truncated since.
     """
 
     committed: Mapping[int, int] = field(default_factory=dict)
     caught_up: frozenset[int] = frozenset()
     has_members: bool = False
+    kind: str = "classic"
+    stateful: bool = False
+    truncated: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class GroupsDoubt:
+    """Why a list of groups may be incomplete. ``hidden``: the right to DESCRIBE the cluster is missing, no more."""
+
+    detail: str
+    hidden: bool = False
 
 
 @dataclass(frozen=True)
@@ -57,6 +98,7 @@ class TopicFacts:
         partitions: facts of the partitions that could be asked; one that could not is missing.
         groups: every group known to use the topic (a commit on it, or members assigned to it).
         groups_doubt: why that list may be incomplete; None when it is sure.
+        stateful_owner: the Streams group whose internal topic this is (repartition, changelog); None for others.
     """
 
     topic: str
@@ -66,5 +108,11 @@ class TopicFacts:
     cleanup_policy: str = "delete"
     partitions: Mapping[int, PartitionFacts] = field(default_factory=dict)
     groups: Mapping[str, GroupFacts] = field(default_factory=dict)
-    groups_doubt: str | None = None
+    groups_doubt: GroupsDoubt | None = None
+    stateful_owner: str | None = None
     gone: bool = False
+
+    @property
+    def compacted(self) -> bool:
+        """Whether the topic is not cleaned up by deletion alone: the latest value of a key must not go then."""
+        return self.cleanup_policy.strip() != "delete"

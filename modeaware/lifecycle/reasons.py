@@ -12,11 +12,15 @@ OPEN_TRANSACTION = "open-transaction"
 UNAVAILABLE = "partition-unavailable"
 DELAY = "delay"
 RETENTION = "retention"
+COMPACTED = "compacted"
 GROUPS_UNKNOWN = "groups-unknown"
+GROUPS_HIDDEN = "groups-hidden"
 GROUP_LAG = "group-lag"
 GROUP_NEVER_COMMITTED = "group-never-committed"
 GROUP_GONE = "group-gone"
 GROUP_BEYOND_END = "group-beyond-end"
+GROUP_TRUNCATED = "group-truncated"
+GROUP_STATEFUL = "group-stateful"
 OPENING = "opening"
 
 _TEXTS = {
@@ -29,15 +33,25 @@ _TEXTS = {
     DELAY: "the requested delay has not passed",
     RETENTION: "waiting for the topic's own retention to remove the records (name a delay to have them deleted "
     "once drained)",
-    GROUPS_UNKNOWN: "the list of groups is not certain (a group in a rebalance, an error, or the right to DESCRIBE the "
-    "cluster is missing): the controller's log says which",
-    GROUP_LAG: "group {group} has not consumed it to the seal: run its consumers",
-    GROUP_NEVER_COMMITTED: "group {group} uses the topic but never committed an offset here: run its consumers, or "
-    "commit for it what it need not read (kafka-consumer-groups --reset-offsets)",
-    GROUP_GONE: "group {group} used the topic when the shrink was asked for and is not listed any more (deleted, or "
-    "its offsets expired): run it again, or --undo and shrink again without it",
+    COMPACTED: "cleanup.policy is not delete alone any more: the latest value of a key must not go. Set it back, or "
+    "--undo",
+    GROUPS_UNKNOWN: "the list of groups is not certain (a group in a rebalance, or an error): the controller's log "
+    "says which",
+    GROUPS_HIDDEN: "the controller's user may not see all groups: grant it DESCRIBE on the cluster, or register the "
+    "groups and close the list (modeaware groups require, modeaware groups closed)",
+    GROUP_LAG: "group {group} has not consumed it to the seal: run its consumers (one that is at its end and commits "
+    "nothing more: reset its offsets, or waive it)",
+    GROUP_NEVER_COMMITTED: "group {group} uses the topic but never committed an offset here: run its consumers, "
+    "commit for it what it need not read (kafka-consumer-groups --reset-offsets), or do not wait for it (modeaware "
+    "groups waive)",
+    GROUP_GONE: "group {group} is required and not listed (deleted, its offsets expired, or it never ran): run it, or "
+    "do not wait for it (modeaware groups waive)",
     GROUP_BEYOND_END: "group {group} committed an offset beyond the end: reset it "
     "(kafka-consumer-groups --reset-offsets)",
+    GROUP_TRUNCATED: "group {group} committed an offset on a part of the log that was truncated since (unclean leader "
+    "election): it may have missed what was written instead. Reset it (kafka-consumer-groups --reset-offsets)",
+    GROUP_STATEFUL: "group {group} keeps state per partition (Kafka Streams), which does not move with the keys: "
+    "--undo, or ask for the same shrink again with --accept-state-loss",
     OPENING: "new: opens for writes once every group has a committed offset on it, or after modeaware.open.timeout.ms",
 }
 

@@ -1,26 +1,25 @@
 """The records of the mode log: their fields, and their form as JSON.
 
 The key of a topic's record is its topic id, so that a topic deleted and recreated under its name starts afresh; the key
-of the claim record is :data:`CLAIM_KEY`. A value holds the *whole* truth about its key, so a reader needs only the
-latest record of each key, duplicates are harmless, and compaction cannot split a change.
+of the claim record is :data:`CLAIM_KEY`. (The rules about groups are in :mod:`modeaware.modelog.group_rules`.) A value
+holds the *whole* truth about its key, so a reader needs only the latest record of each key, duplicates are harmless,
+and compaction cannot split a change.
 
 Compatibility: readers ignore fields they do not know, and refuse a record whose ``min_reader`` is above
-:data:`READER_VERSION` (they keep the last view they have of that topic).
+:data:`~modeaware.modelog.json_fields.READER_VERSION` (they keep the last view they have of that topic).
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from modeaware.errors import NewerRecord, RecordError
+from modeaware.errors import RecordError
+from modeaware.modelog.json_fields import READER_VERSION, WRITER_VERSION, dump, load, optional_int, text
 from modeaware.modes import PartitionMode, PartitionState, ReplicaState, to_ranges
 from modeaware.topic_view import TopicView
 
-WRITER_VERSION = 1
-READER_VERSION = 1
 CLAIM_KEY = "controller"
 RETENTION_DELAY_MS = -1
 MAX_PARTITIONS = 100_000
@@ -41,6 +40,8 @@ class DeleteTopicPartitions:
         immediate_delete: delete without waiting for the drain.
         create_timestamp_ms: when the request was admitted (wall clock, ms since the epoch).
         previous_count: how many partitions were writable before, which is what an undo goes back to.
+        accept_state_loss: groups that keep state per partition (Kafka Streams) and were named in the request all the
+            same: what they keep for the keys that move stays behind.
     """
 
     delete_partitions: int
@@ -48,6 +49,7 @@ class DeleteTopicPartitions:
     immediate_delete: bool
     create_timestamp_ms: int
     previous_count: int
+    accept_state_loss: tuple[str, ...] = ()
 
     @property
     def policy(self) -> str:
@@ -60,6 +62,31 @@ class DeleteTopicPartitions:
     def earliest_ms(self) -> int:
         """The wall-clock time before which nothing is deleted (meaningless for ``retention``)."""
         return self.create_timestamp_ms + max(self.delay_ms, 0)
+
+
+@dataclass(frozen=True)
+class Straggler:
+    """The last record that was seen to arrive at or after a seal, and what the leader knew of its producer.
+
+    ``producer_id`` is -1, and the others too, where the leader knew none (a producer without idempotence).
+    """
+
+    offset: int
+    producer_id: int = -1
+    producer_epoch: int = -1
+    timestamp_ms: int = -1
+
+    def to_dict(self) -> dict[str, Any]:
+        return {name: value for name, value in asdict(self).items() if value != -1}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any] | None) -> Straggler | None:
+        if fields is None:
+            return None
+        known = {
+            name: int(fields[name]) for name in ("producer_id", "producer_epoch", "timestamp_ms") if name in fields
+        }
+        return cls(offset=int(fields["offset"]), **known)
 
 
 @dataclass(frozen=True)
@@ -77,6 +104,7 @@ class RetiredPartition:
             ``"group-lag:billing"``. None when nothing holds it up.
         opening: the partition is new, not retired: created, and closed to writes until groups know it.
         stragglers: how often a record arrived at or after a seal.
+        straggler: the last of them.
     """
 
     partition_state: PartitionState = PartitionState.ONLINE
@@ -88,6 +116,7 @@ class RetiredPartition:
     reason: str | None = None
     opening: bool = False
     stragglers: int = 0
+    straggler: Straggler | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form; what is at its default is left out."""
@@ -101,6 +130,7 @@ class RetiredPartition:
             "reason": self.reason,
             "opening": self.opening,
             "stragglers": self.stragglers,
+            "straggler": self.straggler.to_dict() if self.straggler is not None else None,
         }
         return {name: value for name, value in fields.items() if value != _DEFAULTS.get(name)}
 
@@ -109,13 +139,14 @@ class RetiredPartition:
         return cls(
             partition_state=_PARTITION_STATES[fields.get("partition_state", "OnlinePartition")],
             replica_state=_REPLICA_STATES[fields.get("replica_state", "OnlineReplica")],
-            seal_offset=_optional_int(fields.get("seal_offset")),
-            seal_leader_epoch=_optional_int(fields.get("seal_leader_epoch")),
-            resume_offset=_optional_int(fields.get("resume_offset")),
+            seal_offset=optional_int(fields.get("seal_offset")),
+            seal_leader_epoch=optional_int(fields.get("seal_leader_epoch")),
+            resume_offset=optional_int(fields.get("resume_offset")),
             drained={str(group): int(offset) for group, offset in fields.get("drained", {}).items()},
             reason=fields.get("reason"),
             opening=bool(fields.get("opening", False)),
             stragglers=int(fields.get("stragglers", 0)),
+            straggler=Straggler.from_dict(fields.get("straggler")),
         )
 
 
@@ -134,6 +165,10 @@ class TopicRecord:
 
     ``retired`` has an entry for every partition whose mode is not ReadWrite. ``switch_offsets`` gives, per survivor,
     its end offset read before the shrink was appended, so every rerouted record lies at or after it.
+
+    ``required_groups`` are the groups that used the topic when the change was admitted; with ``groups_complete`` False
+    that list could not be sure, and the first sure one completes it. ``waived`` names the groups that a partition did
+    not wait for when it became None, each with the reason of the waiver.
     """
 
     topic: str
@@ -145,6 +180,8 @@ class TopicRecord:
     retired: Mapping[int, RetiredPartition] = field(default_factory=dict, hash=False)
     switch_offsets: Mapping[int, int] = field(default_factory=dict, hash=False)
     required_groups: tuple[str, ...] = ()
+    groups_complete: bool = True
+    waived: Mapping[str, str] = field(default_factory=dict, hash=False)
     opening_since_ms: int | None = None
     opening_assignments: tuple[tuple[int, ...], ...] = ()
     changed_ms: int = 0
@@ -173,6 +210,10 @@ class TopicRecord:
             "required_groups": sorted(self.required_groups),
             "changed_ms": self.changed_ms,
         }
+        if not self.groups_complete:
+            fields["groups_complete"] = False
+        if self.waived:
+            fields["waived"] = dict(self.waived)
         if self.opening_since_ms is not None:
             fields["opening_since_ms"] = self.opening_since_ms
             fields["opening_assignments"] = [list(replicas) for replicas in self.opening_assignments]
@@ -184,7 +225,9 @@ class TopicRecord:
                 "create_timestamp_ms": self.deletion.create_timestamp_ms,
                 "previous_count": self.deletion.previous_count,
             }
-        return json.dumps(fields, separators=(",", ":"), sort_keys=True).encode()
+            if self.deletion.accept_state_loss:
+                fields["deletion"]["accept_state_loss"] = list(self.deletion.accept_state_loss)
+        return dump(fields)
 
     @classmethod
     def from_json(cls, value: bytes) -> TopicRecord:
@@ -193,19 +236,21 @@ class TopicRecord:
         Raises:
             RecordError: the value is not a topic record, or needs a newer reader.
         """
-        fields = _load(value)
+        fields = load(value)
         try:
             record = cls(
-                topic=_str(fields["topic"]),
-                topic_id=_str(fields["topic_id"]),
+                topic=text(fields["topic"]),
+                topic_id=text(fields["topic_id"]),
                 epoch=int(fields["epoch"]),
                 controller_epoch=int(fields["controller_epoch"]),
                 modes=_modes(fields["modes"]),
                 deletion=_deletion(fields.get("deletion")),
                 retired={int(p): RetiredPartition.from_dict(r) for p, r in fields.get("retired", {}).items()},
                 switch_offsets={int(p): int(o) for p, o in fields.get("switch_offsets", {}).items()},
-                required_groups=tuple(_str(group) for group in fields.get("required_groups", ())),
-                opening_since_ms=_optional_int(fields.get("opening_since_ms")),
+                required_groups=tuple(text(group) for group in fields.get("required_groups", ())),
+                groups_complete=bool(fields.get("groups_complete", True)),
+                waived={text(group): text(reason) for group, reason in fields.get("waived", {}).items()},
+                opening_since_ms=optional_int(fields.get("opening_since_ms")),
                 opening_assignments=tuple(
                     tuple(int(b) for b in replicas) for replicas in fields.get("opening_assignments", ())
                 ),
@@ -258,7 +303,7 @@ class ClaimRecord:
     host: str = ""
 
     def to_json(self) -> bytes:
-        return json.dumps(
+        return dump(
             {
                 "version": WRITER_VERSION,
                 "min_reader": 1,
@@ -267,44 +312,23 @@ class ClaimRecord:
                 "controller_id": self.controller_id,
                 "claimed_ms": self.claimed_ms,
                 "host": self.host,
-            },
-            separators=(",", ":"),
-            sort_keys=True,
-        ).encode()
+            }
+        )
 
     @classmethod
     def from_json(cls, value: bytes) -> ClaimRecord:
-        fields = _load(value)
+        fields = load(value)
         try:
             address = fields["address"]
             return cls(
                 controller_epoch=int(fields["controller_epoch"]),
-                address=None if address is None else _str(address),
-                controller_id=_str(fields["controller_id"]),
+                address=None if address is None else text(address),
+                controller_id=text(fields["controller_id"]),
                 claimed_ms=int(fields.get("claimed_ms", 0)),
-                host=_str(fields.get("host", "")),
+                host=text(fields.get("host", "")),
             )
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise RecordError(f"mode log: not a claim record ({type(error).__name__}: {error})") from error
-
-
-def _load(value: bytes) -> dict[str, Any]:
-    try:
-        fields = json.loads(value)
-    except (ValueError, RecursionError) as error:
-        raise RecordError(f"mode log: not JSON ({error})") from error
-    if not isinstance(fields, dict):
-        raise RecordError(f"mode log: not a JSON object but {type(fields).__name__}")
-    min_reader = fields.get("min_reader", 1)
-    if not isinstance(min_reader, int):
-        raise RecordError(f"mode log: min_reader is {min_reader!r}, not a number")
-    if min_reader > READER_VERSION:
-        raise NewerRecord(
-            f"mode log: the record of {fields.get('topic', 'the controller')!r} needs a reader of version "
-            f"{min_reader}, this one is {READER_VERSION}; upgrade modeaware",
-            topic=topic if isinstance(topic := fields.get("topic"), str) else None,
-        )
-    return fields
 
 
 def _modes(ranges: Any) -> tuple[PartitionMode, ...]:
@@ -327,14 +351,5 @@ def _deletion(fields: Any) -> DeleteTopicPartitions | None:
         immediate_delete=bool(fields["immediate_delete"]),
         create_timestamp_ms=int(fields["create_timestamp_ms"]),
         previous_count=int(fields["previous_count"]),
+        accept_state_loss=tuple(text(group) for group in fields.get("accept_state_loss", ())),
     )
-
-
-def _str(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"expected a string, not {type(value).__name__}")
-    return value
-
-
-def _optional_int(value: Any) -> int | None:
-    return None if value is None else int(value)

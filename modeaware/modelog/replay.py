@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterable
 
 from modeaware.errors import NewerRecord, RecordError
+from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRulesRecord
 from modeaware.modelog.records import CLAIM_KEY, ClaimRecord, TopicRecord
 from modeaware.topic_view import TopicView
 
@@ -25,6 +26,7 @@ class Replay:
     Attributes:
         records: topic id -> the latest record of that topic.
         claim: the claim of the latest controller; None where none was read.
+        group_rules: the operator's rules about groups; None where there are none.
         rejected: how many records could not be used, or were those of an older controller.
         removed: the ids of topics whose latest record is a tombstone.
         newer: the keys whose latest record was written for a newer reader (at most a few: one a topic).
@@ -33,6 +35,7 @@ class Replay:
     def __init__(self) -> None:
         self.records: dict[str, TopicRecord] = {}
         self.claim: ClaimRecord | None = None
+        self.group_rules: GroupRulesRecord | None = None
         self.rejected = 0
         self.removed: set[str] = set()
         self.newer: set[str] = set()
@@ -54,6 +57,9 @@ class Replay:
             if name == CLAIM_KEY:
                 self._apply_claim(value)
                 changed: frozenset[str] = frozenset()
+            elif name == GROUP_RULES_KEY:
+                self._apply_group_rules(value)
+                changed = frozenset()
             else:
                 changed = self._apply_topic(name, value)
         except RecordError as error:
@@ -94,6 +100,23 @@ class Replay:
             )
         self.claim = claim
 
+    def _apply_group_rules(self, value: bytes | None) -> None:
+        if value is None:
+            self.group_rules = None
+            return
+        rules = GroupRulesRecord.from_json(value)
+        self._refuse_replaced(rules.controller_epoch, "the group rules")
+        if self.group_rules is not None and rules.version < self.group_rules.version:
+            raise RecordError(f"mode log: group rules of version {rules.version} come after {self.group_rules.version}")
+        self.group_rules = rules
+
+    def _refuse_replaced(self, controller_epoch: int, what: str) -> None:
+        if self.claim is not None and controller_epoch < self.claim.controller_epoch:
+            raise RecordError(
+                f"mode log: a record of {what} was written by controller epoch {controller_epoch} "
+                f"after epoch {self.claim.controller_epoch} had taken over"
+            )
+
     def _apply_topic(self, topic_id: str, value: bytes | None) -> frozenset[str]:
         held = self.records.get(topic_id)
         if value is None:
@@ -102,11 +125,7 @@ class Replay:
         record = TopicRecord.from_json(value)
         if record.topic_id != topic_id:
             raise RecordError(f"mode log: the record under the key {topic_id!r} is one of topic id {record.topic_id!r}")
-        if self.claim is not None and record.controller_epoch < self.claim.controller_epoch:
-            raise RecordError(
-                f"mode log: a record of {record.topic!r} was written by controller epoch {record.controller_epoch} "
-                f"after epoch {self.claim.controller_epoch} had taken over"
-            )
+        self._refuse_replaced(record.controller_epoch, repr(record.topic))
         if held is not None and record.version < held.version:
             raise RecordError(
                 f"mode log: a record of {record.topic!r} has version {record.version} and comes after {held.version}"

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from modeaware.config import ControllerConfig
 from modeaware.errors import RequestRefused
-from modeaware.lifecycle.admit import Admission, admit
+from modeaware.lifecycle.admission import Admission
+from modeaware.lifecycle.admit import admit
 from modeaware.lifecycle.advance import Advance, advance
-from modeaware.lifecycle.commands import Command, CreatePartitionsCommand, DeletePartitionsCommand
+from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand, TopicCommand
 from modeaware.lifecycle.effects import DeleteRecords
 from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts
+from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import TopicRecord
 from modeaware.modes import PartitionMode
 
@@ -35,15 +37,21 @@ def log(
     quiet_since_ms: int = 0,
     leader_epoch: int = 3,
     moved: bool = False,
+    **more: Any,
 ) -> PartitionFacts:
     """One partition's log; by default empty, without an open transaction, quiet for ever."""
-    return PartitionFacts(start, end, end if stable is None else stable, leader_epoch, quiet_since_ms, moved)
+    return PartitionFacts(start, end, end if stable is None else stable, leader_epoch, quiet_since_ms, moved, **more)
 
 
 def group(
-    committed: Mapping[int, int] | None = None, *, members: bool = False, caught_up: tuple[int, ...] = ()
+    committed: Mapping[int, int] | None = None, *, members: bool = False, caught_up: tuple[int, ...] = (), **more: Any
 ) -> GroupFacts:
-    return GroupFacts(dict(committed or {}), frozenset(caught_up), members)
+    return GroupFacts(dict(committed or {}), frozenset(caught_up), members, **more)
+
+
+def rule(kind: str, group: str = "", topic: str = TOPIC, **more: Any) -> GroupRule:
+    """A rule about groups, in force from NOW_MS on."""
+    return GroupRule(kind, group, topic, **{"reason": "because", "created_ms": NOW_MS, **more})
 
 
 def facts(
@@ -59,18 +67,19 @@ def facts(
 
 
 def ask(
-    command: Command,
+    command: TopicCommand,
     record: TopicRecord | None = None,
     seen: TopicFacts | None = None,
     *,
     config: ControllerConfig = CONFIG,
     now_ms: int = NOW_MS,
+    rules: Sequence[GroupRule] = (),
 ) -> Admission:
-    return admit(command, record, seen if seen is not None else facts(), config, EPOCH, now_ms)
+    return admit(command, record, seen if seen is not None else facts(), config, EPOCH, now_ms, rules)
 
 
 def refusal(
-    command: Command, record: TopicRecord | None = None, seen: TopicFacts | None = None, **more: Any
+    command: TopicCommand, record: TopicRecord | None = None, seen: TopicFacts | None = None, **more: Any
 ) -> RequestRefused:
     """The refusal of ``command``.
 
@@ -94,23 +103,35 @@ def grow(to: int, **fields: Any) -> CreatePartitionsCommand:
 
 
 def admitted(
-    command: Command, record: TopicRecord | None = None, seen: TopicFacts | None = None, *, now_ms: int = NOW_MS
+    command: TopicCommand, record: TopicRecord | None = None, seen: TopicFacts | None = None, **more: Any
 ) -> TopicRecord:
     """The record that ``command`` makes."""
-    made = ask(command, record, seen, now_ms=now_ms).record
+    made = ask(command, record, seen, **more).record
     assert made is not None
     return made
 
 
-def look(record: TopicRecord, seen: TopicFacts, now_ms: int = LATER_MS, config: ControllerConfig = CONFIG) -> Advance:
+def look(
+    record: TopicRecord,
+    seen: TopicFacts,
+    now_ms: int = LATER_MS,
+    config: ControllerConfig = CONFIG,
+    rules: Sequence[GroupRule] = (),
+) -> Advance:
     """One pass of the controller."""
-    return advance(record, seen, config, EPOCH, now_ms)
+    return advance(record, seen, config, EPOCH, now_ms, rules)
 
 
-def after(record: TopicRecord, seen: TopicFacts, now_ms: int = LATER_MS, passes: int = 1) -> TopicRecord:
+def after(
+    record: TopicRecord,
+    seen: TopicFacts,
+    now_ms: int = LATER_MS,
+    passes: int = 1,
+    rules: Sequence[GroupRule] = (),
+) -> TopicRecord:
     """The record after ``passes`` passes over the same facts."""
     for _ in range(passes):
-        record = look(record, seen, now_ms).record or record
+        record = look(record, seen, now_ms, rules=rules).record or record
     return record
 
 

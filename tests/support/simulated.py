@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle.effects import CommitOffsets, CreatePartitions, DeleteRecords, Effect
-from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts
+from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts
+from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import TopicRecord
 from modeaware.modelog.replay import Replay, fold
 
@@ -89,7 +90,7 @@ class SimCluster:
         self.topic_id: str | None = f"id-of-{topic}-1"
         self.partitions = [SimPartition() for _ in range(partitions)]
         self.groups: dict[str, SimGroup] = {}
-        self.groups_doubt: str | None = None
+        self.groups_doubt: GroupsDoubt | None = None
         self.cleanup_policy = "delete"
         self.gone = False
         self.failure: ClusterError | None = None
@@ -128,7 +129,7 @@ class SimCluster:
 
     # What the controller sees
 
-    def observe(self, topic: str, record: TopicRecord | None) -> TopicFacts:
+    def observe(self, topic: str, record: TopicRecord | None, rules: Sequence[GroupRule] = ()) -> TopicFacts:
         if self.failure is not None:
             raise self.failure
         if topic != self.topic or self.topic_id is None:

@@ -8,7 +8,7 @@ import pytest
 
 from modeaware.config import ControllerConfig
 from modeaware.errors import ErrorCode
-from modeaware.lifecycle.admit import MAX_RECORD_BYTES
+from modeaware.lifecycle.admission import MAX_RECORD_BYTES
 from modeaware.lifecycle.advance import advance
 from modeaware.lifecycle.commands import Command, DeletePartitionsCommand
 from modeaware.lifecycle.phases import in_progress, topic_phase

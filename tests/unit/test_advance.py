@@ -9,6 +9,7 @@ import pytest
 from modeaware.errors import RequestRefused
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.advance import advance
+from modeaware.lifecycle.facts import GroupsDoubt
 from modeaware.lifecycle.phases import topic_phase
 from modeaware.modelog.records import RetiredPartition, TopicRecord
 from modeaware.modes import MODE_TRANSITIONS, REPLICA_TRANSITIONS, PartitionMode, PartitionState, ReplicaState
@@ -122,7 +123,7 @@ class TestTheWholeWay:
 
     def test_immediate_skips_the_drain_and_the_delay(self) -> None:
         record = retiring(immediate_delete=True, delay_ms=10**9)
-        seen = facts(logs=FULL, groups=UNREAD, groups_doubt="whatever")
+        seen = facts(logs=FULL, groups=UNREAD, groups_doubt=GroupsDoubt("whatever"))
         record = after(record, seen)
         assert record.modes[P] is NONE
         assert deleted(look(record, seen)) == {P: 10}
@@ -251,11 +252,13 @@ class TestBeforeDeletion:
             ({}, None, "group-gone:g"),
             (READ | {"new": group(members=True)}, None, "group-never-committed:new"),
             (READ | {"new": group({P: 2})}, None, "group-lag:new"),
-            (READ, "a broker did not answer", "groups-unknown"),
+            (READ, GroupsDoubt("a broker did not answer"), "groups-unknown"),
             ({"g": group({P: 11})}, None, "group-beyond-end:g"),
         ],
     )
-    def test_a_proof_that_fails_makes_it_readable_again(self, groups: dict, doubt: str | None, reason: str) -> None:
+    def test_a_proof_that_fails_makes_it_readable_again(
+        self, groups: dict, doubt: GroupsDoubt | None, reason: str
+    ) -> None:
         seen = facts(logs=FULL, groups=groups, groups_doubt=doubt)
         step = look(in_none(), seen)
         assert step.effects == ()

@@ -80,10 +80,13 @@ def test_controller_configs() -> None:
             "delete.topic.partition.check.interval.ms": "50",
             "modeaware.seal.quiet.ms": "0",
             "modeaware.open.timeout.ms": "1",
+            "modeaware.ignored.groups": " console-consumer-*, tmp-?,",
             "modeaware.mode.log.topic": "m",
         }
     )
-    assert parsed == ControllerConfig(False, 50, 0, 1, "m")
+    assert parsed == ControllerConfig(
+        False, 50, 0, 1, ignored_groups=("console-consumer-*", "tmp-?"), mode_log_topic="m"
+    )
 
 
 @pytest.mark.parametrize(

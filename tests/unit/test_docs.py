@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 
 from modeaware.config import ClientConfig, ControllerConfig, parse_controller_config, split_client_config
+from modeaware.modelog.group_rules import GroupRule, GroupRulesRecord
 from modeaware.modelog.records import (
     ClaimRecord,
     DeleteTopicPartitions,
     RetiredPartition,
+    Straggler,
     TopicRecord,
 )
 from modeaware.modes import MODE_TRANSITIONS, REPLICA_TRANSITIONS
@@ -84,17 +86,21 @@ def test_every_controller_config_is_documented_with_its_default() -> None:
 
 
 def test_the_examples_of_the_mode_log_are_records() -> None:
-    topic, claim = json_blocks(read("docs/mode-log.md"))
+    topic, claim, rules = json_blocks(read("docs/mode-log.md"))
     record = TopicRecord.from_json(topic)
     assert record.to_json() == topic, "the example is not as the controller writes it"
     assert record.deletion is not None
     assert record.deletion.policy == "drained"
     assert {p for p, mode in enumerate(record.modes) if not mode.writable} == set(record.retired)
     assert ClaimRecord.from_json(claim).to_json() == claim
+    assert GroupRulesRecord.from_json(rules).to_json() == rules
+
+
+RECORDS = (TopicRecord, RetiredPartition, Straggler, ClaimRecord, GroupRulesRecord, GroupRule)
 
 
 def test_every_field_of_the_mode_log_is_documented() -> None:
     document = read("docs/mode-log.md")
-    names = {field.name for cls in (TopicRecord, RetiredPartition, ClaimRecord) for field in fields(cls)}
+    names = {field.name for cls in RECORDS for field in fields(cls)}
     names |= {field.name for field in fields(DeleteTopicPartitions)} - {"delay_ms"} | {"delete_partitions_delay_ms"}
     assert [name for name in sorted(names) if f"`{name}`" not in document and f".{name}`" not in document] == []

@@ -2,25 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.drain import check_drain
-from modeaware.lifecycle.facts import GroupFacts, PartitionFacts
-from tests.support.lifecycle import facts, group, log
+from modeaware.lifecycle.drain import Drain, check_drain
+from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts
+from modeaware.lifecycle.requirement import required_of
+from modeaware.modelog.group_rules import GroupRule
+from tests.support.lifecycle import LATER_MS, NOW_MS, facts, group, log, rule
 
 SEAL = 100
 P = 7
 
 
-def reason(
-    groups: dict[str, GroupFacts], seen: PartitionFacts | None = None, required: tuple[str, ...] = (), **more: str
-) -> str | None:
-    return check_drain(P, SEAL, seen or log(SEAL), facts(groups=groups, **more), required).reason
+def drain_of(
+    groups: dict[str, GroupFacts],
+    seen: PartitionFacts | None = None,
+    required: tuple[str, ...] = (),
+    rules: Sequence[GroupRule] = (),
+    ignored: tuple[str, ...] = (),
+    accepted: tuple[str, ...] = (),
+    **more: object,
+) -> Drain:
+    now = facts(groups=groups, **more)
+    requirement = required_of(required, now, rules, ignored, LATER_MS, accepted)
+    return check_drain(P, SEAL, seen or log(SEAL), now, requirement)
+
+
+def reason(*args: Any, **more: Any) -> str | None:
+    return drain_of(*args, **more).reason
 
 
 def test_every_group_at_the_seal_is_the_proof() -> None:
-    drain = check_drain(P, SEAL, log(SEAL), facts(groups={"a": group({P: SEAL}), "b": group({P: SEAL})}), ("a",))
+    drain = drain_of({"a": group({P: SEAL}), "b": group({P: SEAL})}, required=("a",))
     assert drain.done
     assert drain.proof == {"a": SEAL, "b": SEAL}
 
@@ -55,12 +72,12 @@ def test_a_commit_beyond_the_end_is_doubt() -> None:
 
 
 def test_a_doubtful_list_of_groups_blocks() -> None:
-    assert reason({"a": group({P: SEAL})}, groups_doubt="a broker did not answer") == "groups-unknown"
+    assert reason({"a": group({P: SEAL})}, groups_doubt=GroupsDoubt("a broker did not answer")) == "groups-unknown"
 
 
 @pytest.mark.parametrize("groups", [{}, {"a": group({P: 3})}, {"a": group(members=True)}, {"a": group({P: SEAL + 9})}])
 def test_an_empty_partition_is_drained_whatever_the_groups_say(groups: dict[str, GroupFacts]) -> None:
-    assert reason(groups, log(SEAL, start=SEAL), required=("lost",), groups_doubt="none is listed") is None
+    assert reason(groups, log(SEAL, start=SEAL), required=("lost",), groups_doubt=GroupsDoubt("none is listed")) is None
 
 
 def test_one_record_left_is_not_empty() -> None:
@@ -74,14 +91,94 @@ def test_control_records_alone_do_not_count_as_lag() -> None:
 
 
 def test_a_group_without_a_commit_where_nothing_but_control_records_lie() -> None:
-    drain = check_drain(P, SEAL, log(SEAL, 98), facts(groups={"a": group({0: 1}, caught_up=(P,))}), ())
+    drain = drain_of({"a": group({0: 1}, caught_up=(P,))}, log(SEAL, 98))
     assert drain.done
     assert drain.proof == {"a": 98}
 
 
+def test_a_commit_on_a_part_of_the_log_that_was_truncated_is_doubt() -> None:
+    assert reason({"a": group({P: SEAL}, truncated=frozenset({P}))}) == "group-truncated:a"
+    assert reason({"a": group({P: SEAL}, truncated=frozenset({P + 1}))}) is None
+
+
+def test_a_group_with_state_blocks_unless_its_loss_was_accepted() -> None:
+    streams = {"app": group({P: SEAL}, stateful=True)}
+    assert reason(streams) == "group-stateful:app"
+    assert reason(streams, accepted=("other",)) == "group-stateful:app"
+    assert reason(streams, accepted=("app",)) is None
+
+
+def test_a_waived_group_is_not_waited_for_and_stands_beside_the_proof() -> None:
+    drain = drain_of({"a": group({P: SEAL}), "b": group({P: 3})}, rules=[rule("waive", "b", reason="it is retired")])
+    assert drain.done
+    assert (drain.proof, drain.waived) == ({"a": SEAL}, {"b": "it is retired"})
+
+
+def test_a_required_group_that_is_gone_can_be_waived() -> None:
+    assert reason({}, required=("lost",), rules=[rule("waive", "lo*")]) is None
+
+
+@pytest.mark.parametrize(
+    "waiver",
+    [
+        rule("waive", "b", topic="other"),
+        rule("waive", "B"),
+        rule("waive", "b", expires_ms=LATER_MS),
+        rule("waive", "b", uncommitted_only=True),
+    ],
+    ids=["another topic", "another group", "expired", "for groups without a commit only"],
+)
+def test_a_waiver_is_for_what_it_says_only(waiver: GroupRule) -> None:
+    assert reason({"b": group({P: 3})}, rules=[waiver]) == "group-lag:b"
+
+
+def test_a_waiver_for_groups_that_never_committed_here() -> None:
+    waiver = [rule("waive", "*", uncommitted_only=True, expires_ms=LATER_MS + 1)]
+    assert reason({"a": group(members=True), "b": group({P + 1: 5})}, rules=waiver) is None
+
+
+def test_a_waiver_for_many_spares_a_registered_group() -> None:
+    groups = {"etl-main": group({P: 3}), "etl-old": group({P: 3})}
+    many = rule("waive", "etl-*")
+    assert reason(groups, rules=[many]) is None
+    assert reason(groups, rules=[many, rule("require", "etl-main")]) == "group-lag:etl-main"
+    assert reason(groups, rules=[many, rule("require", "etl-main"), rule("waive", "etl-main")]) is None
+
+
+def test_a_registered_group_that_is_not_listed_blocks() -> None:
+    """It may be a reader that only publishes its progress, or one that is to run tomorrow."""
+    assert reason({}, rules=[rule("require", "spark")]) == "group-gone:spark"
+    assert reason({"spark": group({P: SEAL})}, rules=[rule("require", "spark")]) is None
+    assert reason({}, rules=[rule("require", "spark-*")]) is None
+    assert reason({}, rules=[rule("require", "spark", created_ms=NOW_MS, expires_ms=LATER_MS)]) is None
+
+
+def test_ignored_groups_count_once_they_have_committed() -> None:
+    ignored = ("console-consumer-*",)
+    assert reason({"console-consumer-7": group(members=True)}, ignored=ignored) is None
+    assert reason({"console-consumer-7": group({0: 3})}, ignored=ignored) == "group-never-committed:console-consumer-7"
+    registered = [rule("require", "console-consumer-*")]
+    only_members = {"console-consumer-7": group(members=True)}
+    assert reason(only_members, ignored=ignored, rules=registered) == "group-never-committed:console-consumer-7"
+
+
+def test_a_closed_list_forgives_hidden_groups_and_nothing_else() -> None:
+    closed = [rule("closed"), rule("require", "a")]
+    done, hidden = {"a": group({P: SEAL})}, GroupsDoubt("no DESCRIBE", hidden=True)
+    assert reason(done, groups_doubt=hidden) == "groups-hidden"
+    assert reason(done, groups_doubt=hidden, rules=closed) is None
+    assert reason({}, groups_doubt=hidden, rules=closed) == "group-gone:a"
+    uncommitted = rule("waive", "*", uncommitted_only=True)
+    assert reason({}, groups_doubt=hidden, rules=[rule("closed"), uncommitted], required=("b",)) == "group-gone:b", (
+        "it may have committed"
+    )
+    assert reason({}, rules=[uncommitted], required=("b",)) is None
+    assert reason(done, groups_doubt=GroupsDoubt("an error"), rules=closed) == "groups-unknown"
+
+
 def test_reasons_in_words() -> None:
     assert "group 'a:b' has not consumed" in reasons.text("group-lag:a:b")
-    assert "--undo" in reasons.text(reasons.of_group(reasons.GROUP_GONE, "g"))
+    assert "modeaware groups waive" in reasons.text(reasons.of_group(reasons.GROUP_GONE, "g"))
     assert reasons.text("of-a-newer-controller:x") == "of-a-newer-controller:x"
     codes = [value for name, value in vars(reasons).items() if name.isupper() and isinstance(value, str)]
     assert len(codes) == len(set(codes)) > 10

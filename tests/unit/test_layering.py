@@ -15,7 +15,13 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("partitioners",),
     ("modeaware.errors", "modeaware.modes", "modeaware.topic_view", "modeaware.clock", "modeaware.config"),
     ("modeaware.routing", "modeaware.assignment"),
-    ("modeaware.lifecycle", "modeaware.modelog.records", "modeaware.modelog.replay"),
+    (
+        "modeaware.lifecycle",
+        "modeaware.modelog.group_rules",
+        "modeaware.modelog.json_fields",
+        "modeaware.modelog.records",
+        "modeaware.modelog.replay",
+    ),
     ("modeaware.librdkafka", "modeaware.librdkafka_admin"),
     ("modeaware.wire",),
     ("modeaware.modelog", "modeaware.views"),
@@ -38,7 +44,8 @@ STRANGERS = (
 HOMES: dict[str, tuple[str, ...]] = {
     "cachetools": ("modeaware.views",),
     "confluent_kafka": ("modeaware.librdkafka", "modeaware.librdkafka_admin"),
-    "kafka": ("modeaware.wire.codec",),
+    # Its codec alone for our own frames; its connections for what the controller asks of brokers.
+    "kafka": ("modeaware.wire.codec", "modeaware.wire.brokers"),
     "rich": ("modeaware.cli", "modeaware.demo"),
     "numpy": ("modeaware.spark",),
     "pandas": ("modeaware.demo", "modeaware.spark"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from modeaware.lifecycle.advance import Advance, give_up_opening
 from modeaware.lifecycle.effects import CommitOffsets, CreatePartitions
-from modeaware.lifecycle.facts import GroupFacts
+from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt
 from modeaware.lifecycle.phases import topic_phase
 from modeaware.modelog.records import TopicRecord
 from tests.support.lifecycle import (
@@ -98,7 +98,7 @@ def test_partitions_that_hold_records_open_at_their_log_start() -> None:
 
 
 def test_a_doubtful_list_of_groups_keeps_them_closed() -> None:
-    assert closed(look(opening(), seen_with({}, groups_doubt="a broker did not answer"), SOON_MS))
+    assert closed(look(opening(), seen_with({}, groups_doubt=GroupsDoubt("a broker did not answer")), SOON_MS))
 
 
 def test_partitions_without_a_leader_stay_closed() -> None:
@@ -106,7 +106,7 @@ def test_partitions_without_a_leader_stay_closed() -> None:
 
 
 def test_nobody_is_waited_for_longer_than_the_timeout() -> None:
-    seen = seen_with({"g": group({0: 1}, members=True)}, groups_doubt="and who else")
+    seen = seen_with({"g": group({0: 1}, members=True)}, groups_doubt=GroupsDoubt("and who else"))
     assert closed(look(opening(), seen, DEADLINE_MS - 1))
     assert after(opening(), seen, DEADLINE_MS).modes == (RW,) * 14
 

@@ -1,0 +1,93 @@
+"""Whom a drain waits for: the groups noted at the admission, those that use the topic now, and the operator's rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from modeaware.lifecycle.facts import GroupsDoubt, TopicFacts
+from modeaware.modelog.group_rules import CLOSED, REQUIRE, WAIVE, GroupRule
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """What must be proved of which groups.
+
+    Attributes:
+        groups: the names of the groups that must have consumed a partition, sorted.
+        registered, waivers: the operator's rules in force for the topic.
+        doubt: why there may be more groups than these; None when the list is sure, or was declared to be closed.
+        accept_state_loss: groups with state that were named in the request.
+    """
+
+    groups: tuple[str, ...] = ()
+    registered: tuple[GroupRule, ...] = ()
+    waivers: tuple[GroupRule, ...] = ()
+    doubt: GroupsDoubt | None = None
+    accept_state_loss: tuple[str, ...] = ()
+
+    def waiver(self, group: str, *, committed: bool) -> GroupRule | None:
+        """The waiver by which ``group`` need not be waited for; ``committed``: it has a commit on the partition.
+
+        A waiver for many groups (a glob) spares those that are registered; one that names the group does not.
+        """
+        is_registered = _matches_any(self.registered, group)
+        for rule in self.waivers:
+            spared = (rule.uncommitted_only and committed) or (rule.is_glob and is_registered)
+            if rule.matches(group) and not spared:
+                return rule
+        return None
+
+
+NOBODY = Requirement()
+
+
+def required_of(
+    noted: Sequence[str],
+    facts: TopicFacts,
+    rules: Sequence[GroupRule],
+    ignored_groups: Sequence[str],
+    now_ms: int,
+    accept_state_loss: Sequence[str] = (),
+) -> Requirement:
+    """Put together whom to wait for.
+
+    Args:
+        noted: the groups that used the topic when the change was admitted.
+        ignored_groups: globs of groups that count only once they have committed (``modeaware.ignored.groups``).
+        accept_state_loss: groups with state that were named in the request.
+    """
+    in_force = [rule for rule in rules if rule.applies(facts.topic, now_ms)]
+    registered = tuple(rule for rule in in_force if rule.kind == REQUIRE)
+    named = {rule.group for rule in registered if not rule.is_glob}
+    using = using_groups(facts, ignored_groups, registered)
+    doubt = facts.groups_doubt
+    if doubt is not None and doubt.hidden and any(rule.kind == CLOSED for rule in in_force):
+        doubt = None
+    return Requirement(
+        groups=tuple(sorted({*noted, *using, *named})),
+        registered=registered,
+        waivers=tuple(rule for rule in in_force if rule.kind == WAIVE),
+        doubt=doubt,
+        accept_state_loss=tuple(accept_state_loss),
+    )
+
+
+def using_groups(
+    facts: TopicFacts, ignored_groups: Sequence[str], registered: Sequence[GroupRule] = ()
+) -> tuple[str, ...]:
+    """The groups that use the topic now, but for those ignored until they commit (and not registered), sorted."""
+    return tuple(
+        sorted(
+            name
+            for name, group in facts.groups.items()
+            if group.committed
+            or _matches_any(registered, name)
+            or not any(fnmatchcase(name, pattern) for pattern in ignored_groups)
+        )
+    )
+
+
+def _matches_any(rules: Sequence[GroupRule], group: str) -> bool:
+    return any(rule.matches(group) for rule in rules)

@@ -1,0 +1,208 @@
+"""What one pass makes of one retired partition: seal it, drain it, retire it for good, watch it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from modeaware.errors import ErrorCode, RequestRefused
+from modeaware.lifecycle import reasons
+from modeaware.lifecycle.drain import Drain, check_drain
+from modeaware.lifecycle.facts import PartitionFacts, TopicFacts
+from modeaware.lifecycle.requirement import Requirement
+from modeaware.lifecycle.stragglers import straggler_of, transaction_alarm, unseal_alarm
+from modeaware.modelog.records import DeleteTopicPartitions, RetiredPartition, TopicRecord
+from modeaware.modes import PartitionMode, PartitionState, ReplicaState
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What a pass over a topic rests on."""
+
+    record: TopicRecord
+    facts: TopicFacts
+    requirement: Requirement
+    seal_quiet_ms: int
+    now_ms: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one pass makes of one partition. ``waived``: the groups it did not wait for, with the waiver's reason."""
+
+    mode: PartitionMode
+    retired: RetiredPartition
+    delete_up_to: int | None = None
+    due_ms: int | None = None
+    alarm: str | None = None
+    waived: Mapping[str, str] = field(default_factory=dict)
+
+
+def step_of(partition: int, now: Pass) -> Step:
+    """Take one retired partition (not one that is opening) as far as the facts allow.
+
+    Raises:
+        RequestRefused: the record contradicts itself; nothing is to be done.
+    """
+    mode, retired = now.record.modes[partition], now.record.retired[partition]
+    log = now.facts.partitions.get(partition)
+    if log is None:
+        # A None partition is left as it is: its proof stands in the record.
+        return Step(mode, retired if mode is PartitionMode.NONE else _blocked(retired, reasons.UNAVAILABLE))
+    if mode is PartitionMode.READ_ONLY:
+        return _step_read_only(partition, log, now)
+    return _step_none(partition, log, now)
+
+
+def _step_read_only(partition: int, log: PartitionFacts, now: Pass) -> Step:
+    topic, retired = now.record.topic, now.record.retired[partition]
+    before, alarm = retired.reason, None
+    if retired.seal_offset is not None and _seal_is_broken(retired.seal_offset, log):
+        retired, alarm = _unseal(topic, partition, retired, log)
+    if retired.seal_offset is None:
+        retired, due_ms = _seal(retired, log, _deletion(now.record).create_timestamp_ms, now)
+        if retired.reason != before:
+            alarm = alarm or _alarm(topic, partition, retired.reason, log)
+        if retired.seal_offset is None:
+            return Step(PartitionMode.READ_ONLY, retired, due_ms=due_ms, alarm=alarm)
+    drain, due_ms = _drained(partition, retired.seal_offset, log, now)
+    if drain.reason is not None:
+        if drain.reason != before:
+            alarm = alarm or _alarm(topic, partition, drain.reason, log)
+        return Step(PartitionMode.READ_ONLY, _blocked(retired, drain.reason), due_ms=due_ms, alarm=alarm)
+    none = replace(
+        retired,
+        partition_state=PartitionState.OFFLINE,
+        replica_state=ReplicaState.DELETION_STARTED,
+        drained=dict(drain.proof),
+        resume_offset=None,
+        reason=None,
+    )
+    # Looked at again at once: consumers have been told by then, and the proof is taken anew before anything is deleted.
+    return Step(PartitionMode.NONE, none, due_ms=now.now_ms, alarm=alarm, waived=drain.waived)
+
+
+def _seal_is_broken(seal_offset: int, log: PartitionFacts) -> bool:
+    """The end is not the sealed one, or the log ended before it for a while: truncated, then written again."""
+    return log.end_offset != seal_offset or _was_truncated(seal_offset, log)
+
+
+def _was_truncated(seal_offset: int, log: PartitionFacts) -> bool:
+    return log.end_offset < seal_offset or (log.seal_epoch_end is not None and log.seal_epoch_end < seal_offset)
+
+
+def _alarm(topic: str, partition: int, reason: str | None, log: PartitionFacts) -> str | None:
+    """What a person should hear of when it becomes the reason."""
+    if reason == reasons.OPEN_TRANSACTION:
+        return transaction_alarm(topic, partition, log)
+    if reason == reasons.STILL_WRITTEN:
+        return f"{topic}-{partition}: {reasons.text(reason)}"
+    return None
+
+
+def _seal(
+    retired: RetiredPartition, log: PartitionFacts, retired_ms: int, now: Pass
+) -> tuple[RetiredPartition, int | None]:
+    """Seal a partition that has been quiet since it was retired, at ``retired_ms``, at the earliest.
+
+    Quiet is no proof; it only avoids flapping (DESIGN, phase 3). While records arrive, a last stable offset below the
+    end says nothing of a transaction: it was read a moment before the end was.
+    """
+    quiet_from_ms = max(log.quiet_since_ms, retired_ms) + now.seal_quiet_ms
+    if now.now_ms < quiet_from_ms:
+        if log.moved and log.quiet_since_ms >= retired_ms + now.seal_quiet_ms:
+            known = retired.reason in (reasons.STILL_WRITTEN, reasons.STRAGGLER)
+            return (retired if known else _blocked(retired, reasons.STILL_WRITTEN)), quiet_from_ms
+        held_up = retired.reason in (reasons.OPEN_TRANSACTION, reasons.UNAVAILABLE)
+        return (replace(retired, reason=None) if held_up else retired), quiet_from_ms
+    if not log.settled:
+        return _blocked(retired, reasons.OPEN_TRANSACTION), None
+    return replace(retired, seal_offset=log.end_offset, seal_leader_epoch=log.leader_epoch, reason=None), None
+
+
+def _unseal(topic: str, partition: int, retired: RetiredPartition, log: PartitionFacts) -> tuple[RetiredPartition, str]:
+    """The seal is broken: a straggler arrived, or the log was truncated. Drain it again (I2)."""
+    assert retired.seal_offset is not None
+    truncated = _was_truncated(retired.seal_offset, log)
+    # A group that never committed here (it starts at the latest) goes on at what was drained, not behind the straggler.
+    resume = retired.seal_offset if retired.resume_offset is None else retired.resume_offset
+    ends = (log.end_offset, resume) if log.seal_epoch_end is None else (log.end_offset, resume, log.seal_epoch_end)
+    unsealed = replace(
+        _unproved(retired, reasons.TRUNCATED if truncated else reasons.STRAGGLER),
+        seal_offset=None,
+        seal_leader_epoch=None,
+        resume_offset=min(ends),
+        stragglers=retired.stragglers + (not truncated),
+        straggler=retired.straggler if truncated else straggler_of(log),
+    )
+    return unsealed, unseal_alarm(topic, partition, retired.seal_offset, log, truncated=truncated)
+
+
+def _drained(partition: int, seal_offset: int, log: PartitionFacts, now: Pass) -> tuple[Drain, int | None]:
+    """Whether the reclaim policy lets the partition go, and when it may fall due."""
+    deletion = _deletion(now.record)
+    if not log.settled:
+        return Drain(reason=reasons.OPEN_TRANSACTION), None
+    if now.facts.compacted:
+        return Drain(reason=reasons.COMPACTED), None
+    if deletion.policy == "immediate":
+        return Drain(), None
+    if deletion.policy == "retention":
+        return Drain(reason=None if log.log_start >= seal_offset else reasons.RETENTION), None
+    if now.now_ms < deletion.earliest_ms:
+        return Drain(reason=reasons.DELAY), deletion.earliest_ms
+    return check_drain(partition, seal_offset, log, now.facts, now.requirement), None
+
+
+def _step_none(partition: int, log: PartitionFacts, now: Pass) -> Step:
+    """Watch a None partition, and delete its records up to the recorded seal where the policy says so."""
+    retired = now.record.retired[partition]
+    if retired.seal_offset is None or _seal_is_broken(retired.seal_offset, log):
+        sealed = retired if retired.seal_offset is not None else replace(retired, seal_offset=0)
+        retired, alarm = _unseal(now.record.topic, partition, sealed, log)
+        return Step(PartitionMode.READ_ONLY, retired, alarm=alarm)
+    if log.log_start >= retired.seal_offset:
+        gone = replace(
+            retired, partition_state=PartitionState.NON_EXISTENT, replica_state=ReplicaState.DELETION_SUCCESSFUL
+        )
+        return Step(PartitionMode.NONE, gone)
+    if retired.replica_state is ReplicaState.DELETION_SUCCESSFUL:
+        # Brokers write a log start down once a minute: killed all at once, they may forget the last one. Then again.
+        again = _deletion(now.record).policy != "retention"
+        return Step(PartitionMode.NONE, retired, delete_up_to=retired.seal_offset if again else None)
+    reason = _not_to_be_deleted(partition, retired.seal_offset, log, now)
+    if reason is not None:
+        return Step(PartitionMode.READ_ONLY, _unproved(retired, reason))
+    return Step(PartitionMode.NONE, retired, delete_up_to=retired.seal_offset)
+
+
+def _not_to_be_deleted(partition: int, seal_offset: int, log: PartitionFacts, now: Pass) -> str | None:
+    """Why the records of a drained partition must stay after all; the partition is readable again then."""
+    policy = _deletion(now.record).policy
+    if policy == "retention":  # the log start has gone back (an unclean leader election): nothing is deleted early
+        return reasons.RETENTION
+    if now.facts.compacted:
+        return reasons.COMPACTED
+    if policy == "drained":  # a group may have come up, or been reset, since the proof
+        return check_drain(partition, seal_offset, log, now.facts, now.requirement).reason
+    return None
+
+
+def _blocked(retired: RetiredPartition, reason: str | None) -> RetiredPartition:
+    """KIP-694: what cannot be deleted now becomes ReplicaDeletionIneligible, and is tried again."""
+    return replace(retired, replica_state=ReplicaState.DELETION_INELIGIBLE, reason=reason)
+
+
+def _unproved(retired: RetiredPartition, reason: str | None) -> RetiredPartition:
+    """A partition whose proof of the drain does not hold any more: readable again until there is a new one."""
+    return replace(_blocked(retired, reason), drained={}, partition_state=PartitionState.ONLINE)
+
+
+def _deletion(record: TopicRecord) -> DeleteTopicPartitions:
+    if record.deletion is None:
+        raise RequestRefused(
+            f"topic {record.topic!r}: partitions are retired, but its record names no deletion in force",
+            code=ErrorCode.UNKNOWN_SERVER_ERROR,
+            topic=record.topic,
+        )
+    return record.deletion

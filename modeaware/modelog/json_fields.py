@@ -1,0 +1,54 @@
+"""The JSON form that all records of the mode log share: an object with a version, read with care."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from modeaware.errors import NewerRecord, RecordError
+
+WRITER_VERSION = 1
+READER_VERSION = 1
+
+
+def dump(fields: Mapping[str, Any]) -> bytes:
+    """A record's value on the log: compact UTF-8 JSON, keys sorted, so equal records are equal bytes."""
+    return json.dumps(fields, separators=(",", ":"), sort_keys=True).encode()
+
+
+def load(value: bytes) -> dict[str, Any]:
+    """The fields of a value.
+
+    Raises:
+        NewerRecord: it was written for a newer reader.
+        RecordError: it is not a JSON object.
+    """
+    try:
+        fields = json.loads(value)
+    except (ValueError, RecursionError) as error:
+        raise RecordError(f"mode log: not JSON ({error})") from error
+    if not isinstance(fields, dict):
+        raise RecordError(f"mode log: not a JSON object but {type(fields).__name__}")
+    min_reader = fields.get("min_reader", 1)
+    if not isinstance(min_reader, int):
+        raise RecordError(f"mode log: min_reader is {min_reader!r}, not a number")
+    if min_reader > READER_VERSION:
+        raise NewerRecord(
+            f"mode log: the record of {fields.get('topic', 'the controller')!r} needs a reader of version "
+            f"{min_reader}, this one is {READER_VERSION}; upgrade modeaware",
+            topic=topic if isinstance(topic := fields.get("topic"), str) else None,
+        )
+    return fields
+
+
+def text(value: Any) -> str:
+    """A field that must be a string; raises TypeError."""
+    if not isinstance(value, str):
+        raise TypeError(f"expected a string, not {type(value).__name__}")
+    return value
+
+
+def optional_int(value: Any) -> int | None:
+    """A field that may be missing or null."""
+    return None if value is None else int(value)

@@ -1,0 +1,151 @@
+"""The operator's rules about groups: their record, changing them, and the controller that keeps them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from modeaware.errors import ErrorCode, RecordError, RequestRefused
+from modeaware.lifecycle.commands import AlterGroupRulesCommand, CommandResult
+from modeaware.lifecycle.group_rules import alter_group_rules
+from modeaware.lifecycle.phases import topic_phase
+from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule, GroupRulesRecord
+from modeaware.modelog.records import CLAIM_KEY, ClaimRecord
+from modeaware.modelog.replay import fold
+from tests.support.engine_world import QUIET_MS, World
+from tests.support.lifecycle import NOW_MS, TOPIC, rule
+
+FIRST = rule("require", "spark")
+SECOND = rule("waive", "old-*", topic="*", expires_ms=NOW_MS + 5, uncommitted_only=True)
+HELD = GroupRulesRecord((FIRST, SECOND), controller_epoch=3, epoch=4)
+
+
+def claim(epoch: int) -> bytes:
+    return ClaimRecord(epoch, None, "c").to_json()
+
+
+class TestRecord:
+    def test_it_comes_back_as_it_was(self) -> None:
+        assert GroupRulesRecord.from_json(HELD.to_json()) == HELD
+
+    @pytest.mark.parametrize(
+        "value",
+        [
+            b"",
+            b"[]",
+            b"{}",
+            b'{"rules":[{}],"epoch":0,"controller_epoch":1}',
+            HELD.to_json().replace(b'"require"', b'"demand"'),
+            HELD.to_json().replace(b'"spark"', b"7"),
+            HELD.to_json().replace(b'"min_reader":1', b'"min_reader":2'),
+        ],
+    )
+    def test_rubbish_is_refused(self, value: bytes) -> None:
+        with pytest.raises(RecordError):
+            GroupRulesRecord.from_json(value)
+
+    def test_names_are_exact_and_globs_are_globs(self) -> None:
+        assert rule("waive", "a*").matches("abc")
+        assert not rule("waive", "a*").matches("Abc")
+        assert rule("waive", "we[ird").matches("we[ird"), "a name that is no glob, though it looks like one"
+        assert not rule("waive", "abc").matches("abcd")
+
+
+class TestReplay:
+    def test_the_latest_holds_and_changes_no_topic(self) -> None:
+        later = replace(HELD, rules=(FIRST,), epoch=5)
+        replay = fold([(GROUP_RULES_KEY, HELD.to_json()), (GROUP_RULES_KEY, later.to_json())])
+        assert replay.group_rules == later
+        assert replay.apply(GROUP_RULES_KEY, later.to_json()) == frozenset()
+        assert replay.rejected == 0
+
+    def test_an_older_version_changes_nothing(self) -> None:
+        replay = fold([(GROUP_RULES_KEY, HELD.to_json()), (GROUP_RULES_KEY, replace(HELD, epoch=3).to_json())])
+        assert (replay.group_rules, replay.rejected) == (HELD, 1)
+
+    def test_those_of_a_replaced_controller_are_dropped(self) -> None:
+        zombie = replace(HELD, rules=(), epoch=5)
+        log = [(GROUP_RULES_KEY, HELD.to_json()), (CLAIM_KEY, claim(4)), (GROUP_RULES_KEY, zombie.to_json())]
+        replay = fold(log)
+        assert (replay.group_rules, replay.rejected) == (HELD, 1)
+
+    def test_a_tombstone_removes_them(self) -> None:
+        assert fold([(GROUP_RULES_KEY, HELD.to_json()), (GROUP_RULES_KEY, None)]).group_rules is None
+
+
+class TestAlter:
+    def test_add_replace_and_remove(self) -> None:
+        again = replace(SECOND, reason="another")
+        closed = rule("closed")
+        after = alter_group_rules(HELD, AlterGroupRulesCommand((again, closed), (FIRST.key,)), 7)
+        assert after == GroupRulesRecord((again, closed), 7, 5)
+
+    def test_the_same_again_changes_nothing(self) -> None:
+        assert alter_group_rules(HELD, AlterGroupRulesCommand((FIRST,)), 7) is HELD
+
+    @pytest.mark.parametrize(
+        "added",
+        [
+            rule("demand", "g"),
+            rule("require", ""),
+            rule("waive", "g", reason=" "),
+            rule("closed", reason=""),
+            rule("closed", "g"),
+            rule("waive", "g", topic=""),
+            rule("waive", "g", expires_ms=NOW_MS),
+        ],
+        ids=["kind", "no group", "no reason", "closed without a reason", "closed with a group", "no topic", "expired"],
+    )
+    def test_bad_rules_are_refused(self, added: GroupRule) -> None:
+        with pytest.raises(RequestRefused) as caught:
+            alter_group_rules(HELD, AlterGroupRulesCommand((FIRST, added)), 7)
+        assert caught.value.code is ErrorCode.INVALID_REQUEST
+
+    def test_removing_what_is_not_there_is_refused(self) -> None:
+        with pytest.raises(RequestRefused, match="no rule 'waive' for group 'g'"):
+            alter_group_rules(HELD, AlterGroupRulesCommand(remove=(("waive", "g", "*"),)), 7)
+
+    def test_more_than_fit_the_log_are_refused(self) -> None:
+        many = tuple(rule("require", f"group-{n}-{'x' * 200}") for n in range(4_000))
+        with pytest.raises(RequestRefused) as caught:
+            alter_group_rules(HELD, AlterGroupRulesCommand(many), 7)
+        assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+class TestController:
+    """The engine keeps the rules on the log, goes by them, and finds them there again."""
+
+    def test_a_waiver_lets_a_waiting_topic_go_on(self) -> None:
+        world = World()
+        world.cluster.produce(11, 3)
+        world.cluster.consume("g", 11, 1)
+        world.shrink(11)
+        world.run(QUIET_MS)
+        assert world.record.retired[11].reason == "group-lag:g"
+        waiver = GroupRule("waive", "g", TOPIC, "it is retired", world.clock.now_ms())
+        assert world.engine.execute(AlterGroupRulesCommand((waiver,))) == CommandResult("")
+        assert world.engine.schedule.next_ms() == world.clock.now_ms(), "at once, not at the check interval"
+        world.run()
+        assert (topic_phase(world.record), world.record.waived) == ("done", {"g": "it is retired"})
+        assert world.restart().group_rules == (waiver,)
+
+    def test_a_refusal_appends_nothing(self) -> None:
+        world = World()
+        entries = list(world.log.entries)
+        result = world.engine.execute(AlterGroupRulesCommand((rule("waive", ""),)))
+        assert result.code is ErrorCode.INVALID_REQUEST
+        assert world.log.entries == entries
+
+    def test_nothing_to_change_appends_nothing(self) -> None:
+        world = World()
+        assert world.engine.execute(AlterGroupRulesCommand((FIRST,))).code is ErrorCode.NONE
+        entries = list(world.log.entries)
+        assert world.engine.execute(AlterGroupRulesCommand((FIRST,))).code is ErrorCode.NONE
+        assert world.log.entries == entries
+
+    def test_rules_of_a_newer_version_are_left_alone(self) -> None:
+        world = World()
+        world.log.entries.append((GROUP_RULES_KEY, HELD.to_json().replace(b'"min_reader":1', b'"min_reader":2')))
+        world.restart()
+        assert world.engine.execute(AlterGroupRulesCommand((FIRST,))).code is ErrorCode.UNSUPPORTED_VERSION
