@@ -70,8 +70,8 @@ class StartOffsets:
         view: the view in force of a topic.
 
     Attributes:
-        resume: resume offsets of partitions that were retired, or new, while this consumer lived: a view that calls a
-            partition ReadWrite no longer tells them.
+        resume: resume offsets (with the topic's id) of partitions that were retired, or new, while this consumer lived:
+            a view that calls a partition ReadWrite no longer tells them.
         has_commit: partitions the group is known to have a committed offset for.
     """
 
@@ -79,13 +79,13 @@ class StartOffsets:
         self._stock = stock
         self._conf = conf
         self._view = view
-        self.resume: dict[Key, int] = {}
+        self.resume: dict[Key, tuple[str | None, int]] = {}
         self.has_commit: set[Key] = set()
 
     def remember(self, view: TopicView) -> None:
         """Keep the resume offsets that ``view`` tells, for when a later one does not (any thread)."""
         for partition, offset in view.resume_offsets.items():
-            self.resume[view.topic, partition] = offset
+            self.resume[view.topic, partition] = (view.topic_id, offset)
 
     def resolve(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """The partitions with a number as offset, wherever one can be had.
@@ -95,7 +95,8 @@ class StartOffsets:
         whose offset cannot be had keeps what it came with: librdkafka decides then, and the log says so.
         """
         parts = list(partitions)
-        found = {key_of(p): p for p in self._committed([_bare(p) for p in parts if p.offset in _UNSET])}
+        committed = self._committed([_bare(p) for p in parts if p.offset in _UNSET])
+        found = {key_of(p): p for p in self._at_least_log_start(committed)}
         missing = [p for p in found.values() if p.offset < 0]
         self.has_commit.update(key for key, p in found.items() if p.offset >= 0)
         for start in self._reset(missing):
@@ -129,19 +130,34 @@ class StartOffsets:
                 log.warning("%s: committed offset of %s: %s", self._conf.group_id, partition, partition.error)
                 continue
             committed.append(partition)
-        return self.at_least_reclaimed(committed)
+        return committed
 
     def _reset(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
         """Start offsets of partitions without a commit."""
+        if self._conf.offset_reset not in EARLIEST | LATEST:
+            return []
         timestamp = _BEGINNING if self._conf.offset_reset in EARLIEST else _END
-        ask, starts = [], []
+        listed = {key_of(p): p.offset for p in self._listed([_bare(p, timestamp) for p in partitions])}
+        if timestamp == _END:
+            for key in map(key_of, partitions):
+                resume = self._resume(key)
+                if resume is not None:
+                    # An end below it: the log was truncated, or another topic has the name now.
+                    listed[key] = min(resume, listed.get(key, resume))
+        return self.at_least_reclaimed([TopicPartition(*key, offset) for key, offset in listed.items()])
+
+    def _at_least_log_start(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        """The committed offsets, none of them below the log start, where ``latest`` would skip what has come since.
+
+        A commit that ends before a transaction's marker counts as the end, and what lies below the seal is deleted.
+        """
+        raised = {}
+        if self._conf.offset_reset in LATEST:
+            behind = [p for p in partitions if p.offset >= 0 and self._view(p.topic).topic_id is not None]
+            raised = {key_of(p): p.offset for p in self._listed([_bare(p, _BEGINNING) for p in behind])}
         for partition in partitions:
-            resume = self._resume(key_of(partition))
-            if timestamp == _END and resume is not None:
-                starts.append(TopicPartition(partition.topic, partition.partition, resume))
-            elif self._conf.offset_reset in EARLIEST or self._conf.offset_reset in LATEST:
-                ask.append(TopicPartition(partition.topic, partition.partition, timestamp))
-        return starts + self.at_least_reclaimed(self._listed(ask))
+            partition.offset = max(partition.offset, raised.get(key_of(partition), partition.offset))
+        return self.at_least_reclaimed(partitions)
 
     def _listed(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
         """The offsets that the partitions' logical offsets stand for now; those that cannot be had are left out."""
@@ -180,9 +196,12 @@ class StartOffsets:
         return parts
 
     def _resume(self, key: Key) -> int | None:
-        topic, partition = key
-        offset = self._view(topic).resume_offsets.get(partition)
-        return self.resume.get(key) if offset is None else offset
+        view = self._view(key[0])
+        offset = view.resume_offsets.get(key[1])
+        if offset is not None:
+            return offset
+        topic_id, offset = self.resume.get(key, (None, None))
+        return offset if view.topic_id in (None, topic_id) else None
 
     def commit_read_only(self, starts: Mapping[Key, int]) -> None:
         """Commit where ReadOnly partitions that delivered nothing start, if the group has no commit for them.

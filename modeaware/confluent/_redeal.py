@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import struct
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,9 @@ log = logging.getLogger(__name__)
 REQUEST_TIMEOUT_S = 2.0
 RANGE = "range"
 _GENERATION = struct.Struct("<i")
+_VERSION_SIZE = 2
+_COUNT = struct.Struct(">i")
+_LENGTH = struct.Struct(">h")
 _METADATA_MAGIC = b"CGMDv2:"
 
 
@@ -76,21 +80,19 @@ class GroupDescriber:
             DealingUnknown: no answer, or one that cannot be used.
         """
         description = self._describe()
-        state = description.state.name
-        if state != "STABLE":
-            raise GroupMoved(f"group {self._group_id} is {state}")
+        if description.state != "Stable":
+            raise GroupMoved(f"group {self._group_id} is {description.state}")
         topics: dict[str, dict[str, tuple[int, ...]]] = {}
         own: set[Key] | None = None
         for other in description.members:
-            partitions = other.assignment.topic_partitions if other.assignment else []
-            if other.member_id == member:
-                own = {(p.topic, p.partition) for p in partitions}
-            for p in partitions:
-                members = topics.setdefault(p.topic, {})
-                members[other.member_id] = (*members.get(other.member_id, ()), p.partition)
+            assignment = assignment_of(other.assignment)
+            if other.id == member:
+                own = {(topic, partition) for topic, partitions in assignment.items() for partition in partitions}
+            for topic, partitions in assignment.items():
+                topics.setdefault(topic, {})[other.id] = partitions
         if own != given:
             raise GroupMoved(f"group {self._group_id} shows another assignment for {member}")
-        return GroupDealing(description.partition_assignor, topics)
+        return GroupDealing(description.protocol, topics)
 
     def _describe(self) -> Any:
         if self._admin is None:
@@ -99,17 +101,50 @@ class GroupDescriber:
 
             self._admin = AdminClient(self._conf)
         try:
-            futures = self._admin.describe_consumer_groups([self._group_id], request_timeout=REQUEST_TIMEOUT_S)
-            return futures[self._group_id].result(REQUEST_TIMEOUT_S + 1.0)
+            # Not describe_consumer_groups: librdkafka aborts the process when that request's timeout runs out while the
+            # coordinator is away (an assertion in rdkafka_queue.h, librdkafka 2.16). This older call does not.
+            # Its deprecation is ours to know; where warnings are errors the call would fail.
+            warnings.filterwarnings("ignore", r"list_groups\(\) is deprecated", DeprecationWarning)
+            found = self._admin.list_groups(self._group_id, timeout=REQUEST_TIMEOUT_S)
         except KafkaException as error:
-            code = error.args[0].code() if error.args and isinstance(error.args[0], KafkaError) else None
-            final = code in (KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
-            raise DealingUnknown(f"group {self._group_id} not described: {error}", final=final) from error
-        except TimeoutError as error:
-            raise DealingUnknown(f"group {self._group_id} not described in time") from error
+            raise self._unknown(error.args[0]) from error
+        for group in found:
+            if group.id == self._group_id:
+                if group.error is not None:
+                    raise self._unknown(group.error)
+                return group
+        raise DealingUnknown(f"group {self._group_id} not described: no broker lists it")
+
+    def _unknown(self, error: KafkaError) -> DealingUnknown:
+        final = error.code() in (KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
+        return DealingUnknown(f"group {self._group_id} not described: {error.str()}", final=final)
 
     def close(self) -> None:
         self._admin = None
+
+
+def assignment_of(data: bytes | None) -> dict[str, tuple[int, ...]]:
+    """Topic -> partitions in a member's assignment (Kafka's ConsumerProtocolAssignment, any version).
+
+    Raises:
+        DealingUnknown: it is of another form.
+    """
+    if not data:
+        return {}
+    assignment: dict[str, tuple[int, ...]] = {}
+    try:
+        (count,), at = _COUNT.unpack_from(data, _VERSION_SIZE), _VERSION_SIZE + _COUNT.size
+        for _ in range(count):
+            (length,) = _LENGTH.unpack_from(data, at)
+            at += _LENGTH.size
+            topic, at = data[at : at + length].decode(), at + length
+            (partitions,) = _COUNT.unpack_from(data, at)
+            at += _COUNT.size
+            assignment[topic] = struct.unpack_from(f">{partitions}i", data, at)
+            at += 4 * partitions
+    except (struct.error, UnicodeDecodeError) as error:
+        raise DealingUnknown(f"a member's assignment cannot be read: {error}", final=True) from error
+    return assignment
 
 
 def generation_of(metadata: Any) -> int | None:

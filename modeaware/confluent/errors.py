@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from modeaware.errors import ModeAwareError, ModeSourceError, RetiredPartition, ViewTimeout
+from modeaware.errors import ModeAwareError, ModeSourceError, PartitionRetired, ViewTimeout
 from modeaware.librdkafka import KafkaError, KafkaException
 
 
@@ -25,7 +25,7 @@ class _WithKafkaError(ModeAwareError):
         return type(self), (self.message,), {"code": self.code, "topic": self.topic, "partition": self.partition}
 
 
-class RetiredPartitionChosen(_WithKafkaError, RetiredPartition, KafkaException):
+class RetiredPartitionChosen(_WithKafkaError, PartitionRetired, KafkaException):
     """A record was addressed to a partition that takes no writes; it was not queued.
 
     The ``KafkaError`` has the code ``_UNKNOWN_PARTITION``: what librdkafka's ``produce`` raises for a partition that

@@ -9,7 +9,14 @@ import pytest
 from modeaware.confluent._dealing import GIVE_UP_S, TURN_S, Dealing
 from modeaware.confluent._group_conf import GroupConf
 from modeaware.confluent._offsets import Key
-from modeaware.confluent._redeal import DealingUnknown, GroupDealing, GroupDescriber, GroupMoved, generation_of
+from modeaware.confluent._redeal import (
+    DealingUnknown,
+    GroupDealing,
+    GroupDescriber,
+    GroupMoved,
+    assignment_of,
+    generation_of,
+)
 from modeaware.errors import ModeSourceError
 from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
@@ -219,3 +226,18 @@ def test_the_generation_is_read_off_the_group_metadata() -> None:
     assert generation_of(b"CGMDv3:" + struct.pack("<i", 7)) is None
     assert generation_of(b"CGMDv2:\1") is None
     assert generation_of(None) is None
+
+
+def test_an_assignment_as_members_are_sent_it() -> None:
+    topic = struct.pack(">h", 2) + b"t1" + struct.pack(">iii", 2, 3, 9)
+    data = struct.pack(">hi", 1, 1) + topic + struct.pack(">i", -1)
+    assert assignment_of(data) == {"t1": (3, 9)}
+    assert assignment_of(b"") == assignment_of(None) == {}
+
+
+@pytest.mark.parametrize(
+    "data", [b"\0", b"\0\1\0\0\0\1", b"\0\1\0\0\0\1\0\2\xff\xff\0\0\0\0", b"\0\1\0\0\0\1\0\1t\0\0\0\2"]
+)
+def test_an_assignment_of_another_form(data: bytes) -> None:
+    with pytest.raises(DealingUnknown):
+        assignment_of(data)

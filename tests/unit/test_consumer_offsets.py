@@ -109,6 +109,40 @@ def test_a_resume_offset_is_remembered_after_the_view_stops_telling_it_but_used_
     assert world.resolve(OFFSET_INVALID) == [50]
 
 
+def test_a_resume_offset_that_the_log_no_longer_reaches() -> None:
+    """It was truncated, or is another topic's by now: what is written from its end on is not skipped."""
+    world = World("latest")
+    world.stock.end = {0: 12}
+    world.view = TopicView("t", "id", (1, 1), modes_of(1, 0), {0: 20})
+    assert world.resolve(OFFSET_INVALID) == [12]
+
+
+def test_a_resume_offset_of_an_earlier_topic_of_that_name() -> None:
+    world = World("latest")
+    world.stock.end = {0: 50}
+    world.offsets.remember(TopicView("t", "old", (1, 1), modes_of(1, 0), {0: 20}))
+    world.view = TopicView("t", "new", (1, 2), modes_of(1, 1))
+    assert world.resolve(OFFSET_INVALID) == [50]
+
+
+def test_a_resume_offset_is_used_though_the_end_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World("latest")
+    world.offsets = StartOffsets(_Committing(world.stock), GroupConf("g", offset_reset="latest"), lambda _: world.view)
+    world.view = TopicView("t", "id", (1, 1), modes_of(1, 0), {0: 20})
+    assert world.resolve(OFFSET_INVALID) == [20]
+
+
+def test_a_latest_group_never_starts_below_the_log_start_of_a_topic_with_modes() -> None:
+    """Its commit may end before a transaction's marker, which went with the records; it would start at the end."""
+    world = World("latest")
+    world.stock.committed_offsets, world.stock.first = {0: 4}, {0: 5}
+    assert world.resolve(OFFSET_INVALID) == [4], "a topic without modes is none of our business"
+    world.view = TopicView("t", "id", (1, 3), modes_of(1, 1))
+    assert world.resolve(OFFSET_INVALID) == [5]
+    world.stock.first = {0: 2}
+    assert world.resolve(OFFSET_INVALID) == [4]
+
+
 def test_an_earliest_group_reads_all_there_is_and_nothing_below_what_was_reclaimed() -> None:
     world = World("earliest")
     world.stock.first = {0: 10}
