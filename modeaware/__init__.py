@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from modeaware.confluent.serde import DeserializingConsumer as DeserializingConsumer
     from modeaware.confluent.serde import SerializingProducer as SerializingProducer
     from modeaware.errors import ModeAwareError as ModeAwareError
+    from modeaware.modelog.group_rules import GroupRule as GroupRule
     from modeaware.modes import PartitionMode as PartitionMode
     from modeaware.topic_view import TopicView as TopicView
 
@@ -28,6 +29,7 @@ _EXPORTS = {
     "Consumer": "modeaware.confluent.consumer",
     "DeletePartitions": "modeaware.confluent.admin",
     "DeserializingConsumer": "modeaware.confluent.serde",
+    "GroupRule": "modeaware.modelog.group_rules",
     "ModeAwareError": "modeaware.errors",
     "PartitionMode": "modeaware.modes",
     "Producer": "modeaware.confluent.producer",

@@ -62,7 +62,17 @@ COMMANDS = (
     ),
     Entry("shrink", "modeaware.cli.shrink:Shrink", "retire a topic's last partitions"),
     Entry("grow", "modeaware.cli.grow:Grow", "revive retired partitions, then create new ones"),
-    Entry("controller", "modeaware.cli.controller:Controller", "run the controller that keeps the modes"),
+    Entry("groups", "modeaware.cli.groups:Groups", "show whom a drain waits for, and make rules about it"),
+    Entry(
+        "certificate",
+        "modeaware.cli.certificate:Certificate",
+        "print the proof that a topic's retired partitions were drained",
+    ),
+    Entry(
+        "controller",
+        "modeaware.cli.controller:Controller",
+        "run the controller that keeps the modes, or a standby that takes over from it",
+    ),
     Entry("local", "modeaware.cli.local:Local", "run a real Kafka on this machine to try things out"),
 )
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TypeVar
 
 from modeaware.cli import INTERRUPTED
 from modeaware.cli import plan as plans
+from modeaware.cli.embedded import embedded_controller, our_settings, tell
 from modeaware.cli.options import (
     Connection,
     add_controller_config_option,
@@ -30,15 +31,15 @@ from modeaware.controller.daemon import Controller
 from modeaware.errors import ModeAwareError, RequestRefused
 from modeaware.librdkafka import KafkaException
 from modeaware.librdkafka_admin import NewPartitions
-from modeaware.lifecycle.commands import Command, CreatePartitionsCommand, DeletePartitionsCommand
+from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand, TopicCommand
 from modeaware.lifecycle.effects import CreatePartitions
 from modeaware.modelog.records import RETENTION_DELAY_MS
 from modeaware.modes import PartitionMode, format_ranges
-from modeaware.wire.client import is_running
 
 _T = TypeVar("_T")
-CommandOf = Callable[[Situation], Command | None]
+CommandOf = Callable[[Situation], TopicCommand | None]
 """The command to carry out as things stand; None: there is nothing to do."""
+NotesOf = Callable[[Situation], list[str]]
 
 
 @dataclass(frozen=True)
@@ -78,16 +79,38 @@ def add_shrink_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="delete the retired partitions' records at once, consumed or not",
     )
+    parser.add_argument(
+        "--accept-state-loss",
+        action="append",
+        default=[],
+        metavar="GROUP",
+        help="shrink although this group keeps state per partition (Kafka Streams): the state of keys that move to "
+        "another partition stays behind; may be repeated",
+    )
+
+
+def no_notes(situation: Situation) -> list[str]:
+    """Nothing to tell beside the plan."""
+    return []
 
 
 def shrink_command(topic: str, count: int, args: argparse.Namespace) -> DeletePartitionsCommand:
     """The shrink that the options of :func:`add_shrink_options` ask for."""
     delay = args.delete_partitions_delay
-    return DeletePartitionsCommand(topic, count, RETENTION_DELAY_MS if delay is None else delay, args.immediate_delete)
+    return DeletePartitionsCommand(
+        topic,
+        count,
+        RETENTION_DELAY_MS if delay is None else delay,
+        args.immediate_delete,
+        tuple(dict.fromkeys(args.accept_state_loss)),
+    )
 
 
-def run_change(args: argparse.Namespace, topic: str, command_of: CommandOf) -> int:
+def run_change(args: argparse.Namespace, topic: str, command_of: CommandOf, notes: NotesOf = no_notes) -> int:
     """Carry out a change as the options say. Returns the exit status.
+
+    Args:
+        notes: further lines to tell before it.
 
     Raises:
         ModeAwareError: it was refused, or could not be carried out.
@@ -95,7 +118,7 @@ def run_change(args: argparse.Namespace, topic: str, command_of: CommandOf) -> i
     target = connection(args, defaults={"log_level": 0})  # one line of ours says what librdkafka would in many
     options = ChangeOptions(args.yes, args.dry_run, args.wait, controller_config(args, target.config))
     with kafka_errors("change the topic"):
-        return _Change(target, topic, options).run(command_of)
+        return _Change(target, topic, options).run(command_of, notes)
 
 
 class _Change:
@@ -106,7 +129,7 @@ class _Change:
         self._topic = topic
         self._options = options
 
-    def run(self, command_of: CommandOf) -> int:
+    def run(self, command_of: CommandOf, notes: NotesOf) -> int:
         cluster = connect(self._target)
         situation = look(self._target, cluster, self._topic)
         command = command_of(situation)
@@ -116,12 +139,12 @@ class _Change:
         try:
             note, changes = self._preview(command, situation, cluster)
         except RequestRefused:
-            _tell(*plans.changing_warning(situation))
+            tell(*plans.changing_warning(situation))
             raise
         if changes:
-            _tell(*plans.warnings(command, situation), *plans.plan(command, situation))
+            tell(*plans.warnings(command, situation), *plans.plan(command, situation), *notes(situation))
         if note:
-            _tell(f"{self._topic}: {note}")
+            tell(f"{self._topic}: {note}")
         if self._options.dry_run:
             print("Dry run: nothing was changed.")
             return 0
@@ -131,12 +154,13 @@ class _Change:
         # A topic that was never shrunk is grown by the brokers alone, and then there is nothing to wait for.
         kept_by_controller = situation.record is not None or isinstance(command, DeletePartitionsCommand)
         wait = self._options.wait and kept_by_controller
-        with self._controller(situation) if wait else nullcontext() as embedded:
+        config = self._options.controller_config
+        with embedded_controller(self._target, config, situation.claim) if wait else nullcontext() as embedded:
             if changes:
                 self._carry_out(command)
             return self._wait(embedded) if wait else 0
 
-    def _preview(self, command: Command, situation: Situation, cluster: Cluster) -> tuple[str | None, bool]:
+    def _preview(self, command: TopicCommand, situation: Situation, cluster: Cluster) -> tuple[str | None, bool]:
         """What a controller would say of the command, and whether it would change anything.
 
         Raises:
@@ -157,25 +181,11 @@ class _Change:
             )
         return answer
 
-    @contextmanager
-    def _controller(self, situation: Situation) -> Iterator[Controller | None]:
-        """A controller in this process, where none runs."""
-        if is_running(situation.claim):
-            yield None
-            return
-        _tell("No controller is running: its work is done here.")
-        controller = Controller(self._target.conf, self._options.controller_config)
-        controller.start()
-        try:
-            yield controller
-        finally:
-            controller.stop()
-
-    def _carry_out(self, command: Command) -> None:
-        with AdminClient({**self._target.conf, **_settings(self._target)}) as admin:
+    def _carry_out(self, command: TopicCommand) -> None:
+        with AdminClient({**self._target.conf, **our_settings(self._target)}) as admin:
             if isinstance(command, DeletePartitionsCommand):
                 delay = None if command.delay_ms == RETENTION_DELAY_MS else command.delay_ms
-                wanted = DeletePartitions(command.total_count, command.immediate_delete)
+                wanted = DeletePartitions(command.total_count, command.immediate_delete, command.accept_state_loss)
                 result = admin.delete_partitions({command.topic: wanted}, delay_ms=delay)[command.topic].result()
                 read_only = [p for p, mode in result.retired.items() if mode is PartitionMode.READ_ONLY]
                 print(f"{command.topic}: ReadOnly now: {format_ranges(read_only)}.")
@@ -196,7 +206,7 @@ class _Change:
                 else "rests until a controller runs: "
                 f"modeaware controller --bootstrap-server {self._target.bootstrap_server}"
             )
-            _tell(
+            tell(
                 f"Left. The change {goes_on}",
                 f"Watch it:     {self._hint('--describe')}",
                 f"Take it back: {self._hint('--undo')}",
@@ -209,10 +219,6 @@ class _Change:
         return f"modeaware topics --bootstrap-server {self._target.bootstrap_server} {action} --topic {self._topic}"
 
 
-def _settings(target: Connection) -> dict[str, object]:
-    return {"modeaware.mode.log.topic": target.config.mode_log_topic}
-
-
 def _stock_result(future: Future[_T]) -> _T:
     """The result of a stock method's future; of what our controller said, our error."""
     try:
@@ -221,9 +227,3 @@ def _stock_result(future: Future[_T]) -> _T:
         if isinstance(error.__cause__, ModeAwareError):
             raise error.__cause__ from None
         raise
-
-
-def _tell(*lines: str) -> None:
-    """For the person, not for a pipe."""
-    for line in lines:
-        print(line, file=sys.stderr)

@@ -1,4 +1,4 @@
-"""``modeaware controller``: run the controller of a cluster."""
+"""``modeaware controller``: run a controller of a cluster, active or standing by."""
 
 from __future__ import annotations
 
@@ -20,10 +20,15 @@ from modeaware.controller.daemon import Controller as Daemon
 
 
 class Controller:
-    """Exit status: 0 stopped by SIGTERM or Ctrl-C, or ``--once`` is through; 1 an error."""
+    """Any number may run; one is active. Each says on standard error what it is: ``active: epoch N``, or ``standby:``
+    and who is active.
+
+    Exit status: 0 stopped by SIGTERM or Ctrl-C, or ``--once`` is through; 1 an error, or ``--once`` while another
+    controller is active.
+    """
 
     name = "controller"
-    help = "run the controller that keeps the modes"
+    help = "run the controller that keeps the modes, or a standby that takes over from it"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         add_connection_options(parser)

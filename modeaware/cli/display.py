@@ -7,19 +7,27 @@ from datetime import UTC, datetime
 from itertools import chain
 from typing import Any
 
-from modeaware.controller.describe import PartitionDescription, TopicDescription
-from modeaware.modelog.records import DeleteTopicPartitions
+from modeaware.controller.describe import PartitionDescription, TopicDescription, straggler_json
+from modeaware.modelog.records import DeleteTopicPartitions, Straggler
 from modeaware.modes import format_ranges
 
 JSON_HELP = """\
 --describe --json prints one object:
-  {"topics": [{"topic", "topic_id", "epoch", "phase", "writable", "deletion", "required_groups", "partitions"}]}
+  {"topics": [{"topic", "topic_id", "epoch", "phase", "writable", "deletion", "required_groups", "groups_complete",
+   "waived", "groups", "groups_doubt", "partitions"}]}
 epoch is -1 for a topic that was never changed; phase is seal, drain, reclaim, opening or done. deletion is null, or
-  {"delete_partitions", "policy", "delay_ms", "immediate_delete", "create_timestamp_ms", "previous_count"}
-with policy retention, drained or immediate, and delay_ms null for retention. partitions has one object a partition:
+  {"delete_partitions", "policy", "delay_ms", "immediate_delete", "create_timestamp_ms", "previous_count",
+   "accept_state_loss"}
+with policy retention, drained or immediate, and delay_ms null for retention. required_groups are those noted when the
+change was admitted (not all, if groups_complete is false); waived gives the reason of the waiver for each group that a
+partition did not wait for. groups are those that use the topic now, groups_doubt why there may be more, or null:
+  {"group", "kind", "has_members", "stateful"}
+with kind classic, consumer, share or streams. partitions has one object a partition:
   {"partition", "mode", "partition_state", "replica_state", "phase", "seal_offset", "log_start", "log_end", "lag",
-   "lagging_group", "reason", "waits_for"}
-with mode ReadWrite, ReadOnly or None (a string), and null for what does not apply or is not known. Fields may be added.
+   "lagging_group", "reason", "waits_for", "stragglers", "straggler"}
+with mode ReadWrite, ReadOnly or None (a string). stragglers counts how often a record arrived at or after a seal;
+straggler is the last one, {"offset", "producer_id", "producer_epoch", "timestamp_ms"}. Null stands for what does not
+apply or is not known. Fields may be added.
 """
 
 _HEADINGS = ("Partitions", "Mode", "State", "Replica", "Seal", "Log start", "Log end", "Lag", "Waits for")
@@ -96,9 +104,47 @@ def _topic_lines(description: TopicDescription, expand: bool) -> list[str]:
         lines.append(f"  Policy {policy_text(deletion)}")
     if description.required_groups and description.phase != "done":
         lines.append(f"  Required groups: {', '.join(description.required_groups)}")
+    lines += ["  " + line for line in _group_lines(description) + _straggler_lines(description)]
     groups = [[p] for p in description.partitions] if expand else alike(description.partitions, _looks)
     rows = [_row(group) for group in groups]
     return lines + ["  " + line for line in table(_HEADINGS, rows, _RIGHT)]
+
+
+def _group_lines(description: TopicDescription) -> list[str]:
+    """What is out of the ordinary about groups."""
+    lines = []
+    if not description.groups_complete and description.phase != "done":
+        lines.append("(There may be more: not every group could be seen when the change was admitted.)")
+    special = [
+        f"{name} ({group.kind}{', keeps state per partition' if group.stateful else ''})"
+        for name, group in sorted(description.groups.items())
+        if group.stateful or group.kind in ("share", "streams")
+    ]
+    if special:
+        lines.append(f"Of special kinds: {', '.join(special)}")
+    if description.deletion is not None and description.deletion.accept_state_loss:
+        lines.append(f"Loss of state accepted: {', '.join(description.deletion.accept_state_loss)}")
+    lines += [f"Not waited for: {name} (waived: {reason})" for name, reason in sorted(description.waived.items())]
+    if description.groups_doubt is not None and description.phase not in ("done", "opening"):
+        lines.append(f"Which groups use it is not certain: {description.groups_doubt}")
+    return lines
+
+
+def _straggler_lines(description: TopicDescription) -> list[str]:
+    return [
+        f"Straggler in partition {p.partition}: offset {number(p.straggler.offset)}, {writer_text(p.straggler)}"
+        + (f"; the last of {p.stragglers} times" if p.stragglers > 1 else "")
+        for p in description.partitions
+        if p.straggler is not None
+    ]
+
+
+def writer_text(straggler: Straggler) -> str:
+    """What is known of the producer of a straggler."""
+    if straggler.producer_id < 0:
+        return "from a producer without an id (not idempotent)"
+    when = f", last wrote {utc(straggler.timestamp_ms)}" if straggler.timestamp_ms >= 0 else ""
+    return f"producer id {straggler.producer_id} epoch {straggler.producer_epoch}{when}"
 
 
 def _looks(partition: PartitionDescription) -> Hashable:
@@ -146,6 +192,13 @@ def _topic_json(description: TopicDescription) -> dict[str, Any]:
         "writable": sum(mode.writable for mode in description.modes),
         "deletion": _deletion_json(description.deletion) if description.deletion is not None else None,
         "required_groups": list(description.required_groups),
+        "groups_complete": description.groups_complete,
+        "waived": dict(description.waived),
+        "groups": [
+            {"group": name, "kind": group.kind, "has_members": group.has_members, "stateful": group.stateful}
+            for name, group in sorted(description.groups.items())
+        ],
+        "groups_doubt": description.groups_doubt,
         "partitions": [_partition_json(partition) for partition in description.partitions],
     }
 
@@ -158,6 +211,7 @@ def _deletion_json(deletion: DeleteTopicPartitions) -> dict[str, Any]:
         "immediate_delete": deletion.immediate_delete,
         "create_timestamp_ms": deletion.create_timestamp_ms,
         "previous_count": deletion.previous_count,
+        "accept_state_loss": list(deletion.accept_state_loss),
     }
 
 
@@ -175,4 +229,6 @@ def _partition_json(partition: PartitionDescription) -> dict[str, Any]:
         "lagging_group": partition.lagging_group,
         "reason": partition.reason,
         "waits_for": partition.waits_for,
+        "stragglers": partition.stragglers,
+        "straggler": straggler_json(partition.straggler),
     }

@@ -20,6 +20,8 @@ CONTROLLER_CONFIGS = (
     "delete.topic.partition.check.interval.ms",
     "modeaware.seal.quiet.ms",
     "modeaware.open.timeout.ms",
+    "modeaware.ignored.groups",
+    "modeaware.controller.session.timeout.ms",
 )
 
 _JAVA_ONLY = {

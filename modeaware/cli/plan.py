@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from modeaware.cli.situation import Situation
-from modeaware.lifecycle.commands import Command, CreatePartitionsCommand, DeletePartitionsCommand
+from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand, TopicCommand
 from modeaware.lifecycle.phases import in_progress
 from modeaware.modelog.records import RETENTION_DELAY_MS
 from modeaware.modes import format_ranges
@@ -21,7 +21,7 @@ FEATURE_WARNING = (
 CHANGING_WARNING = "WARNING: The topic is currently under changes"
 
 
-def warnings(command: Command, situation: Situation) -> list[str]:
+def warnings(command: TopicCommand, situation: Situation) -> list[str]:
     """KIP-694's three warnings, as far as each applies."""
     told = []
     if isinstance(command, CreatePartitionsCommand):
@@ -32,7 +32,37 @@ def warnings(command: Command, situation: Situation) -> list[str]:
             "  (On a stock Kafka it is the clients that honour the modes: one that is not mode-aware goes on writing "
             "to retired partitions, which then stay until it has stopped.)"
         )
+        told += _state_warnings(command, situation)
     return told + changing_warning(situation)
+
+
+def _state_warnings(command: DeletePartitionsCommand, situation: Situation) -> list[str]:
+    """What stays behind in each group whose loss of state is accepted; and names that give nothing up."""
+    told = []
+    for name in command.accept_state_loss:
+        group = situation.facts.groups.get(name)
+        if group is not None and group.stateful:
+            told.append(
+                f"WARNING: group {name!r} keeps state per partition, and state does not move with the keys: what it "
+                f"has stored (windows, joins, aggregates, tables) for {_moving_keys(command, situation)} stays in the "
+                "changelogs of their old partitions. Where such a key goes next, it begins without"
+            )
+        else:
+            known = "keeps no state that is known of" if group is not None else "does not use the topic"
+            told.append(f"  (--accept-state-loss {name}: the group {known}, nothing is given up.)")
+    return told
+
+
+def _moving_keys(command: DeletePartitionsCommand, situation: Situation) -> str:
+    deletion = situation.record.deletion if situation.record is not None else None
+    count, target = situation.writable_count, command.total_count
+    if count == target and deletion is not None:  # under way already
+        count = deletion.previous_count
+    if not 0 < target < count:
+        return "keys that move"
+    if count % target:
+        return f"most keys, since {target} does not divide {count},"
+    return f"the keys of partitions {format_ranges(range(target, count))}"
 
 
 def changing_warning(situation: Situation) -> list[str]:
@@ -40,7 +70,7 @@ def changing_warning(situation: Situation) -> list[str]:
     return [CHANGING_WARNING] if in_progress(situation.record) else []
 
 
-def plan(command: Command, situation: Situation) -> list[str]:
+def plan(command: TopicCommand, situation: Situation) -> list[str]:
     """What the command will do to the topic."""
     if isinstance(command, DeletePartitionsCommand):
         return _shrink_plan(command, situation)
@@ -75,6 +105,8 @@ def ask(question: str, *, yes: bool, is_terminal: bool, read_line: Callable[[str
 
 def _shrink_plan(command: DeletePartitionsCommand, situation: Situation) -> list[str]:
     before, after = situation.writable_count, command.total_count
+    if before == after:  # under way already: only what is accepted changes
+        return []
     retired = range(after, before)
     return [
         f"{command.topic}: {before} -> {after} writable partitions.",
@@ -94,6 +126,26 @@ def _policy(command: DeletePartitionsCommand) -> str:
         )
     earliest = f", {command.delay_ms} ms from now at the earliest" if command.delay_ms else ""
     return f"Their records are deleted once every group has consumed them{earliest}."
+
+
+def undo_plan(situation: Situation) -> list[str]:
+    """What an undo gives back of each revived partition's records, and what it cannot."""
+    record = situation.record
+    if record is None or record.deletion is None:
+        return []
+    revived = [p for p, r in record.retired.items() if p < record.deletion.previous_count and not r.opening]
+    logs = {p: situation.facts.partitions[p] for p in sorted(revived) if p in situation.facts.partitions}
+    gone = {p: log.log_start for p, log in logs.items() if log.log_start > 0}
+    kept = sum(log.end_offset - log.log_start for log in logs.values())
+    lines = [f"Given back: partitions {format_ranges(sorted(revived))} with the {kept} offsets they still hold."]
+    if gone:
+        lines.append(
+            f"Records deleted before stay deleted: {sum(gone.values())} offsets below the log starts of partitions "
+            f"{format_ranges(sorted(gone))} (taken by the shrink, or by the topic's retention)."
+        )
+    else:
+        lines.append("Nothing of them was deleted.")
+    return lines
 
 
 def _grow_plan(command: CreatePartitionsCommand, situation: Situation) -> list[str]:

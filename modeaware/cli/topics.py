@@ -8,9 +8,10 @@ import json
 from modeaware.cli.change import add_change_options, add_shrink_options, run_change, shrink_command
 from modeaware.cli.display import JSON_HELP, describe_json, describe_text
 from modeaware.cli.options import add_connection_options, connect, connection, kafka_errors
+from modeaware.cli.plan import undo_plan
 from modeaware.cli.situation import Situation
 from modeaware.controller.describe import describe_topics
-from modeaware.lifecycle.commands import Command, CreatePartitionsCommand
+from modeaware.lifecycle.commands import CreatePartitionsCommand, TopicCommand
 
 _EXPAND = -1
 
@@ -31,7 +32,9 @@ class Topics:
             "--describe", action="store_true", help="show modes, states, seals, lag, what it waits for"
         )
         actions.add_argument("--alter", action="store_true", help="change the number of partitions")
-        actions.add_argument("--undo", action="store_true", help="take a shrink back: writable partitions as before it")
+        actions.add_argument(
+            "--undo", action="store_true", help="take a shrink back, in any phase: writable partitions as before it"
+        )
         parser.add_argument("--topic", metavar="TOPIC", help="the topic (--describe without it: all that were changed)")
         parser.add_argument(
             "--partitions",
@@ -50,7 +53,7 @@ class Topics:
         if args.describe:
             return _describe(args)
         if args.undo:
-            return run_change(args, args.topic, undo_command)
+            return run_change(args, args.topic, undo_command, notes=undo_plan)
         return run_change(args, args.topic, lambda situation: _alter_command(args, situation))
 
     def _check(self, args: argparse.Namespace) -> None:
@@ -64,11 +67,13 @@ class Topics:
             self._parser.error("--undo takes no --partitions: it goes back to the number there was")
         if not args.alter and (args.delete_partitions_delay is not None or args.immediate_delete):
             self._parser.error("--delete-partitions-delay and --immediate-delete belong to --alter")
+        if not args.alter and args.accept_state_loss:
+            self._parser.error("--accept-state-loss belongs to --alter")
         if args.json and not args.describe:
             self._parser.error("--json belongs to --describe")
 
 
-def undo_command(situation: Situation) -> Command | None:
+def undo_command(situation: Situation) -> TopicCommand | None:
     """Back to the number of writable partitions before the shrink in force; None where there is none."""
     record = situation.record
     if record is None or record.deletion is None or record.deletion.previous_count <= record.writable_count:
@@ -76,7 +81,7 @@ def undo_command(situation: Situation) -> Command | None:
     return CreatePartitionsCommand(record.topic, record.deletion.previous_count)
 
 
-def _alter_command(args: argparse.Namespace, situation: Situation) -> Command:
+def _alter_command(args: argparse.Namespace, situation: Situation) -> TopicCommand:
     """More partitions than are writable: growth. Anything else: a shrink, or refused as one."""
     if args.partitions > situation.writable_count:
         return CreatePartitionsCommand(args.topic, args.partitions)

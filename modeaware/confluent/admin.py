@@ -5,7 +5,7 @@ Needs the extra ``controller`` (kafka-python's codec) for the requests that go t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +18,8 @@ from modeaware.confluent.controller_calls import Answers, ControllerCalls, Deadl
 from modeaware.errors import ErrorCode, ModeAwareError, RequestRefused
 from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.librdkafka_admin import NewPartitions
-from modeaware.lifecycle.commands import CreatePartitionsCommand
+from modeaware.lifecycle.commands import AlterGroupRulesCommand, CreatePartitionsCommand
+from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import RETENTION_DELAY_MS
 from modeaware.topic_view import TopicView
 
@@ -36,10 +37,13 @@ class DeletePartitions:
     Attributes:
         total_count: how many partitions to keep; the ones with the highest ids are retired.
         immediate_delete: delete the retired partitions' records without waiting for a delay or for consumers.
+        accept_state_loss: the names of groups that keep state per partition (Kafka Streams) and may lose what belongs
+            to the keys that move. Without its name here, such a group makes the controller refuse the shrink.
     """
 
     total_count: int
     immediate_delete: bool = False
+    accept_state_loss: Sequence[str] = ()
 
 
 class AdminClient(librdkafka_admin.AdminClient):
@@ -88,7 +92,7 @@ class AdminClient(librdkafka_admin.AdminClient):
             RequestRefused: a count below 1 or a negative delay; nothing was sent.
             TypeError: an argument has the wrong type.
         """
-        _check_counts(partitions)
+        _check_wanted(partitions)
         delay = RETENTION_DELAY_MS if delay_ms is None else _checked_delay_ms(delay_ms)
         deadline = Deadline(request_timeout)
 
@@ -96,9 +100,11 @@ class AdminClient(librdkafka_admin.AdminClient):
             answers: Answers = {}
             views = self._calls.views(deadline)
             for immediate in (False, True):  # a request says it once, for all of its topics
-                counts = {t: p.total_count for t, p in partitions.items() if bool(p.immediate_delete) is immediate}
+                chosen = {t: p for t, p in partitions.items() if bool(p.immediate_delete) is immediate}
+                counts = {t: p.total_count for t, p in chosen.items()}
+                accepted = {t: p.accept_state_loss for t, p in chosen.items()}
                 if counts:
-                    answers |= self._calls.delete_partitions(views, counts, delay, immediate, deadline)
+                    answers |= self._calls.delete_partitions(views, counts, delay, immediate, accepted, deadline)
             return answers
 
         return self._futures(partitions, work)
@@ -153,6 +159,47 @@ class AdminClient(librdkafka_admin.AdminClient):
             return self._futures(wanted, work)
         found = work()
         return self._futures(found, lambda: found)
+
+    def alter_group_rules(
+        self,
+        add: Iterable[GroupRule] = (),
+        remove: Iterable[tuple[str, str, str]] = (),
+        request_timeout: float = _REQUEST_TIMEOUT_S,
+    ) -> Future[None]:
+        """Change the rules about whom a drain waits for: all of it in one step, or nothing.
+
+        Args:
+            add: rules; one takes the place of a rule with the same kind, group and topic.
+            remove: rules by their ``(kind, group, topic)``, removed before any is added.
+            request_timeout: how long to wait for the controller's answer, in seconds.
+
+        Returns:
+            A future that is done when the rules are on the log. It fails as those of :meth:`delete_partitions` do;
+            RequestRefused: a rule that cannot be one, or one to be removed that is not there.
+
+        Raises:
+            TypeError: an argument has the wrong type; nothing was sent.
+        """
+        command = AlterGroupRulesCommand(_checked_rules(add), _checked_keys(remove))
+        deadline = Deadline(request_timeout)
+
+        def work() -> dict[str, ModeAwareError | None]:
+            answers = self._calls.alter_group_rules(self._calls.views(deadline), command, deadline)
+            return {topic: answer if isinstance(answer, ModeAwareError) else None for topic, answer in answers.items()}
+
+        return self._futures([command.topic], work)[command.topic]
+
+    def describe_group_rules(self, request_timeout: float = _REQUEST_TIMEOUT_S) -> Future[tuple[GroupRule, ...]]:
+        """The rules about groups on the mode log now, in the order they were made; expired ones are still among them.
+
+        Args:
+            request_timeout: how long to wait for the log, in seconds.
+
+        Returns:
+            A future; it fails with ModeSourceError (the log cannot be read) or RecordError (nor can the rules).
+        """
+        deadline = Deadline(request_timeout)
+        return self._futures([""], lambda: {"": self._calls.group_rules(deadline)})[""]
 
     def close(self) -> None:
         """Wait for what is on its way to the controller, and give the views back. Idempotent; it can be used again."""
@@ -212,19 +259,38 @@ def _create_command(new: NewPartitions) -> CreatePartitionsCommand:
     return CreatePartitionsCommand(new.topic, new.new_total_count, assignments)
 
 
-def _check_counts(partitions: Mapping[str, DeletePartitions]) -> None:
+def _check_wanted(partitions: Mapping[str, DeletePartitions]) -> None:
     for topic, wanted in partitions.items():
         if not isinstance(wanted, DeletePartitions):
             raise TypeError(f"topic {topic!r}: expected DeletePartitions, not {wanted!r}")
         count = wanted.total_count
         if isinstance(count, bool) or not isinstance(count, int):
             raise TypeError(f"topic {topic!r}: the partition count must be an int, not {count!r}")
+        groups = wanted.accept_state_loss
+        if isinstance(groups, str) or not all(isinstance(group, str) for group in groups):
+            raise TypeError(f"topic {topic!r}: accept_state_loss must be group names, not {groups!r}")
         if count < 1:
             raise RequestRefused(
                 f"topic {topic!r}: {count} partitions: at least 1 must stay",
                 code=ErrorCode.INVALID_PARTITIONS,
                 topic=topic,
             )
+
+
+def _checked_rules(rules: Iterable[GroupRule]) -> tuple[GroupRule, ...]:
+    checked = tuple(rules)
+    for rule in checked:
+        if not isinstance(rule, GroupRule):
+            raise TypeError(f"expected a GroupRule, not {rule!r}")
+    return checked
+
+
+def _checked_keys(keys: Iterable[Any]) -> tuple[tuple[str, str, str], ...]:
+    checked = tuple(keys)
+    for key in checked:
+        if not (isinstance(key, tuple) and len(key) == 3 and all(isinstance(part, str) for part in key)):
+            raise TypeError(f"expected (kind, group, topic) of a rule, not {key!r}")
+    return checked
 
 
 def _checked_delay_ms(delay_ms: int) -> int:

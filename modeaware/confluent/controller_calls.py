@@ -8,9 +8,12 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from modeaware.config import ClientConfig
-from modeaware.errors import ControllerUnavailable, ModeAwareError, RequestRefused, ViewTimeout
-from modeaware.lifecycle.commands import CreatePartitionsCommand
+from modeaware.errors import ControllerUnavailable, ModeAwareError, RecordError, RequestRefused, ViewTimeout
+from modeaware.lifecycle.commands import AlterGroupRulesCommand, CreatePartitionsCommand
+from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule
+from modeaware.modelog.reader import read_mode_log
 from modeaware.modelog.records import ClaimRecord
+from modeaware.modelog.replay import Replay
 from modeaware.views import registry
 from modeaware.views.source import Views
 
@@ -21,6 +24,20 @@ if TYPE_CHECKING:
 
 Answers = dict[str, "TopicResult | ModeAwareError"]
 """Per topic what was answered; what made the request fail as a whole is the answer of each of its topics."""
+
+
+def group_rules_of(replay: Replay, mode_log_topic: str) -> tuple[GroupRule, ...]:
+    """The rules that a mode log holds, expired ones too.
+
+    Raises:
+        RecordError: their record cannot be used here: which rules hold is not known.
+    """
+    if GROUP_RULES_KEY in replay.unreadable:
+        raise RecordError(
+            f"the rules about groups in {mode_log_topic!r} cannot be used here (rubbish, or a newer version); upgrade "
+            "modeaware, or look at the log"
+        )
+    return replay.group_rules.rules if replay.group_rules is not None else ()
 
 
 class Deadline:
@@ -73,7 +90,13 @@ class ControllerCalls:
             views.close()
 
     def delete_partitions(
-        self, views: Views, counts: Mapping[str, int], delay_ms: int, immediate_delete: bool, deadline: Deadline
+        self,
+        views: Views,
+        counts: Mapping[str, int],
+        delay_ms: int,
+        immediate_delete: bool,
+        accept_state_loss: Mapping[str, Sequence[str]],
+        deadline: Deadline,
     ) -> Answers:
         """Have topics shrunk to ``counts``. Errors, in the answers: RequestRefused (nothing changed),
         ControllerUnavailable (nothing was sent), ClusterError (sent and not answered), ModeSourceError.
@@ -82,10 +105,33 @@ class ControllerCalls:
 
         def message(timeout_ms: int) -> Any:
             return messages.delete_partitions_request(
-                counts, delay_ms=delay_ms, immediate_delete=immediate_delete, timeout_ms=timeout_ms
+                counts,
+                delay_ms=delay_ms,
+                immediate_delete=immediate_delete,
+                timeout_ms=timeout_ms,
+                accept_state_loss=accept_state_loss,
             )
 
         return self._answers(counts, views, message, deadline)
+
+    def alter_group_rules(self, views: Views, command: AlterGroupRulesCommand, deadline: Deadline) -> Answers:
+        """Have rules about groups changed. The one answer has the key ``""``; errors as :meth:`delete_partitions`."""
+        from modeaware.wire import messages
+
+        def message(timeout_ms: int) -> Any:
+            return messages.alter_group_rules_request(command, timeout_ms=timeout_ms)
+
+        return self._answers([command.topic], views, message, deadline)
+
+    def group_rules(self, deadline: Deadline) -> tuple[GroupRule, ...]:
+        """The rules about groups on the mode log now.
+
+        Raises:
+            RecordError: their record cannot be used here.
+            ModeSourceError: the mode log cannot be read (in time).
+        """
+        log_topic = self._config.mode_log_topic
+        return group_rules_of(read_mode_log(self._conf, log_topic, deadline.left_s()), log_topic)
 
     def create_partitions(
         self, views: Views, commands: Sequence[CreatePartitionsCommand], validate_only: bool, deadline: Deadline

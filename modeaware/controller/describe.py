@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from modeaware.controller.cluster import Cluster, LogOffsets, TopicShape
@@ -13,7 +13,7 @@ from modeaware.lifecycle import reasons
 from modeaware.lifecycle.facts import GroupFacts
 from modeaware.lifecycle.phases import partition_phase, topic_phase
 from modeaware.modelog.reader import read_mode_log
-from modeaware.modelog.records import DeleteTopicPartitions, RetiredPartition, TopicRecord
+from modeaware.modelog.records import DeleteTopicPartitions, RetiredPartition, Straggler, TopicRecord
 from modeaware.modelog.replay import Replay
 from modeaware.modes import PartitionMode, PartitionState, ReplicaState
 
@@ -32,6 +32,8 @@ class PartitionDescription:
             groups.
         lagging_group: the group with that lag, where it is above 0.
         reason: the reason code for which it does not go on; ``waits_for`` says it in words.
+        stragglers: how often a record arrived at or after a seal; ``straggler``: the last one, and what its leader knew
+            of its producer.
     """
 
     partition: int
@@ -45,6 +47,8 @@ class PartitionDescription:
     lag: int | None
     lagging_group: str | None
     reason: str | None
+    stragglers: int = 0
+    straggler: Straggler | None = None
 
     @property
     def waits_for(self) -> str | None:
@@ -54,7 +58,15 @@ class PartitionDescription:
 
 @dataclass(frozen=True)
 class TopicDescription:
-    """One topic. ``epoch`` is -1 and ``deletion`` None for a topic without a record: every partition is ReadWrite."""
+    """One topic. ``epoch`` is -1 and ``deletion`` None for a topic without a record: every partition is ReadWrite.
+
+    Attributes:
+        required_groups: the groups that were noted when the change was admitted; not all of them, where
+            ``groups_complete`` is False.
+        waived: the groups that a partition did not wait for when it became None, with the waiver's reason.
+        groups: the groups that use the topic now.
+        groups_doubt: why there may be more.
+    """
 
     topic: str
     topic_id: str
@@ -63,6 +75,10 @@ class TopicDescription:
     deletion: DeleteTopicPartitions | None
     required_groups: tuple[str, ...]
     partitions: tuple[PartitionDescription, ...]
+    groups_complete: bool = True
+    waived: Mapping[str, str] = field(default_factory=dict)
+    groups: Mapping[str, GroupFacts] = field(default_factory=dict)
+    groups_doubt: str | None = None
 
     @property
     def modes(self) -> tuple[PartitionMode, ...]:
@@ -112,12 +128,19 @@ def unusable_record(replay: Replay, mode_log_topic: str, topic: str, topic_id: s
     )
 
 
+def straggler_json(straggler: Straggler | None) -> dict[str, int | None] | None:
+    """A straggler as JSON, with null for what is not known."""
+    if straggler is None:
+        return None
+    return {name: None if value < 0 else int(value) for name, value in asdict(straggler).items()}
+
+
 def _describe(cluster: Cluster, topic: str, shape: TopicShape, record: TopicRecord | None) -> TopicDescription:
     count = shape.partition_count
     logs = cluster.offsets(topic, range(count))
-    groups = find_groups(cluster, topic, range(count)).groups
+    found = find_groups(cluster, topic, range(count))
     partitions = [
-        _partition(p, record, logs.get(p), groups) for p in range(max(count, len(record.modes) if record else 0))
+        _partition(p, record, logs.get(p), found.groups) for p in range(max(count, len(record.modes) if record else 0))
     ]
     return TopicDescription(
         topic=topic,
@@ -127,6 +150,10 @@ def _describe(cluster: Cluster, topic: str, shape: TopicShape, record: TopicReco
         deletion=record.deletion if record is not None else None,
         required_groups=record.required_groups if record is not None else (),
         partitions=tuple(partitions),
+        groups_complete=record.groups_complete if record is not None else True,
+        waived=record.waived if record is not None else {},
+        groups=found.groups,
+        groups_doubt=found.doubt.detail if found.doubt is not None else None,
     )
 
 
@@ -149,6 +176,8 @@ def _partition(
         lag=lag,
         lagging_group=lagging_group,
         reason=shown.reason,
+        stragglers=shown.stragglers,
+        straggler=shown.straggler,
     )
 
 

@@ -1,4 +1,5 @@
-"""The controller's listener: admin commands as Kafka frames (DESIGN: ApiVersions, DeletePartitions, CreatePartitions).
+"""The controller's listener: admin commands as Kafka frames (ApiVersions, DeletePartitions, CreatePartitions,
+AlterGroupRules).
 
 There is no authentication yet, so it listens on the loopback interface only.
 """
@@ -182,9 +183,7 @@ class Listener:
         commands = messages.commands_of(request)
         timeout_ms = min(max(request.timeout_ms, 0), _MAX_TIMEOUT_MS)
         results = await _within(self._submit(commands, timeout_ms), timeout_ms) if commands else []
-        if isinstance(request, codec.DeletePartitionsRequest):
-            return messages.delete_partitions_response(results)
-        return messages.create_partitions_response(results)
+        return messages.response_of(request, results)
 
 
 async def _within(submitted: concurrent.futures.Future[list[CommandResult]], timeout_ms: int) -> list[CommandResult]:

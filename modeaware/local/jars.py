@@ -20,11 +20,13 @@ from modeaware.local.paths import cache_folder, locked
 logger = logging.getLogger(__name__)
 
 KAFKA_VERSION = "4.2.0"
+Artifacts = tuple[tuple[str, str, str], ...]
 _ARTIFACTS = (
     ("org.apache.kafka", "kafka_2.13", KAFKA_VERSION),
     # Kafka's own artifact has no binding for slf4j: without one a broker logs nothing.
     ("org.slf4j", "slf4j-simple", "1.7.36"),
 )
+_TOOLS = (("org.apache.kafka", "kafka-tools", KAFKA_VERSION), _ARTIFACTS[1])
 _DOWNLOAD_TIMEOUT_S = 600
 
 
@@ -34,7 +36,16 @@ def kafka_jars() -> Path:
     Raises:
         LocalKafkaError: they cannot be resolved; carries the resolver's last lines.
     """
-    folder = cache_folder() / f"kafka-{KAFKA_VERSION}"
+    return _resolved(f"kafka-{KAFKA_VERSION}", _ARTIFACTS)
+
+
+def kafka_tools_jars() -> Path:
+    """The same for Kafka's command line tools (``kafka-consumer-groups.sh`` and others), which no broker needs."""
+    return _resolved(f"kafka-tools-{KAFKA_VERSION}", _TOOLS)
+
+
+def _resolved(name: str, artifacts: Artifacts) -> Path:
+    folder = cache_folder() / name
     if folder.is_dir():  # it appears by a rename, so it is whole
         return folder
     with locked(folder.with_name(folder.name + ".lock")):
@@ -44,13 +55,13 @@ def kafka_jars() -> Path:
             scratch = Path(scratch_name)
             jars = scratch / "jars"
             logger.info("Resolving Apache Kafka %s from Maven Central (about 45 MB, once) ...", KAFKA_VERSION)
-            _run_resolver(resolver_command(scratch, jars), scratch)
-            _check_complete(jars)
+            _run_resolver(resolver_command(scratch, jars, artifacts), scratch)
+            _check_complete(jars, artifacts)
             jars.rename(folder)
     return folder
 
 
-def resolver_command(scratch: Path, jars: Path) -> list[str]:
+def resolver_command(scratch: Path, jars: Path, artifacts: Artifacts = _ARTIFACTS) -> list[str]:
     """Write the resolver's input into ``scratch``; the command that then copies all jars into ``jars``.
 
     Raises:
@@ -58,12 +69,12 @@ def resolver_command(scratch: Path, jars: Path) -> list[str]:
     """
     if mvn := shutil.which("mvn"):
         pom = scratch / "pom.xml"
-        pom.write_text(_pom(), encoding="utf-8")
+        pom.write_text(_pom(artifacts), encoding="utf-8")
         copy = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={jars}"]
         return [mvn, "--batch-mode", "--quiet", "--file", str(pom), *copy]
     if ivy := find_ivy_jar():
         description = scratch / "ivy.xml"
-        description.write_text(_ivy(), encoding="utf-8")
+        description.write_text(_ivy(artifacts), encoding="utf-8")
         retrieve = ["-retrieve", f"{jars}/[artifact]-[revision].[ext]", "-types", "jar", "bundle"]
         return [find_java(), "-jar", str(ivy), "-ivy", str(description), "-cache", str(scratch / "ivy"), *retrieve]
     raise LocalKafkaError(
@@ -101,16 +112,16 @@ def _run_resolver(command: list[str], scratch: Path) -> None:
         raise LocalKafkaError(f"{command[0]} could not resolve Apache Kafka {KAFKA_VERSION}:\n{tail}")
 
 
-def _check_complete(jars: Path) -> None:
-    missing = [name for _, name, version in _ARTIFACTS if not (jars / f"{name}-{version}.jar").is_file()]
+def _check_complete(jars: Path, artifacts: Artifacts) -> None:
+    missing = [name for _, name, version in artifacts if not (jars / f"{name}-{version}.jar").is_file()]
     if missing:
         raise LocalKafkaError(f"The resolver succeeded but brought no {' and no '.join(missing)}; try again.")
 
 
-def _pom() -> str:
+def _pom(artifacts: Artifacts) -> str:
     dependencies = "".join(
         f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version></dependency>"
-        for group, name, version in _ARTIFACTS
+        for group, name, version in artifacts
     )
     return (
         "<project><modelVersion>4.0.0</modelVersion><groupId>modeaware</groupId><artifactId>local</artifactId>"
@@ -118,10 +129,10 @@ def _pom() -> str:
     )
 
 
-def _ivy() -> str:
+def _ivy(artifacts: Artifacts) -> str:
     dependencies = "".join(
         f'<dependency org="{group}" name="{name}" rev="{version}" conf="default->default"/>'
-        for group, name, version in _ARTIFACTS
+        for group, name, version in artifacts
     )
     return (
         '<ivy-module version="2.0"><info organisation="modeaware" module="local"/>'

@@ -34,10 +34,13 @@ except ImportError as error:
     ) from error
 
 __all__ = [
+    "ALTER_GROUP_RULES_KEY",
     "API_VERSIONS_KEY",
     "CREATE_PARTITIONS_KEY",
     "DELETE_PARTITIONS_KEY",
     "SUPPORTED_VERSIONS",
+    "AlterGroupRulesRequest",
+    "AlterGroupRulesResponse",
     "ApiVersionsRequest",
     "ApiVersionsResponse",
     "CreatePartitionsRequest",
@@ -56,6 +59,8 @@ __all__ = [
 
 DELETE_PARTITIONS_KEY = 694
 """The api key of DeletePartitions, which KIP-694 leaves open (``xxx``). The schemas carry the same number."""
+ALTER_GROUP_RULES_KEY = 695
+"""The api key of AlterGroupRules, which is ours alone. The schemas carry the same number."""
 CREATE_PARTITIONS_KEY: int = CreatePartitionsRequest.API_KEY
 API_VERSIONS_KEY: int = ApiVersionsRequest.API_KEY
 
@@ -88,6 +93,16 @@ with _stock_response_class(DELETE_PARTITIONS_KEY):
         """KIP-694's response: ``throttle_time_ms``, ``error_code``, ``error_message``, ``responses``."""
 
 
+class AlterGroupRulesRequest(ApiMessage, load_json=schemas):  # type: ignore[misc,call-arg,unused-ignore]  # untyped
+    """``timeout_ms``, ``add``, ``remove``."""
+
+
+with _stock_response_class(ALTER_GROUP_RULES_KEY):
+
+    class AlterGroupRulesResponse(ApiMessage, load_json=schemas):  # type: ignore[misc,call-arg,unused-ignore]  # untyped
+        """``throttle_time_ms``, ``error_code``, ``error_message``."""
+
+
 @dataclass(frozen=True)
 class Header:
     """A request's header: which api in which version, whose answer goes to ``correlation_id``."""
@@ -100,11 +115,13 @@ class Header:
 
 _PREFIX = struct.Struct(">hhi")
 _REQUESTS = {
+    ALTER_GROUP_RULES_KEY: AlterGroupRulesRequest,
     API_VERSIONS_KEY: ApiVersionsRequest,
     CREATE_PARTITIONS_KEY: CreatePartitionsRequest,
     DELETE_PARTITIONS_KEY: DeletePartitionsRequest,
 }
 _RESPONSES = {
+    ALTER_GROUP_RULES_KEY: AlterGroupRulesResponse,
     API_VERSIONS_KEY: ApiVersionsResponse,
     CREATE_PARTITIONS_KEY: CreatePartitionsResponse,
     DELETE_PARTITIONS_KEY: DeletePartitionsResponse,
@@ -148,7 +165,7 @@ def decode_request(payload: bytes) -> tuple[Header, Any]:
         raise MalformedFrame(f"api key {header.api_key} version {header.api_version} is not spoken here")
     message_class = _REQUESTS[header.api_key]
     with _malformed(f"a request of api key {header.api_key} version {header.api_version}"):
-        data = BytesIO(payload)
+        data = _Exactly(payload)
         full = RequestHeader.decode(data, flexible=message_class.flexible_version_q(header.api_version))
         message = _decode_body(message_class, data, header.api_version)
     return Header(header.api_key, header.api_version, header.correlation_id, full.client_id), message
@@ -171,11 +188,21 @@ def decode_response(payload: bytes, api_key: int, version: int) -> tuple[int, An
     """
     message_class = _RESPONSES[api_key]
     with _malformed(f"a response of api key {api_key} version {version}"):
-        data = BytesIO(payload)
+        data = _Exactly(payload)
         header = message_class.parse_header(data, version=version)
         if api_key == API_VERSIONS_KEY and payload[data.tell() : data.tell() + 2] != b"\0\0":
             version = 0
         return header.correlation_id, _decode_body(message_class, data, version)
+
+
+class _Exactly(BytesIO):
+    """Bytes that end is an error: kafka-python's tagged fields take what is left, however little it is."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        data = super().read(size)
+        if size is not None and len(data) < size:
+            raise ValueError(f"{size} bytes are announced, {len(data)} are left")
+        return data
 
 
 def _decode_body(message_class: Any, data: BytesIO, version: int) -> Any:

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from modeaware.errors import ErrorCode, ModeAwareError, RequestRefused
-from modeaware.lifecycle.commands import Command, CommandResult, CreatePartitionsCommand, DeletePartitionsCommand
+from modeaware.lifecycle.commands import (
+    AlterGroupRulesCommand,
+    Command,
+    CommandResult,
+    CreatePartitionsCommand,
+    DeletePartitionsCommand,
+)
+from modeaware.modelog.group_rules import GroupRule
 from modeaware.modes import PartitionMode
 from modeaware.wire import codec
 from modeaware.wire.frames import MalformedFrame
 
+_NEVER = -1
+_Thing = TypeVar("_Thing", bound=Hashable)
 WHOLE_TOPIC = -1
 """The partition index that stands for the topic as a whole in a DeletePartitions response."""
 
@@ -34,14 +43,27 @@ class TopicResult:
 
 
 def delete_partitions_request(
-    counts: Mapping[str, int], *, delay_ms: int, immediate_delete: bool, timeout_ms: int
+    counts: Mapping[str, int],
+    *,
+    delay_ms: int,
+    immediate_delete: bool,
+    timeout_ms: int,
+    accept_state_loss: Mapping[str, Sequence[str]] | None = None,
 ) -> Any:
-    """Ask to keep ``counts[topic]`` partitions of each topic. ``delay_ms`` -1 names the ``retention`` policy."""
+    """Ask to keep ``counts[topic]`` partitions of each topic. ``delay_ms`` -1 names the ``retention`` policy.
+
+    ``accept_state_loss`` gives, per topic, the groups whose state per partition may be lost.
+    """
+    topic = codec.DeletePartitionsRequest.DeletePartitionsTopic
+    accepted = accept_state_loss or {}
     return codec.DeletePartitionsRequest(
         timeout_ms=timeout_ms,
         immediate_delete=immediate_delete,
         delete_partitions_delay=delay_ms,
-        topics=list(counts.items()),
+        topics=[
+            topic(name=name, partitions=count, accept_state_loss=list(accepted.get(name, ())))
+            for name, count in counts.items()
+        ],
     )
 
 
@@ -67,17 +89,39 @@ def create_partitions_request(
     )
 
 
+def alter_group_rules_request(command: AlterGroupRulesCommand, *, timeout_ms: int) -> Any:
+    """Ask for rules about groups to be added and removed."""
+    request = codec.AlterGroupRulesRequest
+    return request(
+        timeout_ms=timeout_ms,
+        add=[
+            request.GroupRuleToAdd(
+                kind=rule.kind,
+                group=rule.group,
+                topic=rule.topic,
+                reason=rule.reason,
+                created_ms=rule.created_ms,
+                expires_ms=_NEVER if rule.expires_ms is None else rule.expires_ms,
+                uncommitted_only=rule.uncommitted_only,
+            )
+            for rule in command.add
+        ],
+        remove=list(command.remove),
+    )
+
+
 def commands_of(message: Any) -> list[Command]:
-    """The commands of a DeletePartitions or CreatePartitions request.
+    """The commands of a DeletePartitions, CreatePartitions or AlterGroupRules request.
 
     Raises:
         MalformedFrame: a field that must not be null is.
-        RequestRefused: a topic stands in the request twice.
+        RequestRefused: a topic, or a rule, stands in the request twice; a time is below 0.
     """
+    if isinstance(message, codec.AlterGroupRulesRequest):
+        return [_alter_rules_command(message)]
     command_of = _delete_command if isinstance(message, codec.DeletePartitionsRequest) else _create_command
     commands = [command_of(message, topic) for topic in _list(message.topics)]
-    repeated = [topic for topic, times in Counter(command.topic for command in commands).items() if times > 1]
-    if repeated:
+    if repeated := _repeated(command.topic for command in commands):
         raise RequestRefused(f"topics named twice in one request: {', '.join(repeated)}", topic=repeated[0])
     return commands
 
@@ -88,6 +132,7 @@ def _delete_command(message: Any, topic: Any) -> Command:
         total_count=topic.partitions,
         delay_ms=message.delete_partitions_delay,
         immediate_delete=message.immediate_delete,
+        accept_state_loss=tuple(_text(group) for group in _list(topic.accept_state_loss)),
     )
 
 
@@ -99,6 +144,49 @@ def _create_command(message: Any, topic: Any) -> Command:
         assignments=None if assignments is None else tuple(tuple(_list(brokers.broker_ids)) for brokers in assignments),
         validate_only=message.validate_only,
     )
+
+
+def _alter_rules_command(message: Any) -> Command:
+    command = AlterGroupRulesCommand(
+        add=tuple(_group_rule(rule) for rule in _list(message.add)),
+        remove=tuple((_text(rule.kind), _text(rule.group), _text(rule.topic)) for rule in _list(message.remove)),
+    )
+    for keys in ([rule.key for rule in command.add], command.remove):
+        if repeated := _repeated(keys):
+            raise RequestRefused(f"a rule named twice in one request: {' '.join(repeated[0])}")
+    return command
+
+
+def _group_rule(rule: Any) -> GroupRule:
+    if rule.created_ms < 0 or rule.expires_ms < _NEVER:
+        raise RequestRefused(f"a rule with a time below 0: created {rule.created_ms}, expires {rule.expires_ms}")
+    return GroupRule(
+        kind=_text(rule.kind),
+        group=_text(rule.group),
+        topic=_text(rule.topic),
+        reason=_text(rule.reason),
+        created_ms=rule.created_ms,
+        expires_ms=None if rule.expires_ms == _NEVER else rule.expires_ms,
+        uncommitted_only=rule.uncommitted_only,
+    )
+
+
+def _repeated(things: Iterable[_Thing]) -> list[_Thing]:
+    return [thing for thing, times in Counter(things).items() if times > 1]
+
+
+def response_of(request: Any, results: Sequence[CommandResult]) -> Any:
+    """The answer to a request that was taken: its commands' results, in order."""
+    if isinstance(request, codec.DeletePartitionsRequest):
+        return delete_partitions_response(results)
+    if isinstance(request, codec.AlterGroupRulesRequest):
+        return alter_group_rules_response(*results)
+    return create_partitions_response(results)
+
+
+def alter_group_rules_response(result: CommandResult) -> Any:
+    """The answer to an AlterGroupRules request."""
+    return codec.AlterGroupRulesResponse(throttle_time_ms=0, error_code=int(result.code), error_message=result.message)
 
 
 def delete_partitions_response(results: Sequence[CommandResult]) -> Any:
@@ -134,12 +222,14 @@ def failed_response(request: Any, error: ModeAwareError) -> Any:
         return codec.DeletePartitionsResponse(
             throttle_time_ms=0, error_code=code, error_message=error.message, responses=[]
         )
+    if isinstance(request, codec.AlterGroupRulesRequest):
+        return codec.AlterGroupRulesResponse(throttle_time_ms=0, error_code=code, error_message=error.message)
     names = dict.fromkeys(_text(topic.name) for topic in _list(request.topics))
     return codec.CreatePartitionsResponse(throttle_time_ms=0, results=[(name, code, error.message) for name in names])
 
 
 def results_of(response: Any) -> dict[str, TopicResult | RequestRefused]:
-    """What each topic was answered; a refusal as the error to raise.
+    """What each topic was answered; a refusal as the error to raise. AlterGroupRules is about no topic: ``""``.
 
     Raises:
         RequestRefused: the request failed as a whole.
@@ -149,6 +239,8 @@ def results_of(response: Any) -> dict[str, TopicResult | RequestRefused]:
         return {_text(r.name): _result(r.name, r.error_code, r.error_message) for r in _list(response.results)}
     if response.error_code:
         raise _refusal(response.error_code, response.error_message)
+    if isinstance(response, codec.AlterGroupRulesResponse):
+        return {"": TopicResult("", message=response.error_message)}
     return {_text(topic.name): _delete_result(topic) for topic in _list(response.responses)}
 
 

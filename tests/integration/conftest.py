@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from modeaware.config import ControllerConfig
 from modeaware.confluent.consumer import Consumer
+from modeaware.controller.daemon import Controller
 from modeaware.local import Kafka
 from modeaware.views import registry
+from tests.conftest import MakeTopic
+from tests.support.command_line import Site
 from tests.support.controlled import Controlled
 from tests.support.fake_views import FakeViews
 from tests.support.group import FAST
@@ -65,3 +70,25 @@ def setting(kafka: Kafka) -> Iterator[Controlled]:
     yield made
     for controller in made.started:
         controller.stop()
+
+
+@pytest.fixture
+def site(kafka: Kafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Site:
+    return Site(kafka, tmp_path, capsys)
+
+
+@pytest.fixture
+def filled(site: Site, make_topic: MakeTopic) -> str:
+    """A topic of 6 partitions with records in each."""
+    topic = make_topic(6)
+    produce_keyed(site.servers, topic, ((b"k%d" % i, b"v") for i in range(200)))
+    return topic
+
+
+@pytest.fixture
+def controller(site: Site) -> Iterator[Controller]:
+    config = ControllerConfig(seal_quiet_ms=200, check_interval_ms=1000, mode_log_topic=site.mode_log)
+    controller = Controller({"bootstrap.servers": site.servers}, config)
+    controller.start()
+    yield controller
+    controller.stop()

@@ -4,104 +4,18 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
-import uuid
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Callable
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 
 from modeaware import cli
-from modeaware.config import ControllerConfig
 from modeaware.controller.daemon import Controller
-from modeaware.local import Kafka
 from tests.conftest import MakeTopic
-from tests.support.mode_log import topic_records
+from tests.support.command_line import QUICK, WAIT, Site, Told
 from tests.support.plain import produce_keyed, watermarks
 from tests.support.waiting import eventually
 
 TIMEOUT_S = 30.0
-QUICK = (
-    *("--controller-config", "modeaware.seal.quiet.ms=200"),
-    *("--controller-config", "delete.topic.partition.check.interval.ms=1000"),
-)
-WAIT = ("--yes", "--wait", "--delete-partitions-delay", "0", *QUICK)
-
-
-class Told(NamedTuple):
-    """What a run of the command left behind."""
-
-    status: int
-    out: str
-    err: str
-
-
-class Site:
-    """The command, on one cluster with a mode log of its own."""
-
-    def __init__(self, kafka: Kafka, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self.servers = kafka.bootstrap_servers
-        self.mode_log = f"modes-{uuid.uuid4().hex[:12]}"
-        config = folder / "client.properties"
-        config.write_text(f"modeaware.mode.log.topic={self.mode_log}\n")
-        self._common = ("--bootstrap-server", self.servers, "--command-config", str(config))
-        self._capsys = capsys
-
-    def run(self, *arguments: str) -> Told:
-        self._capsys.readouterr()
-        status = cli.main([*arguments, *self._common])
-        return Told(status, *self._capsys.readouterr())
-
-    def spawn(self, *arguments: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "modeaware.cli", *arguments, *self._common]
-        pipe = subprocess.PIPE
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True)
-
-    def describe(self, topic: str) -> dict[str, Any]:
-        told = self.run("topics", "--describe", "--json", "--topic", topic)
-        assert told.status == 0, told.err
-        described: dict[str, Any] = json.loads(told.out)["topics"][0]
-        return described
-
-    def modes(self, topic: str) -> list[str]:
-        return [partition["mode"] for partition in self.describe(topic)["partitions"]]
-
-    def log(self) -> tuple[dict[str, bytes], int] | None:
-        """What the mode log says of topics; None while there is none."""
-        return topic_records(self.servers, self.mode_log)
-
-    def commit(self, topic: str, group: str, offsets: dict[int, int]) -> None:
-        consumer = Consumer({"bootstrap.servers": self.servers, "group.id": group})
-        try:
-            partitions = [TopicPartition(topic, p, offset) for p, offset in offsets.items()]
-            consumer.commit(offsets=partitions, asynchronous=False)
-        finally:
-            consumer.close()
-
-
-@pytest.fixture
-def site(kafka: Kafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Site:
-    return Site(kafka, tmp_path, capsys)
-
-
-@pytest.fixture
-def filled(site: Site, make_topic: MakeTopic) -> str:
-    """A topic of 6 partitions with records in each."""
-    topic = make_topic(6)
-    produce_keyed(site.servers, topic, ((b"k%d" % i, b"v") for i in range(200)))
-    return topic
-
-
-@pytest.fixture
-def controller(site: Site) -> Iterator[Controller]:
-    config = ControllerConfig(seal_quiet_ms=200, check_interval_ms=1000, mode_log_topic=site.mode_log)
-    controller = Controller({"bootstrap.servers": site.servers}, config)
-    controller.start()
-    yield controller
-    controller.stop()
 
 
 def test_shrink_and_wait_where_no_controller_runs_then_undo(site: Site, filled: str) -> None:
@@ -299,9 +213,9 @@ def test_the_controller_command_runs_until_it_is_told_to_stop(site: Site, filled
         eventually(lambda: site.log() is not None)
         told = eventually(lambda: _done(site.run("shrink", filled, "--to", "2", "--yes")), interval_s=0.5)
         assert f"{filled}: ReadOnly now: 2-5." in told.out
-        second = site.run("controller")
+        second = site.run("controller", "--once")
         assert second.status == 1
-        assert "is running at 127.0.0.1:" in second.err
+        assert "another controller is running" in second.err
         process.send_signal(number)
         _, err = process.communicate(timeout=TIMEOUT_S)
     finally:

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient as StockAdminClient
 from confluent_kafka.admin import NewPartitions
 
-from modeaware import AdminClient, DeletePartitions
+from modeaware import AdminClient, DeletePartitions, GroupRule
 from modeaware.controller.listener import Listener
 from modeaware.errors import (
     ClusterError,
@@ -20,11 +20,20 @@ from modeaware.errors import (
     ErrorCode,
     ModeSourceError,
     NotAuthorized,
+    RecordError,
     RequestRefused,
     ViewTimeout,
 )
-from modeaware.lifecycle.commands import Command, CommandResult, CreatePartitionsCommand, DeletePartitionsCommand
+from modeaware.lifecycle.commands import (
+    AlterGroupRulesCommand,
+    Command,
+    CommandResult,
+    CreatePartitionsCommand,
+    DeletePartitionsCommand,
+)
+from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRulesRecord
 from modeaware.modelog.records import ClaimRecord
+from modeaware.modelog.replay import fold
 from modeaware.modes import PartitionMode
 from modeaware.wire.messages import TopicResult
 from tests.support.fake_views import FakeViews, modes_of
@@ -128,6 +137,22 @@ def test_each_topic_has_its_own_count_and_immediate_delete(admin: AdminClient, c
         DeletePartitionsCommand("b", 2, 0, True),
         DeletePartitionsCommand("c", 3, 0, False),
     ]
+
+
+def test_accepted_loss_of_state_goes_with_its_topic(admin: AdminClient, controller: StubController) -> None:
+    wanted = {"a": DeletePartitions(1, accept_state_loss=["app"]), "b": DeletePartitions(1)}
+    for future in admin.delete_partitions(wanted, delay_ms=0).values():
+        future.result(10)
+    assert controller.commands == [
+        DeletePartitionsCommand("a", 1, 0, accept_state_loss=("app",)),
+        DeletePartitionsCommand("b", 1, 0),
+    ]
+
+
+@pytest.mark.parametrize("groups", ["app", [1]])
+def test_accepted_loss_that_is_no_list_of_names_is_a_type_error(admin: AdminClient, groups: Any) -> None:
+    with pytest.raises(TypeError, match="accept_state_loss"):
+        admin.delete_partitions({"orders": DeletePartitions(1, accept_state_loss=groups)})
 
 
 def test_a_refusal_is_the_failure_of_its_topic_alone(admin: AdminClient, controller: StubController) -> None:
@@ -312,6 +337,52 @@ def test_modes_are_described_per_topic(admin: AdminClient, views: FakeViews) -> 
 def test_all_modes_are_described_at_once(admin: AdminClient, views: FakeViews) -> None:
     expected = {name: views.set(name, modes_of(4, 2)) for name in ("a", "b")}
     assert {name: future.result(10) for name, future in admin.describe_modes().items()} == expected
+
+
+RULE = GroupRule("waive", "old-*", "orders", "the team is gone", 1000, None)
+
+
+def test_rules_about_groups_go_to_the_controller(admin: AdminClient, controller: StubController) -> None:
+    assert admin.alter_group_rules([RULE], remove=[("closed", "", "*")]).result(10) is None
+    assert controller.commands == [AlterGroupRulesCommand((RULE,), (("closed", "", "*"),))]
+
+
+def test_refused_rules_are_the_futures_failure(admin: AdminClient, controller: StubController) -> None:
+    controller.answer = lambda command: CommandResult("", ErrorCode.INVALID_REQUEST, "needs a reason")
+    with pytest.raises(RequestRefused, match="needs a reason"):
+        admin.alter_group_rules([RULE]).result(10)
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"add": [("waive", "g", "t")]}, {"remove": [("waive", "g")]}, {"remove": [RULE]}, {"remove": ["abc"]}]
+)
+def test_what_is_no_rule_is_a_type_error(
+    admin: AdminClient, controller: StubController, arguments: dict[str, Any]
+) -> None:
+    with pytest.raises(TypeError, match="expected"):
+        admin.alter_group_rules(**arguments)
+    assert controller.commands == []
+
+
+def _log(monkeypatch: pytest.MonkeyPatch, *records: tuple[str, bytes]) -> None:
+    replay = fold(records)
+    monkeypatch.setattr("modeaware.confluent.controller_calls.read_mode_log", lambda *arguments: replay)
+
+
+def test_rules_are_described_from_the_log(admin: AdminClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    _log(monkeypatch)
+    assert admin.describe_group_rules().result(10) == ()
+    _log(monkeypatch, (GROUP_RULES_KEY, GroupRulesRecord((RULE,), 1, 0).to_json()))
+    assert admin.describe_group_rules().result(10) == (RULE,)
+
+
+@pytest.mark.parametrize("value", [b"rubbish", b'{"version": 9, "min_reader": 9}'])
+def test_rules_that_cannot_be_read_are_an_error(
+    admin: AdminClient, monkeypatch: pytest.MonkeyPatch, value: bytes
+) -> None:
+    _log(monkeypatch, (GROUP_RULES_KEY, GroupRulesRecord((RULE,), 1, 0).to_json()), (GROUP_RULES_KEY, value))
+    with pytest.raises(RecordError, match="cannot be used here"):
+        admin.describe_group_rules().result(10)
 
 
 def test_close_gives_the_views_back_and_it_can_be_used_again(views: FakeViews) -> None:

@@ -8,7 +8,9 @@ from dataclasses import replace
 
 from modeaware.cli.display import JSON_HELP, describe_json, describe_text, number, table
 from modeaware.controller.describe import PartitionDescription, TopicDescription
-from modeaware.modelog.records import DeleteTopicPartitions
+from modeaware.lifecycle import reasons
+from modeaware.lifecycle.facts import GroupFacts
+from modeaware.modelog.records import DeleteTopicPartitions, Straggler
 from modeaware.modes import PartitionMode, PartitionState, ReplicaState
 
 DRAINED = DeleteTopicPartitions(4, 60_000, False, 1_700_000_000_000, 6)
@@ -62,7 +64,7 @@ def test_partitions_that_are_alike_share_a_line() -> None:
     assert heading == expected
     expected = ["0-3", "ReadWrite", "OnlinePartition", "OnlineReplica", "-", "0", "1 000..1 003", "0", "-"]
     assert alive == expected
-    waits_for = "group 'billing' has not consumed it to the seal: run its consumers"
+    waits_for = reasons.text("group-lag:billing")
     state = ["4-5", "ReadOnly", "OnlinePartition", "ReplicaDeletionIneligible"]
     assert retired == [*state, "1 004..1 005", "0", "1 004..1 005", "14 (billing)", waits_for]
 
@@ -105,7 +107,9 @@ def test_json_has_the_documented_fields_and_no_others() -> None:
         "immediate_delete": False,
         "create_timestamp_ms": 1_700_000_000_000,
         "previous_count": 6,
+        "accept_state_loss": [],
     }
+    assert (topics[0]["groups_complete"], topics[0]["waived"], topics[0]["groups_doubt"]) == (True, {}, None)
     for documented in (topics[0], topics[0]["deletion"], topics[0]["partitions"][4]):
         for field in documented:
             assert f'"{field}"' in JSON_HELP, "tell it in --help"
@@ -121,8 +125,55 @@ def test_json_has_the_documented_fields_and_no_others() -> None:
         "lag": 7,
         "lagging_group": "billing",
         "reason": "group-lag:billing",
-        "waits_for": "group 'billing' has not consumed it to the seal: run its consumers",
+        "waits_for": reasons.text("group-lag:billing"),
+        "stragglers": 0,
+        "straggler": None,
     }
+
+
+UNUSUAL = replace(
+    shrinking(
+        draining(4, stragglers=3, straggler=Straggler(1004, 17, 2, 1_700_000_000_000)),
+        draining(5, stragglers=1, straggler=Straggler(1005)),
+    ),
+    deletion=replace(DRAINED, accept_state_loss=("app",)),
+    groups_complete=False,
+    waived={"old": "the team is gone"},
+    groups={
+        "app": GroupFacts(kind="classic", stateful=True, has_members=True),
+        "queue": GroupFacts(kind="share"),
+        "billing": GroupFacts(),
+    },
+    groups_doubt="a broker did not list its groups",
+)
+
+
+def test_what_is_out_of_the_ordinary_is_told() -> None:
+    writer = "producer id 17 epoch 2, last wrote 2023-11-14 22:13:20 UTC"
+    lines = describe_text([UNUSUAL], expand=False).splitlines()
+    assert lines[4:11] == [
+        "  (There may be more: not every group could be seen when the change was admitted.)",
+        "  Of special kinds: app (classic, keeps state per partition), queue (share)",
+        "  Loss of state accepted: app",
+        "  Not waited for: old (waived: the team is gone)",
+        "  Which groups use it is not certain: a broker did not list its groups",
+        f"  Straggler in partition 4: offset 1 004, {writer}; the last of 3 times",
+        "  Straggler in partition 5: offset 1 005, from a producer without an id (not idempotent)",
+    ]
+
+
+def test_what_is_out_of_the_ordinary_is_in_the_json() -> None:
+    (topic,) = describe_json([UNUSUAL])["topics"]
+    assert topic["waived"] == {"old": "the team is gone"}
+    assert (topic["groups_complete"], topic["groups_doubt"]) == (False, "a broker did not list its groups")
+    assert topic["deletion"]["accept_state_loss"] == ["app"]
+    assert topic["groups"][0] == {"group": "app", "kind": "classic", "has_members": True, "stateful": True}
+    known = {"offset": 1004, "producer_id": 17, "producer_epoch": 2, "timestamp_ms": 1_700_000_000_000}
+    unknown = {"offset": 1005, "producer_id": None, "producer_epoch": None, "timestamp_ms": None}
+    assert [p["straggler"] for p in topic["partitions"][4:]] == [known, unknown]
+    for documented in (topic["groups"][0], known):
+        for field in documented:
+            assert f'"{field}"' in JSON_HELP, "tell it in --help"
 
 
 def test_json_of_the_retention_policy_has_no_delay() -> None:

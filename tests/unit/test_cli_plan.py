@@ -11,7 +11,7 @@ from modeaware.cli.situation import Situation
 from modeaware.config import ControllerConfig
 from modeaware.errors import RequestRefused
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
-from modeaware.lifecycle.facts import PartitionFacts, TopicFacts
+from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts
 from modeaware.modelog.records import DeleteTopicPartitions, RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode, ReplicaState
 
@@ -67,6 +67,47 @@ def test_a_shrink_is_planned_by_partition_and_policy() -> None:
     assert "own retention" in kept
     at_once = "\n".join(plan.plan(DeletePartitionsCommand("t", 4, 0, True), FRESH))
     assert "WITHOUT waiting" in at_once
+
+
+STREAMS = GroupFacts({0: 10}, has_members=True, kind="classic", stateful=True)
+STATEFUL = replace(FRESH, facts=replace(FRESH.facts, groups={"app": STREAMS, "plain": GroupFacts({0: 10})}))
+
+
+@pytest.mark.parametrize(
+    ("target", "what"), [(4, "the keys of partitions 4-11"), (5, "most keys, since 5 does not divide 12,")]
+)
+def test_accepted_loss_of_state_names_what_does_not_move(target: int, what: str) -> None:
+    command = DeletePartitionsCommand("t", target, accept_state_loss=("app", "plain", "absent"))
+    warning, plain, absent = plan.warnings(command, STATEFUL)[2:]
+    assert warning.startswith("WARNING: group 'app' keeps state per partition")
+    assert f"(windows, joins, aggregates, tables) for {what} stays in the changelogs" in warning
+    assert "plain: the group keeps no state that is known of" in plain
+    assert "absent: the group does not use the topic" in absent
+
+
+def test_loss_of_state_accepted_later_changes_nothing_else() -> None:
+    command = DeletePartitionsCommand("t", 4, 0, accept_state_loss=("app",))
+    situation = replace(STATEFUL, record=RECORD)
+    assert plan.plan(command, situation) == []
+    assert any("the keys of partitions 4-11 stays" in line for line in plan.warnings(command, situation))
+    admission = situation.admission(command, ControllerConfig())
+    assert admission.record is not None
+    assert admission.record.deletion is not None
+    assert admission.record.deletion.accept_state_loss == ("app",)
+
+
+def test_an_undo_before_anything_went_gives_all_back() -> None:
+    assert plan.undo_plan(SHRINKING) == [
+        "Given back: partitions 4-11 with the 80 offsets they still hold.",
+        "Nothing of them was deleted.",
+    ]
+
+
+def test_an_undo_says_what_stays_deleted() -> None:
+    logs = {**LOGS, 4: PartitionFacts(10, 10, 10, 0, 0), 6: PartitionFacts(7, 10, 10, 0, 0)}
+    kept, gone = plan.undo_plan(replace(SHRUNK, facts=replace(SHRUNK.facts, partitions=logs)))
+    assert kept == "Given back: partitions 4-11 with the 63 offsets they still hold."
+    assert gone.startswith("Records deleted before stay deleted: 17 offsets below the log starts of partitions 4,6 (")
 
 
 def test_growth_is_planned_as_revived_and_new() -> None:

@@ -31,6 +31,7 @@ SERVER = ("--bootstrap-server", "127.0.0.1:1")
         (["--describe", "--partitions", "3"], "without a number"),
         (["--describe", "--delete-partitions-delay", "3"], "belong to --alter"),
         (["--undo", "--topic", "t", "--immediate-delete"], "belong to --alter"),
+        (["--undo", "--topic", "t", "--accept-state-loss", "g"], "--accept-state-loss belongs to --alter"),
         (["--undo", "--topic", "t", "--partitions", "3"], "--undo takes no --partitions"),
     ],
 )
@@ -58,6 +59,10 @@ def test_the_short_forms_need_a_topic_and_a_number(command: str, arguments: list
         (["shrink", "t", "--to", "13"], DeletePartitionsCommand("t", 13, -1)),
         (["shrink", "t", "--to", "4", "--delete-partitions-delay", "0"], DeletePartitionsCommand("t", 4, 0)),
         (["shrink", "t", "--to", "4", "--immediate-delete"], DeletePartitionsCommand("t", 4, -1, True)),
+        (
+            ["shrink", "t", "--to", "4", "--accept-state-loss", "b", "--accept-state-loss", "a"],
+            DeletePartitionsCommand("t", 4, accept_state_loss=("b", "a")),
+        ),
         (["grow", "t", "--to", "13"], CreatePartitionsCommand("t", 13)),
         (["topics", "--alter", "--topic", "t", "--partitions", "4"], DeletePartitionsCommand("t", 4, -1)),
         (["topics", "--alter", "--topic", "t", "--partitions", "12"], DeletePartitionsCommand("t", 12, -1)),
@@ -70,7 +75,7 @@ def test_options_make_the_command(
 ) -> None:
     made = []
 
-    def run_change(args: argparse.Namespace, topic: str, command_of: CommandOf) -> int:
+    def run_change(args: argparse.Namespace, topic: str, command_of: CommandOf, **_: object) -> int:
         made.append((topic, command_of(FRESH)))
         return 0
 
@@ -105,5 +110,5 @@ def test_a_bad_command_config_is_one_line(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_the_shrink_command_names_the_retention_policy_by_default() -> None:
-    args = argparse.Namespace(delete_partitions_delay=None, immediate_delete=False)
+    args = argparse.Namespace(delete_partitions_delay=None, immediate_delete=False, accept_state_loss=[])
     assert change.shrink_command("t", 3, args).delay_ms == -1

@@ -21,6 +21,7 @@ from modeaware.cli.waiting import (
 )
 from modeaware.controller.describe import TopicDescription
 from modeaware.errors import ClusterError, ControllerFenced, ErrorCode, RequestRefused
+from modeaware.lifecycle import reasons
 from modeaware.modelog.records import DeleteTopicPartitions
 from modeaware.modes import PartitionMode
 from tests.unit.test_cli_display import draining, partition
@@ -40,7 +41,7 @@ DONE = described("done", *(draining(p, mode=NONE, phase="done", reason=None, lag
 
 def test_partitions_are_told_by_phase_and_reason() -> None:
     assert progress_lines(DRAIN) == [
-        Line("drain", "4", 7, "group 'billing' has not consumed it to the seal: run its consumers"),
+        Line("drain", "4", 7, reasons.text("group-lag:billing")),
         Line("seal", "5", 7, ""),
     ]
 
@@ -79,7 +80,7 @@ def _wait(script: Script, failure: BaseException | None = None) -> str:
 def test_it_waits_until_the_topic_is_done_and_tells_each_change_once() -> None:
     told = [line.split(" ", 1)[1] for line in _wait(Script(DRAIN, DRAIN, DONE)).splitlines()]
     assert told == [
-        "orders: drain 4 (group 'billing' has not consumed it to the seal: run its consumers); seal 5",
+        f"orders: drain 4 ({reasons.text('group-lag:billing')}); seal 5",
         "orders: done 4-5",
     ]
 

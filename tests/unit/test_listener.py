@@ -13,7 +13,8 @@ import pytest
 
 from modeaware.controller.listener import Listener, ListenerLimits
 from modeaware.errors import ClusterError, ConfigError, ControllerUnavailable, ErrorCode, RequestRefused
-from modeaware.lifecycle.commands import Command, CommandResult, DeletePartitionsCommand
+from modeaware.lifecycle.commands import AlterGroupRulesCommand, Command, CommandResult, DeletePartitionsCommand
+from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import ClaimRecord
 from modeaware.modes import PartitionMode
 from modeaware.wire import client, codec, messages
@@ -110,6 +111,16 @@ def test_growth_reaches_the_controller(listener: Listener, controller: StubContr
     assert controller.submitted == [([command], 100)]
 
 
+def test_rules_about_groups_reach_the_controller(listener: Listener, controller: StubController) -> None:
+    command = AlterGroupRulesCommand((GroupRule("require", "spark", "t", "", 5),), (("closed", "", "*"),))
+    request = messages.alter_group_rules_request(command, timeout_ms=100)
+    assert messages.results_of(client.request(_claim(listener.address), request, 10)) == {"": messages.TopicResult("")}
+    controller.answer = lambda commands: [CommandResult("", ErrorCode.INVALID_REQUEST, "no such rule")]
+    with pytest.raises(RequestRefused, match="no such rule"):
+        messages.results_of(client.request(_claim(listener.address), request, 10))
+    assert controller.submitted == [([command], 100)] * 2
+
+
 def test_duplicate_topics_are_refused_and_never_submitted(listener: Listener, controller: StubController) -> None:
     request = codec.DeletePartitionsRequest(timeout_ms=5, topics=[("a", 1), ("a", 2)])
     response = client.request(_claim(listener.address), request, 10)
@@ -149,7 +160,8 @@ def test_api_versions_tells_what_is_spoken(listener: Listener, version: int) -> 
         connection.sendall(frame(codec.encode_request(hello, version, 5, "x"), 1000))
         correlation_id, answer = codec.decode_response(_read_frames(connection, 1)[0], 18, version)
     assert correlation_id == 5
-    assert {k.api_key: (k.min_version, k.max_version) for k in answer.api_keys} == {18: (0, 4), 37: (0, 3), 694: (0, 0)}
+    spoken = {k.api_key: (k.min_version, k.max_version) for k in answer.api_keys}
+    assert spoken == {18: (0, 4), 37: (0, 3), 694: (0, 0), 695: (0, 0)}
 
 
 def test_a_later_version_of_api_versions_is_answered_in_version_0(listener: Listener) -> None:

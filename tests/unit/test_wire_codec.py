@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import re
 import struct
 import subprocess
 import sys
 from contextlib import suppress
+from dataclasses import replace
+from io import BytesIO
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.protocol.api_header import ResponseClassRegistry
+from kafka.protocol.schemas.fields.struct import StructField
+from kafka.protocol.schemas.load_json import load_json
 
 from modeaware.errors import ErrorCode, RequestRefused
-from modeaware.lifecycle.commands import CommandResult, CreatePartitionsCommand, DeletePartitionsCommand
+from modeaware.lifecycle.commands import (
+    AlterGroupRulesCommand,
+    CommandResult,
+    CreatePartitionsCommand,
+    DeletePartitionsCommand,
+)
+from modeaware.modelog.group_rules import GroupRule
 from modeaware.modes import PartitionMode
-from modeaware.wire import codec, messages
+from modeaware.wire import codec, messages, schemas
 from modeaware.wire.frames import MalformedFrame
 
 RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
@@ -109,15 +120,145 @@ def test_api_versions_is_read_in_every_version_and_its_error_as_version_0(versio
     assert decoded.error_code == 35
 
 
-REQUEST = codec.encode_request(
-    messages.delete_partitions_request({"orders": 4}, delay_ms=-1, immediate_delete=False, timeout_ms=1), 0, 7, "me"
+def test_accepted_loss_of_state_is_a_tagged_field_of_its_topic() -> None:
+    message = messages.delete_partitions_request(
+        {"orders": 4}, delay_ms=0, immediate_delete=False, timeout_ms=1, accept_state_loss={"orders": ["app", "b"]}
+    )
+    payload = codec.encode_request(message, 0, 7, "me")
+    tagged = b"\x03\x04app\x02b"  # compact array of compact strings
+    assert payload.endswith(struct.pack(">i", 4) + b"\x01\x00" + bytes([len(tagged)]) + tagged + b"\0")
+    assert messages.commands_of(codec.decode_request(payload)[1]) == [
+        DeletePartitionsCommand("orders", 4, 0, accept_state_loss=("app", "b"))
+    ]
+
+
+def test_a_peer_from_before_the_tagged_field_understands_the_rest_of_it() -> None:
+    schema = load_json("DeletePartitionsRequest", schemas)
+    (topics,) = (field for field in schema["fields"] if field["name"] == "Topics")
+    topics["fields"] = [field for field in topics["fields"] if "tag" not in field]
+    message = messages.delete_partitions_request(
+        {"a": 4, "b": 2}, delay_ms=0, immediate_delete=True, timeout_ms=1, accept_state_loss={"a": ["app"]}
+    )
+    payload = codec.encode_request(message, 0, 7, "")
+    header = struct.calcsize(">hhih") + 1
+    read = StructField({**schema, "type": "struct"}).decode(
+        BytesIO(payload[header:]), version=0, compact=True, tagged=True
+    )
+    assert [(topic["name"], topic["partitions"]) for topic in read["topics"]] == [("a", 4), ("b", 2)]
+    assert (read["immediate_delete"], read["delete_partitions_delay"]) == (True, 0)
+
+
+def test_what_a_peer_from_before_the_tagged_field_sends_accepts_no_loss() -> None:
+    prefix = struct.pack(">hhih", 694, 0, 1, -1) + b"\0" + struct.pack(">i?q", 1, False, -1)
+    _, message = codec.decode_request(prefix + b"\x02\x02a" + struct.pack(">i", 4) + b"\0\0")
+    assert messages.commands_of(message) == [DeletePartitionsCommand("a", 4)]
+
+
+def test_tagged_fields_of_a_newer_peer_are_passed_over() -> None:
+    prefix = struct.pack(">hhih", 694, 0, 1, -1) + b"\0" + struct.pack(">i?q", 1, False, -1)
+    topic = b"\x02\x02a" + struct.pack(">i", 4) + b"\x02" + b"\x00\x03\x02\x02g" + b"\x09\x02??"
+    _, message = codec.decode_request(prefix + topic + b"\0")
+    assert messages.commands_of(message) == [DeletePartitionsCommand("a", 4, accept_state_loss=("g",))]
+
+
+@pytest.mark.parametrize("value", [b"\x00", b"\x02\x00"], ids=["array", "string"])
+def test_null_in_the_tagged_field_is_malformed(value: bytes) -> None:
+    prefix = struct.pack(">hhih", 694, 0, 1, -1) + b"\0" + struct.pack(">i?q", 1, False, -1)
+    topic = b"\x02\x02a" + struct.pack(">i", 4) + b"\x01\x00" + bytes([len(value)]) + value
+    _, message = codec.decode_request(prefix + topic + b"\0")
+    with pytest.raises(MalformedFrame, match="null"):
+        messages.commands_of(message)
+
+
+WAIVE = GroupRule("waive", "tmp-*", "orders", "a test of last year", 1000, 2000, uncommitted_only=True)
+REQUIRE = GroupRule("require", "spark", "o*", "", 1000)
+ALTER = AlterGroupRulesCommand((WAIVE, REQUIRE), (("closed", "", "*"), ("waive", "g", "t")))
+
+
+def test_alter_group_rules_has_the_documented_layout() -> None:
+    command = AlterGroupRulesCommand((REQUIRE,), (("closed", "", "*"),))
+    message = messages.alter_group_rules_request(command, timeout_ms=1000)
+    assert codec.encode_request(message, 0, 7, "me") == (
+        struct.pack(">hhi", 695, 0, 7)
+        + struct.pack(">h", 2)
+        + b"me\0"  # client id, header's tag buffer
+        + struct.pack(">i", 1000)
+        + b"\x02\x08require\x06spark\x03o*\x01"
+        + struct.pack(">qq?", 1000, -1, False)
+        + b"\0"  # tag buffer of the rule
+        + b"\x02\x07closed\x01\x02*\0"
+        + b"\0"
+    )
+    answer = messages.response_of(message, [CommandResult("", message="hi")])
+    assert codec.encode_response(answer, 0, 7) == struct.pack(">i", 7) + b"\0" + struct.pack(">ih", 0, 0) + b"\x03hi\0"
+
+
+def test_alter_group_rules_round_trips() -> None:
+    payload = codec.encode_request(messages.alter_group_rules_request(ALTER, timeout_ms=10), 0, 3, "client")
+    header, message = codec.decode_request(payload)
+    assert header == codec.Header(codec.ALTER_GROUP_RULES_KEY, 0, 3, "client")
+    assert messages.commands_of(message) == [ALTER]
+
+
+@pytest.mark.parametrize(
+    ("command", "complaint"),
+    [
+        (AlterGroupRulesCommand((WAIVE, replace(WAIVE, reason="another"))), "twice in one request: waive tmp-* orders"),
+        (AlterGroupRulesCommand(remove=(("waive", "g", "t"),) * 2), "twice in one request: waive g t"),
+        (AlterGroupRulesCommand((replace(WAIVE, created_ms=-5),)), "time below 0"),
+        (AlterGroupRulesCommand((replace(WAIVE, expires_ms=-5),)), "time below 0"),
+    ],
 )
+def test_rules_that_contradict_themselves_are_refused(command: AlterGroupRulesCommand, complaint: str) -> None:
+    payload = codec.encode_request(messages.alter_group_rules_request(command, timeout_ms=10), 0, 3, "client")
+    with pytest.raises(RequestRefused, match=re.escape(complaint)) as caught:
+        messages.commands_of(codec.decode_request(payload)[1])
+    assert caught.value.code is ErrorCode.INVALID_REQUEST
 
 
-@pytest.mark.parametrize("cut", range(len(REQUEST)))
-def test_a_request_cut_short_is_malformed(cut: int) -> None:
-    with pytest.raises(MalformedFrame):
-        codec.decode_request(REQUEST[:cut])
+@pytest.mark.parametrize("body", [b"\0\x01\0", b"\x01\0\0", b"\x01\x02\0\x02g\x02t\0\0"], ids=["add", "remove", "kind"])
+def test_null_in_a_rule_is_malformed(body: bytes) -> None:
+    _, message = codec.decode_request(struct.pack(">hhih", 695, 0, 1, -1) + b"\0" + struct.pack(">i", 1) + body)
+    with pytest.raises(MalformedFrame, match="null"):
+        messages.commands_of(message)
+
+
+def test_an_answer_about_rules_round_trips() -> None:
+    request = messages.alter_group_rules_request(ALTER, timeout_ms=1)
+    done = messages.response_of(request, [CommandResult("", message="2 rules")])
+    refused = messages.response_of(request, [CommandResult("", ErrorCode.INVALID_REQUEST, "no such rule")])
+    failed = messages.failed_response(request, RequestRefused("no"))
+    _, answer = codec.decode_response(codec.encode_response(done, 0, 1), 695, 0)
+    assert messages.results_of(answer) == {"": messages.TopicResult("", message="2 rules")}
+    for response, text in ((refused, "no such rule"), (failed, "no")):
+        _, answer = codec.decode_response(codec.encode_response(response, 0, 1), 695, 0)
+        with pytest.raises(RequestRefused, match=text):
+            messages.results_of(answer)
+
+
+REQUESTS = [
+    codec.encode_request(message, 0, 7, "me")
+    for message in (
+        messages.delete_partitions_request(
+            {"orders": 4}, delay_ms=-1, immediate_delete=False, timeout_ms=1, accept_state_loss={"orders": ["app"]}
+        ),
+        messages.alter_group_rules_request(ALTER, timeout_ms=1),
+    )
+]
+REQUEST = REQUESTS[0]
+
+
+@pytest.mark.parametrize("request_bytes", REQUESTS, ids=["delete", "rules"])
+def test_a_request_cut_short_is_malformed(request_bytes: bytes) -> None:
+    for cut in range(len(request_bytes)):
+        with pytest.raises(MalformedFrame):
+            codec.decode_request(request_bytes[:cut])
+
+
+def test_an_unknown_tagged_field_cut_short_is_malformed() -> None:
+    prefix = struct.pack(">hhih", 694, 0, 1, -1) + b"\0" + struct.pack(">i?q", 1, False, -1)
+    with pytest.raises(MalformedFrame, match="20 bytes are announced, 2 are left"):
+        codec.decode_request(prefix + b"\x01" + b"\x01\x09\x14??")
 
 
 def test_bytes_after_the_end_are_malformed() -> None:
@@ -140,7 +281,9 @@ def test_null_where_a_value_must_stand_is_malformed() -> None:
             messages.commands_of(message)
 
 
-@pytest.mark.parametrize("header", [codec.Header(3, 9, 1), codec.Header(694, 1, 1), codec.Header(37, 9, 1)])
+@pytest.mark.parametrize(
+    "header", [codec.Header(3, 9, 1), codec.Header(694, 1, 1), codec.Header(695, 1, 1), codec.Header(37, 9, 1)]
+)
 def test_what_is_not_spoken_is_named(header: codec.Header) -> None:
     payload = struct.pack(">hhih", header.api_key, header.api_version, 1, -1)
     assert not codec.is_supported(header)
@@ -149,7 +292,7 @@ def test_what_is_not_spoken_is_named(header: codec.Header) -> None:
 
 
 @settings(max_examples=300)
-@given(key=st.sampled_from([18, 37, 694]), version=st.integers(0, 4), rest=st.binary(max_size=200))
+@given(key=st.sampled_from([18, 37, 694, 695]), version=st.integers(0, 4), rest=st.binary(max_size=200))
 def test_rubbish_raises_nothing_but_malformed_frame(key: int, version: int, rest: bytes) -> None:
     with suppress(MalformedFrame, RequestRefused):
         _, message = codec.decode_request(struct.pack(">hh", key, version) + rest)
@@ -158,7 +301,8 @@ def test_rubbish_raises_nothing_but_malformed_frame(key: int, version: int, rest
 
 
 def test_our_response_classes_leave_the_process_wide_registry_as_it_was() -> None:
-    assert codec.DELETE_PARTITIONS_KEY not in ResponseClassRegistry._response_class_registry
+    for key in (codec.DELETE_PARTITIONS_KEY, codec.ALTER_GROUP_RULES_KEY):
+        assert key not in ResponseClassRegistry._response_class_registry
     header = type("H", (), {"request_api_key": codec.CREATE_PARTITIONS_KEY, "request_api_version": 3})
     stock = ResponseClassRegistry.get_response_class(header)
     assert stock.mro()[1] is codec.CreatePartitionsResponse

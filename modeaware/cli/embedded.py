@@ -1,0 +1,110 @@
+"""The controller's work in the command's own process, where no controller runs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import contextmanager
+
+from modeaware.cli.options import Connection
+from modeaware.cli.situation import READ_TIMEOUT_S
+from modeaware.config import ControllerConfig
+from modeaware.confluent.admin import AdminClient
+from modeaware.controller.daemon import ELECTION_SLACK_S, Controller
+from modeaware.errors import ClusterError, ControllerUnavailable, ErrorCode, RequestRefused
+from modeaware.lifecycle.commands import AlterGroupRulesCommand, Command, CommandResult
+from modeaware.modelog.reader import read_mode_log
+from modeaware.modelog.records import ClaimRecord
+from modeaware.wire.client import is_running
+
+ANSWER_TIMEOUT_S = 30.0
+
+
+@contextmanager
+def embedded_controller(
+    target: Connection, config: ControllerConfig, claim: ClaimRecord | None
+) -> Iterator[Controller | None]:
+    """A controller in this process, active; None where another one runs: the one that made ``claim``, or a later one.
+
+    Raises:
+        ControllerUnavailable: whether one runs cannot be told from here.
+        ClusterError, ModeSourceError: no broker, or the mode log cannot be used.
+    """
+    controller = None if is_running(claim) else _elected(target, config, [])[0]
+    try:
+        yield controller
+    finally:
+        if controller is not None:
+            controller.stop()
+
+
+def alter_group_rules(
+    target: Connection, config: ControllerConfig, claim: ClaimRecord | None, command: AlterGroupRulesCommand
+) -> None:
+    """Have the rules about groups changed: by the controller that runs, or by one in this process.
+
+    The latter has the rules before it looks at any topic: nothing goes by the old ones first.
+
+    Raises:
+        RequestRefused: nothing was changed.
+        ModeAwareError: as of :func:`embedded_controller` and :meth:`AdminClient.alter_group_rules`.
+    """
+    controller, answers = (None, []) if is_running(claim) else _elected(target, config, [command])
+    if controller is None:
+        with AdminClient({**target.conf, **our_settings(target)}) as admin:
+            admin.alter_group_rules(command.add, command.remove).result()
+        return
+    controller.stop()
+    for result in answers:
+        if result.code is not ErrorCode.NONE:
+            raise RequestRefused(result.message or "refused", code=result.code)
+
+
+def our_settings(target: Connection) -> dict[str, object]:
+    """The settings of ours that a client of the same mode log needs."""
+    return {"modeaware.mode.log.topic": target.config.mode_log_topic}
+
+
+def tell(*lines: str) -> None:
+    """For the person, not for a pipe."""
+    for line in lines:
+        print(line, file=sys.stderr)
+
+
+def _elected(
+    target: Connection, config: ControllerConfig, commands: Sequence[Command]
+) -> tuple[Controller | None, list[CommandResult]]:
+    """A controller that was elected, with its answers to the commands; None where another one was, and runs."""
+    tell("No controller is running: its work is done here.")
+    controller = Controller(target.conf, config)
+    answers = controller.submit(commands) if commands else None
+    try:
+        # One that was killed holds its place in the election for a session.
+        controller.start(config.session_timeout_ms / 1000 + ELECTION_SLACK_S)
+    except ControllerUnavailable:
+        if not is_running(read_mode_log(target.conf, config.mode_log_topic, READ_TIMEOUT_S).claim):
+            raise
+        tell("Another controller has taken over meanwhile: it does the work.")
+        return None, []
+    try:
+        return controller, [] if answers is None else _answered(controller, commands, answers)
+    except FutureTimeoutError as error:
+        controller.stop()
+        raise ClusterError(
+            f"not done within {ANSWER_TIMEOUT_S:g} s: look (modeaware groups list) before trying again",
+            code=ErrorCode.REQUEST_TIMED_OUT,
+        ) from error
+    except BaseException:
+        controller.stop()
+        raise
+
+
+def _answered(
+    controller: Controller, commands: Sequence[Command], answers: Future[list[CommandResult]]
+) -> list[CommandResult]:
+    try:
+        return answers.result(ANSWER_TIMEOUT_S)
+    except ControllerUnavailable:  # it stood by before it was elected, and took no commands
+        return controller.submit(commands).result(ANSWER_TIMEOUT_S)

@@ -1,0 +1,171 @@
+"""Who a drain of a topic waits for now, and why: what ``modeaware groups`` shows. Pure but for :func:`look_at_groups`.
+
+It is told by the functions that decide (:mod:`modeaware.lifecycle.requirement`, :mod:`modeaware.lifecycle.drain`), from
+facts gathered as the controller gathers them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from modeaware.controller.observer import Observer
+from modeaware.lifecycle.drain import check_drain
+from modeaware.lifecycle.facts import GroupFacts, TopicFacts
+from modeaware.lifecycle.phases import in_progress, topic_phase
+from modeaware.lifecycle.requirement import Requirement, required_of, using_groups
+from modeaware.modelog.group_rules import GroupRule
+from modeaware.modelog.records import TopicRecord
+
+NOTED, USING, REGISTERED, IGNORED = "noted", "using", "registered", "ignored"
+
+
+@dataclass(frozen=True)
+class GroupReport:
+    """One group, as a drain of one topic sees it.
+
+    Attributes:
+        kind: ``classic``, ``consumer``, ``share``, ``streams``; None for a group that the brokers do not list.
+        has_members: whether any are running.
+        stateful: whether it keeps state per partition; ``accepted``: and the loss of it was accepted.
+        because: why it is waited for: ``noted`` (it used the topic when the shrink was admitted), ``using`` (it does
+            now), ``registered`` (by a rule); or ``ignored`` alone: it is not, until it commits.
+        unread: retired partition -> offsets that it has still to consume, up to the seal (else the end).
+        held_up: retired partition -> reason code for which the group holds it up.
+        waived: retired partition -> the waiver by which it does not.
+    """
+
+    group: str
+    kind: str | None
+    has_members: bool
+    stateful: bool
+    accepted: bool
+    because: tuple[str, ...]
+    unread: Mapping[int, int] = field(default_factory=dict)
+    held_up: Mapping[int, str] = field(default_factory=dict)
+    waived: Mapping[int, GroupRule] = field(default_factory=dict)
+
+    @property
+    def required(self) -> bool:
+        return IGNORED not in self.because
+
+
+@dataclass(frozen=True)
+class TopicGroups:
+    """The groups of one topic. ``doubt`` says why there may be more; ``rules`` are those in force for the topic."""
+
+    topic: str
+    phase: str
+    retired: tuple[int, ...]
+    groups: tuple[GroupReport, ...]
+    doubt: str | None
+    rules: tuple[GroupRule, ...]
+
+
+def look_at_groups(
+    observer: Observer, topic: str, record: TopicRecord | None, rules: Sequence[GroupRule]
+) -> TopicFacts:
+    """The facts of a topic's retired partitions, and of its groups whether or not a change is in progress.
+
+    Raises:
+        ClusterError: the brokers did not answer, or refused.
+    """
+    facts = observer.observe(topic, record, rules)
+    if record is None or in_progress(record):
+        return facts
+    settled = observer.observe(topic, None, rules)
+    return replace(facts, groups=settled.groups, groups_doubt=settled.groups_doubt)
+
+
+def requirement_of(
+    record: TopicRecord | None,
+    facts: TopicFacts,
+    rules: Sequence[GroupRule],
+    ignored_groups: Sequence[str],
+    now_ms: int,
+) -> Requirement:
+    """Whom a drain of the topic waits for now."""
+    noted = record.required_groups if record is not None and in_progress(record) else ()
+    accepted = record.deletion.accept_state_loss if record is not None and record.deletion is not None else ()
+    return required_of(noted, facts, rules, ignored_groups, now_ms, accepted)
+
+
+def report_groups(
+    record: TopicRecord | None,
+    facts: TopicFacts,
+    rules: Sequence[GroupRule],
+    ignored_groups: Sequence[str],
+    now_ms: int,
+) -> TopicGroups:
+    """Every group that is required, or that uses the topic, and how it stands with the retired partitions."""
+    requirement = requirement_of(record, facts, rules, ignored_groups, now_ms)
+    seals = _seals(record, facts)
+    noted = set(record.required_groups) if record is not None and in_progress(record) else set()
+    using = set(using_groups(facts, ignored_groups, requirement.registered))
+    reports = []
+    for name in sorted({*requirement.groups, *facts.groups}):
+        registered = any(rule.matches(name) for rule in requirement.registered)
+        why = [(NOTED, name in noted), (USING, name in using), (REGISTERED, registered)]
+        because = tuple(word for word, holds in why if holds) or (IGNORED,)
+        report = _report(name, because, facts.groups.get(name), requirement)
+        reports.append(_with_partitions(report, seals, facts, requirement))
+    return TopicGroups(
+        topic=facts.topic,
+        phase=topic_phase(record) if record is not None else "done",
+        retired=tuple(seals),
+        groups=tuple(reports),
+        doubt=requirement.doubt.detail if requirement.doubt is not None else None,
+        rules=tuple(rule for rule in rules if rule.applies(facts.topic, now_ms)),
+    )
+
+
+def unread_offsets(group: GroupFacts | None, partition: int, until: int, facts: TopicFacts) -> int:
+    """How many offsets before ``until`` a group (None: one without a commit) has still to consume; 0 if unknown."""
+    log = facts.partitions.get(partition)
+    if log is None or (group is not None and partition in group.caught_up):
+        return 0
+    committed = group.committed.get(partition, 0) if group is not None else 0
+    return max(until - max(committed, log.log_start), 0)
+
+
+def _seals(record: TopicRecord | None, facts: TopicFacts) -> dict[int, int]:
+    """Retired partitions with the offset up to which they are to be consumed: the seal, else the end now."""
+    if record is None:
+        return {}
+    seals = {}
+    for partition, retired in sorted(record.retired.items()):
+        log = facts.partitions.get(partition)
+        if not retired.opening and log is not None:
+            seals[partition] = retired.seal_offset if retired.seal_offset is not None else log.end_offset
+    return seals
+
+
+def _report(name: str, because: tuple[str, ...], group: GroupFacts | None, requirement: Requirement) -> GroupReport:
+    return GroupReport(
+        group=name,
+        kind=group.kind if group is not None else None,
+        has_members=group is not None and group.has_members,
+        stateful=group is not None and group.stateful,
+        accepted=name in requirement.accept_state_loss,
+        because=because,
+    )
+
+
+def _with_partitions(
+    report: GroupReport, seals: Mapping[int, int], facts: TopicFacts, requirement: Requirement
+) -> GroupReport:
+    group = facts.groups.get(report.group)
+    alone = replace(requirement, groups=(report.group,), doubt=None)
+    unread, held_up, waived = {}, {}, {}
+    for partition, seal in seals.items():
+        unread[partition] = unread_offsets(group, partition, seal, facts)
+        if not report.required:
+            continue
+        committed = group is not None and partition in group.committed
+        waiver = requirement.waiver(report.group, committed=committed)
+        drain = check_drain(partition, seal, facts.partitions[partition], facts, alone)
+        if drain.reason is not None:
+            held_up[partition] = drain.reason
+        elif waiver is not None and report.group in drain.waived:
+            waived[partition] = waiver
+    return replace(report, unread=unread, held_up=held_up, waived=waived)

@@ -1,0 +1,74 @@
+"""The command line on one cluster, as a person uses it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from modeaware import cli
+from modeaware.local import Kafka
+from tests.support.mode_log import topic_records
+
+QUICK = (
+    *("--controller-config", "modeaware.seal.quiet.ms=200"),
+    *("--controller-config", "delete.topic.partition.check.interval.ms=1000"),
+)
+WAIT = ("--yes", "--wait", "--delete-partitions-delay", "0", *QUICK)
+
+
+class Told(NamedTuple):
+    """What a run of the command left behind."""
+
+    status: int
+    out: str
+    err: str
+
+
+class Site:
+    """The command, on one cluster with a mode log of its own."""
+
+    def __init__(self, kafka: Kafka, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.servers = kafka.bootstrap_servers
+        self.mode_log = f"modes-{uuid.uuid4().hex[:12]}"
+        config = folder / "client.properties"
+        config.write_text(f"modeaware.mode.log.topic={self.mode_log}\n")
+        self._common = ("--bootstrap-server", self.servers, "--command-config", str(config))
+        self._capsys = capsys
+
+    def run(self, *arguments: str) -> Told:
+        self._capsys.readouterr()
+        status = cli.main([*arguments, *self._common])
+        return Told(status, *self._capsys.readouterr())
+
+    def spawn(self, *arguments: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "modeaware.cli", *arguments, *self._common]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True)
+
+    def describe(self, topic: str) -> dict[str, Any]:
+        told = self.run("topics", "--describe", "--json", "--topic", topic)
+        assert told.status == 0, told.err
+        described: dict[str, Any] = json.loads(told.out)["topics"][0]
+        return described
+
+    def modes(self, topic: str) -> list[str]:
+        return [partition["mode"] for partition in self.describe(topic)["partitions"]]
+
+    def log(self) -> tuple[dict[str, bytes], int] | None:
+        """What the mode log says of topics; None while there is none."""
+        return topic_records(self.servers, self.mode_log)
+
+    def commit(self, topic: str, group: str, offsets: dict[int, int]) -> None:
+        consumer = Consumer({"bootstrap.servers": self.servers, "group.id": group})
+        try:
+            partitions = [TopicPartition(topic, p, offset) for p, offset in offsets.items()]
+            consumer.commit(offsets=partitions, asynchronous=False)
+        finally:
+            consumer.close()

@@ -1,0 +1,152 @@
+"""A command where no controller runs: the work is done in its own process, unless somebody else is elected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+
+import pytest
+
+from modeaware.cli import embedded
+from modeaware.cli.options import Connection
+from modeaware.config import ClientConfig, ControllerConfig
+from modeaware.errors import ClusterError, ControllerUnavailable, ErrorCode, RequestRefused
+from modeaware.lifecycle.commands import AlterGroupRulesCommand, Command, CommandResult
+from modeaware.modelog.records import ClaimRecord
+from modeaware.modelog.replay import fold
+
+TARGET = Connection({"bootstrap.servers": "127.0.0.1:1"}, ClientConfig())
+CONFIG = ControllerConfig(session_timeout_ms=1_000)
+COMMAND = AlterGroupRulesCommand(remove=(("waive", "g", "t"),))
+OLD, NEW = ClaimRecord(1, "127.0.0.1:1", "killed"), ClaimRecord(2, "127.0.0.1:2", "another")
+
+
+class StubController:
+    """Notes in which order it is used; ``elected`` False: another one is."""
+
+    elected = True
+    stands_by = False
+    code: ErrorCode | None = ErrorCode.NONE
+    calls: list[str]
+
+    def __init__(self, conf: object, config: object) -> None:
+        type(self).calls = []
+        self._answer: Future[list[CommandResult]] = Future()
+
+    def submit(self, commands: Sequence[Command]) -> Future[list[CommandResult]]:
+        self.calls.append("submit")
+        if self.stands_by and self.calls == ["submit"]:
+            refused: Future[list[CommandResult]] = Future()
+            refused.set_exception(ControllerUnavailable("this controller stands by"))
+            return refused
+        if self.code is not None:
+            self._answer.set_result([CommandResult("", self.code, "no such rule")])
+        return self._answer
+
+    def start(self, wait_active_s: float) -> None:
+        self.calls.append("start")
+        assert wait_active_s > 1.0, "one that was killed is in the election for a session"
+        if not self.elected:
+            raise ControllerUnavailable("not elected")
+
+    def stop(self) -> None:
+        self.calls.append("stop")
+
+
+@pytest.fixture
+def stub(monkeypatch: pytest.MonkeyPatch) -> type[StubController]:
+    class Stub(StubController):
+        pass
+
+    monkeypatch.setattr(embedded, "Controller", Stub)
+    monkeypatch.setattr(embedded, "is_running", lambda claim: claim == NEW)
+    return Stub
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """What goes to the controller that runs."""
+    asked: list[object] = []
+
+    class Admin:
+        def __init__(self, conf: object) -> None: ...
+
+        def __enter__(self) -> Admin:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def alter_group_rules(self, add: object, remove: object) -> Future[None]:
+            asked.append(remove)
+            done: Future[None] = Future()
+            done.set_result(None)
+            return done
+
+    monkeypatch.setattr(embedded, "AdminClient", Admin)
+    return asked
+
+
+def _claimed_by(monkeypatch: pytest.MonkeyPatch, claim: ClaimRecord) -> None:
+    monkeypatch.setattr(embedded, "read_mode_log", lambda *_: fold([("controller", claim.to_json())]))
+
+
+def test_the_rules_are_there_before_the_controller_starts(stub: type[StubController]) -> None:
+    embedded.alter_group_rules(TARGET, CONFIG, OLD, COMMAND)
+    assert stub.calls == ["submit", "start", "stop"]
+
+
+def test_one_that_stood_by_before_it_was_elected_is_asked_again(stub: type[StubController]) -> None:
+    stub.stands_by = True
+    embedded.alter_group_rules(TARGET, CONFIG, OLD, COMMAND)
+    assert stub.calls == ["submit", "start", "submit", "stop"]
+
+
+def test_the_controller_that_runs_is_asked(stub: type[StubController], asked: list[object]) -> None:
+    embedded.alter_group_rules(TARGET, CONFIG, NEW, COMMAND)
+    assert asked == [COMMAND.remove]
+    with embedded.embedded_controller(TARGET, CONFIG, NEW) as controller:
+        assert controller is None
+
+
+def test_the_one_that_was_elected_instead_is_asked(
+    stub: type[StubController], asked: list[object], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stub.elected = False
+    _claimed_by(monkeypatch, NEW)
+    embedded.alter_group_rules(TARGET, CONFIG, OLD, COMMAND)
+    assert asked == [COMMAND.remove]
+    assert "Another controller has taken over" in capsys.readouterr().err
+    with embedded.embedded_controller(TARGET, CONFIG, OLD) as controller:
+        assert controller is None
+
+
+def test_nobody_elected_in_time_is_an_error(stub: type[StubController], monkeypatch: pytest.MonkeyPatch) -> None:
+    stub.elected = False
+    _claimed_by(monkeypatch, OLD)
+    with pytest.raises(ControllerUnavailable):
+        embedded.alter_group_rules(TARGET, CONFIG, OLD, COMMAND)
+    with pytest.raises(ControllerUnavailable), embedded.embedded_controller(TARGET, CONFIG, OLD):
+        raise AssertionError("nobody is active")
+
+
+def test_a_refusal_is_raised_and_the_controller_stopped(stub: type[StubController]) -> None:
+    stub.code = ErrorCode.INVALID_REQUEST
+    with pytest.raises(RequestRefused, match="no such rule") as caught:
+        embedded.alter_group_rules(TARGET, CONFIG, None, COMMAND)
+    assert caught.value.code is ErrorCode.INVALID_REQUEST
+    assert stub.calls[-1] == "stop"
+
+
+def test_no_answer_in_time_is_an_error(stub: type[StubController], monkeypatch: pytest.MonkeyPatch) -> None:
+    stub.code = None
+    monkeypatch.setattr(embedded, "ANSWER_TIMEOUT_S", 0.0)
+    with pytest.raises(ClusterError, match="look") as caught:
+        embedded.alter_group_rules(TARGET, CONFIG, None, COMMAND)
+    assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
+    assert stub.calls[-1] == "stop"
+
+
+def test_the_embedded_one_is_stopped_whatever_happens(stub: type[StubController]) -> None:
+    with pytest.raises(KeyboardInterrupt), embedded.embedded_controller(TARGET, CONFIG, None):
+        raise KeyboardInterrupt
+    assert stub.calls == ["start", "stop"]

@@ -1,0 +1,257 @@
+"""``modeaware groups``: its options, what it prints, and what it refuses before anybody is asked."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from modeaware import cli
+from modeaware.cli import groups
+from modeaware.cli.expiry import expiry
+from modeaware.cli.group_situation import GroupSituation
+from modeaware.cli.group_text import LIST_JSON_HELP, given_up, groups_json, groups_text, rule_text
+from modeaware.lifecycle.commands import AlterGroupRulesCommand
+from modeaware.modelog.group_rules import GroupRule
+from tests.unit.test_group_report import FACTS, IGNORED, NOW, RECORD
+
+SERVER = ("--bootstrap-server", "127.0.0.1:1")
+DAY_MS = 86_400_000
+OLD = GroupRule("waive", "old", "orders", "the team is gone", 0, NOW + DAY_MS)
+EXPIRED = GroupRule("require", "spark", "o*", "", 0, 1)
+
+
+def situation(*rules: GroupRule) -> GroupSituation:
+    return GroupSituation(rules, ((RECORD, FACTS),), IGNORED, NOW, None)
+
+
+@pytest.fixture
+def altered(monkeypatch: pytest.MonkeyPatch) -> list[AlterGroupRulesCommand]:
+    """What would reach a controller; the topic ``orders`` is in a change, with the rule OLD."""
+    commands: list[AlterGroupRulesCommand] = []
+    monkeypatch.setattr(groups, "connect", lambda target: None)
+    monkeypatch.setattr(groups, "look_at_topics", lambda *_: situation(OLD))
+    monkeypatch.setattr(groups, "alter_group_rules", lambda *arguments: commands.append(arguments[-1]))
+    return commands
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ([], "required: ACTION"),
+        (["waive", "g", "--topic", "t", "--expires", "1d"], "required: --reason"),
+        (["waive", "g", "--reason", "r", "--expires", "1d"], "required: --topic"),
+        (["waive", "g", "--topic", "t", "--reason", "r"], "one of the arguments --expires --forever is required"),
+        (["waive", "g", "--topic", "t", "--reason", "r", "--expires", "1d", "--forever"], "not allowed with"),
+        (["waive", "g", "--topic", "t", "--reason", "r", "--expires", "soon"], "'soon' is not a duration"),
+        (["waive", "g", "--topic", "t", "--reason", "r", "--expires", "0d"], "not in the future"),
+        (["closed", "--topic", "t"], "required: --reason"),
+        (["require", "--topic", "t"], "required: GROUP"),
+        (["forget", "waive", "--topic", "t"], "name the GROUP"),
+        (["forget", "closed", "g", "--topic", "t"], "names no GROUP"),
+        (["forget", "grant", "g", "--topic", "t"], "invalid choice"),
+    ],
+)
+def test_bad_usage(arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["groups", *arguments, *(SERVER if arguments else ())])
+    assert caught.value.code == 2
+    assert complaint in capsys.readouterr().err
+
+
+def _made(altered: list[AlterGroupRulesCommand], *arguments: str) -> AlterGroupRulesCommand:
+    assert cli.main(["groups", *arguments, "--yes", *SERVER]) == 0
+    return altered.pop()
+
+
+def test_options_make_the_rule(altered: list[AlterGroupRulesCommand]) -> None:
+    (rule,) = _made(altered, "require", "spark", "--topic", "o*").add
+    assert (rule.kind, rule.group, rule.topic, rule.reason, rule.expires_ms) == ("require", "spark", "o*", "", None)
+    (rule,) = _made(
+        altered, "waive", "a*", "--topic", "t", "--reason", "r", "--expires", "7d", "--uncommitted-only"
+    ).add
+    assert (rule.kind, rule.group, rule.reason, rule.uncommitted_only) == ("waive", "a*", "r", True)
+    assert rule.expires_ms == rule.created_ms + 7 * DAY_MS
+    (rule,) = _made(altered, "waive", "a", "--topic", "t", "--reason", "r", "--forever").add
+    assert (rule.expires_ms, rule.uncommitted_only) == (None, False)
+    (rule,) = _made(altered, "closed", "--topic", "t", "--reason", "r").add
+    assert (rule.kind, rule.group) == ("closed", "")
+    assert _made(altered, "forget", "waive", "old", "--topic", "orders").remove == (OLD.key,)
+
+
+def test_waiving_says_per_topic_what_is_given_up(
+    altered: list[AlterGroupRulesCommand], capsys: pytest.CaptureFixture[str]
+) -> None:
+    _made(altered, "waive", "gone", "--topic", "ord*", "--reason", "it is gone", "--forever")
+    told = capsys.readouterr()
+    assert told.err.splitlines() == [
+        "Topics 'ord*': group 'gone' is not waited for (it is gone).",
+        "orders: group 'gone' has not read 28 offsets of partitions 2-3: they are given up, and may be deleted.",
+    ]
+    assert told.out == "The rule holds now.\n"
+
+
+@pytest.mark.parametrize(
+    ("group", "topic", "told"),
+    [
+        ("done", "orders", "orders: group 'done' has read partitions 2-3: nothing is given up."),
+        ("nobody", "orders", "orders: no group is waited for less by it now."),
+        ("*", "other", "No topic that is in a change matches: it holds for shrinks to come."),
+    ],
+)
+def test_what_a_waiver_gives_up(group: str, topic: str, told: str) -> None:
+    rule, now = GroupRule("waive", group, topic, "r", 0), situation()
+    assert given_up(now.topics, now.with_rule(rule), rule) == [told]
+
+
+def test_a_waiver_in_place_of_another_is_told_by_itself() -> None:
+    now = situation(GroupRule("waive", "gone", "orders", "first", 0))
+    rule = GroupRule("waive", "gone", "orders", "second", 0, uncommitted_only=True)
+    assert "28 offsets" in given_up(now.topics, now.with_rule(rule), rule)[0]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("waive", "g", "--topic", "t", "--reason", "r", "--forever"),
+        ("closed", "--topic", "t", "--reason", "r"),
+    ],
+)
+def test_what_may_lose_records_is_asked_about(
+    altered: list[AlterGroupRulesCommand], arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["groups", *arguments, *SERVER]) == 1
+    assert "say --yes" in capsys.readouterr().err
+    assert cli.main(["groups", *arguments, "--dry-run", *SERVER]) == 0
+    assert altered == []
+
+
+def test_what_only_protects_is_not_asked_about(altered: list[AlterGroupRulesCommand]) -> None:
+    assert cli.main(["groups", "require", "g", "--topic", "t", *SERVER]) == 0
+    assert cli.main(["groups", "forget", "waive", "old", "--topic", "orders", *SERVER]) == 0
+    assert len(altered) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("forget", "waive", "nobody", "--topic", "orders"), "there is no rule"),
+        (("waive", "g", "--topic", "t", "--reason", " ", "--forever"), "needs a reason"),
+        (("require", "", "--topic", "t"), "must name a group"),
+    ],
+)
+def test_what_the_controller_would_refuse_is_refused_before_anybody_is_asked(
+    altered: list[AlterGroupRulesCommand],
+    arguments: tuple[str, ...],
+    complaint: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert cli.main(["groups", *arguments, *SERVER]) == 1
+    (error,) = capsys.readouterr().err.splitlines()
+    assert error.startswith("error: ")
+    assert complaint in error
+    assert altered == []
+
+
+def test_the_list_shows_groups_and_rules() -> None:
+    waiver = GroupRule("waive", "gone", "orders", "it is gone", 0)
+    lines = groups_text(situation(waiver, EXPIRED).topics, (waiver, EXPIRED), NOW).splitlines()
+    assert lines[0] == "Topic: orders  Phase: seal  Retired: 2-3"
+    cells = {line.split()[0]: line for line in lines[1:] if line}
+    assert "group 'billing' has not consumed it to the seal" in cells["billing"]
+    assert "used the topic when the shrink was admitted, uses the topic" in cells["billing"]
+    assert "not listed" in cells["gone"]
+    assert "2-3: no, waived (it is gone)" in cells["gone"]
+    assert "ignored until it commits" in cells["console-consumer-1"]
+    assert cells["done"].endswith("no")
+    assert lines[-1].split() == ["require", "spark", "o*", "1970-01-01", "00:00:00", "UTC", "(expired)", "-"]
+    assert "forgotten" in lines[-2]
+
+
+def test_the_list_of_nothing() -> None:
+    text = groups_text((), (), NOW)
+    assert "No topic is in a change" in text
+    assert "no rules about groups" in text
+
+
+def test_the_list_as_json_has_the_documented_fields_and_no_others() -> None:
+    shown = groups_json(situation(OLD, EXPIRED).topics, (OLD, EXPIRED), NOW)
+    assert json.loads(json.dumps(shown)) == shown
+    (topic,) = shown["topics"]
+    gone = next(group for group in topic["groups"] if group["group"] == "gone")
+    assert gone == {
+        "group": "gone",
+        "kind": None,
+        "has_members": False,
+        "stateful": False,
+        "state_loss_accepted": False,
+        "required": True,
+        "because": ["noted"],
+        "unread": {"2": 8, "3": 20},
+        "held_up": {"2": "group-gone:gone", "3": "group-gone:gone"},
+        "waived": {},
+    }
+    assert [rule["expired"] for rule in shown["rules"]] == [False, True]
+    for fields in (shown, topic, gone, shown["rules"][0]):
+        for field in fields:
+            assert f'"{field}"' in LIST_JSON_HELP, "tell it in --help"
+
+
+@pytest.mark.parametrize(
+    ("rule", "text"),
+    [
+        (OLD, "Topics 'orders': group 'old' is not waited for, until 1970-01-02 00:00:05 UTC (the team is gone)."),
+        (EXPIRED, "Topics 'o*': group 'spark' must have consumed what is deleted, listed or not, until 1970-01-01 "),
+        (GroupRule("closed", "", "*", "r", 0), "Topics '*': the groups that are registered or seen are taken for all"),
+        (
+            GroupRule("waive", "g", "t", "r", 0, None, True),
+            "Topics 't': group 'g' is not waited for where it has never",
+        ),
+    ],
+)
+def test_a_rule_in_words(rule: GroupRule, text: str) -> None:
+    assert rule_text(rule).startswith(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("90s", NOW + 90_000),
+        ("30m", NOW + 1_800_000),
+        ("12h", NOW + DAY_MS // 2),
+        (" 7d ", NOW + 7 * DAY_MS),
+        ("2w", NOW + 14 * DAY_MS),
+        ("2030-01-31T18:00:00Z", int(datetime(2030, 1, 31, 18, tzinfo=UTC).timestamp() * 1000)),
+        ("2030-01-31T18:00:00", int(datetime(2030, 1, 31, 18, tzinfo=UTC).timestamp() * 1000)),
+        ("2030-01-31T20:00:00+02:00", int(datetime(2030, 1, 31, 18, tzinfo=UTC).timestamp() * 1000)),
+        ("2030-01-31", int(datetime(2030, 1, 31, tzinfo=UTC).timestamp() * 1000)),
+    ],
+)
+def test_when_a_rule_ends(text: str, expected: int) -> None:
+    assert expiry(text, NOW) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["", "7", "d", "-7d", "7 d", "1.5h", "tomorrow", "1d12h", "1970-01-01", "9" * 30 + "w"]
+)
+def test_when_a_rule_cannot_end(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is not|beyond"):
+        expiry(text, NOW)
+
+
+def test_each_action_has_help(capsys: pytest.CaptureFixture[str]) -> None:
+    for action in ("list", "require", "waive", "closed", "forget"):
+        with pytest.raises(SystemExit) as caught:
+            cli.main(["groups", action, "--help"])
+        assert caught.value.code == 0
+        assert "--topic" in capsys.readouterr().out
+
+
+def test_the_command_is_configured_once() -> None:
+    parser = argparse.ArgumentParser()
+    groups.Groups().configure(parser)
+    args: Any = parser.parse_args(["list", *SERVER])
+    assert args.run_action is groups._list
