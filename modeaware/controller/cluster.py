@@ -8,6 +8,7 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from modeaware.controller.partition_leaders import topic_ids
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import KafkaError, KafkaException, TopicPartition
 from modeaware.librdkafka_admin import (
@@ -21,8 +22,18 @@ from modeaware.librdkafka_admin import (
     TopicCollection,
 )
 from modeaware.lifecycle.effects import CommitOffsets, CreatePartitions, DeleteRecords, Effect
+from modeaware.wire.brokers.client import Brokers
+from modeaware.wire.brokers.messages import MetadataRequest
 
 REQUEST_TIMEOUT_S = 15.0
+_LEADER_MOVED = frozenset(
+    {
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+    }
+)
 _T = TypeVar("_T")
 
 
@@ -55,6 +66,24 @@ class Cluster:
     def __init__(self, conf: Mapping[str, Any]) -> None:
         self._conf = dict(conf)
         self.admin = AdminClient(self._conf)
+        self._brokers: Brokers | None = None
+
+    @property
+    def brokers(self) -> Brokers:
+        """For what librdkafka does not ask, or filters.
+
+        Raises:
+            ConfigError: the configuration has a setting that cannot be translated for it.
+            MissingExtra: kafka-python is not installed.
+        """
+        if self._brokers is None:
+            self._brokers = Brokers(self._conf)
+        return self._brokers
+
+    def close(self) -> None:
+        """Let go of all connections. Idempotent."""
+        if self._brokers is not None:
+            self._brokers.close()
 
     def reconnect(self) -> None:
         """Begin again with a new client, as is right after a request that timed out.
@@ -62,6 +91,17 @@ class Cluster:
         librdkafka's admin requests to a group's coordinator go on timing out for ever once that broker was restarted.
         """
         self.admin = AdminClient(self._conf)
+        if self._brokers is not None:
+            self._brokers.disconnect()
+
+    def topic_names(self) -> list[str]:
+        """The names of all topics the user may see.
+
+        Raises:
+            ClusterError: the cluster did not answer.
+        """
+        answer = self.brokers.ask(MetadataRequest(topics=None, allow_auto_topic_creation=False))
+        return [topic.name for topic in answer.topics if topic.name is not None]
 
     def describe(self, topics: Iterable[str]) -> dict[str, TopicShape | None]:
         """Each topic's shape; None for a topic the cluster does not know.
@@ -112,18 +152,38 @@ class Cluster:
     def _list_offsets(
         self, wanted: list[TopicPartition], spec: OffsetSpec, isolation_level: IsolationLevel
     ) -> dict[int, tuple[int, int]]:
+        offsets, moved = self._list_offsets_once(wanted, spec, isolation_level)
+        if moved:  # librdkafka's list_offsets goes on asking the old leader until its metadata happen to be refreshed
+            self._refresh_leaders()
+            offsets |= self._list_offsets_once(moved, spec, isolation_level)[0]
+        return offsets
+
+    def _list_offsets_once(
+        self, wanted: list[TopicPartition], spec: OffsetSpec, isolation_level: IsolationLevel
+    ) -> tuple[dict[int, tuple[int, int]], list[TopicPartition]]:
+        """The offsets there are, and the partitions whose leader is another one by now."""
         futures = self.admin.list_offsets(
             dict.fromkeys(wanted, spec), isolation_level=isolation_level, request_timeout=REQUEST_TIMEOUT_S
         )
-        offsets = {}
+        offsets, moved = {}, []
         for partition, future in futures.items():
             try:
                 found = future.result(REQUEST_TIMEOUT_S + 5)
-            except (KafkaException, FutureTimeoutError):
+            except FutureTimeoutError:
                 continue  # a missing partition is "unavailable" to every decision: nothing is concluded from it
+            except KafkaException as error:
+                if error.args[0].code() in _LEADER_MOVED:
+                    moved.append(partition)
+                continue
             epoch = found.leader_epoch
             offsets[partition.partition] = (found.offset, -1 if epoch is None else epoch)
-        return offsets
+        return offsets, moved
+
+    def _refresh_leaders(self) -> None:
+        try:
+            self.admin.list_topics(timeout=REQUEST_TIMEOUT_S)  # all topics: asked for by name, a missing one is created
+        except KafkaException as error:
+            raise cluster_error("ask for the partitions' leaders", error) from error
 
     def perform(self, effect: Effect) -> None:
         """Carry out an effect, after checking that the topic is still the one it was decided for.
@@ -134,19 +194,25 @@ class Cluster:
         Raises:
             ClusterError: it was refused or not answered; it may be asked for again.
         """
+        if isinstance(effect, DeleteRecords):
+            self._check_id(effect, set(topic_ids(self.brokers, effect.topic).values()))  # every broker's word
+            self._delete_records(effect)
+            return
         shape = self.describe([effect.topic])[effect.topic]
-        if shape is None or shape.topic_id != effect.topic_id:
+        self._check_id(effect, {shape.topic_id if shape is not None else None})
+        if isinstance(effect, CreatePartitions):
+            self.create_partitions(effect)
+        else:
+            self._commit_offsets(effect)
+
+    @staticmethod
+    def _check_id(effect: Effect, found: set[str | None]) -> None:
+        if found != {effect.topic_id}:
             raise ClusterError(
                 f"topic {effect.topic!r} is not the topic {effect.topic_id} any more: nothing was done",
                 code=ErrorCode.UNKNOWN_TOPIC_ID,
                 topic=effect.topic,
             )
-        if isinstance(effect, DeleteRecords):
-            self._delete_records(effect)
-        elif isinstance(effect, CreatePartitions):
-            self.create_partitions(effect)
-        else:
-            self._commit_offsets(effect)
 
     def _delete_records(self, effect: DeleteRecords) -> None:
         offsets = [TopicPartition(effect.topic, p, offset) for p, offset in sorted(effect.offsets.items())]
@@ -185,7 +251,13 @@ class Cluster:
         partitions = [TopicPartition(effect.topic, p, offset) for p, offset in sorted(effect.offsets.items())]
         request = [ConsumerGroupTopicPartitions(effect.group, partitions)]
         futures = self.admin.alter_consumer_group_offsets(request, request_timeout=REQUEST_TIMEOUT_S)
-        wait(futures[effect.group], f"commit offsets of group {effect.group!r}")
+        committed = wait(futures[effect.group], f"commit offsets of group {effect.group!r}")
+        for each in committed.topic_partitions or []:  # the call succeeds, whatever becomes of its partitions
+            if each.error is not None:
+                name = f"{effect.topic}-{each.partition}"
+                raise cluster_error(
+                    f"commit the offset of group {effect.group!r} on {name}", KafkaException(each.error)
+                )
 
 
 def wait(future: Future[_T], what: str) -> _T:

@@ -1,46 +1,49 @@
-"""The controller process: one thread that owns all its work, one listener that hands commands to it."""
+"""A controller: one thread that owns all its work, one listener that hands commands to it."""
 
 from __future__ import annotations
 
 import logging
 import os
-import queue
 import socket
 import threading
 import uuid
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
-from contextlib import suppress
 from typing import Any
 
 from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.config import ControllerConfig
+from modeaware.controller.claims import ClaimWatch, describe_claim
 from modeaware.controller.cluster import Cluster
+from modeaware.controller.election import Election
 from modeaware.controller.engine import Engine
+from modeaware.controller.inbox import Inbox
+from modeaware.controller.lease import LeasedEffects
 from modeaware.controller.listener import Listener
 from modeaware.controller.log import ControllerLog
 from modeaware.controller.observer import Observer
-from modeaware.errors import ClusterError, ControllerUnavailable, ErrorCode, ModeAwareError, ModeSourceError
+from modeaware.controller.status import Role, Status
+from modeaware.controller.worker import Parts, Worker, run_worker
+from modeaware.errors import ClusterError, ControllerUnavailable, ErrorCode
 from modeaware.lifecycle.commands import Command, CommandResult
-from modeaware.lifecycle.phases import topic_phase
-from modeaware.modelog.reader import read_mode_log
-from modeaware.wire.client import is_running
 
 logger = logging.getLogger("modeaware.controller")
 
 START_TIMEOUT_S = 90.0
-FIRST_READ_TIMEOUT_S = 20.0
-RECLAIM_DELAY_S = 2.0
-SEAL_SLACK_MS = 1_000
-_Job = tuple[Sequence[Command], "Future[list[CommandResult]]"]
+STOP_TIMEOUT_S = 10.0
+ELECTION_SLACK_S = 12.0
+"""What ``run_once`` gives an election on top of the session: heartbeats, and the brokers' delay for an empty group."""
 
 
 class Controller:
-    """Keeps the partition modes of one cluster (KIP-694's TopicPartitionDeletionManager).
+    """Keeps the partition modes of one cluster (KIP-694's TopicPartitionDeletionManager), or stands by to.
 
-    The thread ``modeaware-controller`` owns the log, the records and every decision; the listener's thread only hands
-    commands to it. ``start``, ``stop`` and ``submit`` may be called from any thread.
+    Any number may run for one mode log: one of them is active, elected by a consumer group
+    (:mod:`modeaware.controller.election`), the others are standbys that take over when it stops, dies or hangs.
+
+    The thread ``modeaware-controller`` owns the election's consumer, the log, the records and every decision
+    (:mod:`modeaware.controller.worker`); the listener's thread only hands commands to it. All methods and properties
+    may be used from any thread.
 
     Args:
         conf: librdkafka configuration (``bootstrap.servers``, security settings).
@@ -63,10 +66,8 @@ class Controller:
         self._listen = listen
         self._controller_id = controller_id or f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self._clock = clock
-        self._inbox: queue.Queue[_Job | None] = queue.Queue(maxsize=1000)
-        self._stopping = threading.Event()
-        self._claimed: Future[None] = Future()
-        self._finished: Future[None] = Future()
+        self._status = Status()
+        self._inbox = Inbox()
         self._listener: Listener | None = None
         self._thread: threading.Thread | None = None
 
@@ -76,55 +77,90 @@ class Controller:
         return self._listener.address if self._listener is not None else None
 
     @property
+    def controller_id(self) -> str:
+        """The name that stands in the claim record."""
+        return self._controller_id
+
+    @property
+    def role(self) -> Role:
+        """Active, standby, or neither."""
+        return self._status.role
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it has claimed the mode log and not noticed that another has. The brokers know better."""
+        return self._status.role is Role.ACTIVE
+
+    @property
+    def epoch(self) -> int | None:
+        """The epoch of its claim while it is active."""
+        return self._status.epoch
+
+    @property
     def failure(self) -> BaseException | None:
         """Why it has stopped by itself; None while it runs, and after :meth:`stop`."""
-        return self._finished.exception() if self._finished.done() else None
+        return self._status.failure
 
-    def start(self) -> None:
-        """Claim the mode log and serve; returns once both are done.
+    def start(self, wait_active_s: float | None = None) -> None:
+        """Join the election and serve; returns once it is active or a standby.
+
+        Args:
+            wait_active_s: return only when it is active, within so many seconds after that.
 
         Raises:
-            ControllerUnavailable: another controller is running.
-            ClusterError, ModeSourceError: no broker, or the mode log cannot be used.
+            ControllerUnavailable: ``wait_active_s`` have passed and another one is active. It has been stopped.
+            ClusterError, ModeSourceError: no broker, or the mode log or the election cannot be used.
             KafkaException: librdkafka does not take a setting.
         """
-        self._refuse_second_controller(unless_elsewhere=True)
-        engine, log = self._engine()
+        parts = self._parts()
         if self._listen is not None:
             self._listener = Listener(self._listen, self.submit, self._controller_id)
             self._listener.start()
-        self._thread = threading.Thread(target=self._run, args=(engine, log), name="modeaware-controller", daemon=True)
+        worker = Worker(parts, self._config, self.address, self._controller_id, self._clock)
+        self._thread = threading.Thread(
+            target=run_worker, args=(worker, self._status, self._inbox), name="modeaware-controller", daemon=True
+        )
         self._thread.start()
         try:
-            self._claimed.result(START_TIMEOUT_S)
-        except FutureTimeoutError as error:
-            self.stop()
-            raise ClusterError(
-                f"the mode log could not be claimed within {START_TIMEOUT_S:g} s", code=ErrorCode.REQUEST_TIMED_OUT
-            ) from error
+            decided = self._status.wait(Role.ACTIVE, Role.STANDBY, timeout_s=START_TIMEOUT_S)
+            if self._status.stopping.is_set():
+                return  # somebody has told it to stop already
+            if not decided:
+                raise ClusterError(
+                    f"no election of a controller within {START_TIMEOUT_S:g} s", code=ErrorCode.REQUEST_TIMED_OUT
+                )
+            if wait_active_s is not None and not self._status.wait(Role.ACTIVE, timeout_s=wait_active_s):
+                raise ControllerUnavailable(
+                    f"not elected within {wait_active_s:g} s: {describe_claim(parts.claims.claim)}"
+                )
         except BaseException:
             self.stop()
             raise
 
     def stop(self) -> None:
-        """Finish the step at hand, release the claim, and return when all threads have ended. Idempotent."""
-        self._stopping.set()
-        with suppress(queue.Full):  # then its thread has something to wake up for already
-            self._inbox.put_nowait(None)
+        """Finish the step at hand, release the claim, leave the election, and return when all threads have ended.
+
+        Where brokers do not answer, returns after :data:`STOP_TIMEOUT_S`; a thread that is still waiting for them then
+        does nothing more but its step, and ends with the process. Idempotent.
+        """
+        self._status.stopping.set()
+        self._inbox.wake()
         if self._listener is not None:
             self._listener.stop()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(STOP_TIMEOUT_S)
+            if self._thread.is_alive():
+                logger.warning("stopped, while a broker has not answered for %g s", STOP_TIMEOUT_S)
 
     def run_forever(self) -> None:
-        """Serve until :meth:`stop` is called.
+        """Serve, active or standby, until :meth:`stop` is called.
 
         Raises:
-            ControllerFenced: another controller has taken over.
+            ModeAwareError: as of :meth:`start`; or the mode log was claimed by a controller of a newer version.
         """
         self.start()
         try:
-            self._finished.result()
+            self._status.wait(Role.STOPPED)
         finally:
             self.stop()
 
@@ -135,143 +171,34 @@ class Controller:
         retention are not. :meth:`stop` ends it early.
 
         Raises:
-            ControllerUnavailable, ControllerFenced: another controller is running, or has taken over.
+            ControllerUnavailable, ControllerFenced: another controller is active, or has become it.
             ClusterError, ModeSourceError: no broker, or the mode log cannot be used.
         """
-        self._refuse_second_controller()
-        engine, log = self._engine()
-        try:
-            engine.claim(None, self._controller_id, socket.gethostname())
-            self._settle(engine)
-        finally:
-            log.close()
-
-    def _settle(self, engine: Engine) -> None:
-        patience_ms = self._config.seal_quiet_ms + SEAL_SLACK_MS
-        give_up_ms = self._clock.now_ms() + patience_ms
-        while not self._stopping.is_set():
-            if any(engine.check(topic_id) for topic_id in engine.schedule.due(self._clock.now_ms())):
-                give_up_ms = self._clock.now_ms() + patience_ms
-            now_ms, next_ms = self._clock.now_ms(), engine.schedule.next_ms()
-            sealing = any(topic_phase(record) == "seal" for record in engine.records)
-            if next_ms is None or (next_ms > now_ms and not (sealing and now_ms < give_up_ms)):
-                return
-            self._stopping.wait(max(min(next_ms, give_up_ms) - now_ms, 0) / 1000)
+        worker = Worker(self._parts(), self._config, None, self._controller_id, self._clock)
+        worker.run_once(self._config.session_timeout_ms / 1000 + ELECTION_SLACK_S)
 
     def submit(self, commands: Sequence[Command], timeout_ms: int = 0) -> Future[list[CommandResult]]:
-        """Hand commands to the controller's thread; the future gives one result per command, in order."""
-        future: Future[list[CommandResult]] = Future()
-        if self._stopping.is_set():
+        """Hand commands to the controller's thread; the future gives one result per command, in order.
+
+        It may give instead:
+            ControllerUnavailable: it stands by (the message names the active one), or stops; nothing was done.
+            ControllerFenced, ClusterError: whether it was done is told by the mode log.
+        """
+        if self._status.stopping.is_set():
+            future: Future[list[CommandResult]] = Future()
             future.set_exception(ControllerUnavailable("this controller is stopping"))
             return future
-        try:
-            self._inbox.put_nowait((commands, future))
-        except queue.Full:
-            future.set_exception(ControllerUnavailable("too many commands are waiting: try again", code=_BUSY))
+        future = self._inbox.put(commands)
+        if self._status.role is Role.STOPPED:  # it stopped in between: nobody will look into the inbox again
+            self._inbox.refuse_all("this controller has stopped: nothing was changed")
         return future
 
-    def _engine(self) -> tuple[Engine, ControllerLog]:
+    def _parts(self) -> Parts:
+        config, topic = self._config, self._config.mode_log_topic
         cluster = Cluster(self._conf)
-        log = ControllerLog(cluster, self._conf, self._config.mode_log_topic)
+        election = Election(self._conf, topic, config.session_timeout_ms, self._clock)
+        log = ControllerLog(cluster, self._conf, topic, election, self._clock)
         observer = Observer(cluster, self._conf, self._clock)
-        return Engine(log, observer, cluster, self._config, self._clock), log
-
-    def _refuse_second_controller(self, *, unless_elsewhere: bool = False) -> None:
-        """One controller at a time: a second one would fence the first, and they would take turns.
-
-        One that claimed from another host cannot be asked from here. Whoever starts a controller (``unless_elsewhere``)
-        means it to take over then, which fences the other; nobody else does.
-        """
-        claim = read_mode_log(self._conf, self._config.mode_log_topic, FIRST_READ_TIMEOUT_S).claim
-        try:
-            running = is_running(claim)
-        except ControllerUnavailable as error:
-            if not unless_elsewhere:
-                raise
-            logger.warning("%s; this one takes over, and the other stops if it still runs", error)
-            return
-        if running and claim is not None:
-            raise ControllerUnavailable(
-                f"a controller ({claim.controller_id}) is running at {claim.address}: commands go there by themselves"
-            )
-
-    def _run(self, engine: Engine, log: ControllerLog) -> None:
-        try:
-            self._claim_and_serve(engine)
-            if not self._finished.done():
-                self._finished.set_result(None)
-        except ModeAwareError as error:
-            logger.error("controller stops: %s", error)
-            self._fail(error)
-        except Exception as error:
-            logger.exception("controller stops: this is a bug in modeaware")
-            self._fail(error)
-            raise
-        finally:
-            self._stopping.set()
-            self._drop_waiting()
-            log.close()
-
-    def _claim_and_serve(self, engine: Engine) -> None:
-        while not self._stopping.is_set():
-            try:
-                engine.claim(self.address, self._controller_id, socket.gethostname())
-                if not self._claimed.done():
-                    self._claimed.set_result(None)
-                self._serve(engine)
-                engine.release()
-            except (ClusterError, ModeSourceError) as error:
-                if not self._claimed.done():
-                    raise
-                # What became of the last append is not known: a new claim reads the log again.
-                logger.warning("%s; claiming the mode log again", error)
-                self._stopping.wait(RECLAIM_DELAY_S)
-
-    def _serve(self, engine: Engine) -> None:
-        while not self._stopping.is_set():
-            job = self._next_job(engine)
-            if job is not None:
-                self._execute(engine, *job)
-            for topic_id in engine.schedule.due(self._clock.now_ms()):
-                engine.check(topic_id)
-                if not self._inbox.empty():
-                    break  # commands do not wait for a round over all topics
-
-    def _next_job(self, engine: Engine) -> _Job | None:
-        next_ms = engine.schedule.next_ms()
-        wait_s = None if next_ms is None else max(next_ms - self._clock.now_ms(), 0) / 1000
-        try:
-            return self._inbox.get(block=wait_s != 0, timeout=wait_s)
-        except queue.Empty:
-            return None
-
-    def _execute(self, engine: Engine, commands: Sequence[Command], future: Future[list[CommandResult]]) -> None:
-        if not future.set_running_or_notify_cancel():
-            return
-        try:
-            results = [engine.execute(command) for command in commands]
-        except ModeAwareError as error:
-            future.set_exception(error)
-            raise
-        else:
-            future.set_result(results)
-        finally:
-            if not future.done():
-                future.set_exception(ControllerUnavailable("this controller has stopped on an unexpected error"))
-
-    def _drop_waiting(self) -> None:
-        while True:
-            try:
-                job = self._inbox.get_nowait()
-            except queue.Empty:
-                return
-            if job is not None and job[1].set_running_or_notify_cancel():
-                job[1].set_exception(ControllerUnavailable("this controller has stopped: nothing was changed"))
-
-    def _fail(self, error: Exception) -> None:
-        for future in (self._claimed, self._finished):
-            if not future.done():
-                future.set_exception(error)
-
-
-_BUSY = ErrorCode.REQUEST_TIMED_OUT
+        effects = LeasedEffects(cluster, log, config.session_timeout_ms, self._clock)
+        engine = Engine(log, observer, effects, config, self._clock)
+        return Parts(engine, log, election, ClaimWatch(self._conf, topic), self._inbox, self._status)

@@ -1,97 +1,109 @@
-"""Which consumer groups use a topic, and how far each has committed."""
+"""Which groups use a topic, and how far each has come on it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from modeaware.controller.cluster import REQUEST_TIMEOUT_S, Cluster, wait
-from modeaware.errors import ClusterError, ErrorCode
-from modeaware.librdkafka import KafkaError, KafkaException, TopicPartition
-from modeaware.librdkafka_admin import AclOperation, ConsumerGroupState, ConsumerGroupTopicPartitions
-from modeaware.lifecycle.facts import GroupFacts
+from modeaware.controller.cluster import Cluster
+from modeaware.controller.group_listing import ListedGroup, Listing, list_groups
+from modeaware.controller.group_members import NOBODY, Members, describe_groups
+from modeaware.controller.group_offsets import Commits, find_unlisted, read_offsets
+from modeaware.controller.stateful import owner, stateful_groups
+from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt
+from modeaware.wire.brokers.client import Brokers
 
-_IN_REBALANCE = (ConsumerGroupState.PREPARING_REBALANCING, ConsumerGroupState.COMPLETING_REBALANCING)
+_NOT_ANSWERED = Commits(unknown="its coordinator left it out of the answer")
 
 
 @dataclass(frozen=True)
 class GroupsFound:
-    """The groups that use a topic; ``doubt`` says why there may be more."""
+    """The groups that use a topic.
 
-    groups: Mapping[str, GroupFacts]
-    doubt: str | None = None
-
-
-def find_groups(cluster: Cluster, topic: str, partitions: Iterable[int]) -> GroupsFound:
-    """Every group with a commit on ``topic`` or with members assigned to it.
-
-    Groups the caller may not see are left out of listings without an error, so the right to DESCRIBE the cluster is
-    required: without it, any error, or a group caught in a rebalance, the answer is a doubt.
+    Attributes:
+        groups: by name.
+        doubt: why there may be more, or why one of them cannot be judged.
+        epochs: group -> partition -> the leader epoch its commit was made under, where it said so.
+        stateful_owner: the Streams group whose internal topic this is.
     """
-    doubt = _authorization_doubt(cluster)
-    listing = wait(cluster.admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S), "list the consumer groups")
-    if listing.errors:
-        doubt = f"a broker did not list its groups: {listing.errors[0]}"
-    names = [group.group_id for group in listing.valid]
-    wanted = [TopicPartition(topic, partition) for partition in partitions]
-    members = _assigned_groups(cluster, [g.group_id for g in listing.valid if g.state != ConsumerGroupState.EMPTY])
-    groups = {}
-    for name, committed in _committed(cluster, names, wanted).items():
-        if committed is None:
-            doubt = f"the offsets of group {name!r} cannot be read"
-            continue
-        topics = members.get(name, frozenset())
-        if committed or topic in topics:
-            groups[name] = GroupFacts(committed=committed, has_members=name in members)
-        elif name in members and not topics:
-            doubt = f"group {name!r} is in a rebalance: what it consumes is not known yet"
-    return GroupsFound(groups, doubt)
+
+    groups: Mapping[str, GroupFacts] = field(default_factory=dict)
+    doubt: GroupsDoubt | None = None
+    epochs: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    stateful_owner: str | None = None
 
 
-def _authorization_doubt(cluster: Cluster) -> str | None:
-    future = cluster.admin.describe_cluster(include_authorized_operations=True, request_timeout=REQUEST_TIMEOUT_S)
-    operations = wait(future, "describe the cluster").authorized_operations
-    if AclOperation.DESCRIBE not in (operations or ()):
-        return "the right to DESCRIBE the cluster is missing, without which brokers hide groups"
+def find_groups(cluster: Cluster, topic: str, partitions: Iterable[int], also: Sequence[str] = ()) -> GroupsFound:
+    """Every group with a commit on ``topic``, or with members subscribed to it or assigned to it.
+
+    Groups of every type and state, as all brokers together list them. What could hide a group, or what a group is doing
+    on this topic, is a doubt: see :mod:`~modeaware.controller.group_listing` for the first. A group's trouble elsewhere
+    is none.
+
+    Args:
+        also: groups whose commits are read though no broker lists them.
+
+    Raises:
+        ClusterError: the cluster cannot be reached.
+    """
+    brokers = cluster.brokers
+    listing = list_groups(brokers)
+    members = describe_groups(brokers, listing.groups.values())
+    groups = {**listing.groups, **_unlisted(brokers, listing, also)}
+    commits = read_offsets(brokers, groups.values(), topic, sorted(partitions))
+    using: dict[str, ListedGroup] = {}
+    for name, group in groups.items():
+        own, theirs = commits.get(name, _NOT_ANSWERED), members.get(name, NOBODY)
+        if own.offsets or theirs.use(topic):
+            using[name] = group
+        if detail := _trouble(group, own, theirs, topic):
+            listing.doubt(f"group {name!r} {detail}")
+    streams = {name for name, group in groups.items() if _is_streams(group, members.get(name, NOBODY))}
+    stateful = stateful_groups(cluster.topic_names() if using else (), using, streams)
+    return GroupsFound(
+        {n: _facts(g, commits.get(n, _NOT_ANSWERED), members.get(n, NOBODY), n in stateful) for n, g in using.items()},
+        _worst(listing.doubts),
+        {name: commits[name].epochs for name in using if name in commits},
+        owner(topic, {n: _streams_or_unknown(g, members.get(n, NOBODY)) for n, g in groups.items()}),
+    )
+
+
+def _unlisted(brokers: Brokers, listing: Listing, also: Sequence[str]) -> dict[str, ListedGroup]:
+    missing = sorted({name for name in also if name not in listing.groups})
+    if listing.none_yet:  # asking for a coordinator would make the brokers create __consumer_offsets
+        return {}
+    found, errors = find_unlisted(brokers, missing)
+    for name, error in errors.items():
+        listing.doubt(f"the coordinator of group {name!r} is not known: {error}")
+    return found
+
+
+def _trouble(group: ListedGroup, commits: Commits, members: Members, topic: str) -> str | None:
+    """What is not known of a group, where that matters for this topic."""
+    if not group.consumes:
+        return None
+    if commits.unknown is not None:
+        return f"cannot be judged: its offsets cannot be read: {commits.unknown}"
+    if members.unknown is not None and not commits.offsets and not members.use(topic):
+        return members.unknown
     return None
 
 
-def _assigned_groups(cluster: Cluster, names: list[str]) -> dict[str, frozenset[str]]:
-    """Group -> topics its members are assigned, for groups that have members; empty topics while in a rebalance."""
-    if not names:
-        return {}
-    assigned = {}
-    for name, future in cluster.admin.describe_consumer_groups(names, request_timeout=REQUEST_TIMEOUT_S).items():
-        group = wait(future, f"describe group {name!r}")
-        if not group.members:
-            continue
-        topics = {tp.topic for member in group.members for tp in member.assignment.topic_partitions}
-        in_rebalance = group.state in _IN_REBALANCE
-        assigned[name] = frozenset() if in_rebalance else frozenset(topics or {""})
-    return assigned
+def _facts(group: ListedGroup, commits: Commits, members: Members, stateful: bool) -> GroupFacts:
+    return GroupFacts(committed=commits.offsets, has_members=members.any, kind=group.kind, stateful=stateful)
 
 
-def _committed(cluster: Cluster, names: list[str], wanted: list[TopicPartition]) -> dict[str, dict[int, int] | None]:
-    """Group -> partition -> committed offset; None for a group whose offsets could not be read."""
-    futures = {}
-    for name in names:  # one group a call is all the API takes; the calls run side by side
-        request = [ConsumerGroupTopicPartitions(name, wanted)]
-        futures[name] = cluster.admin.list_consumer_group_offsets(request, request_timeout=REQUEST_TIMEOUT_S)[name]
-    committed: dict[str, dict[int, int] | None] = {}
-    for name, future in futures.items():
-        try:
-            found = wait(future, f"read the offsets of group {name!r}").topic_partitions or []
-        except ClusterError as error:
-            if error.code is ErrorCode.REQUEST_TIMED_OUT:
-                raise
-            gone = _kafka_code(error) == KafkaError.GROUP_ID_NOT_FOUND
-            committed[name] = {} if gone else None
-            continue
-        failed = [tp.error for tp in found if tp.error is not None]
-        committed[name] = None if failed else {tp.partition: tp.offset for tp in found if tp.offset >= 0}
-    return committed
+def _is_streams(group: ListedGroup, members: Members) -> bool:
+    return group.kind == "streams" or members.streams
 
 
-def _kafka_code(error: ClusterError) -> int | None:
-    cause = error.__cause__
-    return int(cause.args[0].code()) if isinstance(cause, KafkaException) else None
+def _streams_or_unknown(group: ListedGroup, members: Members) -> bool | None:
+    if _is_streams(group, members):
+        return True
+    unknown = group.kind == "classic" and group.consumes and (not members.any or members.unknown is not None)
+    return None if unknown else False
+
+
+def _worst(doubts: Sequence[GroupsDoubt]) -> GroupsDoubt | None:
+    """The first doubt; one that a closed list of groups would forgive only if there is no other."""
+    return min(doubts, key=lambda doubt: doubt.hidden, default=None)

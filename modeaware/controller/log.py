@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.controller.cluster import Cluster
+from modeaware.controller.election import Election
+from modeaware.errors import ControllerFenced
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modelog.replay import Replay
 from modeaware.modelog.topic import ensure_mode_log
@@ -15,28 +18,50 @@ READ_TIMEOUT_S = 60.0
 
 
 class ControllerLog:
-    """The mode log under one controller. One thread owns it.
+    """The mode log under one controller. The controller's thread owns it.
+
+    Every append is sent with the membership that ``election`` holds, and without one nothing is.
 
     Args:
         conf: librdkafka configuration (``bootstrap.servers``, security settings).
         topic: the mode log's name.
+
+    Attributes:
+        confirmed_s: when the last append began (``Clock.monotonic_s``): then this one was still the leader.
+        timeout_s: how long an append may take; None: as the writer has it.
     """
 
-    def __init__(self, cluster: Cluster, conf: Mapping[str, Any], topic: str) -> None:
+    def __init__(
+        self, cluster: Cluster, conf: Mapping[str, Any], topic: str, election: Election, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
         self._cluster = cluster
         self._conf = dict(conf)
         self._topic = topic
+        self._election = election
+        self._clock = clock
         self._writer: ModeLogWriter | None = None
+        self.confirmed_s: float | None = None
+        self.timeout_s: float | None = None
+
+    def ensure(self) -> None:
+        """Create the mode log where it is missing.
+
+        Raises:
+            ClusterError: it cannot be created, or is not fit (more than one partition, not compacted).
+        """
+        ensure_mode_log(self._cluster.admin, self._topic)
 
     def open(self) -> Replay:
         """Fence every earlier writer, then read the log to its end. A writer used before is thrown away.
 
         Raises:
+            ControllerFenced: this one is not the leader; nobody was fenced.
             ClusterError: the log cannot be created, or is not fit (more than one partition, not compacted).
             ModeSourceError: it cannot be read.
         """
         self.close()
-        ensure_mode_log(self._cluster.admin, self._topic)
+        self.ensure()
+        self._membership()
         self._writer = ModeLogWriter(self._conf, self._topic)
         self._writer.open()
         return read_mode_log(self._conf, self._topic, READ_TIMEOUT_S, must_exist=True)
@@ -45,14 +70,25 @@ class ControllerLog:
         """Append ``(key, value)`` records in one transaction; a value of None is a tombstone.
 
         Raises:
-            ControllerFenced: another controller has taken over.
+            ControllerFenced: this one is not the leader any more; nothing was appended.
             ClusterError: not appended, or not known to be; open again before the next append.
         """
         assert self._writer is not None, "open() comes first"
-        self._writer.append(records)
+        began_s = self._clock.monotonic_s()
+        self._writer.append(records, self._membership(), self.timeout_s)
+        self.confirmed_s = began_s
 
     def close(self) -> None:
         """Let the writer go."""
+        self.confirmed_s = None
         if self._writer is not None:
             self._writer.close()
             self._writer = None
+
+    def _membership(self) -> bytes:
+        membership = self._election.group_metadata
+        if membership is None:
+            raise ControllerFenced(
+                f"mode log: this controller is not the elected one of topic {self._topic!r}", topic=self._topic
+            )
+        return membership

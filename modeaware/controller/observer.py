@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.controller.cluster import Cluster, LogOffsets, TopicShape
-from modeaware.controller.control_records import only_control_records
+from modeaware.controller.commits import CommitsChecked, check_commits
 from modeaware.controller.groups import GroupsFound, find_groups
+from modeaware.controller.partition_leaders import epoch_ends, topic_ids, writers
+from modeaware.controller.stragglers import sample_records
 from modeaware.errors import ClusterError, ErrorCode
-from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts
+from modeaware.lifecycle.facts import GroupsDoubt, PartitionFacts, TopicFacts
 from modeaware.lifecycle.phases import in_progress
+from modeaware.modelog.group_rules import REQUIRE, GroupRule
 from modeaware.modelog.records import TopicRecord
 
 GONE_AFTER_MS = 30_000
-"""How long the cluster must go on not knowing a topic before its record is removed: one stale broker is no proof."""
+"""How long every broker must go on not knowing a topic before its record is removed: one stale broker is no proof."""
+_NOT_ASKED = GroupsFound(doubt=GroupsDoubt("not asked for: nothing is in progress"))
 
 
 class Observer:
@@ -24,60 +28,79 @@ class Observer:
 
     Args:
         cluster: the admin connection.
-        conf: librdkafka configuration for the short-lived consumers that look for control records.
+        conf: librdkafka configuration for short-lived consumers, which look for control records and stragglers.
+
+    Raises:
+        ConfigError: the cluster's configuration has a setting that cannot be translated for kafka-python.
     """
 
     def __init__(self, cluster: Cluster, conf: Mapping[str, Any], clock: Clock = SYSTEM_CLOCK) -> None:
         self._cluster = cluster
+        self._brokers = cluster.brokers
         self._conf = dict(conf)
         self._clock = clock
         self._seen: dict[tuple[str, int], PartitionFacts] = {}
         self._missing_since_ms: dict[str, int] = {}
 
-    def observe(self, topic: str, record: TopicRecord | None) -> TopicFacts:
+    def observe(self, topic: str, record: TopicRecord | None, rules: Sequence[GroupRule] = ()) -> TopicFacts:
         """The facts of one topic: of the retired partitions of ``record``; without one, for an admission, of all.
+
+        Args:
+            rules: the operator's; the commits of groups they require by name are read though no broker lists them.
 
         Raises:
             ClusterError: the cluster could not be asked; nothing may be concluded.
         """
         try:
-            return self._observe(topic, record)
+            return self._observe(topic, record, rules)
         except ClusterError as error:
             if error.code is ErrorCode.REQUEST_TIMED_OUT:
                 self._cluster.reconnect()
             raise
 
-    def _observe(self, topic: str, record: TopicRecord | None) -> TopicFacts:
+    def _observe(self, topic: str, record: TopicRecord | None, rules: Sequence[GroupRule]) -> TopicFacts:
         shape = self._cluster.describe([topic])[topic]
         if shape is None:
             return TopicFacts(topic, None, gone=record is not None and self._gone(record))
         if record is not None and shape.topic_id != record.topic_id:
             return TopicFacts(topic, shape.topic_id, shape.partition_count, gone=self._gone(record))
         self._missing_since_ms.pop(shape.topic_id, None)
-        return self._facts(topic, shape, record)
+        return self._facts(topic, shape, record, rules)
 
-    def _facts(self, topic: str, shape: TopicShape, record: TopicRecord | None) -> TopicFacts:
+    def _facts(
+        self, topic: str, shape: TopicShape, record: TopicRecord | None, rules: Sequence[GroupRule]
+    ) -> TopicFacts:
         count = shape.partition_count
         wanted: Iterable[int] = range(count)
         if record is not None:
             wanted = [p for p in sorted(record.retired) if p < count]
         logs = self._cluster.offsets(topic, wanted)
         partitions = {p: self._partition(shape.topic_id, p, log) for p, log in logs.items()}
-        if record is None or in_progress(record):
-            found = find_groups(self._cluster, topic, range(count))
-        else:  # a settled topic is only watched for stragglers: its groups decide nothing
-            found = GroupsFound({}, doubt="not asked for")
-        groups = found.groups if record is None else self._with_caught_up(record, partitions, found.groups)
+        if record is not None:
+            partitions = self._noted(record, partitions)
+        # A settled topic is only watched for stragglers: its groups and its policy decide nothing.
+        deciding = record is None or in_progress(record)
+        found = self._groups(topic, count, rules) if deciding else _NOT_ASKED
+        checked = CommitsChecked(found.groups)
+        if record is not None:
+            checked = check_commits(self._conf, self._brokers, record, partitions, found, self._clock.monotonic_s)
         return TopicFacts(
             topic,
             shape.topic_id,
             partition_count=count,
             internal=shape.internal,
-            cleanup_policy=self._cluster.cleanup_policy(topic) if record is None else "delete",
-            partitions=partitions,
-            groups=groups,
+            cleanup_policy=self._cluster.cleanup_policy(topic) if deciding else "delete",
+            partitions={p: facts for p, facts in partitions.items() if p not in checked.unavailable},
+            groups=checked.groups,
             groups_doubt=found.doubt,
+            stateful_owner=found.stateful_owner,
         )
+
+    def _groups(self, topic: str, count: int, rules: Sequence[GroupRule]) -> GroupsFound:
+        now_ms = self._clock.now_ms()
+        by_name = [rule for rule in rules if rule.kind == REQUIRE and not rule.is_glob]
+        also = [rule.group for rule in by_name if rule.applies(topic, now_ms)]
+        return find_groups(self._cluster, topic, range(count), tuple(also))
 
     def _partition(self, topic_id: str, partition: int, log: LogOffsets) -> PartitionFacts:
         last = self._seen.get((topic_id, partition))
@@ -89,30 +112,35 @@ class Observer:
         self._seen[(topic_id, partition)] = facts
         return facts
 
-    def _with_caught_up(
-        self, record: TopicRecord, partitions: Mapping[int, PartitionFacts], groups: Mapping[str, GroupFacts]
-    ) -> dict[str, GroupFacts]:
-        """Note where a group's lag is only control records: on sealed partitions, where its commits decide anything."""
-        if record.deletion is None or record.deletion.policy != "drained":
-            return dict(groups)
-        seals = {p: r.seal_offset for p, r in record.retired.items() if r.seal_offset is not None and not r.opening}
-        clear: dict[tuple[int, int, int], bool] = {}
-        noted = {}
-        for name, group in groups.items():
-            caught_up = set()
-            for partition, seal_offset in seals.items():
-                log = partitions.get(partition)
-                start = max(group.committed.get(partition, 0), log.log_start) if log else seal_offset
-                if start >= seal_offset:
-                    continue
-                gap = (partition, start, seal_offset)
-                if gap not in clear:
-                    clear[gap] = only_control_records(self._conf, record.topic, *gap, self._clock.monotonic_s)
-                if clear[gap]:
-                    caught_up.add(partition)
-            noted[name] = replace(group, caught_up=frozenset(caught_up))
-        return noted
+    def _noted(self, record: TopicRecord, partitions: Mapping[int, PartitionFacts]) -> dict[int, PartitionFacts]:
+        """With what the leaders say of seals of an earlier epoch, of stragglers, and of open transactions."""
+        seals = {
+            p: retired.seal_offset
+            for p, retired in record.retired.items()
+            if p in partitions and retired.seal_offset is not None
+        }
+        epochs = {p: record.retired[p].seal_leader_epoch for p in seals}
+        other = [(p, e) for p, e in epochs.items() if e is not None and e >= 0 and e != partitions[p].leader_epoch]
+        ends = {p: end for (p, _), end in epoch_ends(self._brokers, record.topic, other).items() if end >= 0}
+        late = {p: max(seal, partitions[p].log_start) for p, seal in seals.items() if partitions[p].end_offset > seal}
+        unsettled = {p for p, log in partitions.items() if not log.settled}
+        wrote = writers(self._brokers, record.topic, {*late, *unsettled})
+        samples = sample_records(self._conf, record.topic, late, self._clock.monotonic_s)
+        unknown = {p for p, _ in other} - ends.keys()  # a seal that cannot be checked: as if the leader did not answer
+        return {
+            p: replace(log, seal_epoch_end=ends.get(p), writers=wrote.get(p, ()), samples=samples.get(p, ()))
+            for p, log in partitions.items()
+            if p not in unknown
+        }
 
     def _gone(self, record: TopicRecord) -> bool:
+        try:
+            known = topic_ids(self._brokers, record.topic)
+        except ClusterError:
+            self._missing_since_ms.pop(record.topic_id, None)
+            raise
+        if record.topic_id in known.values():
+            self._missing_since_ms.pop(record.topic_id, None)
+            return False
         now_ms = self._clock.now_ms()
         return now_ms - self._missing_since_ms.setdefault(record.topic_id, now_ms) >= GONE_AFTER_MS

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import pytest
 
+from modeaware.controller import commits
 from modeaware.controller import observer as module
 from modeaware.controller.cluster import LogOffsets, TopicShape
 from modeaware.controller.groups import GroupsFound
 from modeaware.controller.observer import GONE_AFTER_MS, Observer
-from modeaware.lifecycle.facts import GroupFacts
+from modeaware.errors import ClusterError
+from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, WriterFacts
+from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import TopicRecord
 from tests.support.lifecycle import LATER_MS, TOPIC, TOPIC_ID, admitted, after, facts, log, shrink
 from tests.support.simulated import SimClock
@@ -26,6 +29,8 @@ class StubCluster:
         self.shape: TopicShape | None = TopicShape(TOPIC_ID, False, 12)
         self.ends = dict.fromkeys(range(12), 10)
         self.policy = "delete"
+        self.brokers = None
+        self.stable: int | None = None
 
     def describe(self, topics: Iterable[str]) -> dict[str, TopicShape | None]:
         return dict.fromkeys(topics, self.shape)
@@ -34,7 +39,11 @@ class StubCluster:
         return self.policy
 
     def offsets(self, topic: str, partitions: Iterable[int]) -> dict[int, LogOffsets]:
-        return {p: LogOffsets(2, self.ends[p], self.ends[p], 5) for p in partitions if p in self.ends}
+        return {
+            p: LogOffsets(2, self.ends[p], self.ends[p] if self.stable is None else self.stable, 5)
+            for p in partitions
+            if p in self.ends
+        }
 
 
 class Looking:
@@ -47,13 +56,47 @@ class Looking:
         self.asked_for_groups = 0
         self.gaps: list[tuple[int, int, int]] = []
         self.clear = True
+        self.ids: dict[int, str | None] | ClusterError | None = None
+        self.epoch_ends: dict[tuple[int, int], int] = {}
+        self.asked: list[tuple[str, object]] = []
         self.observer = Observer(self.cluster, {}, self.clock)
         patch.setattr(module, "find_groups", self._find_groups)
-        patch.setattr(module, "only_control_records", self._only_control_records)
+        patch.setattr(module, "topic_ids", self._topic_ids)
+        patch.setattr(module, "epoch_ends", self._epoch_ends)
+        patch.setattr(module, "writers", self._writers)
+        patch.setattr(module, "sample_records", self._samples)
+        patch.setattr(commits, "only_control_records", self._only_control_records)
 
-    def _find_groups(self, *_: object) -> GroupsFound:
+    def _find_groups(self, _cluster: object, _topic: str, _partitions: object, also: Sequence[str]) -> GroupsFound:
         self.asked_for_groups += 1
+        self.asked.append(("also", tuple(also)))
         return GroupsFound(dict(self.groups))
+
+    def _topic_ids(self, _brokers: object, _topic: str) -> dict[int, str | None]:
+        if isinstance(self.ids, ClusterError):
+            raise self.ids
+        shape = self.cluster.shape
+        return self.ids if self.ids is not None else {1: shape.topic_id if shape is not None else None}
+
+    def _epoch_ends(
+        self, _brokers: object, _topic: str, wanted: Iterable[tuple[int, int]]
+    ) -> dict[tuple[int, int], int]:
+        asked = set(wanted)
+        if asked:
+            self.asked.append(("epochs", asked))
+        return {pair: self.epoch_ends[pair] for pair in asked if pair in self.epoch_ends}
+
+    def _writers(self, _brokers: object, _topic: str, partitions: Iterable[int]) -> dict[int, tuple[WriterFacts, ...]]:
+        return {p: (WriterFacts(77, 1),) for p in self._note("writers", partitions)}
+
+    def _samples(self, _conf: object, _topic: str, starts: dict[int, int], _: object) -> dict[int, tuple[str, ...]]:
+        return {p: (f"from {start}",) for p, start in starts.items()} if self._note("samples", starts) else {}
+
+    def _note(self, what: str, partitions: Iterable[int]) -> set[int]:
+        asked = set(partitions)
+        if asked:
+            self.asked.append((what, asked))
+        return asked
 
     def _only_control_records(
         self, _conf: object, _topic: str, partition: int, start: int, end: int, _: object
@@ -69,13 +112,19 @@ def looking(monkeypatch: pytest.MonkeyPatch) -> Looking:
 
 def draining(**fields: object) -> TopicRecord:
     """Partition 11 is sealed at 10 and waits for a group."""
-    record = after(admitted(shrink(P, **fields)), facts(logs={P: log(10)}, groups_doubt="not yet"))
+    record = after(
+        admitted(shrink(P, **fields)), facts(logs={P: log(10, leader_epoch=5)}, groups_doubt=GroupsDoubt("not yet"))
+    )
     assert record.retired[P].seal_offset == 10
     return record
 
 
 def finished() -> TopicRecord:
     return after(admitted(shrink(P)), facts(), LATER_MS, passes=3)
+
+
+def of_an_earlier_epoch(record: TopicRecord) -> TopicRecord:
+    return replace(record, retired={P: replace(record.retired[P], seal_leader_epoch=4)})
 
 
 def test_an_admission_sees_all_partitions(looking: Looking) -> None:
@@ -140,8 +189,69 @@ class TestGone:
             assert (seen.gone, seen.topic_id) == (False, None)
             looking.clock.advance(GONE_AFTER_MS)
 
+    @pytest.mark.parametrize("ids", [{1: None, 2: TOPIC_ID}, {1: "another", 2: TOPIC_ID}])
+    def test_not_while_any_broker_knows_it(self, looking: Looking, ids: dict[int, str | None]) -> None:
+        looking.cluster.shape, looking.ids = None, ids
+        for _ in range(3):
+            assert not looking.observer.observe(TOPIC, draining()).gone
+            looking.clock.advance(GONE_AFTER_MS)
+
+    def test_not_on_the_word_of_some(self, looking: Looking) -> None:
+        """A broker that does not answer might know it; the time begins again."""
+        looking.cluster.shape = None
+        assert not looking.observer.observe(TOPIC, draining()).gone
+        looking.clock.advance(GONE_AFTER_MS)
+        looking.ids = ClusterError("broker 2: no answer")
+        with pytest.raises(ClusterError):
+            looking.observer.observe(TOPIC, draining())
+        looking.ids = None
+        assert not looking.observer.observe(TOPIC, draining()).gone
+
+
+class TestLeaders:
+    """What is asked of leaders beside offsets, and when."""
+
+    def test_nothing_while_all_is_well(self, looking: Looking) -> None:
+        seen = looking.observer.observe(TOPIC, draining()).partitions[P]
+        assert (seen.seal_epoch_end, seen.writers, seen.samples) == (None, (), ())
+        assert [what for what, _ in looking.asked] == ["also"]
+
+    @pytest.mark.parametrize("make", ["draining", "finished"])
+    def test_a_seal_of_another_epoch(self, looking: Looking, make: str) -> None:
+        looking.epoch_ends = {(P, 4): 8}
+        record = of_an_earlier_epoch(draining() if make == "draining" else finished())
+        looking.cluster.ends[P] = record.retired[P].seal_offset or 0
+        assert looking.observer.observe(TOPIC, record).partitions[P].seal_epoch_end == 8
+
+    @pytest.mark.parametrize("ends", [{}, {(P, 4): -1}])
+    def test_a_seal_that_cannot_be_checked(self, looking: Looking, ends: dict[tuple[int, int], int]) -> None:
+        looking.epoch_ends = ends
+        assert looking.observer.observe(TOPIC, of_an_earlier_epoch(draining())).partitions == {}
+
+    def test_a_straggler(self, looking: Looking) -> None:
+        looking.cluster.ends[P] = 12
+        seen = looking.observer.observe(TOPIC, draining()).partitions[P]
+        assert (seen.writers, seen.samples) == ((WriterFacts(77, 1),), ("from 10",))
+
+    def test_an_open_transaction(self, looking: Looking) -> None:
+        looking.cluster.stable = 4
+        seen = looking.observer.observe(TOPIC, draining()).partitions[P]
+        assert (seen.writers, seen.samples) == ((WriterFacts(77, 1),), ())
+
 
 class TestGroups:
+    def test_registered_names_are_looked_up(self, looking: Looking) -> None:
+        now_ms = looking.clock.now_ms()
+        rules = [
+            GroupRule("require", "spark", TOPIC, "", 0),
+            GroupRule("require", "team-*", TOPIC, "", 0),
+            GroupRule("require", "elsewhere", "other", "", 0),
+            GroupRule("require", "expired", "*", "", 0, expires_ms=now_ms),
+            GroupRule("waive", "waived", "*", "", 0),
+        ]
+        looking.observer.observe(TOPIC, draining(), rules)
+        assert looking.asked[-1] == ("also", ("spark",))
+
     def test_a_settled_topic_s_groups_are_not_asked_for(self, looking: Looking) -> None:
         """And nothing can be concluded from their absence."""
         looking.cluster.ends[P] = 0

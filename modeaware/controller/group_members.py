@@ -1,0 +1,157 @@
+"""What the members of groups consume, by each group type's own description."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from modeaware.controller.group_listing import ListedGroup, error_name
+from modeaware.errors import ClusterError
+from modeaware.librdkafka import KafkaError
+from modeaware.wire.brokers.client import Ask, Brokers
+from modeaware.wire.brokers.messages import (
+    ConsumerGroupDescribeRequest,
+    DescribeGroupsRequest,
+    ShareGroupDescribeRequest,
+    StreamsGroupDescribeRequest,
+    assigned_topics,
+    subscribed_topics,
+)
+
+BATCH = 250
+STREAMS_PROTOCOL = "stream"
+_IN_REBALANCE = ("PreparingRebalance", "CompletingRebalance")
+
+
+@dataclass(frozen=True)
+class Members:
+    """What a group's members consume.
+
+    ``topics`` are those they are subscribed to or assigned, ``patterns`` the regular expressions they subscribed with;
+    ``unknown`` says why that may not be all. ``streams``: they are Kafka Streams'.
+    """
+
+    any: bool = False
+    topics: frozenset[str] = frozenset()
+    patterns: frozenset[str] = frozenset()
+    streams: bool = False
+    unknown: str | None = None
+
+    def use(self, topic: str) -> bool:
+        """Whether they are known to consume ``topic``."""
+        return topic in self.topics or any(_matches(pattern, topic) for pattern in self.patterns)
+
+
+NOBODY = Members()
+
+
+def describe_groups(brokers: Brokers, groups: Iterable[ListedGroup]) -> dict[str, Members]:
+    """The members of ``groups``; one without any is not asked about.
+
+    Raises:
+        ClusterError: the cluster cannot be reached.
+    """
+    found: dict[str, Members] = {}
+    batches: dict[tuple[int, str], list[str]] = {}
+    for group in groups:
+        if group.state in ("Empty", "Dead"):
+            found[group.name] = NOBODY
+        elif group.kind not in _KINDS:
+            found[group.name] = Members(any=True, unknown=f"is of type {group.kind!r}, which is not known here")
+        else:
+            batches.setdefault((group.coordinator, group.kind), []).append(group.name)
+    asks, asked = [], []
+    for (node, kind), names in sorted(batches.items()):
+        for start in range(0, len(names), BATCH):
+            asks.append(Ask(node, _KINDS[kind].request(names[start : start + BATCH])))
+            asked.append((kind, names[start : start + BATCH]))
+    for (kind, names), answer in zip(asked, brokers.ask_each(asks), strict=True):
+        found |= _read(kind, names, answer)
+    return found
+
+
+def _read(kind: str, names: Iterable[str], answer: Any) -> dict[str, Members]:
+    if isinstance(answer, ClusterError):
+        return {name: Members(any=True, unknown=f"cannot be described: {answer}") for name in names}
+    return {group.group_id: _members(kind, group) for group in answer.groups}
+
+
+def _members(kind: str, group: Any) -> Members:
+    if group.error_code == KafkaError.GROUP_ID_NOT_FOUND:  # gone since it was listed
+        return NOBODY
+    if group.error_code:
+        return Members(any=True, unknown=f"cannot be described: {error_name(group.error_code)}")
+    return _KINDS[kind].members(group) if group.members else NOBODY
+
+
+def _classic(group: Any) -> Members:
+    if group.protocol_type not in ("consumer", ""):
+        return Members(any=True)
+    if group.group_state in _IN_REBALANCE:  # then a broker shows neither subscriptions nor assignments
+        return Members(any=True, unknown="is in a rebalance: what it consumes is not known yet")
+    topics: set[str] = set()
+    unknown = None
+    for member in group.members:
+        try:
+            topics |= subscribed_topics(bytes(member.member_metadata or b""))
+            topics |= assigned_topics(bytes(member.member_assignment or b""))
+        except ValueError as error:
+            unknown = f"has a member whose subscription cannot be read: {error}"
+    streams = group.protocol_data == STREAMS_PROTOCOL
+    return Members(any=True, topics=frozenset(topics), streams=streams, unknown=unknown)
+
+
+def _consumer(group: Any) -> Members:
+    topics: set[str] = set()
+    patterns = set()
+    for member in group.members:
+        topics |= {*member.subscribed_topic_names, *_assigned(member.assignment), *_assigned(member.target_assignment)}
+        if member.subscribed_topic_regex:
+            patterns.add(member.subscribed_topic_regex)
+    return Members(any=True, topics=frozenset(topics), patterns=frozenset(patterns))
+
+
+def _share(group: Any) -> Members:
+    topics: set[str] = set()
+    for member in group.members:
+        topics |= {*member.subscribed_topic_names, *_assigned(member.assignment)}
+    return Members(any=True, topics=frozenset(topics))
+
+
+def _streams(group: Any) -> Members:
+    if group.topology is None or group.topology.subtopologies is None:
+        return Members(
+            any=True, streams=True, unknown="has not settled its topology yet: what it consumes is not known"
+        )
+    topics: set[str] = set()
+    for part in group.topology.subtopologies:
+        topics |= {*part.source_topics, *(source.name for source in part.repartition_source_topics)}
+    return Members(any=True, topics=frozenset(topics), streams=True)
+
+
+def _assigned(assignment: Any) -> set[str]:
+    return {each.topic_name for each in assignment.topic_partitions if each.partitions}
+
+
+@dataclass(frozen=True)
+class _Kind:
+    request: Callable[[list[str]], Any]
+    members: Callable[[Any], Members]
+
+
+_KINDS: Mapping[str, _Kind] = {
+    "classic": _Kind(lambda names: DescribeGroupsRequest(groups=names), _classic),
+    "consumer": _Kind(lambda names: ConsumerGroupDescribeRequest(group_ids=names), _consumer),
+    "share": _Kind(lambda names: ShareGroupDescribeRequest(group_ids=names), _share),
+    "streams": _Kind(lambda names: StreamsGroupDescribeRequest(group_ids=names), _streams),
+}
+
+
+def _matches(pattern: str, topic: str) -> bool:
+    # The broker's expressions are RE2's, nearly Python's; what Python cannot read may match.
+    try:
+        return re.fullmatch(pattern, topic) is not None
+    except re.error:
+        return True

@@ -1,0 +1,80 @@
+"""What can be known of records that arrived after a seal: where from, not what they say."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from modeaware.librdkafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+RECORDS_A_PARTITION = 3
+PARTITIONS = 10
+READ_TIMEOUT_S = 3.0
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 60
+
+
+def sample_records(
+    conf: Mapping[str, Any], topic: str, starts: Mapping[int, int], monotonic_s: Callable[[], float]
+) -> dict[int, tuple[str, ...]]:
+    """Describe the first records of each partition from an offset on: offset, time, key, names of headers.
+
+    Never their values. A few records of a few partitions, for a few seconds at most; for people to read, and nothing
+    rests on it: what cannot be read is said in the place of a record.
+
+    Args:
+        conf: librdkafka configuration.
+        starts: partition -> the offset to begin at.
+    """
+    wanted = dict(sorted(starts.items())[:PARTITIONS])
+    if not wanted:
+        return {}
+    consumer = Consumer(
+        {
+            **conf,
+            "group.id": "modeaware-stragglers",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_uncommitted",  # those of an open transaction, too
+            "auto.offset.reset": "earliest",
+        }
+    )
+    found: dict[int, list[str]] = {partition: [] for partition in wanted}
+    waiting = set(wanted)
+    try:
+        consumer.assign([TopicPartition(topic, partition, offset) for partition, offset in wanted.items()])
+        deadline_s = monotonic_s() + READ_TIMEOUT_S
+        while waiting and monotonic_s() < deadline_s:
+            for message in consumer.consume(100, timeout=0.2):
+                _take(message, found, waiting)
+    except KafkaException as error:
+        for partition in waiting:
+            found[partition].append(f"not read: {error.args[0].str()}")
+    finally:
+        consumer.close()
+    return {partition: tuple(texts) for partition, texts in found.items()}
+
+
+def _take(message: Message, found: dict[int, list[str]], waiting: set[int]) -> None:
+    partition, error = message.partition(), message.error()
+    if error is not None and error.code() != KafkaError._PARTITION_EOF:
+        raise KafkaException(error)
+    if partition is None or partition not in waiting:
+        return
+    if error is None:
+        found[partition].append(in_words(message))
+    if error is not None or len(found[partition]) >= RECORDS_A_PARTITION:
+        waiting.discard(partition)
+
+
+def in_words(message: Message) -> str:
+    """``offset 17, 2026-01-31T12:00:00.123+00:00, key b'k-1', headers trace-id``."""
+    _, timestamp_ms = message.timestamp()
+    when = datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    headers = [str(header[0]) for header in message.headers() or []]
+    return (
+        f"offset {message.offset()}, {when if timestamp_ms > 0 else 'no timestamp'}, key {_SHORT.repr(message.key())}"
+        + (f", headers {_SHORT.repr(', '.join(headers))}" if headers else "")
+    )

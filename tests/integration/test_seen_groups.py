@@ -1,0 +1,338 @@
+"""What the controller sees of groups and of writers on a real Kafka."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka import AcknowledgeType, ConsumerGroupTopicPartitions, Producer, ShareConsumer, TopicPartition
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
+from kafka import KafkaAdminClient, KafkaConsumer
+
+from modeaware.clock import SYSTEM_CLOCK
+from modeaware.controller.cluster import Cluster
+from modeaware.controller.groups import GroupsFound, find_groups
+from modeaware.controller.partition_leaders import epoch_ends, topic_ids, writers
+from modeaware.controller.stragglers import sample_records
+from modeaware.errors import ClusterError, ErrorCode
+from modeaware.lifecycle.effects import CommitOffsets, DeleteRecords
+from modeaware.lifecycle.facts import GroupFacts
+from modeaware.local import Kafka
+from tests.conftest import MakeKafka, MakeTopic, topic_maker
+from tests.integration.test_modelog import SECURED, user
+from tests.support.groups import RunningGroup
+from tests.support.plain import create_topic, produce_keyed
+from tests.support.raw_group import RawMember
+from tests.support.waiting import eventually
+
+MakeGroup = Callable[[], str]
+
+
+@pytest.fixture
+def cluster(kafka: Kafka) -> Iterator[Cluster]:
+    made = Cluster({"bootstrap.servers": kafka.bootstrap_servers})
+    yield made
+    made.close()
+
+
+def records(count: int) -> list[tuple[bytes, bytes]]:
+    return [(b"key-%d" % n, b"value-%d" % n) for n in range(count)]
+
+
+def send(kafka: Kafka, topic: str, count: int, partition: int) -> None:
+    produce_keyed(kafka.bootstrap_servers, topic, records(count), partition=partition)
+
+
+def sure(cluster: Cluster, topic: str, count: int = 2) -> GroupsFound:
+    """A look without doubts; the shared cluster's other groups may be in a rebalance for a moment."""
+    last: list[GroupsFound] = []
+
+    def looked() -> bool:
+        try:
+            last[:] = [find_groups(cluster, topic, range(count))]
+        except ClusterError as error:  # a machine that has too much to do
+            raise AssertionError(str(error)) from error
+        return last[0].doubt is None
+
+    eventually(looked, message="doubts do not end")
+    return last[0]
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_group_with_members_then_empty_then_deleted(
+    kafka: Kafka, cluster: Cluster, make_topic: MakeTopic, make_group: MakeGroup, protocol: str
+) -> None:
+    topic, name = make_topic(2), make_group()
+    send(kafka, topic, 5, 1)
+    with RunningGroup(kafka.bootstrap_servers, topic, name, group_protocol=protocol) as group:
+        group.wait_for({value for _, value in records(5)})
+        eventually(lambda: sure(cluster, topic).groups[name].committed.get(1) == 5)
+        found = sure(cluster, topic)
+        assert (found.groups[name].kind, found.groups[name].has_members) == (protocol, True)
+        assert found.epochs[name][1] >= 0
+    found = sure(cluster, topic)
+    assert found.groups == {name: GroupFacts(committed={1: 5}, kind=protocol)}
+    assert sure(cluster, make_topic(1), 1).groups == {}
+    cluster.admin.delete_consumer_groups([name])[name].result(20)
+    assert sure(cluster, topic).groups == {}
+
+
+def test_a_share_group_by_what_is_acknowledged(
+    kafka: Kafka, cluster: Cluster, make_topic: MakeTopic, make_group: MakeGroup
+) -> None:
+    """librdkafka's own listing knows no share groups."""
+    topic, name = make_topic(1), make_group()
+    conf = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": name, "share.acknowledgement.mode": "explicit"}
+    with ShareConsumer(conf) as consumer:
+        consumer.subscribe([topic])
+
+        def take(first_left: int | None = None) -> int:
+            """Accept what comes, but for what begins at ``first_left``; the offset after the last that came."""
+            batch = consumer.poll(0.5)
+            for message in batch:
+                accept = first_left is None or message.offset() < first_left
+                consumer.acknowledge(message, AcknowledgeType.ACCEPT if accept else AcknowledgeType.RELEASE)
+            consumer.commit_sync()
+            return max((message.offset() + 1 for message in batch), default=0)
+
+        def first_taken() -> int:
+            send(kafka, topic, 1, 0)  # it begins at the end, whenever it has its assignment
+            return take()
+
+        eventually(lambda: take() + 1 and name in sure(cluster, topic, 1).groups)
+        assert sure(cluster, topic, 1).groups == {name: GroupFacts(has_members=True, kind="share")}
+        base = eventually(first_taken)
+        eventually(lambda: sure(cluster, topic, 1).groups[name].committed == {0: base})
+        send(kafka, topic, 10, 0)
+        eventually(lambda: take(base + 6) >= base + 6)  # a record that is released too often counts as done
+        left = sure(cluster, topic, 1).groups[name].committed[0]
+        assert base <= left <= base + 6
+        eventually(lambda: take() == base + 10)
+        eventually(lambda: sure(cluster, topic, 1).groups[name].committed == {0: base + 10})
+        assert sure(cluster, topic, 1).groups[name].has_members
+    eventually(lambda: not sure(cluster, topic, 1).groups[name].has_members)
+    assert sure(cluster, topic, 1).groups == {name: GroupFacts({0: base + 10}, kind="share")}
+
+
+class TestRawMembers:
+    def test_a_rebalance_hides_what_a_group_consumes(
+        self, cluster: Cluster, make_topic: MakeTopic, make_group: MakeGroup
+    ) -> None:
+        topic, other = make_topic(2), make_topic(2)
+        member = RawMember(cluster.brokers, make_group(), topic)
+        found = find_groups(cluster, topic, range(2))
+        assert found.doubt is not None
+        assert "in a rebalance" in found.doubt.detail
+        member.settle()
+        assert sure(cluster, topic).groups == {member.group: GroupFacts(has_members=True)}
+        assert sure(cluster, other).groups == {}
+        member.leave()
+        assert sure(cluster, topic).groups == {}
+
+    def test_a_rebalance_of_connect_workers_does_not(
+        self, cluster: Cluster, make_topic: MakeTopic, make_group: MakeGroup
+    ) -> None:
+        topic = make_topic(2)
+        member = RawMember(cluster.brokers, make_group(), topic, protocol_type="connect")
+        assert sure(cluster, topic).groups == {}
+        member.leave()
+
+    def test_kafka_streams(self, cluster: Cluster, make_topic: MakeTopic, make_group: MakeGroup) -> None:
+        topic, name = make_topic(2), make_group()
+        member = RawMember(cluster.brokers, name, topic, protocol="stream")
+        member.settle()
+        assert sure(cluster, topic).groups == {name: GroupFacts(has_members=True, stateful=True)}
+        assert sure(cluster, f"{name}-by-key-repartition").stateful_owner == name
+        member.leave()
+
+
+def test_changelogs_of_its_name(kafka: Kafka, cluster: Cluster, make_topic: MakeTopic, make_group: MakeGroup) -> None:
+    topic, name = make_topic(1), make_group()
+    topic_id = cluster.describe([topic])[topic].topic_id
+    cluster.perform(CommitOffsets(topic, topic_id, name, {0: 0}))
+    assert sure(cluster, topic, 1).groups == {name: GroupFacts({0: 0})}
+    create_topic(kafka.bootstrap_servers, f"{name}-counts-changelog", 1, configs={})
+    assert sure(cluster, topic, 1).groups == {name: GroupFacts({0: 0}, stateful=True)}
+
+
+def test_a_name_nobody_lists(cluster: Cluster, make_topic: MakeTopic, make_group: MakeGroup) -> None:
+    topic, name = make_topic(1), make_group()
+    found = find_groups(cluster, topic, range(1), [name])
+    assert name not in found.groups
+    assert found.doubt is None or name not in found.doubt.detail
+
+
+def test_hundreds_of_groups(kafka: Kafka, cluster: Cluster, make_topic: MakeTopic) -> None:
+    topic, prefix = make_topic(12), uuid.uuid4().hex[:8]
+    wanted = [TopicPartition(topic, partition, 7) for partition in range(12)]
+    for number in range(300):
+        request = [ConsumerGroupTopicPartitions(f"{prefix}-{number}", wanted)]
+        cluster.admin.alter_consumer_group_offsets(request)[f"{prefix}-{number}"].result(20)
+    found = sure(cluster, topic, 12)
+    assert set(found.groups) == {f"{prefix}-{number}" for number in range(300)}
+    assert all(facts.committed == dict.fromkeys(range(12), 7) for facts in found.groups.values())
+
+
+def test_who_wrote(kafka: Kafka, cluster: Cluster, make_topic: MakeTopic) -> None:
+    topic = make_topic(2)
+    assert writers(cluster.brokers, topic, [1]) == {1: ()}
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": uuid.uuid4().hex})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    for key in (b"k-1", None, b"x" * 500, b"too many"):
+        producer.produce(topic, value=b"secret", key=key, partition=1, headers={"trace": b"hidden"}, timestamp=1234)
+    producer.flush(30)
+    (writer,) = writers(cluster.brokers, topic, [0, 1])[1]
+    assert writer.producer_id >= 0
+    assert (writer.transaction_start, writer.last_timestamp_ms) == (0, 1234)
+    samples = sample_records(
+        {"bootstrap.servers": kafka.bootstrap_servers}, topic, {1: 0, 0: 0}, SYSTEM_CLOCK.monotonic_s
+    )
+    assert samples[0] == ()
+    assert samples[1][0] == "offset 0, 1970-01-01T00:00:01.234+00:00, key b'k-1', headers 'trace'"
+    assert len(samples[1]) == 3
+    assert all(len(text) < 200 and "secret" not in text and "hidden" not in text for text in samples[1])
+    producer.commit_transaction(30)
+    eventually(lambda: writers(cluster.brokers, topic, [1])[1][0].transaction_start is None)
+
+
+def test_delete_records_is_for_the_topic_it_was_decided_for(
+    kafka: Kafka, cluster: Cluster, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(1)
+    send(kafka, topic, 5, 0)
+    (topic_id,) = set(topic_ids(cluster.brokers, topic).values())
+    assert topic_id == cluster.describe([topic])[topic].topic_id
+    with pytest.raises(ClusterError) as raised:
+        cluster.perform(DeleteRecords(topic, "A" * 22, {0: 5}))
+    assert raised.value.code is ErrorCode.UNKNOWN_TOPIC_ID
+    assert cluster.offsets(topic, [0])[0].log_start == 0
+    cluster.perform(DeleteRecords(topic, topic_id, {0: 3}))
+    assert cluster.offsets(topic, [0])[0].log_start == 3
+    assert set(topic_ids(cluster.brokers, "no-such-topic").values()) == {None}
+
+
+def test_other_clients_go_on_in_this_process(
+    kafka: Kafka, cluster: Cluster, make_topic: MakeTopic, make_group: MakeGroup
+) -> None:
+    topic, name = make_topic(1), make_group()
+    sure(cluster, topic, 1)
+    send(kafka, topic, 3, 0)
+    consumer = KafkaConsumer(
+        topic, bootstrap_servers=kafka.bootstrap_servers, group_id=name, auto_offset_reset="earliest"
+    )
+    values: list[bytes] = []
+
+    def read() -> bool:
+        values.extend(record.value for batch in consumer.poll(500).values() for record in batch)
+        return len(values) == 3
+
+    eventually(read)
+    consumer.close()
+    admin = KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)
+    assert name in admin.describe_groups([name])
+    admin.close()
+    assert sure(cluster, topic, 1).groups == {name: GroupFacts({0: 3})}
+
+
+def test_a_broker_that_restarts(make_kafka: MakeKafka, make_group: MakeGroup) -> None:
+    """The connection comes back by itself, and the leader tells where an earlier epoch ended."""
+    kafka = make_kafka()
+    cluster = Cluster({"bootstrap.servers": kafka.bootstrap_servers})
+    topic, name = topic_maker(kafka)(1), make_group()
+    send(kafka, topic, 5, 0)
+    with RunningGroup(kafka.bootstrap_servers, topic, name) as group:
+        group.wait_for({value for _, value in records(5)})
+    before = cluster.offsets(topic, [0])[0].leader_epoch
+    assert sure(cluster, topic, 1).epochs == {name: {0: before}}
+    (broker,) = kafka.brokers
+    broker.stop()
+    with pytest.raises(ClusterError) as raised:
+        find_groups(cluster, topic, range(1))
+    assert raised.value.code is ErrorCode.REQUEST_TIMED_OUT
+    broker.start()
+    cluster.reconnect()
+    send(kafka, topic, 5, 0)
+    found = sure(cluster, topic, 1)
+    assert found.groups[name].committed == {0: 5}
+    now = cluster.offsets(topic, [0])[0].leader_epoch
+    assert now > before
+    ends = epoch_ends(cluster.brokers, topic, {(0, before), (0, now), (0, now + 1)})
+    assert ends == {(0, before): 5, (0, now): 10, (0, now + 1): -1}
+    cluster.close()
+
+
+def test_a_broker_that_is_missing_is_a_doubt(make_kafka: MakeKafka, make_group: MakeGroup) -> None:
+    kafka = make_kafka(3)
+    cluster = Cluster({"bootstrap.servers": kafka.bootstrap_servers})
+    topic = topic_maker(kafka)(1)
+    topic_id = cluster.describe([topic])[topic].topic_id
+    for number in range(40):
+        eventually(lambda n=number: _committed(cluster, CommitOffsets(topic, topic_id, f"group-{n}", {0: 0})))
+    everyone = set(sure(cluster, topic, 1).groups)
+    assert len(everyone) == 40
+    kafka.brokers[1].kill()
+    seen: list[GroupsFound] = []
+
+    def sure_again() -> bool:
+        seen.append(find_groups(cluster, topic, range(1)))
+        return seen[-1].doubt is None
+
+    eventually(sure_again, 60)
+    assert seen[0].doubt is not None
+    for found in seen:
+        assert found.doubt is not None or set(found.groups) == everyone, "a sure answer is a whole one"
+    cluster.close()
+
+
+def _committed(cluster: Cluster, effect: CommitOffsets) -> bool:
+    try:
+        cluster.perform(effect)
+    except ClusterError:
+        return False
+    return True
+
+
+def test_rights(make_kafka: MakeKafka) -> None:
+    """Without DESCRIBE on the cluster groups are left out of listings, and nobody says so."""
+    kafka = make_kafka(configs=SECURED, client_config=user("admin"))
+    admin_conf = {"bootstrap.servers": kafka.bootstrap_servers, **user("admin")}
+    admin = AdminClient(admin_conf)
+    as_admin = Cluster(admin_conf)
+    alice = Cluster({"bootstrap.servers": kafka.bootstrap_servers, **user("alice")})
+    topic = "orders"
+    admin.create_topics([NewTopic(topic, 1)])[topic].result(20)
+    topic_id = as_admin.describe([topic])[topic].topic_id
+    eventually(lambda: _committed(as_admin, CommitOffsets(topic, topic_id, "g", {0: 0})))
+
+    def allow(kind: ResourceType, name: str) -> None:
+        binding = AclBinding(
+            kind, name, ResourcePatternType.LITERAL, "User:alice", "*", AclOperation.DESCRIBE, AclPermissionType.ALLOW
+        )
+        admin.create_acls([binding])[binding].result(30)
+
+    assert set(sure(as_admin, topic, 1).groups) == {"g"}
+    hidden = find_groups(alice, topic, range(1))
+    assert (hidden.groups, hidden.doubt.hidden) == ({}, True)
+    allow(ResourceType.BROKER, "kafka-cluster")
+    eventually(lambda: "offsets cannot be read" in find_groups(alice, topic, range(1)).doubt.detail)
+    allow(ResourceType.GROUP, "g")
+    allow(ResourceType.TOPIC, topic)
+    eventually(lambda: "__consumer_offsets" in find_groups(alice, topic, range(1)).doubt.detail)
+    assert find_groups(alice, topic, range(1)).doubt.hidden
+    allow(ResourceType.TOPIC, "__consumer_offsets")
+    eventually(lambda: find_groups(alice, topic, range(1)) == find_groups(as_admin, topic, range(1)))
+    wrong = Cluster({"bootstrap.servers": kafka.bootstrap_servers, **user("alice"), "sasl.password": "guessed"})
+    with pytest.raises(ClusterError, match="cannot reach the cluster"):
+        find_groups(wrong, topic, range(1))
+    for each in (as_admin, alice, wrong):
+        each.close()

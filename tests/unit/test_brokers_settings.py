@@ -1,0 +1,114 @@
+"""librdkafka's connection settings as kafka-python's, pinned against what kafka-python takes."""
+
+from __future__ import annotations
+
+import ssl
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.sasl.oauth import AbstractTokenProvider
+
+from modeaware.errors import ConfigError
+from modeaware.wire.brokers.settings import kafka_python_settings
+
+SERVERS = {"bootstrap.servers": "a:1, PLAINTEXT://b:2"}
+SASL = {**SERVERS, "security.protocol": "sasl_plaintext"}
+SSL = {**SERVERS, "security.protocol": "SSL"}
+USER = {"sasl.username": "alice", "sasl.password": "secret"}
+
+
+@pytest.fixture(scope="module")
+def pem(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A self-signed certificate and its key, encrypted with the password "secret"."""
+    folder = tmp_path_factory.mktemp("pem")
+    certificate, key = folder / "certificate.pem", folder / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-days", "2", "-subj", "/CN=test"]
+    command += ["-passout", "pass:secret", "-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(command, check=True, capture_output=True)
+    return certificate, key
+
+
+def test_plaintext() -> None:
+    settings = kafka_python_settings({**SERVERS, "socket.timeout.ms": 100, "linger.ms": 5})
+    assert settings["bootstrap_servers"] == ["a:1", "b:2"]
+    assert settings["security_protocol"] == "PLAINTEXT"
+    assert set(settings) <= set(KafkaConnectionManager.DEFAULT_CONFIG)
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "scram-sha-512"])
+@pytest.mark.parametrize("name", ["sasl.mechanism", "sasl.mechanisms"])
+def test_a_user_and_a_password(name: str, mechanism: str) -> None:
+    settings = kafka_python_settings({**SASL, **USER, name: mechanism})
+    assert settings["security_protocol"] == "SASL_PLAINTEXT"
+    assert settings["sasl_mechanism"] == mechanism.upper()
+    assert (settings["sasl_plain_username"], settings["sasl_plain_password"]) == ("alice", "secret")
+    assert set(settings) <= set(KafkaConnectionManager.DEFAULT_CONFIG)
+
+
+def test_tokens_by_callback() -> None:
+    asked: list[str] = []
+
+    def oauth_cb(config: str) -> tuple[str, float, str, dict[str, str]]:
+        asked.append(config)
+        return "token", 0.0, "principal", {"traceId": "1"}
+
+    conf = {**SASL, "sasl.mechanism": "OAUTHBEARER", "oauth_cb": oauth_cb, "sasl.oauthbearer.config": "x=1"}
+    provider = kafka_python_settings(conf)["sasl_oauth_token_provider"]
+    assert isinstance(provider, AbstractTokenProvider)
+    assert (provider.token(), provider.extensions(), asked) == ("token", {"traceId": "1"}, ["x=1"])
+
+
+class TestTls:
+    def test_certificates_and_host_names_are_checked(self) -> None:
+        context = kafka_python_settings(SSL)["ssl_context"]
+        assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
+        assert context.minimum_version is ssl.TLSVersion.TLSv1_2
+
+    def test_unless_told_otherwise(self) -> None:
+        context = kafka_python_settings({**SSL, "ssl.endpoint.identification.algorithm": "none"})["ssl_context"]
+        assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, False)
+        context = kafka_python_settings({**SSL, "enable.ssl.certificate.verification": "false"})["ssl_context"]
+        assert (context.verify_mode, context.check_hostname) == (ssl.CERT_NONE, False)
+
+    @pytest.mark.parametrize("as_strings", [False, True])
+    def test_pem_as_files_or_strings(self, pem: tuple[Path, Path], as_strings: bool) -> None:
+        names = ("ssl.ca", "ssl.certificate", "ssl.key")
+        certificate, key = pem
+        files = dict(zip(names, (certificate, certificate, key), strict=True))
+        conf = {f"{name}.pem": path.read_text() for name, path in files.items()}
+        if not as_strings:
+            conf = {f"{name}.location": str(path) for name, path in files.items()}
+        context = kafka_python_settings({**SSL, **conf, "ssl.key.password": "secret"})["ssl_context"]
+        assert [dict(each[0] for each in ca["subject"]) for ca in context.get_ca_certs()] == [{"commonName": "test"}]
+
+    def test_a_wrong_password_is_no_prompt(self, pem: tuple[Path, Path]) -> None:
+        conf = {"ssl.certificate.location": str(pem[0]), "ssl.key.location": str(pem[1])}
+        with pytest.raises(ConfigError, match=r"ssl\.key\.location"):
+            kafka_python_settings({**SSL, **conf})
+
+
+@pytest.mark.parametrize(
+    ("conf", "named"),
+    [
+        ({}, "bootstrap.servers"),
+        ({**SERVERS, "security.protocol": "TLS"}, "security.protocol"),
+        ({**SASL, **USER, "sasl.mechanism": "NTLM"}, "sasl.mechanism"),
+        ({**SASL, "sasl.mechanism": "PLAIN", "sasl.username": "alice"}, "sasl.password"),
+        ({**SASL, "sasl.mechanism": "OAUTHBEARER"}, "oauth_cb"),
+        ({**SASL, "sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.method": "oidc"}, "sasl.oauthbearer.method"),
+        ({**SASL, **USER, "sasl.mechanism": "PLAIN", "sasl.kerberos.keytab": "x"}, "sasl.kerberos.keytab"),
+        ({**SASL, "sasl.mechanism": "GSSAPI"}, "gssapi"),
+        ({**SSL, "ssl.keystore.location": "x.p12"}, "ssl.keystore.location"),
+        ({**SSL, "ssl.ca.location": "nowhere.pem"}, "ssl.ca.location"),
+        ({**SSL, "ssl.cipher.suites": "no such"}, "ssl.cipher.suites"),
+        ({**SSL, "ssl.key.location": "x"}, "ssl.certificate.location"),
+        ({**SERVERS, "enable.sasl.oauthbearer.unsecure.jwt": True}, "enable.sasl.oauthbearer.unsecure.jwt"),
+    ],
+)
+def test_what_cannot_be_translated_is_named(conf: dict[str, Any], named: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        kafka_python_settings(conf)
+    assert named in str(raised.value)

@@ -1,0 +1,211 @@
+"""The drain certificate: the verdict on each partition, and the commands that check it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from modeaware.cli.certificate import HELP
+from modeaware.controller.certificate import Evidence, all_drained, certificate, check, commands
+from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts
+from modeaware.lifecycle.requirement import required_of
+from modeaware.modelog.group_rules import GroupRule
+from modeaware.modelog.records import DeleteTopicPartitions, RetiredPartition, Straggler, TopicRecord
+from modeaware.modes import PartitionMode, PartitionState, ReplicaState
+
+RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
+READ = PartitionFacts(3, 10, 10, 0, 0)
+FREED = replace(READ, log_start=10)
+SEALED = RetiredPartition(seal_offset=10, seal_leader_epoch=0)
+GONE = RetiredPartition(
+    PartitionState.NON_EXISTENT, ReplicaState.DELETION_SUCCESSFUL, seal_offset=10, drained={"billing": 10}
+)
+DELETION = DeleteTopicPartitions(1, 500, False, 1_000, 3, ("app",))
+BILLING = GroupFacts({1: 10, 2: 10}, kind="consumer")
+
+
+def evidence(
+    retired: RetiredPartition = SEALED,
+    log: PartitionFacts | None = READ,
+    group: GroupFacts | None = BILLING,
+    *,
+    topic: str = "orders",
+    rules: tuple[GroupRule, ...] = (),
+    doubt: GroupsDoubt | None = None,
+    topic_id: str = "id",
+) -> Evidence:
+    """Partition 1 retired as given, partition 2 reclaimed."""
+    record = TopicRecord(
+        topic,
+        "id",
+        4,
+        2,
+        (RW, NONE if retired.drained else RO, NONE),
+        DELETION,
+        {1: retired, 2: GONE},
+        required_groups=("billing",),
+        waived={"old": "the team is gone"},
+        changed_ms=2_000,
+    )
+    logs = {2: FREED} if log is None else {1: log, 2: FREED}
+    groups = {} if group is None else {"billing": group}
+    facts = TopicFacts(topic, topic_id, 3, partitions=logs, groups=groups, groups_doubt=doubt)
+    requirement = required_of(record.required_groups, facts, rules, (), 3_000)
+    return Evidence(record, facts, requirement, "cluster-1", "host:9092", 3_000)
+
+
+WAIVER = GroupRule("waive", "billing", "*", "moved", 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict", "reason"),
+    [
+        ({}, "drained", None),
+        ({"log": FREED}, "reclaimed", None),
+        ({"log": FREED, "group": None}, "reclaimed", None),
+        ({"group": GroupFacts({1: 9})}, "not drained", "group-lag:billing"),
+        ({"group": GroupFacts({1: 9}, caught_up=frozenset({1}))}, "drained", None),
+        ({"group": GroupFacts({1: 11})}, "not drained", "group-beyond-end:billing"),
+        ({"group": GroupFacts({2: 10})}, "not drained", "group-never-committed:billing"),
+        ({"group": None}, "not drained", "group-gone:billing"),
+        ({"group": None, "rules": (WAIVER,)}, "drained", None),
+        ({"doubt": GroupsDoubt("a broker is silent")}, "not drained", "groups-unknown"),
+        ({"log": None}, "not drained", "partition-unavailable"),
+        ({"topic_id": "another"}, "not drained", "partition-unavailable"),
+        ({"log": replace(READ, end_offset=12, last_stable_offset=12)}, "not drained", "straggler"),
+        ({"log": replace(FREED, end_offset=12, last_stable_offset=12)}, "not drained", "straggler"),
+        ({"log": replace(READ, end_offset=9, last_stable_offset=9)}, "not drained", "truncated"),
+        ({"log": replace(READ, leader_epoch=1, seal_epoch_end=8)}, "not drained", "truncated"),
+        ({"log": replace(READ, leader_epoch=1, seal_epoch_end=10)}, "drained", None),
+        ({"log": replace(READ, last_stable_offset=5)}, "not drained", "open-transaction"),
+        ({"retired": RetiredPartition()}, "not drained", "not-sealed"),
+        ({"retired": RetiredPartition(reason="straggler")}, "not drained", "straggler"),
+    ],
+)
+def test_the_verdict_is_by_what_the_cluster_shows_now(
+    changes: dict[str, Any], verdict: str, reason: str | None
+) -> None:
+    shown = evidence(**changes)
+    assert check(1, shown) == (verdict, reason)
+    document = certificate(shown, [1, 2])
+    assert document["partitions"][0]["verdict"].startswith(verdict)
+    assert document["partitions"][1]["verdict"] == (
+        "reclaimed" if "topic_id" not in changes else "not drained: " + UNAV
+    )
+    assert all_drained(document) is (verdict != "not drained")
+
+
+UNAV = "the partition has no leader that answers: waiting for it"
+
+
+def test_it_holds_what_the_log_says_and_what_is_so_now() -> None:
+    straggler = Straggler(9, 17, 1, 1_500)
+    document = certificate(evidence(replace(SEALED, drained={"billing": 10}, stragglers=1, straggler=straggler)), [1])
+    assert json.loads(json.dumps(document)) == document
+    (partition,) = document.pop("partitions")
+    assert document == {
+        "certificate": "modeaware drain",
+        "schema_version": 1,
+        "cluster_id": "cluster-1",
+        "topic": "orders",
+        "topic_id": "id",
+        "mode_epoch": 4,
+        "controller_epoch": 2,
+        "recorded_ms": 2_000,
+        "shrink": {"policy": "drained", "delay_ms": 500, "asked_for_ms": 1_000, "from": 3, "to": 1},
+        "required_groups": ["billing"],
+        "groups_complete": True,
+        "waived": {"old": "the team is gone"},
+        "accepted_state_loss": ["app"],
+        "checked_now": {
+            "checked_ms": 3_000,
+            "topic_id": "id",
+            "required_groups": ["billing"],
+            "groups_doubt": None,
+            "waivers_in_force": [],
+        },
+    }
+    assert len(partition.pop("check_with")) == 4
+    assert partition == {
+        "partition": 1,
+        "mode": "None",
+        "phase": "reclaim",
+        "replica_state": "OnlineReplica",
+        "seal_offset": 10,
+        "seal_leader_epoch": 0,
+        "proof": {"billing": 10},
+        "recorded_reason": None,
+        "stragglers": 1,
+        "straggler": {"offset": 9, "producer_id": 17, "producer_epoch": 1, "timestamp_ms": 1_500},
+        "checked_now": {
+            "log_start": 3,
+            "log_end": 10,
+            "last_stable_offset": 10,
+            "leader_epoch": 0,
+            "sealed_epoch_ends_at": None,
+            "groups": {"billing": {"kind": "consumer", "committed": 10}},
+        },
+        "verdict": "drained",
+        "reason": None,
+    }
+
+
+def test_the_help_documents_every_field() -> None:
+    document = certificate(evidence(), [1, 2])
+    partition = document["partitions"][0]
+    named = (document, document["shrink"], document["checked_now"], partition, partition["checked_now"])
+    for fields in (*named, partition["check_with"][0]):
+        for field in fields:
+            assert f'"{field}"' in HELP, "tell it in --help"
+
+
+def test_a_partition_that_cannot_be_asked_has_nothing_live() -> None:
+    (partition,) = certificate(evidence(log=None), [1])["partitions"]
+    assert partition["checked_now"] is None
+    assert partition["verdict"] == f"not drained: {UNAV}"
+
+
+def test_the_commands_are_kafkas_own() -> None:
+    told, server = commands(1, evidence()), "--bootstrap-server host:9092"
+    assert [(one["command"], one["expect"]) for one in told] == [
+        (
+            f"kafka-get-offsets.sh {server} --topic-partitions orders:1 --time latest",
+            "orders:1:10",
+        ),
+        (
+            f"kafka-get-offsets.sh {server} --topic-partitions orders:1 --time earliest",
+            "orders:1: and an offset of 10 or less",
+        ),
+        (
+            f"kafka-consumer-groups.sh {server} --describe --offsets --group billing",
+            "for partition 1 of orders an offset of 10 or more",
+        ),
+        (
+            f"kafka-console-consumer.sh {server} --topic orders --partition 1 --offset 10 --timeout-ms 5000",
+            "Processed a total of 0 messages",
+        ),
+    ]
+    assert commands(2, evidence())[1]["expect"] == "orders:2:10"
+
+
+@pytest.mark.parametrize(("kind", "tool"), [("share", "kafka-share-groups.sh"), ("streams", "kafka-streams-groups.sh")])
+def test_a_group_is_asked_with_the_tool_of_its_kind(kind: str, tool: str) -> None:
+    told = commands(1, evidence(group=replace(BILLING, kind=kind)))
+    assert told[2]["command"].startswith(f"{tool} ")
+
+
+def test_before_the_proof_is_recorded_what_is_required_now_is_checked() -> None:
+    caught_up = GroupFacts({1: 9}, caught_up=frozenset({1}))
+    assert commands(1, evidence(group=caught_up))[2]["expect"].endswith("an offset of 9 or more")
+    assert commands(1, evidence(group=GroupFacts({1: 9})))[2]["expect"].endswith("an offset of 10 or more")
+    assert commands(1, evidence(RetiredPartition())) == []
+
+
+def test_names_that_a_shell_would_take_apart_are_quoted() -> None:
+    shown = evidence(replace(SEALED, drained={"a b; rm -rf *": 10}))
+    words = shlex.split(commands(1, shown)[2]["command"])
+    assert words[-2:] == ["--group", "a b; rm -rf *"]

@@ -1,0 +1,101 @@
+"""What commits on sealed partitions are worth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+
+from modeaware.controller import commits as module
+from modeaware.controller.commits import CommitsChecked, check_commits
+from modeaware.controller.groups import GroupsFound
+from modeaware.lifecycle.facts import GroupFacts, PartitionFacts
+from modeaware.modelog.records import TopicRecord
+from tests.support.lifecycle import admitted, after, facts, log, shrink
+
+P = 11
+SEAL = 10
+EPOCH = 5
+"""Now; the commits are of epoch 4."""
+
+
+class Cluster:
+    """Where the leader's log ends for an epoch, and which stretches hold only control records."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.ends: dict[tuple[int, int], int] = {}
+        self.clear: set[tuple[int, int]] = set()
+        self.asked: set[tuple[int, int]] = set()
+        patch.setattr(module, "epoch_ends", self._epoch_ends)
+        patch.setattr(module, "only_control_records", lambda conf, topic, p, start, end, _: (start, end) in self.clear)
+
+    def _epoch_ends(self, _: object, topic: str, wanted: Iterable[tuple[int, int]]) -> dict[tuple[int, int], int]:
+        self.asked |= set(wanted)
+        return {pair: end for pair, end in self.ends.items() if pair in set(wanted)}
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    return Cluster(monkeypatch)
+
+
+def sealed(**fields: object) -> TopicRecord:
+    record = after(admitted(shrink(P, **fields)), facts(logs={P: log(SEAL)}))
+    return replace(record, retired={P: replace(record.retired[P], seal_offset=SEAL)})
+
+
+def check(committed: int, commit_epoch: int | None = 4, record: TopicRecord | None = None) -> CommitsChecked:
+    groups = {"g": GroupFacts({P: committed})}
+    epochs = {"g": {P: commit_epoch} if commit_epoch is not None else {}}
+    partitions = {P: PartitionFacts(2, SEAL + 5, SEAL + 5, EPOCH, 0)}
+    return check_commits({}, None, record or sealed(), partitions, GroupsFound(groups, epochs=epochs), lambda: 0.0)
+
+
+def truncated(checked: CommitsChecked) -> bool:
+    return P in checked.groups["g"].truncated
+
+
+def test_a_commit_within_what_its_epoch_wrote(cluster: Cluster) -> None:
+    cluster.ends = {(P, 4): SEAL}
+    assert not truncated(check(SEAL))
+
+
+def test_a_commit_beyond_where_its_epoch_ends(cluster: Cluster) -> None:
+    """An unclean leader lost 8 and 9 and has other records there: the group has not read those."""
+    cluster.ends = {(P, 4): 8}
+    assert truncated(check(SEAL))
+
+
+def test_but_for_control_records(cluster: Cluster) -> None:
+    cluster.ends, cluster.clear = {(P, 4): 9}, {(9, SEAL)}
+    assert not truncated(check(SEAL))
+
+
+def test_what_is_gone_cannot_be_missed(cluster: Cluster) -> None:
+    cluster.ends = {(P, 4): 0}
+    assert not truncated(check(2)), "the log starts at 2"
+
+
+def test_an_epoch_the_leader_never_heard_of(cluster: Cluster) -> None:
+    cluster.ends = {(P, 9): -1}
+    assert truncated(check(SEAL, 9))
+
+
+def test_a_leader_that_does_not_say(cluster: Cluster) -> None:
+    checked = check(SEAL)
+    assert checked.unavailable == {P}
+
+
+@pytest.mark.parametrize("epoch", [EPOCH, None])
+def test_nothing_is_asked_of_a_commit_of_this_epoch_or_of_none(cluster: Cluster, epoch: int | None) -> None:
+    assert not truncated(check(SEAL, epoch))
+    assert cluster.asked == set()
+
+
+@pytest.mark.parametrize("fields", [{"delay_ms": -1}, {"immediate_delete": True}])
+def test_nor_where_commits_decide_nothing(cluster: Cluster, fields: dict[str, object]) -> None:
+    record = sealed()
+    assert record.deletion is not None
+    check(SEAL, record=replace(record, deletion=replace(record.deletion, **fields)))
+    assert cluster.asked == set()

@@ -1,0 +1,143 @@
+"""Whom a drain waits for, and why, as it is reported."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from modeaware.controller.group_report import report_groups, unread_offsets
+from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts
+from modeaware.modelog.group_rules import GroupRule
+from modeaware.modelog.records import DeleteTopicPartitions, RetiredPartition, TopicRecord
+from modeaware.modes import PartitionMode
+
+NOW = 5_000
+IGNORED = ("console-consumer-*",)
+RECORD = TopicRecord(
+    "orders",
+    "id",
+    1,
+    1,
+    (PartitionMode.READ_WRITE,) * 2 + (PartitionMode.READ_ONLY,) * 2,
+    DeleteTopicPartitions(2, 0, False, 0, 4),
+    {2: RetiredPartition(seal_offset=10), 3: RetiredPartition()},
+    required_groups=("billing", "gone"),
+)
+FACTS = TopicFacts(
+    "orders",
+    "id",
+    4,
+    partitions={2: PartitionFacts(2, 10, 10, 0, 0), 3: PartitionFacts(0, 20, 20, 0, 0)},
+    groups={
+        "billing": GroupFacts({2: 7, 3: 20}, has_members=True, kind="consumer"),
+        "console-consumer-1": GroupFacts(has_members=True),
+        "done": GroupFacts({2: 10, 3: 20}),
+    },
+)
+
+
+def _rule(kind: str, group: str = "", topic: str = "orders", **fields: Any) -> GroupRule:
+    return GroupRule(kind, group, topic, fields.pop("reason", "why"), 0, **fields)
+
+
+def _groups(*rules: GroupRule, record: TopicRecord | None = RECORD, facts: TopicFacts = FACTS) -> dict[str, Any]:
+    return {group.group: group for group in report_groups(record, facts, rules, IGNORED, NOW).groups}
+
+
+def test_each_group_has_its_reasons() -> None:
+    groups = _groups(_rule("require", "spark"), _rule("require", "d*"), _rule("require", "never", topic="other"))
+    because = {name: group.because for name, group in groups.items()}
+    assert because == {
+        "billing": ("noted", "using"),
+        "console-consumer-1": ("ignored",),
+        "done": ("using", "registered"),
+        "gone": ("noted",),
+        "spark": ("registered",),
+    }
+    assert [name for name, group in groups.items() if not group.required] == ["console-consumer-1"]
+    assert {name: group.kind for name, group in groups.items()}["gone"] is None
+
+
+def test_unread_offsets_and_what_is_held_up() -> None:
+    groups = _groups()
+    assert groups["billing"].unread == {2: 3, 3: 0}
+    assert groups["billing"].held_up == {2: "group-lag:billing"}
+    assert groups["gone"].unread == {2: 8, 3: 20}, "what is not there has read nothing, and can read from the start"
+    assert groups["gone"].held_up == {2: "group-gone:gone", 3: "group-gone:gone"}
+    assert (groups["done"].unread, groups["done"].held_up) == ({2: 0, 3: 0}, {})
+    assert groups["console-consumer-1"].held_up == {}
+
+
+def test_a_waiver_takes_the_place_of_what_is_held_up() -> None:
+    waiver = _rule("waive", "gone")
+    group = _groups(waiver)["gone"]
+    assert (group.held_up, group.waived) == ({}, {2: waiver, 3: waiver})
+    assert group.unread == {2: 8, 3: 20}, "that is what the waiver gives up"
+
+
+def test_a_waiver_of_what_was_never_committed_leaves_the_rest() -> None:
+    waiver = _rule("waive", "*", uncommitted_only=True)
+    facts = replace(FACTS, groups={"half": GroupFacts({2: 3}), **FACTS.groups})
+    group = _groups(waiver, facts=facts)["half"]
+    assert (group.held_up, group.waived) == ({2: "group-lag:half"}, {3: waiver})
+
+
+def test_an_expired_waiver_is_none() -> None:
+    report = report_groups(RECORD, FACTS, [_rule("waive", "gone", expires_ms=NOW)], IGNORED, NOW)
+    assert report.rules == ()
+    assert all(not group.waived for group in report.groups)
+
+
+def test_accepted_state() -> None:
+    facts = replace(FACTS, groups={"app": GroupFacts({2: 10, 3: 20}, stateful=True)})
+    assert _groups(facts=facts)["app"].held_up == dict.fromkeys((2, 3), "group-stateful:app")
+    assert RECORD.deletion is not None
+    accepted = replace(RECORD, deletion=replace(RECORD.deletion, accept_state_loss=("app",)))
+    group = _groups(record=accepted, facts=facts)["app"]
+    assert (group.held_up, group.accepted) == ({}, True)
+
+
+@pytest.mark.parametrize(
+    ("doubt", "rules", "told"),
+    [
+        (GroupsDoubt("a broker is silent"), [_rule("closed")], "a broker is silent"),
+        (GroupsDoubt("no right", hidden=True), [], "no right"),
+        (GroupsDoubt("no right", hidden=True), [_rule("closed")], None),
+        (None, [], None),
+    ],
+)
+def test_doubt_stands_beside_the_groups(doubt: GroupsDoubt | None, rules: list[GroupRule], told: str | None) -> None:
+    report = report_groups(RECORD, replace(FACTS, groups_doubt=doubt), rules, IGNORED, NOW)
+    assert report.doubt == told
+    assert any(not group.held_up for group in report.groups), "a doubt is no group's fault"
+
+
+def test_a_topic_that_was_never_changed_shows_who_would_be_waited_for() -> None:
+    report = report_groups(None, FACTS, [_rule("require", "spark")], IGNORED, NOW)
+    assert (report.phase, report.retired) == ("done", ())
+    required = [group.group for group in report.groups if group.required]
+    assert required == ["billing", "done", "spark"]
+    assert all(not group.held_up and not group.unread for group in report.groups)
+
+
+def test_those_noted_at_a_shrink_that_is_done_are_not_waited_for() -> None:
+    settled = replace(RECORD, retired={}, modes=(PartitionMode.READ_WRITE,) * 4)
+    assert "gone" not in _groups(record=settled)
+
+
+@pytest.mark.parametrize(
+    ("group", "expected"),
+    [
+        (None, 8),
+        (GroupFacts(), 8),
+        (GroupFacts({2: 1}), 8),
+        (GroupFacts({2: 9}), 1),
+        (GroupFacts({2: 11}), 0),
+        (GroupFacts({2: 4}, caught_up=frozenset({2})), 0),
+    ],
+)
+def test_unread_offsets(group: GroupFacts | None, expected: int) -> None:
+    assert unread_offsets(group, 2, 10, FACTS) == expected
+    assert unread_offsets(group, 7, 10, FACTS) == 0, "a log that does not answer"

@@ -1,0 +1,280 @@
+"""Which groups are found, and when that is in doubt, over brokers that answer as the test says."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+
+from modeaware.controller.group_listing import names_for_partitions, partition_of
+from modeaware.controller.groups import GroupsFound, find_groups
+from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt
+from tests.support.fake_brokers import FakeBrokers, FakeGroup
+
+TOPIC = "orders"
+PARTITIONS = range(3)
+
+
+@pytest.fixture
+def brokers() -> FakeBrokers:
+    return FakeBrokers()
+
+
+def find(brokers: FakeBrokers, *also: str) -> GroupsFound:
+    return find_groups(brokers, TOPIC, PARTITIONS, also)
+
+
+def doubt(brokers: FakeBrokers) -> GroupsDoubt:
+    found = find(brokers).doubt
+    assert found is not None
+    return found
+
+
+def committed(brokers: FakeBrokers, name: str, topic: str = TOPIC, **fields: Any) -> FakeGroup:
+    group = brokers.add(FakeGroup(name, **fields))
+    group.committed[topic] = {0: (5, 3), 1: (0, -1)}
+    return group
+
+
+def member(topics: list[str], assigned: list[str] = ()) -> SimpleNamespace:
+    """One of a classic group."""
+    part = ConsumerProtocolAssignment.TopicPartition
+    parts = [part(topic=topic, partitions=[0]) for topic in assigned]
+    return SimpleNamespace(
+        member_metadata=ConsumerProtocolSubscription(version=1, topics=topics, user_data=b"").encode(),
+        member_assignment=ConsumerProtocolAssignment(version=1, assigned_partitions=parts, user_data=b"").encode(),
+    )
+
+
+def new_member(topics: list[str] = (), regex: str | None = None, target: list[str] = ()) -> SimpleNamespace:
+    """One of a KIP-848 or share group."""
+
+    def assignment(names: list[str]) -> SimpleNamespace:
+        parts = [SimpleNamespace(topic_name=name, partitions=[0]) for name in names]
+        return SimpleNamespace(topic_partitions=parts)
+
+    return SimpleNamespace(
+        subscribed_topic_names=list(topics),
+        subscribed_topic_regex=regex,
+        assignment=assignment([]),
+        target_assignment=assignment(list(target)),
+    )
+
+
+def running(brokers: FakeBrokers, name: str, *members: SimpleNamespace, **fields: Any) -> FakeGroup:
+    group = brokers.add(FakeGroup(name, **{"state": "Stable", **fields}))
+    group.describe["members"] = list(members)
+    return group
+
+
+class TestWhoUsesATopic:
+    def test_whoever_has_committed_on_it(self, brokers: FakeBrokers) -> None:
+        for number in range(20):
+            committed(brokers, f"g{number}")
+        committed(brokers, "elsewhere", "other")
+        found = find(brokers)
+        assert found.doubt is None
+        assert sorted(found.groups) == sorted(f"g{n}" for n in range(20))
+        assert found.groups["g1"] == GroupFacts(committed={0: 5, 1: 0})
+        assert found.epochs["g1"] == {0: 3}
+
+    @pytest.mark.parametrize("which", [member([TOPIC]), member(["x"], [TOPIC])])
+    def test_members_subscribed_or_assigned(self, brokers: FakeBrokers, which: SimpleNamespace) -> None:
+        running(brokers, "g", member(["x"]), which)
+        running(brokers, "not", member(["x"]))
+        found = find(brokers)
+        assert found.groups == {"g": GroupFacts(has_members=True)}
+        assert found.doubt is None
+
+    @pytest.mark.parametrize(
+        "which", [new_member([TOPIC]), new_member(regex="ord.*"), new_member(regex="("), new_member(target=[TOPIC])]
+    )
+    def test_a_kip_848_group(self, brokers: FakeBrokers, which: SimpleNamespace) -> None:
+        running(brokers, "g", which, kind="consumer", state="Reconciling")
+        running(brokers, "not", new_member(["x"], regex="x.*"), kind="consumer", state="Assigning")
+        found = find(brokers)
+        assert found.groups == {"g": GroupFacts(has_members=True, kind="consumer")}
+        assert found.doubt is None
+
+    def test_a_share_group_by_its_start_offsets(self, brokers: FakeBrokers) -> None:
+        group = running(brokers, "s", new_member([TOPIC]), kind="share", protocol_type="share")
+        group.committed[TOPIC] = {0: (40, 2)}
+        assert find(brokers).groups == {"s": GroupFacts(committed={0: 40}, has_members=True, kind="share")}
+
+    @pytest.mark.parametrize(("lag", "committed"), [(0, {0: 41}), (1, {0: 40}), (-1, {0: 40})])
+    def test_a_share_group_that_has_acknowledged_all(
+        self, brokers: FakeBrokers, lag: int, committed: dict[int, int]
+    ) -> None:
+        """Its start offset lies one acknowledgement behind for ever; a broker older than 4.2 gives no lag (-1)."""
+        group = brokers.add(FakeGroup("s", kind="share", protocol_type="share"))
+        group.committed[TOPIC] = {0: (40, 2)}
+        brokers.ends, brokers.lag = {0: 41, 1: 5}, lag
+        assert find(brokers).groups["s"].committed == committed
+
+    def test_a_streams_group_by_its_topology(self, brokers: FakeBrokers) -> None:
+        group = running(brokers, "app", SimpleNamespace(), kind="streams", protocol_type="streams")
+        part = SimpleNamespace(source_topics=["x"], repartition_source_topics=[SimpleNamespace(name=TOPIC)])
+        group.describe["topology"] = SimpleNamespace(subtopologies=[part])
+        facts = GroupFacts(has_members=True, kind="streams", stateful=True)
+        assert find(brokers).groups == {"app": facts}
+
+    def test_registered_names_that_nobody_lists(self, brokers: FakeBrokers) -> None:
+        committed(brokers, "ghost")
+        brokers.on_list_groups = lambda node, request: SimpleNamespace(error_code=0, groups=[])
+        assert "ghost" not in find(brokers).groups
+        found = find(brokers, "ghost", "nobody")
+        assert sorted(found.groups) == ["ghost"]
+
+    def test_asking_makes_no_offsets_topic(self, brokers: FakeBrokers) -> None:
+        brokers.offsets_topic_error = 3
+        brokers.leaders = {}
+        found = find(brokers, "ghost")
+        assert (found.groups, found.doubt) == ({}, None)
+        assert "FindCoordinator" not in {name for _, name in brokers.asked}
+
+
+class TestState:
+    def test_members_of_kafka_streams(self, brokers: FakeBrokers) -> None:
+        running(brokers, "app", member([TOPIC])).describe["protocol_data"] = "stream"
+        assert find(brokers).groups["app"].stateful
+
+    @pytest.mark.parametrize("topic", ["app-store-changelog", "changelog__app--in--count"])
+    def test_changelogs_of_its_name(self, brokers: FakeBrokers, topic: str) -> None:
+        committed(brokers, "app")
+        committed(brokers, "ap")
+        brokers.topics = [topic]
+        assert {name: facts.stateful for name, facts in find(brokers).groups.items()} == {"app": True, "ap": False}
+
+    def test_whose_internal_topic_this_is(self, brokers: FakeBrokers) -> None:
+        committed(brokers, "app", "x")
+        found = find_groups(brokers, "app-by-key-repartition", PARTITIONS)
+        assert found.stateful_owner == "app"
+        assert find(brokers).stateful_owner is None
+
+    def test_not_of_a_group_that_is_plainly_something_else(self, brokers: FakeBrokers) -> None:
+        running(brokers, "app", member(["x"]))
+        assert find_groups(brokers, "app-by-key-repartition", PARTITIONS).stateful_owner is None
+
+
+class TestDoubtAboutAllGroups:
+    def test_the_right_to_see_them(self, brokers: FakeBrokers) -> None:
+        brokers.operations = {3}
+        assert doubt(brokers).hidden
+        brokers.list_error[1] = 14
+        assert not doubt(brokers).hidden, "what a closed list does not forgive comes first"
+
+    def test_the_right_to_see_who_coordinates(self, brokers: FakeBrokers) -> None:
+        brokers.offsets_topic_error = 29
+        assert doubt(brokers) == GroupsDoubt("the right to DESCRIBE the topic __consumer_offsets is missing", True)
+
+    def test_a_broker_that_does_not_answer(self, brokers: FakeBrokers) -> None:
+        brokers.silent = {2}
+        assert "broker 2" in doubt(brokers).detail
+        assert [name for node, name in brokers.asked if node == 2] == ["Metadata"], "it is not waited for again"
+
+    @pytest.mark.parametrize("code", [14, 15])
+    def test_a_broker_that_errs(self, brokers: FakeBrokers, code: int) -> None:
+        brokers.list_error[1] = code
+        assert "broker 1 did not list its groups: COORDINATOR" in doubt(brokers).detail
+
+    def test_a_coordinator_that_moves_meanwhile(self, brokers: FakeBrokers) -> None:
+        """Between two answers its groups are on neither list."""
+
+        def move(node: int, request: object) -> None:
+            if type(request).__name__ == "ListGroupsRequest" and node == 2:
+                brokers.leaders[1] = (1, 8)
+
+        brokers.before = move
+        assert doubt(brokers).detail == "__consumer_offsets-1 moved while groups were listed"
+
+    def test_a_leader_that_came_back(self, brokers: FakeBrokers) -> None:
+        """The same leader under another epoch has been away."""
+
+        def bounce(node: int, request: object) -> None:
+            if type(request).__name__ == "ListGroupsRequest":
+                brokers.leaders[1] = (2, 9)
+
+        brokers.before = bounce
+        assert "__consumer_offsets-1 moved" in doubt(brokers).detail
+
+    def test_a_partition_that_is_not_loaded(self, brokers: FakeBrokers) -> None:
+        """Its leader leaves the groups out and says nothing, in all its lists."""
+        committed(brokers, "g")
+        brokers.loading = {partition_of("g", 4)}
+        assert "has not loaded all its groups: COORDINATOR_LOAD_IN_PROGRESS" in doubt(brokers).detail
+        assert find(brokers).groups == {}
+
+    def test_brokers_that_disagree(self, brokers: FakeBrokers) -> None:
+        brokers.views[2] = {**brokers.leaders, 0: (2, 8)}
+        assert "disagree on the leaders" in doubt(brokers).detail
+
+    def test_a_broker_that_another_knows(self, brokers: FakeBrokers) -> None:
+        brokers.alive[2] = (1, 2, 3)
+        assert "broker 3 is alive" in doubt(brokers).detail
+
+    @pytest.mark.parametrize("leader", [-1, 3])
+    def test_a_partition_without_a_leader_to_ask(self, brokers: FakeBrokers, leader: int) -> None:
+        brokers.leaders[3] = (leader, 8)
+        assert "__consumer_offsets-3 has no leader" in doubt(brokers).detail
+
+
+class TestDoubtAboutOneGroup:
+    def test_a_rebalance(self, brokers: FakeBrokers) -> None:
+        running(brokers, "g", member([]), state="PreparingRebalance")
+        assert "group 'g' is in a rebalance" in doubt(brokers).detail
+
+    def test_not_of_one_that_is_known_to_use_the_topic(self, brokers: FakeBrokers) -> None:
+        group = running(brokers, "g", member([]), state="CompletingRebalance")
+        group.committed[TOPIC] = {0: (5, 3)}
+        found = find(brokers)
+        assert found.doubt is None
+        assert found.groups["g"].has_members
+
+    @pytest.mark.parametrize("protocol_type", ["connect", "sr"])
+    def test_not_of_one_that_does_not_consume(self, brokers: FakeBrokers, protocol_type: str) -> None:
+        group = running(brokers, "g", member([]), state="PreparingRebalance", protocol_type=protocol_type)
+        group.offsets_error = 30
+        assert find(brokers) == GroupsFound()
+
+    def test_offsets_that_cannot_be_read(self, brokers: FakeBrokers) -> None:
+        committed(brokers, "g").offsets_error = 30
+        assert "group 'g' cannot be judged" in doubt(brokers).detail
+        assert "GROUP_AUTHORIZATION_FAILED" in doubt(brokers).detail
+
+    def test_a_group_that_went_meanwhile_is_gone(self, brokers: FakeBrokers) -> None:
+        committed(brokers, "g").offsets_error = 69
+        assert find(brokers) == GroupsFound()
+
+    @pytest.mark.parametrize("code", [30, 14, 16])
+    def test_a_description_that_is_refused(self, brokers: FakeBrokers, code: int) -> None:
+        running(brokers, "g", member([TOPIC])).describe_error = code
+        assert "group 'g' cannot be described" in doubt(brokers).detail
+
+    def test_a_subscription_that_cannot_be_read(self, brokers: FakeBrokers) -> None:
+        running(brokers, "g", SimpleNamespace(member_metadata=b"?", member_assignment=b""))
+        assert "subscription cannot be read" in doubt(brokers).detail
+
+    def test_a_type_that_is_not_known(self, brokers: FakeBrokers) -> None:
+        running(brokers, "g", kind="quantum")
+        assert "'quantum'" in doubt(brokers).detail
+
+    def test_a_topology_that_is_not_settled(self, brokers: FakeBrokers) -> None:
+        running(brokers, "app", SimpleNamespace(), kind="streams").describe["topology"] = None
+        assert "topology" in doubt(brokers).detail
+
+
+@pytest.mark.parametrize(
+    ("group", "hash_code"),
+    [("", 0), ("g", 103), ("Aa", 2112), ("BB", 2112), ("\U0001f4a1", 55357 * 31 + 56481), ("polygenelubricants", 0)],
+)
+def test_a_group_s_partition_is_java_s(group: str, hash_code: int) -> None:
+    """The last one's hashCode is Java's Integer.MIN_VALUE, of which Kafka takes the absolute value 0."""
+    assert partition_of(group, 50) == hash_code % 50
+
+
+def test_a_name_for_every_partition() -> None:
+    names = names_for_partitions(50)
+    assert {partition: partition_of(name, 50) for partition, name in names.items()} == {p: p for p in range(50)}
+    assert names_for_partitions(0) == {}
