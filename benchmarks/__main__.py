@@ -14,7 +14,7 @@ from pathlib import Path
 
 import confluent_kafka
 
-from benchmarks import cold_start, consume, produce, switch
+from benchmarks import cold_start, consume, produce, switch, takeover
 from benchmarks.harness import Result
 from benchmarks.setting import Setting, setting
 
@@ -24,6 +24,7 @@ PARTS: dict[str, Callable[[Setting], Iterator[Result]]] = {
     "consume": consume.measure,
     "switch": switch.measure,
     "cold-start": cold_start.measure,
+    "takeover": takeover.measure,
 }
 
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from modeaware.errors import ClusterError, ControllerFenced
-from modeaware.librdkafka import KafkaError, KafkaException, Producer
+from modeaware.librdkafka import KafkaError, KafkaException, Producer, TopicPartition
 from modeaware.modelog.connection import connection_conf
 
 TRANSACTION_TIMEOUT_MS = 15_000
 """How long an unfinished transaction of a dead writer may hold readers back, unless its successor opens sooner."""
 OPERATION_TIMEOUT_S = 30.0
+"""For opening, and for aborting."""
+APPEND_TIMEOUT_S = 10.0
+"""An append takes milliseconds; after this long a new producer is the better way."""
 
 _FENCED = frozenset(
     {
@@ -19,6 +24,15 @@ _FENCED = frozenset(
         KafkaError.PRODUCER_FENCED,
         KafkaError.INVALID_PRODUCER_EPOCH,
         KafkaError.TRANSACTION_COORDINATOR_FENCED,
+    }
+)
+# What the group's coordinator says to a member that has been replaced, or is being replaced just now.
+_NOT_ELECTED = frozenset(
+    {
+        KafkaError.ILLEGAL_GENERATION,
+        KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError.FENCED_INSTANCE_ID,
+        KafkaError.REBALANCE_IN_PROGRESS,
     }
 )
 
@@ -34,12 +48,20 @@ class ModeLogWriter:
 
     def __init__(self, conf: Mapping[str, Any], topic: str, transactional_id: str | None = None) -> None:
         self._topic = topic
+        connection = connection_conf(conf, "modes-writer")
         self._conf = {
-            **connection_conf(conf, "modes-writer"),
+            **connection,
+            # librdkafka takes no longer one than the transaction's.
+            "socket.timeout.ms": min(int(connection["socket.timeout.ms"]), TRANSACTION_TIMEOUT_MS),
             "transactional.id": transactional_id or f"modeaware-controller.{topic}",
             "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
             "acks": "all",
             "linger.ms": 0,
+            # How soon the coordinator is asked again while it completes the transaction before this one.
+            "retry.backoff.ms": 20,
+            # librdkafka's send_offsets_to_transaction knows no timeout, and hangs on a group coordinator that was
+            # restarted until the state of any connection changes (librdkafka issues 5456, 5511): idle ones are closed.
+            "connections.max.idle.ms": 3_000,
         }
         self._producer: Producer | None = None
 
@@ -57,13 +79,26 @@ class ModeLogWriter:
             raise self._to_error(error.args[0], "cannot be opened for writing") from error
         self._producer = producer
 
-    def append(self, records: Sequence[tuple[str, bytes | None]]) -> None:
+    def append(
+        self,
+        records: Sequence[tuple[str, bytes | None]],
+        membership: bytes | None = None,
+        timeout_s: float | None = None,
+    ) -> None:
         """Append ``(key, value)`` records as one transaction: all or none. A value of None is a tombstone.
 
         Readers see the records a few milliseconds after this returns.
 
+        Args:
+            membership: a consumer's ``consumer_group_metadata()``. The transaction commits an offset of that group as
+                well (always 0, of the mode log's partition; nobody reads it), which the group's coordinator takes from
+                a member of the present generation only (KIP-447). It comes before the records: where it is refused, no
+                record has been sent.
+            timeout_s: for all of it, in seconds; :data:`APPEND_TIMEOUT_S` by default.
+
         Raises:
-            ControllerFenced: another writer was opened since; nothing was appended, and this one is closed.
+            ControllerFenced: another writer was opened since, or the member's generation is over; nothing was appended,
+                and this writer is closed.
             ClusterError: nothing was appended, or that is not known. Unless :attr:`is_open` says otherwise the writer
                 is closed: open it again and read the log to its end before the next append.
         """
@@ -72,11 +107,15 @@ class ModeLogWriter:
         if not records:
             return
         producer = self._producer
+        deadline_s = time.monotonic() + (APPEND_TIMEOUT_S if timeout_s is None else timeout_s)
         try:
             producer.begin_transaction()
+            if membership is not None:
+                fence = [TopicPartition(self._topic, 0, 0)]
+                producer.send_offsets_to_transaction(fence, membership, _left_s(deadline_s))
             for key, value in records:
                 producer.produce(self._topic, value=value, key=key.encode(), partition=0)
-            producer.commit_transaction(OPERATION_TIMEOUT_S)
+            producer.commit_transaction(_left_s(deadline_s))
         except BufferError as error:
             self._abort(producer)
             raise ClusterError(
@@ -87,7 +126,7 @@ class ModeLogWriter:
             cause = error.args[0]
             # librdkafka lacks KIP-890: a transaction that timed out (or failed for good) leaves a producer whose next
             # transaction could carry its records. It is thrown away; so is one that is fenced.
-            if cause.fatal() or cause.code() in _FENCED or cause.code() == KafkaError._TIMED_OUT or cause.retriable():
+            if _is_fenced(cause) or cause.fatal() or cause.code() == KafkaError._TIMED_OUT or cause.retriable():
                 self.close()
             else:
                 self._abort(producer)
@@ -103,7 +142,8 @@ class ModeLogWriter:
         producer, self._producer = self._producer, None
         if producer is not None:
             producer.purge()
-            producer.flush(0)
+            with suppress(KafkaException):  # a producer that was fenced says so once more
+                producer.flush(0)
 
     def _abort(self, producer: Producer) -> None:
         try:
@@ -112,10 +152,25 @@ class ModeLogWriter:
             self.close()  # the error that led here is the one to report; the next open() aborts what is left
 
     def _to_error(self, cause: KafkaError, what: str) -> ClusterError | ControllerFenced:
+        if cause.code() in _NOT_ELECTED:
+            return ControllerFenced(
+                f"mode log: nothing was appended to topic {self._topic!r}, this controller is not the elected one any "
+                f"more ({cause.str()})",
+                topic=self._topic,
+            )
         if cause.code() in _FENCED:
             return ControllerFenced(
-                f"mode log: another controller has opened topic {self._topic!r} for writing ({cause.str()})",
+                f"mode log: another controller has opened topic {self._topic!r} for writing, or the transaction took "
+                f"longer than {TRANSACTION_TIMEOUT_MS} ms ({cause.str()})",
                 topic=self._topic,
             )
         text = f"mode log: topic {self._topic!r} {what} ({cause.name()}: {cause.str()})"
         return ClusterError(text, topic=self._topic)
+
+
+def _is_fenced(cause: KafkaError) -> bool:
+    return cause.code() in _FENCED or cause.code() in _NOT_ELECTED
+
+
+def _left_s(deadline_s: float) -> float:
+    return max(deadline_s - time.monotonic(), 0.001)

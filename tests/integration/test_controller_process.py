@@ -1,4 +1,4 @@
-"""The controller as a process: run once, restarted, refused, stopped; topics that go away, brokers that do."""
+"""The controller as a process: run once, restarted, stopped; topics that go away, brokers that do."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from modeaware.config import ControllerConfig
-from modeaware.controller import cluster, daemon, groups, observer
+from modeaware.controller import cluster, groups, observer, worker
 from modeaware.controller.daemon import Controller
 from modeaware.errors import ControllerUnavailable, ErrorCode, ModeAwareError
 from modeaware.librdkafka import KafkaException
@@ -76,16 +76,6 @@ def test_a_new_controller_goes_on_in_mid_drain(
         record = setting.wait_done(topic)
     assert record.controller_epoch == held.controller_epoch + 1
     assert [r.seal_offset for r in record.retired.values()] == [r.seal_offset for r in held.retired.values()]
-
-
-def test_a_second_controller_refuses_to_start(setting: Controlled, make_topic: MakeTopic) -> None:
-    topic = make_topic(2)
-    first = setting.start()
-    for begin in (setting.make().start, setting.make().run_once):
-        with pytest.raises(ControllerUnavailable, match="is running at"):
-            begin()
-    (result,) = first.submit([DeletePartitionsCommand(topic, 1, 0)]).result(30)
-    assert result.code is ErrorCode.NONE, "the first is not disturbed"
 
 
 def test_a_stopped_controller_says_so_on_the_log(setting: Controlled) -> None:
@@ -167,7 +157,7 @@ def test_a_setting_that_librdkafka_does_not_take_is_told_at_once(setting: Contro
 
 
 def test_no_broker_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(daemon, "FIRST_READ_TIMEOUT_S", 2.0)
+    monkeypatch.setattr(worker, "FIRST_READ_TIMEOUT_S", 2.0)
     controller = Controller({"bootstrap.servers": "127.0.0.1:1"}, ControllerConfig())
     for begin in (controller.start, controller.run_once):
         with pytest.raises(ModeAwareError, match=r"127\.0\.0\.1:1"):
