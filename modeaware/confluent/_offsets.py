@@ -83,9 +83,14 @@ class StartOffsets:
         self.has_commit: set[Key] = set()
 
     def remember(self, view: TopicView) -> None:
-        """Keep the resume offsets that ``view`` tells, for when a later one does not (any thread)."""
+        """Keep the resume offsets that ``view`` tells, for when a later one does not (any thread).
+
+        The oldest one counts: a partition may be revived and retired again before this consumer comes back to it.
+        """
         for partition, offset in view.resume_offsets.items():
-            self.resume[view.topic, partition] = (view.topic_id, offset)
+            topic_id, known = self.resume.get((view.topic, partition), (None, offset))
+            oldest = min(known, offset) if topic_id == view.topic_id else offset
+            self.resume[view.topic, partition] = (view.topic_id, oldest)
 
     def resolve(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """The partitions with a number as offset, wherever one can be had.
@@ -137,19 +142,20 @@ class StartOffsets:
         if self._conf.offset_reset not in EARLIEST | LATEST:
             return []
         timestamp = _BEGINNING if self._conf.offset_reset in EARLIEST else _END
-        listed = {key_of(p): p.offset for p in self._listed([_bare(p, timestamp) for p in partitions])}
-        if timestamp == _END:
-            for key in map(key_of, partitions):
-                resume = self._resume(key)
-                if resume is not None:
-                    # An end below it: the log was truncated, or another topic has the name now.
-                    listed[key] = min(resume, listed.get(key, resume))
-        return self.at_least_reclaimed([TopicPartition(*key, offset) for key, offset in listed.items()])
+        listed = {key_of(p): p for p in self._listed([_bare(p, timestamp) for p in partitions])}
+        resumed = []
+        for partition in partitions if timestamp == _END else ():
+            key = key_of(partition)
+            if (resume := self._resume(key)) is not None:
+                end = listed.pop(key, partition).offset  # partition's own is no number: the end could not be had
+                # An end below it: the log was truncated, or another topic has the name now.
+                resumed.append(_bare(partition, resume if end < 0 else min(resume, end)))
+        return self._at_least_log_start(resumed) + self.at_least_reclaimed(listed.values())
 
     def _at_least_log_start(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """The committed offsets, none of them below the log start, where ``latest`` would skip what has come since.
+        """Start offsets, none of them below the log start, where ``latest`` would skip what has come since.
 
-        A commit that ends before a transaction's marker counts as the end, and what lies below the seal is deleted.
+        What lies below a seal is deleted, and a commit that ends before a transaction's marker counted as being there.
         """
         raised = {}
         if self._conf.offset_reset in LATEST:
@@ -192,16 +198,15 @@ class StartOffsets:
         parts = list(partitions)
         for partition in parts:
             if partition.offset >= 0 and partition.partition in self._view(partition.topic).reclaimed:
-                partition.offset = max(partition.offset, self._resume(key_of(partition)) or 0)
+                reclaimed_to = self._view(partition.topic).resume_offsets.get(partition.partition, 0)
+                partition.offset = max(partition.offset, reclaimed_to)
         return parts
 
     def _resume(self, key: Key) -> int | None:
         view = self._view(key[0])
-        offset = view.resume_offsets.get(key[1])
-        if offset is not None:
-            return offset
-        topic_id, offset = self.resume.get(key, (None, None))
-        return offset if view.topic_id in (None, topic_id) else None
+        topic_id, remembered = self.resume.get(key, (None, None))
+        offsets = [view.resume_offsets.get(key[1]), remembered if view.topic_id in (None, topic_id) else None]
+        return min((offset for offset in offsets if offset is not None), default=None)
 
     def commit_read_only(self, starts: Mapping[Key, int]) -> None:
         """Commit where ReadOnly partitions that delivered nothing start, if the group has no commit for them.

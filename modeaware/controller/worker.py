@@ -146,7 +146,7 @@ class Worker:
             self._rejoin()
         if self._election.refusal is not None and self._status.role is Role.STARTING:
             raise self._election.refusal
-        return self._election.leader
+        return self._election.leader and not self._status.stopping.is_set()
 
     def _still_leads(self, term: int) -> bool:
         """The same, for whoever has claimed the log in ``term``. Waits for the end of a rebalance."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ class Stock:
 
     def __init__(self) -> None:
         self.committed_offsets: dict[int, int] = {}
-        self.first: dict[int, int] = {}
+        self.first: dict[int, int] = defaultdict(int)
         self.end: dict[int, int] = {}
         self.positions: dict[int, int] = {}
         self.failures: list[Exception] = []
@@ -117,6 +118,17 @@ def test_a_resume_offset_that_the_log_no_longer_reaches() -> None:
     assert world.resolve(OFFSET_INVALID) == [12]
 
 
+def test_of_two_resume_offsets_the_older_one_counts() -> None:
+    """Revived and retired again while the consumer did not poll: what came in between is not skipped."""
+    world = World("latest")
+    world.stock.end = {0: 6}
+    world.offsets.remember(TopicView("t", "id", (1, 1), modes_of(1, 0, PartitionMode.NONE), {0: 2}))
+    world.offsets.remember(TopicView("t", "id", (1, 2), modes_of(1, 1)))
+    world.view = TopicView("t", "id", (1, 3), modes_of(1, 0), {0: 6})
+    world.offsets.remember(world.view)
+    assert world.resolve(OFFSET_INVALID) == [2]
+
+
 def test_a_resume_offset_of_an_earlier_topic_of_that_name() -> None:
     world = World("latest")
     world.stock.end = {0: 50}
@@ -135,12 +147,14 @@ def test_a_resume_offset_is_used_though_the_end_cannot_be_had(monkeypatch: pytes
 def test_a_latest_group_never_starts_below_the_log_start_of_a_topic_with_modes() -> None:
     """Its commit may end before a transaction's marker, which went with the records; it would start at the end."""
     world = World("latest")
-    world.stock.committed_offsets, world.stock.first = {0: 4}, {0: 5}
+    world.stock.committed_offsets, world.stock.first = {0: 4}, {0: 5, 1: 8}
     assert world.resolve(OFFSET_INVALID) == [4], "a topic without modes is none of our business"
     world.view = TopicView("t", "id", (1, 3), modes_of(1, 1))
     assert world.resolve(OFFSET_INVALID) == [5]
-    world.stock.first = {0: 2}
+    world.stock.first = {0: 2, 1: 8}
     assert world.resolve(OFFSET_INVALID) == [4]
+    world.stock.end, world.view = {1: 9}, TopicView("t", "id", (1, 4), modes_of(2, 1), {1: 6})
+    assert world.resolve(OFFSET_INVALID, OFFSET_INVALID) == [4, 8]
 
 
 def test_an_earliest_group_reads_all_there_is_and_nothing_below_what_was_reclaimed() -> None:
