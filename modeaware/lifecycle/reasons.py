@@ -39,8 +39,7 @@ _TEXTS = {
     "says which",
     GROUPS_HIDDEN: "the controller's user may not see all groups: grant it DESCRIBE on the cluster, or register the "
     "groups and close the list (modeaware groups require, modeaware groups closed)",
-    GROUP_LAG: "group {group} has not consumed it to the seal: run its consumers (one that is at its end and commits "
-    "nothing more: reset its offsets, or waive it)",
+    GROUP_LAG: "group {group} has not consumed it to the seal: run its consumers",
     GROUP_NEVER_COMMITTED: "group {group} uses the topic but never committed an offset here: run its consumers, "
     "commit for it what it need not read (kafka-consumer-groups --reset-offsets), or do not wait for it (modeaware "
     "groups waive)",
