@@ -51,6 +51,10 @@ _PASSING = frozenset(
         KafkaError.OFFSET_NOT_AVAILABLE,
         KafkaError._TRANSPORT,
         KafkaError._TIMED_OUT,
+        KafkaError._DESTROY_BROKER,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._RESOLVE,
+        KafkaError._WAIT_COORD,
     }
 )
 # ListOffsets' special timestamps are librdkafka's logical offsets.

@@ -142,8 +142,8 @@ def all_drained(document: Mapping[str, Any]) -> bool:
 def check(partition: int, evidence: Evidence) -> tuple[str, str | None]:
     """The verdict on a retired partition by what the cluster shows now: ``(verdict, reason code)``.
 
-    ``reclaimed``: no record below the seal is left, and none came after it. ``drained``: every group that is required
-    has consumed all of it. Else ``not drained``, and the reason.
+    ``reclaimed``: no record below the seal is left that a group would be given, and none came after it. ``drained``:
+    every group that is required has consumed all of it. Else ``not drained``, and the reason.
     """
     retired, log = evidence.record.retired[partition], evidence.facts.partitions.get(partition)
     if evidence.facts.topic_id != evidence.record.topic_id or log is None:
@@ -155,7 +155,7 @@ def check(partition: int, evidence: Evidence) -> tuple[str, str | None]:
         return NOT_DRAINED, reasons.TRUNCATED
     if log.end_offset > seal:
         return NOT_DRAINED, reasons.STRAGGLER
-    if log.log_start >= seal:
+    if retired.reclaim_offset is not None and log.log_start >= retired.reclaim_offset:
         return RECLAIMED, None
     if not log.settled:
         return NOT_DRAINED, reasons.OPEN_TRANSACTION
@@ -172,7 +172,8 @@ def commands(partition: int, evidence: Evidence) -> list[dict[str, str]]:
     where = f"{record.topic}:{partition}"
     offsets = ("kafka-get-offsets.sh", "--bootstrap-server", server, "--topic-partitions", where)
     reclaimed = check(partition, evidence)[0] == RECLAIMED
-    start = f"{where}:{seal}" if reclaimed else f"{where}: and an offset of {seal} or less"
+    gone_to = retired.reclaim_offset
+    start = f"{where}:{gone_to}" if reclaimed and gone_to == seal else f"{where}: and an offset of {seal} or less"
     told = [
         _command("the end of the log is the seal", [*offsets, "--time", "latest"], f"{where}:{seal}"),
         _command("the start of the log", [*offsets, "--time", "earliest"], start),

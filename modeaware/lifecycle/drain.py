@@ -12,9 +12,13 @@ from modeaware.lifecycle.requirement import Requirement
 
 @dataclass(frozen=True)
 class Drain:
-    """Either a proof (group -> committed offset, at or beyond the seal), or the reason why there is none.
+    """Either a proof, or the reason why there is none.
 
-    ``waived`` are the groups that were not waited for: group -> the reason of the waiver.
+    Attributes:
+        proof: group -> committed offset: at or beyond the seal, or before it with nothing between them that the group
+            would be given. A group that never committed where there is nothing to be given is not in it.
+        reason: the reason code.
+        waived: the groups that were not waited for: group -> the reason of the waiver.
     """
 
     proof: Mapping[str, int] = field(default_factory=dict)
@@ -56,7 +60,8 @@ def check_drain(
         reason = _held_up_by(group, partition, seal_offset, log)
         if reason is not None:
             return Drain(reason=reasons.of_group(reason, name))
-        proof[name] = group.committed.get(partition, log.log_start)
+        if partition in group.committed:
+            proof[name] = group.committed[partition]
     return Drain(proof=proof, waived=waived)
 
 

@@ -161,7 +161,9 @@ def _step_none(partition: int, log: PartitionFacts, now: Pass) -> Step:
         sealed = retired if retired.seal_offset is not None else replace(retired, seal_offset=0)
         retired, alarm = _unseal(now.record.topic, partition, sealed, log)
         return Step(PartitionMode.READ_ONLY, retired, alarm=alarm)
-    if log.log_start >= retired.seal_offset:
+    reclaim_offset = retired.reclaim_offset
+    assert reclaim_offset is not None, "it has a seal"
+    if log.log_start >= reclaim_offset:
         gone = replace(
             retired, partition_state=PartitionState.NON_EXISTENT, replica_state=ReplicaState.DELETION_SUCCESSFUL
         )
@@ -169,23 +171,25 @@ def _step_none(partition: int, log: PartitionFacts, now: Pass) -> Step:
     if retired.replica_state is ReplicaState.DELETION_SUCCESSFUL:
         # Brokers write a log start down once a minute: killed all at once, they may forget the last one. Then again.
         again = _deletion(now.record).policy != "retention"
-        return Step(PartitionMode.NONE, retired, delete_up_to=retired.seal_offset if again else None)
-    reason = _not_to_be_deleted(partition, retired.seal_offset, log, now)
-    if reason is not None:
-        return Step(PartitionMode.READ_ONLY, _unproved(retired, reason))
-    return Step(PartitionMode.NONE, retired, delete_up_to=retired.seal_offset)
+        return Step(PartitionMode.NONE, retired, delete_up_to=reclaim_offset if again else None)
+    drain = _still_drained(partition, retired.seal_offset, log, now)
+    if drain.reason is not None:
+        return Step(PartitionMode.READ_ONLY, _unproved(retired, drain.reason))
+    if min(drain.proof.values(), default=reclaim_offset) < reclaim_offset:  # a commit that the recorded proof lacks
+        return Step(PartitionMode.NONE, replace(retired, drained=dict(drain.proof)), due_ms=now.now_ms)
+    return Step(PartitionMode.NONE, retired, delete_up_to=reclaim_offset)
 
 
-def _not_to_be_deleted(partition: int, seal_offset: int, log: PartitionFacts, now: Pass) -> str | None:
-    """Why the records of a drained partition must stay after all; the partition is readable again then."""
+def _still_drained(partition: int, seal_offset: int, log: PartitionFacts, now: Pass) -> Drain:
+    """The proof taken anew, right before the records go. Without one they stay, and the partition is readable again."""
     policy = _deletion(now.record).policy
     if policy == "retention":  # the log start has gone back (an unclean leader election): nothing is deleted early
-        return reasons.RETENTION
+        return Drain(reason=reasons.RETENTION)
     if now.facts.compacted:
-        return reasons.COMPACTED
+        return Drain(reason=reasons.COMPACTED)
     if policy == "drained":  # a group may have come up, or been reset, since the proof
-        return check_drain(partition, seal_offset, log, now.facts, now.requirement).reason
-    return None
+        return check_drain(partition, seal_offset, log, now.facts, now.requirement)
+    return Drain()
 
 
 def _blocked(retired: RetiredPartition, reason: str | None) -> RetiredPartition:

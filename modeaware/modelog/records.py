@@ -97,7 +97,8 @@ class RetiredPartition:
         partition_state, replica_state: KIP-694's states.
         seal_offset: its end offset once no aware producer can still write there; None until sealed.
         seal_leader_epoch: the leader epoch under which the seal was read.
-        drained: proof of the drain: group -> committed offset (at or beyond the seal). Empty for an empty partition.
+        drained: proof of the drain: group -> committed offset, at or beyond the seal, or before it with nothing between
+            them that a group would be given. Empty for an empty partition.
         resume_offset: where a group without a commit goes on once the partition is readable again, while that is below
             the seal: the first seal that a straggler broke. None: the seal itself.
         reason: why it does not go on, as a code (see :mod:`modeaware.lifecycle.reasons`), optionally with a group:
@@ -117,6 +118,15 @@ class RetiredPartition:
     opening: bool = False
     stragglers: int = 0
     straggler: Straggler | None = None
+
+    @property
+    def reclaim_offset(self) -> int | None:
+        """Up to where the records go once all is drained: the seal, but never beyond a committed offset.
+
+        A commit may lie below the seal where nothing but control records or aborted ones follow it. With the log start
+        behind it, ``auto.offset.reset`` would decide where that group goes on.
+        """
+        return None if self.seal_offset is None else min([self.seal_offset, *self.drained.values()])
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form; what is at its default is left out."""

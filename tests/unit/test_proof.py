@@ -10,6 +10,7 @@ from modeaware.errors import ErrorCode
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.facts import GroupsDoubt, PartitionFacts, TopicFacts, WriterFacts
 from modeaware.modelog.records import Straggler, TopicRecord
+from modeaware.modes import ReplicaState
 from tests.support.lifecycle import (
     LATER_MS,
     NONE,
@@ -114,6 +115,28 @@ class TestGroupsNotedInDoubt:
         assert (record.required_groups, record.groups_complete) == (("g",), True)
         assert after(record, seen(groups_doubt=HIDDEN), rules=rules).modes[P] is NONE
         assert after(record, seen(groups_doubt=HIDDEN)).retired[P].reason == reasons.GROUPS_HIDDEN
+
+
+class TestControlRecordsAtTheEnd:
+    """A commit may end before a transaction's marker: with the log start behind it, ``latest`` would skip records."""
+
+    def test_nothing_is_deleted_beyond_a_commit(self) -> None:
+        groups = {"a": group({P: 10}), "b": group({P: 8}, caught_up=(P,)), "c": group({0: 1}, caught_up=(P,))}
+        record = after(admitted(shrink(P), seen=seen()), seen(groups={"g": group({P: 10}), **groups}))
+        assert record.modes[P] is NONE
+        assert record.retired[P].drained == {"a": 10, "b": 8, "g": 10}
+        everyone = {"g": group({P: 10}), **groups}
+        assert deleted(look(record, seen(groups=everyone))) == {P: 8}
+        done = after(record, seen(log(10, start=8), groups=everyone))
+        assert done.retired[P].replica_state is ReplicaState.DELETION_SUCCESSFUL
+        assert look(done, seen(log(10, start=8), groups=everyone)).record is None
+
+    def test_a_commit_that_came_since_counts_too(self) -> None:
+        late = {**READ, "late": group({P: 7}, caught_up=(P,))}
+        step = look(in_none(), seen(groups=late))
+        assert step.record is not None
+        assert (step.record.retired[P].drained, deleted(step)) == ({"g": 10, "late": 7}, {})
+        assert deleted(look(step.record, seen(groups=late))) == {P: 7}
 
 
 class TestForgottenDeletion:

@@ -1,0 +1,180 @@
+"""The processes of a run: started, killed, paused, started again; none of them outlives the run."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+
+from modeaware.errors import LocalKafkaError
+from modeaware.local.process import OwnedProcess, wait_until_stopped
+from tests.chaos.chronicle import Chronicle
+from tests.chaos.setting import CONTROLLER_CONFIGS, GROUPS, WRITERS, Setting
+
+KILL_S = 20.0
+WATCH_S = 0.5
+Command = Callable[[int], list[str]]
+
+
+class Child:
+    """One process and its incarnations. Methods may be called from any thread, one at a time.
+
+    Attributes:
+        name: unique in the run.
+        role: ``writer``, ``reader`` or ``controller``.
+        group: the group it is a member of, if it is a reader.
+        wanted: whether it is to run; if not, nobody starts it when it has ended.
+    """
+
+    def __init__(self, name: str, role: str, group: str | None, command: Command, log: Path) -> None:
+        self.name = name
+        self.role = role
+        self.group = group
+        self.wanted = False
+        self._command = command
+        self._log = log
+        self._process: OwnedProcess | None = None
+        self.turn = threading.RLock()
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process is not None and self._process.running() else None
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.running()
+
+    def start(self, run: int) -> None:
+        """Start its next incarnation."""
+        with self.turn:
+            self.wanted = True
+            self._process = OwnedProcess(self._command(run), self._log, self._log.with_suffix(".none"))
+
+    def signal(self, number: int) -> None:
+        if self._process is not None:
+            self._process.signal(number)
+
+    def kill(self) -> None:
+        """SIGKILL; returns when it has ended."""
+        with self.turn:
+            self.wanted = False
+            if not self.wait(0):
+                self.signal(signal.SIGKILL)
+                if not self.wait(KILL_S):
+                    raise LocalKafkaError(f"{self.name} does not end")
+
+    def pause(self) -> None:
+        """SIGSTOP; returns when it stands still."""
+        pid = self.pid
+        if pid is not None:
+            self.signal(signal.SIGSTOP)
+            wait_until_stopped(pid)
+
+    def resume(self) -> None:
+        self.signal(signal.SIGCONT)
+
+    def ask_to_end(self) -> None:
+        """SIGTERM."""
+        self.wanted = False
+        self.signal(signal.SIGTERM)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether it has ended, within ``timeout_s`` at the latest."""
+        return self._process is None or self._process.wait(timeout_s)
+
+    def last_words(self) -> str:
+        """The last line of its log."""
+        if not self._log.exists():
+            return ""
+        lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
+        return lines[-1][:400] if lines else ""
+
+
+class Fleet:
+    """All processes but the brokers. What ends by itself is noted and started again."""
+
+    def __init__(self, setting: Setting, controllers: int, chronicle: Chronicle) -> None:
+        self._chronicle = chronicle
+        self._runs = count(1)
+        self._stopping = threading.Event()
+        self.children = {child.name: child for child in _children(setting, controllers)}
+        self._watcher = threading.Thread(target=self._watch, name="chaos-fleet", daemon=True)
+
+    def of(self, role: str) -> list[Child]:
+        return [child for child in self.children.values() if child.role == role]
+
+    def start(self, child: Child) -> None:
+        """Start the child's next incarnation under a number that no other has in this run."""
+        run = next(self._runs)
+        child.start(run)
+        self._chronicle.note("started", process=child.name, role=child.role, run=run, pid=child.pid)
+
+    def start_all(self, role: str) -> None:
+        for child in self.of(role):
+            self.start(child)
+
+    def watch(self) -> None:
+        """From now on start again what has ended by itself."""
+        self._watcher.start()
+
+    def end(self, role: str, timeout_s: float) -> list[str]:
+        """Ask all of a role to end; the names of those that had to be killed."""
+        for child in self.of(role):
+            child.ask_to_end()
+        killed = []
+        for child in self.of(role):
+            if not child.wait(timeout_s):
+                child.kill()
+                killed.append(child.name)
+        return killed
+
+    def close(self) -> None:
+        """Kill all that is left."""
+        self._stopping.set()
+        if self._watcher.is_alive():
+            self._watcher.join()
+        for child in self.children.values():
+            child.kill()
+
+    def _watch(self) -> None:
+        while not self._stopping.wait(WATCH_S):
+            for child in self.children.values():
+                if child.turn.acquire(blocking=False):  # else the nemesis has it
+                    try:
+                        self._look_after(child)
+                    finally:
+                        child.turn.release()
+
+    def _look_after(self, child: Child) -> None:
+        if child.wanted and not child.running:
+            words = child.last_words()
+            self._chronicle.note("ended-by-itself", process=child.name, group=child.group, last_words=words)
+            self.start(child)
+
+
+def _children(setting: Setting, controllers: int) -> Iterator[Child]:
+    folder = setting.folder
+    configs = [word for name, value in CONTROLLER_CONFIGS.items() for word in ("--config", f"{name}={value}")]
+    controller = _module("modeaware", "controller", "--bootstrap-server", setting.bootstrap_servers, *configs)
+    for number in range(controllers):
+        name = f"controller-{number}"
+        yield Child(name, "controller", None, lambda run: controller, folder / f"{name}.log")
+    for writer in WRITERS:
+        start = _module("tests.chaos.writer", str(folder), writer.name)
+        yield Child(writer.name, "writer", None, _numbered(start), folder / f"{writer.name}.log")
+    for group in GROUPS:
+        for number in range(group.members):
+            name = f"{group.name}-{number}"
+            start = _module("tests.chaos.reader", str(folder), group.name, name)
+            yield Child(name, "reader", group.name, _numbered(start), folder / f"{name}.log")
+
+
+def _module(module: str, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", module, *arguments]
+
+
+def _numbered(command: list[str]) -> Command:
+    return lambda run: [*command, str(run)]

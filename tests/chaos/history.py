@@ -1,0 +1,118 @@
+"""A history: all that is known of a run when it is over. Pure data; :mod:`tests.chaos.judge` judges it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from tests.chaos.journal import Entry
+
+
+class Outcome(Enum):
+    """What became of a transaction, as its writer was told. UNKNOWN: he was not."""
+
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    UNKNOWN = "unknown"
+
+
+class Transaction(NamedTuple):
+    """The records ``first`` to ``end`` - 1 (sequence numbers) of a run."""
+
+    first: int
+    end: int
+    outcome: Outcome
+
+
+class Bounds(NamedTuple):
+    """From the record ``first`` on, partitions were chosen under a view between these versions, both included."""
+
+    first: int
+    lower: int
+    upper: int
+
+
+@dataclass(frozen=True)
+class WriterRun:
+    """One incarnation of a writer.
+
+    Attributes:
+        run: its number, see :class:`tests.chaos.record.Identity`.
+        name: the writer's, the same for all of its incarnations.
+        aware: whether it honours modes.
+        acks: its ACKED entries, in the order the acknowledgements came.
+        transactions: its transactions in order, without gaps; None if it is not transactional.
+        bounds: under which views it sent, ascending; empty if it is not aware.
+    """
+
+    run: int
+    name: str
+    aware: bool
+    acks: Iterable[Entry]
+    transactions: Sequence[Transaction] | None = None
+    bounds: Sequence[Bounds] = ()
+
+
+@dataclass(frozen=True)
+class ReaderRun:
+    """One incarnation of a member of a group; its READ, TAKEN, DROPPED and COMMIT_FAILED entries in order."""
+
+    name: str
+    group: str
+    entries: Iterable[Entry]
+
+
+class Gone(NamedTuple):
+    """At ``at_ms`` at the latest, offsets below ``below`` were out of the readers' reach: by ``how``."""
+
+    at_ms: int
+    partition: int
+    below: int
+    how: str
+
+
+class Fault(NamedTuple):
+    """Something was done to ``target`` from ``from_ms`` to ``to_ms``.
+
+    ``group`` is the group whose readers may read again because of it, ``"*"`` for all, None for none.
+    """
+
+    from_ms: int
+    to_ms: int
+    kind: str
+    target: str
+    group: str | None = None
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a plain consumer found in the topic when all was over.
+
+    Attributes:
+        log_starts: partition -> its log's start offset.
+        stored: STORED entries: all that it was given (read_committed), by partition and offset.
+    """
+
+    log_starts: Mapping[int, int]
+    stored: Iterable[Entry]
+
+
+@dataclass(frozen=True)
+class History:
+    """A run.
+
+    Attributes:
+        groups: the groups that had to read everything.
+        contents: None where the run ended before they were read: then nothing can be said of what was not read.
+        writable: view version -> the partitions it calls writable, as far as known.
+    """
+
+    groups: Sequence[str]
+    writers: Sequence[WriterRun]
+    readers: Sequence[ReaderRun]
+    contents: Contents | None
+    gone: Sequence[Gone] = ()
+    faults: Sequence[Fault] = ()
+    writable: Mapping[int, Sequence[int]] = field(default_factory=dict)

@@ -1,0 +1,88 @@
+"""The journals of writers and readers: entries of a fixed size, appended with ``write(2)``, so that they survive a
+``kill -9`` of the process that wrote them."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from enum import IntEnum
+from pathlib import Path
+
+_ENTRY = struct.Struct("<QIIBB")
+UNPLACED = (1 << 32) - 1
+"""An acknowledged record whose offset was not told: librdkafka's answer to DUPLICATE_SEQUENCE_NUMBER."""
+_CHUNK = _ENTRY.size * 50_000
+
+Entry = tuple[int, int, int, int, int]
+"""(number, offset, at_ms, partition, kind); what does not apply is 0."""
+
+
+class Kind(IntEnum):
+    """What an entry says."""
+
+    READ = 1
+    """A reader was given the record ``number`` at ``partition``, ``offset``."""
+    TAKEN = 2
+    """A reader holds ``partition`` from here on."""
+    DROPPED = 3
+    """A reader does not hold ``partition`` any more."""
+    COMMIT_FAILED = 4
+    """A reader's commit failed, or it lost its partitions: what it has read may be read again."""
+    ACKED = 5
+    """A writer was told that the record ``number`` lies at ``partition``, ``offset`` (:data:`UNPLACED`: somewhere)."""
+    VIEW = 6
+    """From the sequence number ``offset`` on, a writer sends under views from version ``number >> 32`` to ``number &
+    0xFFFFFFFF`` (both counted from -1)."""
+    BEGUN = 7
+    """A writer begins a transaction; ``offset`` is the sequence number of its first record."""
+    COMMITTED = 8
+    """The transaction was committed; ``offset`` is the sequence number behind its last record."""
+    ABORTED = 9
+    """The transaction was aborted; likewise."""
+    ENDED = 10
+    """The process ended in good order; of a writer: all it sent is settled."""
+    STORED = 11
+    """The record ``number`` lies at ``partition``, ``offset`` at the end of the run."""
+
+
+class Journal:
+    """Appends entries. One thread owns it.
+
+    Args:
+        path: its file; must not exist.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND)
+        self._waiting = bytearray()
+
+    def add(self, kind: Kind, *, number: int = 0, offset: int = 0, at_ms: int = 0, partition: int = 0) -> None:
+        """Note an entry; it is on the way with the next :meth:`flush`."""
+        self._waiting += _ENTRY.pack(number, offset, at_ms, partition, kind)
+
+    def flush(self) -> None:
+        """Hand all noted entries to the operating system: from then on this process may be killed."""
+        while self._waiting:
+            written = os.write(self._file, self._waiting)
+            del self._waiting[:written]
+
+    def close(self) -> None:
+        self.flush()
+        os.close(self._file)
+
+
+def read_journal(path: Path) -> Iterator[Entry]:
+    """The entries in the order they were noted; one that a kill has torn at the end is left out."""
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            yield from _ENTRY.iter_unpack(chunk[: len(chunk) // _ENTRY.size * _ENTRY.size])
+
+
+def pack_bounds(lower: int, upper: int) -> int:
+    """Two view versions (-1 or more) as the number of a VIEW entry."""
+    return (lower + 1) << 32 | (upper + 1)
+
+
+def unpack_bounds(number: int) -> tuple[int, int]:
+    return (number >> 32) - 1, (number & 0xFFFFFFFF) - 1

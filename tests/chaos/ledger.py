@@ -1,0 +1,97 @@
+"""Who was seen where, and when each group first read it: arrays by partition and offset, a few bytes a record."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+from itertools import repeat
+
+from tests.chaos.history import ReaderRun
+from tests.chaos.journal import Entry, Kind
+from tests.chaos.record import Identity
+from tests.chaos.verdict import Verdict
+
+_GROWTH = 65_536
+
+
+class Pages:
+    """An array of numbers per partition, by offset; 0 where nothing was noted."""
+
+    def __init__(self, typecode: str) -> None:
+        self._typecode = typecode
+        self._pages: dict[int, array[int]] = {}
+
+    def page(self, partition: int, offset: int = 0) -> array[int]:
+        """The partition's array, long enough for ``offset``."""
+        page = self._pages.get(partition)
+        if page is None:
+            page = self._pages[partition] = array(self._typecode)
+        if len(page) <= offset:
+            page.extend(repeat(0, offset + _GROWTH - len(page)))
+        return page
+
+    def get(self, partition: int, offset: int) -> int:
+        page = self._pages.get(partition)
+        return page[offset] if page is not None and offset < len(page) else 0
+
+    @property
+    def partitions(self) -> Sequence[int]:
+        return sorted(self._pages)
+
+
+class Ledger:
+    """The sightings of a history.
+
+    Attributes:
+        numbers: the identity seen at a position, by whomever.
+        present: 1 where a record lay when all was over.
+        first_ms: group -> the time of its first reading of a position, plus 1.
+        again: group -> pairs of times (ms, flat): a first reading and a later one.
+        unsure_ms: group -> when a commit of it failed, or a member lost its partitions.
+    """
+
+    def __init__(self, groups: Sequence[str], verdict: Verdict) -> None:
+        self._verdict = verdict
+        self.numbers = Pages("Q")
+        self.present = Pages("B")
+        self.first_ms = {group: Pages("I") for group in groups}
+        self.again: dict[str, array[int]] = {group: array("I") for group in groups}
+        self.unsure_ms: dict[str, list[int]] = {group: [] for group in groups}
+
+    def read_by(self, reader: ReaderRun) -> None:
+        """Take in one reader's journal."""
+        first_ms, again = self.first_ms[reader.group], self.again[reader.group]
+        held: dict[int, int] = {}  # partition -> the last offset given while it was held
+        for number, offset, at_ms, partition, kind in reader.entries:
+            if kind == Kind.READ:
+                numbers = self.numbers.page(partition, offset)
+                if numbers[offset] != number:
+                    self._sight(numbers, number, partition, offset, reader.name)
+                if offset <= held.get(partition, -1):
+                    self._verdict.broken("read-backwards", f"{reader.name}: {partition}@{offset} after {held}")
+                held[partition] = offset
+                times = first_ms.page(partition, offset)
+                before = times[offset]
+                if not before:
+                    times[offset] = at_ms + 1
+                else:
+                    times[offset] = min(before, at_ms + 1)
+                    again.extend((min(before - 1, at_ms), max(before - 1, at_ms)))
+            elif kind == Kind.COMMIT_FAILED:
+                self.unsure_ms[reader.group].append(at_ms)
+            else:  # taken or dropped
+                held.pop(partition, None)
+
+    def stored(self, entries: Iterable[Entry]) -> None:
+        """Take in the topic's contents at the end."""
+        for number, offset, _, partition, _ in entries:
+            numbers = self.numbers.page(partition, offset)
+            if numbers[offset] != number:
+                self._sight(numbers, number, partition, offset, "the end")
+            self.present.page(partition, offset)[offset] = 1
+
+    def _sight(self, numbers: array[int], number: int, partition: int, offset: int, who: str) -> None:
+        if numbers[offset]:
+            was, now = Identity.of(numbers[offset]), Identity.of(number)
+            self._verdict.broken("overwritten", f"{partition}@{offset}: {was}; {who} was given {now}")
+        numbers[offset] = number

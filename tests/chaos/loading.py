@@ -1,0 +1,106 @@
+"""A history from the folder of a run, also of one that ended before its time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from pathlib import Path
+
+from tests.chaos.chronicle import Event, read_events
+from tests.chaos.history import Bounds, Contents, Fault, Gone, History, Outcome, ReaderRun, Transaction, WriterRun
+from tests.chaos.journal import Entry, Kind, read_journal, unpack_bounds
+from tests.chaos.setting import GROUPS, WRITERS, Setting
+
+_OPEN_END = 1 << 32
+_OUTCOMES = {Kind.COMMITTED: Outcome.COMMITTED, Kind.ABORTED: Outcome.ABORTED}
+
+
+class JournalFile:
+    """A journal's entries of some kinds; it can be iterated over again."""
+
+    def __init__(self, path: Path, kinds: Iterable[Kind]) -> None:
+        self._path = path
+        self._kinds = frozenset(kinds)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return (entry for entry in read_journal(self._path) if entry[4] in self._kinds)
+
+
+def load_history(folder: Path) -> History:
+    """The history in a folder.
+
+    Raises:
+        OSError: it is not the folder of a run.
+    """
+    setting = Setting.load(folder)
+    events = list(read_events(setting.events_path))
+    views = [event for event in events if event["event"] == "view"]
+    return History(
+        groups=[group.name for group in GROUPS],
+        writers=sorted(map(_writer, folder.glob("writer.*.journal")), key=lambda each: each.run),
+        readers=[_reader(path) for path in sorted(folder.glob("reader.*.journal"))],
+        contents=_contents(setting),
+        gone=list(_gone(events)),
+        faults=list(faults_of(events)),
+        writable={view["version"]: view["writable"] for view in views},
+    )
+
+
+def faults_of(events: Iterable[Event]) -> Iterator[Fault]:
+    """The faults, and what ended by itself. A fault that has no end goes on for ever."""
+    events = list(events)
+    ends = {event["id"]: event["at_ms"] for event in events if event["event"] == "fault-ends"}
+    for event in events:
+        at_ms = event["at_ms"]
+        if event["event"] == "fault-begins":
+            to_ms = ends.get(event["id"], _OPEN_END)
+            yield Fault(at_ms, to_ms, event["kind"], event["target"], event["group"])
+        elif event["event"] == "ended-by-itself":
+            yield Fault(at_ms, at_ms, "ended-by-itself", event["process"], event["group"])
+
+
+def _gone(events: Iterable[Event]) -> Iterator[Gone]:
+    for event in events:
+        if event["event"] == "log-start":
+            yield Gone(event["at_ms"], event["partition"], event["below"], "deleted")
+        elif event["event"] == "view":
+            for partition, below in event["none"].items():
+                yield Gone(event["at_ms"], int(partition), below, "None")
+
+
+def _writer(path: Path) -> WriterRun:
+    _, name, run, _ = path.name.split(".")
+    [writer] = [each for each in WRITERS if each.name == name]
+    notes = [entry for entry in read_journal(path) if entry[4] not in (Kind.ACKED, Kind.ENDED)]
+    return WriterRun(
+        run=int(run),
+        name=name,
+        aware=writer.aware,
+        acks=JournalFile(path, [Kind.ACKED]),
+        transactions=list(_transactions(notes)) if writer.transactional else None,
+        bounds=[Bounds(offset, *unpack_bounds(number)) for number, offset, _, _, kind in notes if kind == Kind.VIEW],
+    )
+
+
+def _transactions(notes: Iterable[Entry]) -> Iterator[Transaction]:
+    """What has no end noted is of unknown outcome."""
+    ours = [entry for entry in notes if entry[4] in (Kind.BEGUN, *_OUTCOMES)]
+    end: Entry = (0, _OPEN_END, 0, 0, Kind.BEGUN)
+    for begun, after in pairwise([*ours, end]):
+        if begun[4] == Kind.BEGUN:
+            yield Transaction(begun[1], after[1], _OUTCOMES.get(Kind(after[4]), Outcome.UNKNOWN))
+
+
+def _reader(path: Path) -> ReaderRun:
+    _, group, name, run, _ = path.name.split(".")
+    kinds = (Kind.READ, Kind.TAKEN, Kind.DROPPED, Kind.COMMIT_FAILED)
+    return ReaderRun(f"{name} (run {run})", group, JournalFile(path, kinds))
+
+
+def _contents(setting: Setting) -> Contents | None:
+    if not setting.log_starts_path.exists():
+        return None
+    starts = json.loads(setting.log_starts_path.read_text(encoding="utf-8"))
+    stored = JournalFile(setting.contents_path, [Kind.STORED])
+    return Contents({int(partition): start for partition, start in starts.items()}, stored)

@@ -1,0 +1,87 @@
+"""What the judge found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+EXAMPLES = 5
+
+# Each is a broken promise, of ours or of Kafka's.
+VIOLATIONS = {
+    "lost": "acknowledged, not read by every group, and not readable any more",
+    "unread": "acknowledged and readable, but never read by a group after everything had settled",
+    "deleted-unread": "out of the readers' reach (deleted, or None) before a group had read it",
+    "overwritten": "two records at one offset: the log was truncated under somebody",
+    "duplicate-in-log": "one record at two offsets, from an idempotent producer",
+    "order": "records of one producer and key in another order than they were sent in, in one partition",
+    "moved": "records of one key in two partitions under one view",
+    "retired-chosen": "an aware producer chose a partition that its view called retired",
+    "aborted-read": "a record of an aborted transaction was read",
+    "stranger": "a record that no writer of this run can have written",
+    "read-backwards": "a reader was given an offset again, or out of order, while it held the partition",
+    "unexplained-duplicate": "a group read a record twice although nothing had been done to it",
+    "unjudged": "the run ended before the topic's contents were read: what is missing cannot be known",
+}
+
+
+@dataclass
+class Verdict:
+    """Figures, and violations with a few examples each.
+
+    Attributes:
+        acknowledged: records whose acknowledgement was seen, without those of aborted or unknown transactions.
+        unsettled: acknowledged records of transactions whose end is not known and of which nothing was seen.
+        transactions: by outcome.
+        read: group -> distinct records read.
+        duplicates: group -> readings beyond a record's first.
+        deleted: acknowledged records that are not in the topic any more.
+        longest_gap_ms: writer -> the longest time without an acknowledgement; and the same leaving out gaps in which
+            something had been done to the writer itself.
+    """
+
+    acknowledged: int = 0
+    unsettled: int = 0
+    transactions: Counter[str] = field(default_factory=Counter)
+    read: dict[str, int] = field(default_factory=dict)
+    duplicates: dict[str, int] = field(default_factory=dict)
+    deleted: int = 0
+    longest_gap_ms: dict[str, tuple[int, int]] = field(default_factory=dict)
+    violations: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        return not self.violations
+
+    def broken(self, kind: str, example: str) -> None:
+        """Count a violation.
+
+        Raises:
+            KeyError: no such kind.
+        """
+        assert VIOLATIONS[kind]
+        self.violations[kind] += 1
+        examples = self.examples.setdefault(kind, [])
+        if len(examples) < EXAMPLES:
+            examples.append(example)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "ok": self.ok,
+            "acknowledged": self.acknowledged,
+            "lost": self.violations["lost"],
+            "unread": self.violations["unread"],
+            "unsettled": self.unsettled,
+            "transactions": dict(sorted(self.transactions.items())),
+            "read": self.read,
+            "duplicates": self.duplicates,
+            "deleted": self.deleted,
+            "longest_gap_s": {
+                name: {"any": gap / 1000, "unharmed": quiet / 1000}
+                for name, (gap, quiet) in sorted(self.longest_gap_ms.items())
+            },
+            "violations": {kind: count for kind, count in self.violations.items() if count},
+            "examples": self.examples,
+        }

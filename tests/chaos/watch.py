@@ -1,0 +1,103 @@
+"""Watches the topic from outside while the run goes on: views, claims, log starts. What it sees is what the judge knows
+of deletions, so each sight is noted with a time at which it was certainly true."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from modeaware.config import ClientConfig
+from modeaware.errors import ModeSourceError
+from modeaware.modes import PartitionMode
+from modeaware.topic_view import TopicView
+from modeaware.views import registry
+from tests.chaos.chronicle import Chronicle
+from tests.chaos.record import version_number
+from tests.chaos.setting import PARTITIONS, Setting
+
+INTERVAL_S = 0.3
+REQUEST_S = 3.0
+READY_S = 60.0
+
+
+class Watch:
+    """Notes what it sees from :meth:`start` to :meth:`stop`.
+
+    Raises:
+        ModeSourceError: no first view of the modes within a minute.
+    """
+
+    def __init__(self, setting: Setting, chronicle: Chronicle) -> None:
+        self._setting = setting
+        self._chronicle = chronicle
+        self._admin = AdminClient(setting.conf)
+        self._stopping = threading.Event()
+        self._starts: dict[int, int] = {}
+        self._claim: tuple[int, str] | None = None
+        self._thread = threading.Thread(target=self._run, name="chaos-watch", daemon=True)
+        self._views = registry.acquire(setting.conf, ClientConfig())
+        if not self._views.wait_ready(READY_S):
+            raise ModeSourceError(f"no view of the partition modes: {self._views.error()}")
+        self._views.subscribe(self._changed)
+
+    @property
+    def view(self) -> TopicView:
+        """The topic's view now."""
+        return self._views.view(self._setting.topic)
+
+    @property
+    def controller_id(self) -> str | None:
+        """Who claimed the mode log last and has not released it."""
+        claim = self._views.claim()
+        return claim.controller_id if claim is not None and claim.address is not None else None
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._views.close()
+
+    def _changed(self, changed: Mapping[str, TopicView]) -> None:
+        view = changed.get(self._setting.topic)
+        if view is None:
+            return
+        none = [p for p, mode in enumerate(view.modes) if mode is PartitionMode.NONE]
+        self._chronicle.note(
+            "view",
+            version=version_number(view.version),
+            writable=list(view.writable),
+            none={p: view.resume_offsets[p] for p in none if p in view.resume_offsets},
+            reclaimed=sorted(view.reclaimed),
+            text=view.describe(),
+        )
+
+    def _run(self) -> None:
+        while not self._stopping.wait(INTERVAL_S):
+            claim = self._views.claim()
+            if claim is not None and self._claim != (claim.controller_epoch, claim.controller_id):
+                self._claim = (claim.controller_epoch, claim.controller_id)
+                self._chronicle.note("claim", controller_epoch=claim.controller_epoch, controller=claim.controller_id)
+            self._look_at_log_starts()
+
+    def _look_at_log_starts(self) -> None:
+        try:
+            # The whole listing, because it renews what the client knows of leaders: list_offsets alone would go on with
+            # the leader epochs of before a fault, and be refused.
+            self._admin.list_topics(timeout=REQUEST_S)
+        except KafkaException:
+            return  # no broker answers: the next look tells
+        asked = {TopicPartition(self._setting.topic, p): OffsetSpec.earliest() for p in range(PARTITIONS)}
+        for partition, future in self._admin.list_offsets(asked, request_timeout=REQUEST_S).items():
+            try:
+                start = future.result(REQUEST_S + 1).offset
+            except (KafkaException, TimeoutError):
+                continue  # a broker is down: the next look tells
+            if start > self._starts.get(partition.partition, 0):
+                self._starts[partition.partition] = start
+                self._chronicle.note("log-start", partition=partition.partition, below=start)
