@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any
@@ -45,7 +46,8 @@ def ensure_mode_log(admin: AdminClient, topic: str) -> bool:
     except KafkaException as error:
         if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise _failed(topic, "cannot be created", error) from error
-        return _check_again(admin, topic)
+        _check_soon(admin, topic)
+        return False
     return True
 
 
@@ -84,12 +86,17 @@ def _check(admin: AdminClient, topic: str) -> None:
         raise ClusterError(f"mode log: {reason}", topic=topic)
 
 
-def _check_again(admin: AdminClient, topic: str) -> bool:
-    try:
-        _check(admin, topic)
-    except KafkaException as error:
-        raise _failed(topic, "was made by somebody else just now and cannot be looked at yet", error) from error
-    return False
+def _check_soon(admin: AdminClient, topic: str) -> None:
+    """Somebody else made it just now, and brokers tell of it a little later: controllers may start at once."""
+    deadline_s = time.monotonic() + REQUEST_TIMEOUT_S
+    while True:
+        try:
+            return _check(admin, topic)
+        except KafkaException as error:
+            unknown = error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+            if not unknown or time.monotonic() > deadline_s:
+                raise _failed(topic, "was made by somebody else just now and cannot be looked at yet", error) from error
+        time.sleep(0.1)  # metadata spread within milliseconds
 
 
 def _result(future: Future[Any]) -> Any:

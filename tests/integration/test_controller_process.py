@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from modeaware.config import ControllerConfig
-from modeaware.controller import cluster, groups, observer, worker
+from modeaware.controller import cluster, observer, worker
 from modeaware.controller.daemon import Controller
 from modeaware.errors import ControllerUnavailable, ErrorCode, ModeAwareError
 from modeaware.librdkafka import KafkaException
@@ -119,8 +119,7 @@ def test_brokers_that_freeze_or_die_and_come_back(
     make_kafka: MakeKafka, make_group: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is concluded from their silence, and the controller goes on by itself."""
-    for module in (cluster, groups):
-        monkeypatch.setattr(module, "REQUEST_TIMEOUT_S", 2.0)
+    monkeypatch.setattr(cluster, "REQUEST_TIMEOUT_S", 2.0)
     kafka = make_kafka()
     (broker,) = kafka.brokers
     setting, topic, other = Controlled(kafka), topic_maker(kafka)(4), topic_maker(kafka)(4)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,16 @@ def test_who_joins_stands_by_and_disturbs_nobody(setting: Controlled, make_topic
         setting.make().run_once()
     assert shrinks(first, make_topic(2))
     assert (first.role, first.epoch, epoch(setting)) == (Role.ACTIVE, 1, 1)
+    assert_one_at_a_time(history(setting.conf, setting.log))
+
+
+def test_of_several_that_start_at_once_one_is_active(setting: Controlled) -> None:
+    """There is no mode log yet: each of them tries to make it."""
+    several = [setting.make(session_timeout_ms=SESSION_MS) for _ in range(4)]
+    with ThreadPoolExecutor(len(several)) as pool:
+        for started in [pool.submit(each.start) for each in several]:
+            started.result(60)
+    eventually(lambda: len(members(setting, *several)) == 1)
     assert_one_at_a_time(history(setting.conf, setting.log))
 
 
@@ -275,6 +286,21 @@ def takes_too_long(producer: Unlucky) -> None:
     """As for one that was paused: the coordinator has aborted the transaction meanwhile."""
     producer.flush(10)
     time.sleep(4)  # transaction.timeout.ms, and the brokers' interval for looking
+
+
+def test_a_writer_in_doubt_is_closed(setting: Controlled, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "Producer", Unlucky)
+    ensure_mode_log(setting.admin, setting.log)
+    writer = ModeLogWriter(setting.conf, setting.log)
+    writer.open()
+    monkeypatch.setattr(Unlucky, "misfortune", times_out)
+    with pytest.raises(ClusterError, match="_TIMED_OUT"):
+        writer.append([("key", b'{"controller_epoch": 1}')])
+    assert not writer.is_open
+    writer.open()
+    writer.append([("key", b'{"controller_epoch": 2}')])
+    writer.close()
+    assert [entry.controller_epoch for entry in history(setting.conf, setting.log)] == [2]
 
 
 @pytest.mark.parametrize(
