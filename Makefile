@@ -8,7 +8,7 @@ COMMA := ,
 EXTRAS := dev,demo$(if $(shell command -v mvn),,$(COMMA)spark)
 SOURCES := modeaware partitioners tests $(wildcard benchmarks examples)
 
-.PHONY: setup test lint format demo bench clean
+.PHONY: setup test lint format demo bench chaos simulate clean
 .DELETE_ON_ERROR:
 
 setup: $(STAMP)
@@ -38,6 +38,13 @@ demo: $(STAMP)
 bench: $(STAMP)
 	$(PY) -m benchmarks $(BENCH_ARGS)
 
+# Kills and pauses everything on three real brokers; exit status 0 only if no record was lost or left unread.
+chaos: $(STAMP)
+	$(PY) -m tests.chaos --minutes $(or $(MINUTES),2) --json chaos-report.json $(CHAOS_ARGS)
+
+simulate: $(STAMP)
+	$(PY) -m tests.simulation --schedules $(or $(SCHEDULES),1000000) --at-least 100 $(SIMULATE_ARGS)
+
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis demo-report.json bench-report.json
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis demo-report.json bench-report.json chaos-report.json
 	find modeaware partitioners tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from confluent_kafka import (
     ConsumerGroupState,
-    ConsumerGroupTopicPartitions,
-    IsolationLevel,
     TopicCollection,
 )
 from confluent_kafka.admin import (
@@ -15,7 +13,6 @@ from confluent_kafka.admin import (
     ConfigResource,
     NewPartitions,
     NewTopic,
-    OffsetSpec,
     ResourceType,
 )
 
@@ -25,11 +22,8 @@ __all__ = [
     "ConfigEntry",
     "ConfigResource",
     "ConsumerGroupState",
-    "ConsumerGroupTopicPartitions",
-    "IsolationLevel",
     "NewPartitions",
     "NewTopic",
-    "OffsetSpec",
     "ResourceType",
     "TopicCollection",
 ]

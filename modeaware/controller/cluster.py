@@ -1,4 +1,4 @@
-"""What the controller asks of the brokers, and what it has done there: one thin layer over Kafka's admin API."""
+"""What the controller asks of the brokers, and what it has done there, as the rest of it sees it."""
 
 from __future__ import annotations
 
@@ -8,32 +8,22 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from modeaware.controller.partition_leaders import topic_ids
+from modeaware.controller.answers import refusal
+from modeaware.controller.effect_requests import commit_offsets, create_partitions, delete_records
+from modeaware.controller.leader_requests import LeaderRequests
+from modeaware.controller.partition_leaders import base64_id, topic_ids
 from modeaware.errors import ClusterError, ErrorCode
-from modeaware.librdkafka import KafkaError, KafkaException, TopicPartition
-from modeaware.librdkafka_admin import (
-    AdminClient,
-    ConfigResource,
-    ConsumerGroupTopicPartitions,
-    IsolationLevel,
-    NewPartitions,
-    OffsetSpec,
-    ResourceType,
-    TopicCollection,
-)
+from modeaware.librdkafka import KafkaError, KafkaException
+from modeaware.librdkafka_admin import AdminClient
 from modeaware.lifecycle.effects import CommitOffsets, CreatePartitions, DeleteRecords, Effect
 from modeaware.wire.brokers.client import Brokers
-from modeaware.wire.brokers.messages import MetadataRequest
+from modeaware.wire.brokers.messages import DescribeConfigsRequest, ListOffsetsRequest, MetadataRequest
 
 REQUEST_TIMEOUT_S = 15.0
-_LEADER_MOVED = frozenset(
-    {
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.FENCED_LEADER_EPOCH,
-        KafkaError.UNKNOWN_LEADER_EPOCH,
-    }
-)
+"""Of what is still asked through ``Cluster.admin``."""
+_TOPIC_RESOURCE = 2
+_LATEST, _EARLIEST = -1, -2
+_READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
 _T = TypeVar("_T")
 
 
@@ -57,10 +47,20 @@ class LogOffsets:
 
 
 class Cluster:
-    """The controller's admin connection. Used by one thread at a time.
+    """The controller's connections to the brokers. Used by one thread at a time.
+
+    What it asks goes through :attr:`brokers` and not through librdkafka's admin client, which aborts the process when a
+    group's coordinator is away for longer than a request's timeout, goes on asking former leaders, and waits 15 s for a
+    broker that has just died.
 
     Args:
         conf: librdkafka configuration (``bootstrap.servers``, security settings).
+
+    Attributes:
+        admin: librdkafka's admin client, for making the mode log and for describing the cluster; never for groups.
+
+    Raises:
+        KafkaException: a setting that librdkafka does not take.
     """
 
     def __init__(self, conf: Mapping[str, Any]) -> None:
@@ -70,7 +70,7 @@ class Cluster:
 
     @property
     def brokers(self) -> Brokers:
-        """For what librdkafka does not ask, or filters.
+        """Any request to any broker.
 
         Raises:
             ConfigError: the configuration has a setting that cannot be translated for it.
@@ -86,11 +86,7 @@ class Cluster:
             self._brokers.close()
 
     def reconnect(self) -> None:
-        """Begin again with a new client, as is right after a request that timed out.
-
-        librdkafka's admin requests to a group's coordinator go on timing out for ever once that broker was restarted.
-        """
-        self.admin = AdminClient(self._conf)
+        """Begin again with new connections, as is right after a request that timed out."""
         if self._brokers is not None:
             self._brokers.disconnect()
 
@@ -112,78 +108,43 @@ class Cluster:
         names = sorted(set(topics))
         if not names:
             return {}
-        shapes: dict[str, TopicShape | None] = {}
-        if "" in names:  # librdkafka answers this one with a ValueError, the others are the broker's business
+        if "" in names:  # brokers take it for a mistake in the request; the others are their business
             raise ClusterError("a topic's name cannot be empty", code=ErrorCode.INVALID_TOPIC_EXCEPTION)
-        futures = self.admin.describe_topics(TopicCollection(names), request_timeout=REQUEST_TIMEOUT_S)
-        for name, future in futures.items():
-            try:
-                found = future.result(REQUEST_TIMEOUT_S + 5)
-            except FutureTimeoutError as error:
-                raise _no_answer(f"describe topic {name!r}") from error
-            except KafkaException as error:
-                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    raise cluster_error(f"describe topic {name!r}", error) from error
-                shapes[name] = None
-                continue
-            shapes[name] = TopicShape(_topic_id(found.topic_id), found.is_internal, len(found.partitions))
-        return shapes
+        wanted = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+        answer = self.brokers.ask(  # topic ids came with version 10
+            MetadataRequest(topics=wanted, allow_auto_topic_creation=False, min_version=10)
+        )
+        found = {topic.name: topic for topic in answer.topics}
+        return {name: _shape(name, found[name]) for name in names}
 
     def cleanup_policy(self, topic: str) -> str:
-        """The topic's ``cleanup.policy``."""
-        resource = ConfigResource(ResourceType.TOPIC, topic)
-        future = self.admin.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_S)[resource]
-        return str(wait(future, f"describe the configs of topic {topic!r}")["cleanup.policy"].value)
+        """The topic's ``cleanup.policy``.
+
+        Raises:
+            ClusterError: the cluster did not answer, or refused.
+        """
+        resource = DescribeConfigsRequest.DescribeConfigsResource
+        wanted = resource(resource_type=_TOPIC_RESOURCE, resource_name=topic, configuration_keys=["cleanup.policy"])
+        (result,) = self.brokers.ask(DescribeConfigsRequest(resources=[wanted])).results
+        if result.error_code:
+            what = f"describe the configs of topic {topic!r}"
+            raise refusal(what, result.error_code, result.error_message, topic=topic)
+        return str({config.name: config.value for config in result.configs}["cleanup.policy"])
 
     def offsets(self, topic: str, partitions: Iterable[int]) -> dict[int, LogOffsets]:
-        """The log offsets of ``partitions``; one whose leader does not answer is missing."""
-        wanted = [TopicPartition(topic, partition) for partition in partitions]
-        if not wanted:
-            return {}
+        """The log offsets of ``partitions``; one whose leader does not answer is missing.
+
+        Raises:
+            ClusterError: no broker says who leads.
+        """
+        leaders, wanted = LeaderRequests(self.brokers, topic), list(partitions)
         # The last stable offset is read first: read after the end, it could hide a transaction that began in between.
-        stable = self._list_offsets(wanted, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
-        start = self._list_offsets(wanted, OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED)
-        end = self._list_offsets(wanted, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+        stable = _list_offsets(leaders, topic, wanted, _LATEST, _READ_COMMITTED)
+        start = _list_offsets(leaders, topic, stable, _EARLIEST, _READ_UNCOMMITTED)
+        end = _list_offsets(leaders, topic, start, _LATEST, _READ_UNCOMMITTED)
         return {
-            p: LogOffsets(start[p][0], end[p][0], stable[p][0], end[p][1])
-            for p in sorted(stable.keys() & start.keys() & end.keys())
+            p: LogOffsets(start[p].offset, end[p].offset, stable[p].offset, end[p].leader_epoch) for p in sorted(end)
         }
-
-    def _list_offsets(
-        self, wanted: list[TopicPartition], spec: OffsetSpec, isolation_level: IsolationLevel
-    ) -> dict[int, tuple[int, int]]:
-        offsets, moved = self._list_offsets_once(wanted, spec, isolation_level)
-        if moved:  # librdkafka's list_offsets goes on asking the old leader until its metadata happen to be refreshed
-            self._refresh_leaders()
-            offsets |= self._list_offsets_once(moved, spec, isolation_level)[0]
-        return offsets
-
-    def _list_offsets_once(
-        self, wanted: list[TopicPartition], spec: OffsetSpec, isolation_level: IsolationLevel
-    ) -> tuple[dict[int, tuple[int, int]], list[TopicPartition]]:
-        """The offsets there are, and the partitions whose leader is another one by now."""
-        futures = self.admin.list_offsets(
-            dict.fromkeys(wanted, spec), isolation_level=isolation_level, request_timeout=REQUEST_TIMEOUT_S
-        )
-        offsets, moved = {}, []
-        for partition, future in futures.items():
-            try:
-                found = future.result(REQUEST_TIMEOUT_S + 5)
-            except FutureTimeoutError:
-                continue  # a missing partition is "unavailable" to every decision: nothing is concluded from it
-            except KafkaException as error:
-                if error.args[0].code() in _LEADER_MOVED:
-                    moved.append(partition)
-                continue
-            epoch = found.leader_epoch
-            offsets[partition.partition] = (found.offset, -1 if epoch is None else epoch)
-        return offsets, moved
-
-    def _refresh_leaders(self) -> None:
-        try:
-            self.admin.list_topics(timeout=REQUEST_TIMEOUT_S)  # all topics: asked for by name, a missing one is created
-        except KafkaException as error:
-            raise cluster_error("ask for the partitions' leaders", error) from error
 
     def perform(self, effect: Effect) -> None:
         """Carry out an effect, after checking that the topic is still the one it was decided for.
@@ -214,50 +175,45 @@ class Cluster:
                 topic=effect.topic,
             )
 
-    def _delete_records(self, effect: DeleteRecords) -> None:
-        offsets = [TopicPartition(effect.topic, p, offset) for p, offset in sorted(effect.offsets.items())]
-        futures = self.admin.delete_records(offsets, request_timeout=REQUEST_TIMEOUT_S)
-        for partition, future in futures.items():
-            name = f"{effect.topic}-{partition.partition}"
-            result = wait(future, f"delete the records of {name}")
-            if result.low_watermark < effect.offsets[partition.partition]:
-                raise ClusterError(
-                    f"{name}: records below {effect.offsets[partition.partition]} were to go, but the log starts at "
-                    f"{result.low_watermark}",
-                    topic=effect.topic,
-                    partition=partition.partition,
-                )
-
     def create_partitions(self, effect: CreatePartitions, validate_only: bool = False) -> None:
-        """Grow the topic on the brokers, or only have them check it."""
-        if effect.assignments:
-            new = NewPartitions(effect.topic, effect.total_count, [list(replicas) for replicas in effect.assignments])
-        else:
-            new = NewPartitions(effect.topic, effect.total_count)
-        try:
-            futures = self.admin.create_partitions(
-                [new],
-                validate_only=validate_only,
-                operation_timeout=REQUEST_TIMEOUT_S,
-                request_timeout=REQUEST_TIMEOUT_S,
-            )
-        except ValueError as error:  # librdkafka checks the form of assignments before it asks a broker
-            raise ClusterError(
-                f"topic {effect.topic!r}: {error}", code=ErrorCode.INVALID_REPLICA_ASSIGNMENT, topic=effect.topic
-            ) from error
-        wait(futures[effect.topic], f"create partitions of topic {effect.topic!r}")
+        """Grow the topic on the brokers, or only have them check it.
+
+        Raises:
+            ClusterError: refused; or (REQUEST_TIMED_OUT) not known to be done.
+        """
+        create_partitions(self.brokers, effect, validate_only)
+
+    def _delete_records(self, effect: DeleteRecords) -> None:
+        delete_records(self.brokers, effect)
 
     def _commit_offsets(self, effect: CommitOffsets) -> None:
-        partitions = [TopicPartition(effect.topic, p, offset) for p, offset in sorted(effect.offsets.items())]
-        request = [ConsumerGroupTopicPartitions(effect.group, partitions)]
-        futures = self.admin.alter_consumer_group_offsets(request, request_timeout=REQUEST_TIMEOUT_S)
-        committed = wait(futures[effect.group], f"commit offsets of group {effect.group!r}")
-        for each in committed.topic_partitions or []:  # the call succeeds, whatever becomes of its partitions
-            if each.error is not None:
-                name = f"{effect.topic}-{each.partition}"
-                raise cluster_error(
-                    f"commit the offset of group {effect.group!r} on {name}", KafkaException(each.error)
-                )
+        commit_offsets(self.brokers, effect)
+
+
+def _shape(name: str, topic: Any) -> TopicShape | None:
+    if topic.error_code == KafkaError.UNKNOWN_TOPIC_OR_PART:
+        return None
+    if topic.error_code not in (0, KafkaError.LEADER_NOT_AVAILABLE):
+        raise refusal(f"describe topic {name!r}", topic.error_code, topic=name)
+    return TopicShape(base64_id(topic.topic_id), bool(topic.is_internal), len(topic.partitions))
+
+
+def _list_offsets(
+    leaders: LeaderRequests, topic: str, partitions: Iterable[int], timestamp: int, isolation_level: int
+) -> dict[int, Any]:
+    """A partition that is missing is "unavailable" to every decision: nothing is concluded from it."""
+
+    def request(led: Mapping[int, int]) -> Any:
+        entry = ListOffsetsRequest.ListOffsetsTopic
+        wanted = [
+            entry.ListOffsetsPartition(partition_index=p, current_leader_epoch=epoch, timestamp=timestamp)
+            for p, epoch in led.items()
+        ]
+        topics = [entry(name=topic, partitions=wanted)]
+        return ListOffsetsRequest(replica_id=-1, isolation_level=isolation_level, topics=topics, min_version=4)
+
+    answers = leaders.ask(partitions, "list the offsets of", request)
+    return {p: answer for p, answer in answers.items() if not isinstance(answer, ClusterError)}
 
 
 def wait(future: Future[_T], what: str) -> _T:
@@ -284,8 +240,3 @@ def cluster_error(what: str, error: KafkaException) -> ClusterError:
     return ClusterError(
         f"cannot {what}: {kafka_error.str()} ({kafka_error.name()})", code=ErrorCode(number) if known else None
     )
-
-
-def _topic_id(uuid: object) -> str:
-    """Kafka writes topic ids in URL-safe base64 without padding."""
-    return str(uuid).rstrip("=").replace("+", "-").replace("/", "_")

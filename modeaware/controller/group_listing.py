@@ -16,7 +16,7 @@ from typing import Any
 from modeaware.errors import ClusterError
 from modeaware.librdkafka import KafkaError
 from modeaware.lifecycle.facts import GroupsDoubt
-from modeaware.wire.brokers.client import Ask, Brokers
+from modeaware.wire.brokers.client import BULK_TIMEOUT_S, Ask, Brokers
 from modeaware.wire.brokers.messages import (
     DescribeClusterRequest,
     ListGroupsRequest,
@@ -153,7 +153,8 @@ def _check_loaded(brokers: Brokers, leaders: _Leaders, listing: Listing) -> None
 
 
 def _collect(brokers: Brokers, nodes: Iterable[int], listing: Listing) -> None:
-    for node, answer in _each(brokers, {node: ListGroupsRequest() for node in nodes if node not in listing.silent}):
+    requests = {node: ListGroupsRequest() for node in nodes if node not in listing.silent}
+    for node, answer in _each(brokers, requests, BULK_TIMEOUT_S):
         if isinstance(answer, ClusterError):
             listing.silent.add(node)
             listing.doubt(f"broker {node} did not list its groups: {answer}")
@@ -168,9 +169,9 @@ def _collect(brokers: Brokers, nodes: Iterable[int], listing: Listing) -> None:
             listing.groups[group.group_id] = ListedGroup(group.group_id, kind, state, group.protocol_type, node)
 
 
-def _each(brokers: Brokers, requests: Mapping[int, Any]) -> Iterable[tuple[int, Any]]:
+def _each(brokers: Brokers, requests: Mapping[int, Any], timeout_s: float | None = None) -> Iterable[tuple[int, Any]]:
     asks = [Ask(node, request) for node, request in sorted(requests.items())]
-    return zip(sorted(requests), brokers.ask_each(asks), strict=True)
+    return zip(sorted(requests), brokers.ask_each(asks, timeout_s), strict=True)
 
 
 def names_for_partitions(partitions: int) -> dict[int, str]:

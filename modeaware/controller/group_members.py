@@ -10,7 +10,7 @@ from typing import Any
 from modeaware.controller.group_listing import ListedGroup, error_name
 from modeaware.errors import ClusterError
 from modeaware.librdkafka import KafkaError
-from modeaware.wire.brokers.client import Ask, Brokers
+from modeaware.wire.brokers.client import BULK_TIMEOUT_S, Ask, Brokers
 from modeaware.wire.brokers.messages import (
     ConsumerGroupDescribeRequest,
     DescribeGroupsRequest,
@@ -67,7 +67,7 @@ def describe_groups(brokers: Brokers, groups: Iterable[ListedGroup]) -> dict[str
         for start in range(0, len(names), BATCH):
             asks.append(Ask(node, _KINDS[kind].request(names[start : start + BATCH])))
             asked.append((kind, names[start : start + BATCH]))
-    for (kind, names), answer in zip(asked, brokers.ask_each(asks), strict=True):
+    for (kind, names), answer in zip(asked, brokers.ask_each(asks, BULK_TIMEOUT_S), strict=True):
         found |= _read(kind, names, answer)
     return found
 

@@ -10,7 +10,7 @@ from modeaware.controller.group_listing import ListedGroup, error_name
 from modeaware.controller.partition_leaders import end_offsets
 from modeaware.errors import ClusterError
 from modeaware.librdkafka import KafkaError
-from modeaware.wire.brokers.client import Ask, Brokers
+from modeaware.wire.brokers.client import BULK_TIMEOUT_S, Ask, Brokers
 from modeaware.wire.brokers.messages import (
     DescribeShareGroupOffsetsRequest,
     FindCoordinatorRequest,
@@ -57,7 +57,7 @@ def read_offsets(
         for start in range(0, len(names), size):
             asks.append(Ask(node, build(names[start : start + size], topic, partitions)))
             asked.append((names[start : start + size], share))
-    for (names, share), answer in zip(asked, brokers.ask_each(asks), strict=True):
+    for (names, share), answer in zip(asked, brokers.ask_each(asks, BULK_TIMEOUT_S), strict=True):
         if isinstance(answer, ClusterError):
             found |= dict.fromkeys(names, Commits(unknown=str(answer)))
             continue

@@ -158,7 +158,7 @@ class TestRawMembers:
 def test_changelogs_of_its_name(kafka: Kafka, cluster: Cluster, make_topic: MakeTopic, make_group: MakeGroup) -> None:
     topic, name = make_topic(1), make_group()
     topic_id = cluster.describe([topic])[topic].topic_id
-    cluster.perform(CommitOffsets(topic, topic_id, name, {0: 0}))
+    eventually(lambda: _committed(cluster, CommitOffsets(topic, topic_id, name, {0: 0})))
     assert sure(cluster, topic, 1).groups == {name: GroupFacts({0: 0})}
     create_topic(kafka.bootstrap_servers, f"{name}-counts-changelog", 1, configs={})
     assert sure(cluster, topic, 1).groups == {name: GroupFacts({0: 0}, stateful=True)}

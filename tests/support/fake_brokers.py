@@ -73,7 +73,10 @@ class FakeBrokers:
             raise answer
         return answer
 
-    def ask_each(self, asks: Iterable[Ask]) -> list[Any]:
+    def ask_any(self, request: Any) -> tuple[int, Any]:
+        return self.nodes[0], self.ask(request, self.nodes[0])
+
+    def ask_each(self, asks: Iterable[Ask], timeout_s: float | None = None) -> list[Any]:
         return [self._answer(ask.node_id, ask.request) for ask in asks]
 
     def _answer(self, node: int, request: Any) -> Any:

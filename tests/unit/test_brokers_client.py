@@ -13,7 +13,8 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, Consume
 
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.wire.brokers import messages
-from modeaware.wire.brokers.client import Brokers
+from modeaware.wire.brokers.client import REQUEST_TIMEOUT_S, Brokers
+from modeaware.wire.brokers.patience import SILENT_FOR_S, SILENT_TIMEOUT_S, Patience
 
 
 @pytest.fixture
@@ -44,6 +45,52 @@ def test_somebody_takes_the_connection_and_never_answers() -> None:
             brokers.ask(messages.ListGroupsRequest())
         assert raised.value.code is ErrorCode.REQUEST_TIMED_OUT
         brokers.close()
+
+
+class TestPatience:
+    """A broker that hangs holds up one call; then it is asked briefly, until it answers or some time has passed."""
+
+    def setup_method(self) -> None:
+        self.now_s = 100.0
+        self.patience = Patience(lambda: self.now_s)
+
+    def waited_s(self, node_id: int = 1) -> float:
+        return self.patience.until_s(node_id, self.now_s + REQUEST_TIMEOUT_S) - self.now_s
+
+    def let_it_run_out(self) -> None:
+        until_s = self.now_s + self.waited_s()
+        self.now_s = until_s
+        self.patience.failed(1, until_s)
+
+    def test_the_first_silence_costs_the_whole_time_and_the_next_ones_little(self) -> None:
+        assert self.waited_s() == REQUEST_TIMEOUT_S
+        for _ in range(3):
+            self.let_it_run_out()
+            assert self.waited_s() == pytest.approx(SILENT_TIMEOUT_S)
+            assert self.waited_s(2) == REQUEST_TIMEOUT_S
+
+    def test_an_answer_ends_it(self) -> None:
+        self.let_it_run_out()
+        self.patience.answered(1)
+        assert self.waited_s() == REQUEST_TIMEOUT_S
+
+    def test_a_slow_one_is_given_the_whole_time_now_and_then(self) -> None:
+        self.let_it_run_out()
+        self.let_it_run_out()
+        self.now_s += SILENT_FOR_S - SILENT_TIMEOUT_S - 0.01
+        assert self.waited_s() == pytest.approx(SILENT_TIMEOUT_S)
+        self.now_s += 0.02
+        assert self.waited_s() == REQUEST_TIMEOUT_S
+        self.let_it_run_out()
+        assert self.waited_s() == pytest.approx(SILENT_TIMEOUT_S)
+
+    def test_a_refused_connection_is_no_silence(self) -> None:
+        self.patience.failed(1, self.now_s + 2)
+        assert self.waited_s() == REQUEST_TIMEOUT_S
+
+    def test_a_call_that_ends_sooner_does(self) -> None:
+        self.let_it_run_out()
+        assert self.patience.until_s(1, self.now_s + 0.2) == pytest.approx(self.now_s + 0.2)
 
 
 def test_an_exit_is_not_held_up(nobody: str) -> None:

@@ -14,10 +14,12 @@ from modeaware.wire.codec import MissingExtra
 
 try:
     from kafka.protocol.admin.cluster import DescribeClusterRequest
+    from kafka.protocol.admin.configs import DescribeConfigsRequest
     from kafka.protocol.admin.groups import DescribeGroupsRequest, ListGroupsRequest
+    from kafka.protocol.admin.topics import CreatePartitionsRequest, DeleteRecordsRequest
     from kafka.protocol.admin.transactions import DescribeProducersRequest
     from kafka.protocol.api_message import ApiMessage
-    from kafka.protocol.consumer.group import OffsetFetchRequest
+    from kafka.protocol.consumer.group import OffsetCommitRequest, OffsetFetchRequest
     from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
     from kafka.protocol.consumer.offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
     from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
@@ -27,7 +29,10 @@ except ImportError as error:
 __all__ = [
     "ConsumerGroupDescribeRequest",
     "ConsumerGroupDescribeResponse",
+    "CreatePartitionsRequest",
+    "DeleteRecordsRequest",
     "DescribeClusterRequest",
+    "DescribeConfigsRequest",
     "DescribeGroupsRequest",
     "DescribeProducersRequest",
     "DescribeShareGroupOffsetsRequest",
@@ -36,6 +41,7 @@ __all__ = [
     "ListGroupsRequest",
     "ListOffsetsRequest",
     "MetadataRequest",
+    "OffsetCommitRequest",
     "OffsetFetchRequest",
     "OffsetForLeaderEpochRequest",
     "ShareGroupDescribeRequest",

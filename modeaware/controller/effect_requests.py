@@ -1,0 +1,136 @@
+"""The requests by which the controller changes things on the brokers. Each may be sent again later without harm."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from modeaware.controller.answers import refusal
+from modeaware.controller.leader_requests import LeaderRequests
+from modeaware.errors import ClusterError, ErrorCode
+from modeaware.librdkafka import KafkaError
+from modeaware.lifecycle.effects import CommitOffsets, CreatePartitions, DeleteRecords
+from modeaware.wire.brokers.client import Ask, Brokers
+from modeaware.wire.brokers.messages import (
+    CreatePartitionsRequest,
+    DeleteRecordsRequest,
+    FindCoordinatorRequest,
+    MetadataRequest,
+    OffsetCommitRequest,
+)
+
+OPERATION_TIMEOUT_MS = 3_000
+"""How long a broker may take; less than is waited for its answer, so that it is the broker who says so."""
+_GROUP_KEY = 0
+_LOOKS = 2
+_COORDINATOR_MOVED = frozenset(
+    {
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+    }
+)
+
+
+def delete_records(brokers: Brokers, effect: DeleteRecords) -> None:
+    """Have each partition's leader delete the records below the effect's offset.
+
+    Raises:
+        ClusterError: of the first partition where that failed; the others were asked all the same.
+    """
+
+    def request(led: Mapping[int, int]) -> Any:
+        topic = DeleteRecordsRequest.DeleteRecordsTopic
+        below = [topic.DeleteRecordsPartition(partition_index=p, offset=effect.offsets[p]) for p in led]
+        topics = [topic(name=effect.topic, partitions=below)]
+        return DeleteRecordsRequest(topics=topics, timeout_ms=OPERATION_TIMEOUT_MS)
+
+    answers = LeaderRequests(brokers, effect.topic).ask(effect.offsets, "delete the records of", request)
+    for partition, offset in sorted(effect.offsets.items()):
+        answer = answers[partition]
+        if isinstance(answer, ClusterError):
+            raise answer
+        if answer.low_watermark < offset:
+            raise ClusterError(
+                f"{effect.topic}-{partition}: records below {offset} were to go, but the log starts at "
+                f"{answer.low_watermark}",
+                topic=effect.topic,
+                partition=partition,
+            )
+
+
+def create_partitions(brokers: Brokers, effect: CreatePartitions, validate_only: bool) -> None:
+    """Grow the topic, or only have it checked.
+
+    Any broker of a KRaft cluster passes it on to the controller; with ZooKeeper the controller is a broker.
+
+    Raises:
+        ClusterError: refused, or (REQUEST_TIMED_OUT) not known to be done.
+    """
+    what = f"create partitions of topic {effect.topic!r}"
+    node, cluster = brokers.ask_any(MetadataRequest(topics=[], allow_auto_topic_creation=False))
+    result = _created(brokers, node, what, _growth(effect, validate_only))
+    if result.error_code == KafkaError.NOT_CONTROLLER and cluster.controller_id >= 0:
+        result = _created(brokers, int(cluster.controller_id), what, _growth(effect, validate_only))
+    if result.error_code:
+        raise refusal(what, result.error_code, result.error_message, topic=effect.topic)
+
+
+def _created(brokers: Brokers, node_id: int, what: str, request: Any) -> Any:
+    (answer,) = brokers.ask_each([Ask(node_id, request, once=True)])
+    if isinstance(answer, ClusterError):
+        raise ClusterError(f"cannot {what}: {answer}", code=answer.code, topic=request.topics[0].name)
+    return answer.results[0]
+
+
+def _growth(effect: CreatePartitions, validate_only: bool) -> Any:
+    topic = CreatePartitionsRequest.CreatePartitionsTopic
+    assignments = [topic.CreatePartitionsAssignment(broker_ids=list(ids)) for ids in effect.assignments or ()]
+    grown = topic(name=effect.topic, count=effect.total_count, assignments=assignments or None)
+    return CreatePartitionsRequest(topics=[grown], timeout_ms=OPERATION_TIMEOUT_MS, validate_only=validate_only)
+
+
+def commit_offsets(brokers: Brokers, effect: CommitOffsets) -> None:
+    """Commit for a group without members.
+
+    Raises:
+        ClusterError: refused as a whole, or for a partition; or its coordinator is not there.
+    """
+    for _ in range(_LOOKS):
+        node, number = _coordinator(brokers, effect.group)
+        failed = {-1: number}
+        if not number:
+            failed = _commit(brokers, node, effect)
+        if not failed:
+            return
+        if not _COORDINATOR_MOVED.intersection(failed.values()):
+            break
+    partition, number = min(failed.items())
+    where = f"{effect.topic}-{partition}" if partition >= 0 else f"topic {effect.topic!r}"
+    raise refusal(f"commit the offset of group {effect.group!r} on {where}", number, topic=effect.topic)
+
+
+def _coordinator(brokers: Brokers, group: str) -> tuple[int, int]:
+    """The broker and an error code, which is 0 where there is one."""
+    request = FindCoordinatorRequest(key_type=_GROUP_KEY, coordinator_keys=[group], min_version=4, max_version=6)
+    (found,) = brokers.ask(request).coordinators
+    return int(found.node_id), int(found.error_code)
+
+
+def _commit(brokers: Brokers, node_id: int, effect: CommitOffsets) -> dict[int, int]:
+    """Partition -> error code, of those that were not committed."""
+    topic = OffsetCommitRequest.OffsetCommitRequestTopic
+    partitions = [
+        topic.OffsetCommitRequestPartition(partition_index=p, committed_offset=offset, committed_metadata="")
+        for p, offset in sorted(effect.offsets.items())
+    ]
+    request = OffsetCommitRequest(
+        group_id=effect.group,
+        member_id="",
+        topics=[topic(name=effect.topic, partitions=partitions)],
+        min_version=6,
+        max_version=9,  # version 10 takes topic ids for names, which older brokers do not know
+    )
+    answer = brokers.ask(request, node_id)
+    codes = {entry.partition_index: int(entry.error_code) for each in answer.topics for entry in each.partitions}
+    return {p: codes.get(p, ErrorCode.UNKNOWN_SERVER_ERROR) for p in effect.offsets if codes.get(p, -1)}

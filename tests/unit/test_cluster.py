@@ -1,0 +1,294 @@
+"""What the controller asks of the brokers: who is asked, who is asked again, and what becomes of errors."""
+
+from __future__ import annotations
+
+import ast
+import uuid
+
+import pytest
+
+from modeaware.controller.cluster import LogOffsets, TopicShape
+from modeaware.controller.partition_leaders import base64_id
+from modeaware.errors import ClusterError, ErrorCode
+from modeaware.librdkafka import KafkaError
+from modeaware.lifecycle.effects import CommitOffsets, CreatePartitions, DeleteRecords
+from tests.support.fake_topic import TOPIC, OverFakes, TopicBrokers
+from tests.support.source_tree import modules, tree
+
+TOPIC_ID = base64_id(uuid.UUID(int=5))
+BOTH = {0: LogOffsets(2, 10, 9, 4), 1: LogOffsets(0, 7, 7, 6)}
+MOVED = [
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.LEADER_NOT_AVAILABLE,
+]
+
+
+@pytest.fixture
+def fakes() -> TopicBrokers:
+    return TopicBrokers()
+
+
+@pytest.fixture
+def cluster(fakes: TopicBrokers) -> OverFakes:
+    return OverFakes(fakes)
+
+
+def refused(cluster: OverFakes, effect: DeleteRecords | CreatePartitions | CommitOffsets) -> ClusterError:
+    with pytest.raises(ClusterError) as raised:
+        cluster.perform(effect)
+    return raised.value
+
+
+class TestDescribe:
+    def test_shapes(self, cluster: OverFakes) -> None:
+        assert cluster.describe([TOPIC, "other"]) == {TOPIC: TopicShape(TOPIC_ID, False, 2), "other": None}
+        assert cluster.describe([]) == {}
+
+    @pytest.mark.parametrize(
+        ("number", "code"),
+        [
+            (KafkaError.TOPIC_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+            (KafkaError.TOPIC_EXCEPTION, ErrorCode.INVALID_TOPIC_EXCEPTION),
+            (KafkaError.KAFKA_STORAGE_ERROR, None),
+        ],
+    )
+    def test_a_refusal(self, fakes: TopicBrokers, cluster: OverFakes, number: int, code: ErrorCode | None) -> None:
+        fakes.topic_error = number
+        with pytest.raises(ClusterError, match=f"cannot describe topic '{TOPIC}'") as raised:
+            cluster.describe([TOPIC])
+        assert (raised.value.code, raised.value.topic) == (code, TOPIC)
+
+    def test_an_empty_name(self, cluster: OverFakes) -> None:
+        with pytest.raises(ClusterError) as raised:
+            cluster.describe([""])
+        assert raised.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+    def test_it_makes_no_topic(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
+        cluster.describe([TOPIC])
+        cluster.offsets(TOPIC, [0])
+        assert [request.allow_auto_topic_creation for request in fakes.sent("Metadata")] == [False, False]
+
+    def test_cleanup_policy(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
+        assert cluster.cleanup_policy(TOPIC) == "compact,delete"
+        fakes.codes[1, "DescribeConfigs"] = [KafkaError.TOPIC_AUTHORIZATION_FAILED]
+        fakes.messages = {KafkaError.TOPIC_AUTHORIZATION_FAILED: "not yours"}
+        with pytest.raises(ClusterError, match=r"describe the configs .* not yours") as raised:
+            cluster.cleanup_policy(TOPIC)
+        assert raised.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+class TestOffsets:
+    def test_each_leader_is_asked_and_the_last_stable_offset_comes_first(
+        self, fakes: TopicBrokers, cluster: OverFakes
+    ) -> None:
+        assert cluster.offsets(TOPIC, [0, 1]) == BOTH
+        assert fakes.asked_for("ListOffsets") == [1, 2] * 3
+        sent = fakes.sent("ListOffsets")
+        assert [(r.isolation_level, r.topics[0].partitions[0].timestamp) for r in sent[::2]] == [
+            (1, -1),
+            (0, -2),
+            (0, -1),
+        ]
+        assert [p.current_leader_epoch for r in sent[:2] for p in r.topics[0].partitions] == [4, 6]
+        assert len(fakes.asked_for("Metadata")) == 1
+        assert cluster.offsets(TOPIC, []) == {}
+
+    @pytest.mark.parametrize("code", MOVED)
+    def test_a_leader_that_moved_is_looked_for_once_more(
+        self, fakes: TopicBrokers, cluster: OverFakes, code: int
+    ) -> None:
+        fakes.codes[1, "ListOffsets"] = [code]
+        assert cluster.offsets(TOPIC, [0, 1]) == BOTH
+        assert len(fakes.asked_for("Metadata")) == 2
+        assert fakes.asked_for("ListOffsets") == [1, 2, 1, 1, 2, 1, 2]
+
+    def test_the_new_leader_is_asked(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
+        fakes.told = [{0: (2, 3), 1: (2, 6)}]
+        assert cluster.offsets(TOPIC, [0, 1]) == BOTH
+        assert fakes.asked_for("ListOffsets") == [2, 1, 1, 2, 1, 2]
+
+    def test_a_partition_without_a_leader_gets_one(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
+        fakes.told = [{0: (-1, 3), 1: (2, 6)}]
+        assert cluster.offsets(TOPIC, [0, 1]) == BOTH
+
+    def test_a_leader_that_died_has_a_successor(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
+        fakes.told, fakes.led[1] = [dict(fakes.led)], (1, 7)
+        fakes.silent = {2}
+        assert cluster.offsets(TOPIC, [0, 1]) == BOTH | {1: LogOffsets(0, 7, 7, 7)}
+        assert fakes.asked_for("ListOffsets") == [1, 2, 1, 1, 1]
+
+    @pytest.mark.parametrize("code", [*MOVED, KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.OFFSET_NOT_AVAILABLE])
+    def test_a_partition_that_is_not_answered_for_is_missing(
+        self, fakes: TopicBrokers, cluster: OverFakes, code: int
+    ) -> None:
+        fakes.codes[1, "ListOffsets"] = [code] * 10
+        assert cluster.offsets(TOPIC, [0, 1, 5]) == {1: BOTH[1]}
+        assert fakes.asked_for("ListOffsets").count(1) == (2 if code in MOVED else 1), "and is not asked for the rest"
+
+    def test_a_silent_leader_is_waited_for_once(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
+        fakes.silent = {2}
+        assert cluster.offsets(TOPIC, [0, 1]) == {0: BOTH[0]}
+        assert fakes.asked_for("ListOffsets").count(2) == 1
+
+    def test_no_broker_says_who_leads(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
+        fakes.silent = {1, 2}
+        with pytest.raises(ClusterError) as raised:
+            cluster.offsets(TOPIC, [0])
+        assert raised.value.code is ErrorCode.REQUEST_TIMED_OUT
+
+
+class TestDeleteRecords:
+    EFFECT = DeleteRecords(TOPIC, TOPIC_ID, {0: 9, 1: 7})
+
+    def test_each_leader_deletes_its_own(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
+        cluster.perform(self.EFFECT)
+        assert (fakes.deleted, fakes.asked_for("DeleteRecords")) == ({0: 9, 1: 7}, [1, 2])
+
+    def test_a_leader_that_moved(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
+        fakes.told = [fakes.led, fakes.led, {0: (2, 4), 1: (1, 6)}]  # two for the check of the id
+        cluster.perform(self.EFFECT)
+        assert fakes.deleted == {0: 9, 1: 7}
+
+    @pytest.mark.parametrize(
+        ("number", "code"),
+        [
+            (KafkaError.TOPIC_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+            (KafkaError.POLICY_VIOLATION, ErrorCode.POLICY_VIOLATION),
+            (KafkaError.REQUEST_TIMED_OUT, ErrorCode.REQUEST_TIMED_OUT),
+            (KafkaError.OFFSET_OUT_OF_RANGE, None),
+            (KafkaError.NOT_LEADER_FOR_PARTITION, None),
+        ],
+    )
+    def test_a_refusal_names_the_partition(
+        self, fakes: TopicBrokers, cluster: OverFakes, number: int, code: ErrorCode | None
+    ) -> None:
+        fakes.codes[2, "DeleteRecords"] = [number] * 5
+        error = refused(cluster, self.EFFECT)
+        assert (error.code, error.topic, error.partition) == (code, TOPIC, 1)
+        assert f"cannot delete the records of {TOPIC}-1: " in str(error)
+        assert fakes.deleted == {0: 9}
+
+    def test_a_low_watermark_that_stays_below(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
+        fakes.low = 3
+        assert "records below 9 were to go, but the log starts at 3" in str(refused(cluster, self.EFFECT))
+
+    def test_a_silent_leader(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
+        fakes.before = lambda node, request: (
+            fakes.silent.add(2) if type(request).__name__ == "DeleteRecordsRequest" else None
+        )
+        assert refused(cluster, self.EFFECT).code is ErrorCode.REQUEST_TIMED_OUT
+
+    def test_another_topic_of_that_name(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
+        fakes.topic_id = uuid.UUID(int=6)
+        for effect in (
+            self.EFFECT,
+            CreatePartitions(TOPIC, TOPIC_ID, 3, None),
+            CommitOffsets(TOPIC, TOPIC_ID, "g", {0: 1}),
+        ):
+            assert refused(cluster, effect).code is ErrorCode.UNKNOWN_TOPIC_ID
+        assert {name for _, name in fakes.asked} == {"Metadata"}
+
+
+class TestCreatePartitions:
+    EFFECT = CreatePartitions(TOPIC, TOPIC_ID, 4, ((1,), (2,)))
+
+    def test_the_request(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
+        cluster.perform(self.EFFECT)
+        cluster.create_partitions(CreatePartitions(TOPIC, TOPIC_ID, 4, None), validate_only=True)
+        first, second = fakes.sent("CreatePartitions")
+        (topic,) = first.topics
+        assert (topic.name, topic.count, [a.broker_ids for a in topic.assignments]) == (TOPIC, 4, [[1], [2]])
+        assert (first.validate_only, second.validate_only, second.topics[0].assignments) == (False, True, None)
+
+    def test_the_controller_is_asked_where_only_it_can(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
+        fakes.controller = 2
+        fakes.codes[1, "CreatePartitions"] = [KafkaError.NOT_CONTROLLER]
+        cluster.perform(self.EFFECT)
+        assert fakes.asked_for("CreatePartitions") == [1, 2]
+
+    @pytest.mark.parametrize(
+        "code",
+        [
+            ErrorCode.INVALID_PARTITIONS,
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ErrorCode.REQUEST_TIMED_OUT,
+        ],
+    )
+    def test_a_refusal_in_the_broker_s_words(self, fakes: TopicBrokers, cluster: OverFakes, code: ErrorCode) -> None:
+        fakes.codes[1, "CreatePartitions"] = [int(code)]
+        fakes.messages = {int(code): "as the broker puts it"}
+        error = refused(cluster, self.EFFECT)
+        assert error.code is code
+        assert str(error).startswith(f"cannot create partitions of topic '{TOPIC}': as the broker puts it (")
+
+    def test_no_answer_is_not_asked_for_elsewhere(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
+        """Who did not answer may have done it: another one would call it a mistake."""
+        fakes.before = lambda node, request: (
+            fakes.silent.add(1) if type(request).__name__ == "CreatePartitionsRequest" else None
+        )
+        assert refused(cluster, self.EFFECT).code is ErrorCode.REQUEST_TIMED_OUT
+        assert fakes.asked_for("CreatePartitions") == [1]
+
+
+class TestCommitOffsets:
+    EFFECT = CommitOffsets(TOPIC, TOPIC_ID, "readers", {0: 3, 1: 7})
+
+    def test_the_coordinator_takes_it_from_nobody_s_member(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
+        cluster.perform(self.EFFECT)
+        assert fakes.asked_for("OffsetCommit") == [fakes.coordinator("readers")]
+        (sent,) = fakes.sent("OffsetCommit")
+        assert (sent.group_id, sent.member_id, sent.generation_id_or_member_epoch) == ("readers", "", -1)
+        assert [(p.partition_index, p.committed_offset) for p in sent.topics[0].partitions] == [(0, 3), (1, 7)]
+
+    @pytest.mark.parametrize("code", [KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS])
+    def test_a_coordinator_that_moves_is_looked_for_once_more(
+        self, fakes: TopicBrokers, cluster: OverFakes, code: int
+    ) -> None:
+        fakes.codes[1, "FindCoordinator"] = [code]
+        cluster.perform(self.EFFECT)
+        fakes.codes[1, "FindCoordinator"] = [code] * 2
+        assert refused(cluster, self.EFFECT).code is None
+        assert len(fakes.asked_for("FindCoordinator")) == 4
+
+    @pytest.mark.parametrize("code", [KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS])
+    def test_one_that_has_just_moved(self, fakes: TopicBrokers, cluster: OverFakes, code: int) -> None:
+        node = fakes.coordinator("readers")
+        fakes.codes[node, "OffsetCommit"] = [code] * 2
+        cluster.perform(self.EFFECT)
+        fakes.codes[node, "OffsetCommit"] = [code] * 4
+        assert KafkaError(code).name() in str(refused(cluster, self.EFFECT))
+
+    def test_a_partition_that_is_refused(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
+        """A group with members takes no commits from outside."""
+        node = fakes.coordinator("readers")
+        fakes.codes[node, "OffsetCommit"] = [0, KafkaError.UNKNOWN_MEMBER_ID]
+        assert f"commit the offset of group 'readers' on {TOPIC}-1" in str(refused(cluster, self.EFFECT))
+        assert len(fakes.asked_for("OffsetCommit")) == 1
+
+    def test_a_coordinator_that_does_not_answer(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
+        fakes.before = lambda node, request: (
+            fakes.silent.add(node) if type(request).__name__ == "OffsetCommitRequest" else None
+        )
+        assert refused(cluster, self.EFFECT).code is ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_nothing_asks_about_groups_through_librdkafka_s_admin_client() -> None:
+    """It aborts the process when the time of such a request runs out while the coordinator is away."""
+    deadly = {
+        "alter_consumer_group_offsets",
+        "delete_consumer_groups",
+        "describe_consumer_groups",
+        "list_consumer_group_offsets",
+        "list_consumer_groups",
+    }
+    called = {
+        (module, node.attr)
+        for module, path in modules().items()
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Attribute) and node.attr in deadly
+    }
+    assert called == set()
