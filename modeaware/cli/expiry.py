@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
+from modeaware.lifecycle.group_rules import LATEST_MS
+
 _UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _DURATION = re.compile(r"(\d+)([smhdw])")
 _FORMS = "a duration (90s, 30m, 12h, 7d, 2w) or an ISO time (2030-01-31T18:00:00Z; UTC where it names no zone)"
@@ -22,8 +24,8 @@ def expiry(text: str, now_ms: int) -> int:
         expires_ms = _iso_ms(text.strip())
     if expires_ms <= now_ms:
         raise ValueError(f"{text!r} is not in the future")
-    if expires_ms >= 2**63:
-        raise ValueError(f"{text!r} is beyond all times")
+    if expires_ms > LATEST_MS:
+        raise ValueError(f"{text!r} is beyond the year 9999")
     return expires_ms
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 from modeaware.cli.options import Connection
@@ -13,13 +14,15 @@ from modeaware.controller.cluster import Cluster
 from modeaware.controller.describe import unusable_record
 from modeaware.controller.group_report import TopicGroups, look_at_groups, report_groups
 from modeaware.controller.observer import Observer
-from modeaware.errors import ErrorCode, RequestRefused
+from modeaware.errors import ClusterError, ErrorCode, RequestRefused
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.phases import in_progress
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modelog.records import ClaimRecord, TopicRecord
 from modeaware.modelog.replay import Replay
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,12 @@ def look_at_topics(
             )
         if shape is not None and _usable(replay, log_topic, name, shape.topic_id, must_be=topic is not None):
             record = replay.records.get(shape.topic_id)
-            looked_at.append((record, look_at_groups(observer, name, record, rules)))
+            try:
+                looked_at.append((record, look_at_groups(observer, name, record, rules)))
+            except ClusterError as error:
+                if topic is not None:
+                    raise
+                logger.warning("topic %s is left out: %s", name, error)
     now_ms = SYSTEM_CLOCK.now_ms()
     return GroupSituation(rules, tuple(looked_at), config.ignored_groups, now_ms, replay.claim)
 

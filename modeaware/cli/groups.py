@@ -77,7 +77,7 @@ def _configure_require(parser: argparse.ArgumentParser) -> None:
 
 
 def _configure_waive(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("group", metavar="GROUP", help=f"the group; {_GLOB} (a glob leaves required groups alone)")
+    parser.add_argument("group", metavar="GROUP", help=f"the group; {_GLOB} (a glob leaves registered groups alone)")
     _add_rule_options(parser, reason_required=True)
     end = parser.add_mutually_exclusive_group(required=True)
     end.add_argument("--expires", metavar="WHEN", help="when it ends: 90s, 30m, 12h, 7d, 2w, or an ISO time")

@@ -10,6 +10,7 @@ from modeaware.controller.control_records import only_control_records
 from modeaware.controller.groups import GroupsFound
 from modeaware.controller.partition_leaders import epoch_ends
 from modeaware.lifecycle.facts import GroupFacts, PartitionFacts
+from modeaware.lifecycle.policy import reclaim_policy
 from modeaware.modelog.records import TopicRecord
 from modeaware.wire.brokers.client import Brokers
 
@@ -35,13 +36,16 @@ def check_commits(
     Raises:
         ClusterError: no broker answered.
     """
-    if record.deletion is None or record.deletion.policy != "drained":
+    if record.deletion is None:
         return CommitsChecked(found.groups)
     seals = {
         p: retired.seal_offset
         for p, retired in record.retired.items()
         if p in partitions and retired.seal_offset is not None and not retired.opening
+        if reclaim_policy(p, record) == "drained"
     }
+    if not seals:
+        return CommitsChecked(found.groups)
     gaps = _Gaps(conf, record.topic, monotonic_s)
     truncated, unavailable = _truncated(brokers, seals, partitions, found, gaps)
     groups = {}

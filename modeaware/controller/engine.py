@@ -19,7 +19,7 @@ from modeaware.lifecycle.admit import admit
 from modeaware.lifecycle.advance import advance, give_up_opening
 from modeaware.lifecycle.commands import AlterGroupRulesCommand, Command, CommandResult, CreatePartitionsCommand
 from modeaware.lifecycle.effects import CreatePartitions, Effect
-from modeaware.lifecycle.facts import TopicFacts
+from modeaware.lifecycle.facts import GroupsDoubt, TopicFacts
 from modeaware.lifecycle.group_rules import alter_group_rules
 from modeaware.lifecycle.phases import in_progress, topic_phase
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule, GroupRulesRecord
@@ -74,6 +74,7 @@ class Engine:
         self._records: dict[str, TopicRecord] = {}
         self._newer: frozenset[str] = frozenset()
         self._rules = GroupRulesRecord()
+        self._rules_unreadable = False
         self._claim: ClaimRecord | None = None
         self.schedule = Schedule(config.check_interval_ms)
 
@@ -87,10 +88,14 @@ class Engine:
         """The operator's rules about groups."""
         return self._rules.rules
 
-    def claim(self, address: str | None, controller_id: str, host: str = "") -> int:
+    def claim(self, address: str | None, controller_id: str, host: str = "", not_before_ms: int = 0) -> int:
         """Become the controller: fence, read the log, claim it under the next epoch. Returns that epoch.
 
         Topics whose last record was written for a newer reader are left alone.
+
+        Args:
+            not_before_ms: the claim's time is no earlier, whatever the clock says: who joins the election later takes a
+                place behind the claim's time.
 
         Raises:
             NewerRecord: the last claim itself was.
@@ -102,10 +107,11 @@ class Engine:
         self._newer = frozenset(replay.newer)
         self._records = {key: record for key, record in replay.records.items() if key not in self._newer}
         self._rules = replay.group_rules or GroupRulesRecord()
+        self._rules_unreadable = GROUP_RULES_KEY in replay.unreadable
         # Records count beside the claim: an epoch is never given out twice, even where the claim cannot be read.
-        epochs = [record.controller_epoch for record in replay.records.values()]
+        epochs = [self._rules.controller_epoch, *(record.controller_epoch for record in replay.records.values())]
         epoch = max(epochs + [replay.claim.controller_epoch if replay.claim is not None else 0]) + 1
-        claim = ClaimRecord(epoch, address, controller_id, self._clock.now_ms(), host)
+        claim = ClaimRecord(epoch, address, controller_id, max(self._clock.now_ms(), not_before_ms), host)
         self._log.append([(CLAIM_KEY, claim.to_json())])
         self._claim = claim
         self.schedule = Schedule(self._config.check_interval_ms)
@@ -117,7 +123,7 @@ class Engine:
     def release(self) -> None:
         """Say on the log that no controller listens any more."""
         if self._claim is not None:
-            claim = replace(self._claim, address=None, claimed_ms=self._clock.now_ms())
+            claim = replace(self._claim, address=None, claimed_ms=max(self._clock.now_ms(), self._claim.claimed_ms))
             self._log.append([(CLAIM_KEY, claim.to_json())])
             self._claim = None
 
@@ -132,7 +138,7 @@ class Engine:
             return self._alter_group_rules(command)
         record = None
         try:
-            facts = self._observer.observe(command.topic, None, self.group_rules)
+            facts = self._observe(command.topic, None)
             if facts.topic_id in self._newer:
                 raise _newer(f"topic {command.topic!r}", command.topic)
             record = self._records.get(facts.topic_id or "")
@@ -162,7 +168,7 @@ class Engine:
         record = self._records[topic_id]
         now_ms = self._clock.now_ms()
         try:
-            facts = self._observer.observe(record.topic, record, self.group_rules)
+            facts = self._observe(record.topic, record)
             step = advance(record, facts, self._config, self._epoch, self._clock.now_ms(), self.group_rules)
         except (ClusterError, RequestRefused) as error:
             logger.warning("topic %s: cannot be checked now: %s", record.topic, error)
@@ -190,6 +196,13 @@ class Engine:
         )
         return changed
 
+    def _observe(self, topic: str, record: TopicRecord | None) -> TopicFacts:
+        """The facts of a topic. While the rules about groups cannot be read, nobody knows who else is waited for."""
+        facts = self._observer.observe(topic, record, self.group_rules)
+        if self._rules_unreadable and (facts.groups_doubt is None or facts.groups_doubt.hidden):
+            return replace(facts, groups_doubt=_RULES_UNREADABLE)
+        return facts
+
     def _alter_group_rules(self, command: AlterGroupRulesCommand) -> CommandResult:
         """Change the rules; every topic that waits is looked at again by them."""
         try:
@@ -200,7 +213,7 @@ class Engine:
             return _refusal(command, error, None)
         if after != self._rules:
             self._log.append([(GROUP_RULES_KEY, after.to_json())])
-            self._rules = after
+            self._rules, self._rules_unreadable = after, False
             logger.info("group rules: %s", command)
             for record in self._records.values():
                 if in_progress(record):
@@ -256,6 +269,9 @@ class Engine:
             return False
         logger.info("topic %s: done: %s", effect.topic, effect)
         return True
+
+
+_RULES_UNREADABLE = GroupsDoubt("the record of the rules about groups cannot be read: upgrade, or make them again")
 
 
 def _newer(what: str, topic: str | None = None) -> RequestRefused:

@@ -161,8 +161,7 @@ def _with_partitions(
         unread[partition] = unread_offsets(group, partition, seal, facts)
         if not report.required:
             continue
-        committed = group is not None and partition in group.committed
-        waiver = requirement.waiver(report.group, committed=committed)
+        waiver = requirement.waiver(report.group, group, partition)
         drain = check_drain(partition, seal, facts.partitions[partition], facts, alone)
         if drain.reason is not None:
             held_up[partition] = drain.reason

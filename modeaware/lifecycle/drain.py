@@ -47,9 +47,7 @@ def check_drain(
     waived: dict[str, str] = {}
     for name in requirement.groups:
         group = facts.groups.get(name)
-        # What is hidden may have committed.
-        committed = partition in group.committed if group is not None else facts.groups_doubt is not None
-        waiver = requirement.waiver(name, committed=committed)
+        waiver = requirement.waiver(name, group, partition)
         if waiver is not None:
             waived[name] = waiver.reason
             continue

@@ -9,6 +9,9 @@ from modeaware.lifecycle.admission import MAX_RECORD_BYTES
 from modeaware.lifecycle.commands import AlterGroupRulesCommand
 from modeaware.modelog.group_rules import CLOSED, KINDS, REQUIRE, GroupRule, GroupRulesRecord
 
+LATEST_MS = 253_402_300_799_000
+"""The end of the year 9999, the last that has a form in writing."""
+
 
 def alter_group_rules(
     record: GroupRulesRecord, command: AlterGroupRulesCommand, controller_epoch: int
@@ -51,6 +54,9 @@ def _check(rule: GroupRule) -> None:
         raise _refusal(f"a rule {rule.kind!r} needs a reason: it stands in the drain certificate")
     if rule.expires_ms is not None and rule.expires_ms <= rule.created_ms:
         raise _refusal(f"the rule {rule.kind!r} for group {rule.group!r} would have expired before it began")
+
+    if rule.expires_ms is not None and rule.expires_ms > LATEST_MS:
+        raise _refusal(f"the rule {rule.kind!r} for group {rule.group!r} would end beyond the year 9999")
 
 
 def _refusal(why: str) -> RequestRefused:

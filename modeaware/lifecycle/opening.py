@@ -31,6 +31,8 @@ def advance_opening(
     effects: list[Effect] = []
     waiting = facts.groups_doubt is not None or any(p not in facts.partitions for p in opening)
     for name, group in sorted(facts.groups.items()):
+        if group.kind == "share":  # it has start offsets of the brokers', which nobody commits
+            continue
         missing = {p: offset for p, offset in opening.items() if p not in group.committed}
         waiting = waiting or bool(missing)
         if missing and not group.has_members:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from modeaware.lifecycle.facts import GroupsDoubt, TopicFacts
+from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, TopicFacts
 from modeaware.modelog.group_rules import CLOSED, REQUIRE, WAIVE, GroupRule
 
 
@@ -27,15 +27,17 @@ class Requirement:
     doubt: GroupsDoubt | None = None
     accept_state_loss: tuple[str, ...] = ()
 
-    def waiver(self, group: str, *, committed: bool) -> GroupRule | None:
-        """The waiver by which ``group`` need not be waited for; ``committed``: it has a commit on the partition.
+    def waiver(self, name: str, group: GroupFacts | None, partition: int) -> GroupRule | None:
+        """The waiver by which the group (None: it is not listed) need not be waited for on ``partition``.
 
-        A waiver for many groups (a glob) spares those that are registered; one that names the group does not.
+        A waiver for many groups (a glob) spares those that are registered; one that names the group does not. Of a
+        group that is not listed nobody knows whether it has ever committed.
         """
-        is_registered = _matches_any(self.registered, group)
+        committed = group is None or partition in group.committed
+        is_registered = _matches_any(self.registered, name)
         for rule in self.waivers:
             spared = (rule.uncommitted_only and committed) or (rule.is_glob and is_registered)
-            if rule.matches(group) and not spared:
+            if rule.matches(name) and not spared:
                 return rule
         return None
 

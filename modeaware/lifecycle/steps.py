@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.drain import Drain, check_drain
 from modeaware.lifecycle.facts import PartitionFacts, TopicFacts
+from modeaware.lifecycle.policy import deletion_of, reclaim_policy
 from modeaware.lifecycle.requirement import Requirement
 from modeaware.lifecycle.stragglers import straggler_of, transaction_alarm, unseal_alarm
-from modeaware.modelog.records import DeleteTopicPartitions, RetiredPartition, TopicRecord
+from modeaware.modelog.records import RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode, PartitionState, ReplicaState
 
 
@@ -60,7 +60,7 @@ def _step_read_only(partition: int, log: PartitionFacts, now: Pass) -> Step:
     if retired.seal_offset is not None and _seal_is_broken(retired.seal_offset, log):
         retired, alarm = _unseal(topic, partition, retired, log)
     if retired.seal_offset is None:
-        retired, due_ms = _seal(retired, log, _deletion(now.record).create_timestamp_ms, now)
+        retired, due_ms = _seal(retired, log, deletion_of(now.record).create_timestamp_ms, now)
         if retired.reason != before:
             alarm = alarm or _alarm(topic, partition, retired.reason, log)
         if retired.seal_offset is None:
@@ -140,14 +140,14 @@ def _unseal(topic: str, partition: int, retired: RetiredPartition, log: Partitio
 
 def _drained(partition: int, seal_offset: int, log: PartitionFacts, now: Pass) -> tuple[Drain, int | None]:
     """Whether the reclaim policy lets the partition go, and when it may fall due."""
-    deletion = _deletion(now.record)
+    deletion, policy = deletion_of(now.record), reclaim_policy(partition, now.record)
     if not log.settled:
         return Drain(reason=reasons.OPEN_TRANSACTION), None
     if now.facts.compacted:
         return Drain(reason=reasons.COMPACTED), None
-    if deletion.policy == "immediate":
+    if policy == "immediate":
         return Drain(), None
-    if deletion.policy == "retention":
+    if policy == "retention":
         return Drain(reason=None if log.log_start >= seal_offset else reasons.RETENTION), None
     if now.now_ms < deletion.earliest_ms:
         return Drain(reason=reasons.DELAY), deletion.earliest_ms
@@ -170,19 +170,21 @@ def _step_none(partition: int, log: PartitionFacts, now: Pass) -> Step:
         return Step(PartitionMode.NONE, gone)
     if retired.replica_state is ReplicaState.DELETION_SUCCESSFUL:
         # Brokers write a log start down once a minute: killed all at once, they may forget the last one. Then again.
-        again = _deletion(now.record).policy != "retention"
+        again = deletion_of(now.record).policy != "retention"
         return Step(PartitionMode.NONE, retired, delete_up_to=reclaim_offset if again else None)
     drain = _still_drained(partition, retired.seal_offset, log, now)
     if drain.reason is not None:
         return Step(PartitionMode.READ_ONLY, _unproved(retired, drain.reason))
-    if min(drain.proof.values(), default=reclaim_offset) < reclaim_offset:  # a commit that the recorded proof lacks
-        return Step(PartitionMode.NONE, replace(retired, drained=dict(drain.proof)), due_ms=now.now_ms)
+    lower = min(drain.proof.values(), default=reclaim_offset) < reclaim_offset
+    if lower or not drain.waived.keys() <= now.record.waived.keys():  # it is on the record before anything goes
+        proof = dict(drain.proof) if lower else retired.drained
+        return Step(PartitionMode.NONE, replace(retired, drained=proof), due_ms=now.now_ms, waived=drain.waived)
     return Step(PartitionMode.NONE, retired, delete_up_to=reclaim_offset)
 
 
 def _still_drained(partition: int, seal_offset: int, log: PartitionFacts, now: Pass) -> Drain:
     """The proof taken anew, right before the records go. Without one they stay, and the partition is readable again."""
-    policy = _deletion(now.record).policy
+    policy = reclaim_policy(partition, now.record)
     if policy == "retention":  # the log start has gone back (an unclean leader election): nothing is deleted early
         return Drain(reason=reasons.RETENTION)
     if now.facts.compacted:
@@ -200,13 +202,3 @@ def _blocked(retired: RetiredPartition, reason: str | None) -> RetiredPartition:
 def _unproved(retired: RetiredPartition, reason: str | None) -> RetiredPartition:
     """A partition whose proof of the drain does not hold any more: readable again until there is a new one."""
     return replace(_blocked(retired, reason), drained={}, partition_state=PartitionState.ONLINE)
-
-
-def _deletion(record: TopicRecord) -> DeleteTopicPartitions:
-    if record.deletion is None:
-        raise RequestRefused(
-            f"topic {record.topic!r}: partitions are retired, but its record names no deletion in force",
-            code=ErrorCode.UNKNOWN_SERVER_ERROR,
-            topic=record.topic,
-        )
-    return record.deletion

@@ -109,7 +109,7 @@ def test_what_a_waiver_gives_up(group: str, topic: str, told: str) -> None:
 
 def test_a_waiver_in_place_of_another_is_told_by_itself() -> None:
     now = situation(GroupRule("waive", "gone", "orders", "first", 0))
-    rule = GroupRule("waive", "gone", "orders", "second", 0, uncommitted_only=True)
+    rule = GroupRule("waive", "gone", "orders", "second", 0)
     assert "28 offsets" in given_up(now.topics, now.with_rule(rule), rule)[0]
 
 

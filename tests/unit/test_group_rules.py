@@ -8,7 +8,7 @@ import pytest
 
 from modeaware.errors import ErrorCode, RecordError, RequestRefused
 from modeaware.lifecycle.commands import AlterGroupRulesCommand, CommandResult
-from modeaware.lifecycle.group_rules import alter_group_rules
+from modeaware.lifecycle.group_rules import LATEST_MS, alter_group_rules
 from modeaware.lifecycle.phases import topic_phase
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule, GroupRulesRecord
 from modeaware.modelog.records import CLAIM_KEY, ClaimRecord
@@ -94,8 +94,18 @@ class TestAlter:
             rule("closed", "g"),
             rule("waive", "g", topic=""),
             rule("waive", "g", expires_ms=NOW_MS),
+            rule("waive", "g", expires_ms=LATEST_MS + 1),
         ],
-        ids=["kind", "no group", "no reason", "closed without a reason", "closed with a group", "no topic", "expired"],
+        ids=[
+            "kind",
+            "group",
+            "reason",
+            "closed without a reason",
+            "closed with a group",
+            "topic",
+            "expired",
+            "too late",
+        ],
     )
     def test_bad_rules_are_refused(self, added: GroupRule) -> None:
         with pytest.raises(RequestRefused) as caught:
@@ -149,3 +159,32 @@ class TestController:
         world.log.entries.append((GROUP_RULES_KEY, HELD.to_json().replace(b'"min_reader":1', b'"min_reader":2')))
         world.restart()
         assert world.engine.execute(AlterGroupRulesCommand((FIRST,))).code is ErrorCode.UNSUPPORTED_VERSION
+
+    @pytest.mark.parametrize(
+        "unreadable",
+        [
+            b"rubbish",
+            HELD.to_json().replace(b'"require"', b'"demand"'),
+            HELD.to_json().replace(b'"min_reader":1', b'"min_reader":2'),
+        ],
+        ids=["rubbish", "a kind that is unknown here", "a newer version"],
+    )
+    def test_while_they_cannot_be_read_nothing_is_deleted(self, unreadable: bytes) -> None:
+        world = World()
+        world.cluster.produce(11, 3)
+        world.cluster.consume("g", 11)
+        world.log.entries.append((GROUP_RULES_KEY, unreadable))
+        world.restart()
+        world.shrink(11)
+        world.run(10 * QUIET_MS)
+        assert world.record.retired[11].reason == "groups-unknown"
+        assert world.cluster.performed == []
+
+    def test_an_epoch_is_not_given_out_again_where_only_the_rules_tell_it(self) -> None:
+        world = World()
+        world.log.entries[:] = [(GROUP_RULES_KEY, replace(HELD, controller_epoch=5).to_json())]
+        world.restart()
+        assert world.engine.execute(AlterGroupRulesCommand((rule("require", "mirror"),))).code is ErrorCode.NONE
+        kept = fold(world.log.entries).group_rules
+        assert kept is not None
+        assert kept.version == (6, 5)

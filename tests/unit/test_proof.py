@@ -139,6 +139,29 @@ class TestControlRecordsAtTheEnd:
         assert deleted(look(step.record, seen(groups=late))) == {P: 7}
 
 
+BEHIND = {"g": group({P: 9, 10: 9})}
+
+
+class TestImmediate:
+    """What it takes unread was counted when it was asked for; it takes nothing else."""
+
+    def test_a_straggler_is_drained_like_any_other(self) -> None:
+        record = after(admitted(shrink(P, immediate_delete=True), seen=seen()), seen(groups=BEHIND))
+        assert record.modes[P] is NONE
+        late = log(12, quiet_since_ms=0)
+        record = after(record, seen(late, groups=BEHIND), passes=3)
+        assert (record.modes[P], record.retired[P].reason) == (RO, "group-lag:g")
+        assert after(record, seen(late, groups={"g": group({P: 12})})).modes[P] is NONE
+
+    def test_what_an_earlier_shrink_retired_is_not_part_of_it(self) -> None:
+        done = after(in_none(), seen(log(10, start=10)))
+        record = admitted(shrink(10, immediate_delete=True), done, seen(log(10, start=10)))
+        logs = {P: log(12, start=10), 10: log(10)}
+        record = after(record, facts(logs=logs, groups=BEHIND), passes=3)
+        assert (record.modes[10], record.modes[P]) == (NONE, RO)
+        assert record.retired[P].reason == "group-lag:g"
+
+
 class TestForgottenDeletion:
     """Brokers that are killed all at once may forget a log start that they had not written to the disk yet."""
 
@@ -169,6 +192,13 @@ class TestWaivers:
         step = look(record, lag, LATER_MS + 1, rules=rules)
         assert step.record is not None
         assert (step.record.modes[P], deleted(step)) == (RO, {})
+
+    def test_one_that_is_first_used_right_before_the_deletion_is_recorded_first(self) -> None:
+        late, rules = {**READ, "late": group({P: 2})}, [rule("waive", "la*", reason="passing by")]
+        step = look(in_none(), seen(groups=late), rules=rules)
+        assert step.record is not None
+        assert (step.record.waived, deleted(step)) == ({"late": "passing by"}, {})
+        assert deleted(look(step.record, seen(groups=late), rules=rules)) == {P: 10}
 
     def test_the_next_shrink_begins_without_them(self) -> None:
         record = after(read_only(), seen(groups={"g": group({P: 9})}), rules=[rule("waive", "g")])

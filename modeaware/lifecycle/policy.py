@@ -1,0 +1,35 @@
+"""Which reclaim policy holds for one partition. Pure."""
+
+from __future__ import annotations
+
+from modeaware.errors import ErrorCode, RequestRefused
+from modeaware.modelog.records import DeleteTopicPartitions, TopicRecord
+
+
+def reclaim_policy(partition: int, record: TopicRecord) -> str:
+    """``retention``, ``drained`` or ``immediate``.
+
+    What an ``immediate`` shrink takes unread was counted when it was asked for. What comes after the seal was not, nor
+    were partitions that an earlier shrink has retired: they are drained.
+
+    Raises:
+        RequestRefused: partitions are retired, and the record names no deletion in force.
+    """
+    deletion = deletion_of(record)
+    beyond = record.retired[partition].stragglers > 0 or partition >= deletion.previous_count
+    return "drained" if deletion.policy == "immediate" and beyond else deletion.policy
+
+
+def deletion_of(record: TopicRecord) -> DeleteTopicPartitions:
+    """The shrink in force.
+
+    Raises:
+        RequestRefused: there is none, and yet partitions are retired.
+    """
+    if record.deletion is None:
+        raise RequestRefused(
+            f"topic {record.topic!r}: partitions are retired, but its record names no deletion in force",
+            code=ErrorCode.UNKNOWN_SERVER_ERROR,
+            topic=record.topic,
+        )
+    return record.deletion
