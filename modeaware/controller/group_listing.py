@@ -4,6 +4,11 @@ A broker lists the groups it coordinates: those of the partitions of ``__consume
 loaded*. What moves between two brokers' answers, or is not loaded yet, is left out without an error. So a listing is
 believed only if every broker answered, all of them agreed on who leads which partition under which epoch, before and
 after, and each leader was asked beforehand whether it has loaded each of its partitions.
+
+A leader that has just been elected answers by its high watermark, which may lie before what the leader before it has
+acknowledged; ListOffsets tells that (OFFSET_NOT_AVAILABLE, KIP-207). What remains: the coordinator there may go
+on without the very last write of the partition until something else is written there (seen with Kafka 4.2), so a group
+whose first commit was that write is missing for so long.
 """
 
 from __future__ import annotations
@@ -13,6 +18,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
+from modeaware.controller.partition_leaders import end_offsets
 from modeaware.errors import ClusterError
 from modeaware.librdkafka import KafkaError
 from modeaware.lifecycle.facts import GroupsDoubt
@@ -71,6 +77,7 @@ def list_groups(brokers: Brokers) -> Listing:
     nodes = brokers.node_ids()
     _check_authorization(brokers, listing)
     before = _leaders(brokers, nodes, listing)
+    _check_caught_up(brokers, before, listing)
     _check_loaded(brokers, before, listing)
     _collect(brokers, nodes, listing)
     after = _leaders(brokers, nodes, listing)
@@ -125,6 +132,14 @@ def _leaders(brokers: Brokers, nodes: Iterable[int], listing: Listing) -> _Leade
 def _offsets_topic() -> Any:
     topic = MetadataRequest.MetadataRequestTopic(name=OFFSETS_TOPIC)
     return MetadataRequest(topics=[topic], allow_auto_topic_creation=False)
+
+
+def _check_caught_up(brokers: Brokers, leaders: _Leaders, listing: Listing) -> None:
+    """Ask each leader for the ends of its partitions, which it tells once it knows all that was ever acknowledged."""
+    led_by = {p: leader for p, (leader, _) in leaders.items() if leader >= 0 and leader not in listing.silent}
+    missing = sorted(led_by.keys() - end_offsets(brokers, OFFSETS_TOPIC, led_by, led_by).keys())
+    if missing:
+        listing.doubt(f"the leader of {OFFSETS_TOPIC}-{missing[0]} does not know yet all that was committed")
 
 
 def _check_loaded(brokers: Brokers, leaders: _Leaders, listing: Listing) -> None:

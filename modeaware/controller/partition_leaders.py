@@ -74,15 +74,21 @@ def epoch_ends(brokers: Brokers, topic: str, wanted: Iterable[tuple[int, int]]) 
     return found
 
 
-def end_offsets(brokers: Brokers, topic: str, partitions: Iterable[int]) -> dict[int, int]:
-    """The high watermarks; a partition whose leader does not answer is missing.
+def end_offsets(
+    brokers: Brokers, topic: str, partitions: Iterable[int], led_by: Mapping[int, int] | None = None
+) -> dict[int, int]:
+    """The high watermarks; a partition whose leader does not answer, or does not know it yet, is missing.
+
+    Args:
+        led_by: partition -> leader, where the caller knows it.
 
     Raises:
         ClusterError: no broker answered.
     """
     entry = ListOffsetsRequest.ListOffsetsTopic
     asks = []
-    for node, some in _by_node(((p, _LATEST) for p in sorted(set(partitions))), leaders(brokers, topic)).items():
+    by_leader = leaders(brokers, topic) if led_by is None else led_by
+    for node, some in _by_node(((p, _LATEST) for p in sorted(set(partitions))), by_leader).items():
         wanted = [
             entry.ListOffsetsPartition(partition_index=p, current_leader_epoch=-1, timestamp=latest)
             for p, latest in some.items()

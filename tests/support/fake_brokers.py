@@ -12,6 +12,7 @@ from modeaware.errors import ClusterError, ErrorCode
 from modeaware.wire.brokers.client import Ask
 
 CLUSTER_DESCRIBE = 8
+OFFSET_NOT_AVAILABLE = 78
 
 
 class FakeGroup:
@@ -41,6 +42,7 @@ class FakeBrokers:
         self.alive: dict[int, tuple[int, ...]] = {}
         self.silent: set[int] = set()
         self.loading: set[int] = set()
+        self.behind: set[int] = set()
         self.list_error: dict[int, int] = {}
         self.asked: list[tuple[int, str]] = []
         self.before: Callable[[int, Any], None] = lambda node, request: None
@@ -101,8 +103,13 @@ class FakeBrokers:
 
     def on_list_offsets(self, node: int, request: Any) -> Any:
         (topic,) = request.topics
+        ends = dict.fromkeys(self.leaders, 0) if topic.name == OFFSETS_TOPIC else self.ends
         partitions = [
-            SimpleNamespace(partition_index=p.partition_index, offset=self.ends[p.partition_index], error_code=0)
+            SimpleNamespace(
+                partition_index=p.partition_index,
+                offset=ends[p.partition_index],
+                error_code=OFFSET_NOT_AVAILABLE if p.partition_index in self.behind else 0,
+            )
             for p in topic.partitions
         ]
         return SimpleNamespace(topics=[SimpleNamespace(partitions=partitions)])

@@ -206,6 +206,11 @@ class TestDoubtAboutAllGroups:
         assert "has not loaded all its groups: COORDINATOR_LOAD_IN_PROGRESS" in doubt(brokers).detail
         assert find(brokers).groups == {}
 
+    def test_a_leader_that_does_not_know_yet_what_was_committed(self, brokers: FakeBrokers) -> None:
+        """Just elected, it answers by a high watermark that may lie before acknowledged commits."""
+        brokers.behind = {2}
+        assert doubt(brokers).detail == "the leader of __consumer_offsets-2 does not know yet all that was committed"
+
     def test_brokers_that_disagree(self, brokers: FakeBrokers) -> None:
         brokers.views[2] = {**brokers.leaders, 0: (2, 8)}
         assert "disagree on the leaders" in doubt(brokers).detail
