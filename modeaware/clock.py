@@ -7,11 +7,17 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """A source of time. ``now_ms`` is wall-clock time (records carry it); ``monotonic_s`` is for waiting."""
+    """A source of time. ``now_ms`` is wall-clock time (records carry it). ``monotonic_s`` is for waiting, and for
+    leases: it never goes back, and runs on while the machine is suspended, where the operating system has such a
+    clock."""
 
     def now_ms(self) -> int: ...
 
     def monotonic_s(self) -> float: ...
+
+
+# Linux stops CLOCK_MONOTONIC in a suspend, and with it would stop a lease that the brokers have long let run out.
+_MONOTONIC: int | None = getattr(time, "CLOCK_BOOTTIME", None)
 
 
 class SystemClock:
@@ -21,7 +27,7 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     def monotonic_s(self) -> float:
-        return time.monotonic()
+        return time.clock_gettime(_MONOTONIC) if _MONOTONIC is not None else time.monotonic()
 
 
 SYSTEM_CLOCK = SystemClock()

@@ -108,7 +108,7 @@ class ControllerUnavailable(ModeAwareError):
 
 
 class ControllerFenced(ModeAwareError):
-    """Another controller has taken over; this one has appended nothing since and stops."""
+    """Another controller has taken over, or is about to; this one has appended nothing since and asks the election."""
 
     default_code = ErrorCode.NOT_CONTROLLER
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from modeaware.config import ClientConfig, ControllerConfig, parse_controller_config, split_client_config
-from modeaware.controller.cluster import Cluster, cluster_error, wait
+from modeaware.controller.cluster import Cluster, cluster_error
 from modeaware.errors import ClusterError, ConfigError
 from modeaware.librdkafka import KafkaException
+from modeaware.wire.brokers.messages import MetadataRequest
 
-CONNECT_TIMEOUT_S = 10.0
 CONTROLLER_CONFIGS = (
     "delete.topic.partition.enable",
     "delete.topic.partition.check.interval.ms",
@@ -107,7 +107,7 @@ def connect(connection: Connection) -> Cluster:
     """An admin connection to a cluster that has answered.
 
     Raises:
-        ConfigError: a setting librdkafka does not take.
+        ConfigError: a setting librdkafka does not take, or kafka-python has nothing like.
         ClusterError: no broker answers.
     """
     try:
@@ -115,7 +115,8 @@ def connect(connection: Connection) -> Cluster:
     except KafkaException as error:
         raise ConfigError(f"client settings: {error.args[0].str()}") from error
     try:
-        wait(cluster.admin.describe_cluster(request_timeout=CONNECT_TIMEOUT_S), "reach the cluster")
+        # Not librdkafka's describe_cluster, which waits for the one broker it has picked, were it frozen.
+        cluster.brokers.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False))
     except ClusterError as error:
         raise ClusterError(f"no broker answers at {connection.bootstrap_server}: {error}", code=error.code) from error
     return cluster

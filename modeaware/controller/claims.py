@@ -20,6 +20,7 @@ class ClaimWatch:
 
     Attributes:
         claim: the latest claim that was seen; None without one.
+        absent: whether the last look found no mode log.
     """
 
     def __init__(self, conf: Mapping[str, Any], topic: str) -> None:
@@ -27,6 +28,7 @@ class ClaimWatch:
         self._topic = topic
         self._position = 0
         self.claim: ClaimRecord | None = None
+        self.absent = False
 
     def look(self, timeout_s: float) -> ClaimRecord | None:
         """Read what has been appended since the last look. A log that does not exist has no claim.
@@ -37,10 +39,12 @@ class ClaimWatch:
         try:
             self._position = read_to_end(self._conf, self._topic, self._position, self._apply, timeout_s)
         except LogAbsent:
+            self._position, self.claim, self.absent = 0, None, True
+            return None
+        except LogRewound:  # another log of this name: the claim was on the one before
             self._position, self.claim = 0, None
-        except LogRewound:
-            self._position = 0
             self._position = read_to_end(self._conf, self._topic, 0, self._apply, timeout_s)
+        self.absent = False
         return self.claim
 
     def _apply(self, records: Sequence[LogRecord]) -> None:
@@ -53,10 +57,10 @@ class ClaimWatch:
 
 
 def describe_claim(claim: ClaimRecord | None) -> str:
-    """Who is active, for people."""
+    """Who was active last, for people. Whether it still is only the election tells."""
     if claim is None:
         return "no controller has claimed the mode log yet"
     name = claim.controller_id if not claim.host else f"{claim.controller_id} on host {claim.host}"
     if claim.address is None:
         return f"the last one, {name} (epoch {claim.controller_epoch}), has stopped, or takes no commands"
-    return f"{name} is active (epoch {claim.controller_epoch}) and takes commands at {claim.address}"
+    return f"the last claim is that of {name} (epoch {claim.controller_epoch}), at {claim.address}"

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from modeaware.controller.answers import refusal
-from modeaware.controller.effect_requests import commit_offsets, create_partitions, delete_records
+from modeaware.controller.effect_requests import Check, commit_offsets, create_partitions, delete_records, no_check
 from modeaware.controller.leader_requests import LeaderRequests
 from modeaware.controller.partition_leaders import base64_id, topic_ids
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.librdkafka_admin import AdminClient
-from modeaware.lifecycle.effects import CommitOffsets, CreatePartitions, DeleteRecords, Effect
+from modeaware.lifecycle.effects import CreatePartitions, DeleteRecords, Effect
 from modeaware.wire.brokers.client import Brokers
 from modeaware.wire.brokers.messages import DescribeConfigsRequest, ListOffsetsRequest, MetadataRequest
 
@@ -146,25 +146,28 @@ class Cluster:
             p: LogOffsets(start[p].offset, end[p].offset, stable[p].offset, end[p].leader_epoch) for p in sorted(end)
         }
 
-    def perform(self, effect: Effect) -> None:
+    def perform(self, effect: Effect, check: Check = no_check) -> None:
         """Carry out an effect, after checking that the topic is still the one it was decided for.
 
         The brokers' requests name topics, not ids: between this check and the request a window remains in which a topic
         deleted and recreated under its name would be hit.
+
+        Args:
+            check: called right before the request is sent (and sent again); what it raises keeps it from being sent.
 
         Raises:
             ClusterError: it was refused or not answered; it may be asked for again.
         """
         if isinstance(effect, DeleteRecords):
             self._check_id(effect, set(topic_ids(self.brokers, effect.topic).values()))  # every broker's word
-            self._delete_records(effect)
+            delete_records(self.brokers, effect, check)
             return
         shape = self.describe([effect.topic])[effect.topic]
         self._check_id(effect, {shape.topic_id if shape is not None else None})
         if isinstance(effect, CreatePartitions):
-            self.create_partitions(effect)
+            create_partitions(self.brokers, effect, False, check)
         else:
-            self._commit_offsets(effect)
+            commit_offsets(self.brokers, effect, check)
 
     @staticmethod
     def _check_id(effect: Effect, found: set[str | None]) -> None:
@@ -182,12 +185,6 @@ class Cluster:
             ClusterError: refused; or (REQUEST_TIMED_OUT) not known to be done.
         """
         create_partitions(self.brokers, effect, validate_only)
-
-    def _delete_records(self, effect: DeleteRecords) -> None:
-        delete_records(self.brokers, effect)
-
-    def _commit_offsets(self, effect: CommitOffsets) -> None:
-        commit_offsets(self.brokers, effect)
 
 
 def _shape(name: str, topic: Any) -> TopicShape | None:

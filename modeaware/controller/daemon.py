@@ -22,9 +22,11 @@ from modeaware.controller.lease import LeasedEffects
 from modeaware.controller.listener import Listener
 from modeaware.controller.log import ControllerLog
 from modeaware.controller.observer import Observer
+from modeaware.controller.parts import Parts
 from modeaware.controller.status import Role, Status
-from modeaware.controller.worker import Parts, Worker, run_worker
-from modeaware.errors import ClusterError, ControllerUnavailable, ErrorCode
+from modeaware.controller.worker import Worker, run_worker
+from modeaware.errors import ClusterError, ConfigError, ControllerUnavailable, ErrorCode
+from modeaware.librdkafka import KafkaException
 from modeaware.lifecycle.commands import Command, CommandResult
 
 logger = logging.getLogger("modeaware.controller")
@@ -110,7 +112,7 @@ class Controller:
         Raises:
             ControllerUnavailable: ``wait_active_s`` have passed and another one is active. It has been stopped.
             ClusterError, ModeSourceError: no broker, or the mode log or the election cannot be used.
-            KafkaException: librdkafka does not take a setting.
+            ConfigError: a setting that librdkafka does not take.
         """
         parts = self._parts()
         if self._listen is not None:
@@ -126,8 +128,10 @@ class Controller:
             if self._status.stopping.is_set():
                 return  # somebody has told it to stop already
             if not decided:
+                trouble = self._status.trouble
                 raise ClusterError(
-                    f"no election of a controller within {START_TIMEOUT_S:g} s", code=ErrorCode.REQUEST_TIMED_OUT
+                    f"no election of a controller within {START_TIMEOUT_S:g} s" + (f": {trouble}" if trouble else ""),
+                    code=ErrorCode.REQUEST_TIMED_OUT,
                 )
             if wait_active_s is not None and not self._status.wait(Role.ACTIVE, timeout_s=wait_active_s):
                 raise ControllerUnavailable(
@@ -145,12 +149,12 @@ class Controller:
         """
         self._status.stopping.set()
         self._inbox.wake()
-        if self._listener is not None:
-            self._listener.stop()
         if self._thread is not None:
             self._thread.join(STOP_TIMEOUT_S)
             if self._thread.is_alive():
                 logger.warning("stopped, while a broker has not answered for %g s", STOP_TIMEOUT_S)
+        if self._listener is not None:  # only now: what the thread has just finished is still answered
+            self._listener.stop()
 
     def run_forever(self) -> None:
         """Serve, active or standby, until :meth:`stop` is called.
@@ -195,10 +199,13 @@ class Controller:
 
     def _parts(self) -> Parts:
         config, topic = self._config, self._config.mode_log_topic
-        cluster = Cluster(self._conf)
+        try:
+            cluster = Cluster(self._conf)
+        except KafkaException as error:
+            raise ConfigError(f"client settings: {error.args[0].str()}") from error
         election = Election(self._conf, topic, config.session_timeout_ms, self._clock)
-        log = ControllerLog(cluster, self._conf, topic, election, self._clock)
+        log = ControllerLog(cluster, self._conf, topic, election)
         observer = Observer(cluster, self._conf, self._clock)
-        effects = LeasedEffects(cluster, log, config.session_timeout_ms, self._clock)
+        effects = LeasedEffects(cluster, election, config.session_timeout_ms, self._clock)
         engine = Engine(log, observer, effects, config, self._clock)
         return Parts(engine, log, election, ClaimWatch(self._conf, topic), self._inbox, self._status)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from modeaware.controller.answers import refusal
@@ -21,6 +21,8 @@ from modeaware.wire.brokers.messages import (
 
 OPERATION_TIMEOUT_MS = 3_000
 """How long a broker may take; less than is waited for its answer, so that it is the broker who says so."""
+Check = Callable[[], None]
+"""Called right before a request that changes something is sent, each time; what it raises keeps it from being sent."""
 _GROUP_KEY = 0
 _LOOKS = 2
 _COORDINATOR_MOVED = frozenset(
@@ -32,14 +34,19 @@ _COORDINATOR_MOVED = frozenset(
 )
 
 
-def delete_records(brokers: Brokers, effect: DeleteRecords) -> None:
+def no_check() -> None:
+    """Nothing to check."""
+
+
+def delete_records(brokers: Brokers, effect: DeleteRecords, check: Check = no_check) -> None:
     """Have each partition's leader delete the records below the effect's offset.
 
     Raises:
         ClusterError: of the first partition where that failed; the others were asked all the same.
     """
 
-    def request(led: Mapping[int, int]) -> Any:
+    def request(led: Mapping[int, int]) -> Any:  # built when the leader is known, right before it is sent
+        check()
         topic = DeleteRecordsRequest.DeleteRecordsTopic
         below = [topic.DeleteRecordsPartition(partition_index=p, offset=effect.offsets[p]) for p in led]
         topics = [topic(name=effect.topic, partitions=below)]
@@ -59,7 +66,7 @@ def delete_records(brokers: Brokers, effect: DeleteRecords) -> None:
             )
 
 
-def create_partitions(brokers: Brokers, effect: CreatePartitions, validate_only: bool) -> None:
+def create_partitions(brokers: Brokers, effect: CreatePartitions, validate_only: bool, check: Check = no_check) -> None:
     """Grow the topic, or only have it checked.
 
     Any broker of a KRaft cluster passes it on to the controller; with ZooKeeper the controller is a broker.
@@ -69,8 +76,10 @@ def create_partitions(brokers: Brokers, effect: CreatePartitions, validate_only:
     """
     what = f"create partitions of topic {effect.topic!r}"
     node, cluster = brokers.ask_any(MetadataRequest(topics=[], allow_auto_topic_creation=False))
+    check()
     result = _created(brokers, node, what, _growth(effect, validate_only))
     if result.error_code == KafkaError.NOT_CONTROLLER and cluster.controller_id >= 0:
+        check()
         result = _created(brokers, int(cluster.controller_id), what, _growth(effect, validate_only))
     if result.error_code:
         raise refusal(what, result.error_code, result.error_message, topic=effect.topic)
@@ -90,7 +99,7 @@ def _growth(effect: CreatePartitions, validate_only: bool) -> Any:
     return CreatePartitionsRequest(topics=[grown], timeout_ms=OPERATION_TIMEOUT_MS, validate_only=validate_only)
 
 
-def commit_offsets(brokers: Brokers, effect: CommitOffsets) -> None:
+def commit_offsets(brokers: Brokers, effect: CommitOffsets, check: Check = no_check) -> None:
     """Commit for a group without members.
 
     Raises:
@@ -100,6 +109,7 @@ def commit_offsets(brokers: Brokers, effect: CommitOffsets) -> None:
         node, number = _coordinator(brokers, effect.group)
         failed = {-1: number}
         if not number:
+            check()
             failed = _commit(brokers, node, effect)
         if not failed:
             return

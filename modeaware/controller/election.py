@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any
 
 from modeaware.clock import SYSTEM_CLOCK, Clock
-from modeaware.errors import ClusterError
+from modeaware.errors import ClusterError, ConfigError
 from modeaware.librdkafka import Consumer, KafkaError, KafkaException, TopicPartition
 from modeaware.modelog.connection import connection_conf
 
@@ -71,6 +71,8 @@ class Election:
             was (somebody joined or left) does not change it.
         group_metadata: what an append has to be sent with; None unless leader.
         refusal: why the brokers do not let it take part, where trying again does not help; None otherwise.
+        trouble: the last thing that librdkafka has told of going wrong, since it was assigned anything; None: nothing.
+        since_ms: when it took its place (wall-clock time, made later than everybody's before it); the members' order.
     """
 
     def __init__(
@@ -108,6 +110,8 @@ class Election:
         self.term = 0
         self.group_metadata: bytes | None = None
         self.refusal: ClusterError | None = None
+        self.trouble: str | None = None
+        self.since_ms = 0
 
     @property
     def leader(self) -> bool:
@@ -127,11 +131,15 @@ class Election:
                 where hosts' clocks differ.
 
         Raises:
-            KafkaException: librdkafka does not take a setting.
+            ConfigError: librdkafka does not take a setting.
         """
         self.close()
-        since_ms = max(self._clock.now_ms(), after_ms + 1)
-        self._consumer = self._make_consumer({**self._conf, "client.id": f"modeaware-controller-{since_ms:015d}"})
+        self.since_ms = max(self._clock.now_ms(), after_ms + 1)
+        conf = {**self._conf, "client.id": f"modeaware-controller-{self.since_ms:015d}"}
+        try:
+            self._consumer = self._make_consumer(conf)
+        except KafkaException as error:
+            raise ConfigError(f"client settings: {error.args[0].str()}") from error
         self._consumer.subscribe(
             [self._topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
         )
@@ -150,6 +158,7 @@ class Election:
             if error is None:
                 continue
             logger.debug("election: %s", error)
+            self.trouble = f"{error.str()} ({error.name()})"
             if error.code() in _DENIED and self.refusal is None:
                 self.refusal = ClusterError(
                     f"cannot take part in the election of the controller, group {group_id(self._topic)!r}: "
@@ -161,7 +170,9 @@ class Election:
     def confirm(self, timeout_s: float) -> bool | None:
         """Ask the group's coordinator whether this one still has its place, by a commit in its present generation.
 
-        For whoever is about to do what fences another, or was fenced: a process that was paused does not know yet.
+        For whoever is about to do what fences another, or what nothing fences, or was fenced: a process that was paused
+        does not know yet. The coordinator takes the commit for a heartbeat: for a session from the moment this was
+        called, nobody else is elected, unless this one leaves (a commit within a transaction has no such effect).
 
         Returns:
             True: it is the leader. False: it is not; :meth:`join` again unless it is just not the leader. None: no
@@ -223,7 +234,7 @@ class Election:
         consumer.assign([])
         if consumer is not self._consumer:
             return
-        self.refusal = None
+        self.refusal = self.trouble = None
         if not any(given.topic == self._topic and given.partition == 0 for given in partitions):
             self.seat, self.group_metadata, self._held_by = Seat.STANDBY, None, None
             return

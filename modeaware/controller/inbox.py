@@ -69,8 +69,13 @@ class Job:
         self._commands = commands
         self._future = future
 
-    def carry_out(self, execute: Callable[[Command], CommandResult]) -> None:
+    def carry_out(
+        self, execute: Callable[[Command], CommandResult], before_answering: Callable[[_Results], None] | None = None
+    ) -> None:
         """Execute the commands in order and answer.
+
+        Args:
+            before_answering: called with the results; what it raises is the answer instead.
 
         Raises:
             ModeAwareError: an execution failed; whoever waits for the answer gets it too.
@@ -79,6 +84,8 @@ class Job:
             return
         try:
             results = [execute(command) for command in self._commands]
+            if before_answering is not None:
+                before_answering(results)
         except ModeAwareError as error:
             self._future.set_exception(error)
             raise

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.controller.cluster import Cluster
 from modeaware.controller.election import Election
-from modeaware.errors import ControllerFenced
+from modeaware.errors import ClusterError, ControllerFenced
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modelog.replay import Replay
 from modeaware.modelog.topic import ensure_mode_log
 from modeaware.modelog.writer import ModeLogWriter
 
-READ_TIMEOUT_S = 60.0
+READ_TIMEOUT_S = 20.0
+"""For all of the log; what opening it takes stays below the election's max.poll.interval.ms (a test adds it up)."""
 
 
 class ControllerLog:
@@ -27,21 +27,24 @@ class ControllerLog:
         topic: the mode log's name.
 
     Attributes:
-        confirmed_s: when the last append began (``Clock.monotonic_s``): then this one was still the leader.
+        appends: how many appends have succeeded; it tells whether something was appended in between.
         timeout_s: how long an append may take; None: as the writer has it.
     """
 
-    def __init__(
-        self, cluster: Cluster, conf: Mapping[str, Any], topic: str, election: Election, clock: Clock = SYSTEM_CLOCK
-    ) -> None:
+    def __init__(self, cluster: Cluster, conf: Mapping[str, Any], topic: str, election: Election) -> None:
         self._cluster = cluster
         self._conf = dict(conf)
         self._topic = topic
         self._election = election
-        self._clock = clock
         self._writer: ModeLogWriter | None = None
-        self.confirmed_s: float | None = None
+        self.appends = 0
         self.timeout_s: float | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether :meth:`append` may be called: not before :meth:`open`, nor after an append that was fenced or whose
+        outcome is not known."""
+        return self._writer is not None and self._writer.is_open
 
     def ensure(self) -> None:
         """Create the mode log where it is missing.
@@ -71,16 +74,16 @@ class ControllerLog:
 
         Raises:
             ControllerFenced: this one is not the leader any more; nothing was appended.
-            ClusterError: not appended, or not known to be; open again before the next append.
+            ClusterError: it is not open; or not appended, or not known to be. Unless :attr:`is_open` says otherwise,
+                open it before the next append.
         """
-        assert self._writer is not None, "open() comes first"
-        began_s = self._clock.monotonic_s()
+        if self._writer is None:
+            raise ClusterError(f"mode log: topic {self._topic!r} is not open for writing", topic=self._topic)
         self._writer.append(records, self._membership(), self.timeout_s)
-        self.confirmed_s = began_s
+        self.appends += 1
 
     def close(self) -> None:
         """Let the writer go."""
-        self.confirmed_s = None
         if self._writer is not None:
             self._writer.close()
             self._writer = None

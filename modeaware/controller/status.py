@@ -21,6 +21,7 @@ class Status:
 
     Attributes:
         stopping: set by whoever wants it to stop.
+        trouble: the last thing that went wrong while it was starting, for whoever gives up waiting; None: nothing.
     """
 
     def __init__(self) -> None:
@@ -29,6 +30,7 @@ class Status:
         self._epoch: int | None = None
         self._failure: BaseException | None = None
         self.stopping = threading.Event()
+        self.trouble: str | None = None
 
     @property
     def role(self) -> Role:

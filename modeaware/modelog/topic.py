@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any
 
-from modeaware.errors import ClusterError
+from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.librdkafka_admin import (
     AdminClient,
@@ -17,7 +18,10 @@ from modeaware.librdkafka_admin import (
     TopicCollection,
 )
 
-REQUEST_TIMEOUT_S = 30.0
+ENSURE_TIMEOUT_S = 10.0
+"""For all requests together."""
+_SLACK_S = 1.0
+_NO_ANSWER = frozenset({KafkaError._TIMED_OUT, KafkaError._TIMED_OUT_QUEUE, KafkaError._TRANSPORT})
 
 
 def ensure_mode_log(admin: AdminClient, topic: str) -> bool:
@@ -31,22 +35,25 @@ def ensure_mode_log(admin: AdminClient, topic: str) -> bool:
         Whether it was created.
 
     Raises:
-        ClusterError: it cannot be created or looked at, or is not fit; says what to do.
+        ClusterError: it cannot be created or looked at (code REQUEST_TIMED_OUT: no answer within
+            :data:`ENSURE_TIMEOUT_S`), or is not fit; says what to do.
     """
+    deadline_s = time.monotonic() + ENSURE_TIMEOUT_S
     try:
-        _check(admin, topic)
+        _check(admin, topic, deadline_s)
         return False
     except KafkaException as error:
         if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
             raise _failed(topic, "cannot be looked at", error) from error
     try:
-        brokers = len(_result(admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S)).nodes)
+        described = admin.describe_cluster(request_timeout=_left_s(deadline_s))
+        brokers = len(_result(described, deadline_s).nodes)
         new = NewTopic(topic, 1, min(3, brokers), config=log_configs(brokers))
-        _result(admin.create_topics([new], request_timeout=REQUEST_TIMEOUT_S)[topic])
+        _result(admin.create_topics([new], request_timeout=_left_s(deadline_s))[topic], deadline_s)
     except KafkaException as error:
         if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise _failed(topic, "cannot be created", error) from error
-        _check_soon(admin, topic)
+        _check_soon(admin, topic, deadline_s)
         return False
     return True
 
@@ -76,22 +83,22 @@ def unfit(topic: str, partitions: int, configs: Mapping[str, str | None]) -> str
     return None
 
 
-def _check(admin: AdminClient, topic: str) -> None:
+def _check(admin: AdminClient, topic: str, deadline_s: float) -> None:
     # describe_topics, because AdminClient.list_topics(topic) makes a missing topic where the broker allows that.
-    found = _result(admin.describe_topics(TopicCollection([topic]), request_timeout=REQUEST_TIMEOUT_S)[topic])
+    described = admin.describe_topics(TopicCollection([topic]), request_timeout=_left_s(deadline_s))
+    found = _result(described[topic], deadline_s)
     resource = ConfigResource(ResourceType.TOPIC, topic)
-    entries = _result(admin.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_S)[resource])
+    entries = _result(admin.describe_configs([resource], request_timeout=_left_s(deadline_s))[resource], deadline_s)
     reason = unfit(topic, len(found.partitions), {name: entry.value for name, entry in entries.items()})
     if reason is not None:
         raise ClusterError(f"mode log: {reason}", topic=topic)
 
 
-def _check_soon(admin: AdminClient, topic: str) -> None:
+def _check_soon(admin: AdminClient, topic: str, deadline_s: float) -> None:
     """Somebody else made it just now, and brokers tell of it a little later: controllers may start at once."""
-    deadline_s = time.monotonic() + REQUEST_TIMEOUT_S
     while True:
         try:
-            return _check(admin, topic)
+            return _check(admin, topic, deadline_s)
         except KafkaException as error:
             unknown = error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
             if not unknown or time.monotonic() > deadline_s:
@@ -99,13 +106,22 @@ def _check_soon(admin: AdminClient, topic: str) -> None:
         time.sleep(0.1)  # metadata spread within milliseconds
 
 
-def _result(future: Future[Any]) -> Any:
+def _left_s(deadline_s: float) -> float:
+    return max(deadline_s - time.monotonic(), 0.1)
+
+
+def _result(future: Future[Any], deadline_s: float) -> Any:
     try:
-        return future.result(REQUEST_TIMEOUT_S + 5)
-    except TimeoutError as error:
-        raise ClusterError(f"mode log: no broker answered within {REQUEST_TIMEOUT_S:g} s") from error
+        return future.result(_left_s(deadline_s) + _SLACK_S)
+    except FutureTimeoutError as error:
+        raise ClusterError(
+            f"mode log: no broker answered within {ENSURE_TIMEOUT_S:g} s", code=ErrorCode.REQUEST_TIMED_OUT
+        ) from error
 
 
 def _failed(topic: str, what: str, error: KafkaException) -> ClusterError:
+    """Ours, with the code that says that it may be tried again, where it may."""
     cause = error.args[0]
-    return ClusterError(f"mode log: topic {topic!r} {what} ({cause.name()}: {cause.str()})", topic=topic)
+    again = cause.code() in _NO_ANSWER or cause.code() == KafkaError.UNKNOWN_TOPIC_OR_PART or cause.retriable()
+    code = ErrorCode.REQUEST_TIMED_OUT if again else None
+    return ClusterError(f"mode log: topic {topic!r} {what} ({cause.name()}: {cause.str()})", code=code, topic=topic)

@@ -7,16 +7,18 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from modeaware.errors import ClusterError, ControllerFenced
+from modeaware.errors import ClusterError, ConfigError, ControllerFenced, ErrorCode
 from modeaware.librdkafka import KafkaError, KafkaException, Producer, TopicPartition
 from modeaware.modelog.connection import connection_conf
 
 TRANSACTION_TIMEOUT_MS = 15_000
 """How long an unfinished transaction of a dead writer may hold readers back, unless its successor opens sooner."""
-OPERATION_TIMEOUT_S = 30.0
-"""For opening, and for aborting."""
+OPEN_TIMEOUT_S = 15.0
 APPEND_TIMEOUT_S = 10.0
 """An append takes milliseconds; after this long a new producer is the better way."""
+_ABORT_AT_LEAST_S = 1.0
+_TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
+_NO_ANSWER = frozenset({KafkaError._TIMED_OUT, KafkaError._TIMED_OUT_QUEUE, KafkaError._TRANSPORT})
 
 _FENCED = frozenset(
     {
@@ -69,12 +71,17 @@ class ModeLogWriter:
         """Fence every writer before this one and finish what it left open. Always begins with a new producer.
 
         Raises:
-            ClusterError: no broker answered in time, or this user may not use the transactional id.
+            ConfigError: librdkafka does not take a setting.
+            ClusterError: no broker answered in time (code REQUEST_TIMED_OUT), or this user may not use the
+                transactional id.
         """
         self.close()
-        producer = Producer(self._conf)
         try:
-            producer.init_transactions(OPERATION_TIMEOUT_S)
+            producer = Producer(self._conf)
+        except KafkaException as error:
+            raise ConfigError(f"client settings: {error.args[0].str()}") from error
+        try:
+            producer.init_transactions(OPEN_TIMEOUT_S)
         except KafkaException as error:
             raise self._to_error(error.args[0], "cannot be opened for writing") from error
         self._producer = producer
@@ -94,13 +101,15 @@ class ModeLogWriter:
                 well (always 0, of the mode log's partition; nobody reads it), which the group's coordinator takes from
                 a member of the present generation only (KIP-447). It comes before the records: where it is refused, no
                 record has been sent.
-            timeout_s: for all of it, in seconds; :data:`APPEND_TIMEOUT_S` by default.
+            timeout_s: for all of it, in seconds; :data:`APPEND_TIMEOUT_S` by default. Aborting what is refused at the
+                last moment may take a second more.
 
         Raises:
             ControllerFenced: another writer was opened since, or the member's generation is over; nothing was appended,
                 and this writer is closed.
             ClusterError: nothing was appended, or that is not known. Unless :attr:`is_open` says otherwise the writer
-                is closed: open it again and read the log to its end before the next append.
+                is closed: open it again and read the log to its end before the next append. With code
+                MESSAGE_TOO_LARGE nothing was appended, and the same records never will be.
         """
         if self._producer is None:
             raise ClusterError(f"mode log: the writer of topic {self._topic!r} is not open", topic=self._topic)
@@ -117,9 +126,10 @@ class ModeLogWriter:
                 producer.produce(self._topic, value=value, key=key.encode(), partition=0)
             producer.commit_transaction(_left_s(deadline_s))
         except BufferError as error:
-            self._abort(producer)
+            self._abort(producer, deadline_s)
             raise ClusterError(
                 f"mode log: {len(records)} records are too many for one transaction on {self._topic!r}",
+                code=ErrorCode.MESSAGE_TOO_LARGE,
                 topic=self._topic,
             ) from error
         except KafkaException as error:
@@ -129,7 +139,7 @@ class ModeLogWriter:
             if _is_fenced(cause) or cause.fatal() or cause.code() == KafkaError._TIMED_OUT or cause.retriable():
                 self.close()
             else:
-                self._abort(producer)
+                self._abort(producer, deadline_s)
             raise self._to_error(cause, "was not appended to, as far as is known") from error
 
     @property
@@ -145,9 +155,9 @@ class ModeLogWriter:
             with suppress(KafkaException):  # a producer that was fenced says so once more
                 producer.flush(0)
 
-    def _abort(self, producer: Producer) -> None:
+    def _abort(self, producer: Producer, deadline_s: float) -> None:
         try:
-            producer.abort_transaction(OPERATION_TIMEOUT_S)
+            producer.abort_transaction(max(_left_s(deadline_s), _ABORT_AT_LEAST_S))
         except KafkaException:
             self.close()  # the error that led here is the one to report; the next open() aborts what is left
 
@@ -165,7 +175,10 @@ class ModeLogWriter:
                 topic=self._topic,
             )
         text = f"mode log: topic {self._topic!r} {what} ({cause.name()}: {cause.str()})"
-        return ClusterError(text, topic=self._topic)
+        code = ErrorCode.MESSAGE_TOO_LARGE if cause.code() in _TOO_LARGE else None
+        if cause.code() in _NO_ANSWER or cause.retriable():
+            code = ErrorCode.REQUEST_TIMED_OUT
+        return ClusterError(text, code=code, topic=self._topic)
 
 
 def _is_fenced(cause: KafkaError) -> bool:

@@ -116,7 +116,7 @@ def test_a_record_that_is_too_large_takes_the_whole_transaction_with_it(log: Rea
 
 
 def test_without_a_broker_the_writer_and_the_reader_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("modeaware.modelog.writer.OPERATION_TIMEOUT_S", 0.3)
+    monkeypatch.setattr("modeaware.modelog.writer.OPEN_TIMEOUT_S", 0.3)
     conf = {"bootstrap.servers": f"127.0.0.1:{free_ports(1)[0]}"}
     with pytest.raises(ClusterError, match="'modes' cannot be opened"):
         ModeLogWriter(conf, "modes").open()

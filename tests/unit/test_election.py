@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from modeaware.controller.election import Election, Seat, group_id
-from modeaware.errors import ClusterError
+from modeaware.errors import ClusterError, ConfigError
 from modeaware.librdkafka import KafkaError, KafkaException, TopicPartition
 from tests.support.simulated import SimClock
 
@@ -128,6 +128,7 @@ def test_who_comes_later_sorts_behind_even_with_a_clock_that_is_behind(room: Roo
     room.election.join()
     names.append(room.consumer.conf["client.id"])
     room.election.join(after_ms=10**12)
+    assert room.election.since_ms == 10**12 + 1
     names.append(room.consumer.conf["client.id"])
     room.election.join(after_ms=10**13 - 1)
     names.append(room.consumer.conf["client.id"])
@@ -261,13 +262,14 @@ def test_a_missing_right_is_told_and_passing_trouble_is_not(room: Room) -> None:
     room.consumer.events.append(lambda: Event(KafkaError._TRANSPORT))
     room.poll()
     assert room.election.refusal is None
+    assert "_TRANSPORT" in str(room.election.trouble), "for whoever gives up waiting"
     room.consumer.events.append(lambda: Event(KafkaError.GROUP_AUTHORIZATION_FAILED))
     room.poll()
     assert isinstance(room.election.refusal, ClusterError)
     assert "modeaware-controller.modes" in str(room.election.refusal)
     room.consumer.is_assigned([])
     room.poll()
-    assert room.election.refusal is None
+    assert (room.election.refusal, room.election.trouble) == (None, None)
 
 
 def test_without_a_consumer_nothing_happens() -> None:
@@ -277,6 +279,6 @@ def test_without_a_consumer_nothing_happens() -> None:
     election = Election({}, LOG, 8_000, make_consumer=refuse)
     election.poll()
     election.close()
-    with pytest.raises(KafkaException):
+    with pytest.raises(ConfigError, match="client settings"):
         election.join()
     assert election.seat is Seat.WAITING

@@ -1,7 +1,8 @@
-"""Effects are carried out soon after an append, or not at all."""
+"""Effects are carried out soon after the election has confirmed the leader, or not at all."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,36 +16,70 @@ DELETE = DeleteRecords("orders", "id", {1: 5})
 CREATE = CreatePartitions("orders", "id", 4, None)
 
 
-class Done:
-    """Effects that were carried out, and when the log was last appended to."""
+class World:
+    """An election whose confirmation, and brokers before whose request, so many milliseconds pass."""
 
-    def __init__(self) -> None:
+    def __init__(self, session_ms: int = 8_000) -> None:
+        self.clock = SimClock()
+        self.confirms: bool | None = True
+        self.confirm_ms = self.lookup_ms = 0
+        self.looked = 0
         self.done: list[object] = []
-        self.confirmed_s: float | None = None
+        election: Any = self
+        self.effects = LeasedEffects(self, election, session_ms, self.clock)
 
-    def perform(self, effect: Effect) -> None:
+    def confirm(self, timeout_s: float) -> bool | None:
+        self.clock.advance(self.confirm_ms)
+        return self.confirms
+
+    def perform(self, effect: Effect, check: Callable[[], None]) -> None:
+        self.looked += 1
+        self.clock.advance(self.lookup_ms)
+        check()
         self.done.append(effect)
 
     def create_partitions(self, effect: CreatePartitions, validate_only: bool = False) -> None:
         self.done.append((effect, validate_only))
 
+    def put_off(self) -> None:
+        for attempt in (lambda: self.effects.perform(DELETE), lambda: self.effects.create_partitions(CREATE)):
+            with pytest.raises(ClusterError, match="put off") as error:
+                attempt()
+            assert error.value.code is ErrorCode.REQUEST_TIMED_OUT, "which keeps the record that announces it"
+        assert self.done == []
 
-def test_half_a_session_after_the_append_it_is_put_off() -> None:
-    done, clock = Done(), SimClock()
-    log: Any = done
-    effects = LeasedEffects(done, log, 8_000, clock)
-    for refused in (lambda: effects.perform(DELETE), lambda: effects.create_partitions(CREATE)):
-        with pytest.raises(ClusterError, match="put off"):
-            refused()
-    done.confirmed_s = clock.monotonic_s()
-    clock.advance(4_000)
-    effects.perform(DELETE)
-    effects.create_partitions(CREATE)
-    assert done.done == [DELETE, (CREATE, False)]
-    clock.advance(1)
-    for refused in (lambda: effects.perform(DELETE), lambda: effects.create_partitions(CREATE)):
-        with pytest.raises(ClusterError, match="put off") as error:
-            refused()
-        assert error.value.code is ErrorCode.REQUEST_TIMED_OUT, "which keeps the record that announces it"
-    effects.create_partitions(CREATE, validate_only=True)
-    assert done.done[2:] == [(CREATE, True)], "a look changes nothing"
+
+def test_a_leader_that_is_confirmed_does_it() -> None:
+    world = World()
+    world.effects.perform(DELETE)
+    world.effects.create_partitions(CREATE)
+    assert world.done == [DELETE, CREATE]
+
+
+@pytest.mark.parametrize("answer", [False, None])
+def test_without_a_confirmation_nothing_is_even_looked_up(answer: bool | None) -> None:
+    world = World()
+    world.confirms = answer
+    world.put_off()
+    assert world.looked == 0
+    world.effects.create_partitions(CREATE, validate_only=True)
+    assert world.done == [(CREATE, True)], "a look changes nothing"
+
+
+@pytest.mark.parametrize(("confirm_ms", "lookup_ms"), [(4_001, 0), (2_000, 2_001), (0, 4_001)])
+def test_half_a_session_after_it_asked_it_is_put_off(confirm_ms: int, lookup_ms: int) -> None:
+    """However slow what comes between the question and the request."""
+    world = World()
+    world.confirm_ms, world.lookup_ms = confirm_ms, lookup_ms
+    world.put_off()
+
+
+@pytest.mark.parametrize(("session_ms", "lease_ms"), [(10_000, 5_000), (8_000, 4_000), (6_000, 2_000), (1_000, 250)])
+def test_the_rest_of_the_session_is_for_the_request(session_ms: int, lease_ms: int) -> None:
+    world = World(session_ms)
+    world.lookup_ms = lease_ms
+    world.effects.perform(DELETE)
+    assert world.done == [DELETE]
+    late = World(session_ms)
+    late.lookup_ms = lease_ms + 1
+    late.put_off()

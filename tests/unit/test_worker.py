@@ -2,129 +2,58 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from modeaware.config import ControllerConfig
+from modeaware.controller import leader as leader_module
+from modeaware.controller import parts as parts_module
 from modeaware.controller import worker as worker_module
 from modeaware.controller.election import Seat
-from modeaware.controller.inbox import Inbox
-from modeaware.controller.schedule import Schedule
-from modeaware.controller.status import Role, Status
-from modeaware.controller.worker import Parts, Worker, run_worker
-from modeaware.errors import ClusterError, ControllerFenced, ControllerUnavailable, ModeAwareError, NewerRecord
-from modeaware.lifecycle.commands import Command, CommandResult, DeletePartitionsCommand
-from modeaware.modelog.records import ClaimRecord
-from tests.support.simulated import SimClock
-
-COMMAND = DeletePartitionsCommand("orders", 1)
-OTHER = ClaimRecord(7, "127.0.0.1:7", "the-other", claimed_ms=70)
-
-
-class World:
-    """Everything a worker works with. ``story`` has one step for each poll of the election; the last one stops it."""
-
-    def __init__(self) -> None:
-        self.seat, self.term, self.lost = Seat.WAITING, 0, False
-        self.refusal: ClusterError | None = None
-        self.confirmations: deque[bool | None] = deque()
-        self.story: deque[Callable[[], object]] = deque()
-        self.did: list[str] = []
-        self.claim: Any = OTHER
-        self.claim_error: ModeAwareError | None = None
-        self.failure: ModeAwareError | None = None
-        self.timeout_s: float | None = None
-        self.schedule = Schedule(1_000)
-        self.records: tuple[object, ...] = ()
-        self.status, self.inbox = Status(), Inbox()
-
-    # An Election
-
-    @property
-    def leader(self) -> bool:
-        return self.seat is Seat.LEADER
-
-    def join(self, after_ms: int) -> None:
-        self.did.append(f"join after {after_ms}")
-        self.lost, self.seat = False, Seat.WAITING
-
-    def poll(self, timeout_s: float = 0.0) -> None:
-        if self.story:
-            self.story.popleft()()
-        else:
-            self.status.stopping.set()
-
-    def confirm(self, timeout_s: float) -> bool | None:
-        self.did.append("confirm")
-        return self.confirmations.popleft() if self.confirmations else True
-
-    def close(self) -> None:
-        self.did.append("leave")
-
-    # A ControllerLog and a ClaimWatch
-
-    def ensure(self) -> None: ...
-
-    def look(self, timeout_s: float) -> Any:
-        return self.claim
-
-
-class Engine:
-    """An Engine that notes what it is told."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self.schedule = world.schedule
-        self.records: tuple[Any, ...] = ()
-
-    def claim(self, address: str | None, controller_id: str, host: str = "") -> int:
-        error, self._world.claim_error = self._world.claim_error, None
-        if error is not None:
-            raise error
-        self._world.did.append("claim")
-        return 8
-
-    def release(self) -> None:
-        self._world.did.append("release")
-
-    def execute(self, command: Command) -> CommandResult:
-        failure, self._world.failure = self._world.failure, None
-        if failure is not None:
-            raise failure
-        self._world.did.append("execute")
-        return CommandResult(command.topic)
-
-
-class Log:
-    """A ControllerLog."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self.timeout_s: float | None = None
-
-    def ensure(self) -> None: ...
-
-    def close(self) -> None: ...
+from modeaware.controller.parts import Parts
+from modeaware.controller.status import Role
+from modeaware.controller.worker import START_PATIENCE_S, Worker, run_worker
+from modeaware.errors import (
+    ClusterError,
+    ControllerFenced,
+    ControllerUnavailable,
+    ErrorCode,
+    ModeAwareError,
+    ModeSourceError,
+    NewerRecord,
+    NotAuthorized,
+)
+from tests.support.worker_world import COMMAND, Engine, World
 
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    monkeypatch.setattr(worker_module, "RECLAIM_DELAY_S", 0)
-    monkeypatch.setattr(worker_module, "POLL_S", 0.001)
+    monkeypatch.setattr(worker_module, "RETRY_DELAY_S", 0)
+    monkeypatch.setattr(parts_module, "POLL_S", 0.001)
     return World()
 
 
 def run(world: World, *story: Callable[[], object]) -> list[str]:
+    """What it did, but for the mode log that it made sure of at the start."""
     world.story.extend(story)
+    worker = make(world)
+    run_worker(worker, world.status, world.inbox)
+    assert world.did[0] == "ensure" or world.status.failure is not None
+    return world.did[1:]
+
+
+def make(world: World) -> Worker:
     anything: Any = world
-    log: Any = Log(world)
+    log: Any = world.log
     engine: Any = Engine(world)
     parts = Parts(engine, log, anything, anything, world.inbox, world.status)
-    run_worker(Worker(parts, ControllerConfig(), None, "me", SimClock()), world.status, world.inbox)
-    return world.did
+    return Worker(parts, ControllerConfig(), None, "me", world.clock)
+
+
+def passes(world: World, seconds: float) -> Callable[[], None]:
+    return lambda: world.clock.advance(round(seconds * 1000))
 
 
 def sits(world: World, seat: Seat, term: int = 1) -> Callable[[], None]:
@@ -163,7 +92,7 @@ def test_what_the_brokers_do_not_confirm_is_never_claimed(world: World) -> None:
 
 @pytest.mark.parametrize("failure", [ControllerFenced("fenced"), ClusterError("timed out")], ids=["fenced", "in doubt"])
 def test_after_a_failed_append_it_asks_before_it_claims_again(world: World, failure: ModeAwareError) -> None:
-    world.failure = failure
+    world.failures.append(failure)
     future = world.inbox.put([COMMAND])
     did = run(world, sits(world, Seat.LEADER), nothing, nothing, nothing)
     assert did == ["join after 70", "confirm", "claim", "confirm", "claim", "release", "leave"]
@@ -190,7 +119,7 @@ def test_a_standby_names_the_active_one_and_does_nothing(world: World) -> None:
     did = run(world, sits(world, Seat.STANDBY), nothing)
     error = future.exception(0)
     assert isinstance(error, ControllerUnavailable)
-    assert "the-other is active (epoch 7) and takes commands at 127.0.0.1:7" in str(error)
+    assert "the last claim is that of the-other (epoch 7), at 127.0.0.1:7" in str(error)
     assert did == ["join after 70", "leave"]
 
 
@@ -201,7 +130,7 @@ def test_commands_wait_for_an_election(world: World) -> None:
 
 
 def test_what_does_not_get_better_ends_it(world: World) -> None:
-    world.claim_error = NewerRecord("upgrade")
+    world.claim_errors.append(NewerRecord("upgrade"))
     future = world.inbox.put([COMMAND])
     run(world, sits(world, Seat.LEADER))
     assert isinstance(world.status.failure, NewerRecord)
@@ -214,3 +143,191 @@ def test_a_start_that_the_brokers_refuse_is_told(world: World) -> None:
     world.refusal = ClusterError("no right to use the group")
     run(world, nothing)
     assert world.status.failure is world.refusal
+
+
+# Stopping
+
+
+@pytest.mark.parametrize("failure", [ControllerFenced("fenced"), ClusterError("timed out")], ids=["fenced", "in doubt"])
+def test_a_stop_while_the_log_is_closed_leaves_the_claim(
+    world: World, failure: ModeAwareError, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.failures.append(failure)
+    world.inbox.put([COMMAND])
+    did = run(world, sits(world, Seat.LEADER), world.status.stopping.set)
+    assert did == ["join after 70", "confirm", "claim", "leave"]
+    assert (world.status.role, world.status.failure) == (Role.STOPPED, None)
+    assert "the claim stays on the log" in caplog.text
+
+
+def test_a_stop_during_a_rebalance_says_that_the_claim_stays(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    did = run(world, sits(world, Seat.LEADER), sits(world, Seat.WAITING))
+    assert did == ["join after 70", "confirm", "claim", "leave"]
+    assert "the claim stays on the log, the next controller replaces it: an election is under way" in caplog.text
+
+
+# Passing trouble
+
+
+NO_ANSWER = ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_a_start_is_tried_again_where_nobody_answers(world: World) -> None:
+    world.look_errors.extend([ModeSourceError("not reached", code=NO_ANSWER)] * 3)
+    world.ensure_errors.extend([ClusterError("no answer", code=NO_ANSWER)] * 2)
+    world.claim_errors.extend([ClusterError("cannot be opened", code=NO_ANSWER)])
+    world.confirmations.append(None)
+    did = run(world, sits(world, Seat.LEADER), *[nothing] * 6)
+    assert did[:2] == ["ensure"] * 2
+    assert did[2:] == ["join after 70", "confirm", "confirm", "confirm", "claim", "release", "leave"]
+    assert world.status.failure is None
+    assert world.status.trouble == "cannot be opened"
+
+
+@pytest.mark.parametrize(
+    "error", [NotAuthorized("not allowed"), ModeSourceError("broken")], ids=["not authorized", "something else"]
+)
+def test_what_is_refused_at_the_start_ends_it_at_once(world: World, error: ModeAwareError) -> None:
+    world.look_errors.extend([error] * 2)
+    run(world)
+    assert world.status.failure is error
+    assert len(world.look_errors) == 1
+
+
+@pytest.mark.parametrize("where", ["ensure_errors", "claim_errors"])
+def test_what_is_refused_while_starting_ends_it_at_once(world: World, where: str) -> None:
+    error = ClusterError("unfit")
+    getattr(world, where).append(error)
+    run(world, sits(world, Seat.LEADER), nothing)
+    assert world.status.failure is error
+
+
+def test_a_start_is_not_tried_for_ever(world: World) -> None:
+    def fails(timeout_s: float) -> None:
+        world.clock.advance(int(START_PATIENCE_S * 400))
+        raise ModeSourceError("not reached", code=NO_ANSWER)
+
+    world.look = fails  # type: ignore[method-assign]  # one that takes its time
+    run(world)
+    assert isinstance(world.status.failure, ModeSourceError)
+
+
+def test_a_stop_ends_a_start_that_is_tried_again(world: World) -> None:
+    def fails(timeout_s: float) -> None:
+        world.status.stopping.set()
+        raise ModeSourceError("not reached", code=NO_ANSWER)
+
+    world.look = fails  # type: ignore[method-assign]  # one that is told to stop meanwhile
+    run_worker(make(world), world.status, world.inbox)
+    assert (world.did, world.status.role, world.status.failure) == (["leave"], Role.STOPPED, None)
+
+
+# A place that leads to nothing
+
+
+def test_a_leader_that_cannot_claim_goes_to_the_end_of_the_queue(world: World) -> None:
+    world.status.become(Role.STANDBY)
+    world.claim_errors.extend([ClusterError("not allowed to write")] * 2)
+    late = passes(world, leader_module.STUCK_S + 1)
+    did = run(world, sits(world, Seat.LEADER), nothing, late, sits(world, Seat.STANDBY))
+    assert did == ["join after 70", "confirm", "confirm", "leave", "join after 70", "leave"]
+
+
+def test_a_member_without_a_seat_joins_anew(world: World) -> None:
+    world.status.become(Role.STANDBY)
+    steps = [passes(world, leader_module.STUCK_S / 2)] * 4
+    did = run(world, *steps)
+    assert did.count("join after 70") == 2
+
+
+def test_a_rebalance_that_never_ends_is_left(world: World) -> None:
+    late = passes(world, leader_module.STUCK_S + 1)
+    did = run(world, sits(world, Seat.LEADER), sits(world, Seat.WAITING), late, nothing, sits(world, Seat.STANDBY))
+    assert did == ["join after 70", "confirm", "claim", "leave", "join after 70", "leave"]
+
+
+def test_who_serves_or_stands_by_keeps_its_place(world: World) -> None:
+    late = passes(world, leader_module.STUCK_S - 1)
+    run(world, sits(world, Seat.STANDBY), *[late] * 4, sits(world, Seat.LEADER, 2), *[late] * 4)
+    assert world.did.count("join after 70") == 1
+
+
+# The log
+
+
+def test_the_mode_log_is_made_only_where_there_is_none(world: World) -> None:
+    late = passes(world, 11)
+    run(world, sits(world, Seat.STANDBY), *[late] * 4)
+    assert world.did.count("ensure") == 1
+    missing = World()
+    missing.absent = True
+    run(missing, sits(missing, Seat.STANDBY), *[passes(missing, 11)] * 4)
+    assert missing.did.count("ensure") > 1
+
+
+def test_a_claim_is_no_earlier_than_the_place_in_the_queue(world: World) -> None:
+    world.since_ms = 5_000_000
+    run(world, sits(world, Seat.LEADER), nothing)
+    assert world.claim_not_before_ms == 5_000_000
+
+
+# Answers
+
+
+def test_an_answer_from_memory_is_confirmed_first(world: World) -> None:
+    world.appends_nothing = True
+    future = world.inbox.put([COMMAND])
+    did = run(world, sits(world, Seat.LEADER), *[nothing] * 3)
+    assert did == ["join after 70", "confirm", "claim", "execute", "confirm", "release", "leave"]
+    assert future.result(0)
+
+
+def test_a_refusal_needs_no_confirmation(world: World) -> None:
+    """It claims nothing to be done, and may say that no broker answers."""
+    world.appends_nothing, world.result = True, ErrorCode.REQUEST_TIMED_OUT
+    future = world.inbox.put([COMMAND])
+    did = run(world, sits(world, Seat.LEADER), nothing)
+    assert did == ["join after 70", "confirm", "claim", "execute", "release", "leave"]
+    assert future.result(0)
+
+
+def test_a_rebalance_delays_the_answer(world: World) -> None:
+    world.appends_nothing = True
+    world.confirmations.extend([True, None, True])
+    future = world.inbox.put([COMMAND])
+    run(world, sits(world, Seat.LEADER), *[nothing] * 5)
+    assert future.result(0)
+
+
+def test_a_stale_answer_is_not_given(world: World) -> None:
+    world.appends_nothing = True
+    world.confirmations.extend([True])
+    future = world.inbox.put([COMMAND])
+    run(world, sits(world, Seat.LEADER), nothing, loses(world), nothing, sits(world, Seat.STANDBY))
+    error = future.exception(0)
+    assert isinstance(error, ControllerUnavailable)
+    assert error.code is ErrorCode.NOT_CONTROLLER
+
+
+def test_a_record_that_is_too_large_is_answered_and_not_claimed_for(world: World) -> None:
+    failure = ClusterError("too large", code=ErrorCode.MESSAGE_TOO_LARGE)
+    world.failures.extend([failure] * 2)
+    world.log_stays_open = True
+    world.due.append("an-id")
+    first, second = world.inbox.put([COMMAND]), world.inbox.put([COMMAND])
+    did = run(world, sits(world, Seat.LEADER), *[nothing] * 6)
+    assert first.exception(0) is failure
+    assert second.exception(0) is failure or second.result(0)
+    assert did.count("claim") == 1
+    assert "check" in did
+
+
+# Once
+
+
+def test_a_single_run_asks_before_it_claims(world: World) -> None:
+    world.confirmations.append(False)
+    world.story.extend([sits(world, Seat.LEADER), nothing])
+    with pytest.raises(ControllerFenced):
+        make(world).run_once(10)
+    assert world.did == ["ensure", "join after 70", "confirm", "leave"]

@@ -1,0 +1,180 @@
+"""Leading: claiming the mode log, carrying out commands, checking topics, for as long as this is the leader."""
+
+from __future__ import annotations
+
+import logging
+import socket
+
+from modeaware.clock import Clock
+from modeaware.config import ControllerConfig
+from modeaware.controller import parts as waiting
+from modeaware.controller.election import Seat
+from modeaware.controller.inbox import Job
+from modeaware.controller.parts import Parts
+from modeaware.controller.status import Role
+from modeaware.errors import ClusterError, ControllerFenced, ControllerUnavailable, ErrorCode
+from modeaware.lifecycle.commands import CommandResult
+from modeaware.lifecycle.phases import topic_phase
+
+logger = logging.getLogger("modeaware.controller")
+
+CONFIRM_TIMEOUT_S = 10.0
+STUCK_S = 45.0
+"""So long a place that leads to nothing is kept: a leader that cannot claim the log, a member that is given no seat."""
+SEAL_SLACK_MS = 1_000
+
+
+class Leader:
+    """What the controller's thread does while it is the leader. The thread owns it.
+
+    Args:
+        address: where its listener takes commands; None without one.
+        controller_id: the name that stands in the claim record.
+
+    Attributes:
+        served_s: when it last had the log claimed and was the leader (``Clock.monotonic_s``).
+    """
+
+    def __init__(
+        self, parts: Parts, config: ControllerConfig, address: str | None, controller_id: str, clock: Clock
+    ) -> None:
+        self._engine = parts.engine
+        self._log = parts.log
+        self._election = parts.election
+        self._inbox = parts.inbox
+        self._status = parts.status
+        self._config = config
+        self._address = address
+        self._controller_id = controller_id
+        self._clock = clock
+        self.served_s = clock.monotonic_s()
+
+    def claim(self) -> int | None:
+        """Claim the log, if the brokers confirm that this is the leader: else it would fence the rightful one.
+
+        Returns:
+            The election's term that it was claimed in; None: this is not the leader.
+
+        Raises:
+            ControllerFenced, ClusterError, ModeSourceError: not claimed, or not known to be.
+            NewerRecord: see :meth:`Engine.claim`.
+        """
+        confirmed = self._election.confirm(CONFIRM_TIMEOUT_S)
+        if confirmed is None:
+            raise ClusterError(
+                "the group's coordinator does not confirm that this is the elected controller",
+                code=ErrorCode.REQUEST_TIMED_OUT,
+            )
+        if not confirmed:
+            return None
+        term = self._election.term
+        epoch = self._engine.claim(
+            self._address, self._controller_id, socket.gethostname(), not_before_ms=self._election.since_ms
+        )
+        self._status.become(Role.ACTIVE, epoch)
+        logger.info("active: epoch %d", epoch)
+        return term
+
+    def serve(self, term: int) -> None:
+        """Until the term is over, or told to stop.
+
+        Raises:
+            ControllerFenced, ClusterError: the log has to be claimed again.
+        """
+        engine = self._engine
+        while not self._status.stopping.is_set() and self._still_leads(term):
+            self.served_s = self._clock.monotonic_s()
+            job = self._inbox.take(self._wait_s())
+            if job is not None:
+                self._carry_out(job, term)
+            for topic_id in engine.schedule.due(self._clock.now_ms()):
+                if not self._still_leads(term):
+                    break
+                self._check(topic_id)
+                if not self._inbox.empty:
+                    break  # commands do not wait for a round over all topics
+
+    def settle(self, term: int) -> None:
+        """Take every topic as far as it goes now.
+
+        Raises:
+            ControllerFenced, ClusterError: the log could not be appended to.
+        """
+        engine, patience_ms = self._engine, self._config.seal_quiet_ms + SEAL_SLACK_MS
+        give_up_ms = self._clock.now_ms() + patience_ms
+        while not self._status.stopping.is_set():
+            if not self._still_leads(term):
+                raise ControllerFenced("another controller has taken over")
+            due = engine.schedule.due(self._clock.now_ms())
+            if due and self._check(due[0]):
+                give_up_ms = self._clock.now_ms() + patience_ms
+            now_ms, next_ms = self._clock.now_ms(), engine.schedule.next_ms()
+            sealing = any(topic_phase(record) == "seal" for record in engine.records)
+            if next_ms is None or (next_ms > now_ms and not (sealing and now_ms < give_up_ms)):
+                return
+            self._status.stopping.wait(min(max(min(next_ms, give_up_ms) - now_ms, 0) / 1000, waiting.POLL_S))
+
+    def _still_leads(self, term: int) -> bool:
+        """Poll; whether this is still the leader in ``term``. Waits for the end of a rebalance, if it ever ends."""
+        election, stopping = self._election, self._status.stopping
+        election.poll()
+        deadline_s = self._clock.monotonic_s() + STUCK_S
+        while election.seat is Seat.WAITING and not election.lost and not stopping.is_set():
+            if self._clock.monotonic_s() > deadline_s:
+                return False
+            election.poll(waiting.POLL_S)
+        return election.leader and election.term == term
+
+    def _wait_s(self) -> float:
+        next_ms = self._engine.schedule.next_ms()
+        if next_ms is None:
+            return waiting.POLL_S
+        return min(max(next_ms - self._clock.now_ms(), 0) / 1000, waiting.POLL_S)
+
+    def _carry_out(self, job: Job, term: int) -> None:
+        """Execute and answer. An append proves that this is the leader; "done already" from memory alone may be an
+        answer of the past, of a process that was paused: then the election is asked before it is given."""
+        appends = self._log.appends
+
+        def before_answering(results: list[CommandResult]) -> None:
+            if self._log.appends > appends or not any(result.code is ErrorCode.NONE for result in results):
+                return
+            if not self._surely_leads(term):
+                raise ControllerUnavailable(
+                    "the brokers do not confirm that this is the active controller; nothing was changed"
+                )
+
+        try:
+            job.carry_out(self._engine.execute, before_answering)
+        except ControllerUnavailable as error:
+            logger.warning("%s", error)
+        except ClusterError as error:
+            if not self._goes_on(error):
+                raise
+
+    def _surely_leads(self, term: int) -> bool:
+        deadline_s = self._clock.monotonic_s() + CONFIRM_TIMEOUT_S
+        while self._still_leads(term):
+            if self._election.confirm(CONFIRM_TIMEOUT_S):
+                return True
+            if self._clock.monotonic_s() > deadline_s or self._status.stopping.is_set():
+                return False
+            self._election.poll(waiting.POLL_S)  # a rebalance takes a moment
+        return False
+
+    def _check(self, topic_id: str) -> bool:
+        try:
+            return self._engine.check(topic_id)
+        except ClusterError as error:
+            if not self._goes_on(error):
+                raise
+            now_ms = self._clock.now_ms()
+            self._engine.schedule.after_check(topic_id, now_ms, progress=False, settled=False, due_ms=None)
+            return False
+
+    def _goes_on(self, error: ClusterError) -> bool:
+        """Whether nothing was appended for sure, and a new claim would not help: the record is too large."""
+        if error.code is not ErrorCode.MESSAGE_TOO_LARGE or not self._log.is_open:
+            return False
+        logger.error("%s", error)
+        return True

@@ -1,0 +1,136 @@
+"""Everything a controller's thread works with, made up: an election and an engine that do as the test says."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from modeaware.controller.election import Seat
+from modeaware.controller.inbox import Inbox
+from modeaware.controller.schedule import Schedule
+from modeaware.controller.status import Status
+from modeaware.errors import ClusterError, ErrorCode, ModeAwareError
+from modeaware.lifecycle.commands import Command, CommandResult, DeletePartitionsCommand
+from modeaware.modelog.records import ClaimRecord
+from tests.support.simulated import SimClock
+
+COMMAND = DeletePartitionsCommand("orders", 1)
+OTHER = ClaimRecord(7, "127.0.0.1:7", "the-other", claimed_ms=70)
+
+
+class World:
+    """Everything a worker works with. ``story`` has one step for each poll of the election; the last one stops it."""
+
+    def __init__(self) -> None:
+        self.clock = SimClock()
+        self.seat, self.term, self.lost, self.since_ms = Seat.WAITING, 0, False, 70
+        self.refusal: ClusterError | None = None
+        self.trouble: str | None = None
+        self.confirmations: deque[bool | None] = deque()
+        self.story: deque[Callable[[], object]] = deque()
+        self.did: list[str] = []
+        self.claim: Any = OTHER
+        self.absent = False
+        self.look_errors: deque[ModeAwareError] = deque()
+        self.ensure_errors: deque[ModeAwareError] = deque()
+        self.claim_errors: deque[ModeAwareError] = deque()
+        self.failures: deque[ModeAwareError] = deque()
+        self.log_stays_open = False
+        self.appends_nothing = False
+        self.result = ErrorCode.NONE
+        self.claim_not_before_ms = 0
+        self.due: deque[str] = deque()
+        self.log = Log(self)
+        self.status, self.inbox = Status(), Inbox()
+
+    # An Election
+
+    @property
+    def leader(self) -> bool:
+        return self.seat is Seat.LEADER
+
+    def join(self, after_ms: int) -> None:
+        self.did.append(f"join after {after_ms}")
+        self.lost, self.seat = False, Seat.WAITING
+
+    def poll(self, timeout_s: float = 0.0) -> None:
+        if self.story:
+            self.story.popleft()()
+        else:
+            self.status.stopping.set()
+
+    def confirm(self, timeout_s: float) -> bool | None:
+        self.did.append("confirm")
+        return self.confirmations.popleft() if self.confirmations else True
+
+    def close(self) -> None:
+        self.did.append("leave")
+
+    # A ClaimWatch
+
+    def look(self, timeout_s: float) -> Any:
+        if self.look_errors:
+            raise self.look_errors.popleft()
+        return self.claim
+
+
+class Engine:
+    """An Engine that notes what it is told."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.schedule = Schedule(1_000)
+        for topic_id in world.due:
+            self.schedule.now(topic_id, world.clock.now_ms())
+        self.records: tuple[Any, ...] = ()
+
+    def claim(self, address: str | None, controller_id: str, host: str = "", not_before_ms: int = 0) -> int:
+        if self._world.claim_errors:
+            raise self._world.claim_errors.popleft()
+        self._world.claim_not_before_ms = not_before_ms
+        self._world.did.append("claim")
+        self._world.log.is_open = True
+        return 8
+
+    def release(self) -> None:
+        self._world.log.append()
+        self._world.did.append("release")
+
+    def execute(self, command: Command) -> CommandResult:
+        if not self._world.appends_nothing:
+            self._world.log.append()
+        self._world.did.append("execute")
+        return CommandResult(command.topic, self._world.result)
+
+    def check(self, topic_id: str) -> bool:
+        self._world.did.append("check")
+        self._world.log.append()
+        self.schedule.forget(topic_id)
+        return True
+
+
+class Log:
+    """A ControllerLog: open after a claim, closed by an append that fails."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.timeout_s: float | None = None
+        self.is_open = False
+        self.appends = 0
+
+    def ensure(self) -> None:
+        self._world.did.append("ensure")
+        if self._world.ensure_errors:
+            raise self._world.ensure_errors.popleft()
+
+    def append(self) -> None:
+        if not self.is_open:
+            raise AssertionError("appended to a closed log")
+        if self._world.failures:
+            self.is_open = self._world.log_stays_open
+            raise self._world.failures.popleft()
+        self.appends += 1
+
+    def close(self) -> None:
+        self.is_open = False

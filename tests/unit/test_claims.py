@@ -1,0 +1,88 @@
+"""Following the claim: what a look that ends in an unusual way leaves behind, and when a claim was made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from modeaware.controller import claims as claims_module
+from modeaware.controller.claims import ClaimWatch, describe_claim
+from modeaware.errors import ModeSourceError
+from modeaware.modelog.records import CLAIM_KEY, ClaimRecord
+from modeaware.modelog.replay import fold
+from modeaware.modelog.stream import LogAbsent, LogRecord, LogRewound
+from tests.support.engine_world import World
+
+CLAIM = ClaimRecord(7, "127.0.0.1:7", "the-other", claimed_ms=70, host="afar")
+Apply = Callable[[Sequence[LogRecord]], None]
+
+
+class Reads:
+    """A mode log that is read: each look is a claim, or an error."""
+
+    def __init__(self, *looks: ClaimRecord | Exception | None) -> None:
+        self._looks = list(looks)
+        self.starts: list[int] = []
+
+    def __call__(self, conf: Any, topic: str, start: int, apply: Apply, timeout_s: float) -> int:
+        self.starts.append(start)
+        look = self._looks.pop(0)
+        if isinstance(look, Exception):
+            raise look
+        if look is not None:
+            apply([LogRecord(start, CLAIM_KEY.encode(), look.to_json())])
+        return start + 1
+
+
+def watch(monkeypatch: pytest.MonkeyPatch, reads: Reads) -> ClaimWatch:
+    monkeypatch.setattr(claims_module, "read_to_end", reads)
+    return ClaimWatch({}, "modes")
+
+
+def test_each_look_goes_on_where_the_last_one_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads = Reads(CLAIM, None)
+    seen = watch(monkeypatch, reads)
+    assert (seen.look(1), seen.look(1)) == (CLAIM, CLAIM)
+    assert (reads.starts, seen.absent) == ([0, 1], False)
+
+
+def test_a_log_that_was_made_again_has_no_claim_of_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads = Reads(CLAIM, LogRewound("shorter"), None)
+    seen = watch(monkeypatch, reads)
+    seen.look(1)
+    assert seen.look(1) is None
+    assert reads.starts == [0, 1, 0]
+
+
+def test_a_log_that_is_absent_until_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = watch(monkeypatch, Reads(CLAIM, LogAbsent("none"), ModeSourceError("no answer"), CLAIM))
+    seen.look(1)
+    assert (seen.look(1), seen.claim, seen.absent) == (None, None, True)
+    with pytest.raises(ModeSourceError):
+        seen.look(1)
+    assert seen.absent, "as far as is known"
+    assert (seen.look(1), seen.absent) == (CLAIM, False)
+
+
+def test_a_claim_is_not_said_to_be_more_than_the_last_one() -> None:
+    """Whoever made it may have been killed since."""
+    assert describe_claim(CLAIM) == "the last claim is that of the-other on host afar (epoch 7), at 127.0.0.1:7"
+    gone = ClaimRecord(7, None, "the-other", claimed_ms=70)
+    assert describe_claim(gone) == "the last one, the-other (epoch 7), has stopped, or takes no commands"
+    assert describe_claim(None) == "no controller has claimed the mode log yet"
+
+
+def test_a_claim_is_no_earlier_than_it_is_told_to_be_nor_is_its_release() -> None:
+    """On a host whose clock is behind: who joins the election goes by the claim's time."""
+    world = World()
+    world.restart()
+    later_ms = world.clock.now_ms() + 60_000
+    world.engine.claim("127.0.0.1:2", "test", not_before_ms=later_ms)
+    claimed = fold(world.log.entries).claim
+    world.engine.release()
+    released = fold(world.log.entries).claim
+    assert claimed is not None
+    assert released is not None
+    assert (claimed.claimed_ms, released.claimed_ms) == (later_ms, later_ms)

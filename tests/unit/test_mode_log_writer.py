@@ -1,0 +1,164 @@
+"""The writer with a producer that is made up: how long things may take, and what becomes of errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from modeaware.clock import SYSTEM_CLOCK, SystemClock
+from modeaware.controller import log as log_module
+from modeaware.controller.election import MAX_POLL_INTERVAL_MS
+from modeaware.controller.log import ControllerLog
+from modeaware.errors import ClusterError, ConfigError, ErrorCode
+from modeaware.librdkafka import KafkaError, KafkaException
+from modeaware.modelog import topic as topic_module
+from modeaware.modelog import writer as writer_module
+from modeaware.modelog.topic import ensure_mode_log
+from modeaware.modelog.writer import ModeLogWriter
+
+
+class MadeUp:
+    """A producer whose ``commit_transaction`` fails as told."""
+
+    failure: KafkaError | None = None
+    full = False
+
+    def __init__(self, conf: dict[str, Any]) -> None:
+        self.aborted_s: list[float] = []
+
+    def init_transactions(self, timeout_s: float) -> None: ...
+
+    def begin_transaction(self) -> None: ...
+
+    def produce(self, *args: Any, **kwargs: Any) -> None:
+        if self.full:
+            raise BufferError
+
+    def commit_transaction(self, timeout_s: float) -> None:
+        if self.failure is not None:
+            raise KafkaException(self.failure)
+
+    def abort_transaction(self, timeout_s: float) -> None:
+        self.aborted_s.append(timeout_s)
+
+    def purge(self) -> None: ...
+
+    def flush(self, timeout_s: float) -> None: ...
+
+
+@pytest.fixture
+def producers(monkeypatch: pytest.MonkeyPatch) -> list[MadeUp]:
+    made: list[MadeUp] = []
+
+    def make(conf: dict[str, Any]) -> MadeUp:
+        made.append(MadeUp(conf))
+        return made[-1]
+
+    monkeypatch.setattr(writer_module, "Producer", make)
+    return made
+
+
+def opened() -> ModeLogWriter:
+    writer = ModeLogWriter({"bootstrap.servers": "b:1"}, "modes")
+    writer.open()
+    return writer
+
+
+def test_an_abort_is_bound_by_the_append_s_time(producers: list[MadeUp]) -> None:
+    """A controller that is told to stop has seconds."""
+    writer = opened()
+    producers[0].failure = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    for timeout_s in (3.0, 0.0):
+        with pytest.raises(ClusterError):
+            writer.append([("key", b"{}")], timeout_s=timeout_s)
+    first, second = producers[0].aborted_s
+    assert 1.0 < first <= 3.0
+    assert second == 1.0
+
+
+@pytest.mark.parametrize("how", ["full", "local", "broker"])
+def test_a_record_that_can_never_be_appended_leaves_the_writer_open(producers: list[MadeUp], how: str) -> None:
+    writer = opened()
+    producers[0].full = how == "full"
+    if how != "full":
+        code = KafkaError.MSG_SIZE_TOO_LARGE if how == "local" else KafkaError.RECORD_LIST_TOO_LARGE
+        producers[0].failure = KafkaError(code)
+    with pytest.raises(ClusterError) as error:
+        writer.append([("key", b"{}")])
+    assert (error.value.code, writer.is_open) == (ErrorCode.MESSAGE_TOO_LARGE, True)
+
+
+@pytest.mark.parametrize(
+    ("failure", "code"),
+    [
+        (KafkaError(KafkaError._TIMED_OUT), ErrorCode.REQUEST_TIMED_OUT),
+        (KafkaError(KafkaError.NOT_ENOUGH_REPLICAS, "", retriable=True), ErrorCode.REQUEST_TIMED_OUT),
+        (KafkaError(KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED), None),
+    ],
+    ids=lambda it: it.name() if isinstance(it, KafkaError) else "",
+)
+def test_what_may_pass_has_a_code_that_says_so(
+    producers: list[MadeUp], failure: KafkaError, code: ErrorCode | None
+) -> None:
+    writer = opened()
+    producers[0].failure = failure
+    with pytest.raises(ClusterError) as error:
+        writer.append([("key", b"{}")])
+    assert error.value.code is code
+
+
+def test_a_setting_that_librdkafka_does_not_take() -> None:
+    """``connection_conf`` passes on what says how to get there, right or wrong."""
+    writer = ModeLogWriter({"bootstrap.servers": "b:1", "ssl.no.such": "1"}, "modes")
+    with pytest.raises(ConfigError, match=r"client settings: .*ssl\.no\.such"):
+        writer.open()
+
+
+# The controller's hold on it
+
+
+class Elected:
+    """An election that was won."""
+
+    group_metadata = None
+
+
+def test_a_log_that_is_not_open_says_so(producers: list[MadeUp]) -> None:
+    anything: Any = Elected()
+    log = ControllerLog(anything, {"bootstrap.servers": "b:1"}, "modes", anything)
+    assert not log.is_open
+    with pytest.raises(ClusterError, match="not open"):
+        log.append([("key", b"{}")])
+    log.close()
+    assert (log.is_open, log.appends) == (False, 0)
+
+
+def test_a_claim_takes_less_than_the_election_waits_for_a_poll() -> None:
+    """Else librdkafka leaves the group while the log is being claimed, and somebody else is elected."""
+    blocking_s = (
+        topic_module.ENSURE_TIMEOUT_S + 2 * topic_module._SLACK_S,
+        writer_module.OPEN_TIMEOUT_S,
+        log_module.READ_TIMEOUT_S,
+        writer_module.APPEND_TIMEOUT_S + writer_module._ABORT_AT_LEAST_S,
+    )
+    assert sum(blocking_s) < MAX_POLL_INTERVAL_MS / 1000
+
+
+def test_no_answer_about_the_mode_log_may_be_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_module, "ENSURE_TIMEOUT_S", 0.3)
+    admin = topic_module.AdminClient({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
+    with pytest.raises(ClusterError) as error:
+        ensure_mode_log(admin, "modes")
+    assert error.value.code is ErrorCode.REQUEST_TIMED_OUT
+
+
+# Time
+
+
+def test_a_lease_runs_out_while_the_machine_is_suspended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.clock_gettime", {"boot": 7.5}.get)
+    monkeypatch.setattr("modeaware.clock._MONOTONIC", "boot")
+    assert SystemClock().monotonic_s() == 7.5
+    monkeypatch.setattr("modeaware.clock._MONOTONIC", None)
+    assert SYSTEM_CLOCK.monotonic_s() > 0, "where there is no such clock"
