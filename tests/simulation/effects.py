@@ -1,0 +1,157 @@
+"""What a controller does outside of the mode log: the real checks around it, and requests that may fail in any way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, cast
+
+from modeaware.controller.cluster import Cluster, TopicShape
+from modeaware.controller.election import Election
+from modeaware.controller.lease import LeasedEffects
+from modeaware.errors import ClusterError, ErrorCode
+from modeaware.lifecycle.effects import CommitOffsets, CreatePartitions, DeleteRecords, Effect
+from tests.simulation.election import SESSION_MS
+from tests.simulation.faults import Fault, phase_of
+
+if TYPE_CHECKING:
+    from tests.simulation.controller import Controller
+    from tests.simulation.world import World
+
+Check = Callable[[], None]
+
+
+def effects_of(world: World, controller: Controller) -> SimEffects:
+    """The engine's ``Effects`` of one process."""
+    return SimEffects(world, controller, SimCluster(world, controller))
+
+
+class SimElection:
+    """The process' place in the election, as far as the lease asks for it."""
+
+    def __init__(self, world: World, controller: Controller) -> None:
+        self._world = world
+        self._controller = controller
+
+    def confirm(self, _timeout_s: float) -> bool | None:
+        """Ask the coordinator; its yes counts as a heartbeat. None: no answer."""
+        world, controller = self._world, self._controller
+        world.io(controller, "asks whether it is still the elected one")
+        if world.strikes(Fault.OBSERVE_FAILED):
+            return None
+        member = controller.member
+        world.coordinator.expire(world.time_ms)
+        if world.coordinator.owner is not member or not world.coordinator.accepts(member, member.generation):
+            return False
+        member.polled_ms = world.time_ms
+        return True
+
+
+class SimEffects(LeasedEffects):
+    """The real lease; the judge is told when an effect begins."""
+
+    def __init__(self, world: World, controller: Controller, cluster: SimCluster) -> None:
+        super().__init__(cluster, cast(Election, SimElection(world, controller)), SESSION_MS, world)
+        self._world = world
+        self._controller = controller
+        self._cluster = cluster
+
+    def perform(self, effect: Effect) -> None:
+        record = {record.topic_id: record for record in self._controller.engine.records}.get(effect.topic_id)
+        self._cluster.phase = phase_of(record)  # of the record it is done for
+        self._world.judge.effect_begins(self._controller, effect)
+        super().perform(effect)
+
+
+class SimCluster(Cluster):
+    """The real check of the topic's id, over simulated brokers: itself (see seams)."""
+
+    def __init__(self, world: World, controller: Controller) -> None:
+        self._world = world
+        self._controller = controller
+        self.phase = 0
+
+    @property
+    def brokers(self) -> Any:
+        return self
+
+    def perform(self, effect: Effect, *args: Any) -> None:
+        self._may_be_recreated()
+        super().perform(effect, *args)
+
+    def describe(self, topics: Iterable[str]) -> dict[str, TopicShape | None]:
+        self._world.io(self._controller, "asks for the topic's id")
+        topic = self._world.topic
+        shape = None if topic is None else TopicShape(topic.topic_id, False, len(topic.logs))
+        return dict.fromkeys(topics, shape)
+
+    def topic_ids(self, topic: str) -> dict[int, str | None]:
+        """Every broker's word."""
+        shape = self.describe([topic])[topic]
+        return {0: None if shape is None else shape.topic_id}
+
+    def _may_be_recreated(self) -> None:
+        """The topic may be replaced right before the check of its id, which must notice; or right after it."""
+        if self._world.strikes(Fault.RECREATED_AT_EFFECT, self.phase):
+            self._world.recreate()
+
+    def delete_records(self, effect: DeleteRecords, check: Check) -> None:
+        world = self._world
+        world.judge.deletes(self._controller, effect)
+        request = world.new_deletion(effect)
+        world.io(self._controller, "looks for the leaders")
+        check()
+        world.judge.effect_sent(self._controller, effect)
+        world.io(self._controller, "sends DeleteRecords")
+        self._may_be_recreated()
+        self._may_be_refused()
+        if world.happens(Fault.LATE_DELETE):
+            world.late.append((Fault.LATE_DELETE, request))
+            raise ClusterError("no answer", code=ErrorCode.REQUEST_TIMED_OUT)
+        error = request()
+        if error is not None:
+            raise ClusterError(error)
+        self._may_lose_answer()
+
+    def grow(self, effect: CreatePartitions, validate_only: bool, check: Check) -> None:
+        """CreatePartitions."""
+        world = self._world
+        world.io(self._controller, "looks for the brokers' controller")
+        check()
+        if not validate_only:
+            world.judge.effect_sent(self._controller, effect)
+        world.io(self._controller, "checks CreatePartitions" if validate_only else "sends CreatePartitions")
+        self._may_be_refused()
+        topic = world.topic
+        if topic is None or effect.total_count <= len(topic.logs):
+            raise ClusterError("not more than there are", code=ErrorCode.INVALID_PARTITIONS)
+        if validate_only:
+            return
+        request = world.new_creation(effect)
+        if world.happens(Fault.LATE_CREATE):
+            world.late.append((Fault.LATE_CREATE, request))
+            raise ClusterError("no answer", code=ErrorCode.REQUEST_TIMED_OUT)
+        request()
+        self._may_lose_answer()
+
+    def commit_offsets(self, effect: CommitOffsets, check: Check) -> None:
+        world = self._world
+        world.io(self._controller, "looks for the group's coordinator")
+        check()
+        world.judge.effect_sent(self._controller, effect)
+        world.io(self._controller, "commits offsets for a group")
+        self._may_be_refused()
+        group, topic = world.groups.get(effect.group), world.topic
+        if group is None or topic is None or group.has_members:
+            raise ClusterError("refused", code=ErrorCode.UNKNOWN_SERVER_ERROR)
+        for partition, offset in effect.offsets.items():
+            if partition < len(topic.logs):
+                group.committed[partition] = (offset, topic.logs[partition].epoch)
+        self._may_lose_answer()
+
+    def _may_be_refused(self) -> None:
+        if self._world.strikes(Fault.EFFECT_REFUSED):
+            raise ClusterError("refused", code=ErrorCode.POLICY_VIOLATION)
+
+    def _may_lose_answer(self) -> None:
+        if self._world.strikes(Fault.EFFECT_ANSWER_LOST, self.phase):
+            raise ClusterError("no answer", code=ErrorCode.REQUEST_TIMED_OUT)

@@ -1,0 +1,120 @@
+"""What can go wrong, the phases it can go wrong in, and a count of how often each pair was met."""
+
+from __future__ import annotations
+
+from enum import IntEnum, auto
+
+from modeaware.lifecycle.phases import topic_phase
+from modeaware.modelog.records import TopicRecord
+
+PHASES = ("none", "seal", "drain", "reclaim", "done", "opening")
+"""The phase of the topic: ``none`` while no partition is retired; the others are modeaware.lifecycle.phases'."""
+
+
+class Fault(IntEnum):
+    """Kinds of faults; each is counted when it strikes."""
+
+    # controllers
+    CRASH = 0
+    PAUSE = auto()
+    SESSION_LOST = auto()
+    FENCED = auto()
+    STALE_GENERATION = auto()
+    # the mode log
+    APPEND_LOST = auto()
+    APPEND_ANSWER_LOST = auto()
+    APPEND_LATE = auto()
+    LOG_UNREACHABLE = auto()
+    COMPACTION = auto()
+    DUPLICATES = auto()
+    RUBBISH = auto()
+    STRAY_RECORD = auto()
+    # brokers
+    OBSERVE_FAILED = auto()
+    STALE_BROKER = auto()
+    NO_LEADER = auto()
+    TRUNCATION = auto()
+    REGROWTH = auto()
+    RETENTION = auto()
+    CLEANUP_POLICY = auto()
+    RECREATED = auto()
+    RECREATED_AT_EFFECT = auto()
+    FOREIGN_GROWTH = auto()
+    EFFECT_REFUSED = auto()
+    EFFECT_ANSWER_LOST = auto()
+    LATE_DELETE = auto()
+    LATE_CREATE = auto()
+    # producers
+    UNAWARE = auto()
+    STALE_PRODUCER = auto()
+    LONG_PAUSED_PRODUCER = auto()
+    RETRY_ACROSS_SWITCH = auto()
+    OPEN_TRANSACTION = auto()
+    ABORTED_TRANSACTION = auto()
+    HANGING_TRANSACTION = auto()
+    # groups
+    GROUP_LEAVES = auto()
+    OFFSETS_EXPIRE = auto()
+    GROUP_RESET = auto()
+    LATE_GROUP = auto()
+    GROUP_OMITTED = auto()
+    GROUPS_HIDDEN = auto()
+    CONSOLE_GROUP = auto()
+    WAIVER = auto()
+
+    @property
+    def label(self) -> str:
+        return self.name.lower().replace("_", " ")
+
+
+_ONLY_RETIRED = "it is counted when a record lands in a retired partition, and none is"
+_ONLY_WORK = "it strikes where an effect is carried out, and a record without retired partitions has none"
+
+IMPOSSIBLE: dict[tuple[Fault, str], str] = {
+    (Fault.STALE_PRODUCER, "none"): _ONLY_RETIRED,
+    (Fault.LONG_PAUSED_PRODUCER, "none"): _ONLY_RETIRED,
+    (Fault.RETRY_ACROSS_SWITCH, "none"): _ONLY_RETIRED,
+    (Fault.RECREATED_AT_EFFECT, "none"): _ONLY_WORK,
+    (Fault.EFFECT_ANSWER_LOST, "none"): _ONLY_WORK,
+}
+"""Pairs that cannot be, each with the reason; a run asserts that none of them occurred."""
+
+
+def phase_of(record: TopicRecord | None) -> int:
+    """The index in :data:`PHASES` of a topic whose record in force is ``record``."""
+    if record is None or not record.retired:
+        return 0
+    return PHASES.index(topic_phase(record))
+
+
+class Coverage:
+    """How often each pair of phase and fault was met."""
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(Fault) * len(PHASES))
+
+    def add(self, other: Coverage) -> None:
+        self.counts = [a + b for a, b in zip(self.counts, other.counts, strict=True)]
+
+    def of(self, fault: Fault, phase: str) -> int:
+        return self.counts[fault * len(PHASES) + PHASES.index(phase)]
+
+    def problems(self, at_least: int) -> list[str]:
+        """Pairs met too seldom, and pairs that were met though they are declared impossible."""
+        found = []
+        for fault in Fault:
+            for phase in PHASES:
+                count, impossible = self.of(fault, phase), (fault, phase) in IMPOSSIBLE
+                if impossible and count:
+                    found.append(f"{fault.label} in phase {phase} is declared impossible and happened {count} times")
+                if not impossible and count < at_least:
+                    found.append(f"{fault.label} in phase {phase}: only {count}")
+        return found
+
+    def table(self) -> str:
+        """For people; ``-`` is a pair that cannot be."""
+        lines = [f"{'fault':<22}" + "".join(f"{phase:>10}" for phase in PHASES)]
+        for fault in Fault:
+            cells = (f"{'-' if (fault, phase) in IMPOSSIBLE else self.of(fault, phase):>10}" for phase in PHASES)
+            lines.append(f"{fault.label:<22}" + "".join(cells))
+        return "\n".join(lines)

@@ -1,0 +1,257 @@
+"""Consumer groups: aware or stock, earliest or latest, one member or two, with offsets that expire or are reset."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modeaware.assignment import hidden, owned, possible_hidden, range_deal, share
+from modeaware.modes import PartitionMode
+from tests.simulation.broker import MARKER, Log
+from tests.simulation.modelog import Reader
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+
+class Group:
+    """One group; all its members act in one step, each with a view of its own.
+
+    Attributes:
+        aware: its members honour modes and make every start offset explicit; a stock one reads all partitions.
+        latest: where it starts without a commit; else at the log start.
+        commits: a console consumer's group does not.
+        committed: partition -> (offset, leader epoch of the last record read), as the coordinator keeps it.
+        positions: where its members are, of the partitions they hold; ``position_epochs`` the leader epoch they got
+            there under.
+        consumed: the records it has got (and committed); those it need not get are counted in.
+        resume: resume offsets that its members were told of.
+        joined_at: the step at which its members came up.
+        held: partitions that a member held since then.
+        reset_at: the step at which its offsets were last set back.
+    """
+
+    __slots__ = (
+        "aware", "commits", "committed", "consumed", "has_members", "held", "joined_at", "kind", "latest", "name",
+        "owners", "position_epochs", "positions", "readers", "reset_at", "resume", "stateful", "world",
+    )  # fmt: skip
+
+    def __init__(
+        self, world: World, name: str, *, aware: bool, latest: bool, members: int = 1, kind: str = "classic"
+    ) -> None:
+        self.world = world
+        self.name = name
+        self.aware = aware
+        self.latest = latest
+        self.kind = kind
+        self.commits = True
+        self.stateful = False
+        self.readers = [Reader(world.log, world.name) for _ in range(members if aware else 0)]
+        self.has_members = False
+        self.committed: dict[int, tuple[int, int]] = {}
+        self.positions: dict[int, int] = {}
+        self.position_epochs: dict[int, int] = {}
+        self.owners: dict[int, Reader] = {}
+        self.consumed: set[int] = set()
+        self.resume: dict[int, int] = {}
+        self.joined_at = 0
+        self.held: set[int] = set()
+        self.reset_at = -1
+
+    @property
+    def in_use(self) -> bool:
+        return self.has_members or bool(self.committed)
+
+    def join(self) -> None:
+        """Its members come up."""
+        if not self.has_members:
+            self.has_members = True
+            self.joined_at = self.world.steps
+            self.resume.clear()
+            self.held.clear()
+        self.rebalance()
+
+    def leave(self) -> None:
+        """Its members go."""
+        self._commit_before_leaving()
+        self.has_members = False
+        self.positions.clear()
+        self.owners.clear()
+
+    def _commit_before_leaving(self) -> None:
+        """Aware members of a latest group commit where idle partitions start, for topics that have modes."""
+        for partition, reader in self.owners.items():
+            if reader.view.topic_id is None:
+                self.held.discard(partition)  # without modes it is a stock consumer, who begins at the end anew
+            elif self.latest and self.commits and partition in self.positions:
+                self._commit_start(partition)
+
+    def forget(self) -> None:
+        """The topic is gone, and the offsets with it."""
+        self.committed.clear()
+        self.positions.clear()
+        self.owners.clear()
+        self.resume.clear()
+        self.held.clear()
+
+    def rebalance(self) -> None:
+        """Deal the partitions: by what each member knew before, and knows after, as modeaware.Consumer does it."""
+        topic = self.world.topic
+        self._commit_before_leaving()
+        self.positions.clear()
+        self.owners.clear()
+        if topic is None or not self.has_members:
+            return
+        if len(self.readers) > 1:
+            self._deal(len(topic.logs))
+        elif self.readers:
+            self.readers[0].catch_up()
+            self.owners = dict.fromkeys(range(len(topic.logs)), self.readers[0])
+        self.assign()
+
+    def _deal(self, count: int) -> None:
+        names = [str(i) for i in range(len(self.readers))]
+        given = range_deal(names, range(count))
+        known = [reader.view for reader in self.readers]
+        joined = max(reader.position for reader in self.readers)
+        random = self.world.random
+        taken: set[int] = set()
+        for name, reader, before in zip(names, self.readers, known, strict=True):
+            first = len(reader.seen)
+            while reader.position < joined or (reader.behind and random() < 0.8):
+                reader.catch_up(1)
+            sets = possible_hidden(before, reader.seen[first:], reader.view)
+            mine = share(given, name, sets)
+            self.world.judge.dealt(self, taken, mine)
+            taken |= mine
+            self.owners.update(dict.fromkeys(sorted(mine), reader))
+            if self.world.calm:
+                assert mine <= owned(given, hidden(reader.view))[name]
+
+    def assign(self) -> None:
+        """Take up what became readable, let go of what is hidden now."""
+        topic = self.world.topic
+        if topic is None:
+            return
+        for reader in self.readers:
+            for view in reader.seen:
+                for partition, offset in view.resume_offsets.items():
+                    if partition in self.positions:
+                        self.resume[partition] = offset
+                    else:  # it has still to come back to where it was told first
+                        self.resume.setdefault(partition, offset)
+            reader.seen.clear()
+        if not self.aware:
+            for partition in range(len(topic.logs)):
+                if partition not in self.positions and topic.logs[partition].available:
+                    self._start(partition, topic.logs[partition])
+            return
+        for partition, reader in self.owners.items():
+            readable = reader.view.is_readable(partition)
+            if not readable:
+                self.positions.pop(partition, None)
+            elif partition not in self.positions and partition < len(topic.logs):
+                if not topic.logs[partition].available:
+                    continue
+                self._start(partition, topic.logs[partition])
+            if readable and reader.view.mode(partition) is PartitionMode.READ_ONLY and partition in self.positions:
+                self._commit_start(partition)
+
+    def _start(self, partition: int, log: Log) -> None:
+        """Where reading begins: the committed offset, else the resume offset, else as ``latest`` says."""
+        view = self.owners[partition].view if self.aware else None
+        resume = None
+        if view is not None:
+            resume = self.resume.get(partition)
+            resume = None if resume is None else min(resume, log.end)
+        commit = self.committed.get(partition)
+        if commit is not None:
+            position = commit[0]
+        elif self.latest and resume is not None:
+            position = resume
+            # The offset tells nothing of a log that was truncated since, and grew again.
+            begins = partition not in self.held or log.truncated_at >= 0
+            self._need_not(log.records[log.log_start : position], all_of_them=begins)
+        elif self.latest:
+            position = log.end
+            topic = self.world.topic
+            # Without modes, or with those of an earlier topic of that name, it is a stock consumer.
+            stock = view is None or topic is None or view.topic_id != topic.topic_id
+            begins = stock or partition not in self.held
+            self._need_not(log.records[log.log_start : position], all_of_them=begins)
+        else:
+            position = log.log_start
+        if view is not None and view.topic_id is not None:
+            position = max(position, log.log_start)  # auto.offset.reset decides nothing in mid-life
+        self.positions[partition] = position
+        self.resume.pop(partition, None)
+        self.position_epochs[partition] = log.epoch if commit is None else commit[1]
+        self.held.add(partition)
+        if commit is None or commit[0] != position:
+            self.world.tell("group %s takes up partition %d at %d", self.name, partition, position)
+        if self.kind == "share":
+            self._commit_start(partition)
+
+    def _need_not(self, records: list[int], *, all_of_them: bool) -> None:
+        """Records that lay there before its members came up are none of a latest group's business."""
+        landed, joined = self.world.landed, self.joined_at
+        self.consumed.update(r for r in records if r >= 0 and (all_of_them or landed[r] <= joined))
+
+    def _commit_start(self, partition: int) -> None:
+        topic = self.world.topic
+        if self.commits and topic is not None and partition not in self.committed and partition < len(topic.logs):
+            self.committed[partition] = (self.positions[partition], self.position_epochs[partition])
+
+    def read(self, partition: int, count: int) -> None:
+        """Read up to ``count`` records of one partition, and commit behind the last of them."""
+        topic, position = self.world.topic, self.positions.get(partition)
+        if topic is None or position is None or partition >= len(topic.logs):
+            return
+        log = topic.logs[partition]
+        if not log.available:
+            return
+        position = self._validated(partition, position, log)
+        records, aborted, stable = log.records, self.world.aborted, log.stable
+        behind_last = None
+        while position < stable and count:
+            record = records[position]
+            position += 1
+            if record != MARKER and record not in aborted:
+                self.consumed.add(record)
+                behind_last = position
+                count -= 1
+        self.positions[partition] = position
+        self.position_epochs[partition] = log.epoch
+        if behind_last is not None and self.commits:
+            self.world.tell("group %s reads partition %d and commits %d", self.name, partition, behind_last)
+            self.committed[partition] = (behind_last, log.epoch)
+
+    def _validated(self, partition: int, position: int, log: Log) -> int:
+        """Where the log was truncated below the position, it goes back (KIP-320); where the position lies outside of
+        the log, ``auto.offset.reset`` decides."""
+        position = min(position, max(log.epoch_end(self.position_epochs[partition]), log.log_start))
+        if position < log.log_start:
+            if self.latest:
+                expired = log.log_start <= log.retained_from  # the topic's own retention went past it
+                self._need_not(log.records[log.log_start :], all_of_them=expired)
+                return log.end
+            return log.log_start
+        return position
+
+    def poll(self, count: int, behind: bool) -> None:
+        """Members take in what they learn of the modes (``behind``: not all of it), and read a bit of everything."""
+        for reader in self.readers:
+            reader.catch_up(1) if behind else reader.catch_up()
+        self.assign()
+        for partition in list(self.positions):
+            self.read(partition, count)
+
+    def reset(self, partition: int) -> None:
+        """It wants to read again what is there now."""
+        topic = self.world.topic
+        if topic is None or partition not in self.committed or partition >= len(topic.logs):
+            return
+        log = topic.logs[partition]
+        self.committed[partition] = (log.log_start, log.epoch)
+        self.positions.pop(partition, None)
+        self.consumed.difference_update(log.records[log.log_start :])
+        self.reset_at = self.world.steps

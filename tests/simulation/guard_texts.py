@@ -1,0 +1,221 @@
+"""The guards as texts: where each stands, and what is left when it is gone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+LIFECYCLE = "modeaware.lifecycle."
+STEPS = LIFECYCLE + "steps"
+DRAIN = LIFECYCLE + "drain"
+REQUIREMENT = LIFECYCLE + "requirement"
+SHRINKING = LIFECYCLE + "shrinking"
+GROWING = LIFECYCLE + "growing"
+ADVANCE = LIFECYCLE + "advance"
+OPENING = LIFECYCLE + "opening"
+RECORDS = "modeaware.modelog.records"
+RULES = "modeaware.modelog.group_rules"
+REPLAY = "modeaware.modelog.replay"
+ENGINE = "modeaware.controller.engine"
+CLUSTER = "modeaware.controller.cluster"
+LEASE = "modeaware.controller.lease"
+ROUTING = "modeaware.routing"
+LOG = "tests.simulation.modelog"
+
+
+@dataclass(frozen=True)
+class Change:
+    """In ``module``, ``old`` (which occurs once) becomes ``new``."""
+
+    module: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True)
+class Guard:
+    """A guard, the invariant that breaks without it, and a seed that once showed it (it is tried first)."""
+
+    name: str
+    invariant: str
+    changes: tuple[Change, ...]
+    seed: int = 0
+
+
+def _guard(name: str, invariant: str, seed: int, *texts: str) -> Guard:
+    changes = tuple(Change(*texts[i : i + 3]) for i in range(0, len(texts), 3))
+    return Guard(name, invariant, changes, seed)
+
+
+GUARDS: tuple[Guard, ...] = (
+    # Seal
+    _guard("seal waits for quiet", "seal", 1, STEPS, "if now.now_ms < quiet_from_ms:", "if False:"),
+    _guard(
+        "seal waits for open transactions", "seal", 35,
+        STEPS, "if not log.settled:\n        return _blocked(", "if False:\n        return _blocked(",
+    ),
+    _guard(
+        "high watermark = last stable offset", "I2", 164,
+        STEPS, "if not log.settled:\n        return _blocked(", "if False:\n        return _blocked(",
+        STEPS, "if not log.settled:\n        return Drain(", "if False:\n        return Drain(",
+    ),
+    # Drain
+    _guard(
+        "noted groups stay required", "I2", 6,
+        REQUIREMENT, "{*noted, *using, *named}", "{*using, *named}",
+    ),
+    _guard(
+        "groups that use the topic now are required", "I2", 3,
+        REQUIREMENT, "{*noted, *using, *named}", "{*noted, *named}",
+    ),
+    _guard(
+        "registered groups are required", "I2", 462,
+        REQUIREMENT, "{*noted, *using, *named}", "{*noted, *using}",
+    ),
+    _guard("a doubtful listing blocks", "I2", 4, DRAIN, "if requirement.doubt is not None:", "if False:"),
+    _guard(
+        "a doubtful snapshot is marked", "I1", 1,
+        SHRINKING, "groups_complete=requirement.doubt is None", "groups_complete=True",
+    ),
+    _guard(
+        "a doubtful snapshot is completed", "I1", 1,
+        ADVANCE, "if record.groups_complete or requirement.doubt is not None:", "if True:",
+    ),
+    _guard(
+        "lag blocks", "I2", 6,
+        DRAIN, "return None if committed >= seal_offset or caught_up else reasons.GROUP_LAG", "return None",
+    ),
+    _guard(
+        "a group without a commit blocks", "I2", 22,
+        DRAIN, "return None if caught_up else reasons.GROUP_NEVER_COMMITTED", "return None",
+    ),
+    _guard(
+        "a group that is gone blocks", "I2", 6,
+        DRAIN, "return Drain(reason=reasons.of_group(reasons.GROUP_GONE, name))", "continue",
+    ),
+    _guard(
+        "a commit on a truncated part is no proof", "I2", 197,
+        DRAIN, "if partition in group.truncated:", "if False:",
+    ),
+    _guard(
+        "the delay is waited for", "I1", 4,
+        STEPS, "if now.now_ms < deletion.earliest_ms:", "if False:",
+    ),
+    _guard(
+        "rules about groups expire", "I2", 4,
+        RULES, "(self.expires_ms is None or now_ms < self.expires_ms) and", "True and",
+    ),
+    _guard(
+        "retention is waited for", "I2", 1,
+        STEPS, "Drain(reason=None if log.log_start >= seal_offset else reasons.RETENTION)", "Drain()",
+    ),
+    # Reclaim
+    _guard(
+        "never to wherever the end is", "I1", 0,
+        STEPS, "return Step(PartitionMode.NONE, retired, delete_up_to=reclaim_offset)",
+        "return Step(PartitionMode.NONE, retired, delete_up_to=-1)",
+    ),
+    _guard(
+        "only up to the seal", "I1", 0,
+        STEPS, "return Step(PartitionMode.NONE, retired, delete_up_to=reclaim_offset)",
+        "return Step(PartitionMode.NONE, retired, delete_up_to=retired.seal_offset + 1)",
+    ),
+    _guard(
+        "never beyond a required group's commit", "I1", 0,
+        RECORDS, "min([self.seal_offset, *self.drained.values()])", "self.seal_offset",
+        STEPS, "lower = min(drain.proof.values(), default=reclaim_offset) < reclaim_offset", "lower = False",
+    ),
+    _guard(
+        "the drain is checked again before deletion", "I1", 56,
+        STEPS, "return check_drain(partition, seal_offset, log, now.facts, now.requirement)\n    return", "return",
+    ),
+    _guard(
+        "retention deletes nothing", "I1", 2904,
+        STEPS, 'if policy == "retention":  # the log start', "if False:  # the log start",
+        STEPS, 'again = deletion_of(now.record).policy != "retention"', "again = True",
+    ),
+    _guard(
+        "a compacted topic keeps its records", "I1", 2,
+        STEPS, "if now.facts.compacted:\n        return Drain(reason=reasons.COMPACTED), None",
+        "if False:\n        return Drain(), None",
+        STEPS, "if now.facts.compacted:\n        return Drain(reason=reasons.COMPACTED)\n",
+        "if False:\n        return Drain()\n",
+    ),
+    _guard("the topic id is checked before effects", "I1", 74, CLUSTER, "if found != {effect.topic_id}:", "if False:"),
+    # Watch
+    _guard(
+        "None partitions are watched", "I2", 18,
+        STEPS, "if retired.seal_offset is None or _seal_is_broken(retired.seal_offset, log):",
+        "if retired.seal_offset is None:",
+    ),
+    _guard(
+        "truncation shows by leader epoch", "I1", 203,
+        STEPS, " or (log.seal_epoch_end is not None and log.seal_epoch_end < seal_offset)", "",
+    ),
+    # Admission, undo, growth
+    _guard(
+        "one change at a time", "I1", 0,
+        SHRINKING, "if in_progress(record):\n        raise", "if False:\n        raise",
+    ),
+    _guard(
+        "the tail retires", "I3", 0,
+        SHRINKING, "for partition in range(keep, writable):", "for partition in range(writable - keep):",
+    ),
+    _guard(
+        "ReadOnly comes before None", "I2", 1,
+        SHRINKING, "modes[partition] = PartitionMode.READ_ONLY", "modes[partition] = PartitionMode.NONE",
+    ),
+    _guard(
+        "state is lost by name only", "I1", 20,
+        SHRINKING, "if stateful:\n", "if False:\n",
+    ),
+    _guard(
+        "the lowest id is revived first", "I3", 81,
+        GROWING, "if p < total_count and not", "if p >= len(record.modes) - total_count and not",
+    ),
+    _guard("opening waits for groups", "I2", 24, OPENING, "if waiting and now_ms < deadline_ms:", "if False:"),
+    _guard(
+        "opening waits for a sure listing", "I2", 24,
+        OPENING, "waiting = facts.groups_doubt is not None or", "waiting =",
+    ),
+    _guard(
+        "gone only when confirmed", "I4", 6,
+        ADVANCE, "if facts.gone:", "if facts.topic_id != record.topic_id:",
+    ),
+    # One controller, one order
+    _guard("the lease is shown before an effect", "I5", 811, ENGINE, "if not appended:", "if False:"),
+    _guard(
+        "leadership is confirmed before an effect", "I5", 348,
+        LEASE, "if self._election.confirm(CONFIRM_TIMEOUT_S) is not True:", "if False:",
+    ),
+    _guard(
+        "the lease is looked at before a request", "I5", 137,
+        LEASE, "if self._clock.monotonic_s() - asked_s > self._lease_s:", "if False:",
+    ),
+    _guard(
+        "an epoch is claimed once", "I5", 0,
+        ENGINE, "replay.claim is not None else 0]) + 1", "replay.claim is not None else 0])",
+    ),
+    _guard(
+        "fencing on append", "I5", 1,
+        LOG, "if self._epoch != self._log.epoch:", "if False:",
+        LOG, "if not world.coordinator.accepts(controller.member, controller.member.generation):", "if False:",
+    ),
+    _guard(
+        "opening ends what was left behind", "I5", 45,
+        LOG, "log.settle_pending(world.random() < 0.5)\n        log.epoch += 1", "log.epoch += 1",
+    ),
+    _guard(
+        "fencing by the generation", "I5", 1,
+        LOG, "if not world.coordinator.accepts(controller.member, controller.member.generation):", "if False:",
+    ),
+    _guard(
+        "replaced controllers' records are dropped", "I5", 17,
+        REPLAY, "if self.claim is not None and controller_epoch < self.claim.controller_epoch:", "if False:",
+    ),
+    _guard(
+        "versions only rise", "I4", 6,
+        REPLAY, "if held is not None and record.version < held.version:", "if False:",
+    ),
+    # Clients
+    _guard("an explicit partition is refused", "I3", 8, ROUTING, "if view.is_writable(partition):", "if True:"),
+)  # fmt: skip

@@ -1,0 +1,194 @@
+"""The simulated mode log: one compacted partition, transactions that fence, and readers at any distance behind it."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from modeaware.errors import ClusterError, ControllerFenced, ErrorCode, ModeSourceError
+from modeaware.modelog.records import CLAIM_KEY, TopicRecord
+from modeaware.modelog.replay import Replay
+from modeaware.topic_view import TopicView
+from tests.simulation.faults import Fault
+
+if TYPE_CHECKING:
+    from tests.simulation.controller import Controller
+    from tests.simulation.looked import Looked
+    from tests.simulation.world import World
+
+Entry = tuple[str | bytes, bytes | None]
+RUBBISH = (b"\xff\xfe", b"tmp", b"{", b"[]", b'{"version":1}', b'{"topic":"orders","epoch":"x"}')
+
+
+class SharedLog:
+    """The log as the brokers hold it, and what it says (``truth``, folded as it grows).
+
+    Attributes:
+        offsets, entries: what lies in it; compaction leaves gaps.
+        epoch: the producer epoch of the transactional id: whoever opened last.
+        pending: a transaction whose outcome its writer was never told.
+    """
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.offsets: list[int] = []
+        self.entries: list[Entry] = []
+        self.next_offset = 0
+        self.epoch = 0
+        self.pending: tuple[list[Entry], Controller, Looked] | None = None
+        self.truth = Replay()
+        self._views: dict[int, tuple[TopicRecord, TopicView]] = {}
+
+    def view_of(self, record: TopicRecord) -> TopicView:
+        """Its view, made once for all readers."""
+        found = self._views.get(id(record))
+        if found is None:
+            found = self._views[id(record)] = (record, record.view())
+        return found[1]
+
+    def write(self, records: Sequence[Entry], writer: Controller | None, *, late: bool = False) -> None:
+        """Committed records, of a controller or of anybody else (None)."""
+        for key, value in records:
+            self.offsets.append(self.next_offset)
+            self.entries.append((key, value))
+            self.next_offset += 1
+            if writer is None:
+                self.truth.apply(key, value)
+            else:
+                assert isinstance(key, str)
+                self.world.judge.appended(self.truth, key, value, writer, late=late)
+
+    def settle_pending(self, commit: bool) -> None:
+        """The transaction coordinator ends what a writer left behind."""
+        if self.pending is not None:
+            (records, writer, looked), self.pending = self.pending, None
+            self.world.tell("the late append of controller %d is %s", writer.index, "done" if commit else "aborted")
+            if commit:
+                now, writer.looked = writer.looked, looked
+                self.write(records, writer, late=True)
+                writer.looked = now
+
+    def compact(self, until: int) -> None:
+        """Of each key, only the latest record stays; what lies at or after index ``until`` is not touched yet."""
+        last = {key: index for index, (key, _) in enumerate(self.entries)}
+        kept = [i for i, (key, _) in enumerate(self.entries) if i >= until or last[key] == i]
+        self.offsets = [self.offsets[i] for i in kept]
+        self.entries = [self.entries[i] for i in kept]
+
+    def duplicate(self, count: int) -> None:
+        """The last records come once more, in their order; those behind the last claim, as one writer's retries do."""
+        last = self.entries[-count:]
+        claims = [index for index, (key, _) in enumerate(last) if key == CLAIM_KEY]
+        self.write(last[claims[-1] :] if claims else last, None)
+
+    def fold(self) -> Replay:
+        """A fresh reading."""
+        replay = Replay()
+        for key, value in self.entries:
+            replay.apply(key, value)
+        return replay
+
+
+class Reader:
+    """A client's way of learning modes: it applies records in the order of the log, as far as it has got.
+
+    Its view never goes back (invariant I4, checked), and stays what it is while the log is out of reach (I6).
+    """
+
+    __slots__ = ("log", "position", "replay", "seen", "topic", "view")
+
+    def __init__(self, log: SharedLog, topic: str) -> None:
+        self.log = log
+        self.topic = topic
+        self.replay = Replay()
+        self.position = 0
+        self.view = TopicView.unlisted(topic)
+        self.seen: list[TopicView] = []
+
+    @property
+    def behind(self) -> bool:
+        return self.position < self.log.next_offset
+
+    def catch_up(self, count: int = 1 << 30) -> TopicView:
+        """Apply up to ``count`` records; the view now."""
+        log = self.log
+        if self.position >= log.next_offset:
+            return self.view
+        first = bisect_left(log.offsets, self.position)
+        staged = self.position == 0  # the first reading takes effect when it has come to the end
+        if staged:
+            count = 1 << 30
+        for key, value in log.entries[first : first + count]:
+            if self.topic in self.replay.apply(key, value) and not staged:
+                self._look()
+        if staged:
+            self._look()
+        after = first + count
+        self.position = log.offsets[after] if after < len(log.offsets) else log.next_offset
+        return self.view
+
+    def _look(self) -> None:
+        record = self.replay.record(self.topic)
+        view = TopicView.unlisted(self.topic) if record is None else self.log.view_of(record)
+        if view is not self.view:
+            self.log.world.judge.new_view(self.view, view)
+            self.view = view
+            self.seen.append(view)
+
+
+class LogSession:
+    """One controller's hold on the log: the engine's ``ModeLog``. Fenced by a later open, and by the generation."""
+
+    def __init__(self, world: World, log: SharedLog, controller: Controller) -> None:
+        self._world = world
+        self._log = log
+        self._controller = controller
+        self._epoch: int | None = None
+
+    def open(self) -> Replay:
+        world, controller, log = self._world, self._controller, self._log
+        world.io(controller, "opens the mode log")
+        if world.strikes(Fault.LOG_UNREACHABLE):
+            world.tell("controller %d: the mode log is out of reach", controller.index)
+            raise ModeSourceError("mode log: no broker")
+        log.settle_pending(world.random() < 0.5)
+        log.epoch += 1
+        self._epoch = log.epoch
+        world.io(controller, "reads the mode log")
+        return log.fold()
+
+    def append(self, records: Sequence[tuple[str, bytes | None]]) -> None:
+        world, controller, log = self._world, self._controller, self._log
+        world.io(controller, "appends")
+        if self._epoch is None:
+            raise ClusterError("mode log: not open")
+        self._check_fences()
+        if world.strikes(Fault.APPEND_LOST):
+            self._fail("is lost")
+        if world.strikes(Fault.APPEND_LATE):
+            log.pending = (list(records), controller, controller.looked)
+            self._fail("is delayed")
+        controller.own_steps = 0
+        log.write(records, controller)
+        if world.strikes(Fault.APPEND_ANSWER_LOST):
+            self._fail("is done, and its answer is lost")
+        world.io(controller, "has appended", own=False)
+
+    def _check_fences(self) -> None:
+        world, controller = self._world, self._controller
+        if self._epoch != self._log.epoch:
+            self._epoch = None
+            world.hit(Fault.FENCED)
+            world.tell("controller %d: its append is fenced", controller.index)
+            raise ControllerFenced("mode log: opened by another one")
+        if not world.coordinator.accepts(controller.member, controller.member.generation):
+            self._epoch = None
+            world.hit(Fault.STALE_GENERATION)
+            world.tell("controller %d: its append is refused, another one was elected", controller.index)
+            raise ControllerFenced("mode log: not the elected one any more")
+
+    def _fail(self, what: str) -> None:
+        self._epoch = None
+        self._world.tell("controller %d: its append %s", self._controller.index, what)
+        raise ClusterError("mode log: no answer", code=ErrorCode.REQUEST_TIMED_OUT)

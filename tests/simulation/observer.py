@@ -1,0 +1,155 @@
+"""What a controller sees of the brokers: torn over several requests, and never more than a broker tells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from modeaware.errors import ClusterError, ErrorCode
+from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts, WriterFacts
+from modeaware.lifecycle.phases import in_progress
+from modeaware.lifecycle.policy import reclaim_policy
+from modeaware.modelog.group_rules import REQUIRE, GroupRule
+from modeaware.modelog.records import TopicRecord
+from tests.simulation.broker import Log, Topic
+from tests.simulation.faults import Fault
+from tests.simulation.looked import Looked
+
+if TYPE_CHECKING:
+    from tests.simulation.controller import Controller
+    from tests.simulation.world import World
+
+GONE_AFTER_MS = 30_000
+NO_FACTS: frozenset[int] = frozenset()
+
+
+class SimObserver:
+    """The engine's ``TopicObserver``: asks in the order of the real one, and other actors get their turn in between."""
+
+    def __init__(self, world: World, controller: Controller) -> None:
+        self._world = world
+        self._controller = controller
+        self._seen: dict[tuple[str, int], tuple[int, int, bool]] = {}
+        self._missing_since_ms: dict[str, int] = {}
+
+    def observe(self, topic: str, record: TopicRecord | None, rules: Sequence[GroupRule] = ()) -> TopicFacts:
+        world = self._world
+        self._ask("asks for the topic")
+        found = None if world.strikes(Fault.STALE_BROKER) else world.topic  # one that knows no such topic
+        if found is None:
+            return TopicFacts(topic, None, gone=record is not None and self._gone(record))
+        topic_id, count, policy = found.topic_id, len(found.logs), "delete"
+        if record is not None and topic_id != record.topic_id:
+            return TopicFacts(topic, topic_id, count, gone=self._gone(record))
+        self._missing_since_ms.pop(topic_id, None)
+        self._ask("asks for the stable offsets")
+        wanted = range(count) if record is None else [p for p in sorted(record.retired) if p < count]
+        stable = self._stable_offsets(wanted)
+        self._ask("asks for the ends")
+        looked_at = world.steps
+        self._controller.looked = Looked(looked_at, looked_at, world.time_ms)
+        partitions = self._partitions(topic_id, record, stable)
+        groups: dict[str, GroupFacts] = {}
+        doubt: GroupsDoubt | None = GroupsDoubt("not asked for")
+        if record is None or in_progress(record):
+            self._ask("lists the groups")
+            groups, doubt = self._groups(record, partitions, rules)
+            self._controller.looked = Looked(looked_at, world.steps, world.time_ms, tuple(groups), doubt is None)
+            policy = "delete" if world.topic is None else world.topic.cleanup_policy
+        return TopicFacts(
+            topic,
+            topic_id,
+            partition_count=count,
+            cleanup_policy=policy,
+            partitions=partitions,
+            groups=groups,
+            groups_doubt=doubt,
+        )
+
+    def _ask(self, what: str) -> None:
+        world = self._world
+        world.io(self._controller, what)
+        if world.strikes(Fault.OBSERVE_FAILED):
+            world.tell("controller %d: no answer", self._controller.index)
+            raise ClusterError("no answer", code=ErrorCode.REQUEST_TIMED_OUT)
+
+    def _stable_offsets(self, wanted: Sequence[int]) -> dict[int, int]:
+        topic = self._world.topic
+        if topic is None:
+            return {}
+        return {p: topic.logs[p].stable for p in wanted if p < len(topic.logs) and topic.logs[p].available}
+
+    def _partitions(
+        self, topic_id: str, record: TopicRecord | None, stable: dict[int, int]
+    ) -> dict[int, PartitionFacts]:
+        topic: Topic | None = self._world.topic
+        if topic is None:
+            return {}
+        facts = {}
+        for partition, last_stable in stable.items():
+            if partition < len(topic.logs) and (log := topic.logs[partition]).available:
+                facts[partition] = self._partition(topic_id, partition, log, last_stable, record)
+        return facts
+
+    def _partition(
+        self, topic_id: str, partition: int, log: Log, stable: int, record: TopicRecord | None
+    ) -> PartitionFacts:
+        now_ms, end, key = self._world.time_ms, len(log.records), (topic_id, partition)
+        last = self._seen.get(key)
+        if last is None or last[0] != end:
+            last = self._seen[key] = (end, now_ms, last is not None)
+        seal_epoch_end, writers = None, ()
+        if record is not None and (retired := record.retired[partition]).seal_offset is not None:
+            if retired.seal_leader_epoch is not None and retired.seal_leader_epoch != log.epoch:
+                seal_epoch_end = log.epoch_end(retired.seal_leader_epoch)
+            if end > retired.seal_offset:
+                writers = (WriterFacts(7, 0, now_ms),)
+        return PartitionFacts(log.log_start, end, stable, log.epoch, last[1], last[2], seal_epoch_end, writers)
+
+    def _groups(
+        self, record: TopicRecord | None, partitions: dict[int, PartitionFacts], rules: Sequence[GroupRule]
+    ) -> tuple[dict[str, GroupFacts], GroupsDoubt | None]:
+        """The groups that use the topic; ``omitted`` and ``hidden`` ones are left out, as brokers do it: with a doubt.
+
+        Those that a rule requires by name are asked for all the same.
+        """
+        world, topic = self._world, self._world.topic
+        named = {rule.group for rule in rules if rule.kind == REQUIRE and rule.applies(world.name, world.time_ms)}
+        doubt = None
+        if world.omitted:
+            doubt = GroupsDoubt("the offsets topic has moved")
+        elif world.hidden:
+            doubt = GroupsDoubt("no right to DESCRIBE the cluster", hidden=True)
+        seals = {}
+        if record is not None and record.deletion is not None:
+            seals = {
+                p: r.seal_offset
+                for p, r in record.retired.items()
+                if r.seal_offset is not None and p in partitions and reclaim_policy(p, record) == "drained"
+            }
+        found = {}
+        for name, group in world.groups.items():
+            if not group.in_use or ((name in world.omitted or name in world.hidden) and name not in named):
+                continue
+            truncated, caught_up = NO_FACTS, NO_FACTS
+            if topic is not None:
+                truncated = frozenset(p for p, c in group.committed.items() if self._truncated(topic.logs[p], *c))
+                caught_up = frozenset(
+                    p for p, seal in seals.items() if p < len(topic.logs) and world.clear(topic.logs[p], group, p, seal)
+                )
+            committed = {p: c[0] for p, c in group.committed.items()}
+            found[name] = GroupFacts(committed, caught_up, group.has_members, group.kind, group.stateful, truncated)
+        return found, doubt
+
+    def _truncated(self, log: Log, offset: int, epoch: int) -> bool:
+        """Whether what the group has read there was truncated, and something else was written since (or may be)."""
+        end = max(log.epoch_end(epoch), log.log_start)
+        return end < offset and (offset > log.end or not self._world.nothing_in(log, end, offset))
+
+    def _gone(self, record: TopicRecord) -> bool:
+        """Every broker is asked, and must go on saying so for a while."""
+        now_ms, topic = self._world.time_ms, self._world.topic
+        if topic is not None and topic.topic_id == record.topic_id:
+            self._missing_since_ms.pop(record.topic_id, None)
+            return False
+        return now_ms - self._missing_since_ms.setdefault(record.topic_id, now_ms) >= GONE_AFTER_MS

@@ -1,0 +1,172 @@
+"""Producers: aware ones with a view of any age, and those that know nothing of modes; transactions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modeaware.routing import route_for
+from modeaware.topic_view import TopicView
+from partitioners import PURE_HASHES, Hash, named
+from tests.simulation.broker import MARKER, Topic
+from tests.simulation.faults import Fault
+from tests.simulation.modelog import Reader
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+PARTITIONER = named("consistent", hashes=PURE_HASHES)
+KEYS = tuple(b"%d" % number for number in range(8))
+CRC32 = PURE_HASHES[Hash.CRC32]
+
+
+class InFlight:
+    """A record that was handed to the client library: its partition is settled (invariant I7)."""
+
+    __slots__ = ("handed_ms", "partition", "topic", "view")
+
+    def __init__(self, topic: Topic, partition: int, view: TopicView | None, handed_ms: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.view = view
+        self.handed_ms = handed_ms
+
+
+class Transaction:
+    """An open transaction and where its records lie."""
+
+    __slots__ = ("number", "records", "topic", "touched")
+
+    def __init__(self, number: int, topic: Topic) -> None:
+        self.number = number
+        self.topic = topic
+        self.touched: list[int] = []
+        self.records: list[int] = []
+
+
+class Producer:
+    """A producer; ``reader`` None: it is not aware.
+
+    Attributes:
+        queue: what was handed over and has not reached its leader.
+        transaction: the open one; only a transactional producer has any.
+    """
+
+    __slots__ = ("queue", "reader", "transaction", "world")
+
+    def __init__(self, world: World, aware: bool) -> None:
+        self.world = world
+        self.reader = Reader(world.log, world.name) if aware else None
+        self.queue: list[InFlight] = []
+        self.transaction: Transaction | None = None
+
+    def pick(self, key: bytes, topic: Topic, explicit: int | None = None) -> tuple[int, TopicView | None] | None:
+        """The partition for a record, and the view that decided; None where it is refused."""
+        count = len(topic.logs)
+        if self.reader is None:
+            return (CRC32(key, count) if explicit is None else explicit % count), None
+        view = self.reader.view
+        route = route_for(view, PARTITIONER)
+        if explicit is not None:
+            partition = explicit % count
+            if route is not None and route.refusal(partition) is not None:
+                return None
+        elif route is None:
+            partition = CRC32(key, count)
+        elif not route.writable:
+            return None
+        else:
+            partition = route.pick(key)
+        self.world.judge.picked(view, key if explicit is None else None, partition)
+        return partition, view
+
+    def hand_over(self, key: bytes, explicit: int | None = None) -> None:
+        """Hand a record to the client library."""
+        topic = self.world.topic
+        if topic is None or len(self.queue) > 4:
+            return
+        picked = self.pick(key, topic, explicit)
+        if picked is not None:
+            self.queue.append(InFlight(topic, *picked, self.world.time_ms))
+
+    def flush(self) -> None:
+        """What was handed over reaches the leaders that answer; for another topic of the name it is an error."""
+        world, left = self.world, []
+        for sent in self.queue:
+            if sent.topic is not world.topic:
+                continue
+            log = sent.topic.logs[sent.partition] if sent.partition < len(sent.topic.logs) else None
+            if log is None or not log.available:
+                left.append(sent)
+                continue
+            self._land(sent)
+        self.queue = left
+
+    def _land(self, sent: InFlight) -> None:
+        world, partition = self.world, sent.partition
+        log = sent.topic.logs[partition]
+        record = world.new_record()
+        offset = len(log.records)
+        log.append(record, world.steps, world.time_ms)
+        if world.story is not None:
+            how = "unaware" if sent.view is None else f"view {sent.view.version}"
+            world.tell("record %d lands at %d-%d (%s)", record, partition, offset, how)
+        transaction = self.transaction
+        if transaction is not None and transaction.topic is sent.topic:
+            log.open.setdefault(transaction.number, offset)
+            if partition not in transaction.touched:
+                transaction.touched.append(partition)
+            transaction.records.append(record)
+        if log.truncated_at >= 0 and offset + 1 >= log.was_end > 0:
+            log.was_end = 0
+            world.hit(Fault.REGROWTH)
+        self._count(sent, partition)
+        world.judge.landed(sent.view, partition, offset, log)
+
+    def _count(self, sent: InFlight, partition: int) -> None:
+        world = self.world
+        if partition >= len(world.modes) or world.modes[partition].writable:
+            if sent.view is None:
+                world.hit(Fault.UNAWARE)
+            return
+        if sent.view is None:
+            world.hit(Fault.UNAWARE)
+        elif self.reader is not None and sent.view is not self.reader.view:
+            world.hit(Fault.RETRY_ACROSS_SWITCH)
+        else:
+            world.hit(Fault.STALE_PRODUCER)
+        if sent.view is not None and world.time_ms - world.changed_ms > world.delay_ms:
+            world.hit(Fault.LONG_PAUSED_PRODUCER)
+
+    def begin(self) -> None:
+        if self.transaction is None and self.world.topic is not None and not self.queue:
+            self.transaction = Transaction(self.world.new_number(), self.world.topic)
+            self.world.hit(Fault.OPEN_TRANSACTION)
+
+    def end(self, commit: bool) -> None:
+        """Markers are written wherever it has records; of aborted records nobody is given any."""
+        world, transaction = self.world, self.transaction
+        if transaction is None:
+            return
+        self.flush()
+        self.queue.clear()
+        self.transaction = None
+        end_transaction(world, transaction, commit)
+
+    def hang(self) -> None:
+        """It never ends the transaction; somebody else will have to."""
+        if self.transaction is not None and self.transaction.touched:
+            self.world.hit(Fault.HANGING_TRANSACTION)
+            self.world.hanging.append(self.transaction)
+            self.transaction = None
+
+
+def end_transaction(world: World, transaction: Transaction, commit: bool) -> None:
+    """Its markers go to every partition it touched."""
+    world.tell("transaction %d is %s", transaction.number, "committed" if commit else "aborted")
+    if not commit:
+        world.hit(Fault.ABORTED_TRANSACTION)
+        world.aborted.update(transaction.records)
+    for partition in transaction.touched:
+        log = transaction.topic.logs[partition]
+        log.open.pop(transaction.number, None)
+        log.append(MARKER, world.steps, world.time_ms)

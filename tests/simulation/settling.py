@@ -1,0 +1,204 @@
+"""The end of a schedule: no more faults, everybody gets time, and what waits for a person gets one."""
+
+from __future__ import annotations
+
+from modeaware.lifecycle import reasons
+from modeaware.lifecycle.commands import AlterGroupRulesCommand, DeletePartitionsCommand
+from modeaware.lifecycle.phases import in_progress
+from modeaware.modelog.group_rules import GroupRule
+from modeaware.modelog.records import TopicRecord
+from modeaware.modes import ReplicaState
+from tests.simulation.actions import Actions
+from tests.simulation.client_invariants import Violation
+from tests.simulation.groups import Group
+from tests.simulation.producers import end_transaction
+from tests.simulation.world import INTERVAL_MS, World
+
+ROUNDS = 6
+PERSONS_TURNS = 16
+FOR_A_PERSON = (
+    reasons.GROUP_GONE,
+    reasons.GROUP_NEVER_COMMITTED,
+    reasons.GROUP_BEYOND_END,
+    reasons.GROUP_TRUNCATED,
+    reasons.GROUP_STATEFUL,
+    reasons.OPEN_TRANSACTION,
+    reasons.COMPACTED,
+    reasons.GROUPS_HIDDEN,
+)
+"""What a change may wait for without end; everything else has to go by by itself."""
+
+
+def settle(world: World, actions: Actions) -> None:
+    """Bring everything to its end.
+
+    Raises:
+        Violation: a change does not finish, or a record does not reach a group.
+    """
+    world.tell("from here on nothing fails any more")
+    world.calm = True
+    _calm_down(world)
+    for _ in range(PERSONS_TURNS):
+        if _rounds(world):
+            break
+        _person(world, actions)
+    else:
+        raise Violation("I2", f"a change does not finish: {_reasons(world.record)}")
+    _end_hanging_transactions(world)
+    for _ in range(2):  # members in doubt ask for another rebalance
+        for group in world.groups.values():
+            _read_all(group)
+    world.judge.at_the_end()
+    _check_reclaimed(world)
+
+
+def _calm_down(world: World) -> None:
+    """Leaders are back, what was in flight lands, requests that were given up are carried out."""
+    world.log.settle_pending(commit=True)
+    while world.late:
+        fault, request = world.late.pop()
+        world.hit(fault)
+        request()
+    if world.topic is None:
+        world.make_topic()
+    assert world.topic is not None
+    for log in world.topic.logs:
+        log.available = True
+    world.omitted.clear()
+    for producer in world.producers:
+        producer.flush()
+        producer.end(commit=True)
+        if producer.reader is not None:
+            producer.reader.catch_up()
+    for controller in world.controllers:
+        controller.member.frozen = not controller.alive
+    world.time_ms += 11_000
+    world.coordinator.expire(world.time_ms)
+    for group in world.groups.values():
+        if group.in_use:
+            group.join()
+
+
+def _rounds(world: World) -> bool:
+    """Give everybody time; whether all is done."""
+    for turn in range(ROUNDS):
+        for group in world.groups.values():
+            _read_all(group)
+        for controller in world.controllers:
+            for _ in range(12):
+                controller.step()
+                if not controller.alive or not controller.claimed:
+                    continue
+                if not controller.engine.schedule.due(world.time_ms):
+                    break
+        if turn > 0 and _finished(world):  # a partition that is done is looked at again, too
+            return True
+        _expire_what_retention_takes(world)
+        world.time_ms += INTERVAL_MS
+    return False
+
+
+def _read_all(group: Group) -> None:
+    if group.has_members:
+        group.rebalance()
+        group.poll(10_000, behind=False)
+
+
+def _finished(world: World) -> bool:
+    records = world.log.truth.records
+    if not any(controller.claimed for controller in world.controllers):
+        return False
+    assert world.topic is not None
+    return all(key == world.topic.topic_id and not in_progress(record) for key, record in records.items())
+
+
+def _expire_what_retention_takes(world: World) -> None:
+    record = world.record
+    if record is not None and record.deletion is not None and record.deletion.policy == "retention":
+        assert world.topic is not None
+        for partition in record.retired:
+            if partition < len(world.topic.logs):
+                world.topic.logs[partition].expire(1 << 30)
+
+
+def _reasons(record: TopicRecord | None) -> list[str]:
+    return [] if record is None else sorted({r.reason for r in record.retired.values() if r.reason is not None})
+
+
+def _person(world: World, actions: Actions) -> None:
+    """Somebody reads the reasons, and does what they say."""
+    found = _reasons(world.record)
+    world.tell("somebody reads: %s", ", ".join(found))
+    for reason in found:
+        code, _, name = reason.partition(":")
+        if code not in FOR_A_PERSON and not (code == reasons.GROUP_LAG and _sits_at_the_end(world, name)):
+            raise Violation("I2", f"a change does not finish by itself: {reason}")
+        if code in (reasons.GROUP_GONE, reasons.GROUP_NEVER_COMMITTED):
+            rule = GroupRule("waive", name, "*", "not needed any more", world.time_ms)
+            actions.command(AlterGroupRulesCommand(add=(rule,)))
+        elif code in (reasons.GROUP_LAG, reasons.GROUP_BEYOND_END, reasons.GROUP_TRUNCATED):
+            _set_back(world, name)
+        elif code == reasons.GROUP_STATEFUL:
+            _accept_state_loss(world, actions)
+        elif code == reasons.OPEN_TRANSACTION:
+            _end_hanging_transactions(world)
+        elif code == reasons.COMPACTED:
+            assert world.topic is not None
+            world.topic.cleanup_policy = "delete"
+        else:
+            world.hidden.clear()
+
+
+def _end_hanging_transactions(world: World) -> None:
+    """``kafka-transactions abort``."""
+    while world.hanging:
+        end_transaction(world, world.hanging.pop(), commit=False)
+
+
+def _sits_at_the_end(world: World, name: str) -> bool:
+    """Retention went past a latest group's commit: it waits at the end, and commits nothing before a record comes."""
+    group, topic = world.groups[name], world.topic
+    assert topic is not None
+    return group.latest and any(
+        offset < topic.logs[p].log_start and group.positions.get(p) == topic.logs[p].end
+        for p, (offset, _) in group.committed.items()
+    )
+
+
+def _set_back(world: World, name: str) -> None:
+    """``kafka-consumer-groups --reset-offsets``: to where the log still is what the group has read."""
+    group, topic = world.groups[name], world.topic
+    assert topic is not None
+    for partition, (offset, epoch) in list(group.committed.items()):
+        log = topic.logs[partition]
+        if offset < log.log_start and group.latest:
+            group.committed[partition] = (log.end, log.epoch)
+        else:
+            group.committed[partition] = (max(min(offset, log.epoch_end(epoch)), log.log_start), log.epoch)
+            group.positions.pop(partition, None)
+
+
+def _accept_state_loss(world: World, actions: Actions) -> None:
+    record = world.record
+    assert record is not None
+    assert record.deletion is not None
+    deletion = record.deletion
+    again = DeletePartitionsCommand(
+        world.name, deletion.delete_partitions, deletion.delay_ms, deletion.immediate_delete, ("streams",)
+    )
+    actions.command(again)
+
+
+def _check_reclaimed(world: World) -> None:
+    """What is called deleted is deleted."""
+    record = world.record
+    if record is None:
+        return
+    assert world.topic is not None
+    for partition, retired in record.retired.items():
+        log = world.topic.logs[partition]
+        if retired.replica_state is ReplicaState.DELETION_SUCCESSFUL and log.log_start < log.end:
+            nobody_s = world.gone | world.aborted
+            left = [number for number in log.records[log.log_start :] if number >= 0 and number not in nobody_s]
+            if left:
+                raise Violation("I2", f"partition {partition} is done, and {left} is still there")

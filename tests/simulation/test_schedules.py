@@ -1,0 +1,42 @@
+"""A few thousand schedules, the same ones every time; ``make simulate`` runs a million."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.faults import IMPOSSIBLE, PHASES, Fault
+from tests.simulation.guards import FIRST_SEED, MOST_SEEDS
+from tests.simulation.report import Report, run_many, tell_story
+
+SCHEDULES = 5_000
+LEAST_STEPS = 100
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    assert MOST_SEEDS <= SCHEDULES, "guards are searched for where the unchanged code is known to pass"
+    return run_many(FIRST_SEED, SCHEDULES, processes=2)
+
+
+def test_no_schedule_breaks_an_invariant(report: Report) -> None:
+    assert report.failures == {}, report.text()
+    assert report.schedules == SCHEDULES
+
+
+def test_schedules_are_long_and_get_through_shrinks(report: Report) -> None:
+    assert report.median_steps >= LEAST_STEPS
+    assert report.shrunk >= SCHEDULES / 2
+
+
+def test_every_fault_strikes_and_none_where_it_cannot(report: Report) -> None:
+    for fault in Fault:
+        assert any(report.coverage.of(fault, phase) for phase in PHASES), fault.label
+    assert [pair for pair in IMPOSSIBLE if report.coverage.of(*pair)] == []
+
+
+def test_a_seed_tells_the_same_story_again() -> None:
+    first, error = tell_story(17)
+    again, _ = tell_story(17)
+    assert first == again
+    assert error is None
+    assert any("appends" in line for line in first)

@@ -1,0 +1,271 @@
+"""The world of one schedule: a clock, dice, one topic, its clients, the mode log and two controllers."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from modeaware.config import ControllerConfig
+from modeaware.lifecycle.effects import CreatePartitions, DeleteRecords
+from modeaware.modelog.records import DeleteTopicPartitions, TopicRecord
+from modeaware.modes import PartitionMode
+from tests.simulation.broker import Log, Topic
+from tests.simulation.controller import Controller, Crash
+from tests.simulation.election import Coordinator
+from tests.simulation.faults import PHASES, Coverage, Fault, phase_of
+from tests.simulation.groups import Group
+from tests.simulation.invariants import Judge, by_order
+from tests.simulation.modelog import Reader, SharedLog
+from tests.simulation.producers import Producer, Transaction
+
+QUIET_MS = 10_000
+INTERVAL_MS = 300_000
+MOST_NESTED = 2
+"""How deep pauses nest: a controller paused while another one is, and a third time for good measure."""
+
+
+class World:
+    """Everything there is. It is also the clock of the controllers (modeaware.clock.Clock).
+
+    Attributes:
+        steps: how many things have happened: actions of clients and people, requests of controllers.
+        calm: no more faults; everybody gets time.
+        odds: by fault, how likely it is to strike where it can.
+        modes: the modes in force, by the log.
+        gone: records that had been deleted or expired, and came back with an unclean election.
+        windows: deletions that met the window which is documented (the topic or the log changed after the last check).
+    """
+
+    name = "orders"
+
+    def __init__(self, seed: int, partitions: int, coverage: Coverage, story: list[str] | None = None) -> None:
+        self.rng = random.Random(seed)
+        self.random = self.rng.random
+        self.coverage = coverage
+        self.story = story
+        self.steps = 0
+        self.calm = False
+        self.time_ms = 1_000_000
+        self.odds = [0.0] * len(Fault)
+        self.pause_odds = 0.0
+        self.config = ControllerConfig(check_interval_ms=INTERVAL_MS, seal_quiet_ms=QUIET_MS)
+        self.act: Callable[[], None] = lambda: None
+        self._nested = 0
+        self._phase = 0
+        self._numbers = 0
+        self._ids = 1
+        self.topic: Topic | None = Topic("id-1", partitions)
+        self.landed: list[int] = []
+        self.aborted: set[int] = set()
+        self.gone: set[int] = set()
+        self.late: list[tuple[Fault, Callable[[], str | None]]] = []
+        self.hanging: list[Transaction] = []
+        self.windows = 0
+        self.shrinks = 0
+        self.modes: tuple[PartitionMode, ...] = ()
+        self.changed_ms = 0
+        self.delay_ms = 0
+        self.omitted: set[str] = set()
+        self.hidden: set[str] = set()
+        self.groups: dict[str, Group] = {}
+        self.producers: list[Producer] = []
+        self.judge = Judge(self)
+        self.log = SharedLog(self)
+        self.coordinator = Coordinator()
+        self.controllers = [Controller(self, index, self.config) for index in range(2)]
+
+    # Clock
+
+    def now_ms(self) -> int:
+        return self.time_ms
+
+    def monotonic_s(self) -> float:
+        return self.time_ms / 1000
+
+    # Story, dice, coverage
+
+    def tell(self, text: str, *args: Any) -> None:
+        """One line of the story; an argument that is callable is called for its text."""
+        if self.story is not None:
+            shown = tuple(arg() if callable(arg) else arg for arg in args)
+            self.story.append(f"{self.steps:5d} {self.time_ms / 1000:9.1f} s {'  ' * self._nested}{text % shown}")
+
+    def hit(self, fault: Fault, phase: int | None = None) -> None:
+        """Count a fault that strikes now; in the phase of the topic, unless it is given."""
+        self.coverage.counts[fault * len(PHASES) + (self._phase if phase is None else phase)] += 1
+
+    def strikes(self, fault: Fault, phase: int | None = None) -> bool:
+        """Throw the dice for a fault."""
+        if self.happens(fault):
+            self.hit(fault, phase)
+            return True
+        return False
+
+    def happens(self, fault: Fault) -> bool:
+        """Throw the dice for a fault that is counted later, when it takes effect."""
+        odds = self.odds[fault]
+        return odds > 0 and not self.calm and self.random() < odds
+
+    def below(self, limit: int) -> int:
+        """A random number from 0 to ``limit`` - 1."""
+        return int(self.random() * limit)
+
+    # Controllers
+
+    def io(self, controller: Controller, what: str, *, own: bool = True) -> None:
+        """A controller is about to ask something of the cluster: here it may die, or others may move first."""
+        self.steps += 1
+        if own:
+            controller.own_steps += 1
+        self.tell("controller %d %s", controller.index, what)
+        if self.calm:
+            return
+        if self.pause_odds and self._nested < MOST_NESTED and self.random() < self.pause_odds:
+            self._pause(controller)
+        if self.strikes(Fault.CRASH):
+            self.tell("controller %d dies", controller.index)
+            raise Crash
+
+    def _pause(self, controller: Controller) -> None:
+        self.hit(Fault.PAUSE)
+        controller.member.frozen = stopped = self.random() < 0.5
+        if stopped:
+            controller.member.polled_ms = self.time_ms
+        self.tell("controller %d is %s here", controller.index, "stopped" if stopped else "held up")
+        self._nested += 1
+        for _ in range(1 + self.below(12)):
+            self.act()
+        if stopped and self.random() < 0.5:
+            self.time_ms += 11_000
+            self.coordinator.expire(self.time_ms)
+            for _ in range(3 + self.below(12)):
+                self.controllers[1 - controller.index].step()
+                self.act()
+        self._nested -= 1
+        if stopped:
+            self.coordinator.expire(self.time_ms)
+            if controller.member.gone:
+                self.hit(Fault.SESSION_LOST)
+            controller.member.frozen = False
+        self.tell("controller %d goes on", controller.index)
+
+    def record_changed(self) -> None:
+        """A topic's record is on the log."""
+        record = self.record
+        self._phase = phase_of(record)
+        modes = () if record is None else record.modes
+        if modes != self.modes:
+            self.modes, self.changed_ms = modes, self.time_ms
+        if record is None or record.deletion is None:
+            self._running = False
+        elif PHASES[self._phase] == "done" and self._running:
+            self._running = False
+            self.shrinks += 1
+            self.tell("the shrink is done")
+
+    _running = False
+
+    def shrink_admitted(self, deletion: DeleteTopicPartitions) -> None:
+        self._running = True
+        self.delay_ms = max(deletion.delay_ms, 0)
+
+    @property
+    def record(self) -> TopicRecord | None:
+        """The record in force of the topic there is now."""
+        return None if self.topic is None else self.log.truth.records.get(self.topic.topic_id)
+
+    @property
+    def readers(self) -> list[Reader]:
+        """Every client's."""
+        found = [producer.reader for producer in self.producers if producer.reader is not None]
+        return found + [reader for group in self.groups.values() for reader in group.readers]
+
+    # Records, requests, topics
+
+    def new_record(self) -> int:
+        self.landed.append(self.steps)
+        return len(self.landed) - 1
+
+    def new_number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    def clear(self, log: Log, group: Group, partition: int, seal: int) -> bool:
+        """Whether nothing a group would be given lies between its commit and the end, which is at or past the seal."""
+        commit = group.committed.get(partition)
+        start = max(0 if commit is None else commit[0], log.log_start)
+        if start >= seal or log.stable < seal:
+            return False
+        return self.nothing_in(log, start, log.stable)
+
+    def nothing_in(self, log: Log, start: int, end: int) -> bool:
+        """Whether only control records and aborted records lie there."""
+        return all(r < 0 or r in self.aborted for r in log.records[start:end])
+
+    def new_deletion(self, effect: DeleteRecords) -> Callable[[], str | None]:
+        """DeleteRecords as it leaves the controller; brokers know topics by name. Called, it is executed; the answer
+        is an error or None."""
+        meant, sent_at = self.topic, self.steps
+        record = self.log.truth.records.get(effect.topic_id)
+        given_up = {p for p in effect.offsets if record is not None and p in record.retired and by_order(p, record)}
+
+        def execute() -> str | None:
+            topic, error = self.topic, None
+            if topic is None:
+                return "unknown topic"
+            for partition, offset in effect.offsets.items():
+                log = topic.logs[partition] if partition < len(topic.logs) else None
+                if log is None or not log.available or offset > log.end:
+                    error = f"partition {partition} refuses"
+                    continue
+                outside = topic is not meant or log.truncated_at >= sent_at
+                self.windows += outside
+                self.tell("the records of partition %d below %d are deleted", partition, offset)
+                log.delete_below(offset)
+                if outside or partition in given_up:
+                    # Nobody is waited for, or nobody could be: what "latest" makes of it is as after any retention.
+                    log.retained_from = max(log.retained_from, log.log_start)
+            return error
+
+        return execute
+
+    def new_creation(self, effect: CreatePartitions) -> Callable[[], str | None]:
+        """CreatePartitions, likewise."""
+
+        def execute() -> str | None:
+            if self.topic is None or effect.total_count <= len(self.topic.logs):
+                return "not more than there are"
+            self.tell("the topic is grown to %d partitions", effect.total_count)
+            self.topic.grow(effect.total_count)
+            return None
+
+        return execute
+
+    def recreate(self) -> None:
+        """The topic is deleted, and made again under its name."""
+        self.delete_topic()
+        self.make_topic()
+
+    def make_topic(self) -> None:
+        partitions = 2 + self.below(4)
+        self._ids += 1
+        self.tell("the topic is made again with %d partitions: id-%d", partitions, self._ids)
+        self.topic = Topic(f"id-{self._ids}", partitions)
+        for group in self.groups.values():
+            if group.has_members:
+                group.joined_at = self.steps
+                group.rebalance()
+        self.record_changed()
+
+    def delete_topic(self) -> None:
+        """With its records go offsets and transactions."""
+        self.tell("the topic is deleted")
+        self.topic = None
+        for group in self.groups.values():
+            group.forget()
+        for producer in self.producers:
+            producer.transaction = None
+        self.hanging.clear()
+        self._running = False
+        self.record_changed()
