@@ -147,7 +147,16 @@ def _add(args: argparse.Namespace, target: Connection, config: ControllerConfig,
     command = AlterGroupRulesCommand(add=(rule,))
     _check(command, situation)
     tell(rule_text(rule), *_consequences(rule, situation))
-    return _carry_out(args, target, config, situation, command, asks=rule.kind != REQUIRE)
+    asks = rule.kind != REQUIRE or _ends_earlier(rule, situation)
+    return _carry_out(args, target, config, situation, command, asks=asks)
+
+
+def _ends_earlier(rule: GroupRule, situation: GroupSituation) -> bool:
+    """Whether it takes the place of a rule that would have held for longer."""
+    for held in situation.rules:
+        if held.key == rule.key and rule.expires_ms is not None:
+            return held.expires_ms is None or rule.expires_ms < held.expires_ms
+    return False
 
 
 def _forget(args: argparse.Namespace, target: Connection, config: ControllerConfig) -> int:

@@ -48,8 +48,8 @@ def _state_warnings(command: DeletePartitionsCommand, situation: Situation) -> l
                 "changelogs of their old partitions. Where such a key goes next, it begins without"
             )
         else:
-            known = "keeps no state that is known of" if group is not None else "does not use the topic"
-            told.append(f"  (--accept-state-loss {name}: the group {known}, nothing is given up.)")
+            known = "keeps no state that is known of" if group is not None else "does not use the topic now"
+            told.append(f"  (--accept-state-loss {name}: the group {known}; it is remembered for when it does.)")
     return told
 
 

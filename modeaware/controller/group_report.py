@@ -13,6 +13,7 @@ from modeaware.controller.observer import Observer
 from modeaware.lifecycle.drain import check_drain
 from modeaware.lifecycle.facts import GroupFacts, TopicFacts
 from modeaware.lifecycle.phases import in_progress, topic_phase
+from modeaware.lifecycle.policy import reclaim_policy
 from modeaware.lifecycle.requirement import Requirement, required_of, using_groups
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import TopicRecord
@@ -108,7 +109,7 @@ def report_groups(
         why = [(NOTED, name in noted), (USING, name in using), (REGISTERED, registered)]
         because = tuple(word for word, holds in why if holds) or (IGNORED,)
         report = _report(name, because, facts.groups.get(name), requirement)
-        reports.append(_with_partitions(report, seals, facts, requirement))
+        reports.append(_with_partitions(report, seals, _waiting(record), facts, requirement))
     return TopicGroups(
         topic=facts.topic,
         phase=topic_phase(record) if record is not None else "done",
@@ -151,15 +152,26 @@ def _report(name: str, because: tuple[str, ...], group: GroupFacts | None, requi
     )
 
 
+def _waiting(record: TopicRecord | None) -> frozenset[int]:
+    """The partitions that wait for groups: those under another policy than ``drained`` wait for nobody."""
+    if record is None:
+        return frozenset()
+    return frozenset(p for p, r in record.retired.items() if not r.opening and reclaim_policy(p, record) == "drained")
+
+
 def _with_partitions(
-    report: GroupReport, seals: Mapping[int, int], facts: TopicFacts, requirement: Requirement
+    report: GroupReport,
+    seals: Mapping[int, int],
+    waiting: frozenset[int],
+    facts: TopicFacts,
+    requirement: Requirement,
 ) -> GroupReport:
     group = facts.groups.get(report.group)
     alone = replace(requirement, groups=(report.group,), doubt=None)
     unread, held_up, waived = {}, {}, {}
     for partition, seal in seals.items():
         unread[partition] = unread_offsets(group, partition, seal, facts)
-        if not report.required:
+        if not report.required or partition not in waiting:
             continue
         waiver = requirement.waiver(report.group, group, partition)
         drain = check_drain(partition, seal, facts.partitions[partition], facts, alone)

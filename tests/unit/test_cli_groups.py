@@ -255,3 +255,24 @@ def test_the_command_is_configured_once() -> None:
     groups.Groups().configure(parser)
     args: Any = parser.parse_args(["list", *SERVER])
     assert args.run_action is groups._list
+
+
+@pytest.mark.parametrize(
+    ("held", "expires", "asks"),
+    [(None, "1h", True), (NOW + DAY_MS, "1h", True), (NOW + DAY_MS, None, False), (1, "1h", False)],
+)
+def test_a_requirement_that_would_end_earlier_is_asked_about(
+    monkeypatch: pytest.MonkeyPatch,
+    altered: list[AlterGroupRulesCommand],
+    held: int | None,
+    expires: str | None,
+    asks: bool,
+) -> None:
+    far = 10**15 if held == NOW + DAY_MS else held  # beyond any clock of today
+    monkeypatch.setattr(groups, "look_at_topics", lambda *_: situation(GroupRule("require", "g", "t", "", 0, far)))
+    asked: list[object] = []
+    monkeypatch.setattr(groups, "_confirmed", lambda args: bool(asked.append(args)))
+    end = ["--expires", expires] if expires else []
+    assert cli.main(["groups", "require", "g", "--topic", "t", *end, *SERVER]) == (1 if asks else 0)
+    assert bool(asked) is asks
+    assert bool(altered) is not asks

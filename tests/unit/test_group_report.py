@@ -141,3 +141,12 @@ def test_those_noted_at_a_shrink_that_is_done_are_not_waited_for() -> None:
 def test_unread_offsets(group: GroupFacts | None, expected: int) -> None:
     assert unread_offsets(group, 2, 10, FACTS) == expected
     assert unread_offsets(group, 7, 10, FACTS) == 0, "a log that does not answer"
+
+
+@pytest.mark.parametrize("policy", [{"delay_ms": -1}, {"immediate_delete": True}])
+def test_under_another_policy_than_drained_nobody_stands_in_the_way(policy: dict[str, Any]) -> None:
+    assert RECORD.deletion is not None
+    record = replace(RECORD, deletion=replace(RECORD.deletion, **policy))
+    assert _groups()["billing"].held_up == {2: "group-lag:billing"}
+    assert [group.held_up for group in _groups(record=record).values()] == [{}] * len(_groups())
+    assert _groups(record=record)["billing"].unread == {2: 3, 3: 0}
