@@ -275,6 +275,7 @@ def test_a_broker_that_is_missing_is_a_doubt(make_kafka: MakeKafka, make_group: 
     kafka = make_kafka(3)
     cluster = Cluster({"bootstrap.servers": kafka.bootstrap_servers})
     topic = topic_maker(kafka)(1)
+    eventually(lambda: cluster.describe([topic])[topic])  # not every broker knows it at once
     topic_id = cluster.describe([topic])[topic].topic_id
     # Twice: a coordinator that has just taken over may not show the last write of its partition until the next one.
     for number in [*range(40), *range(40)]:

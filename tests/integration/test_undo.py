@@ -24,10 +24,10 @@ def no_deletion(monkeypatch: pytest.MonkeyPatch) -> None:
     """The brokers do not answer DeleteRecords: the topic stays in the phase reclaim."""
     perform = Cluster.perform
 
-    def refuse(cluster: Cluster, effect: Effect) -> None:
+    def refuse(cluster: Cluster, effect: Effect, check: Callable[[Effect], None]) -> None:
         if isinstance(effect, DeleteRecords):
             raise ClusterError("no answer")
-        perform(cluster, effect)
+        perform(cluster, effect, check)
 
     monkeypatch.setattr(Cluster, "perform", refuse)
 
