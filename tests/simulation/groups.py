@@ -24,7 +24,7 @@ class Group:
         positions: where its members are, of the partitions they hold; ``position_epochs`` the leader epoch they got
             there under.
         consumed: the records it has got (and committed); those it need not get are counted in.
-        resume: resume offsets that its members were told of.
+        resume: resume offsets that its members were told of, with the topic's id.
         joined_at: the step at which its members came up.
         held: partitions that a member held since then.
         reset_at: the step at which its offsets were last set back.
@@ -52,7 +52,7 @@ class Group:
         self.position_epochs: dict[int, int] = {}
         self.owners: dict[int, Reader] = {}
         self.consumed: set[int] = set()
-        self.resume: dict[int, int] = {}
+        self.resume: dict[int, tuple[str | None, int]] = {}
         self.joined_at = 0
         self.held: set[int] = set()
         self.reset_at = -1
@@ -60,6 +60,11 @@ class Group:
     @property
     def in_use(self) -> bool:
         return self.has_members or bool(self.committed)
+
+    def goes_on_at(self, partition: int, default: int) -> int:
+        """Where it would go on: at its commit, else where a member is, else at ``default``."""
+        commit = self.committed.get(partition)
+        return self.positions.get(partition, default) if commit is None else commit[0]
 
     def join(self) -> None:
         """Its members come up."""
@@ -135,10 +140,10 @@ class Group:
         for reader in self.readers:
             for view in reader.seen:
                 for partition, offset in view.resume_offsets.items():
-                    if partition in self.positions:
-                        self.resume[partition] = offset
-                    else:  # it has still to come back to where it was told first
-                        self.resume.setdefault(partition, offset)
+                    told = self.resume.get(partition)
+                    # One that it has still to come back to stays where it was told first.
+                    if told is None or told[0] != view.topic_id or partition in self.positions:
+                        self.resume[partition] = (view.topic_id, offset)
             reader.seen.clear()
         if not self.aware:
             for partition in range(len(topic.logs)):
@@ -149,6 +154,8 @@ class Group:
             readable = reader.view.is_readable(partition)
             if not readable:
                 self.positions.pop(partition, None)
+                if reader.view.topic_id != topic.topic_id:
+                    self.held.discard(partition)  # hidden by the modes of an earlier topic of that name
             elif partition not in self.positions and partition < len(topic.logs):
                 if not topic.logs[partition].available:
                     continue
@@ -161,8 +168,8 @@ class Group:
         view = self.owners[partition].view if self.aware else None
         resume = None
         if view is not None:
-            resume = self.resume.get(partition)
-            resume = None if resume is None else min(resume, log.end)
+            told = self.resume.get(partition)
+            resume = min(told[1], log.end) if told is not None and told[0] == view.topic_id else None
         commit = self.committed.get(partition)
         if commit is not None:
             position = commit[0]

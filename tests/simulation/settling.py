@@ -129,8 +129,11 @@ def _person(world: World, actions: Actions) -> None:
     """Somebody reads the reasons, and does what they say."""
     found = _reasons(world.record)
     world.tell("somebody reads: %s", ", ".join(found))
+    helped: set[str] = set()
     for reason in found:
         code, _, name = reason.partition(":")
+        if name in helped:
+            continue
         if code not in FOR_A_PERSON and not (code == reasons.GROUP_LAG and _sits_at_the_end(world, name)):
             raise Violation("I2", f"a change does not finish by itself: {reason}")
         if code in (reasons.GROUP_GONE, reasons.GROUP_NEVER_COMMITTED):
@@ -138,6 +141,7 @@ def _person(world: World, actions: Actions) -> None:
             actions.command(AlterGroupRulesCommand(add=(rule,)))
         elif code in (reasons.GROUP_LAG, reasons.GROUP_BEYOND_END, reasons.GROUP_TRUNCATED):
             _set_back(world, name)
+            helped.add(name)
         elif code == reasons.GROUP_STATEFUL:
             _accept_state_loss(world, actions)
         elif code == reasons.OPEN_TRANSACTION:

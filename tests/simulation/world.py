@@ -223,8 +223,9 @@ class World:
                 self.windows += outside
                 self.tell("the records of partition %d below %d are deleted", partition, offset)
                 log.delete_below(offset)
-                if outside or partition in given_up:
-                    # Nobody is waited for, or nobody could be: what "latest" makes of it is as after any retention.
+                behind = any(g.goes_on_at(partition, offset) < offset for g in self.groups.values())
+                if outside or behind or partition in given_up:
+                    # Of groups that are not waited for (the judge knows): as after any retention, "latest" decides.
                     log.retained_from = max(log.retained_from, log.log_start)
             return error
 
