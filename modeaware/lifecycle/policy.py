@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from modeaware.errors import ErrorCode, RequestRefused
-from modeaware.modelog.records import DeleteTopicPartitions, TopicRecord
+from modeaware.modelog.records import DeleteTopicPartitions, RetiredPartition, TopicRecord
 
 
-def reclaim_policy(partition: int, record: TopicRecord) -> str:
+def reclaim_policy(partition: int, record: TopicRecord, retired: RetiredPartition | None = None) -> str:
     """``retention``, ``drained`` or ``immediate``.
 
     What an ``immediate`` shrink takes unread was counted when it was asked for. What comes after the seal was not, nor
     were partitions that an earlier shrink has retired: they are drained.
 
+    Args:
+        retired: the partition as it is by now, where that is not what the record says.
+
     Raises:
         RequestRefused: partitions are retired, and the record names no deletion in force.
     """
     deletion = deletion_of(record)
-    beyond = record.retired[partition].stragglers > 0 or partition >= deletion.previous_count
+    stragglers = (retired or record.retired[partition]).stragglers
+    beyond = stragglers > 0 or partition >= deletion.previous_count
     return "drained" if deletion.policy == "immediate" and beyond else deletion.policy
 
 

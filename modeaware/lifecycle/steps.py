@@ -65,7 +65,7 @@ def _step_read_only(partition: int, log: PartitionFacts, now: Pass) -> Step:
             alarm = alarm or _alarm(topic, partition, retired.reason, log)
         if retired.seal_offset is None:
             return Step(PartitionMode.READ_ONLY, retired, due_ms=due_ms, alarm=alarm)
-    drain, due_ms = _drained(partition, retired.seal_offset, log, now)
+    drain, due_ms = _drained(partition, retired, retired.seal_offset, log, now)
     if drain.reason is not None:
         if drain.reason != before:
             alarm = alarm or _alarm(topic, partition, drain.reason, log)
@@ -138,9 +138,11 @@ def _unseal(topic: str, partition: int, retired: RetiredPartition, log: Partitio
     return unsealed, unseal_alarm(topic, partition, retired.seal_offset, log, truncated=truncated)
 
 
-def _drained(partition: int, seal_offset: int, log: PartitionFacts, now: Pass) -> tuple[Drain, int | None]:
+def _drained(
+    partition: int, retired: RetiredPartition, seal_offset: int, log: PartitionFacts, now: Pass
+) -> tuple[Drain, int | None]:
     """Whether the reclaim policy lets the partition go, and when it may fall due."""
-    deletion, policy = deletion_of(now.record), reclaim_policy(partition, now.record)
+    deletion, policy = deletion_of(now.record), reclaim_policy(partition, now.record, retired)
     if not log.settled:
         return Drain(reason=reasons.OPEN_TRANSACTION), None
     if now.facts.compacted:

@@ -9,7 +9,7 @@ import pytest
 from modeaware.errors import ErrorCode
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.facts import GroupsDoubt, PartitionFacts, TopicFacts, WriterFacts
-from modeaware.modelog.records import Straggler, TopicRecord
+from modeaware.modelog.records import RetiredPartition, Straggler, TopicRecord
 from modeaware.modes import ReplicaState
 from tests.support.lifecycle import (
     LATER_MS,
@@ -152,6 +152,13 @@ class TestImmediate:
         record = after(record, seen(late, groups=BEHIND), passes=3)
         assert (record.modes[P], record.retired[P].reason) == (RO, "group-lag:g")
         assert after(record, seen(late, groups={"g": group({P: 12})})).modes[P] is NONE
+
+    def test_a_straggler_that_was_quiet_for_long_when_it_was_first_looked_at(self) -> None:
+        """Unsealed, sealed and drained in one pass: by then it is a straggler."""
+        record = admitted(shrink(P, immediate_delete=True), seen=seen())
+        sealed = replace(record, retired={P: RetiredPartition(seal_offset=10)})
+        record = after(sealed, seen(log(12), groups=BEHIND))
+        assert (record.modes[P], record.retired[P].reason) == (RO, "group-lag:g")
 
     def test_what_an_earlier_shrink_retired_is_not_part_of_it(self) -> None:
         done = after(in_none(), seen(log(10, start=10)))
