@@ -277,7 +277,8 @@ class Judge(ClientJudge):
             if self.rules.waived(name, now_ms, commit is not None):
                 group.consumed.update(needed)  # once and for all: it will go on behind them
                 continue
-            if invariant == "I1" and commit is not None and log.log_start <= commit[0] < offset:
+            same = group.joined_at < listing.step  # not one that came up since, with a commit of its own
+            if invariant == "I1" and same and commit is not None and log.log_start <= commit[0] < offset:
                 raise Violation(invariant, f"partition {partition}: group {name} would be left below the log start")
             missing = [record for record in needed if record not in group.consumed]
             if missing:

@@ -175,7 +175,7 @@ def _set_back(world: World, name: str) -> None:
     assert topic is not None
     for partition, (offset, epoch) in list(group.committed.items()):
         log = topic.logs[partition]
-        if offset < log.log_start and group.latest:
+        if offset < log.log_start and group.positions.get(partition) == log.end:
             group.committed[partition] = (log.end, log.epoch)
         else:
             group.committed[partition] = (max(min(offset, log.epoch_end(epoch)), log.log_start), log.epoch)
