@@ -14,7 +14,7 @@ from modeaware.cli.options import (
     controller_config,
     kafka_errors,
 )
-from modeaware.controller.certificate import all_drained, take_certificate
+from modeaware.reports.certificate import all_drained, take_certificate
 
 NOT_DRAINED = 3
 HELP = """\

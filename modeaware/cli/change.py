@@ -24,9 +24,9 @@ from modeaware.cli.options import (
 )
 from modeaware.cli.situation import Situation, look
 from modeaware.cli.waiting import wait_for_topic
+from modeaware.cluster.cluster import Cluster
 from modeaware.config import ControllerConfig
 from modeaware.confluent.admin import AdminClient, DeletePartitions
-from modeaware.controller.cluster import Cluster
 from modeaware.controller.daemon import Controller
 from modeaware.errors import ModeAwareError, RequestRefused
 from modeaware.librdkafka import KafkaException

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from itertools import chain
 from typing import Any
 
-from modeaware.controller.describe import PartitionDescription, TopicDescription, straggler_json
 from modeaware.modelog.records import DeleteTopicPartitions, Straggler
 from modeaware.modes import format_ranges
+from modeaware.reports.describe import PartitionDescription, TopicDescription, straggler_json
 
 JSON_HELP = """\
 --describe --json prints one object:

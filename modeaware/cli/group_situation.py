@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from modeaware.cli.options import Connection
 from modeaware.cli.situation import READ_TIMEOUT_S
 from modeaware.clock import SYSTEM_CLOCK
+from modeaware.cluster.cluster import Cluster
+from modeaware.cluster.observer import Observer
 from modeaware.config import ControllerConfig
 from modeaware.confluent.controller_calls import group_rules_of
-from modeaware.controller.cluster import Cluster
-from modeaware.controller.describe import unusable_record
-from modeaware.controller.group_report import TopicGroups, look_at_groups, report_groups
-from modeaware.controller.observer import Observer
 from modeaware.errors import ClusterError, ErrorCode, RequestRefused
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.phases import in_progress
@@ -21,6 +19,8 @@ from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modelog.records import ClaimRecord, TopicRecord
 from modeaware.modelog.replay import Replay
+from modeaware.reports.describe import unusable_record
+from modeaware.reports.groups import TopicGroups, look_at_groups, report_groups
 
 logger = logging.getLogger(__name__)
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from modeaware.cli.display import number, table, utc
-from modeaware.controller.group_report import GroupReport, TopicGroups
 from modeaware.lifecycle import reasons
 from modeaware.modelog.group_rules import CLOSED, REQUIRE, GroupRule
 from modeaware.modes import format_ranges
+from modeaware.reports.groups import GroupReport, TopicGroups
 
 LIST_JSON_HELP = """\
 --json prints one object:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from modeaware.cluster.cluster import Cluster, cluster_error
 from modeaware.config import ClientConfig, ControllerConfig, parse_controller_config, split_client_config
-from modeaware.controller.cluster import Cluster, cluster_error
 from modeaware.errors import ClusterError, ConfigError
 from modeaware.librdkafka import KafkaException
 from modeaware.wire.brokers.messages import MetadataRequest

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 
 from modeaware.cli.options import Connection
 from modeaware.clock import SYSTEM_CLOCK
+from modeaware.cluster.cluster import Cluster
+from modeaware.cluster.observer import Observer
 from modeaware.config import ControllerConfig
 from modeaware.confluent.controller_calls import group_rules_of
-from modeaware.controller.cluster import Cluster
-from modeaware.controller.describe import unusable_record
-from modeaware.controller.observer import Observer
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle.admission import Admission
 from modeaware.lifecycle.admit import admit
@@ -19,6 +18,7 @@ from modeaware.lifecycle.facts import TopicFacts
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modelog.records import ClaimRecord, TopicRecord
+from modeaware.reports.describe import unusable_record
 
 READ_TIMEOUT_S = 20.0
 

@@ -10,8 +10,8 @@ from modeaware.cli.display import JSON_HELP, describe_json, describe_text
 from modeaware.cli.options import add_connection_options, connect, connection, kafka_errors
 from modeaware.cli.plan import undo_plan
 from modeaware.cli.situation import Situation
-from modeaware.controller.describe import describe_topics
 from modeaware.lifecycle.commands import CreatePartitionsCommand, TopicCommand
+from modeaware.reports.describe import describe_topics
 
 _EXPAND = -1
 

@@ -18,9 +18,9 @@ from rich.text import Text
 
 from modeaware.cli.display import alike, number
 from modeaware.cli.options import Connection
-from modeaware.controller.describe import PartitionDescription, TopicDescription, describe_topics
 from modeaware.errors import ClusterError, ModeSourceError
 from modeaware.modes import format_ranges
+from modeaware.reports.describe import PartitionDescription, TopicDescription, describe_topics
 from modeaware.topic_view import TopicView
 from modeaware.views import registry
 

@@ -12,16 +12,16 @@ from concurrent.futures import Future
 from typing import Any
 
 from modeaware.clock import SYSTEM_CLOCK, Clock
+from modeaware.cluster.cluster import Cluster
+from modeaware.cluster.observer import Observer
 from modeaware.config import ControllerConfig
 from modeaware.controller.claims import ClaimWatch, describe_claim
-from modeaware.controller.cluster import Cluster
 from modeaware.controller.election import Election
 from modeaware.controller.engine import Engine
 from modeaware.controller.inbox import Inbox
 from modeaware.controller.lease import LeasedEffects
 from modeaware.controller.listener import Listener
 from modeaware.controller.log import ControllerLog
-from modeaware.controller.observer import Observer
 from modeaware.controller.parts import Parts
 from modeaware.controller.status import Role, Status
 from modeaware.controller.worker import Worker, run_worker

@@ -15,7 +15,7 @@ CONFIRM_TIMEOUT_S = 2.0
 
 
 class CheckedEffects(Protocol):
-    """Where effects go (:class:`modeaware.controller.cluster.Cluster`)."""
+    """Where effects go (:class:`modeaware.cluster.cluster.Cluster`)."""
 
     def perform(self, effect: Effect, check: Callable[[], None]) -> None:
         """Carry it out; ``check`` is called right before the request is sent."""

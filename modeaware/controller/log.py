@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from modeaware.controller.cluster import Cluster
+from modeaware.cluster.cluster import Cluster
 from modeaware.controller.election import Election
 from modeaware.errors import ClusterError, ControllerFenced
 from modeaware.modelog.reader import read_mode_log

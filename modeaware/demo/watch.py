@@ -8,9 +8,9 @@ import time
 from typing import NamedTuple
 
 from modeaware.config import DEFAULT_MODE_LOG_TOPIC
-from modeaware.controller.describe import PartitionDescription, TopicDescription, describe_topics
 from modeaware.demo.setting import Setting
 from modeaware.errors import ModeAwareError
+from modeaware.reports.describe import PartitionDescription, TopicDescription, describe_topics
 
 logger = logging.getLogger(__name__)
 

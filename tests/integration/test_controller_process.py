@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from modeaware.cluster import cluster, observer
 from modeaware.config import ControllerConfig
-from modeaware.controller import cluster, observer, worker
+from modeaware.controller import worker
 from modeaware.controller.daemon import Controller
 from modeaware.errors import ConfigError, ControllerUnavailable, ErrorCode, ModeAwareError
 from modeaware.lifecycle.commands import DeletePartitionsCommand

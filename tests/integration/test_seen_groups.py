@@ -19,10 +19,10 @@ from confluent_kafka.admin import (
 from kafka import KafkaAdminClient, KafkaConsumer
 
 from modeaware.clock import SYSTEM_CLOCK
-from modeaware.controller.cluster import Cluster
-from modeaware.controller.groups import GroupsFound, find_groups
-from modeaware.controller.partition_leaders import epoch_ends, topic_ids, writers
-from modeaware.controller.stragglers import sample_records
+from modeaware.cluster.cluster import Cluster
+from modeaware.cluster.groups.found import GroupsFound, find_groups
+from modeaware.cluster.partition_leaders import epoch_ends, topic_ids, writers
+from modeaware.cluster.stragglers import sample_records
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle.effects import CommitOffsets, DeleteRecords
 from modeaware.lifecycle.facts import GroupFacts

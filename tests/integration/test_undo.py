@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from modeaware.controller.cluster import Cluster
+from modeaware.cluster.cluster import Cluster
 from modeaware.errors import ClusterError
 from modeaware.lifecycle.effects import DeleteRecords, Effect
 from modeaware.lifecycle.phases import topic_phase

@@ -25,7 +25,7 @@ finish and every record reach every group. A *step* is one event (``actions``) o
   not rerouted (I7) and that a client without its mode source goes on with its last view (I6) is how the simulated
   clients are made; that the real ones do it is tested in tests/integration. Where the simulated consumer starts to read
   is written after ``modeaware.confluent`` by hand.
-* ``controller.observer``, ``controller.groups`` and what they send. The simulated observer asks in the same order and
+* ``cluster.observer``, ``cluster.groups`` and what they send. The simulated observer asks in the same order and
   tells the same facts; where the two drift apart the simulator does not notice.
 * The loop around the engine (``controller.worker``), the listener, the wire, the command line.
 * Brokers as such: replication, ISR, the group coordinator's and the transaction coordinator's own faults. Kafka's

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, cast
 
-from modeaware.controller.cluster import Cluster, TopicShape
+from modeaware.cluster.cluster import Cluster, TopicShape
 from modeaware.controller.election import Election
 from modeaware.controller.lease import LeasedEffects
 from modeaware.errors import ClusterError, ErrorCode

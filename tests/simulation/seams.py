@@ -8,8 +8,8 @@ from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from unittest.mock import patch
 
-from modeaware.controller import cluster
-from modeaware.controller.effect_requests import Check, no_check
+from modeaware.cluster import cluster
+from modeaware.cluster.effect_requests import Check, no_check
 from modeaware.lifecycle.effects import CommitOffsets, CreatePartitions, DeleteRecords
 from modeaware.modelog.records import TopicRecord
 from tests.simulation.effects import SimCluster
@@ -34,7 +34,7 @@ def seams() -> Iterator[None]:
     """Within it schedules may run. It changes the process: no other code may use what it replaces.
 
     * Every reader of the mode log parses the same bytes: they are parsed once. Records are immutable.
-    * What ``controller.cluster`` asks of the brokers goes to simulated ones.
+    * What ``cluster.cluster`` asks of the brokers goes to simulated ones.
     * Warnings about rubbish, crashes and refusals are no news here.
     """
     parse = lru_cache(1024)(TopicRecord.from_json)

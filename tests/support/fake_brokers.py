@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any
 
-from modeaware.controller.group_listing import OFFSETS_TOPIC, partition_of
+from modeaware.cluster.groups.listing import OFFSETS_TOPIC, partition_of
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.wire.brokers.client import Ask
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
 
-from modeaware.controller.cluster import Cluster
+from modeaware.cluster.cluster import Cluster
 from modeaware.librdkafka import KafkaError
 from tests.support.fake_brokers import FakeBrokers
 

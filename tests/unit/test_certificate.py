@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from modeaware.cli.certificate import HELP
-from modeaware.controller.certificate import Evidence, all_drained, certificate, check, commands
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts
 from modeaware.lifecycle.requirement import required_of
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import DeleteTopicPartitions, RetiredPartition, Straggler, TopicRecord
 from modeaware.modes import PartitionMode, PartitionState, ReplicaState
+from modeaware.reports.certificate import Evidence, all_drained, certificate, check, commands
 
 RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
 READ = PartitionFacts(3, 10, 10, 0, 0)

@@ -7,11 +7,11 @@ import re
 from dataclasses import replace
 
 from modeaware.cli.display import JSON_HELP, describe_json, describe_text, number, table
-from modeaware.controller.describe import PartitionDescription, TopicDescription
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.facts import GroupFacts
 from modeaware.modelog.records import DeleteTopicPartitions, Straggler
 from modeaware.modes import PartitionMode, PartitionState, ReplicaState
+from modeaware.reports.describe import PartitionDescription, TopicDescription
 
 DRAINED = DeleteTopicPartitions(4, 60_000, False, 1_700_000_000_000, 6)
 

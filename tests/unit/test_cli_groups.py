@@ -16,7 +16,7 @@ from modeaware.cli.group_situation import GroupSituation
 from modeaware.cli.group_text import LIST_JSON_HELP, given_up, groups_json, groups_text, rule_text
 from modeaware.lifecycle.commands import AlterGroupRulesCommand
 from modeaware.modelog.group_rules import GroupRule
-from tests.unit.test_group_report import FACTS, IGNORED, NOW, RECORD
+from tests.unit.test_report_groups import FACTS, IGNORED, NOW, RECORD
 
 SERVER = ("--bootstrap-server", "127.0.0.1:1")
 DAY_MS = 86_400_000

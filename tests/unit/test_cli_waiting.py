@@ -19,11 +19,11 @@ from modeaware.cli.waiting import (
     progress_lines,
     wait_until_done,
 )
-from modeaware.controller.describe import TopicDescription
 from modeaware.errors import ClusterError, ControllerFenced, ErrorCode, RequestRefused
 from modeaware.lifecycle import reasons
 from modeaware.modelog.records import DeleteTopicPartitions
 from modeaware.modes import PartitionMode
+from modeaware.reports.describe import TopicDescription
 from tests.unit.test_cli_display import draining, partition
 
 DELETION = DeleteTopicPartitions(4, 0, False, 0, 6)

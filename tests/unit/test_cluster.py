@@ -7,8 +7,8 @@ import uuid
 
 import pytest
 
-from modeaware.controller.cluster import LogOffsets, TopicShape
-from modeaware.controller.partition_leaders import base64_id
+from modeaware.cluster.cluster import LogOffsets, TopicShape
+from modeaware.cluster.partition_leaders import base64_id
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import KafkaError
 from modeaware.lifecycle.effects import CommitOffsets, CreatePartitions, DeleteRecords

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from modeaware.controller import commits as module
-from modeaware.controller.commits import CommitsChecked, check_commits
-from modeaware.controller.groups import GroupsFound
+from modeaware.cluster import commits as module
+from modeaware.cluster.commits import CommitsChecked, check_commits
+from modeaware.cluster.groups.found import GroupsFound
 from modeaware.lifecycle.facts import GroupFacts, PartitionFacts
 from modeaware.modelog.records import TopicRecord
 from tests.support.lifecycle import admitted, after, facts, log, shrink

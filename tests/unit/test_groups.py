@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
-from modeaware.controller.group_listing import names_for_partitions, partition_of
-from modeaware.controller.groups import GroupsFound, find_groups
+from modeaware.cluster.groups.found import GroupsFound, find_groups
+from modeaware.cluster.groups.listing import names_for_partitions, partition_of
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt
 from tests.support.fake_brokers import FakeBrokers, FakeGroup
 

@@ -24,10 +24,11 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),
     ("modeaware.librdkafka", "modeaware.librdkafka_admin"),
     ("modeaware.wire",),
+    ("modeaware.cluster",),
     ("modeaware.modelog", "modeaware.views"),
     ("modeaware.confluent", "modeaware.kafka_python"),
     ("modeaware",),  # the names at the top, re-exported
-    ("modeaware.controller", "modeaware.endpoint", "modeaware.spark", "modeaware.local", "modeaware.testing"),
+    ("modeaware.controller", "modeaware.reports", "modeaware.spark", "modeaware.local", "modeaware.testing"),
     ("modeaware.demo",),
     ("modeaware.cli", "modeaware.__main__"),
 )
@@ -36,6 +37,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 STRANGERS = (
     {"modeaware.confluent", "modeaware.kafka_python"},
     {"modeaware.controller", "modeaware.local"},
+    {"modeaware.controller", "modeaware.reports"},
     {"modeaware.spark", "modeaware.local"},
     {"modeaware.spark", "modeaware.controller"},
 )

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from modeaware.controller import commits
-from modeaware.controller import observer as module
-from modeaware.controller.cluster import LogOffsets, TopicShape
-from modeaware.controller.groups import GroupsFound
-from modeaware.controller.observer import GONE_AFTER_MS, Observer
+from modeaware.cluster import commits
+from modeaware.cluster import observer as module
+from modeaware.cluster.cluster import LogOffsets, TopicShape
+from modeaware.cluster.groups.found import GroupsFound
+from modeaware.cluster.observer import GONE_AFTER_MS, Observer
 from modeaware.errors import ClusterError
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, WriterFacts
 from modeaware.modelog.group_rules import GroupRule

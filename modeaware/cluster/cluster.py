@@ -8,10 +8,10 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from modeaware.controller.answers import refusal
-from modeaware.controller.effect_requests import Check, commit_offsets, create_partitions, delete_records, no_check
-from modeaware.controller.leader_requests import LeaderRequests
-from modeaware.controller.partition_leaders import base64_id, topic_ids
+from modeaware.cluster.answers import refusal
+from modeaware.cluster.effect_requests import Check, commit_offsets, create_partitions, delete_records, no_check
+from modeaware.cluster.leader_requests import LeaderRequests
+from modeaware.cluster.partition_leaders import base64_id, topic_ids
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.librdkafka_admin import AdminClient

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from modeaware.clock import SYSTEM_CLOCK, Clock
-from modeaware.controller.cluster import Cluster, LogOffsets, TopicShape
-from modeaware.controller.commits import CommitsChecked, check_commits
-from modeaware.controller.groups import GroupsFound, find_groups
-from modeaware.controller.partition_leaders import epoch_ends, topic_ids, writers
-from modeaware.controller.stragglers import sample_records
+from modeaware.cluster.cluster import Cluster, LogOffsets, TopicShape
+from modeaware.cluster.commits import CommitsChecked, check_commits
+from modeaware.cluster.groups.found import GroupsFound, find_groups
+from modeaware.cluster.partition_leaders import epoch_ends, topic_ids, writers
+from modeaware.cluster.stragglers import sample_records
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle.facts import GroupsDoubt, PartitionFacts, TopicFacts
 from modeaware.lifecycle.phases import in_progress

@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from modeaware.clock import SYSTEM_CLOCK, Clock
+from modeaware.cluster.cluster import REQUEST_TIMEOUT_S, Cluster, wait
+from modeaware.cluster.observer import Observer
 from modeaware.config import ControllerConfig
 from modeaware.confluent.controller_calls import group_rules_of
-from modeaware.controller.cluster import REQUEST_TIMEOUT_S, Cluster, wait
-from modeaware.controller.describe import READ_TIMEOUT_S, straggler_json, unusable_record
-from modeaware.controller.group_report import look_at_groups, requirement_of
-from modeaware.controller.observer import Observer
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.drain import check_drain
@@ -26,6 +24,8 @@ from modeaware.lifecycle.phases import partition_phase
 from modeaware.lifecycle.requirement import Requirement
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modelog.records import RetiredPartition, TopicRecord
+from modeaware.reports.describe import READ_TIMEOUT_S, straggler_json, unusable_record
+from modeaware.reports.groups import look_at_groups, requirement_of
 
 SCHEMA_VERSION = 1
 DRAINED, RECLAIMED, NOT_DRAINED = "drained", "reclaimed", "not drained"

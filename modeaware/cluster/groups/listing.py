@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from modeaware.controller.partition_leaders import end_offsets
+from modeaware.cluster.partition_leaders import end_offsets
 from modeaware.errors import ClusterError
 from modeaware.librdkafka import KafkaError
 from modeaware.lifecycle.facts import GroupsDoubt

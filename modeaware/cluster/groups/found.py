@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from modeaware.controller.cluster import Cluster
-from modeaware.controller.group_listing import ListedGroup, Listing, list_groups
-from modeaware.controller.group_members import NOBODY, Members, describe_groups
-from modeaware.controller.group_offsets import Commits, find_unlisted, read_offsets
-from modeaware.controller.stateful import owner, stateful_groups
+from modeaware.cluster.cluster import Cluster
+from modeaware.cluster.groups.listing import ListedGroup, Listing, list_groups
+from modeaware.cluster.groups.members import NOBODY, Members, describe_groups
+from modeaware.cluster.groups.offsets import Commits, find_unlisted, read_offsets
+from modeaware.cluster.groups.stateful import owner, stateful_groups
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt
 from modeaware.wire.brokers.client import Brokers
 
@@ -37,7 +37,7 @@ def find_groups(cluster: Cluster, topic: str, partitions: Iterable[int], also: S
     """Every group with a commit on ``topic``, or with members subscribed to it or assigned to it.
 
     Groups of every type and state, as all brokers together list them. What could hide a group, or what a group is doing
-    on this topic, is a doubt: see :mod:`~modeaware.controller.group_listing` for the first. A group's trouble elsewhere
+    on this topic, is a doubt: see :mod:`~modeaware.cluster.groups.listing` for the first. A group's trouble elsewhere
     is none.
 
     Args:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from modeaware.controller.group_listing import ListedGroup, error_name
-from modeaware.controller.partition_leaders import end_offsets
+from modeaware.cluster.groups.listing import ListedGroup, error_name
+from modeaware.cluster.partition_leaders import end_offsets
 from modeaware.errors import ClusterError
 from modeaware.librdkafka import KafkaError
 from modeaware.wire.brokers.client import BULK_TIMEOUT_S, Ask, Brokers

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from modeaware.controller.observer import Observer
+from modeaware.cluster.observer import Observer
 from modeaware.lifecycle.drain import check_drain
 from modeaware.lifecycle.facts import GroupFacts, TopicFacts
 from modeaware.lifecycle.phases import in_progress, topic_phase

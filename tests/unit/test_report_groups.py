@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from modeaware.controller.group_report import report_groups, unread_offsets
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import DeleteTopicPartitions, RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode
+from modeaware.reports.groups import report_groups, unread_offsets
 
 NOW = 5_000
 IGNORED = ("console-consumer-*",)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from modeaware.controller.answers import refusal
-from modeaware.controller.leader_requests import LeaderRequests
+from modeaware.cluster.answers import refusal
+from modeaware.cluster.leader_requests import LeaderRequests
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import KafkaError
 from modeaware.lifecycle.effects import CommitOffsets, CreatePartitions, DeleteRecords

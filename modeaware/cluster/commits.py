@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from modeaware.controller.control_records import only_control_records
-from modeaware.controller.groups import GroupsFound
-from modeaware.controller.partition_leaders import epoch_ends
+from modeaware.cluster.control_records import only_control_records
+from modeaware.cluster.groups.found import GroupsFound
+from modeaware.cluster.partition_leaders import epoch_ends
 from modeaware.lifecycle.facts import GroupFacts, PartitionFacts
 from modeaware.lifecycle.policy import reclaim_policy
 from modeaware.modelog.records import TopicRecord

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from modeaware.controller.cluster import Cluster, LogOffsets, TopicShape
-from modeaware.controller.groups import find_groups
+from modeaware.cluster.cluster import Cluster, LogOffsets, TopicShape
+from modeaware.cluster.groups.found import find_groups
 from modeaware.errors import ErrorCode, RecordError, RequestRefused
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.facts import GroupFacts

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from modeaware.controller.group_listing import ListedGroup, error_name
+from modeaware.cluster.groups.listing import ListedGroup, error_name
 from modeaware.errors import ClusterError
 from modeaware.librdkafka import KafkaError
 from modeaware.wire.brokers.client import BULK_TIMEOUT_S, Ask, Brokers
