@@ -106,6 +106,20 @@ def shrink_command(topic: str, count: int, args: argparse.Namespace) -> DeletePa
     )
 
 
+def confirmed(*, yes: bool) -> bool:
+    """Ask whether to go on, unless ``--yes`` has said so.
+
+    Raises:
+        RequestRefused: nobody can be asked.
+    """
+    answer = plans.ask("Go on?", yes=yes, is_terminal=sys.stdin.isatty())
+    if answer is None:
+        raise RequestRefused(
+            "nobody can be asked (standard input is no terminal): say --yes to go on; nothing was changed"
+        )
+    return answer
+
+
 def run_change(args: argparse.Namespace, topic: str, command_of: CommandOf, notes: NotesOf = no_notes) -> int:
     """Carry out a change as the options say. Returns the exit status.
 
@@ -148,7 +162,7 @@ class _Change:
         if self._options.dry_run:
             print("Dry run: nothing was changed.")
             return 0
-        if changes and not self._confirmed():
+        if changes and not confirmed(yes=self._options.yes):
             print("Nothing was changed.")
             return 1
         # A topic that was never shrunk is grown by the brokers alone, and then there is nothing to wait for.
@@ -172,14 +186,6 @@ class _Change:
             growth = CreatePartitions(command.topic, situation.facts.topic_id, command.total_count, None)
             cluster.create_partitions(growth, validate_only=True)
         return admission.message, admission.record is not None
-
-    def _confirmed(self) -> bool:
-        answer = plans.ask("Go on?", yes=self._options.yes, is_terminal=sys.stdin.isatty())
-        if answer is None:
-            raise RequestRefused(
-                "nobody can be asked (standard input is no terminal): say --yes to go on; nothing was changed"
-            )
-        return answer
 
     def _carry_out(self, command: TopicCommand) -> None:
         with AdminClient({**self._target.conf, **our_settings(self._target)}) as admin:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Callable
 
-from modeaware.cli import plan as plans
+from modeaware.cli.change import confirmed
 from modeaware.cli.embedded import alter_group_rules, tell
 from modeaware.cli.expiry import expiry
 from modeaware.cli.group_situation import GroupSituation, look_at_topics
@@ -23,7 +22,6 @@ from modeaware.cli.options import (
 )
 from modeaware.clock import SYSTEM_CLOCK
 from modeaware.config import ControllerConfig
-from modeaware.errors import RequestRefused
 from modeaware.lifecycle.commands import AlterGroupRulesCommand
 from modeaware.lifecycle.group_rules import alter_group_rules as check_rules
 from modeaware.modelog.group_rules import CLOSED, KINDS, REQUIRE, WAIVE, GroupRule, GroupRulesRecord
@@ -203,18 +201,9 @@ def _carry_out(
     if args.dry_run:
         print("Dry run: nothing was changed.")
         return 0
-    if asks and not _confirmed(args):
+    if asks and not confirmed(yes=args.yes):
         print("Nothing was changed.")
         return 1
     alter_group_rules(target, config, situation.claim, command)
     print("The rule is forgotten." if command.remove else "The rule holds now.")
     return 0
-
-
-def _confirmed(args: argparse.Namespace) -> bool:
-    answer = plans.ask("Go on?", yes=args.yes, is_terminal=sys.stdin.isatty())
-    if answer is None:
-        raise RequestRefused(
-            "nobody can be asked (standard input is no terminal): say --yes to go on; nothing was changed"
-        )
-    return answer

@@ -22,6 +22,7 @@ CONFIRM_TIMEOUT_S = 10.0
 STUCK_S = 45.0
 """So long a place that leads to nothing is kept: a leader that cannot claim the log, a member that is given no seat."""
 SEAL_SLACK_MS = 1_000
+STOP_APPEND_TIMEOUT_S = 3.0
 
 
 class Leader:
@@ -74,6 +75,19 @@ class Leader:
         self._status.become(Role.ACTIVE, epoch)
         logger.info("active: epoch %d", epoch)
         return term
+
+    def release(self) -> None:
+        """Take the address in the claim back, where this is still the leader. What keeps it from that is logged."""
+        try:
+            if not self._election.leader:
+                _claim_stays("an election is under way")
+            elif not self._log.is_open:
+                _claim_stays("the mode log was to be claimed again, after an append that failed")
+            else:
+                self._log.timeout_s = STOP_APPEND_TIMEOUT_S
+                self._engine.release()
+        except (ClusterError, ControllerFenced) as error:
+            _claim_stays(str(error))
 
     def serve(self, term: int) -> None:
         """Until the term is over, or told to stop.
@@ -178,3 +192,7 @@ class Leader:
             return False
         logger.error("%s", error)
         return True
+
+
+def _claim_stays(why: str) -> None:
+    logger.warning("stopping: the claim stays on the log, the next controller replaces it: %s", why)

@@ -23,7 +23,6 @@ START_PATIENCE_S = 60.0
 """How long a start is tried again where no broker answers."""
 FIRST_READ_TIMEOUT_S = 10.0
 RETRY_DELAY_S = 2.0
-STOP_APPEND_TIMEOUT_S = 3.0
 
 
 class Worker:
@@ -33,22 +32,19 @@ class Worker:
     opens the log without having the brokers confirm that it is the leader, so that controllers do not fence each other
     in turns.
 
-    Args:
-        address: where its listener takes commands; None without one.
-        controller_id: the name that stands in the claim record.
+    Args: as of :class:`Leader`.
     """
 
     def __init__(
         self, parts: Parts, config: ControllerConfig, address: str | None, controller_id: str, clock: Clock
     ) -> None:
-        self._engine = parts.engine
+        self._leader = Leader(parts, config, address, controller_id, clock)
+        self._standby = Standby(parts, clock)
         self._log = parts.log
         self._election = parts.election
         self._claims = parts.claims
         self._status = parts.status
         self._clock = clock
-        self._leader = Leader(parts, config, address, controller_id, clock)
-        self._standby = Standby(parts, clock)
         self._seated_s = clock.monotonic_s()  # when its place last was worth keeping: joined, or standing by
 
     def run(self) -> None:
@@ -128,21 +124,10 @@ class Worker:
         """Hand over at once: take the address back, then leave the group."""
         try:
             if self._status.role is Role.ACTIVE:
-                self._release()
-        except (ClusterError, ControllerFenced) as error:
-            _claim_stays(str(error))
+                self._leader.release()
         finally:
             self._log.close()
             self._election.close()
-
-    def _release(self) -> None:
-        if not self._election.leader:
-            _claim_stays("an election is under way")
-        elif not self._log.is_open:
-            _claim_stays("the mode log was to be claimed again, after an append that failed")
-        else:
-            self._log.timeout_s = STOP_APPEND_TIMEOUT_S
-            self._engine.release()
 
     # The election
 
@@ -203,10 +188,6 @@ class Worker:
         deadline_s = self._clock.monotonic_s() + wait_s
         while self._clock.monotonic_s() < deadline_s and not self._status.stopping.wait(waiting.POLL_S):
             self._election.poll()
-
-
-def _claim_stays(why: str) -> None:
-    logger.warning("stopping: the claim stays on the log, the next controller replaces it: %s", why)
 
 
 def run_worker(worker: Worker, status: Status, inbox: Inbox) -> None:

@@ -15,7 +15,7 @@ from modeaware.lifecycle.admission import MAX_RECORD_BYTES
 from modeaware.lifecycle.effects import DeleteRecords, Effect
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.opening import advance_opening
-from modeaware.lifecycle.requirement import Requirement, required_of, using_groups
+from modeaware.lifecycle.requirement import Requirement, requirement_of, using_groups
 from modeaware.lifecycle.steps import Pass, Step, step_of
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import TopicRecord
@@ -54,7 +54,7 @@ def advance(
         return Advance(tombstone=True, alarms=(f"topic {record.topic!r} is gone: its mode record is removed",))
     if facts.topic_id != record.topic_id:
         return Advance()  # not confirmed yet: a stale broker's word changes nothing (invariant I4)
-    requirement = _requirement(record, facts, config, now_ms, rules)
+    requirement = requirement_of(record, facts, rules, config.ignored_groups, now_ms)
     noted = _note_groups(record, facts, config, requirement)
     now = Pass(noted, facts, requirement, config.seal_quiet_ms, now_ms)
     steps = {
@@ -87,13 +87,6 @@ def give_up_opening(record: TopicRecord, facts: TopicFacts, controller_epoch: in
     if not any(r.opening for r in kept.values()):
         after = replace(after, opening_since_ms=None)
     return after.stamped(controller_epoch, now_ms)
-
-
-def _requirement(
-    record: TopicRecord, facts: TopicFacts, config: ControllerConfig, now_ms: int, rules: Sequence[GroupRule]
-) -> Requirement:
-    accepted = record.deletion.accept_state_loss if record.deletion is not None else ()
-    return required_of(record.required_groups, facts, rules, config.ignored_groups, now_ms, accepted)
 
 
 def _note_groups(

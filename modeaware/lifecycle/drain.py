@@ -1,4 +1,4 @@
-"""Whether a sealed partition is drained: the proof that nobody required will miss its records (invariant I1)."""
+"""Whether a seal holds, and whether all before it is consumed by whom it must be: the proof (invariant I1). Pure."""
 
 from __future__ import annotations
 
@@ -61,6 +61,28 @@ def check_drain(
         if partition in group.committed:
             proof[name] = group.committed[partition]
     return Drain(proof=proof, waived=waived)
+
+
+def seal_broken_by(seal_offset: int, log: PartitionFacts) -> str | None:
+    """The reason code for which a seal does not hold any more: ``truncated`` or ``straggler``; None: it holds.
+
+    Truncated: the log ends before the seal, or did for a while and was then written again.
+    """
+    if log.end_offset < seal_offset or (log.seal_epoch_end is not None and log.seal_epoch_end < seal_offset):
+        return reasons.TRUNCATED
+    return reasons.STRAGGLER if log.end_offset > seal_offset else None
+
+
+def unread_offsets(group: GroupFacts | None, partition: int, until: int, log_start: int) -> int:
+    """How many offsets before ``until`` a group (None: one without a commit) has still to consume.
+
+    It starts at the log start where it has not committed; what it has caught up with (``GroupFacts.caught_up``) is 0.
+    """
+    if group is None:
+        return max(until - log_start, 0)
+    if partition in group.caught_up:
+        return 0
+    return max(until - max(group.committed.get(partition, log_start), log_start), 0)
 
 
 def _held_up_by(group: GroupFacts, partition: int, seal_offset: int, log: PartitionFacts) -> str | None:

@@ -9,8 +9,8 @@ from modeaware.modelog.records import DeleteTopicPartitions, RetiredPartition, T
 def reclaim_policy(partition: int, record: TopicRecord, retired: RetiredPartition | None = None) -> str:
     """``retention``, ``drained`` or ``immediate``.
 
-    What an ``immediate`` shrink takes unread was counted when it was asked for. What comes after the seal was not, nor
-    were partitions that an earlier shrink has retired: they are drained.
+    What an ``immediate`` shrink takes unread was counted when it was asked for. What comes after the seal, or takes the
+    place of what was truncated, was not, nor were partitions that an earlier shrink has retired: they are drained.
 
     Args:
         retired: the partition as it is by now, where that is not what the record says.
@@ -19,8 +19,8 @@ def reclaim_policy(partition: int, record: TopicRecord, retired: RetiredPartitio
         RequestRefused: partitions are retired, and the record names no deletion in force.
     """
     deletion = deletion_of(record)
-    stragglers = (retired or record.retired[partition]).stragglers
-    beyond = stragglers > 0 or partition >= deletion.previous_count
+    now = retired or record.retired[partition]
+    beyond = now.stragglers + now.truncations > 0 or partition >= deletion.previous_count
     return "drained" if deletion.policy == "immediate" and beyond else deletion.policy
 
 

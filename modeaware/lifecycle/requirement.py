@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, TopicFacts
+from modeaware.lifecycle.phases import in_progress
 from modeaware.modelog.group_rules import CLOSED, REQUIRE, WAIVE, GroupRule
+from modeaware.modelog.records import TopicRecord
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,20 @@ class Requirement:
 
 
 NOBODY = Requirement()
+
+
+def requirement_of(
+    record: TopicRecord | None,
+    facts: TopicFacts,
+    rules: Sequence[GroupRule],
+    ignored_groups: Sequence[str],
+    now_ms: int,
+) -> Requirement:
+    """Whom a drain of the topic waits for now. Groups noted at a change count while it is in progress: only then is
+    anything drained."""
+    noted = record.required_groups if record is not None and in_progress(record) else ()
+    accepted = record.deletion.accept_state_loss if record is not None and record.deletion is not None else ()
+    return required_of(noted, facts, rules, ignored_groups, now_ms, accepted)
 
 
 def required_of(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from modeaware.config import ControllerConfig
 from modeaware.errors import ErrorCode
 from modeaware.lifecycle.admission import Admission, check_size, current_record, refusal
 from modeaware.lifecycle.commands import DeletePartitionsCommand
+from modeaware.lifecycle.drain import unread_offsets
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.phases import in_progress
 from modeaware.lifecycle.requirement import Requirement, required_of
@@ -174,21 +175,12 @@ def _unread(command: DeletePartitionsCommand, record: TopicRecord, facts: TopicF
     """What an immediate deletion takes from each group, in words."""
     if not command.immediate_delete:
         return None
+    logs = {p: facts.partitions[p] for p in record.retired}
     losses = [
         f"group {name!r}: {count}"
         for name, group in sorted(facts.groups.items())
-        if (count := unread_records(group.committed, record.retired, facts)) > 0
+        if (count := sum(unread_offsets(group, p, log.end_offset, log.log_start) for p, log in logs.items())) > 0
     ]
-    total = sum(facts.partitions[p].end_offset - facts.partitions[p].log_start for p in record.retired)
+    total = sum(log.end_offset - log.log_start for log in logs.values())
     detail = f"; unread of it: {', '.join(losses)}" if losses else "; every known group has read it all"
     return f"immediate_delete: about {total} records will be deleted without waiting for the drain{detail}"
-
-
-def unread_records(committed: Mapping[int, int], partitions: Mapping[int, object], facts: TopicFacts) -> int:
-    """How many offsets of ``partitions`` lie between what is ``committed`` (else the log start) and the end."""
-    count = 0
-    for partition in partitions:
-        log = facts.partitions.get(partition)
-        if log is not None:
-            count += max(log.end_offset - max(committed.get(partition, 0), log.log_start), 0)
-    return count

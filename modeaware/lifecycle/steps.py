@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.drain import Drain, check_drain
+from modeaware.lifecycle.drain import Drain, check_drain, seal_broken_by
 from modeaware.lifecycle.facts import PartitionFacts, TopicFacts
 from modeaware.lifecycle.policy import deletion_of, reclaim_policy
 from modeaware.lifecycle.requirement import Requirement
@@ -57,7 +57,7 @@ def step_of(partition: int, now: Pass) -> Step:
 def _step_read_only(partition: int, log: PartitionFacts, now: Pass) -> Step:
     topic, retired = now.record.topic, now.record.retired[partition]
     before, alarm = retired.reason, None
-    if retired.seal_offset is not None and _seal_is_broken(retired.seal_offset, log):
+    if retired.seal_offset is not None and seal_broken_by(retired.seal_offset, log) is not None:
         retired, alarm = _unseal(topic, partition, retired, log)
     if retired.seal_offset is None:
         retired, due_ms = _seal(retired, log, deletion_of(now.record).create_timestamp_ms, now)
@@ -80,15 +80,6 @@ def _step_read_only(partition: int, log: PartitionFacts, now: Pass) -> Step:
     )
     # Looked at again at once: consumers have been told by then, and the proof is taken anew before anything is deleted.
     return Step(PartitionMode.NONE, none, due_ms=now.now_ms, alarm=alarm, waived=drain.waived)
-
-
-def _seal_is_broken(seal_offset: int, log: PartitionFacts) -> bool:
-    """The end is not the sealed one, or the log ended before it for a while: truncated, then written again."""
-    return log.end_offset != seal_offset or _was_truncated(seal_offset, log)
-
-
-def _was_truncated(seal_offset: int, log: PartitionFacts) -> bool:
-    return log.end_offset < seal_offset or (log.seal_epoch_end is not None and log.seal_epoch_end < seal_offset)
 
 
 def _alarm(topic: str, partition: int, reason: str | None, log: PartitionFacts) -> str | None:
@@ -123,7 +114,7 @@ def _seal(
 def _unseal(topic: str, partition: int, retired: RetiredPartition, log: PartitionFacts) -> tuple[RetiredPartition, str]:
     """The seal is broken: a straggler arrived, or the log was truncated. Drain it again (I2)."""
     assert retired.seal_offset is not None
-    truncated = _was_truncated(retired.seal_offset, log)
+    truncated = seal_broken_by(retired.seal_offset, log) == reasons.TRUNCATED
     # A group that never committed here (it starts at the latest) goes on at what was drained, not behind the straggler.
     resume = retired.seal_offset if retired.resume_offset is None else retired.resume_offset
     ends = (log.end_offset, resume) if log.seal_epoch_end is None else (log.end_offset, resume, log.seal_epoch_end)
@@ -134,6 +125,7 @@ def _unseal(topic: str, partition: int, retired: RetiredPartition, log: Partitio
         resume_offset=min(ends),
         stragglers=retired.stragglers + (not truncated),
         straggler=retired.straggler if truncated else straggler_of(log),
+        truncations=retired.truncations + truncated,
     )
     return unsealed, unseal_alarm(topic, partition, retired.seal_offset, log, truncated=truncated)
 
@@ -159,7 +151,7 @@ def _drained(
 def _step_none(partition: int, log: PartitionFacts, now: Pass) -> Step:
     """Watch a None partition, and delete its records up to the recorded seal where the policy says so."""
     retired = now.record.retired[partition]
-    if retired.seal_offset is None or _seal_is_broken(retired.seal_offset, log):
+    if retired.seal_offset is None or seal_broken_by(retired.seal_offset, log) is not None:
         sealed = retired if retired.seal_offset is not None else replace(retired, seal_offset=0)
         retired, alarm = _unseal(now.record.topic, partition, sealed, log)
         return Step(PartitionMode.READ_ONLY, retired, alarm=alarm)

@@ -106,6 +106,7 @@ class RetiredPartition:
         opening: the partition is new, not retired: created, and closed to writes until groups know it.
         stragglers: how often a record arrived at or after a seal.
         straggler: the last of them.
+        truncations: how often its log was found to end before a seal, or to have ended there for a while.
     """
 
     partition_state: PartitionState = PartitionState.ONLINE
@@ -118,6 +119,7 @@ class RetiredPartition:
     opening: bool = False
     stragglers: int = 0
     straggler: Straggler | None = None
+    truncations: int = 0
 
     @property
     def reclaim_offset(self) -> int | None:
@@ -141,6 +143,7 @@ class RetiredPartition:
             "opening": self.opening,
             "stragglers": self.stragglers,
             "straggler": self.straggler.to_dict() if self.straggler is not None else None,
+            "truncations": self.truncations,
         }
         return {name: value for name, value in fields.items() if value != _DEFAULTS.get(name)}
 
@@ -157,6 +160,7 @@ class RetiredPartition:
             opening=bool(fields.get("opening", False)),
             stragglers=int(fields.get("stragglers", 0)),
             straggler=Straggler.from_dict(fields.get("straggler")),
+            truncations=int(fields.get("truncations", 0)),
         )
 
 
@@ -166,6 +170,7 @@ _DEFAULTS: dict[str, Any] = {
     "drained": {},
     "opening": False,
     "stragglers": 0,
+    "truncations": 0,
 }
 
 

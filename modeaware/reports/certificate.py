@@ -18,14 +18,14 @@ from modeaware.config import ControllerConfig
 from modeaware.confluent.controller_calls import group_rules_of
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.drain import check_drain
+from modeaware.lifecycle.drain import check_drain, seal_broken_by
 from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts
 from modeaware.lifecycle.phases import partition_phase
-from modeaware.lifecycle.requirement import Requirement
+from modeaware.lifecycle.requirement import Requirement, requirement_of
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modelog.records import RetiredPartition, TopicRecord
 from modeaware.reports.describe import READ_TIMEOUT_S, straggler_json, unusable_record
-from modeaware.reports.groups import look_at_groups, requirement_of
+from modeaware.reports.groups import look_at_groups
 
 SCHEMA_VERSION = 1
 DRAINED, RECLAIMED, NOT_DRAINED = "drained", "reclaimed", "not drained"
@@ -151,10 +151,8 @@ def check(partition: int, evidence: Evidence) -> tuple[str, str | None]:
     seal = retired.seal_offset
     if seal is None:
         return NOT_DRAINED, retired.reason or NOT_SEALED
-    if log.end_offset < seal or (log.seal_epoch_end is not None and log.seal_epoch_end < seal):
-        return NOT_DRAINED, reasons.TRUNCATED
-    if log.end_offset > seal:
-        return NOT_DRAINED, reasons.STRAGGLER
+    if (broken_by := seal_broken_by(seal, log)) is not None:
+        return NOT_DRAINED, broken_by
     if retired.reclaim_offset is not None and log.log_start >= retired.reclaim_offset:
         return RECLAIMED, None
     if not log.settled:

@@ -10,6 +10,7 @@ from modeaware.cluster.cluster import Cluster, LogOffsets, TopicShape
 from modeaware.cluster.groups.found import find_groups
 from modeaware.errors import ErrorCode, RecordError, RequestRefused
 from modeaware.lifecycle import reasons
+from modeaware.lifecycle.drain import unread_offsets
 from modeaware.lifecycle.facts import GroupFacts
 from modeaware.lifecycle.phases import partition_phase, topic_phase
 from modeaware.modelog.reader import read_mode_log
@@ -187,9 +188,6 @@ def _lag(
     if log is None or not groups:
         return None, None
     until = seal_offset if seal_offset is not None else log.end_offset
-    lags = {
-        name: max(until - max(group.committed.get(partition, log.log_start), log.log_start), 0)
-        for name, group in groups.items()
-    }
+    lags = {name: unread_offsets(group, partition, until, log.log_start) for name, group in groups.items()}
     worst = max(sorted(lags), key=lambda name: lags[name])
     return lags[worst], worst if lags[worst] > 0 else None

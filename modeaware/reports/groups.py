@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from modeaware.cluster.observer import Observer
-from modeaware.lifecycle.drain import check_drain
+from modeaware.lifecycle.drain import check_drain, unread_offsets
 from modeaware.lifecycle.facts import GroupFacts, TopicFacts
 from modeaware.lifecycle.phases import in_progress, topic_phase
 from modeaware.lifecycle.policy import reclaim_policy
-from modeaware.lifecycle.requirement import Requirement, required_of, using_groups
+from modeaware.lifecycle.requirement import Requirement, requirement_of, using_groups
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import TopicRecord
 
@@ -78,19 +78,6 @@ def look_at_groups(
     return replace(facts, groups=settled.groups, groups_doubt=settled.groups_doubt)
 
 
-def requirement_of(
-    record: TopicRecord | None,
-    facts: TopicFacts,
-    rules: Sequence[GroupRule],
-    ignored_groups: Sequence[str],
-    now_ms: int,
-) -> Requirement:
-    """Whom a drain of the topic waits for now."""
-    noted = record.required_groups if record is not None and in_progress(record) else ()
-    accepted = record.deletion.accept_state_loss if record is not None and record.deletion is not None else ()
-    return required_of(noted, facts, rules, ignored_groups, now_ms, accepted)
-
-
 def report_groups(
     record: TopicRecord | None,
     facts: TopicFacts,
@@ -118,15 +105,6 @@ def report_groups(
         doubt=requirement.doubt.detail if requirement.doubt is not None else None,
         rules=tuple(rule for rule in rules if rule.applies(facts.topic, now_ms)),
     )
-
-
-def unread_offsets(group: GroupFacts | None, partition: int, until: int, facts: TopicFacts) -> int:
-    """How many offsets before ``until`` a group (None: one without a commit) has still to consume; 0 if unknown."""
-    log = facts.partitions.get(partition)
-    if log is None or (group is not None and partition in group.caught_up):
-        return 0
-    committed = group.committed.get(partition, 0) if group is not None else 0
-    return max(until - max(committed, log.log_start), 0)
 
 
 def _seals(record: TopicRecord | None, facts: TopicFacts) -> dict[int, int]:
@@ -170,11 +148,12 @@ def _with_partitions(
     alone = replace(requirement, groups=(report.group,), doubt=None)
     unread, held_up, waived = {}, {}, {}
     for partition, seal in seals.items():
-        unread[partition] = unread_offsets(group, partition, seal, facts)
+        log = facts.partitions[partition]
+        unread[partition] = unread_offsets(group, partition, seal, log.log_start)
         if not report.required or partition not in waiting:
             continue
         waiver = requirement.waiver(report.group, group, partition)
-        drain = check_drain(partition, seal, facts.partitions[partition], facts, alone)
+        drain = check_drain(partition, seal, log, facts, alone)
         if drain.reason is not None:
             held_up[partition] = drain.reason
         elif waiver is not None and report.group in drain.waived:

@@ -144,12 +144,12 @@ GUARDS: tuple[Guard, ...] = (
     # Watch
     _guard(
         "None partitions are watched", "I2", 18,
-        STEPS, "if retired.seal_offset is None or _seal_is_broken(retired.seal_offset, log):",
+        STEPS, "if retired.seal_offset is None or seal_broken_by(retired.seal_offset, log) is not None:",
         "if retired.seal_offset is None:",
     ),
     _guard(
         "truncation shows by leader epoch", "I1", 203,
-        STEPS, " or (log.seal_epoch_end is not None and log.seal_epoch_end < seal_offset)", "",
+        DRAIN, " or (log.seal_epoch_end is not None and log.seal_epoch_end < seal_offset)", "",
     ),
     # Admission, undo, growth
     _guard(

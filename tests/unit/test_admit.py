@@ -124,12 +124,18 @@ class TestShrink:
 
     def test_immediate_delete_tells_what_each_group_has_not_read(self) -> None:
         logs = {p: log(10) for p in range(12)} | {11: log(10, 4)}
-        groups = {"ahead": group(dict.fromkeys(range(12), 10)), "behind": group({10: 7, 11: 2})}
+        read = dict.fromkeys(range(12), 10)
+        groups = {
+            "ahead": group(read),
+            "at the marker": group(read | {11: 9}, caught_up=(11,)),
+            "behind": group({10: 7, 11: 2}),
+        }
         message = ask(shrink(10, immediate_delete=True), seen=facts(logs=logs, groups=groups)).message
         assert message is not None
         assert "about 16 records" in message
         assert "group 'behind': 9" in message
         assert "ahead" not in message
+        assert "at the marker" not in message
 
     def test_a_record_that_would_not_fit_the_log_is_refused(self) -> None:
         """Counted with every proof in it: it must fit on the day the drain is done, not only today."""
@@ -231,6 +237,13 @@ class TestUndo:
         assert revived.deletion.delete_partitions == 6
         assert revived.deletion.create_timestamp_ms == NOW_MS
         assert advance(revived, facts(), CONFIG, EPOCH, LATER_MS) is not None
+
+    @pytest.mark.parametrize(("to", "previous"), [(3, 4), (4, 12), (6, 12)])
+    def test_what_is_left_to_undo_of_a_second_shrink(self, to: int, previous: int) -> None:
+        """12 -> 4 -> 2: below 4 the second shrink is undone in part, from 4 on the first one is."""
+        revived = admitted(grow(to), admitted(shrink(2), done()))
+        assert revived.deletion is not None
+        assert (revived.deletion.delete_partitions, revived.deletion.previous_count) == (to, previous)
 
     def test_the_rest_goes_on_after_a_partial_revival(self) -> None:
         record = after(admitted(grow(6), admitted(shrink(4))), facts(), passes=3)

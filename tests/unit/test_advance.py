@@ -309,6 +309,22 @@ class TestStraggler:
         record = after(retiring(), facts(logs=FULL, groups=UNREAD))
         assert after(record, facts(logs={P: log(12)}, groups=READ)).retired[P].reason == "group-lag:g"
 
+    def test_a_second_one_leaves_the_resume_offset_where_it_is(self) -> None:
+        """A group without a commit has read up to the first seal, and nothing behind it."""
+        record = after(in_none(), facts(logs={P: log(12)}, groups=READ))
+        assert (record.retired[P].resume_offset, record.retired[P].seal_offset) == (10, None)
+        record = after(record, facts(logs={P: log(12)}, groups=READ))
+        assert (record.retired[P].resume_offset, record.retired[P].seal_offset) == (10, 12)
+        record = after(record, facts(logs={P: log(15, quiet_since_ms=LATER_MS)}, groups=READ))
+        assert (record.retired[P].resume_offset, record.retired[P].stragglers) == (10, 2)
+
+    def test_what_is_drained_once_more_is_behind_the_next_resume_offset(self) -> None:
+        read = {"g": group({P: 12})}
+        record = after(in_none(), facts(logs={P: log(12)}, groups=read), passes=2)
+        assert (record.modes[P], record.retired[P].resume_offset) == (NONE, None)
+        record = after(record, facts(logs={P: log(13)}, groups=read))
+        assert (record.modes[P], record.retired[P].resume_offset) == (RO, 12)
+
     def test_after_the_records_were_reclaimed(self) -> None:
         wrote = {P: log(11, 10, quiet_since_ms=LATER_MS)}
         step = look(done(), facts(logs=wrote, groups=READ))

@@ -59,6 +59,9 @@ def evidence(
 
 
 WAIVER = GroupRule("waive", "billing", "*", "moved", 0)
+MARKED = replace(SEALED, drained={"billing": 8})
+"""Sealed at 10, where its group has committed 8: behind that lie control records alone, and they stay."""
+AT_MARKER = GroupFacts({1: 8}, caught_up=frozenset({1}))
 
 
 @pytest.mark.parametrize(
@@ -67,6 +70,10 @@ WAIVER = GroupRule("waive", "billing", "*", "moved", 0)
         ({}, "drained", None),
         ({"log": FREED}, "reclaimed", None),
         ({"log": FREED, "group": None}, "reclaimed", None),
+        ({"retired": MARKED, "log": replace(READ, log_start=8), "group": AT_MARKER}, "reclaimed", None),
+        ({"retired": MARKED, "log": replace(READ, log_start=8), "group": None}, "reclaimed", None),
+        ({"retired": MARKED, "log": replace(READ, log_start=7), "group": AT_MARKER}, "drained", None),
+        ({"retired": MARKED, "log": replace(READ, log_start=7), "group": None}, "not drained", "group-gone:billing"),
         ({"group": GroupFacts({1: 9})}, "not drained", "group-lag:billing"),
         ({"group": GroupFacts({1: 9}, caught_up=frozenset({1}))}, "drained", None),
         ({"group": GroupFacts({1: 11})}, "not drained", "group-beyond-end:billing"),
@@ -190,6 +197,11 @@ def test_the_commands_are_kafkas_own() -> None:
         ),
     ]
     assert commands(2, evidence())[1]["expect"] == "orders:2:10"
+    marked = commands(1, evidence(MARKED, replace(READ, log_start=8), AT_MARKER))
+    assert [one["expect"] for one in marked[1:3]] == [
+        "orders:1: and an offset of 10 or less",
+        "for partition 1 of orders an offset of 8 or more",
+    ]
 
 
 @pytest.mark.parametrize(("kind", "tool"), [("share", "kafka-share-groups.sh"), ("streams", "kafka-streams-groups.sh")])

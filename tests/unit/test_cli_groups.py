@@ -271,7 +271,7 @@ def test_a_requirement_that_would_end_earlier_is_asked_about(
     far = 10**15 if held == NOW + DAY_MS else held  # beyond any clock of today
     monkeypatch.setattr(groups, "look_at_topics", lambda *_: situation(GroupRule("require", "g", "t", "", 0, far)))
     asked: list[object] = []
-    monkeypatch.setattr(groups, "_confirmed", lambda args: bool(asked.append(args)))
+    monkeypatch.setattr(groups, "confirmed", lambda *, yes: bool(asked.append(yes)))
     end = ["--expires", expires] if expires else []
     assert cli.main(["groups", "require", "g", "--topic", "t", *end, *SERVER]) == (1 if asks else 0)
     assert bool(asked) is asks

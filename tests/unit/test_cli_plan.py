@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from dataclasses import replace
 
 import pytest
 
 from modeaware.cli import plan
+from modeaware.cli.change import confirmed
 from modeaware.cli.situation import Situation
 from modeaware.config import ControllerConfig
 from modeaware.errors import RequestRefused
@@ -161,3 +164,10 @@ def test_the_end_of_input_is_a_no() -> None:
         raise EOFError
 
     assert plan.ask("Go on?", yes=False, is_terminal=True, read_line=read_line) is False
+
+
+def test_where_nobody_can_be_asked_only_yes_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+    assert confirmed(yes=True)
+    with pytest.raises(RequestRefused, match="say --yes to go on; nothing was changed"):
+        confirmed(yes=False)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import struct
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from modeaware import librdkafka_admin
 from modeaware.confluent._dealing import GIVE_UP_S, TURN_S, Dealing
 from modeaware.confluent._group_conf import GroupConf
 from modeaware.confluent._offsets import Key
@@ -228,10 +231,55 @@ def test_the_generation_is_read_off_the_group_metadata() -> None:
     assert generation_of(None) is None
 
 
+def assigned(topic: str, *partitions: int) -> bytes:
+    """A ConsumerProtocolAssignment of one topic."""
+    name = struct.pack(">h", len(topic)) + topic.encode()
+    dealt = struct.pack(f">i{len(partitions)}i", len(partitions), *partitions)
+    return struct.pack(">hi", 1, 1) + name + dealt + struct.pack(">i", -1)
+
+
+def described(monkeypatch: pytest.MonkeyPatch, state: str = "Stable") -> GroupDescriber:
+    """A describer whose coordinator knows members a (partitions 0 and 1) and b (2)."""
+    members = [
+        SimpleNamespace(id="a", assignment=assigned("t", 0, 1)),
+        SimpleNamespace(id="b", assignment=assigned("t", 2)),
+    ]
+    found = SimpleNamespace(id="g", error=None, state=state, protocol="range", members=members)
+
+    class Admin:
+        def __init__(self, conf: Any) -> None: ...
+
+        def list_groups(self, group: str, timeout: float) -> list[Any]:
+            assert group == "g"
+            return [found]
+
+    monkeypatch.setattr(librdkafka_admin, "AdminClient", Admin)
+    return GroupDescriber({}, "g")
+
+
+def test_a_group_that_shows_this_very_assignment_is_in_its_generation(monkeypatch: pytest.MonkeyPatch) -> None:
+    dealing = described(monkeypatch).dealing("b", keys(2))
+    assert (dealing.strategy, dealing.of("t"), dealing.of("u")) == ("range", {"a": (0, 1), "b": (2,)}, {})
+
+
+@pytest.mark.parametrize(
+    ("member", "given"), [("b", keys(2, 3)), ("b", set()), ("b", keys(2, topic="u")), ("c", set()), ("c", keys(2))]
+)
+def test_one_that_shows_another_assignment_is_not(
+    monkeypatch: pytest.MonkeyPatch, member: str, given: set[Key]
+) -> None:
+    """Stable again, after a rebalance that this member has not heard of: its dealing would overlap with the others'."""
+    with pytest.raises(GroupMoved, match="another assignment"):
+        described(monkeypatch).dealing(member, given)
+
+
+def test_nor_is_one_in_a_rebalance(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(GroupMoved, match="PreparingRebalance"):
+        described(monkeypatch, "PreparingRebalance").dealing("b", keys(2))
+
+
 def test_an_assignment_as_members_are_sent_it() -> None:
-    topic = struct.pack(">h", 2) + b"t1" + struct.pack(">iii", 2, 3, 9)
-    data = struct.pack(">hi", 1, 1) + topic + struct.pack(">i", -1)
-    assert assignment_of(data) == {"t1": (3, 9)}
+    assert assignment_of(assigned("t1", 3, 9)) == {"t1": (3, 9)}
     assert assignment_of(b"") == assignment_of(None) == {}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.drain import Drain, check_drain
+from modeaware.lifecycle.drain import Drain, check_drain, seal_broken_by, unread_offsets
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts
 from modeaware.lifecycle.requirement import required_of
 from modeaware.modelog.group_rules import GroupRule
@@ -34,6 +34,40 @@ def drain_of(
 
 def reason(*args: Any, **more: Any) -> str | None:
     return drain_of(*args, **more).reason
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        (log(SEAL), None),
+        (log(SEAL, SEAL), None),
+        (log(SEAL, seal_epoch_end=SEAL), None),
+        (log(SEAL + 1), reasons.STRAGGLER),
+        (log(SEAL - 1), reasons.TRUNCATED),
+        (log(SEAL, seal_epoch_end=SEAL - 1), reasons.TRUNCATED),
+        (log(SEAL + 1, seal_epoch_end=SEAL - 1), reasons.TRUNCATED),
+    ],
+)
+def test_what_breaks_a_seal(seen: PartitionFacts, expected: str | None) -> None:
+    assert seal_broken_by(SEAL, seen) == expected
+
+
+@pytest.mark.parametrize(
+    ("who", "expected"),
+    [
+        (None, 8),
+        (group(), 8),
+        (group({P: 1}), 8),
+        (group({P: 9}), 1),
+        (group({P: 11}), 0),
+        (group({P + 1: 9}), 8),
+        (group({P: 4}, caught_up=(P,)), 0),
+        (group(caught_up=(P,)), 0),
+    ],
+)
+def test_unread_offsets(who: GroupFacts | None, expected: int) -> None:
+    assert unread_offsets(who, P, 10, log_start=2) == expected
+    assert unread_offsets(who, P, 10, log_start=10) == 0
 
 
 def test_every_group_at_the_seal_is_the_proof() -> None:

@@ -160,6 +160,16 @@ class TestImmediate:
         record = after(sealed, seen(log(12), groups=BEHIND))
         assert (record.modes[P], record.retired[P].reason) == (RO, "group-lag:g")
 
+    @pytest.mark.parametrize("ends", [[10], [4, 10]], ids=["written again at once", "seen while it was short"])
+    def test_what_takes_the_place_of_truncated_records_is_drained_like_any_other(self, ends: list[int]) -> None:
+        record = after(admitted(shrink(P, immediate_delete=True), seen=seen()), seen(groups=BEHIND))
+        for end in ends:
+            record = after(record, seen(log(end, seal_epoch_end=4, quiet_since_ms=0), groups=BEHIND), passes=1)
+        rewritten = log(10, quiet_since_ms=0, leader_epoch=9)
+        record = after(record, seen(rewritten, groups=BEHIND), passes=3)
+        assert (record.modes[P], record.retired[P].reason) == (RO, "group-lag:g")
+        assert after(record, seen(rewritten, groups={"g": group({P: 10})})).retired[P].truncations == 1
+
     def test_what_an_earlier_shrink_retired_is_not_part_of_it(self) -> None:
         done = after(in_none(), seen(log(10, start=10)))
         record = admitted(shrink(10, immediate_delete=True), done, seen(log(10, start=10)))
@@ -240,6 +250,17 @@ class TestState:
         assert repeated.record.version > record.version
         assert after(repeated.record, seen(groups=STREAMS)).modes[P] is NONE
         assert ask(shrink(P, accept_state_loss=("app",)), repeated.record, seen(groups=STREAMS)).record is None
+
+    def test_another_one_is_accepted_beside_those_that_were(self) -> None:
+        both = seen(groups={**STREAMS, "other": group({P: 10}, stateful=True)})
+        record = admitted(shrink(P, accept_state_loss=("app",)), seen=seen(groups=STREAMS))
+        record = after(record, both)
+        assert record.retired[P].reason == "group-stateful:other"
+        record = admitted(shrink(P, accept_state_loss=("other",)), record, both)
+        assert record.deletion is not None
+        assert record.deletion.accept_state_loss == ("app", "other")
+        assert after(record, both).modes[P] is NONE
+        assert ask(shrink(P), record, both).record is None, "what was accepted is not taken back by leaving it out"
 
     def test_its_internal_topics_are_refused(self) -> None:
         error = refusal(shrink(P, accept_state_loss=("app",)), seen=seen(stateful_owner="app"))

@@ -11,7 +11,7 @@ from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts, T
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import DeleteTopicPartitions, RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode
-from modeaware.reports.groups import report_groups, unread_offsets
+from modeaware.reports.groups import report_groups
 
 NOW = 5_000
 IGNORED = ("console-consumer-*",)
@@ -125,22 +125,6 @@ def test_a_topic_that_was_never_changed_shows_who_would_be_waited_for() -> None:
 def test_those_noted_at_a_shrink_that_is_done_are_not_waited_for() -> None:
     settled = replace(RECORD, retired={}, modes=(PartitionMode.READ_WRITE,) * 4)
     assert "gone" not in _groups(record=settled)
-
-
-@pytest.mark.parametrize(
-    ("group", "expected"),
-    [
-        (None, 8),
-        (GroupFacts(), 8),
-        (GroupFacts({2: 1}), 8),
-        (GroupFacts({2: 9}), 1),
-        (GroupFacts({2: 11}), 0),
-        (GroupFacts({2: 4}, caught_up=frozenset({2})), 0),
-    ],
-)
-def test_unread_offsets(group: GroupFacts | None, expected: int) -> None:
-    assert unread_offsets(group, 2, 10, FACTS) == expected
-    assert unread_offsets(group, 7, 10, FACTS) == 0, "a log that does not answer"
 
 
 @pytest.mark.parametrize("policy", [{"delay_ms": -1}, {"immediate_delete": True}])

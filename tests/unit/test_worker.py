@@ -166,6 +166,20 @@ def test_a_stop_during_a_rebalance_says_that_the_claim_stays(world: World, caplo
     assert "the claim stays on the log, the next controller replaces it: an election is under way" in caplog.text
 
 
+@pytest.mark.parametrize("failure", [ControllerFenced("fenced"), ClusterError("timed out")])
+def test_a_claim_that_cannot_be_released_stays(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, failure: ModeAwareError
+) -> None:
+    def release(engine: Engine) -> None:
+        raise failure
+
+    monkeypatch.setattr(Engine, "release", release)
+    did = run(world, sits(world, Seat.LEADER), nothing)
+    assert did == ["join after 70", "confirm", "claim", "leave"]
+    assert (world.status.role, world.status.failure) == (Role.STOPPED, None)
+    assert f"the claim stays on the log, the next controller replaces it: {failure}" in caplog.text
+
+
 # Passing trouble
 
 

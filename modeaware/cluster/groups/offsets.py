@@ -90,19 +90,29 @@ def _request(names: Sequence[str], topic: str, partitions: Sequence[int]) -> Any
 
 
 def _commits(group: Any) -> Commits:
-    if group.error_code == KafkaError.GROUP_ID_NOT_FOUND:  # gone since it was listed
-        return NOTHING
-    if group.error_code:
-        return Commits(unknown=error_name(group.error_code))
-    entries = [entry for topic in group.topics for entry in topic.partitions]
-    for entry in entries:
-        if entry.error_code not in (0, KafkaError.UNKNOWN_TOPIC_OR_PART):
-            return Commits(unknown=error_name(entry.error_code))
-    made = [entry for entry in entries if entry.committed_offset >= 0]
+    if (failed := _failure(group)) is not None:
+        return failed
+    made = [entry for entry in _entries(group) if entry.committed_offset >= 0]
     return Commits(
         {e.partition_index: e.committed_offset for e in made},
         {e.partition_index: e.committed_leader_epoch for e in made if e.committed_leader_epoch >= 0},
     )
+
+
+def _failure(group: Any) -> Commits | None:
+    """What is noted of a group whose offsets the answer does not hold; None: it does."""
+    if group.error_code == KafkaError.GROUP_ID_NOT_FOUND:  # gone since it was listed
+        return NOTHING
+    if group.error_code:
+        return Commits(unknown=error_name(group.error_code))
+    for entry in _entries(group):
+        if entry.error_code not in (0, KafkaError.UNKNOWN_TOPIC_OR_PART):
+            return Commits(unknown=error_name(entry.error_code))
+    return None
+
+
+def _entries(group: Any) -> list[Any]:
+    return [entry for topic in group.topics for entry in topic.partitions]
 
 
 def _share_request(names: Sequence[str], topic: str, partitions: Sequence[int]) -> Any:
@@ -117,15 +127,9 @@ def _share_commits(group: Any, ends: Mapping[int, int]) -> Commits:
     The start offset that brokers keep lies one acknowledgement behind, so it never reaches the end by itself. Their lag
     (KIP-1226, Kafka 4.2) counts what is not acknowledged between the two.
     """
-    if group.error_code == KafkaError.GROUP_ID_NOT_FOUND:
-        return NOTHING
-    if group.error_code:
-        return Commits(unknown=error_name(group.error_code))
-    entries = [entry for topic in group.topics for entry in topic.partitions]
-    for entry in entries:
-        if entry.error_code not in (0, KafkaError.UNKNOWN_TOPIC_OR_PART):
-            return Commits(unknown=error_name(entry.error_code))
-    made = [entry for entry in entries if entry.start_offset >= 0]
+    if (failed := _failure(group)) is not None:
+        return failed
+    made = [entry for entry in _entries(group) if entry.start_offset >= 0]
     reached = {e.partition_index: ends.get(e.partition_index, -1) if e.lag == 0 else -1 for e in made}
     return Commits(
         {e.partition_index: max(e.start_offset, reached[e.partition_index]) for e in made},
