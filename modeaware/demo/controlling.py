@@ -19,9 +19,12 @@ CONFIGS = {
 def run(link: Link, setting: Setting) -> None:
     """Control until told to stop.
 
+    Where another controller is active on the cluster this one stands by, with the other's configs in force: the story
+    waits for this one's claim for a minute and then ends with an error.
+
     Raises:
-        ControllerUnavailable: another controller is running on this cluster.
-        ControllerFenced: another controller has taken over.
+        ModeAwareError: the cluster, the mode log or the election cannot be used; see
+            :meth:`modeaware.controller.daemon.Controller.start`.
     """
     conf = {"bootstrap.servers": setting.bootstrap_servers}
     controller = Controller(conf, parse_controller_config(CONFIGS), controller_id=setting.controller_id)

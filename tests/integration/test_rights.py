@@ -1,0 +1,182 @@
+"""What the users of a cluster with ACLs need: the rights that docs/how-it-works.md names, and no others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer as StockConsumer
+from confluent_kafka import Producer as StockProducer
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AclOperation, AdminClient, NewTopic, ResourceType
+
+from modeaware import Producer, cli
+from modeaware.config import ControllerConfig
+from modeaware.controller.daemon import Controller
+from modeaware.local import LocalKafka
+from tests.conftest import MakeKafka
+from tests.support.group import Group, Member, settings_of
+from tests.support.rights import Acls, documented, secured, user
+from tests.support.waiting import eventually
+
+TOPIC, OTHER, GROUP, IDLE_GROUP, TRANSACTION = "orders", "payments", "billing", "audit", "client-transactions"
+NAMES = {"TOPIC": [TOPIC], "GROUP": [GROUP, IDLE_GROUP]}
+CONTROLLER = documented("controllers", NAMES)
+OPERATOR = documented("Operators", NAMES)
+CLIENT = documented("producer and consumer", NAMES)
+OWN = {
+    (ResourceType.TOPIC, TOPIC, AclOperation.READ),
+    (ResourceType.TOPIC, TOPIC, AclOperation.WRITE),
+    (ResourceType.GROUP, GROUP, AclOperation.READ),
+    (ResourceType.TRANSACTIONAL_ID, TRANSACTION, AclOperation.WRITE),
+}
+"""What any producer and consumer of the topic needs."""
+CONFIG = ControllerConfig(seal_quiet_ms=200, check_interval_ms=500, open_timeout_ms=600_000)
+
+
+class Site:
+    """A cluster with users; the command, run by ``operator``."""
+
+    def __init__(self, kafka: LocalKafka, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.servers = kafka.bootstrap_servers
+        self.acls = Acls(self.servers)
+        self._capsys = capsys
+        self._config = folder / "operator.properties"
+        self._config.write_text("".join(f"{key}={value}\n" for key, value in user("operator").items()))
+        self._controllers: list[Controller] = []
+        admin = AdminClient(self.conf("admin"))
+        for future in admin.create_topics([NewTopic(TOPIC, 6), NewTopic(OTHER, 2)]).values():
+            future.result(30)
+        self.acls.grant("operator", OPERATOR)
+        self.acls.grant("client", CLIENT | OWN)
+
+    def conf(self, name: str) -> dict[str, Any]:
+        return {"bootstrap.servers": self.servers, **user(name)}
+
+    def start_controller(self) -> None:
+        self._controllers.append(Controller(self.conf("controller"), CONFIG))
+        self._controllers[-1].start()
+
+    def stop(self) -> None:
+        for controller in self._controllers:
+            controller.stop()
+
+    def run(self, *arguments: str) -> str:
+        self._capsys.readouterr()
+        status = cli.main([*arguments, "--bootstrap-server", self.servers, "--command-config", str(self._config)])
+        told = self._capsys.readouterr()
+        assert status == 0, told
+        return told.out
+
+    def describe(self) -> dict[str, Any]:
+        told = self.run("topics", "--describe", "--json", "--topic", TOPIC)
+        described: dict[str, Any] = json.loads(told)["topics"][0]
+        return described
+
+    def wait_done(self) -> None:
+        eventually(lambda: (found := self.describe())["phase"] == "done" or _fail(found), 40)
+
+    def member(self) -> Member:
+        conf = {**self.conf("client"), "group.id": GROUP, "auto.offset.reset": "earliest", **settings_of(None)}
+        return Member([TOPIC], conf)
+
+
+def _fail(found: object) -> bool:
+    raise AssertionError(f"not done: {found}")
+
+
+def consume(group: Group, count: int) -> None:
+    eventually(lambda: len(group.delivered()) >= count or _fail(len(group.delivered())), 30)
+
+
+def send(producer: Producer | StockProducer, count: int) -> None:
+    """Keyed records; all of them are acknowledged."""
+    errors: list[Any] = []
+    for n in range(count):
+        producer.produce(TOPIC, b"v", b"key-%d" % n, on_delivery=lambda error, _: errors.append(error))
+    assert producer.flush(30) == 0
+    assert errors == [None] * count
+
+
+def send_in_transaction(site: Site, partition: int) -> None:
+    """One record, and behind it a control record that no consumer is given."""
+    producer = StockProducer({**site.conf("client"), "transactional.id": TRANSACTION})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(TOPIC, b"v", partition=partition)
+    producer.commit_transaction(30)
+
+
+def commit_before_the_last(site: Site, group: str) -> None:
+    """As a client does that commits behind the last record it was given, which a control record follows."""
+    consumer = StockConsumer({**site.conf("admin"), "group.id": group})
+    ends = {p: consumer.get_watermark_offsets(TopicPartition(TOPIC, p), timeout=30)[1] for p in range(6)}
+    offsets = [TopicPartition(TOPIC, p, end - (p == 5)) for p, end in ends.items()]
+    consumer.commit(offsets=offsets, asynchronous=False)
+    consumer.close()
+
+
+@pytest.fixture
+def site(make_kafka: MakeKafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Site]:
+    kafka = make_kafka(configs=secured("controller", "operator", "client"), client_config=user("admin"))
+    made = Site(kafka, tmp_path, capsys)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def stranger(site: Site) -> Iterator[Member]:
+    """Runs a group with ``group.protocol=consumer`` on another topic."""
+    conf = {**site.conf("admin"), "group.id": "strangers", **settings_of("consumer")}
+    member = Member([OTHER], conf)
+    member.start()
+    eventually(lambda: len(member.assigned.get(OTHER, ())) == 2)
+    yield member
+    member.stop()
+
+
+def test_the_documented_rights_are_enough_for_a_shrink_and_for_growth(site: Site, stranger: Member) -> None:
+    site.acls.grant("controller", CONTROLLER)
+    site.start_controller()
+    producer = Producer(site.conf("client"))
+    with Group([site.member()]) as group:
+        send(producer, 100)
+        send_in_transaction(site, 5)
+        consume(group, 101)
+        commit_before_the_last(site, IDLE_GROUP)
+        site.run("shrink", TOPIC, "--to", "4", "--delete-partitions-delay", "0", "--yes")
+        site.wait_done()
+        assert [p["mode"] for p in site.describe()["partitions"]] == ["ReadWrite"] * 4 + ["None"] * 2
+        assert all(p["log_start"] > 0 for p in site.describe()["partitions"][4:])
+        certificate = json.loads(site.run("certificate", "--topic", TOPIC))
+        assert [p["verdict"] for p in certificate["partitions"]] == ["reclaimed"] * 2
+        send(producer, 100)
+        consume(group, 201)
+    assert GROUP in site.run("groups", "list", "--topic", TOPIC)
+    site.run("grow", TOPIC, "--to", "8", "--yes")  # two are revived; on the two new ones the controller commits
+    site.wait_done()
+    assert [p["mode"] for p in site.describe()["partitions"]] == ["ReadWrite"] * 8
+
+
+def test_without_the_right_to_see_all_groups_only_a_closed_list_lets_a_drain_end(site: Site) -> None:
+    hidden = {right for right in CONTROLLER if right[1] in ("*", "kafka-cluster")}
+    readers = ("modeaware-control-records", "modeaware-stragglers")
+    instead = {(ResourceType.GROUP, name, AclOperation.DESCRIBE) for name in readers}
+    site.acls.grant("controller", CONTROLLER - hidden | instead)
+    site.start_controller()
+    with Group([site.member()]) as group:
+        send(Producer(site.conf("client")), 100)
+        send_in_transaction(site, 5)
+        consume(group, 101)
+        for name in (IDLE_GROUP, "hidden"):
+            commit_before_the_last(site, name)
+        site.run("groups", "require", GROUP, "--topic", TOPIC)
+        site.run("shrink", TOPIC, "--to", "4", "--delete-partitions-delay", "0", "--yes")
+        eventually(lambda: {p["reason"] for p in site.describe()["partitions"][4:]} == {"groups-hidden"})
+        site.run("groups", "closed", "--topic", TOPIC, "--reason", "no other group may read it", "--yes")
+        site.wait_done()
+        certificate = json.loads(site.run("certificate", "--topic", TOPIC))
+        assert all(set(p["proof"]) == {GROUP, IDLE_GROUP} for p in certificate["partitions"])
