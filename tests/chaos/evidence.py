@@ -42,6 +42,32 @@ def write_contents(setting: Setting) -> int:
     return records
 
 
+def below_seals(setting: Setting, seals: Mapping[int, int]) -> tuple[dict[int, int], dict[int, int]]:
+    """Where the logs of sealed partitions start and, where that is below the seal, how many records (read_committed)
+    lie between: two maps by partition, the second without those that start at the seal or behind it.
+
+    Raises:
+        KafkaException, TimeoutError: the cluster did not answer.
+    """
+    starts = {p: start for p, (start, _) in _marks(setting).items() if p in seals}
+    left = {p: 0 for p, start in starts.items() if start < seals[p]}
+    for message in _read(setting, {p: starts[p] for p in left}):
+        partition, offset = message.partition(), message.offset()
+        assert partition is not None
+        assert offset is not None
+        left[partition] += offset < seals[partition]
+    return starts, left
+
+
+def ends(setting: Setting) -> dict[int, int]:
+    """Partition -> its end (high watermark).
+
+    Raises:
+        KafkaException: the cluster did not answer.
+    """
+    return {p: end for p, (_, end) in _marks(setting).items()}
+
+
 def unread(setting: Setting, group: str) -> dict[int, int]:
     """Partition -> how many records (read_committed) the group has not committed yet; those with none are left out.
 

@@ -37,6 +37,11 @@ class Fates:
         run = self._runs[number >> 48]
         return run.outcomes[run.index(number & 0xFFFFFFFF)] if run.outcomes else Outcome.COMMITTED
 
+    def transaction(self, number: int) -> tuple[int, int]:
+        """Which one of which run it was sent in: the run, and the transaction's place in it."""
+        run = self._runs[number >> 48]
+        return number >> 48, run.index(number & 0xFFFFFFFF)
+
 
 class _Transactions:
     def __init__(self, writer: WriterRun) -> None:

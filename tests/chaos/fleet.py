@@ -16,6 +16,8 @@ from tests.chaos.setting import CONTROLLER_CONFIGS, GROUPS, WRITERS, Setting
 
 KILL_S = 20.0
 WATCH_S = 0.5
+GAVE_UP = "of no use any more"
+"""What a writer or a reader says when its client has failed for good."""
 Command = Callable[[int], list[str]]
 
 
@@ -37,6 +39,7 @@ class Child:
         self._command = command
         self._log = log
         self._process: OwnedProcess | None = None
+        self._log_start = 0
         self.turn = threading.RLock()
 
     @property
@@ -51,6 +54,7 @@ class Child:
         """Start its next incarnation."""
         with self.turn:
             self.wanted = True
+            self._log_start = self._log.stat().st_size if self._log.exists() else 0
             self._process = OwnedProcess(self._command(run), self._log, self._log.with_suffix(".none"))
 
     def signal(self, number: int) -> None:
@@ -86,11 +90,11 @@ class Child:
         return self._process is None or self._process.wait(timeout_s)
 
     def last_words(self) -> str:
-        """The last line of its log."""
+        """Why this incarnation gave up, else the last line of its log."""
         if not self._log.exists():
             return ""
-        lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
-        return lines[-1][:400] if lines else ""
+        lines = self._log.read_bytes()[self._log_start :].decode(errors="replace").splitlines()
+        return next((line for line in reversed(lines) if GAVE_UP in line), lines[-1] if lines else "")[:400]
 
 
 class Fleet:
@@ -129,6 +133,8 @@ class Fleet:
             if not child.wait(timeout_s):
                 child.kill()
                 killed.append(child.name)
+            elif GAVE_UP in child.last_words():  # instead of ending in good order
+                self._note_end(child)
         return killed
 
     def close(self) -> None:
@@ -150,9 +156,14 @@ class Fleet:
 
     def _look_after(self, child: Child) -> None:
         if child.wanted and not child.running:
-            words = child.last_words()
-            self._chronicle.note("ended-by-itself", process=child.name, group=child.group, last_words=words)
+            self._note_end(child)
             self.start(child)
+
+    def _note_end(self, child: Child) -> None:
+        words = child.last_words()
+        self._chronicle.note(
+            "ended-by-itself", process=child.name, role=child.role, group=child.group, last_words=words
+        )
 
 
 def _children(setting: Setting, controllers: int) -> Iterator[Child]:

@@ -9,6 +9,9 @@ from typing import NamedTuple
 
 from tests.chaos.journal import Entry
 
+OPEN_END = 1 << 32
+"""Later than anything: the time, or the offset, of an end that was not seen."""
+
 
 class Outcome(Enum):
     """What became of a transaction, as its writer was told. UNKNOWN: he was not."""
@@ -45,6 +48,7 @@ class WriterRun:
         acks: its ACKED entries, in the order the acknowledgements came.
         transactions: its transactions in order, without gaps; None if it is not transactional.
         bounds: under which views it sent, ascending; empty if it is not aware.
+        ended: whether it came to its end in good order, with all it had sent settled.
     """
 
     run: int
@@ -53,6 +57,7 @@ class WriterRun:
     acks: Iterable[Entry]
     transactions: Sequence[Transaction] | None = None
     bounds: Sequence[Bounds] = ()
+    ended: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,12 +70,42 @@ class ReaderRun:
 
 
 class Gone(NamedTuple):
-    """At ``at_ms`` at the latest, offsets below ``below`` were out of the readers' reach: by ``how``."""
+    """From ``at_ms`` (at the latest) to ``until_ms`` offsets below ``below`` were out of readers' reach: by ``how``.
+
+    ``deleted`` is for good and for everybody; ``None`` is a mode, which plain consumers do not know.
+    """
 
     at_ms: int
     partition: int
     below: int
     how: str
+    until_ms: int = OPEN_END
+
+
+class Shrink(NamedTuple):
+    """A shrink that was called complete, by partition, and what a plain client saw in Kafka right then.
+
+    Attributes:
+        seals: each retired partition's seal, as the mode log has it; empty where that was not found.
+        reclaims: the offset below which its records were to go: the seal, or a required group's commit below it.
+        log_starts: its log's start; missing where no broker told in time.
+        left: where the log starts below the seal: how many records a plain reader was given from there to the seal.
+    """
+
+    at_ms: int
+    to: int
+    seals: Mapping[int, int]
+    reclaims: Mapping[int, int]
+    log_starts: Mapping[int, int]
+    left: Mapping[int, int]
+
+
+class Retired(NamedTuple):
+    """What landed in ``partition`` from offset ``first`` to ``end`` - 1 landed while it was retired, for certain."""
+
+    partition: int
+    first: int
+    end: int
 
 
 class Fault(NamedTuple):
@@ -107,6 +142,9 @@ class History:
         groups: the groups that had to read everything.
         contents: None where the run ended before they were read: then nothing can be said of what was not read.
         writable: view version -> the partitions it calls writable, as far as known.
+        plain: those of the groups whose members are stock consumers.
+        shrinks: the shrinks that were called complete.
+        retired: where records landed while their partition was retired.
     """
 
     groups: Sequence[str]
@@ -116,3 +154,6 @@ class History:
     gone: Sequence[Gone] = ()
     faults: Sequence[Fault] = ()
     writable: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    plain: frozenset[str] = frozenset()
+    shrinks: Sequence[Shrink] = ()
+    retired: Sequence[Retired] = ()

@@ -28,7 +28,8 @@ class Kind(IntEnum):
     DROPPED = 3
     """A reader does not hold ``partition`` any more."""
     COMMIT_FAILED = 4
-    """A reader's commit failed, or it lost its partitions: what it has read may be read again."""
+    """A reader's commit failed, or it lost its partitions: what it has read since ``offset`` (a time in ms: that of the
+    first reading that it had not committed) may be read again."""
     ACKED = 5
     """A writer was told that the record ``number`` lies at ``partition``, ``offset`` (:data:`UNPLACED`: somewhere)."""
     VIEW = 6

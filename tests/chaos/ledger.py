@@ -46,8 +46,10 @@ class Ledger:
         numbers: the identity seen at a position, by whomever.
         present: 1 where a record lay when all was over.
         first_ms: group -> the time of its first reading of a position, plus 1.
-        again: group -> pairs of times (ms, flat): a first reading and a later one.
-        unsure_ms: group -> when a commit of it failed, or a member lost its partitions.
+        last_ms: likewise of its latest reading.
+        again: group -> threes (flat): a partition, and the times (ms) of a first reading there and of a later one.
+        unsure: group -> spans of time (ms): a commit of it failed, or a member lost its partitions, at the end of each.
+        taken_ms: group -> partition -> when a member took it.
     """
 
     def __init__(self, groups: Sequence[str], verdict: Verdict) -> None:
@@ -55,12 +57,15 @@ class Ledger:
         self.numbers = Pages("Q")
         self.present = Pages("B")
         self.first_ms = {group: Pages("I") for group in groups}
+        self.last_ms = {group: Pages("I") for group in groups}
         self.again: dict[str, array[int]] = {group: array("I") for group in groups}
-        self.unsure_ms: dict[str, list[int]] = {group: [] for group in groups}
+        self.unsure: dict[str, list[tuple[int, int]]] = {group: [] for group in groups}
+        self.taken_ms: dict[str, dict[int, list[int]]] = {group: {} for group in groups}
 
     def read_by(self, reader: ReaderRun) -> None:
         """Take in one reader's journal."""
-        first_ms, again = self.first_ms[reader.group], self.again[reader.group]
+        first_ms, last_ms = self.first_ms[reader.group], self.last_ms[reader.group]
+        again = self.again[reader.group]
         held: dict[int, int] = {}  # partition -> the last offset given while it was held
         for number, offset, at_ms, partition, kind in reader.entries:
             if kind == Kind.READ:
@@ -70,17 +75,20 @@ class Ledger:
                 if offset <= held.get(partition, -1):
                     self._verdict.broken("read-backwards", f"{reader.name}: {partition}@{offset} after {held}")
                 held[partition] = offset
-                times = first_ms.page(partition, offset)
+                times, latest = first_ms.page(partition, offset), last_ms.page(partition, offset)
                 before = times[offset]
                 if not before:
-                    times[offset] = at_ms + 1
+                    times[offset] = latest[offset] = at_ms + 1
                 else:
                     times[offset] = min(before, at_ms + 1)
-                    again.extend((min(before - 1, at_ms), max(before - 1, at_ms)))
+                    latest[offset] = max(latest[offset], at_ms + 1)
+                    again.extend((partition, min(before - 1, at_ms), max(before - 1, at_ms)))
             elif kind == Kind.COMMIT_FAILED:
-                self.unsure_ms[reader.group].append(at_ms)
+                self.unsure[reader.group].append((min(offset, at_ms), at_ms))
             else:  # taken or dropped
                 held.pop(partition, None)
+                if kind == Kind.TAKEN:
+                    self.taken_ms[reader.group].setdefault(partition, []).append(at_ms)
 
     def stored(self, entries: Iterable[Entry]) -> None:
         """Take in the topic's contents at the end."""

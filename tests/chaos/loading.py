@@ -8,11 +8,25 @@ from itertools import pairwise
 from pathlib import Path
 
 from tests.chaos.chronicle import Event, read_events
-from tests.chaos.history import Bounds, Contents, Fault, Gone, History, Outcome, ReaderRun, Transaction, WriterRun
+from tests.chaos.history import (
+    OPEN_END,
+    Bounds,
+    Contents,
+    Fault,
+    Gone,
+    History,
+    Outcome,
+    ReaderRun,
+    Retired,
+    Shrink,
+    Transaction,
+    WriterRun,
+)
 from tests.chaos.journal import Entry, Kind, read_journal, unpack_bounds
 from tests.chaos.setting import GROUPS, WRITERS, Setting
 
-_OPEN_END = 1 << 32
+LATE_MS = 1_000
+"""How long after a process has ended by itself that is noted, at most."""
 _OUTCOMES = {Kind.COMMITTED: Outcome.COMMITTED, Kind.ABORTED: Outcome.ABORTED}
 
 
@@ -35,7 +49,7 @@ def load_history(folder: Path) -> History:
     """
     setting = Setting.load(folder)
     events = list(read_events(setting.events_path))
-    views = [event for event in events if event["event"] == "view"]
+    views = [event for event in events if event["event"] in ("view", "mode-record")]
     return History(
         groups=[group.name for group in GROUPS],
         writers=sorted(map(_writer, folder.glob("writer.*.journal")), key=lambda each: each.run),
@@ -44,6 +58,9 @@ def load_history(folder: Path) -> History:
         gone=list(_gone(events)),
         faults=list(faults_of(events)),
         writable={view["version"]: view["writable"] for view in views},
+        plain=frozenset(group.name for group in GROUPS if not group.aware),
+        shrinks=list(_shrinks(events)),
+        retired=list(_retired(events)),
     )
 
 
@@ -54,25 +71,52 @@ def faults_of(events: Iterable[Event]) -> Iterator[Fault]:
     for event in events:
         at_ms = event["at_ms"]
         if event["event"] == "fault-begins":
-            to_ms = ends.get(event["id"], _OPEN_END)
+            to_ms = ends.get(event["id"], OPEN_END)
             yield Fault(at_ms, to_ms, event["kind"], event["target"], event["group"])
         elif event["event"] == "ended-by-itself":
-            yield Fault(at_ms, at_ms, "ended-by-itself", event["process"], event["group"])
+            yield Fault(max(at_ms - LATE_MS, 0), at_ms, "ended-by-itself", event["process"], event["group"])
 
 
 def _gone(events: Iterable[Event]) -> Iterator[Gone]:
+    """Deletions, and the times in which partitions were None."""
+    none: dict[int, Gone] = {}
     for event in events:
         if event["event"] == "log-start":
             yield Gone(event["at_ms"], event["partition"], event["below"], "deleted")
         elif event["event"] == "view":
-            for partition, below in event["none"].items():
-                yield Gone(event["at_ms"], int(partition), below, "None")
+            now = {int(partition): below for partition, below in event["none"].items()}
+            for partition in [p for p in none if none[p].below != now.get(p)]:
+                yield none.pop(partition)._replace(until_ms=event["at_ms"])
+            for partition in now.keys() - none.keys():
+                none[partition] = Gone(event["at_ms"], partition, now[partition], "None")
+    yield from none.values()
+
+
+def _shrinks(events: Iterable[Event]) -> Iterator[Shrink]:
+    for event in events:
+        if event["event"] == "shrunk":
+            maps = (event.get(name) or {} for name in ("seals", "reclaims", "log_starts", "left"))
+            yield Shrink(event["at_ms"], event["to"], *({int(p): n for p, n in each.items()} for each in maps))
+
+
+def _retired(events: Iterable[Event]) -> Iterator[Retired]:
+    """Between an end offset read after a switch and one read before the growth that ended it."""
+    firsts: dict[int, int] = {}
+    for event in events:
+        if event["event"] != "ends-of-retired":
+            continue
+        ends = {int(partition): end for partition, end in event["ends"].items()}
+        if event["before_growth"]:
+            yield from (Retired(p, first, ends[p]) for p, first in firsts.items() if ends.get(p, 0) > first)
+            firsts.clear()
+        else:
+            firsts = {**ends, **firsts}
 
 
 def _writer(path: Path) -> WriterRun:
     _, name, run, _ = path.name.split(".")
     [writer] = [each for each in WRITERS if each.name == name]
-    notes = [entry for entry in read_journal(path) if entry[4] not in (Kind.ACKED, Kind.ENDED)]
+    notes = [entry for entry in read_journal(path) if entry[4] != Kind.ACKED]
     return WriterRun(
         run=int(run),
         name=name,
@@ -80,13 +124,14 @@ def _writer(path: Path) -> WriterRun:
         acks=JournalFile(path, [Kind.ACKED]),
         transactions=list(_transactions(notes)) if writer.transactional else None,
         bounds=[Bounds(offset, *unpack_bounds(number)) for number, offset, _, _, kind in notes if kind == Kind.VIEW],
+        ended=any(entry[4] == Kind.ENDED for entry in notes),
     )
 
 
 def _transactions(notes: Iterable[Entry]) -> Iterator[Transaction]:
     """What has no end noted is of unknown outcome."""
     ours = [entry for entry in notes if entry[4] in (Kind.BEGUN, *_OUTCOMES)]
-    end: Entry = (0, _OPEN_END, 0, 0, Kind.BEGUN)
+    end: Entry = (0, OPEN_END, 0, 0, Kind.BEGUN)
     for begun, after in pairwise([*ours, end]):
         if begun[4] == Kind.BEGUN:
             yield Transaction(begun[1], after[1], _OUTCOMES.get(Kind(after[4]), Outcome.UNKNOWN))

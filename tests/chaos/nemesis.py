@@ -19,6 +19,7 @@ from modeaware.errors import LocalKafkaError
 from modeaware.local import LocalKafka
 from modeaware.local.node import LocalBroker
 from tests.chaos.chronicle import Chronicle
+from tests.chaos.faults import Doing, Faults
 from tests.chaos.fleet import Child, Fleet
 
 IN_SYNC_S = 60.0
@@ -32,7 +33,7 @@ class Kind(NamedTuple):
 
     Attributes:
         weight: how many of it are in a lane's deck.
-        pause_s: for how long (from, to).
+        pause_s: for how long (from, to); one that was shorter, because the run came to its end, does not count.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Nemesis:
         kafka: LocalKafka,
         fleet: Fleet,
         chronicle: Chronicle,
+        faults: Faults,
         seed: int,
         active: Callable[[], Child | None],
         gap_s: tuple[float, float],
@@ -75,13 +77,12 @@ class Nemesis:
         self._kafka = kafka
         self._fleet = fleet
         self._chronicle = chronicle
+        self._faults = faults
         self._active = active
         self._gap_s = gap_s
         self._admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 2})
         self._stopping = threading.Event()
         self._failures: list[BaseException] = []
-        self._count = 0
-        self._turn = threading.Lock()
         lanes: Sequence[tuple[str, Callable[[random.Random], None]]] = (
             ("brokers", lambda chance: self._lane(chance, BROKER_KINDS, self._harm_broker)),
             ("processes", lambda chance: self._lane(chance, PROCESS_KINDS, self._harm_process)),
@@ -128,20 +129,22 @@ class Nemesis:
                 chance.shuffle(deck)
             harm(deck.pop(), chance)
 
-    def _fault(self, kind: Kind, target: str, group: str | None, steps: Steps, rest_s: float) -> None:
-        """Do the first step, wait, do the others; noted before and after."""
-        with self._turn:
-            self._count += 1
-            number = self._count
-        self._chronicle.note("fault-begins", id=number, kind=kind.name, target=target, group=group)
-        first, *others = steps
-        try:
-            first()
-            self._stopping.wait(rest_s)
-        finally:
-            for step in others:
-                step()
-            self._chronicle.note("fault-ends", id=number)
+    def _harm(
+        self, kind: Kind, target: str, group: str | None, victim: LocalBroker | Child, steps: Steps, rest_s: float
+    ) -> None:
+        """Do the first step, wait, do the other; noted before and after."""
+        kill = kind.name.endswith("-kill")
+        first, revive = steps
+        with self._faults.fault(kind.name, target, group, least_s=kind.pause_s[0]) as doing:
+            pid = victim.pid
+            try:
+                first()
+                if pid is not None and (victim.pid is None if kill else victim.pid == pid):
+                    doing.stands(pid)
+                self._stopping.wait(rest_s)
+            finally:
+                doing.is_over()
+                revive()
 
     def _harm_broker(self, kind: Kind, chance: random.Random) -> None:
         if not self._in_sync():
@@ -149,14 +152,15 @@ class Nemesis:
         broker = chance.choice(self._kafka.brokers)
         target, rest_s = f"broker-{broker.node_id}", chance.uniform(*kind.pause_s)
         if kind.name == "broker-kill":
-            self._fault(kind, target, "*", (broker.kill, lambda: _revive(broker)), rest_s)
+            self._harm(kind, target, "*", broker, (broker.kill, lambda: _revive(broker)), rest_s)
         elif kind.name == "broker-pause":
-            self._fault(kind, target, "*", (broker.pause, broker.resume), rest_s)
+            self._harm(kind, target, "*", broker, (broker.pause, broker.resume), rest_s)
         else:
-            self._fault(kind, "brokers", "*", (self._restart_all,), 0)
+            with self._faults.fault(kind.name, "brokers", "*", restarts=len(self._kafka.brokers)) as doing:
+                self._restart_all(doing)
         self._in_sync(until_stopped=False)
 
-    def _restart_all(self) -> None:
+    def _restart_all(self, doing: Doing) -> None:
         for broker in self._kafka.brokers:
             if not self._stopping.is_set() and self._in_sync():
                 try:
@@ -164,6 +168,7 @@ class Nemesis:
                 except LocalKafkaError as error:  # it took too long, and was killed
                     self._chronicle.note("stop-failed", broker=broker.node_id, error=str(error)[:300])
                 _revive(broker)
+                doing.restarted.append(broker.node_id)
 
     def _in_sync(self, *, until_stopped: bool = True) -> bool:
         """Wait until every partition has all its replicas in sync; False: not in time, or told to stop."""
@@ -194,7 +199,7 @@ class Nemesis:
                 steps: Steps = (child.kill, lambda: self._fleet.start(child))
             else:
                 steps = (child.pause, child.resume)
-            self._fault(kind, child.name, child.group, steps, rest_s)
+            self._harm(kind, child.name, child.group, child, steps, rest_s)
 
 
 def _revive(broker: LocalBroker) -> None:

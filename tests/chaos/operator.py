@@ -13,7 +13,10 @@ from modeaware.librdkafka import KafkaException
 from modeaware.librdkafka_admin import NewPartitions
 from modeaware.topic_view import TopicView
 from tests.chaos.chronicle import Chronicle
+from tests.chaos.evidence import below_seals, ends
+from tests.chaos.mode_records import ModeRecords
 from tests.chaos.setting import LOWEST_TARGET, PARTITIONS, SHRINK_DELAYS_MS, Setting
+from tests.chaos.sleepers import Sleepers
 
 UNDONE_SHARE = 0.2
 AGAIN_SHARE = 0.3
@@ -22,6 +25,8 @@ SHRINK_S = 90.0
 REQUEST_S = 20.0
 INSIST_S = 120.0
 POLL_S = 0.1
+EVIDENCE_S = 45.0
+RECORD_S = 10.0
 
 
 class Operator:
@@ -29,10 +34,22 @@ class Operator:
 
     Args:
         view: the topic's view now.
+        records: the topic's records in the mode log.
+        sleepers: who sleeps through a switch.
     """
 
-    def __init__(self, setting: Setting, chronicle: Chronicle, view: Callable[[], TopicView]) -> None:
+    def __init__(
+        self,
+        setting: Setting,
+        chronicle: Chronicle,
+        view: Callable[[], TopicView],
+        records: ModeRecords,
+        sleepers: Sleepers,
+    ) -> None:
+        self._setting = setting
         self._topic = setting.topic
+        self._records = records
+        self._sleepers = sleepers
         self._chronicle = chronicle
         self._view = view
         self._chance = random.Random(f"{setting.seed}-operator")
@@ -70,21 +87,26 @@ class Operator:
         target = self._chance.randint(LOWEST_TARGET, max(writable - 1, LOWEST_TARGET))
         delay_ms = self._chance.choice(SHRINK_DELAYS_MS)
         began_s = time.monotonic()
-        self._ask(
-            "shrink",
-            target,
-            lambda: self._shrink(target, delay_ms),
-            lambda view: 0 < len(view.writable) <= target,
-        )
+        with self._sleepers.asleep() as sleep:
+            asked_ms = self._setting.now_ms()
+            self._ask(
+                "shrink",
+                target,
+                lambda: self._shrink(target, delay_ms),
+                lambda view: 0 < len(view.writable) <= target,
+            )
+            self._chronicle.note("switched", to=target, delay_ms=delay_ms, asked_ms=asked_ms)
+            self._note_ends(before_growth=False)
+            sleep.through(delay_ms)
         if self._chance.random() < UNDONE_SHARE:
             self._stopping.wait(self._chance.uniform(*UNDO_AFTER_S))
-            done = self._reclaimed()
+            done = self._reclaimed() is not None
             self._grow()
             self._chronicle.note("grown" if done else "undone", target=target)
             return
-        if self._until(self._reclaimed, SHRINK_S):
+        if self._until(lambda: self._reclaimed() is not None, SHRINK_S):
             took_s = round(time.monotonic() - began_s, 1)
-            self._chronicle.note("shrunk", to=target, delay_ms=delay_ms, took_s=took_s)
+            self._chronicle.note("shrunk", to=target, delay_ms=delay_ms, took_s=took_s, **self._evidence())
             self._stopping.wait(self._chance.uniform(0.5, 3.0))
             if target > LOWEST_TARGET and self._chance.random() < AGAIN_SHARE:
                 return  # and shrink it further
@@ -98,7 +120,39 @@ class Operator:
         )
         futures[self._topic].result(REQUEST_S + 5)
 
+    def _evidence(self) -> dict[str, dict[int, int]]:
+        """What Kafka and the mode log say to a shrink that the view calls complete; what they do not say is missing."""
+        found: dict[str, dict[int, int]] = {}
+
+        def ask() -> bool:
+            view = self._reclaimed()
+            sealed = self._records.sealed(view.version, RECORD_S) if view is not None else None
+            if sealed is None:
+                return False  # a straggler has broken a seal: it is drained, and reclaimed, again
+            try:
+                starts, left = below_seals(self._setting, sealed.seals)
+            except (KafkaException, TimeoutError) as error:
+                self._chronicle.note("evidence-failed", error=str(error))
+                return False
+            found.update(seals=dict(sealed.seals), reclaims=dict(sealed.reclaims), log_starts=starts, left=left)
+            return True
+
+        self._until(ask, EVIDENCE_S)
+        return found
+
+    def _note_ends(self, *, before_growth: bool) -> None:
+        """Where retired partitions end: what lands behind that, and before the next growth, lands while they are."""
+        retired = set(range(PARTITIONS)) - set(self._view().writable)
+        try:
+            found = {p: end for p, end in ends(self._setting).items() if p in retired}
+        except KafkaException as error:
+            self._chronicle.note("evidence-failed", error=str(error))
+            found = {}  # then nothing is known to have landed
+        self._chronicle.note("ends-of-retired", before_growth=before_growth, ends=found)
+
     def _grow(self) -> None:
+        self._note_ends(before_growth=True)
+
         def ask() -> None:
             futures = self._admin.create_partitions([NewPartitions(self._topic, PARTITIONS)], request_timeout=REQUEST_S)
             futures[self._topic].result(REQUEST_S + 5)
@@ -125,9 +179,10 @@ class Operator:
             if time.monotonic() > deadline_s:
                 raise ModeAwareError(f"could not {what} {self._topic} to {to} within {INSIST_S:.0f} s")
 
-    def _reclaimed(self) -> bool:
+    def _reclaimed(self) -> TopicView | None:
+        """The view, if it calls every retired partition reclaimed."""
         view = self._view()
-        return view.reclaimed >= set(range(len(view.writable), len(view.modes)))
+        return view if view.reclaimed >= set(range(len(view.writable), len(view.modes))) else None
 
     def _until(self, condition: Callable[[], bool], timeout_s: float) -> bool:
         deadline_s = time.monotonic() + timeout_s

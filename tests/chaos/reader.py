@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka import Consumer as PlainConsumer
 from confluent_kafka import KafkaException, Message, TopicPartition
 
 import modeaware
@@ -41,6 +42,7 @@ class Reader:
         self._stopping = False
         self._read: dict[int, int] = {}  # partition -> the offset to commit
         self._committed_s = 0.0
+        self._unsure_ms = 0  # since when there is something read and not committed, where there is
         self._chance = random.Random(f"{setting.seed}-{member}-{run}")
         self._nap_at_s = time.monotonic() + self._chance.uniform(*AWAKE_S)
         conf: dict[str, Any] = {
@@ -55,7 +57,7 @@ class Reader:
             "error_cb": lambda error: log.warning("consumer: %s", error),
             **group.conf,
         }
-        self._consumer = modeaware.Consumer(conf)
+        self._consumer = modeaware.Consumer(conf) if group.aware else PlainConsumer(conf)
 
     def stop(self, *_: object) -> None:
         """Let :meth:`work` come to an end (signal handler)."""
@@ -95,6 +97,8 @@ class Reader:
             assert offset is not None
             number = number_of(message.value(), message.key())
             self._journal.add(Kind.READ, number=number, offset=offset, at_ms=at_ms, partition=partition)
+            if not self._read:
+                self._unsure_ms = at_ms
             self._read[partition] = offset + 1
         self._journal.flush()
 
@@ -110,7 +114,7 @@ class Reader:
             failed = [str(error)]
         if failed:  # it may be read again, by whoever holds it then
             log.warning("commit: %s", failed)
-            self._journal.add(Kind.COMMIT_FAILED, at_ms=self._setting.now_ms())
+            self._journal.add(Kind.COMMIT_FAILED, at_ms=self._setting.now_ms(), offset=self._unsure_ms)
             self._journal.flush()
 
     def _assigned(self, consumer: object, partitions: Iterable[TopicPartition]) -> None:
@@ -124,7 +128,8 @@ class Reader:
 
     def _lost(self, consumer: object, partitions: Iterable[TopicPartition]) -> None:
         log.warning("lost %s", sorted(p.partition for p in partitions))
-        self._journal.add(Kind.COMMIT_FAILED, at_ms=self._setting.now_ms())
+        now_ms = self._setting.now_ms()
+        self._journal.add(Kind.COMMIT_FAILED, at_ms=now_ms, offset=self._unsure_ms if self._read else now_ms)
         self._hold(Kind.DROPPED, partitions)
 
     def _hold(self, kind: Kind, partitions: Iterable[TopicPartition]) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 PARTITIONS = 12
 LOWEST_TARGET = 4
 KEYS = 500
+MODE_LOG = "__partition_modes"
 SHRINK_DELAYS_MS = (0, 0, 500, 3_000)
 
 # Seconds instead of minutes, so that many shrinks fit in a run.
@@ -43,7 +44,7 @@ class Writer:
 
 @dataclass(frozen=True)
 class Group:
-    """A group of aware consumers and what is special in its members' configuration.
+    """A group of consumers and what is special in its members' configuration; they are stock ones if not ``aware``.
 
     One with ``auto.offset.reset=latest`` has offset 0 committed everywhere before its members start. So it has to read
     everything as well, and whoever has it start anew by that setting later on makes it skip records.
@@ -52,6 +53,7 @@ class Group:
     name: str
     members: int
     conf: Mapping[str, str | int] = field(default_factory=dict)
+    aware: bool = True
 
     @property
     def latest(self) -> bool:
@@ -71,6 +73,7 @@ GROUPS = (
     Group("range", 2, _CLASSIC),
     Group("cooperative", 2, {**_CLASSIC, "partition.assignment.strategy": "cooperative-sticky", **_LATEST}),
     Group("consumer", 2, {"group.protocol": "consumer", **_LATEST}),
+    Group("plain", 1, _CLASSIC, aware=False),
 )
 
 
@@ -85,6 +88,7 @@ class Setting:
         origin_ns: the run's time 0 on the machine's monotonic clock, which all of its processes share.
         seed: of everything that is left to chance.
         rate_per_s: records a second, of all writers together.
+        minutes: how long harm is done; what the run has to reach depends on it.
     """
 
     bootstrap_servers: str
@@ -93,6 +97,7 @@ class Setting:
     origin_ns: int
     seed: int
     rate_per_s: float
+    minutes: float = 0.0
 
     def now_ms(self) -> int:
         """The run's time."""

@@ -15,10 +15,13 @@ from modeaware.errors import ModeAwareError
 from modeaware.local import LocalKafka
 from tests.chaos.chronicle import Chronicle
 from tests.chaos.evidence import unread, write_contents
+from tests.chaos.faults import Faults
 from tests.chaos.fleet import Child, Fleet
+from tests.chaos.mode_records import ModeRecords
 from tests.chaos.nemesis import Nemesis
 from tests.chaos.operator import Operator
 from tests.chaos.setting import GROUPS, PARTITIONS, WRITERS, Setting
+from tests.chaos.sleepers import Sleepers
 from tests.chaos.watch import Watch
 
 START_S = 90.0
@@ -52,7 +55,9 @@ class Story:
         self._chronicle = chronicle
         self._seconds = seconds
         self._fleet = Fleet(setting, controllers, chronicle)
-        self._nemesis = Nemesis(kafka, self._fleet, chronicle, setting.seed, self._active, gap_s)
+        faults = Faults(chronicle)
+        self._nemesis = Nemesis(kafka, self._fleet, chronicle, faults, setting.seed, self._active, gap_s)
+        self._sleepers = Sleepers(self._fleet, faults, setting.seed)
         self._watch: Watch | None = None
 
     def tell(self) -> None:
@@ -67,7 +72,10 @@ class Story:
             watch = self._watch = Watch(self._setting, self._chronicle)
             closing.callback(watch.stop)
             watch.start()
-            operator = Operator(self._setting, self._chronicle, lambda: watch.view)
+            records = ModeRecords(self._setting, self._chronicle)
+            closing.callback(records.stop)
+            records.start()
+            operator = Operator(self._setting, self._chronicle, lambda: watch.view, records, self._sleepers)
             self._phase("harm")
             operator.start()
             self._nemesis.start()

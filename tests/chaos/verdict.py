@@ -12,7 +12,10 @@ EXAMPLES = 5
 VIOLATIONS = {
     "lost": "acknowledged, not read by every group, and not readable any more",
     "unread": "acknowledged and readable, but never read by a group after everything had settled",
+    "vanished": "acknowledged or read, not in the topic any more, although nothing was deleted that far",
     "deleted-unread": "out of the readers' reach (deleted, or None) before a group had read it",
+    "read-deleted": "a group was given a record long after it was deleted, or from a partition that was None",
+    "not-deleted": "a shrink was called complete while records below a seal were still in Kafka",
     "overwritten": "two records at one offset: the log was truncated under somebody",
     "duplicate-in-log": "one record at two offsets, from an idempotent producer",
     "order": "records of one producer and key in another order than they were sent in, in one partition",
@@ -22,6 +25,7 @@ VIOLATIONS = {
     "stranger": "a record that no writer of this run can have written",
     "read-backwards": "a reader was given an offset again, or out of order, while it held the partition",
     "unexplained-duplicate": "a group read a record twice although nothing had been done to it",
+    "unsettled": "more transactions of unknown outcome than writers of them that were killed or failed",
     "unjudged": "the run ended before the topic's contents were read: what is missing cannot be known",
 }
 
@@ -32,20 +36,37 @@ class Verdict:
 
     Attributes:
         acknowledged: records whose acknowledgement was seen, without those of aborted or unknown transactions.
-        unsettled: acknowledged records of transactions whose end is not known and of which nothing was seen.
+        unsettled: acknowledged records of transactions whose end is not known and of which nothing was seen: if one of
+            these was committed, its loss is not seen either.
+        unsettled_transactions: in how many transactions these are.
+        most_unsettled: how many such transactions there can be: one per incarnation of a transactional writer that was
+            killed or failed.
         transactions: by outcome.
         read: group -> distinct records read.
         duplicates: group -> readings beyond a record's first.
-        deleted: acknowledged records that are not in the topic any more.
+        excused_share: group -> the share of the run's time in which any second reading would have been excused.
+        routing: of the acknowledged records of aware writers: all (``aware``), those of which the one view is known
+            that they were routed by (``homes``), and those of them whose view's writable partitions are (``writable``).
+        shrinks: shrinks that were called complete, by what Kafka said to it: ``confirmed``, ``unconfirmed`` (no answer
+            in time) or ``denied``.
+        landed_retired: acknowledged records of aware writers of which it is certain that they landed in a partition
+            while it was retired.
+        deleted: acknowledged records below their partition's log start.
         longest_gap_ms: writer -> the longest time without an acknowledgement; and the same leaving out gaps in which
             something had been done to the writer itself.
     """
 
     acknowledged: int = 0
     unsettled: int = 0
+    unsettled_transactions: int = 0
+    most_unsettled: int = 0
     transactions: Counter[str] = field(default_factory=Counter)
     read: dict[str, int] = field(default_factory=dict)
     duplicates: dict[str, int] = field(default_factory=dict)
+    excused_share: dict[str, float] = field(default_factory=dict)
+    routing: Counter[str] = field(default_factory=Counter)
+    shrinks: Counter[str] = field(default_factory=Counter)
+    landed_retired: int = 0
     deleted: int = 0
     longest_gap_ms: dict[str, tuple[int, int]] = field(default_factory=dict)
     violations: Counter[str] = field(default_factory=Counter)
@@ -74,9 +95,14 @@ class Verdict:
             "lost": self.violations["lost"],
             "unread": self.violations["unread"],
             "unsettled": self.unsettled,
+            "unsettled_transactions": self.unsettled_transactions,
+            "most_unsettled_transactions": self.most_unsettled,
             "transactions": dict(sorted(self.transactions.items())),
             "read": self.read,
             "duplicates": self.duplicates,
+            "excused_share": {group: round(share, 3) for group, share in self.excused_share.items()},
+            "routing": {name: self.routing[name] for name in ("aware", "homes", "writable")},
+            "landed_retired": self.landed_retired,
             "deleted": self.deleted,
             "longest_gap_s": {
                 name: {"any": gap / 1000, "unharmed": quiet / 1000}

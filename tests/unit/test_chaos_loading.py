@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.chaos.__main__ import main
 from tests.chaos.chronicle import Chronicle, Event, read_events
-from tests.chaos.history import Bounds, Fault, Gone, Outcome, Transaction
+from tests.chaos.history import OPEN_END, Bounds, Fault, Gone, Outcome, Retired, Shrink, Transaction
 from tests.chaos.journal import Journal, Kind, pack_bounds
 from tests.chaos.judge import judge
 from tests.chaos.loading import load_history
@@ -24,8 +25,17 @@ EVENTS = [
     {"event": "fault-begins", "id": 1, "kind": "reader-pause", "target": "range-0", "group": "range"},
     {"event": "view", "version": 5, "writable": [0], "none": {"1": 2}, "reclaimed": [], "text": "t epoch 5"},
     {"event": "log-start", "partition": 1, "below": 2},
-    {"event": "shrunk", "to": 4, "delay_ms": 0, "took_s": 5.0},
-    {"event": "fault-ends", "id": 1},
+    {
+        "event": "shrunk",
+        "to": 4,
+        "delay_ms": 0,
+        "took_s": 5.0,
+        "seals": {"1": 2},
+        "reclaims": {"1": 2},
+        "log_starts": {"1": 2},
+        "left": {},
+    },
+    {"event": "fault-ends", "id": 1, "reached": True, "pid": 70, "stood_s": 8.5, "restarted": []},
     {"event": "fault-begins", "id": 2, "kind": "broker-kill", "target": "broker-1", "group": "*"},
     {"event": "started", "process": "controller-0", "role": "controller", "run": 1, "pid": 77},
     {"event": "claim", "controller_epoch": 1, "controller": "host-77-x"},
@@ -33,8 +43,9 @@ EVENTS = [
     {"event": "claim", "controller_epoch": 2, "controller": "host-78-x"},
     {"event": "command", "what": "shrink", "to": 4, "answer": "done"},
     {"event": "undone", "target": 4},
+    {"event": "fault-ends", "id": 3, "reached": True, "pid": 77, "stood_s": 1.0, "restarted": []},
     {"event": "drained", "group": "range", "left": {}},
-    {"event": "ended-by-itself", "process": "range-1", "group": "range", "last_words": "why"},
+    {"event": "ended-by-itself", "process": "aware-transactional", "group": None, "last_words": "KafkaError{FATAL,"},
     {"event": "settled", "killed": []},
 ]
 
@@ -56,11 +67,11 @@ def run(tmp_path: Path) -> Setting:
     writer = Journal(setting.writer_path("aware-transactional", RUN))
     writer.add(Kind.BEGUN, offset=0)
     writer.add(Kind.VIEW, number=pack_bounds(-1, 5), offset=0)
+    writer.add(Kind.VIEW, number=pack_bounds(5, 5), offset=1)
     for sequence in range(3):
         writer.add(Kind.ACKED, number=numbered(sequence), offset=sequence, at_ms=sequence)
     writer.add(Kind.COMMITTED, offset=3)
     writer.add(Kind.BEGUN, offset=3)
-    writer.add(Kind.BEGUN, offset=4)
     writer.add(Kind.ABORTED, offset=6)
     writer.add(Kind.BEGUN, offset=6)
     writer.close()
@@ -72,6 +83,14 @@ def run(tmp_path: Path) -> Setting:
         reader.add(Kind.ENDED)
         reader.close()
     return setting
+
+
+def note(setting: Setting, event: Event) -> None:
+    """One more event, after those that are there."""
+    at_ms = 1_000 * (len(list(read_events(setting.events_path))) + 1)
+    chronicle = Chronicle(setting.events_path, lambda: at_ms, lambda event: None)
+    chronicle.note(**event)
+    chronicle.close()
 
 
 def end(setting: Setting) -> None:
@@ -87,22 +106,24 @@ def test_a_folder_becomes_a_history(run: Setting) -> None:
     history = load_history(run.folder)
     [writer] = history.writers
     assert (writer.run, writer.name, writer.aware) == (RUN, "aware-transactional", True)
-    assert writer.bounds == [Bounds(0, -1, 5)]
+    assert not writer.ended
+    assert writer.bounds == [Bounds(0, -1, 5), Bounds(1, 5, 5)]
     assert writer.transactions == [
         Transaction(0, 3, Outcome.COMMITTED),
-        Transaction(3, 4, Outcome.UNKNOWN),
-        Transaction(4, 6, Outcome.ABORTED),
-        Transaction(6, 1 << 32, Outcome.UNKNOWN),
+        Transaction(3, 6, Outcome.ABORTED),
+        Transaction(6, OPEN_END, Outcome.UNKNOWN),
     ]
     assert [reader.group for reader in history.readers] == sorted(group.name for group in GROUPS)
     assert history.writable == {5: [0]}
-    assert history.gone == [Gone(3_000, 1, 2, "None"), Gone(4_000, 1, 2, "deleted")]
+    assert sorted(history.gone) == [Gone(3_000, 1, 2, "None"), Gone(4_000, 1, 2, "deleted")]
     assert history.faults == [
         Fault(2_000, 6_000, "reader-pause", "range-0", "range"),
-        Fault(7_000, 1 << 32, "broker-kill", "broker-1", "*"),
-        Fault(10_000, 1 << 32, "controller-kill", "controller-0", None),
-        Fault(15_000, 15_000, "ended-by-itself", "range-1", "range"),
+        Fault(7_000, OPEN_END, "broker-kill", "broker-1", "*"),
+        Fault(10_000, 14_000, "controller-kill", "controller-0", None),
+        Fault(15_000, 16_000, "ended-by-itself", "aware-transactional", None),
     ]
+    assert history.plain == {"plain"}
+    assert history.shrinks == [Shrink(5_000, 4, {1: 2}, {1: 2}, {1: 2}, {})]
     assert history.contents is not None
     assert history.contents.log_starts == {0: 0, 1: 2}
     verdict = judge(history)
@@ -116,10 +137,72 @@ def test_the_judge_as_a_program(run: Setting, capsys: pytest.CaptureFixture[str]
     assert "all is well" in capsys.readouterr().out
     report = json.loads((run.folder / "report.json").read_text())
     assert (report["ok"], report["acknowledged"], report["lost"], report["unread"]) == (True, 3, 0, 0)
-    assert report["faults"] == {"broker-kill": 1, "controller-kill": 1, "reader-pause": 1}
+    assert report["faults"] == {"controller-kill": 1, "reader-pause": 1}
+    assert (report["faults_total"], report["faults_begun"]) == (2, 3)
     assert (report["shrinks"]["completed"], report["undos"], report["takeovers"]) == (1, 1, 1)
     assert report["takeovers_s"] == [["controller-kill", 1.0]]
-    assert report["ended_by_themselves"] == [{"at_ms": 15_000, "process": "range-1", "last_words": "why"}]
+    assert report["ended_by_themselves"] == [
+        {"at_ms": 16_000, "process": "aware-transactional", "last_words": "KafkaError{FATAL,"}
+    ]
+
+
+MORE: list[Event] = [
+    {"event": "ended-by-itself", "process": "range-1", "group": "range", "last_words": "FATAL"},
+    {"event": "ended-by-itself", "process": "controller-1", "group": None, "last_words": ""},
+    {"event": "ended-by-itself", "process": "aware-transactional", "group": None, "last_words": "Traceback"},
+    {"event": "settled", "killed": ["range-0"]},
+]
+
+
+@pytest.mark.parametrize("event", MORE, ids=lambda event: event.get("process", "killed"))
+def test_who_ends_by_himself_or_does_not_end_is_not_well(
+    run: Setting, event: Event, capsys: pytest.CaptureFixture[str]
+) -> None:
+    end(run)
+    note(run, event)
+    assert main(["--judge", str(run.folder)]) == 1
+    assert "MISSED" in capsys.readouterr().out
+
+
+def test_a_run_in_which_too_little_happened_is_not_well(run: Setting, capsys: pytest.CaptureFixture[str]) -> None:
+    end(run)
+    replace(run, minutes=2.0).save()
+    assert main(["--judge", str(run.folder)]) == 1
+    output = capsys.readouterr().out
+    for line in (
+        "MISSED acknowledged records: 3 (at least 200,000)",
+        "MISSED faults: 2 (at least 8)",
+        "MISSED kinds of faults: 2 (at least 3)",
+        "MISSED shrinks that Kafka confirms: 1 (at least 2)",
+        "MISSED switches slept through: 0 (at least 1)",
+        "met    records whose routing was judged: 2 of 3 (at least 1)",
+    ):
+        assert line in output
+    assert "VIOLATION" not in output
+
+
+def test_a_shrink_that_kafka_does_not_confirm_is_not_counted(run: Setting) -> None:
+    end(run)
+    note(run, {"event": "shrunk", "to": 5, "delay_ms": 0, "took_s": 1.0})
+    assert judge(load_history(run.folder)).shrinks == {"confirmed": 1, "unconfirmed": 1}
+
+
+def test_what_is_known_of_times_in_which_partitions_were_retired(run: Setting) -> None:
+    early, later, last = {"9": 5}, {"8": 7, "9": 6}, {"8": 7, "9": 9}
+    for before_growth, ends in ((False, early), (False, later), (True, last), (True, last)):
+        note(run, {"event": "ends-of-retired", "before_growth": before_growth, "ends": ends})
+    view = {"event": "view", "writable": [0], "reclaimed": [], "text": ""}
+    note(run, {**view, "version": 6, "none": {"1": 2, "2": 3}})
+    note(run, {**view, "version": 7, "none": {"2": 4}})
+    note(run, {"event": "mode-record", "version": 8, "writable": [0, 1], "seals": {}, "stragglers": {}})
+    history = load_history(run.folder)
+    assert history.retired == [Retired(9, 5, 9)]
+    assert [gone for gone in sorted(history.gone) if gone.how == "None"] == [
+        Gone(3_000, 1, 2, "None", 23_000),
+        Gone(22_000, 2, 3, "None", 23_000),
+        Gone(23_000, 2, 4, "None"),
+    ]
+    assert history.writable[8] == [0, 1]
 
 
 def test_a_run_that_was_cut_short_is_not_well(run: Setting, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,79 @@
+"""Judges what groups read more than once: whether something explains it, and whether it could be read at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from tests.chaos.history import Fault, Gone, History
+from tests.chaos.ledger import Ledger
+from tests.chaos.verdict import Verdict
+from tests.chaos.windows import Windows
+
+SETTLE_MS = 15_000
+"""How long after the end of a broker's fault a partition may change hands because of it, and be read again then."""
+PREFETCH_MS = 15_000
+"""How long after a deletion a reader may still be given what it had fetched before: one that was paused (10 s at most)
+meanwhile, and reads on until it learns that it has lost the partition."""
+
+
+def check_rereading(history: History, ledger: Ledger, span_ms: tuple[int, int], verdict: Verdict) -> None:
+    """Check all groups.
+
+    Args:
+        span_ms: the time of the run, for the share of it that is excused.
+    """
+    for group in history.groups:
+        _check_duplicates(group, history.faults, ledger, span_ms, verdict)
+        _check_late(group, group in history.plain, history.gone, ledger, verdict)
+
+
+def _check_duplicates(
+    group: str, faults: Sequence[Fault], ledger: Ledger, span_ms: tuple[int, int], verdict: Verdict
+) -> None:
+    """At least once allows a second reading where, between the two, something was done to the group's own members, or
+    one of them could not commit what it had read.
+
+    A broker's fault is no excuse by itself: what was committed stays committed. It is one for a partition that changed
+    hands because of it, in the moment in which it did.
+    """
+    own = [(fault.from_ms, fault.to_ms) for fault in faults if fault.group == group]
+    excuses = Windows([*own, *ledger.unsure[group]])
+    verdict.excused_share[group] = excuses.share(*span_ms)
+    harm = Windows((fault.from_ms, fault.to_ms + SETTLE_MS) for fault in faults if fault.group == "*")
+    hands = {
+        partition: Windows((at_ms, at_ms) for at_ms in times if harm.touch(at_ms, at_ms))
+        for partition, times in ledger.taken_ms[group].items()
+    }
+    nobody = Windows(())
+    for partition, first_ms, again_ms in _threes(ledger.again[group]):
+        if not excuses.touch(first_ms, again_ms) and not hands.get(partition, nobody).touch(first_ms, again_ms):
+            what = f"{group} read something of partition {partition} at {first_ms} ms and at {again_ms} ms"
+            verdict.broken("unexplained-duplicate", what)
+
+
+def _check_late(group: str, plain: bool, gone: Iterable[Gone], ledger: Ledger, verdict: Verdict) -> None:
+    """Nobody is given what was deleted, nor anything of a None partition, once what was fetched before is used up.
+
+    Of the readings of a position the latest counts. Where it is the only one, it was judged already as one that came
+    before the record went, or not.
+    """
+    by_partition: dict[int, list[Gone]] = {}
+    for each in gone:
+        if not (plain and each.how == "None"):
+            by_partition.setdefault(each.partition, []).append(each)
+    for partition, spans in by_partition.items():
+        firsts, lasts = ledger.first_ms[group].page(partition), ledger.last_ms[group].page(partition)
+        for offset, (first, last) in enumerate(zip(firsts, lasts, strict=True)):
+            if first == last:
+                continue
+            at_ms = last - 1
+            for gone_ms, _, below, how, until_ms in spans:
+                if offset < below and gone_ms + PREFETCH_MS < at_ms < until_ms:
+                    what = f"{partition}@{offset}: {how} at {gone_ms} ms; {group} was given it at {at_ms} ms"
+                    verdict.broken("read-deleted", what)
+                    break
+
+
+def _threes(flat: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    each = iter(flat)
+    return zip(each, each, each, strict=True)
