@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 from typing import Protocol
 
 
@@ -31,3 +32,17 @@ class SystemClock:
 
 
 SYSTEM_CLOCK = SystemClock()
+
+
+def utc(ms: int, timespec: str = "seconds") -> str:
+    """A wall-clock time in ms since the epoch, for people: ``2026-01-31 12:00:00 UTC``.
+
+    Producers may put any number into a record: one that is no time of our calendar is shown as it is, ``<n> ms``.
+
+    Args:
+        timespec: as ``datetime.isoformat`` has it (``"milliseconds"``).
+    """
+    try:
+        return datetime.fromtimestamp(ms / 1000, UTC).replace(tzinfo=None).isoformat(" ", timespec) + " UTC"
+    except (ValueError, OverflowError, OSError):
+        return f"{ms} ms"

@@ -31,7 +31,8 @@ a retired partition:
 proof gives the committed offset by which each group has proved that it read the partition to its seal (empty for a
 partition that held no record, or that is not None yet). checked_now is looked up live:
   {"log_start", "log_end", "last_stable_offset", "leader_epoch", "sealed_epoch_ends_at", "groups"}
-and so is the topic's, {"checked_ms", "topic_id", "required_groups", "groups_doubt", "waivers_in_force"}. verdict is
+and so is the topic's, {"checked_ms", "topic_id", "required_groups", "groups_doubt", "rules_in_force"}
+(the operators' rules about groups, with their reasons). verdict is
 "drained", "reclaimed" (its records are gone), or "not drained: " and why; reason is the code of that. check_with lists
 commands of Kafka's own tools, {"what", "command", "expect"}, that show the same (add --command-config where the cluster
 needs it). Times are in ms since 1970. Fields may be added.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from datetime import UTC, datetime
 from itertools import chain
 from typing import Any
 
+from modeaware.clock import utc
 from modeaware.modelog.records import DeleteTopicPartitions, Straggler
 from modeaware.modes import format_ranges
 from modeaware.reports.describe import PartitionDescription, TopicDescription, straggler_json
@@ -78,11 +78,6 @@ def policy_text(deletion: DeleteTopicPartitions) -> str:
     if deletion.policy == "retention":
         return "retention: records go when the topic's own retention removes them"
     return f"drained: records are deleted once every group has consumed them, not before {utc(deletion.earliest_ms)}"
-
-
-def utc(ms: int) -> str:
-    """A wall-clock time in ms since the epoch, for people."""
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def _topic_lines(description: TopicDescription, expand: bool) -> list[str]:

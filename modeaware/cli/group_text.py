@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from modeaware.cli.display import number, table, utc
+from modeaware.cli.display import number, table
+from modeaware.clock import utc
 from modeaware.lifecycle import reasons
 from modeaware.modelog.group_rules import CLOSED, REQUIRE, GroupRule
 from modeaware.modes import format_ranges

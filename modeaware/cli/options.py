@@ -22,6 +22,7 @@ CONTROLLER_CONFIGS = (
     "modeaware.open.timeout.ms",
     "modeaware.ignored.groups",
     "modeaware.controller.session.timeout.ms",
+    "modeaware.mode.log.topic",
 )
 
 _JAVA_ONLY = {

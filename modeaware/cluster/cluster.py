@@ -16,6 +16,7 @@ from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.librdkafka_admin import AdminClient
 from modeaware.lifecycle.effects import CreatePartitions, DeleteRecords, Effect
+from modeaware.wire.brokers.client import REQUEST_TIMEOUT_S as BROKER_TIMEOUT_S
 from modeaware.wire.brokers.client import Brokers
 from modeaware.wire.brokers.messages import DescribeConfigsRequest, ListOffsetsRequest, MetadataRequest
 
@@ -55,6 +56,7 @@ class Cluster:
 
     Args:
         conf: librdkafka configuration (``bootstrap.servers``, security settings).
+        timeout_s: how long a request through :attr:`brokers` waits for a broker, connecting to it included.
 
     Attributes:
         admin: librdkafka's admin client, for making the mode log and for describing the cluster; never for groups.
@@ -63,8 +65,9 @@ class Cluster:
         KafkaException: a setting that librdkafka does not take.
     """
 
-    def __init__(self, conf: Mapping[str, Any]) -> None:
+    def __init__(self, conf: Mapping[str, Any], timeout_s: float = BROKER_TIMEOUT_S) -> None:
         self._conf = dict(conf)
+        self._timeout_s = timeout_s
         self.admin = AdminClient(self._conf)
         self._brokers: Brokers | None = None
 
@@ -77,7 +80,7 @@ class Cluster:
             MissingExtra: kafka-python is not installed.
         """
         if self._brokers is None:
-            self._brokers = Brokers(self._conf)
+            self._brokers = Brokers(self._conf, timeout_s=self._timeout_s)
         return self._brokers
 
     def close(self) -> None:

@@ -1,23 +1,29 @@
-"""What a committed offset on a sealed partition is worth: lag that is none, and commits on a log that was truncated."""
+"""What a committed offset is worth: lag that is none, and commits on a log that was truncated."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from modeaware.cluster.control_records import only_control_records
+from modeaware.clock import Clock
+from modeaware.cluster.control_records import Gap, without_records
 from modeaware.cluster.groups.found import GroupsFound
 from modeaware.cluster.partition_leaders import epoch_ends
 from modeaware.lifecycle.facts import GroupFacts, PartitionFacts
 from modeaware.lifecycle.policy import reclaim_policy
 from modeaware.modelog.records import TopicRecord
+from modeaware.modes import PartitionMode
 from modeaware.wire.brokers.client import Brokers
+
+_GapsByGroup = dict[str, dict[int, Gap | None]]
+"""Group -> partition -> a stretch of it; None: it cannot be told."""
 
 
 @dataclass(frozen=True)
 class CommitsChecked:
-    """The groups with ``caught_up`` and ``truncated`` noted; ``unavailable`` partitions could not be checked."""
+    """The groups with ``caught_up``, ``truncated`` and ``epochless`` noted; ``unavailable`` partitions could not be
+    checked."""
 
     groups: Mapping[str, GroupFacts]
     unavailable: frozenset[int] = frozenset()
@@ -29,56 +35,88 @@ def check_commits(
     record: TopicRecord,
     partitions: Mapping[int, PartitionFacts],
     found: GroupsFound,
-    monotonic_s: Callable[[], float],
+    clock: Clock,
+    before_due: bool = False,
 ) -> CommitsChecked:
-    """Check the commits on sealed partitions, where they decide anything.
+    """Check the commits on retired partitions, where they decide anything.
+
+    Where the delay of the shrink has not passed, nothing rests on lag yet: no gap is read, so all of it counts.
+
+    Args:
+        before_due: read gaps nevertheless.
 
     Raises:
-        ClusterError: no broker answered.
+        ClusterError: no broker answered, or a gap cannot be read at all.
     """
     if record.deletion is None:
         return CommitsChecked(found.groups)
-    seals = {
-        p: retired.seal_offset
-        for p, retired in record.retired.items()
-        if p in partitions and retired.seal_offset is not None and not retired.opening
-        if reclaim_policy(p, record) == "drained"
-    }
-    if not seals:
+    drained = {
+        p for p, r in record.retired.items()
+        if p in partitions and not r.opening and reclaim_policy(p, record) == "drained"
+    }  # fmt: skip
+    if not drained:
         return CommitsChecked(found.groups)
-    gaps = _Gaps(conf, record.topic, monotonic_s)
-    truncated, unavailable = _truncated(brokers, seals, partitions, found, gaps)
-    groups = {}
-    for name, group in found.groups.items():
-        caught_up = set()
-        for partition, seal_offset in seals.items():
-            start = max(group.committed.get(partition, 0), partitions[partition].log_start)
-            if start < seal_offset and gaps.clear(partition, start, seal_offset):
-                caught_up.add(partition)
-        groups[name] = replace(group, caught_up=frozenset(caught_up), truncated=truncated.get(name, frozenset()))
+    rewritten, unavailable = _rewritten(brokers, record, drained, partitions, found)
+    epochless = _epochless(record, drained, partitions, found)
+    behind = _behind(record, drained, partitions, found)
+    due = drained
+    if clock.now_ms() < record.deletion.earliest_ms and not before_due:
+        due = {p for p in drained if record.modes[p] is PartitionMode.NONE}  # its proof is taken anew at every look
+    gaps = {
+        gap
+        for each in (rewritten, epochless, behind)
+        for by_partition in each.values()
+        for gap in by_partition.values()
+        if gap is not None and gap.partition in due
+    }
+    clear = without_records(conf, record.topic, gaps, clock.monotonic_s)
+    groups = {
+        name: replace(
+            group,
+            caught_up=frozenset(p for p, gap in behind[name].items() if gap in clear),
+            truncated=frozenset(p for p, gap in rewritten[name].items() if gap not in clear),
+            epochless=frozenset(p for p, gap in epochless[name].items() if gap not in clear),
+        )
+        for name, group in found.groups.items()
+    }
     return CommitsChecked(groups, unavailable)
 
 
-def _truncated(
+def _behind(
+    record: TopicRecord, drained: set[int], partitions: Mapping[int, PartitionFacts], found: GroupsFound
+) -> _GapsByGroup:
+    """What lies between what each group has committed (else the log start) and the seal."""
+    gaps: _GapsByGroup = {}
+    for name, group in found.groups.items():
+        gaps[name] = {}
+        for partition in drained:
+            seal_offset = record.retired[partition].seal_offset
+            start = max(group.committed.get(partition, 0), partitions[partition].log_start)
+            if seal_offset is not None and start < seal_offset:
+                gaps[name][partition] = Gap(partition, start, seal_offset)
+    return gaps
+
+
+def _rewritten(
     brokers: Brokers,
-    seals: Mapping[int, int],
+    record: TopicRecord,
+    drained: set[int],
     partitions: Mapping[int, PartitionFacts],
     found: GroupsFound,
-    gaps: _Gaps,
-) -> tuple[dict[str, frozenset[int]], frozenset[int]]:
-    """Group -> the partitions where its commit lies beyond where the leader's log ends for the commit's leader epoch.
+) -> tuple[_GapsByGroup, frozenset[int]]:
+    """What lies between where the leader's log ends for a commit's leader epoch, and the commit, if that is beyond it.
 
-    What follows there was written later and is not what the group has read. Where it is only control records, the group
+    What is there was written later and is not what the group has read. Where it is only control records, the group
     has missed nothing: some clients commit past a marker under the epoch of the record before it.
     """
     earlier = [
         (name, partition, epoch)
         for name, epochs in found.epochs.items()
         for partition, epoch in epochs.items()
-        if partition in seals and epoch != partitions[partition].leader_epoch
+        if partition in drained and epoch != partitions[partition].leader_epoch
     ]
-    ends = epoch_ends(brokers, gaps.topic, {(partition, epoch) for _, partition, epoch in earlier})
-    truncated: dict[str, set[int]] = {}
+    ends = epoch_ends(brokers, record.topic, {(partition, epoch) for _, partition, epoch in earlier})
+    gaps: _GapsByGroup = {name: {} for name in found.groups}
     unavailable = set()
     for name, partition, epoch in earlier:
         end = ends.get((partition, epoch))
@@ -87,23 +125,20 @@ def _truncated(
             continue
         committed = found.groups[name].committed[partition]
         start = max(end, partitions[partition].log_start)
-        if start < committed and (end < 0 or not gaps.clear(partition, start, committed)):
-            truncated.setdefault(name, set()).add(partition)
-    return {name: frozenset(where) for name, where in truncated.items()}, frozenset(unavailable)
+        if start < committed:
+            gaps[name][partition] = Gap(partition, start, committed) if end >= 0 else None
+    return gaps, frozenset(unavailable)
 
 
-class _Gaps:
-    """Stretches of a topic's partitions, each read once to see whether there is anything in it for a consumer."""
-
-    def __init__(self, conf: Mapping[str, Any], topic: str, monotonic_s: Callable[[], float]) -> None:
-        self.topic = topic
-        self._conf = conf
-        self._monotonic_s = monotonic_s
-        self._known: dict[tuple[int, int, int], bool] = {}
-
-    def clear(self, partition: int, start: int, end: int) -> bool:
-        """Whether only control records or aborted records lie from ``start`` up to ``end``."""
-        gap = (partition, start, end)
-        if gap not in self._known:
-            self._known[gap] = only_control_records(self._conf, self.topic, *gap, self._monotonic_s)
-        return self._known[gap]
+def _epochless(
+    record: TopicRecord, drained: set[int], partitions: Mapping[int, PartitionFacts], found: GroupsFound
+) -> _GapsByGroup:
+    """Commits that name no leader epoch: what lies before them and was written since the log was truncated."""
+    gaps: _GapsByGroup = {name: {} for name in found.groups}
+    for name, group in found.groups.items():
+        for partition in drained & (group.committed.keys() - found.epochs.get(name, {}).keys()):
+            truncated_to, committed = record.retired[partition].truncated_to, group.committed[partition]
+            start = max(truncated_to or 0, partitions[partition].log_start)
+            known = truncated_to is not None and start < committed
+            gaps[name][partition] = Gap(partition, start, committed) if known else None
+    return gaps

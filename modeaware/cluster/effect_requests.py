@@ -39,10 +39,13 @@ def no_check() -> None:
 
 
 def delete_records(brokers: Brokers, effect: DeleteRecords, check: Check = no_check) -> None:
-    """Have each partition's leader delete the records below the effect's offset.
+    """Have each partition's leader delete the records below the effect's offset, if it leads under the effect's epoch.
+
+    The request itself names no epoch: an election right before it arrives is not noticed.
 
     Raises:
-        ClusterError: of the first partition where that failed; the others were asked all the same.
+        ClusterError: of the first partition where that failed, or that has another leader epoch by now; the others were
+            asked all the same.
     """
 
     def request(led: Mapping[int, int]) -> Any:  # built when the leader is known, right before it is sent
@@ -52,7 +55,9 @@ def delete_records(brokers: Brokers, effect: DeleteRecords, check: Check = no_ch
         topics = [topic(name=effect.topic, partitions=below)]
         return DeleteRecordsRequest(topics=topics, timeout_ms=OPERATION_TIMEOUT_MS)
 
-    answers = LeaderRequests(brokers, effect.topic).ask(effect.offsets, "delete the records of", request)
+    answers = LeaderRequests(brokers, effect.topic).ask(
+        effect.offsets, "delete the records of", request, effect.leader_epochs
+    )
     for partition, offset in sorted(effect.offsets.items()):
         answer = answers[partition]
         if isinstance(answer, ClusterError):

@@ -39,51 +39,63 @@ class Observer:
         self._brokers = cluster.brokers
         self._conf = dict(conf)
         self._clock = clock
-        self._seen: dict[tuple[str, int], PartitionFacts] = {}
-        self._missing_since_ms: dict[str, int] = {}
+        self._seen: dict[str, dict[int, PartitionFacts]] = {}
+        self._missing_since_s: dict[str, float] = {}
 
-    def observe(self, topic: str, record: TopicRecord | None, rules: Sequence[GroupRule] = ()) -> TopicFacts:
+    def observe(
+        self, topic: str, record: TopicRecord | None, rules: Sequence[GroupRule] = (), *, before_due: bool = False
+    ) -> TopicFacts:
         """The facts of one topic: of the retired partitions of ``record``; without one, for an admission, of all.
 
         Args:
             rules: the operator's; the commits of groups they require by name are read though no broker lists them.
+            before_due: look for lag that is none even before the shrink's delay has passed, when nothing rests on it.
 
         Raises:
             ClusterError: the cluster could not be asked; nothing may be concluded.
         """
         try:
-            return self._observe(topic, record, rules)
+            return self._observe(topic, record, rules, before_due)
         except ClusterError as error:
             if error.code is ErrorCode.REQUEST_TIMED_OUT:
                 self._cluster.reconnect()
             raise
 
-    def _observe(self, topic: str, record: TopicRecord | None, rules: Sequence[GroupRule]) -> TopicFacts:
+    def _observe(
+        self, topic: str, record: TopicRecord | None, rules: Sequence[GroupRule], before_due: bool
+    ) -> TopicFacts:
         shape = self._cluster.describe([topic])[topic]
         if shape is None:
             return TopicFacts(topic, None, gone=record is not None and self._gone(record))
         if record is not None and shape.topic_id != record.topic_id:
             return TopicFacts(topic, shape.topic_id, shape.partition_count, gone=self._gone(record))
-        self._missing_since_ms.pop(shape.topic_id, None)
-        return self._facts(topic, shape, record, rules)
+        self._missing_since_s.pop(shape.topic_id, None)
+        return self._facts(topic, shape, record, rules, before_due)
 
     def _facts(
-        self, topic: str, shape: TopicShape, record: TopicRecord | None, rules: Sequence[GroupRule]
+        self,
+        topic: str,
+        shape: TopicShape,
+        record: TopicRecord | None,
+        rules: Sequence[GroupRule],
+        before_due: bool,
     ) -> TopicFacts:
         count = shape.partition_count
         wanted: Iterable[int] = range(count)
         if record is not None:
             wanted = [p for p in sorted(record.retired) if p < count]
         logs = self._cluster.offsets(topic, wanted)
-        partitions = {p: self._partition(shape.topic_id, p, log) for p, log in logs.items()}
+        last = self._seen.get(shape.topic_id, {})
+        partitions = {p: self._partition(last.get(p), log) for p, log in logs.items()}
         if record is not None:
+            self._seen[shape.topic_id] = {p: last[p] for p in wanted if p in last} | partitions
             partitions = self._noted(record, partitions)
         # A settled topic is only watched for stragglers: its groups and its policy decide nothing.
         deciding = record is None or in_progress(record)
         found = self._groups(topic, count, rules) if deciding else _NOT_ASKED
         checked = CommitsChecked(found.groups)
         if record is not None:
-            checked = check_commits(self._conf, self._brokers, record, partitions, found, self._clock.monotonic_s)
+            checked = check_commits(self._conf, self._brokers, record, partitions, found, self._clock, before_due)
         return TopicFacts(
             topic,
             shape.topic_id,
@@ -102,15 +114,14 @@ class Observer:
         also = [rule.group for rule in by_name if rule.applies(topic, now_ms)]
         return find_groups(self._cluster, topic, range(count), tuple(also))
 
-    def _partition(self, topic_id: str, partition: int, log: LogOffsets) -> PartitionFacts:
-        last = self._seen.get((topic_id, partition))
-        if last is not None and last.end_offset == log.end_offset:
+    def _partition(self, last: PartitionFacts | None, log: LogOffsets) -> PartitionFacts:
+        """A log as it is now; another leader's may have become another one with the same end."""
+        moved = last is not None and last.end_offset != log.end_offset
+        if last is not None and not moved and last.leader_epoch == log.leader_epoch:
             since_ms, moved = last.quiet_since_ms, last.moved
         else:
-            since_ms, moved = self._clock.now_ms(), last is not None
-        facts = PartitionFacts(log.log_start, log.end_offset, log.last_stable_offset, log.leader_epoch, since_ms, moved)
-        self._seen[(topic_id, partition)] = facts
-        return facts
+            since_ms = self._clock.now_ms()
+        return PartitionFacts(log.log_start, log.end_offset, log.last_stable_offset, log.leader_epoch, since_ms, moved)
 
     def _noted(self, record: TopicRecord, partitions: Mapping[int, PartitionFacts]) -> dict[int, PartitionFacts]:
         """With what the leaders say of seals of an earlier epoch, of stragglers, and of open transactions."""
@@ -137,10 +148,14 @@ class Observer:
         try:
             known = topic_ids(self._brokers, record.topic)
         except ClusterError:
-            self._missing_since_ms.pop(record.topic_id, None)
+            self._missing_since_s.pop(record.topic_id, None)
             raise
         if record.topic_id in known.values():
-            self._missing_since_ms.pop(record.topic_id, None)
+            self._missing_since_s.pop(record.topic_id, None)
             return False
-        now_ms = self._clock.now_ms()
-        return now_ms - self._missing_since_ms.setdefault(record.topic_id, now_ms) >= GONE_AFTER_MS
+        now_s = self._clock.monotonic_s()  # of the wall clock a correction would count as time passed
+        if now_s - self._missing_since_s.setdefault(record.topic_id, now_s) < GONE_AFTER_MS / 1000:
+            return False
+        self._missing_since_s.pop(record.topic_id)
+        self._seen.pop(record.topic_id, None)
+        return True

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from typing import Any
 
+from modeaware.clock import utc
 from modeaware.librdkafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 RECORDS_A_PARTITION = 3
@@ -31,16 +31,19 @@ def sample_records(
     wanted = dict(sorted(starts.items())[:PARTITIONS])
     if not wanted:
         return {}
-    consumer = Consumer(
-        {
-            **conf,
-            "group.id": "modeaware-stragglers",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "isolation.level": "read_uncommitted",  # those of an open transaction, too
-            "auto.offset.reset": "earliest",
-        }
-    )
+    try:
+        consumer = Consumer(
+            {
+                **conf,
+                "group.id": "modeaware-stragglers",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "isolation.level": "read_uncommitted",  # those of an open transaction, too
+                "auto.offset.reset": "earliest",
+            }
+        )
+    except KafkaException as error:
+        return dict.fromkeys(wanted, (f"not read: {error.args[0].str()}",))
     found: dict[int, list[str]] = {partition: [] for partition in wanted}
     waiting = set(wanted)
     try:
@@ -70,11 +73,15 @@ def _take(message: Message, found: dict[int, list[str]], waiting: set[int]) -> N
 
 
 def in_words(message: Message) -> str:
-    """``offset 17, 2026-01-31T12:00:00.123+00:00, key b'k-1', headers trace-id``."""
+    """``offset 17, 2026-01-31 12:00:00.123 UTC, key b'k-1', headers 'trace-id'``."""
     _, timestamp_ms = message.timestamp()
-    when = datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
-    headers = [str(header[0]) for header in message.headers() or []]
-    return (
-        f"offset {message.offset()}, {when if timestamp_ms > 0 else 'no timestamp'}, key {_SHORT.repr(message.key())}"
-        + (f", headers {_SHORT.repr(', '.join(headers))}" if headers else "")
-    )
+    when = utc(timestamp_ms, "milliseconds") if timestamp_ms > 0 else "no timestamp"
+    return f"offset {message.offset()}, {when}, key {_SHORT.repr(message.key())}{_headers(message)}"
+
+
+def _headers(message: Message) -> str:
+    try:
+        names = [str(header[0]) for header in message.headers() or []]
+    except (UnicodeDecodeError, SystemError):  # the client makes text of their names, which may be any bytes
+        return ", headers that cannot be read"
+    return f", headers {_SHORT.repr(', '.join(names))}" if names else ""

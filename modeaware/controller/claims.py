@@ -21,6 +21,7 @@ class ClaimWatch:
     Attributes:
         claim: the latest claim that was seen; None without one.
         absent: whether the last look found no mode log.
+        highest_epoch: of all claims that were ever seen, on a log that lost its tail, or was made again, too; 0: none.
     """
 
     def __init__(self, conf: Mapping[str, Any], topic: str) -> None:
@@ -29,6 +30,7 @@ class ClaimWatch:
         self._position = 0
         self.claim: ClaimRecord | None = None
         self.absent = False
+        self.highest_epoch = 0
 
     def look(self, timeout_s: float) -> ClaimRecord | None:
         """Read what has been appended since the last look. A log that does not exist has no claim.
@@ -54,6 +56,8 @@ class ClaimWatch:
                     self.claim = ClaimRecord.from_json(record.value)
                 except RecordError:
                     self.claim = None  # one of a newer version, perhaps: nobody who could be named
+                    continue
+                self.highest_epoch = max(self.highest_epoch, self.claim.controller_epoch)
 
 
 def describe_claim(claim: ClaimRecord | None) -> str:

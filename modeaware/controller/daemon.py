@@ -19,7 +19,7 @@ from modeaware.controller.claims import ClaimWatch, describe_claim
 from modeaware.controller.election import Election
 from modeaware.controller.engine import Engine
 from modeaware.controller.inbox import Inbox
-from modeaware.controller.lease import LeasedEffects
+from modeaware.controller.lease import LeasedEffects, request_timeout_s
 from modeaware.controller.listener import Listener
 from modeaware.controller.log import ControllerLog
 from modeaware.controller.parts import Parts
@@ -28,6 +28,7 @@ from modeaware.controller.worker import Worker, run_worker
 from modeaware.errors import ClusterError, ConfigError, ControllerUnavailable, ErrorCode
 from modeaware.librdkafka import KafkaException
 from modeaware.lifecycle.commands import Command, CommandResult
+from modeaware.wire.brokers.client import REQUEST_TIMEOUT_S
 
 logger = logging.getLogger("modeaware.controller")
 
@@ -201,11 +202,14 @@ class Controller:
         config, topic = self._config, self._config.mode_log_topic
         try:
             cluster = Cluster(self._conf)
+            # Where the session is short, so is the time for what only a leader may send.
+            timeout_s = request_timeout_s(config.session_timeout_ms)
+            leased = cluster if timeout_s == REQUEST_TIMEOUT_S else Cluster(self._conf, timeout_s)
         except KafkaException as error:
             raise ConfigError(f"client settings: {error.args[0].str()}") from error
         election = Election(self._conf, topic, config.session_timeout_ms, self._clock)
         log = ControllerLog(cluster, self._conf, topic, election)
         observer = Observer(cluster, self._conf, self._clock)
-        effects = LeasedEffects(cluster, election, config.session_timeout_ms, self._clock)
+        effects = LeasedEffects(leased, election, config.session_timeout_ms, self._clock)
         engine = Engine(log, observer, effects, config, self._clock)
         return Parts(engine, log, election, ClaimWatch(self._conf, topic), self._inbox, self._status)

@@ -120,7 +120,7 @@ class Election:
 
     @property
     def lost(self) -> bool:
-        """Whether its place was lost: :meth:`join` again."""
+        """Whether its place was lost, or could not be taken: :meth:`join` again."""
         return self._lost
 
     def join(self, after_ms: int = 0) -> None:
@@ -131,7 +131,8 @@ class Election:
                 where hosts' clocks differ.
 
         Raises:
-            ConfigError: librdkafka does not take a setting.
+            ConfigError: librdkafka does not take a setting, or cannot read a file that one names just now. No place is
+                held then (:attr:`lost`).
         """
         self.close()
         self.since_ms = max(self._clock.now_ms(), after_ms + 1)
@@ -139,6 +140,7 @@ class Election:
         try:
             self._consumer = self._make_consumer(conf)
         except KafkaException as error:
+            self._lost = True
             raise ConfigError(f"client settings: {error.args[0].str()}") from error
         self._consumer.subscribe(
             [self._topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost

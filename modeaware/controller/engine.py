@@ -9,59 +9,34 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Protocol
 
 from modeaware.clock import Clock
 from modeaware.config import ControllerConfig
-from modeaware.controller.schedule import Schedule
+from modeaware.controller.failures import Failures
+from modeaware.controller.ports import Effects, ModeLog, TopicObserver
+from modeaware.controller.refusals import RULES_UNREADABLE, newer, refusal
+from modeaware.controller.schedule import Schedule, elapsed_ms
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, NewerRecord, RequestRefused
 from modeaware.lifecycle.admit import admit
 from modeaware.lifecycle.advance import advance, give_up_opening
 from modeaware.lifecycle.commands import AlterGroupRulesCommand, Command, CommandResult, CreatePartitionsCommand
 from modeaware.lifecycle.effects import CreatePartitions, Effect
-from modeaware.lifecycle.facts import GroupsDoubt, TopicFacts
+from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.group_rules import alter_group_rules
 from modeaware.lifecycle.phases import in_progress, topic_phase
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule, GroupRulesRecord
 from modeaware.modelog.records import CLAIM_KEY, ClaimRecord, TopicRecord
-from modeaware.modelog.replay import Replay
 
 logger = logging.getLogger("modeaware.controller")
 
 
-class ModeLog(Protocol):
-    """The mode log, as the engine uses it."""
-
-    def open(self) -> Replay:
-        """Fence any earlier writer, then read the log to its end."""
-        ...
-
-    def append(self, records: Sequence[tuple[str, bytes | None]]) -> None:
-        """Append in one transaction; returns when committed."""
-        ...
-
-
-class TopicObserver(Protocol):
-    """Where facts come from."""
-
-    def observe(self, topic: str, record: TopicRecord | None, rules: Sequence[GroupRule] = ()) -> TopicFacts:
-        """What a pass over ``record`` needs to know of the topic; without one, what an admission needs.
-
-        The offsets of groups that ``rules`` require by name are asked for, whether the brokers list them or not.
-        """
-        ...
-
-
-class Effects(Protocol):
-    """Where effects go."""
-
-    def perform(self, effect: Effect) -> None: ...
-
-    def create_partitions(self, effect: CreatePartitions, validate_only: bool = False) -> None: ...
-
-
 class Engine:
-    """Keeps the records of one mode log. Not thread-safe: one thread owns it."""
+    """Keeps the records of one mode log. Not thread-safe: one thread owns it.
+
+    Attributes:
+        schedule: when to look at which topic again; on the time of :func:`elapsed_ms`.
+        failures: keeps what nobody foresaw in the work on one topic from ending the work on all others.
+    """
 
     def __init__(
         self, log: ModeLog, observer: TopicObserver, effects: Effects, config: ControllerConfig, clock: Clock
@@ -76,7 +51,9 @@ class Engine:
         self._rules = GroupRulesRecord()
         self._rules_unreadable = False
         self._claim: ClaimRecord | None = None
+        self._given = 0  # the last epoch that a claim was made under, on the log or not
         self.schedule = Schedule(config.check_interval_ms)
+        self.failures = Failures()
 
     @property
     def records(self) -> tuple[TopicRecord, ...]:
@@ -88,7 +65,9 @@ class Engine:
         """The operator's rules about groups."""
         return self._rules.rules
 
-    def claim(self, address: str | None, controller_id: str, host: str = "", not_before_ms: int = 0) -> int:
+    def claim(
+        self, address: str | None, controller_id: str, host: str = "", not_before_ms: int = 0, seen_epoch: int = 0
+    ) -> int:
         """Become the controller: fence, read the log, claim it under the next epoch. Returns that epoch.
 
         Topics whose last record was written for a newer reader are left alone.
@@ -96,6 +75,8 @@ class Engine:
         Args:
             not_before_ms: the claim's time is no earlier, whatever the clock says: who joins the election later takes a
                 place behind the claim's time.
+            seen_epoch: the highest epoch that was ever seen on the log: where the log lost its tail it says less, and
+                what was written under an epoch must not come again with other content.
 
         Raises:
             NewerRecord: the last claim itself was.
@@ -110,13 +91,17 @@ class Engine:
         self._rules_unreadable = GROUP_RULES_KEY in replay.unreadable
         # Records count beside the claim: an epoch is never given out twice, even where the claim cannot be read.
         epochs = [self._rules.controller_epoch, *(record.controller_epoch for record in replay.records.values())]
-        epoch = max(epochs + [replay.claim.controller_epoch if replay.claim is not None else 0]) + 1
+        on_log = max(epochs + [replay.claim.controller_epoch if replay.claim is not None else 0])
+        known = max(seen_epoch, self._claim.controller_epoch if self._claim is not None else 0)
+        if on_log < known:
+            logger.error("the mode log has lost its tail: it ends with epoch %d, and %d was there", on_log, known)
+        epoch = self._given = max(on_log, known, self._given) + 1
         claim = ClaimRecord(epoch, address, controller_id, max(self._clock.now_ms(), not_before_ms), host)
         self._log.append([(CLAIM_KEY, claim.to_json())])
         self._claim = claim
         self.schedule = Schedule(self._config.check_interval_ms)
         for topic_id in self._records:
-            self.schedule.now(topic_id, self._clock.now_ms())
+            self._at_once(topic_id)
         logger.info("controller %s claimed the mode log: epoch %d, %d topics", controller_id, epoch, len(self._records))
         return epoch
 
@@ -136,26 +121,27 @@ class Engine:
         """
         if isinstance(command, AlterGroupRulesCommand):
             return self._alter_group_rules(command)
-        record = None
+        record, epoch = None, self._epoch
         try:
-            facts = self._observe(command.topic, None)
-            if facts.topic_id in self._newer:
-                raise _newer(f"topic {command.topic!r}", command.topic)
-            record = self._records.get(facts.topic_id or "")
-            now_ms = self._clock.now_ms()
-            admission = admit(command, record, facts, self._config, self._epoch, now_ms, self.group_rules)
-            new = _new_partitions(command, admission.record, facts)
-            if new is not None or (isinstance(command, CreatePartitionsCommand) and command.validate_only):
-                self._validate(command, facts)
+            with self.failures.isolated(f"topic {command.topic!r}: a command"):
+                facts = self._observe(command.topic, None)
+                if facts.topic_id in self._newer:
+                    raise newer(f"topic {command.topic!r}", command.topic)
+                record = self._records.get(facts.topic_id or "")
+                now_ms = self._clock.now_ms()
+                admission = admit(command, record, facts, self._config, epoch, now_ms, self.group_rules)
+                new = _new_partitions(command, admission.record, facts)
+                if new is not None or (isinstance(command, CreatePartitionsCommand) and command.validate_only):
+                    self._validate(command, facts)
         except (RequestRefused, ClusterError) as error:
-            return _refusal(command, error, record)
+            return refusal(command, error, record)
         if admission.record is not None:
             self._append(admission.record)
             logger.info("%s: %s", command, admission.record.view().describe())
         if new is not None and admission.record is not None:
             failure = self._create(new, admission.record, facts)
             if failure is not None:
-                return _refusal(command, failure, self._records.get(admission.record.topic_id))
+                return refusal(command, failure, self._records.get(admission.record.topic_id))
         current = admission.record or record
         return CommandResult(command.topic, ErrorCode.NONE, admission.message, current.modes if current else ())
 
@@ -165,14 +151,15 @@ class Engine:
         Raises:
             ClusterError, ControllerFenced: the mode log could not be appended to.
         """
-        record = self._records[topic_id]
-        now_ms = self._clock.now_ms()
+        record, epoch = self._records[topic_id], self._epoch
         try:
-            facts = self._observe(record.topic, record)
-            step = advance(record, facts, self._config, self._epoch, self._clock.now_ms(), self.group_rules)
+            with self.failures.isolated(f"topic {record.topic!r}: a check"):
+                facts = self._observe(record.topic, record)
+                now_ms = self._clock.now_ms()
+                step = advance(record, facts, self._config, epoch, now_ms, self.group_rules)
         except (ClusterError, RequestRefused) as error:
             logger.warning("topic %s: cannot be checked now: %s", record.topic, error)
-            self.schedule.after_check(topic_id, now_ms, progress=False, settled=False, due_ms=None)
+            self.put_off(topic_id)
             return False
         for alarm in step.alarms:
             logger.warning("%s", alarm)
@@ -190,34 +177,44 @@ class Engine:
         changed = step.record is not None or any(performed)
         settled = not in_progress(self._records.get(topic_id))
         # What an effect did is seen by the next look, at once; one that failed is tried again after a while.
-        due_ms = self._clock.now_ms() if performed and all(performed) else step.due_ms if not performed else None
+        due_in_ms = 0 if performed and all(performed) else None
+        if step.due_ms is not None and not performed:
+            due_in_ms = step.due_ms - self._clock.now_ms()
+        settled = settled and not performed
         self.schedule.after_check(
-            topic_id, self._clock.now_ms(), progress=changed, settled=settled and not performed, due_ms=due_ms
+            topic_id, elapsed_ms(self._clock), progress=changed, settled=settled, due_in_ms=due_in_ms
         )
         return changed
+
+    def put_off(self, topic_id: str) -> None:
+        """Look at the topic again after a while, a longer one each time."""
+        self.schedule.after_check(topic_id, elapsed_ms(self._clock), progress=False, settled=False)
+
+    def _at_once(self, topic_id: str) -> None:
+        self.schedule.now(topic_id, elapsed_ms(self._clock))
 
     def _observe(self, topic: str, record: TopicRecord | None) -> TopicFacts:
         """The facts of a topic. While the rules about groups cannot be read, nobody knows who else is waited for."""
         facts = self._observer.observe(topic, record, self.group_rules)
         if self._rules_unreadable and (facts.groups_doubt is None or facts.groups_doubt.hidden):
-            return replace(facts, groups_doubt=_RULES_UNREADABLE)
+            return replace(facts, groups_doubt=RULES_UNREADABLE)
         return facts
 
     def _alter_group_rules(self, command: AlterGroupRulesCommand) -> CommandResult:
         """Change the rules; every topic that waits is looked at again by them."""
         try:
             if GROUP_RULES_KEY in self._newer:
-                raise _newer("the rules about groups")
+                raise newer("the rules about groups")
             after = alter_group_rules(self._rules, command, self._epoch)
         except RequestRefused as error:
-            return _refusal(command, error, None)
+            return refusal(command, error, None)
         if after != self._rules:
             self._log.append([(GROUP_RULES_KEY, after.to_json())])
             self._rules, self._rules_unreadable = after, False
             logger.info("group rules: %s", command)
             for record in self._records.values():
                 if in_progress(record):
-                    self.schedule.now(record.topic_id, self._clock.now_ms())
+                    self._at_once(record.topic_id)
         return CommandResult(command.topic)
 
     @property
@@ -233,7 +230,7 @@ class Engine:
     def _append(self, record: TopicRecord) -> None:
         self._log.append([(record.topic_id, record.to_json())])
         self._records[record.topic_id] = record
-        self.schedule.now(record.topic_id, self._clock.now_ms())
+        self._at_once(record.topic_id)
 
     def _validate(self, command: Command, facts: TopicFacts) -> None:
         """Have the brokers check a growth before anything is written: their refusal changes nothing."""
@@ -242,14 +239,26 @@ class Engine:
             self._effects.create_partitions(effect, validate_only=True)
 
     def _create(self, effect: CreatePartitions, record: TopicRecord, facts: TopicFacts) -> ClusterError | None:
-        try:
-            self._effects.perform(effect)
-        except ClusterError as error:
-            if error.code is ErrorCode.REQUEST_TIMED_OUT:  # they may exist by now: the record stays
-                return ClusterError(f"{error}; it is tried again until it is done", code=error.code, topic=effect.topic)
+        error = self._perform(effect)
+        if error is not None and error.code is ErrorCode.REQUEST_TIMED_OUT:  # they may exist by now: the record stays
+            return ClusterError(f"{error}; it is tried again until it is done", code=error.code, topic=effect.topic)
+        if error is not None:
             self._append(give_up_opening(record, facts, self._epoch, self._clock.now_ms()))
-            return error
-        return None
+        return error
+
+    def _take_back(self, effect: CreatePartitions, refused: ClusterError) -> None:
+        """Give up a growth that was announced, and is refused now: nothing else ends it. Unless the topic has grown
+        after all, by an earlier request that went unanswered."""
+        record = self._records[effect.topic_id]
+        try:
+            with self.failures.isolated(f"topic {record.topic!r}: a look after a refused growth"):
+                facts = self._observe(record.topic, record)
+        except (ClusterError, RequestRefused) as error:
+            logger.warning("topic %s: whether it has grown cannot be told now: %s", record.topic, error)
+            return
+        if facts.topic_id == record.topic_id and facts.partition_count < effect.total_count:
+            self._append(give_up_opening(record, facts, self._epoch, self._clock.now_ms()))
+            logger.error("topic %s: its growth to %d is given up: %s", record.topic, effect.total_count, refused)
 
     def _perform_all(self, effects: Sequence[Effect], *, appended: bool) -> list[bool]:
         """Carry the effects out, each right after an append, which fails where another controller has taken over."""
@@ -257,30 +266,30 @@ class Engine:
         for effect in effects:
             if not appended:
                 self._log.append([(CLAIM_KEY, self._held_claim.to_json())])
-            performed.append(self._perform(effect))
+            error = self._perform(effect)
+            performed.append(error is None)
             appended = False
+            if error is None:
+                logger.info("topic %s: done: %s", effect.topic, effect)
+                continue
+            logger.warning("topic %s: %s; looked at again later", effect.topic, error)
+            if isinstance(effect, CreatePartitions) and error.code not in _NOT_REFUSED:
+                self._take_back(effect, error)
         return performed
 
-    def _perform(self, effect: Effect) -> bool:
+    def _perform(self, effect: Effect) -> ClusterError | None:
+        """Carry it out. Returns what went wrong; with code REQUEST_TIMED_OUT it may be done all the same."""
+        what = f"topic {effect.topic!r}: {type(effect).__name__}"
         try:
-            self._effects.perform(effect)
+            with self.failures.isolated(what, ErrorCode.REQUEST_TIMED_OUT):
+                self._effects.perform(effect)
         except ClusterError as error:
-            logger.warning("topic %s: %s; tried again later", effect.topic, error)
-            return False
-        logger.info("topic %s: done: %s", effect.topic, effect)
-        return True
+            return error
+        return None
 
 
-_RULES_UNREADABLE = GroupsDoubt("the record of the rules about groups cannot be read: upgrade, or make them again")
-
-
-def _newer(what: str, topic: str | None = None) -> RequestRefused:
-    return RequestRefused(
-        f"{what}: the record was written by a newer version of modeaware, which this controller does not read: upgrade "
-        "it",
-        code=ErrorCode.UNSUPPORTED_VERSION,
-        topic=topic,
-    )
+# Not known to be done; or one broker does not know the topic's id yet, and none was asked.
+_NOT_REFUSED = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
 def _new_partitions(command: Command, record: TopicRecord | None, facts: TopicFacts) -> CreatePartitions | None:
@@ -290,8 +299,3 @@ def _new_partitions(command: Command, record: TopicRecord | None, facts: TopicFa
     if len(record.modes) <= facts.partition_count:
         return None
     return CreatePartitions(record.topic, record.topic_id, len(record.modes), command.assignments)
-
-
-def _refusal(command: Command, error: ModeAwareError, record: TopicRecord | None) -> CommandResult:
-    code = error.code if error.code is not None else ErrorCode.UNKNOWN_SERVER_ERROR
-    return CommandResult(command.topic, code, str(error), record.modes if record is not None else ())

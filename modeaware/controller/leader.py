@@ -11,6 +11,7 @@ from modeaware.controller import parts as waiting
 from modeaware.controller.election import Seat
 from modeaware.controller.inbox import Job
 from modeaware.controller.parts import Parts
+from modeaware.controller.schedule import elapsed_ms
 from modeaware.controller.status import Role
 from modeaware.errors import ClusterError, ControllerFenced, ControllerUnavailable, ErrorCode
 from modeaware.lifecycle.commands import CommandResult
@@ -42,6 +43,7 @@ class Leader:
         self._engine = parts.engine
         self._log = parts.log
         self._election = parts.election
+        self._claims = parts.claims
         self._inbox = parts.inbox
         self._status = parts.status
         self._config = config
@@ -70,7 +72,11 @@ class Leader:
             return None
         term = self._election.term
         epoch = self._engine.claim(
-            self._address, self._controller_id, socket.gethostname(), not_before_ms=self._election.since_ms
+            self._address,
+            self._controller_id,
+            socket.gethostname(),
+            not_before_ms=self._election.since_ms,
+            seen_epoch=self._claims.highest_epoch,
         )
         self._status.become(Role.ACTIVE, epoch)
         logger.info("active: epoch %d", epoch)
@@ -101,7 +107,7 @@ class Leader:
             job = self._inbox.take(self._wait_s())
             if job is not None:
                 self._carry_out(job, term)
-            for topic_id in engine.schedule.due(self._clock.now_ms()):
+            for topic_id in engine.schedule.due(elapsed_ms(self._clock)):
                 if not self._still_leads(term):
                     break
                 self._check(topic_id)
@@ -115,14 +121,14 @@ class Leader:
             ControllerFenced, ClusterError: the log could not be appended to.
         """
         engine, patience_ms = self._engine, self._config.seal_quiet_ms + SEAL_SLACK_MS
-        give_up_ms = self._clock.now_ms() + patience_ms
+        give_up_ms = elapsed_ms(self._clock) + patience_ms
         while not self._status.stopping.is_set():
             if not self._still_leads(term):
                 raise ControllerFenced("another controller has taken over")
-            due = engine.schedule.due(self._clock.now_ms())
+            due = engine.schedule.due(elapsed_ms(self._clock))
             if due and self._check(due[0]):
-                give_up_ms = self._clock.now_ms() + patience_ms
-            now_ms, next_ms = self._clock.now_ms(), engine.schedule.next_ms()
+                give_up_ms = elapsed_ms(self._clock) + patience_ms
+            now_ms, next_ms = elapsed_ms(self._clock), engine.schedule.next_ms()
             sealing = any(topic_phase(record) == "seal" for record in engine.records)
             if next_ms is None or (next_ms > now_ms and not (sealing and now_ms < give_up_ms)):
                 return
@@ -143,7 +149,7 @@ class Leader:
         next_ms = self._engine.schedule.next_ms()
         if next_ms is None:
             return waiting.POLL_S
-        return min(max(next_ms - self._clock.now_ms(), 0) / 1000, waiting.POLL_S)
+        return min(max(next_ms - elapsed_ms(self._clock), 0) / 1000, waiting.POLL_S)
 
     def _carry_out(self, job: Job, term: int) -> None:
         """Execute and answer. An append proves that this is the leader; "done already" from memory alone may be an
@@ -182,8 +188,7 @@ class Leader:
         except ClusterError as error:
             if not self._goes_on(error):
                 raise
-            now_ms = self._clock.now_ms()
-            self._engine.schedule.after_check(topic_id, now_ms, progress=False, settled=False, due_ms=None)
+            self._engine.put_off(topic_id)
             return False
 
     def _goes_on(self, error: ClusterError) -> bool:

@@ -36,20 +36,20 @@ class LeasedEffects:
     The lease counts from when the question was asked, on a clock that runs on while the machine is suspended. It is
     half a session, or less where the rest would be shorter than a request may take. What comes before the request
     (topic ids of all brokers, the leaders) may be slow, so the lease is looked at again right before the request is
-    sent, and before it is sent again. What remains: a process stopped between that look and the sending for longer than
-    the rest of the session, and a broker that carries out a request long after it has received it. The engine appends
-    before it tries again what was put off.
+    handed over to be sent. From then on it may wait for a connection, and be sent once more where one broke, for as
+    long as a request may take: :func:`request_timeout_s`, no longer than the rest of the session. What remains: a
+    process stopped between that look and the sending for longer than that, and a broker that carries out a request long
+    after it has received it. The engine appends before it tries again what was put off.
 
     Args:
-        effects: what carries them out.
+        effects: what carries them out; no request of its may take longer than :func:`request_timeout_s`.
         session_timeout_ms: of the election.
     """
 
     def __init__(self, effects: CheckedEffects, election: Election, session_timeout_ms: int, clock: Clock) -> None:
         self._effects = effects
         self._election = election
-        session_s = session_timeout_ms / 1_000
-        self._lease_s = min(session_s / 2, max(session_s - REQUEST_TIMEOUT_S, session_s / 4))
+        self._lease_s = _lease_s(session_timeout_ms)
         self._clock = clock
 
     def perform(self, effect: Effect) -> None:
@@ -78,6 +78,16 @@ class LeasedEffects:
             self._effects.create_partitions(effect, validate_only)
         else:
             self.perform(effect)
+
+
+def request_timeout_s(session_timeout_ms: int) -> float:
+    """How long a request of an effect may take, in seconds: less than usual where the election's session is short."""
+    return min(REQUEST_TIMEOUT_S, session_timeout_ms / 1_000 - _lease_s(session_timeout_ms))
+
+
+def _lease_s(session_timeout_ms: int) -> float:
+    session_s = session_timeout_ms / 1_000
+    return min(session_s / 2, max(session_s - REQUEST_TIMEOUT_S, session_s / 4))
 
 
 def _put_off(effect: Effect, why: str) -> ClusterError:

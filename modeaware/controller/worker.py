@@ -15,7 +15,14 @@ from modeaware.controller.leader import STUCK_S, Leader
 from modeaware.controller.parts import Parts, may_pass
 from modeaware.controller.standby import Standby
 from modeaware.controller.status import Role, Status
-from modeaware.errors import ClusterError, ControllerFenced, ControllerUnavailable, ModeAwareError, ModeSourceError
+from modeaware.errors import (
+    ClusterError,
+    ConfigError,
+    ControllerFenced,
+    ControllerUnavailable,
+    ModeAwareError,
+    ModeSourceError,
+)
 
 logger = logging.getLogger("modeaware.controller")
 
@@ -118,7 +125,14 @@ class Worker:
         else:
             self._standby.step_down()
         self._standby.look_up()
-        self._join()
+        try:
+            self._join()
+        except ConfigError as error:
+            if self._status.role is Role.STARTING:
+                raise
+            # The settings have worked before. A file that they name is being replaced, perhaps.
+            logger.warning("%s; joining the election again", error)
+            self._status.stopping.wait(RETRY_DELAY_S)
 
     def _leave(self) -> None:
         """Hand over at once: take the address back, then leave the group."""
@@ -174,7 +188,7 @@ class Worker:
             # Another one opened the log, by right or (woken from a pause) by mistake: the election tells which.
             logger.warning("%s; asking the election", error)
             self._log.close()
-        except (ClusterError, ModeSourceError) as error:
+        except (ClusterError, ConfigError, ModeSourceError) as error:
             if self._status.role is Role.STARTING:
                 if not may_pass(error):
                     raise

@@ -40,7 +40,7 @@ def check_size(command: TopicCommand, record: TopicRecord) -> None:
     """The record must still fit when every retired partition carries its proof."""
     proof = dict.fromkeys(record.required_groups, 2**62)
     full = {
-        p: replace(r, seal_offset=2**62, drained=proof, reason="x" * 40, stragglers=9, truncations=9)
+        p: replace(r, seal_offset=2**62, drained=proof, reason="x" * 40, stragglers=9, truncated_to=2**62)
         for p, r in record.retired.items()
     }
     size = len(replace(record, retired=full).to_json())

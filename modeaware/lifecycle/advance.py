@@ -70,7 +70,8 @@ def advance(
         return Advance(alarms=(f"topic {record.topic!r}: its mode record would not fit the mode log: it waits",))
     offsets = {p: step.delete_up_to for p, step in steps.items() if step.delete_up_to is not None}
     if offsets:
-        effects.append(DeleteRecords(record.topic, record.topic_id, offsets))
+        epochs = {partition: facts.partitions[partition].leader_epoch for partition in offsets}
+        effects.append(DeleteRecords(record.topic, record.topic_id, offsets, epochs))
     return Advance(
         record=after.stamped(controller_epoch, now_ms) if after != record else None,
         effects=tuple(effects),

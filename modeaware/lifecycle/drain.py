@@ -31,13 +31,21 @@ class Drain:
 
 
 def check_drain(
-    partition: int, seal_offset: int, log: PartitionFacts, facts: TopicFacts, requirement: Requirement
+    partition: int,
+    seal_offset: int,
+    truncated_to: int | None,
+    log: PartitionFacts,
+    facts: TopicFacts,
+    requirement: Requirement,
 ) -> Drain:
     """Check every group of ``requirement``.
 
     An empty partition is drained, whatever the groups say: there is nothing left to read. A commit beyond the end, or
-    on a part of the log that was truncated, is doubt, not proof. A required group that is not listed any more has
-    proved nothing either.
+    on a part of the log that was truncated, is doubt, not proof; so is one beyond ``truncated_to`` that names no leader
+    epoch. A required group that is not listed any more has proved nothing either.
+
+    Args:
+        truncated_to: as the record has it (:class:`~modeaware.modelog.records.RetiredPartition`).
     """
     if log.log_start >= seal_offset:
         return Drain()
@@ -55,7 +63,7 @@ def check_drain(
             return Drain(reason=reasons.of_group(reasons.GROUP_GONE, name))
         if group.stateful and name not in requirement.accept_state_loss:
             return Drain(reason=reasons.of_group(reasons.GROUP_STATEFUL, name))
-        reason = _held_up_by(group, partition, seal_offset, log)
+        reason = _held_up_by(group, partition, seal_offset, truncated_to, log)
         if reason is not None:
             return Drain(reason=reasons.of_group(reason, name))
         if partition in group.committed:
@@ -85,7 +93,9 @@ def unread_offsets(group: GroupFacts | None, partition: int, until: int, log_sta
     return max(until - max(group.committed.get(partition, log_start), log_start), 0)
 
 
-def _held_up_by(group: GroupFacts, partition: int, seal_offset: int, log: PartitionFacts) -> str | None:
+def _held_up_by(
+    group: GroupFacts, partition: int, seal_offset: int, truncated_to: int | None, log: PartitionFacts
+) -> str | None:
     committed = group.committed.get(partition)
     caught_up = partition in group.caught_up
     if committed is None:
@@ -93,5 +103,7 @@ def _held_up_by(group: GroupFacts, partition: int, seal_offset: int, log: Partit
     if committed > log.end_offset:
         return reasons.GROUP_BEYOND_END
     if partition in group.truncated:
+        return reasons.GROUP_TRUNCATED
+    if truncated_to is not None and partition in group.epochless and committed > max(truncated_to, log.log_start):
         return reasons.GROUP_TRUNCATED
     return None if committed >= seal_offset or caught_up else reasons.GROUP_LAG

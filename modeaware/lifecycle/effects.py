@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
 class DeleteRecords:
-    """Delete the records of ``offsets``' partitions below the given offsets: always recorded seals, never the end."""
+    """Delete the records of ``offsets``' partitions below the given offsets: always recorded seals, never the end.
+
+    ``leader_epochs`` (partition -> leader epoch) are those under which the logs were looked at. A leader of another
+    epoch may have other records there, so it is not asked; nor is one whose partition is missing here.
+    """
 
     topic: str
     topic_id: str
     offsets: Mapping[int, int]
+    leader_epochs: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,9 @@ class PartitionFacts:
     Attributes:
         log_start, end_offset, last_stable_offset: its offsets; the end is the high watermark.
         leader_epoch: the leader epoch they were read under.
-        quiet_since_ms: the wall-clock time since which the controller has seen this same end offset.
-        moved: whether it saw another one before that (not so for a controller that has just begun to look).
+        quiet_since_ms: the wall-clock time since which the controller has seen this same end offset under this same
+            leader epoch.
+        moved: whether it saw another end before that (not so for a controller that has just begun to look).
         seal_epoch_end: where the leader's log ends for the leader epoch that the record's seal was read under; asked
             where that is not the present epoch. Below the seal: the log was truncated, and has grown again since.
         writers: the producers the leader remembers; asked where a record arrived after the seal, or a transaction is
@@ -51,6 +52,11 @@ class PartitionFacts:
         return self.log_start >= self.end_offset
 
     @property
+    def lowest_end(self) -> int:
+        """Where the log ends, or ended for a while since its seal was read."""
+        return self.end_offset if self.seal_epoch_end is None else min(self.end_offset, self.seal_epoch_end)
+
+    @property
     def settled(self) -> bool:
         """Whether no transaction is open: the last stable offset is the high watermark."""
         return self.last_stable_offset == self.end_offset
@@ -69,6 +75,7 @@ class GroupFacts:
         kind: ``classic``, ``consumer``, ``share`` or ``streams``.
         stateful: it keeps state per partition: members of Kafka Streams, or changelog topics of its name.
         truncated: partitions where its commit was made on a part of the log that was truncated since.
+        epochless: partitions where its commit names no leader epoch, so that nobody can tell whether it was.
     """
 
     committed: Mapping[int, int] = field(default_factory=dict)
@@ -77,6 +84,7 @@ class GroupFacts:
     kind: str = "classic"
     stateful: bool = False
     truncated: frozenset[int] = frozenset()
+    epochless: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ def reclaim_policy(partition: int, record: TopicRecord, retired: RetiredPartitio
     """
     deletion = deletion_of(record)
     now = retired or record.retired[partition]
-    beyond = now.stragglers + now.truncations > 0 or partition >= deletion.previous_count
+    beyond = now.stragglers > 0 or now.truncated_to is not None or partition >= deletion.previous_count
     return "drained" if deletion.policy == "immediate" and beyond else deletion.policy
 
 

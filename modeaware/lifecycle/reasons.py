@@ -48,7 +48,8 @@ _TEXTS = {
     GROUP_BEYOND_END: "group {group} committed an offset beyond the end: reset it "
     "(kafka-consumer-groups --reset-offsets)",
     GROUP_TRUNCATED: "group {group} committed an offset on a part of the log that was truncated since (unclean leader "
-    "election): it may have missed what was written instead. Reset it (kafka-consumer-groups --reset-offsets)",
+    "election): it may have missed what was written instead. Reset it (kafka-consumer-groups --reset-offsets); one "
+    "whose clients commit no leader epochs can only be waived after it has read it again (modeaware groups waive)",
     GROUP_STATEFUL: "group {group} keeps state per partition (Kafka Streams), which does not move with the keys: "
     "--undo, or ask for the same shrink again with --accept-state-loss",
     OPENING: "new: opens for writes once every group has a committed offset on it, or after modeaware.open.timeout.ms",

@@ -117,15 +117,15 @@ def _unseal(topic: str, partition: int, retired: RetiredPartition, log: Partitio
     truncated = seal_broken_by(retired.seal_offset, log) == reasons.TRUNCATED
     # A group that never committed here (it starts at the latest) goes on at what was drained, not behind the straggler.
     resume = retired.seal_offset if retired.resume_offset is None else retired.resume_offset
-    ends = (log.end_offset, resume) if log.seal_epoch_end is None else (log.end_offset, resume, log.seal_epoch_end)
+    lowest = log.lowest_end if retired.truncated_to is None else min(log.lowest_end, retired.truncated_to)
     unsealed = replace(
         _unproved(retired, reasons.TRUNCATED if truncated else reasons.STRAGGLER),
         seal_offset=None,
         seal_leader_epoch=None,
-        resume_offset=min(ends),
+        resume_offset=min(log.lowest_end, resume),
         stragglers=retired.stragglers + (not truncated),
         straggler=retired.straggler if truncated else straggler_of(log),
-        truncations=retired.truncations + truncated,
+        truncated_to=lowest if truncated else retired.truncated_to,
     )
     return unsealed, unseal_alarm(topic, partition, retired.seal_offset, log, truncated=truncated)
 
@@ -145,7 +145,7 @@ def _drained(
         return Drain(reason=None if log.log_start >= seal_offset else reasons.RETENTION), None
     if now.now_ms < deletion.earliest_ms:
         return Drain(reason=reasons.DELAY), deletion.earliest_ms
-    return check_drain(partition, seal_offset, log, now.facts, now.requirement), None
+    return check_drain(partition, seal_offset, retired.truncated_to, log, now.facts, now.requirement), None
 
 
 def _step_none(partition: int, log: PartitionFacts, now: Pass) -> Step:
@@ -166,7 +166,7 @@ def _step_none(partition: int, log: PartitionFacts, now: Pass) -> Step:
         # Brokers write a log start down once a minute: killed all at once, they may forget the last one. Then again.
         again = deletion_of(now.record).policy != "retention"
         return Step(PartitionMode.NONE, retired, delete_up_to=reclaim_offset if again else None)
-    drain = _still_drained(partition, retired.seal_offset, log, now)
+    drain = _still_drained(partition, retired.seal_offset, retired.truncated_to, log, now)
     if drain.reason is not None:
         return Step(PartitionMode.READ_ONLY, _unproved(retired, drain.reason))
     lower = min(drain.proof.values(), default=reclaim_offset) < reclaim_offset
@@ -176,7 +176,7 @@ def _step_none(partition: int, log: PartitionFacts, now: Pass) -> Step:
     return Step(PartitionMode.NONE, retired, delete_up_to=reclaim_offset)
 
 
-def _still_drained(partition: int, seal_offset: int, log: PartitionFacts, now: Pass) -> Drain:
+def _still_drained(partition: int, seal_offset: int, truncated_to: int | None, log: PartitionFacts, now: Pass) -> Drain:
     """The proof taken anew, right before the records go. Without one they stay, and the partition is readable again."""
     policy = reclaim_policy(partition, now.record)
     if policy == "retention":  # the log start has gone back (an unclean leader election): nothing is deleted early
@@ -184,7 +184,7 @@ def _still_drained(partition: int, seal_offset: int, log: PartitionFacts, now: P
     if now.facts.compacted:
         return Drain(reason=reasons.COMPACTED)
     if policy == "drained":  # a group may have come up, or been reset, since the proof
-        return check_drain(partition, seal_offset, log, now.facts, now.requirement)
+        return check_drain(partition, seal_offset, truncated_to, log, now.facts, now.requirement)
     return Drain()
 
 

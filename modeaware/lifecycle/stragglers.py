@@ -18,10 +18,9 @@ def straggler_of(log: PartitionFacts) -> Straggler:
 def unseal_alarm(topic: str, partition: int, seal_offset: int, log: PartitionFacts, *, truncated: bool) -> str:
     """What to tell when a seal is broken."""
     if truncated:
-        end = log.end_offset if log.seal_epoch_end is None else min(log.end_offset, log.seal_epoch_end)
         return (
-            f"{topic}-{partition}: the log was truncated to {end}, below its seal {seal_offset} (unclean leader "
-            "election?); the partition is ReadOnly and is drained again"
+            f"{topic}-{partition}: the log was truncated to {log.lowest_end}, below its seal {seal_offset} (unclean "
+            "leader election?); the partition is ReadOnly and is drained again"
         )
     count = log.end_offset - seal_offset
     parts = [f"{topic}-{partition}: {count} offset(s) written at or after the seal {seal_offset}"]

@@ -106,7 +106,7 @@ class RetiredPartition:
         opening: the partition is new, not retired: created, and closed to writes until groups know it.
         stragglers: how often a record arrived at or after a seal.
         straggler: the last of them.
-        truncations: how often its log was found to end before a seal, or to have ended there for a while.
+        truncated_to: the lowest end its log was found to have, or to have had for a while, where that was below a seal.
     """
 
     partition_state: PartitionState = PartitionState.ONLINE
@@ -119,7 +119,7 @@ class RetiredPartition:
     opening: bool = False
     stragglers: int = 0
     straggler: Straggler | None = None
-    truncations: int = 0
+    truncated_to: int | None = None
 
     @property
     def reclaim_offset(self) -> int | None:
@@ -143,7 +143,7 @@ class RetiredPartition:
             "opening": self.opening,
             "stragglers": self.stragglers,
             "straggler": self.straggler.to_dict() if self.straggler is not None else None,
-            "truncations": self.truncations,
+            "truncated_to": self.truncated_to,
         }
         return {name: value for name, value in fields.items() if value != _DEFAULTS.get(name)}
 
@@ -160,7 +160,7 @@ class RetiredPartition:
             opening=bool(fields.get("opening", False)),
             stragglers=int(fields.get("stragglers", 0)),
             straggler=Straggler.from_dict(fields.get("straggler")),
-            truncations=int(fields.get("truncations", 0)),
+            truncated_to=optional_int(fields.get("truncated_to")),
         )
 
 
@@ -170,7 +170,6 @@ _DEFAULTS: dict[str, Any] = {
     "drained": {},
     "opening": False,
     "stragglers": 0,
-    "truncations": 0,
 }
 
 

@@ -71,7 +71,7 @@ class ModeLogWriter:
         """Fence every writer before this one and finish what it left open. Always begins with a new producer.
 
         Raises:
-            ConfigError: librdkafka does not take a setting.
+            ConfigError: librdkafka does not take a setting, or cannot read a file that one names just now.
             ClusterError: no broker answered in time (code REQUEST_TIMED_OUT), or this user may not use the
                 transactional id.
         """

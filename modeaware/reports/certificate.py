@@ -22,6 +22,7 @@ from modeaware.lifecycle.drain import check_drain, seal_broken_by
 from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts
 from modeaware.lifecycle.phases import partition_phase
 from modeaware.lifecycle.requirement import Requirement, requirement_of
+from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modelog.records import RetiredPartition, TopicRecord
 from modeaware.reports.describe import READ_TIMEOUT_S, straggler_json, unusable_record
@@ -44,6 +45,7 @@ class Evidence:
         cluster_id: Kafka's.
         bootstrap_server: as the commands are to name it.
         checked_ms: when the facts were looked up (wall clock, ms since the epoch).
+        rules: the operator's rules about groups, of any topic.
     """
 
     record: TopicRecord
@@ -52,6 +54,7 @@ class Evidence:
     cluster_id: str
     bootstrap_server: str
     checked_ms: int
+    rules: tuple[GroupRule, ...] = ()
 
 
 def take_certificate(
@@ -93,6 +96,7 @@ def take_certificate(
         str(described.cluster_id),
         str(conf["bootstrap.servers"]),
         now_ms,
+        rules,
     )
     return certificate(evidence, chosen)
 
@@ -129,7 +133,9 @@ def certificate(evidence: Evidence, partitions: Sequence[int]) -> dict[str, Any]
             "topic_id": facts.topic_id,
             "required_groups": list(requirement.groups),
             "groups_doubt": requirement.doubt.detail if requirement.doubt is not None else None,
-            "waivers_in_force": [rule.to_dict() for rule in requirement.waivers],
+            "rules_in_force": [
+                rule.to_dict() for rule in evidence.rules if rule.applies(record.topic, evidence.checked_ms)
+            ],
         },
     }
 
@@ -157,7 +163,7 @@ def check(partition: int, evidence: Evidence) -> tuple[str, str | None]:
         return RECLAIMED, None
     if not log.settled:
         return NOT_DRAINED, reasons.OPEN_TRANSACTION
-    drain = check_drain(partition, seal, log, evidence.facts, evidence.requirement)
+    drain = check_drain(partition, seal, retired.truncated_to, log, evidence.facts, evidence.requirement)
     return (DRAINED, None) if drain.done else (NOT_DRAINED, drain.reason)
 
 
@@ -252,7 +258,8 @@ def _proof_now(partition: int, retired: RetiredPartition, evidence: Evidence) ->
     log = evidence.facts.partitions.get(partition)
     if log is None or retired.seal_offset is None:
         return {}
-    return check_drain(partition, retired.seal_offset, log, evidence.facts, evidence.requirement).proof
+    seal, truncated_to = retired.seal_offset, retired.truncated_to
+    return check_drain(partition, seal, truncated_to, log, evidence.facts, evidence.requirement).proof
 
 
 def _command(what: str, arguments: Sequence[str], expect: str) -> dict[str, str]:

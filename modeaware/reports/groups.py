@@ -71,7 +71,7 @@ def look_at_groups(
     Raises:
         ClusterError: the brokers did not answer, or refused.
     """
-    facts = observer.observe(topic, record, rules)
+    facts = observer.observe(topic, record, rules, before_due=True)
     if record is None or in_progress(record):
         return facts
     settled = observer.observe(topic, None, rules)
@@ -88,6 +88,7 @@ def report_groups(
     """Every group that is required, or that uses the topic, and how it stands with the retired partitions."""
     requirement = requirement_of(record, facts, rules, ignored_groups, now_ms)
     seals = _seals(record, facts)
+    truncated_to = {p: r.truncated_to for p, r in record.retired.items()} if record is not None else {}
     noted = set(record.required_groups) if record is not None and in_progress(record) else set()
     using = set(using_groups(facts, ignored_groups, requirement.registered))
     reports = []
@@ -96,7 +97,7 @@ def report_groups(
         why = [(NOTED, name in noted), (USING, name in using), (REGISTERED, registered)]
         because = tuple(word for word, holds in why if holds) or (IGNORED,)
         report = _report(name, because, facts.groups.get(name), requirement)
-        reports.append(_with_partitions(report, seals, _waiting(record), facts, requirement))
+        reports.append(_with_partitions(report, seals, _waiting(record), truncated_to, facts, requirement))
     return TopicGroups(
         topic=facts.topic,
         phase=topic_phase(record) if record is not None else "done",
@@ -141,6 +142,7 @@ def _with_partitions(
     report: GroupReport,
     seals: Mapping[int, int],
     waiting: frozenset[int],
+    truncated_to: Mapping[int, int | None],
     facts: TopicFacts,
     requirement: Requirement,
 ) -> GroupReport:
@@ -153,7 +155,7 @@ def _with_partitions(
         if not report.required or partition not in waiting:
             continue
         waiver = requirement.waiver(report.group, group, partition)
-        drain = check_drain(partition, seal, log, facts, alone)
+        drain = check_drain(partition, seal, truncated_to.get(partition), log, facts, alone)
         if drain.reason is not None:
             held_up[partition] = drain.reason
         elif waiver is not None and report.group in drain.waived:

@@ -17,9 +17,12 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 from kafka import KafkaAdminClient, KafkaConsumer
+from kafka.protocol.producer.produce import ProduceRequest
+from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from modeaware.clock import SYSTEM_CLOCK
 from modeaware.cluster.cluster import Cluster
+from modeaware.cluster.control_records import Gap, without_records
 from modeaware.cluster.groups.found import GroupsFound, find_groups
 from modeaware.cluster.partition_leaders import epoch_ends, topic_ids, writers
 from modeaware.cluster.stragglers import sample_records
@@ -27,6 +30,7 @@ from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle.effects import CommitOffsets, DeleteRecords
 from modeaware.lifecycle.facts import GroupFacts
 from modeaware.local import Kafka
+from modeaware.wire.brokers.client import Brokers
 from tests.conftest import MakeKafka, MakeTopic, topic_maker
 from tests.integration.test_modelog import SECURED, user
 from tests.support.groups import RunningGroup
@@ -198,11 +202,55 @@ def test_who_wrote(kafka: Kafka, cluster: Cluster, make_topic: MakeTopic) -> Non
         {"bootstrap.servers": kafka.bootstrap_servers}, topic, {1: 0, 0: 0}, SYSTEM_CLOCK.monotonic_s
     )
     assert samples[0] == ()
-    assert samples[1][0] == "offset 0, 1970-01-01T00:00:01.234+00:00, key b'k-1', headers 'trace'"
+    assert samples[1][0] == "offset 0, 1970-01-01 00:00:01.234 UTC, key b'k-1', headers 'trace'"
     assert len(samples[1]) == 3
     assert all(len(text) < 200 and "secret" not in text and "hidden" not in text for text in samples[1])
     producer.commit_transaction(30)
     eventually(lambda: writers(cluster.brokers, topic, [1])[1][0].transaction_start is None)
+
+
+def test_gaps_of_many_partitions(kafka: Kafka, cluster: Cluster, make_topic: MakeTopic) -> None:
+    """In each: two records, a commit marker, an aborted record, its marker. One consumer looks at all of them."""
+    count = 40
+    topic = make_topic(count)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": uuid.uuid4().hex})
+    producer.init_transactions(30)
+    for values, end in ((b"ab", producer.commit_transaction), (b"c", producer.abort_transaction)):
+        producer.begin_transaction()
+        for partition in range(count):
+            for value in values:
+                producer.produce(topic, value=bytes([value]), partition=partition)
+        producer.flush(30)
+        end(30)
+    eventually(lambda: {log.last_stable_offset for log in cluster.offsets(topic, range(count)).values()} == {5})
+    gaps = {Gap(p, start, end) for p in range(count) for start in range(5) for end in range(start + 1, 7)}
+    conf = {"bootstrap.servers": kafka.bootstrap_servers}
+    found = without_records(conf, topic, gaps, SYSTEM_CLOCK.monotonic_s)
+    assert found == {gap for gap in gaps if gap.start >= 2 and gap.end <= 5}
+
+
+def test_a_header_that_is_no_text(kafka: Kafka, make_topic: MakeTopic) -> None:
+    topic = make_topic(1)
+
+    class Name:
+        def encode(self, *_: object) -> bytes:
+            return b"trace-\xff"
+
+    builder = DefaultRecordBatchBuilder(2, 0, False, -1, -1, -1, 100_000)
+    builder.append(0, 1234, b"k", b"v", [(Name(), b"x")])
+    part = ProduceRequest.TopicProduceData.PartitionProduceData(index=0, records=bytes(builder.build()))
+    data = ProduceRequest.TopicProduceData(name=topic, partition_data=[part])
+    brokers = Brokers({"bootstrap.servers": kafka.bootstrap_servers})
+
+    def sent() -> bool:  # not every leader knows at once that it is one
+        request = ProduceRequest(transactional_id=None, acks=1, timeout_ms=3000, topic_data=[data], max_version=9)
+        (topic_answer,) = brokers.ask(request).responses
+        return topic_answer.partition_responses[0].error_code == 0
+
+    eventually(sent)
+    brokers.close()
+    samples = sample_records({"bootstrap.servers": kafka.bootstrap_servers}, topic, {0: 0}, SYSTEM_CLOCK.monotonic_s)
+    assert samples[0][0] == "offset 0, 1970-01-01 00:00:01.234 UTC, key b'k', headers that cannot be read"
 
 
 def test_delete_records_is_for_the_topic_it_was_decided_for(
@@ -212,11 +260,14 @@ def test_delete_records_is_for_the_topic_it_was_decided_for(
     send(kafka, topic, 5, 0)
     (topic_id,) = set(topic_ids(cluster.brokers, topic).values())
     assert topic_id == cluster.describe([topic])[topic].topic_id
+    epoch = cluster.offsets(topic, [0])[0].leader_epoch
     with pytest.raises(ClusterError) as raised:
-        cluster.perform(DeleteRecords(topic, "A" * 22, {0: 5}))
+        cluster.perform(DeleteRecords(topic, "A" * 22, {0: 5}, {0: epoch}))
     assert raised.value.code is ErrorCode.UNKNOWN_TOPIC_ID
+    with pytest.raises(ClusterError, match=f"led under epoch {epoch}"):
+        cluster.perform(DeleteRecords(topic, topic_id, {0: 5}, {0: epoch + 1}))
     assert cluster.offsets(topic, [0])[0].log_start == 0
-    cluster.perform(DeleteRecords(topic, topic_id, {0: 3}))
+    cluster.perform(DeleteRecords(topic, topic_id, {0: 3}, {0: epoch}))
     assert cluster.offsets(topic, [0])[0].log_start == 3
     assert set(topic_ids(cluster.brokers, "no-such-topic").values()) == {None}
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from modeaware.config import ControllerConfig
 from modeaware.controller.engine import Engine
-from modeaware.errors import ClusterError, ControllerFenced, ModeSourceError
+from modeaware.controller.failures import Failures
+from modeaware.errors import ClusterError, ControllerFenced, ErrorCode, ModeSourceError
 from modeaware.lifecycle.commands import Command, CommandResult
 from tests.simulation.effects import effects_of
 from tests.simulation.looked import Looked
@@ -20,6 +22,14 @@ if TYPE_CHECKING:
 
 class Crash(Exception):
     """The controller's process dies here."""
+
+
+class Nothing(Failures):
+    """Everything that may happen here is foreseen: what is not, a violation say, ends the schedule."""
+
+    @contextmanager
+    def isolated(self, what: str, code: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR) -> Iterator[None]:
+        yield
 
 
 class Controller:
@@ -49,6 +59,7 @@ class Controller:
         self.member = world.coordinator.join(world.time_ms)
         log = LogSession(world, world.log, self)
         self.engine = Engine(log, SimObserver(world, self), effects_of(world, self), self._config, world)
+        self.engine.failures = Nothing()
         self.epoch = -1
 
     def step(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from modeaware.cluster.cluster import Cluster, TopicShape
@@ -97,10 +98,14 @@ class SimCluster(Cluster):
     def delete_records(self, effect: DeleteRecords, check: Check) -> None:
         world = self._world
         world.judge.deletes(self._controller, effect)
-        request = world.new_deletion(effect)
         world.io(self._controller, "looks for the leaders")
+        led = self._led_as_seen(effect)
+        if not led:
+            raise ClusterError("put off: other leaders by now")
+        request = world.new_deletion(replace(effect, offsets=led))
         check()
         world.judge.effect_sent(self._controller, effect)
+        world.judge.delete_sent(self._controller, replace(effect, offsets=led))
         world.io(self._controller, "sends DeleteRecords")
         self._may_be_recreated()
         self._may_be_refused()
@@ -111,6 +116,17 @@ class SimCluster(Cluster):
         if error is not None:
             raise ClusterError(error)
         self._may_lose_answer()
+        if led != effect.offsets:
+            raise ClusterError("put off: other leaders by now")
+
+    def _led_as_seen(self, effect: DeleteRecords) -> dict[int, int]:
+        """The offsets of those partitions that still have the leader epoch that was seen."""
+        topic, led = self._world.topic, {}
+        for partition, offset in effect.offsets.items():
+            log = topic.logs[partition] if topic is not None and partition < len(topic.logs) else None
+            if log is not None and log.epoch == effect.leader_epochs.get(partition):
+                led[partition] = offset
+        return led
 
     def grow(self, effect: CreatePartitions, validate_only: bool, check: Check) -> None:
         """CreatePartitions."""

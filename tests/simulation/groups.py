@@ -20,6 +20,7 @@ class Group:
         aware: its members honour modes and make every start offset explicit; a stock one reads all partitions.
         latest: where it starts without a commit; else at the log start.
         commits: a console consumer's group does not.
+        epochless: nobody sees the leader epochs of its commits.
         committed: partition -> (offset, leader epoch of the last record read), as the coordinator keeps it.
         positions: where its members are, of the partitions they hold; ``position_epochs`` the leader epoch they got
             there under.
@@ -31,8 +32,8 @@ class Group:
     """
 
     __slots__ = (
-        "aware", "commits", "committed", "consumed", "has_members", "held", "joined_at", "kind", "latest", "name",
-        "owners", "position_epochs", "positions", "readers", "reset_at", "resume", "stateful", "world",
+        "aware", "commits", "committed", "consumed", "epochless", "has_members", "held", "joined_at", "kind", "latest",
+        "name", "owners", "position_epochs", "positions", "readers", "reset_at", "resume", "stateful", "world",
     )  # fmt: skip
 
     def __init__(
@@ -44,6 +45,7 @@ class Group:
         self.latest = latest
         self.kind = kind
         self.commits = True
+        self.epochless = False
         self.stateful = False
         self.readers = [Reader(world.log, world.name) for _ in range(members if aware else 0)]
         self.has_members = False

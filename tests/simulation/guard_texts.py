@@ -20,6 +20,7 @@ CLUSTER = "modeaware.cluster.cluster"
 LEASE = "modeaware.controller.lease"
 ROUTING = "modeaware.routing"
 LOG = "tests.simulation.modelog"
+BROKERS = "tests.simulation.effects"
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,11 @@ GUARDS: tuple[Guard, ...] = (
         DRAIN, "if partition in group.truncated:", "if False:",
     ),
     _guard(
+        "a commit without an epoch is no proof after a truncation", "I2", 4275,
+        DRAIN, "if truncated_to is not None and partition in group.epochless and committed > ",
+        "if False and committed > ",
+    ),
+    _guard(
         "the delay is waited for", "I1", 4,
         STEPS, "if now.now_ms < deletion.earliest_ms:", "if False:",
     ),
@@ -126,7 +132,8 @@ GUARDS: tuple[Guard, ...] = (
     ),
     _guard(
         "the drain is checked again before deletion", "I1", 56,
-        STEPS, "return check_drain(partition, seal_offset, log, now.facts, now.requirement)\n    return", "return",
+        STEPS, "return check_drain(partition, seal_offset, truncated_to, log, now.facts, now.requirement)\n    return",
+        "return",
     ),
     _guard(
         "retention deletes nothing", "I1", 2904,
@@ -141,6 +148,10 @@ GUARDS: tuple[Guard, ...] = (
         "if False:\n        return Drain()\n",
     ),
     _guard("the topic id is checked before effects", "I1", 74, CLUSTER, "if found != {effect.topic_id}:", "if False:"),
+    _guard(
+        "records go under the leader epoch that was seen", "I1", 2826,
+        BROKERS, "if log is not None and log.epoch == effect.leader_epochs.get(partition):", "if log is not None:",
+    ),
     # Watch
     _guard(
         "None partitions are watched", "I2", 18,
@@ -193,7 +204,7 @@ GUARDS: tuple[Guard, ...] = (
     ),
     _guard(
         "an epoch is claimed once", "I5", 0,
-        ENGINE, "replay.claim is not None else 0]) + 1", "replay.claim is not None else 0])",
+        ENGINE, "known, self._given) + 1", "known, self._given)",
     ),
     _guard(
         "fencing on append", "I5", 1,

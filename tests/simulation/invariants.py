@@ -248,6 +248,17 @@ class Judge(ClientJudge):
                 raise Violation("I1", f"records of partition {partition} go before the delay is over")
             self._all_have("I1", partition, log, offset, effect.topic_id, controller)
 
+    def delete_sent(self, controller: Controller, effect: DeleteRecords) -> None:
+        """DeleteRecords goes to leaders: where one was elected meanwhile that lost records, what it has instead must
+        have been read as well (I1)."""
+        topic, record = self.world.topic, self.world.log.truth.records.get(effect.topic_id)
+        if topic is None or topic.topic_id != effect.topic_id or record is None or controller.epoch != self.epoch:
+            return
+        for partition, offset in effect.offsets.items():
+            log = topic.logs[partition]
+            if log.truncated_at >= controller.looked.at and not by_order(partition, record):
+                self._all_have("I1", partition, log, offset, effect.topic_id, controller)
+
     def _log_as_seen(self, topic_id: str, partition: int, controller: Controller) -> Log | None:
         """The partition's log, unless it changed under the controller after it had looked."""
         topic = self.world.topic
@@ -263,6 +274,8 @@ class Judge(ClientJudge):
         world = self.world
         listing = controller.looked
         now_ms = listing.now_ms
+        record = world.log.truth.records.get(topic_id)
+        known_cut = record is not None and record.retired[partition].truncated_to is not None
         needed = self.wanted(log.records[log.log_start : offset])
         if not listing.sure and not self.rules.closed(now_ms):
             if needed:
@@ -276,6 +289,9 @@ class Judge(ClientJudge):
             commit = group.committed.get(partition)
             if self.rules.waived(name, now_ms, commit is not None):
                 group.consumed.update(needed)  # once and for all: it will go on behind them
+                continue
+            if group.epochless and log.truncated_at >= 0 and not known_cut:
+                group.consumed.update(needed)  # cut while there was no seal, of which nothing tells afterwards
                 continue
             same = group.joined_at < listing.step  # not one that came up since, with a commit of its own
             if invariant == "I1" and same and commit is not None and log.log_start <= commit[0] < offset:

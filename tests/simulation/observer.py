@@ -29,7 +29,7 @@ class SimObserver:
     def __init__(self, world: World, controller: Controller) -> None:
         self._world = world
         self._controller = controller
-        self._seen: dict[tuple[str, int], tuple[int, int, bool]] = {}
+        self._seen: dict[tuple[str, int], tuple[int, int, int, bool]] = {}
         self._missing_since_ms: dict[str, int] = {}
 
     def observe(self, topic: str, record: TopicRecord | None, rules: Sequence[GroupRule] = ()) -> TopicFacts:
@@ -96,15 +96,17 @@ class SimObserver:
     ) -> PartitionFacts:
         now_ms, end, key = self._world.time_ms, len(log.records), (topic_id, partition)
         last = self._seen.get(key)
-        if last is None or last[0] != end:
-            last = self._seen[key] = (end, now_ms, last is not None)
+        if last is None or last[:2] != (end, log.epoch):
+            last = (end, log.epoch, now_ms, last is not None and last[0] != end)
+            if record is not None:
+                self._seen[key] = last
         seal_epoch_end, writers = None, ()
         if record is not None and (retired := record.retired[partition]).seal_offset is not None:
             if retired.seal_leader_epoch is not None and retired.seal_leader_epoch != log.epoch:
                 seal_epoch_end = log.epoch_end(retired.seal_leader_epoch)
             if end > retired.seal_offset:
                 writers = (WriterFacts(7, 0, now_ms),)
-        return PartitionFacts(log.log_start, end, stable, log.epoch, last[1], last[2], seal_epoch_end, writers)
+        return PartitionFacts(log.log_start, end, stable, log.epoch, last[2], last[3], seal_epoch_end, writers)
 
     def _groups(
         self, record: TopicRecord | None, partitions: dict[int, PartitionFacts], rules: Sequence[GroupRule]
@@ -131,14 +133,18 @@ class SimObserver:
         for name, group in world.groups.items():
             if not group.in_use or ((name in world.omitted or name in world.hidden) and name not in named):
                 continue
-            truncated, caught_up = NO_FACTS, NO_FACTS
+            truncated, epochless, caught_up = NO_FACTS, NO_FACTS, NO_FACTS
             if topic is not None:
                 truncated = frozenset(p for p, c in group.committed.items() if self._truncated(topic.logs[p], *c))
+                if group.epochless:
+                    truncated, epochless = NO_FACTS, frozenset(group.committed)
                 caught_up = frozenset(
                     p for p, seal in seals.items() if p < len(topic.logs) and world.clear(topic.logs[p], group, p, seal)
                 )
             committed = {p: c[0] for p, c in group.committed.items()}
-            found[name] = GroupFacts(committed, caught_up, group.has_members, group.kind, group.stateful, truncated)
+            found[name] = GroupFacts(
+                committed, caught_up, group.has_members, group.kind, group.stateful, truncated, epochless
+            )
         return found, doubt
 
     def _truncated(self, log: Log, offset: int, epoch: int) -> bool:

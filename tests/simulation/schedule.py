@@ -98,6 +98,7 @@ def _make_clients(world: World) -> None:
         latest = name == "console-consumer-1" or world.random() < 0.4
         group = Group(world, name, aware=aware, latest=latest, members=1 + (world.random() < 0.3))
         group.commits = name != "console-consumer-1"
+        group.epochless = name == "audit"
         group.kind = name if name in ("share", "streams") else "classic"
         group.stateful = name == "streams" and world.random() < 0.5
         world.groups[name] = group

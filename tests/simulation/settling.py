@@ -137,11 +137,12 @@ def _person(world: World, actions: Actions) -> None:
         if code not in FOR_A_PERSON and not (code == reasons.GROUP_LAG and _sits_at_the_end(world, name)):
             raise Violation("I2", f"a change does not finish by itself: {reason}")
         if code in (reasons.GROUP_GONE, reasons.GROUP_NEVER_COMMITTED):
-            rule = GroupRule("waive", name, "*", "not needed any more", world.time_ms)
-            actions.command(AlterGroupRulesCommand(add=(rule,)))
+            _waive(world, actions, name)
         elif code in (reasons.GROUP_LAG, reasons.GROUP_BEYOND_END, reasons.GROUP_TRUNCATED):
             _set_back(world, name)
             helped.add(name)
+            if code == reasons.GROUP_TRUNCATED and world.groups[name].epochless:  # it will look the same again
+                _waive(world, actions, name)
         elif code == reasons.GROUP_STATEFUL:
             _accept_state_loss(world, actions)
         elif code == reasons.OPEN_TRANSACTION:
@@ -151,6 +152,11 @@ def _person(world: World, actions: Actions) -> None:
             world.topic.cleanup_policy = "delete"
         else:
             world.hidden.clear()
+
+
+def _waive(world: World, actions: Actions, name: str) -> None:
+    rule = GroupRule("waive", name, "*", "not needed any more", world.time_ms)
+    actions.command(AlterGroupRulesCommand(add=(rule,)))
 
 
 def _end_hanging_transactions(world: World) -> None:

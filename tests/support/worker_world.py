@@ -8,7 +8,7 @@ from typing import Any
 
 from modeaware.controller.election import Seat
 from modeaware.controller.inbox import Inbox
-from modeaware.controller.schedule import Schedule
+from modeaware.controller.schedule import Schedule, elapsed_ms
 from modeaware.controller.status import Status
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError
 from modeaware.lifecycle.commands import Command, CommandResult, DeletePartitionsCommand
@@ -35,11 +35,13 @@ class World:
         self.look_errors: deque[ModeAwareError] = deque()
         self.ensure_errors: deque[ModeAwareError] = deque()
         self.claim_errors: deque[ModeAwareError] = deque()
+        self.join_errors: deque[ModeAwareError] = deque()
         self.failures: deque[ModeAwareError] = deque()
         self.log_stays_open = False
         self.appends_nothing = False
         self.result = ErrorCode.NONE
         self.claim_not_before_ms = 0
+        self.highest_epoch = self.seen_epoch = 0
         self.due: deque[str] = deque()
         self.log = Log(self)
         self.status, self.inbox = Status(), Inbox()
@@ -52,7 +54,9 @@ class World:
 
     def join(self, after_ms: int) -> None:
         self.did.append(f"join after {after_ms}")
-        self.lost, self.seat = False, Seat.WAITING
+        self.lost, self.seat = bool(self.join_errors), Seat.WAITING
+        if self.join_errors:
+            raise self.join_errors.popleft()
 
     def poll(self, timeout_s: float = 0.0) -> None:
         if self.story:
@@ -82,13 +86,15 @@ class Engine:
         self._world = world
         self.schedule = Schedule(1_000)
         for topic_id in world.due:
-            self.schedule.now(topic_id, world.clock.now_ms())
+            self.schedule.now(topic_id, elapsed_ms(world.clock))
         self.records: tuple[Any, ...] = ()
 
-    def claim(self, address: str | None, controller_id: str, host: str = "", not_before_ms: int = 0) -> int:
+    def claim(
+        self, address: str | None, controller_id: str, host: str = "", not_before_ms: int = 0, seen_epoch: int = 0
+    ) -> int:
         if self._world.claim_errors:
             raise self._world.claim_errors.popleft()
-        self._world.claim_not_before_ms = not_before_ms
+        self._world.claim_not_before_ms, self._world.seen_epoch = not_before_ms, seen_epoch
         self._world.did.append("claim")
         self._world.log.is_open = True
         return 8
@@ -108,6 +114,9 @@ class Engine:
         self._world.log.append()
         self.schedule.forget(topic_id)
         return True
+
+    def put_off(self, topic_id: str) -> None:
+        self.schedule.after_check(topic_id, elapsed_ms(self._world.clock), progress=False, settled=False)
 
 
 class Log:

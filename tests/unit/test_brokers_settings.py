@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kafka.errors import SaslAuthenticationFailedError
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
@@ -61,11 +62,30 @@ def test_tokens_by_callback() -> None:
     assert (provider.token(), provider.extensions(), asked) == ("token", {"traceId": "1"}, ["x=1"])
 
 
+@pytest.mark.parametrize("failure", [RuntimeError("the token server is away"), KeyError("token"), OSError("no")])
+def test_a_callback_that_fails_is_a_broker_that_does_not_let_us_in(failure: Exception) -> None:
+    """Whatever it raises: later it may succeed."""
+
+    def oauth_cb(config: str) -> tuple[str, float]:
+        raise failure
+
+    conf = {**SASL, "sasl.mechanism": "OAUTHBEARER", "oauth_cb": oauth_cb}
+    provider = kafka_python_settings(conf)["sasl_oauth_token_provider"]
+    with pytest.raises(SaslAuthenticationFailedError, match=f"oauth_cb failed: {type(failure).__name__}") as raised:
+        provider.token()
+    assert raised.value.__cause__ is failure
+
+
 class TestTls:
     def test_certificates_and_host_names_are_checked(self) -> None:
         context = kafka_python_settings(SSL)["ssl_context"]
         assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
         assert context.minimum_version is ssl.TLSVersion.TLSv1_2
+
+    @pytest.mark.parametrize("spelling", ["https", "HTTPS", "Https", " https"])
+    def test_however_it_is_spelt(self, spelling: str) -> None:
+        context = kafka_python_settings({**SSL, "ssl.endpoint.identification.algorithm": spelling})["ssl_context"]
+        assert context.check_hostname
 
     def test_unless_told_otherwise(self) -> None:
         context = kafka_python_settings({**SSL, "ssl.endpoint.identification.algorithm": "none"})["ssl_context"]

@@ -55,7 +55,7 @@ def evidence(
     groups = {} if group is None else {"billing": group}
     facts = TopicFacts(topic, topic_id, 3, partitions=logs, groups=groups, groups_doubt=doubt)
     requirement = required_of(record.required_groups, facts, rules, (), 3_000)
-    return Evidence(record, facts, requirement, "cluster-1", "host:9092", 3_000)
+    return Evidence(record, facts, requirement, "cluster-1", "host:9092", 3_000, rules)
 
 
 WAIVER = GroupRule("waive", "billing", "*", "moved", 0)
@@ -77,6 +77,14 @@ AT_MARKER = GroupFacts({1: 8}, caught_up=frozenset({1}))
         ({"group": GroupFacts({1: 9})}, "not drained", "group-lag:billing"),
         ({"group": GroupFacts({1: 9}, caught_up=frozenset({1}))}, "drained", None),
         ({"group": GroupFacts({1: 11})}, "not drained", "group-beyond-end:billing"),
+        (
+            {
+                "retired": replace(SEALED, truncated_to=9),
+                "group": GroupFacts({1: 10}, epochless=frozenset({1})),
+            },
+            "not drained",
+            "group-truncated:billing",
+        ),
         ({"group": GroupFacts({2: 10})}, "not drained", "group-never-committed:billing"),
         ({"group": None}, "not drained", "group-gone:billing"),
         ({"group": None, "rules": (WAIVER,)}, "drained", None),
@@ -109,6 +117,17 @@ def test_the_verdict_is_by_what_the_cluster_shows_now(
 UNAV = "the partition has no leader that answers: waiting for it"
 
 
+def test_it_names_the_rules_of_every_kind_that_are_in_force_for_the_topic() -> None:
+    closed = GroupRule("closed", "*", "orders", "these are all there are", 0)
+    required = GroupRule("require", "spark-job", "*", "reads without a group", 0)
+    others = (GroupRule("closed", "*", "invoices", "-", 0), GroupRule("waive", "g", "orders", "gone", 0, expires_ms=9))
+    document = certificate(evidence(rules=(closed, required, *others)), [1])
+    assert [(rule["kind"], rule["reason"]) for rule in document["checked_now"]["rules_in_force"]] == [
+        ("closed", "these are all there are"),
+        ("require", "reads without a group"),
+    ]
+
+
 def test_it_holds_what_the_log_says_and_what_is_so_now() -> None:
     straggler = Straggler(9, 17, 1, 1_500)
     document = certificate(evidence(replace(SEALED, drained={"billing": 10}, stragglers=1, straggler=straggler)), [1])
@@ -133,7 +152,7 @@ def test_it_holds_what_the_log_says_and_what_is_so_now() -> None:
             "topic_id": "id",
             "required_groups": ["billing"],
             "groups_doubt": None,
-            "waivers_in_force": [],
+            "rules_in_force": [],
         },
     }
     assert len(partition.pop("check_with")) == 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -54,6 +55,7 @@ def test_a_log_that_was_made_again_has_no_claim_of_the_one_before(monkeypatch: p
     seen.look(1)
     assert seen.look(1) is None
     assert reads.starts == [0, 1, 0]
+    assert seen.highest_epoch == 7, "what was written under it may still be known to somebody"
 
 
 def test_a_log_that_is_absent_until_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,6 +66,15 @@ def test_a_log_that_is_absent_until_it_is_there(monkeypatch: pytest.MonkeyPatch)
         seen.look(1)
     assert seen.absent, "as far as is known"
     assert (seen.look(1), seen.absent) == (CLAIM, False)
+
+
+def test_the_highest_epoch_stays_whatever_becomes_of_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = watch(monkeypatch, Reads(CLAIM, LogAbsent("none"), replace(CLAIM, controller_epoch=3)))
+    assert seen.highest_epoch == 0
+    for _ in range(3):
+        seen.look(1)
+    assert seen.claim is not None
+    assert (seen.claim.controller_epoch, seen.highest_epoch) == (3, 7)
 
 
 def test_a_claim_is_not_said_to_be_more_than_the_last_one() -> None:

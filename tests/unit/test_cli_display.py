@@ -162,6 +162,12 @@ def test_what_is_out_of_the_ordinary_is_told() -> None:
     ]
 
 
+def test_a_time_that_is_none() -> None:
+    """Producers may put any number into a record."""
+    odd = draining(4, straggler=Straggler(1004, 17, 2, 2**63 - 1))
+    assert "last wrote 9223372036854775807 ms" in describe_text([shrinking(odd)], expand=False)
+
+
 def test_what_is_out_of_the_ordinary_is_in_the_json() -> None:
     (topic,) = describe_json([UNUSUAL])["topics"]
     assert topic["waived"] == {"old": "the team is gone"}

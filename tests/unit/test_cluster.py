@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import ast
 import uuid
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from modeaware.cluster.cluster import LogOffsets, TopicShape
+from modeaware.cluster.leader_requests import LeaderRequests
 from modeaware.cluster.partition_leaders import base64_id
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import KafkaError
 from modeaware.lifecycle.effects import CommitOffsets, CreatePartitions, DeleteRecords
+from modeaware.wire.brokers.messages import ListOffsetsRequest
 from tests.support.fake_topic import TOPIC, OverFakes, TopicBrokers
 from tests.support.source_tree import modules, tree
 
@@ -139,8 +144,26 @@ class TestOffsets:
         assert raised.value.code is ErrorCode.REQUEST_TIMED_OUT
 
 
+def test_each_entry_of_an_answer_is_looked_at_once(fakes: TopicBrokers, cluster: OverFakes) -> None:
+    """And not once for each of thousands of partitions."""
+    many, looks = range(500), [0]
+
+    class Entry(SimpleNamespace):
+        def __getattribute__(self, name: str) -> Any:
+            looks[0] += name == "partition_index"
+            return super().__getattribute__(name)
+
+    fakes.led = dict.fromkeys(many, (1, 4))
+    fakes.on_list_offsets = lambda node, request: SimpleNamespace(
+        topics=[SimpleNamespace(partitions=[Entry(partition_index=p, error_code=0, offset=p) for p in many])]
+    )
+    found = LeaderRequests(fakes, TOPIC).ask(many, "ask", lambda led: ListOffsetsRequest())
+    assert [found[p].offset for p in many] == list(many)
+    assert looks[0] == len(many)
+
+
 class TestDeleteRecords:
-    EFFECT = DeleteRecords(TOPIC, TOPIC_ID, {0: 9, 1: 7})
+    EFFECT = DeleteRecords(TOPIC, TOPIC_ID, {0: 9, 1: 7}, {0: 4, 1: 6})
 
     def test_each_leader_deletes_its_own(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
         cluster.perform(self.EFFECT)
@@ -148,6 +171,33 @@ class TestDeleteRecords:
 
     def test_a_leader_that_moved(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
         fakes.told = [fakes.led, fakes.led, {0: (2, 4), 1: (1, 6)}]  # two for the check of the id
+        cluster.perform(self.EFFECT)
+        assert fakes.deleted == {0: 9, 1: 7}
+
+    @pytest.mark.parametrize("epochs", [{0: 4, 1: 5}, {0: 4, 1: 7}, {0: 4}])
+    def test_a_leader_of_another_epoch_is_not_asked(
+        self, fakes: TopicBrokers, cluster: OverFakes, epochs: dict[int, int]
+    ) -> None:
+        """It may have other records there than those that were looked at."""
+        error = refused(cluster, replace(self.EFFECT, leader_epochs=epochs))
+        assert (error.topic, error.partition) == (TOPIC, 1)
+        assert "led under epoch 6" in str(error)
+        assert (fakes.deleted, fakes.asked_for("DeleteRecords")) == ({0: 9}, [1])
+
+    def test_nor_is_one_that_was_elected_when_the_leader_did_not_answer(
+        self, fakes: TopicBrokers, cluster: OverFakes
+    ) -> None:
+        def dies(node: int, request: object) -> None:
+            if node == 2 and type(request).__name__ == "DeleteRecordsRequest":
+                fakes.silent.add(2)
+                fakes.led[1] = (1, 7)
+
+        fakes.before = dies
+        assert "led under epoch 7" in str(refused(cluster, self.EFFECT))
+        assert (fakes.deleted, fakes.asked_for("DeleteRecords")) == ({0: 9}, [1, 2])
+
+    def test_a_broker_that_has_not_heard_of_the_leader_yet(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
+        fakes.told = [fakes.led, fakes.led, {0: (1, 4), 1: (1, 5)}]  # two for the check of the id
         cluster.perform(self.EFFECT)
         assert fakes.deleted == {0: 9, 1: 7}
 
@@ -292,68 +342,3 @@ def test_nothing_asks_about_groups_through_librdkafka_s_admin_client() -> None:
         if isinstance(node, ast.Attribute) and node.attr in deadly
     }
     assert called == set()
-
-
-class Expired(Exception):
-    """The lease is over."""
-
-
-@pytest.mark.parametrize(
-    ("effect", "request_name"),
-    [
-        (TestDeleteRecords.EFFECT, "DeleteRecords"),
-        (TestCreatePartitions.EFFECT, "CreatePartitions"),
-        (TestCommitOffsets.EFFECT, "OffsetCommit"),
-    ],
-    ids=lambda it: it if isinstance(it, str) else "",
-)
-class TestCheck:
-    def test_right_before_the_request_and_after_all_others(
-        self,
-        fakes: TopicBrokers,
-        cluster: OverFakes,
-        effect: DeleteRecords | CreatePartitions | CommitOffsets,
-        request_name: str,
-    ) -> None:
-        asked: list[list[str]] = []
-        cluster.perform(effect, lambda: asked.append([name for _, name in fakes.asked]))
-        names = [name for _, name in fakes.asked]
-        assert asked, "it was called"
-        assert {tuple(before) for before in asked} == {tuple(names[: names.index(request_name)])}
-
-    def test_what_it_raises_keeps_the_request_from_being_sent(
-        self,
-        fakes: TopicBrokers,
-        cluster: OverFakes,
-        effect: DeleteRecords | CreatePartitions | CommitOffsets,
-        request_name: str,
-    ) -> None:
-        def check() -> None:
-            raise Expired
-
-        with pytest.raises(Expired):
-            cluster.perform(effect, check)
-        assert fakes.asked_for(request_name) == []
-
-    def test_a_second_try_is_checked_again(
-        self,
-        fakes: TopicBrokers,
-        cluster: OverFakes,
-        effect: DeleteRecords | CreatePartitions | CommitOffsets,
-        request_name: str,
-    ) -> None:
-        moved = {
-            "DeleteRecords": KafkaError.NOT_LEADER_FOR_PARTITION,
-            "CreatePartitions": KafkaError.NOT_CONTROLLER,
-            "OffsetCommit": KafkaError.NOT_COORDINATOR,
-        }[request_name]
-        fakes.controller = 2
-        for node in fakes.nodes:
-            fakes.codes[node, request_name] = [moved]
-
-        def check() -> None:
-            if fakes.asked_for(request_name):
-                raise Expired
-
-        with pytest.raises(Expired):
-            cluster.perform(effect, check)

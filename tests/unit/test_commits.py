@@ -9,10 +9,13 @@ import pytest
 
 from modeaware.cluster import commits as module
 from modeaware.cluster.commits import CommitsChecked, check_commits
+from modeaware.cluster.control_records import Gap
 from modeaware.cluster.groups.found import GroupsFound
 from modeaware.lifecycle.facts import GroupFacts, PartitionFacts
 from modeaware.modelog.records import TopicRecord
+from modeaware.modes import PartitionMode
 from tests.support.lifecycle import admitted, after, facts, log, shrink
+from tests.support.simulated import SimClock
 
 P = 11
 SEAL = 10
@@ -27,8 +30,13 @@ class Cluster:
         self.ends: dict[tuple[int, int], int] = {}
         self.clear: set[tuple[int, int]] = set()
         self.asked: set[tuple[int, int]] = set()
+        self.gaps: list[set[Gap]] = []
         patch.setattr(module, "epoch_ends", self._epoch_ends)
-        patch.setattr(module, "only_control_records", lambda conf, topic, p, start, end, _: (start, end) in self.clear)
+        patch.setattr(module, "without_records", self._without_records)
+
+    def _without_records(self, _conf: object, _topic: str, gaps: Iterable[Gap], _: object) -> frozenset[Gap]:
+        self.gaps.append(set(gaps))
+        return frozenset(gap for gap in gaps if (gap.start, gap.end) in self.clear)
 
     def _epoch_ends(self, _: object, topic: str, wanted: Iterable[tuple[int, int]]) -> dict[tuple[int, int], int]:
         self.asked |= set(wanted)
@@ -45,11 +53,14 @@ def sealed(**fields: object) -> TopicRecord:
     return replace(record, retired={P: replace(record.retired[P], seal_offset=SEAL)})
 
 
-def check(committed: int, commit_epoch: int | None = 4, record: TopicRecord | None = None) -> CommitsChecked:
+def check(
+    committed: int, commit_epoch: int | None = 4, record: TopicRecord | None = None, before_due: bool = False
+) -> CommitsChecked:
     groups = {"g": GroupFacts({P: committed})}
     epochs = {"g": {P: commit_epoch} if commit_epoch is not None else {}}
     partitions = {P: PartitionFacts(2, SEAL + 5, SEAL + 5, EPOCH, 0)}
-    return check_commits({}, None, record or sealed(), partitions, GroupsFound(groups, epochs=epochs), lambda: 0.0)
+    found = GroupsFound(groups, epochs=epochs)
+    return check_commits({}, None, record or sealed(), partitions, found, SimClock(), before_due)
 
 
 def truncated(checked: CommitsChecked) -> bool:
@@ -99,3 +110,48 @@ def test_nor_where_commits_decide_nothing(cluster: Cluster, fields: dict[str, ob
     assert record.deletion is not None
     check(SEAL, record=replace(record, deletion=replace(record.deletion, **fields)))
     assert cluster.asked == set()
+
+
+def epochless(checked: CommitsChecked) -> bool:
+    return P in checked.groups["g"].epochless
+
+
+def test_a_commit_without_an_epoch(cluster: Cluster) -> None:
+    assert epochless(check(SEAL, None))
+    assert not epochless(check(SEAL))
+
+
+def test_but_for_control_records_where_the_log_was_truncated(cluster: Cluster) -> None:
+    record = sealed()
+    record = replace(record, retired={P: replace(record.retired[P], truncated_to=8)})
+    assert epochless(check(SEAL, None, record))
+    assert cluster.gaps == [{Gap(P, 8, SEAL)}]
+    cluster.clear = {(8, SEAL)}
+    assert not epochless(check(SEAL, None, record))
+
+
+def test_commits_are_checked_before_there_is_a_seal(cluster: Cluster) -> None:
+    """Sealed and found to be drained in one pass, it would become None on their word."""
+    record = sealed()
+    record = replace(record, retired={P: replace(record.retired[P], seal_offset=None)})
+    cluster.ends = {(P, 4): 8}
+    assert truncated(check(SEAL, record=record))
+    assert epochless(check(SEAL, None, record))
+
+
+class TestDelay:
+    """Lag decides nothing before the delay of the shrink has passed, and then gaps are not read."""
+
+    def test_it_is_lag(self, cluster: Cluster) -> None:
+        cluster.ends, cluster.clear = {(P, 4): SEAL}, {(9, SEAL)}
+        assert check(9).groups["g"].caught_up == {P}
+        waiting = sealed(delay_ms=60_000)
+        assert check(9, record=waiting).groups["g"].caught_up == frozenset()
+        assert check(9, record=waiting, before_due=True).groups["g"].caught_up == {P}
+        assert [len(gaps) for gaps in cluster.gaps] == [1, 0, 1]
+
+    def test_a_proof_is_taken_anew_at_every_look(self, cluster: Cluster) -> None:
+        cluster.ends, cluster.clear = {(P, 4): SEAL}, {(9, SEAL)}
+        waiting = sealed(delay_ms=60_000)
+        none = replace(waiting, modes=(*waiting.modes[:P], PartitionMode.NONE))
+        assert check(9, record=none).groups["g"].caught_up == {P}

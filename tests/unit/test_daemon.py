@@ -10,9 +10,11 @@ import pytest
 from modeaware.config import ControllerConfig
 from modeaware.controller import daemon as daemon_module
 from modeaware.controller.daemon import Controller
+from modeaware.controller.lease import LeasedEffects, request_timeout_s
 from modeaware.controller.status import Role
 from modeaware.errors import ClusterError, ConfigError
 from modeaware.lifecycle.commands import CommandResult, DeletePartitionsCommand
+from modeaware.wire.brokers.client import REQUEST_TIMEOUT_S
 
 CONF = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
 
@@ -60,3 +62,13 @@ def test_a_start_that_takes_too_long_tells_why(monkeypatch: pytest.MonkeyPatch) 
 def test_a_setting_that_librdkafka_does_not_take() -> None:
     with pytest.raises(ConfigError, match=r"client settings: .*no\.such\.setting"):
         Controller({**CONF, "no.such.setting": 1}, ControllerConfig()).start()
+
+
+@pytest.mark.parametrize("session_ms", [1_000, 5_000, 8_000])
+def test_what_only_a_leader_may_send_has_no_longer_than_its_session(session_ms: int) -> None:
+    """A request may be sent until its time is over."""
+    parts = Controller(CONF, ControllerConfig(session_timeout_ms=session_ms))._parts()
+    leased, observed = parts.engine._effects, parts.engine._observer
+    assert isinstance(leased, LeasedEffects)
+    assert leased._effects.brokers._timeout_s == request_timeout_s(session_ms) <= REQUEST_TIMEOUT_S
+    assert observed._cluster.brokers._timeout_s == REQUEST_TIMEOUT_S, "a look may take its time"

@@ -25,11 +25,12 @@ def drain_of(
     rules: Sequence[GroupRule] = (),
     ignored: tuple[str, ...] = (),
     accepted: tuple[str, ...] = (),
+    truncated_to: int | None = None,
     **more: object,
 ) -> Drain:
     now = facts(groups=groups, **more)
     requirement = required_of(required, now, rules, ignored, LATER_MS, accepted)
-    return check_drain(P, SEAL, seen or log(SEAL), now, requirement)
+    return check_drain(P, SEAL, truncated_to, seen or log(SEAL), now, requirement)
 
 
 def reason(*args: Any, **more: Any) -> str | None:
@@ -133,6 +134,18 @@ def test_a_group_without_a_commit_where_nothing_but_control_records_lie() -> Non
 def test_a_commit_on_a_part_of_the_log_that_was_truncated_is_doubt() -> None:
     assert reason({"a": group({P: SEAL}, truncated=frozenset({P}))}) == "group-truncated:a"
     assert reason({"a": group({P: SEAL}, truncated=frozenset({P + 1}))}) is None
+
+
+def test_a_commit_that_names_no_leader_epoch_is_doubt_beyond_where_the_log_was_truncated_to() -> None:
+    """Nobody can tell whether the group has read what was there before, or what was written instead."""
+    old = {"a": group({P: SEAL}, epochless=frozenset({P}))}
+    assert reason(old) is None, "the log was never truncated"
+    assert reason(old, truncated_to=SEAL - 1) == "group-truncated:a"
+    assert reason(old, truncated_to=SEAL) is None, "it lies before"
+    assert reason({"a": group({P: SEAL})}, truncated_to=SEAL - 1) is None, "its leader epoch was looked at"
+    assert reason({"a": group({P: SEAL - 1}, caught_up=(P,), epochless=frozenset({P}))}, truncated_to=9) is not None
+    gone = log(SEAL, SEAL - 2)
+    assert reason({"a": group({P: SEAL - 2}, epochless=frozenset({P}))}, gone, truncated_to=5) == "group-lag:a"
 
 
 def test_a_group_with_state_blocks_unless_its_loss_was_accepted() -> None:

@@ -281,4 +281,4 @@ def test_without_a_consumer_nothing_happens() -> None:
     election.close()
     with pytest.raises(ConfigError, match="client settings"):
         election.join()
-    assert election.seat is Seat.WAITING
+    assert (election.seat, election.lost) == (Seat.WAITING, True)

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from modeaware.config import ControllerConfig
-from modeaware.controller.engine import Engine
-from modeaware.errors import ClusterError, ControllerFenced, ErrorCode, ModeAwareError, NewerRecord
+from modeaware.errors import ClusterError, ControllerFenced, ErrorCode
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
-from modeaware.lifecycle.effects import CommitOffsets, CreatePartitions, DeleteRecords
+from modeaware.lifecycle.effects import CommitOffsets, CreatePartitions, DeleteRecords, Effect
 from modeaware.lifecycle.phases import topic_phase
-from modeaware.modelog.records import CLAIM_KEY, ClaimRecord
-from modeaware.modelog.replay import fold
 from modeaware.modes import PartitionMode
 from tests.support.engine_world import INTERVAL_MS, QUIET_MS, TOPIC, World
 from tests.support.simulated import SimGroup, SimPartition
@@ -25,56 +20,6 @@ REFUSED = ClusterError("no", code=ErrorCode.INVALID_REPLICA_ASSIGNMENT)
 @pytest.fixture
 def world() -> World:
     return World()
-
-
-class TestClaim:
-    def test_the_first(self, world: World) -> None:
-        assert fold(world.log.entries).claim == ClaimRecord(1, "127.0.0.1:1", "test", world.clock.now_ms())
-
-    def test_each_claim_is_one_higher(self, world: World) -> None:
-        world.restart()
-        assert world.engine.claim("127.0.0.1:2", "test") == 3
-        claim = fold(world.log.entries).claim
-        assert claim is not None
-        assert (claim.controller_epoch, claim.address) == (3, "127.0.0.1:2")
-
-    def test_release_takes_the_address_back(self, world: World) -> None:
-        world.engine.release()
-        claim = fold(world.log.entries).claim
-        assert claim is not None
-        assert (claim.controller_epoch, claim.address) == (1, None)
-        world.engine.release()
-        assert len(world.log.entries) == 2, "twice is harmless"
-
-    def test_the_log_of_a_newer_version_is_left_alone(self, world: World) -> None:
-        newer = ClaimRecord(7, None, "newer").to_json().replace(b'"min_reader":1', b'"min_reader":2')
-        world.log.entries.append((CLAIM_KEY, newer))
-        entries = list(world.log.entries)
-        with pytest.raises(NewerRecord, match="upgrade"):
-            world.restart()
-        assert world.log.entries == entries
-
-    def test_a_topic_of_a_newer_version_is_left_alone(self, world: World) -> None:
-        world.shrink(4)
-        newer = replace(world.record, min_reader=2).stamped(1, world.clock.now_ms())
-        world.log.entries.append((newer.topic_id, newer.to_json()))
-        world.restart()
-        assert world.shrink(3) is ErrorCode.UNSUPPORTED_VERSION
-        assert world.grow(12) is ErrorCode.UNSUPPORTED_VERSION
-        world.run(3_600_000)
-        assert world.log.entries[-1][0] == CLAIM_KEY, "nothing but the claim was written"
-
-    def test_a_claim_that_cannot_be_read_gives_no_epoch_out_twice(self, world: World) -> None:
-        world.restart()
-        world.shrink(4)
-        assert world.record.controller_epoch == 2
-        world.log.entries = [(key, b"rubbish" if key == CLAIM_KEY else value) for key, value in world.log.entries]
-        assert world.restart().claim(None, "test") > 2
-
-    def test_nothing_is_decided_without_one(self, world: World) -> None:
-        engine = Engine(world.log, world.cluster, world.cluster, ControllerConfig(), world.clock)
-        with pytest.raises(ModeAwareError, match="not claimed"):
-            engine.execute(DeletePartitionsCommand(TOPIC, 4))
 
 
 class TestShrink:
@@ -90,7 +35,9 @@ class TestShrink:
         world.run(1)
         assert topic_phase(world.record) == "done"
         assert world.modes == (RW,) * 4 + (NONE,) * 8
-        assert world.cluster.performed == [DeleteRecords(TOPIC, world.record.topic_id, dict.fromkeys(range(4, 12), 5))]
+        (done,) = world.cluster.performed
+        assert isinstance(done, DeleteRecords)
+        assert (done.topic_id, done.offsets) == (world.record.topic_id, dict.fromkeys(range(4, 12), 5))
         assert [log.log_start for log in world.cluster.partitions] == [0] * 4 + [5] * 8
         assert world.engine.schedule.next_ms() == world.clock.now_ms() + INTERVAL_MS
 
@@ -336,6 +283,50 @@ class TestGrow:
         assert len(world.cluster.partitions) == 14
         world.run(ControllerConfig().open_timeout_ms)
         assert world.modes == (RW,) * 14
+
+    def test_a_growth_that_timed_out_and_is_refused_then_is_given_up(
+        self, world: World, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Nothing else would ever end it: neither a shrink nor another growth is taken meanwhile."""
+        world.cluster.refuses = ClusterError("no answer in time", code=ErrorCode.REQUEST_TIMED_OUT)
+        assert world.grow(14) is ErrorCode.REQUEST_TIMED_OUT
+        world.run(INTERVAL_MS)
+        assert len(world.modes) == 14, "it may be done all the same"
+        world.cluster.refuses = ClusterError("another topic of this name?", code=ErrorCode.UNKNOWN_TOPIC_ID)
+        world.run(INTERVAL_MS)
+        assert len(world.modes) == 14, "no broker has refused it"
+        world.cluster.refuses = REFUSED
+        world.run(INTERVAL_MS)
+        assert world.modes == (RW,) * 12
+        assert topic_phase(world.record) == "done"
+        assert "its growth to 14 is given up: no" in caplog.text
+        world.cluster.refuses = None
+        assert world.grow(13) is ErrorCode.NONE
+        assert len(world.cluster.partitions) == 13
+
+    @pytest.mark.parametrize("look", ["grown", "fails"])
+    def test_a_refused_growth_that_may_have_been_done_is_not_given_up(
+        self, world: World, look: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """The refusal may be the answer to a growth that an earlier request has brought."""
+        world.cluster.refuses = ClusterError("no answer in time", code=ErrorCode.REQUEST_TIMED_OUT)
+        world.grow(14)
+        perform = world.cluster.perform
+
+        def refuse(effect: Effect) -> None:
+            world.cluster.partitions += [SimPartition(), SimPartition()]
+            if look == "fails":
+                world.cluster.failure = ClusterError("no answer")
+            perform(effect)
+
+        world.cluster.refuses = REFUSED
+        world.cluster.perform = refuse  # type: ignore[method-assign]  # that is the fault injected here
+        world.engine.check(world.record.topic_id)
+        assert len(world.modes) == 14
+        world.cluster.perform, world.cluster.failure = perform, None  # type: ignore[method-assign]  # it is over
+        world.run(INTERVAL_MS)
+        assert world.modes == (RW,) * 14
+        assert "given up" not in caplog.text
 
     def test_validate_only_asks_the_brokers_and_changes_nothing(self, world: World) -> None:
         entries = list(world.log.entries)

@@ -48,7 +48,9 @@ def member(topics: list[str], assigned: list[str] = ()) -> SimpleNamespace:
     )
 
 
-def new_member(topics: list[str] = (), regex: str | None = None, target: list[str] = ()) -> SimpleNamespace:
+def new_member(
+    topics: list[str] = (), regex: str | None = None, target: list[str] = (), assigned: list[str] = ()
+) -> SimpleNamespace:
     """One of a KIP-848 or share group."""
 
     def assignment(names: list[str]) -> SimpleNamespace:
@@ -58,7 +60,7 @@ def new_member(topics: list[str] = (), regex: str | None = None, target: list[st
     return SimpleNamespace(
         subscribed_topic_names=list(topics),
         subscribed_topic_regex=regex,
-        assignment=assignment([]),
+        assignment=assignment(list(assigned)),
         target_assignment=assignment(list(target)),
     )
 
@@ -67,6 +69,10 @@ def running(brokers: FakeBrokers, name: str, *members: SimpleNamespace, **fields
     group = brokers.add(FakeGroup(name, **{"state": "Stable", **fields}))
     group.describe["members"] = list(members)
     return group
+
+
+def _describes(request: object) -> bool:
+    return type(request).__name__ == "DescribeGroupsRequest"
 
 
 class TestWhoUsesATopic:
@@ -89,14 +95,31 @@ class TestWhoUsesATopic:
         assert found.doubt is None
 
     @pytest.mark.parametrize(
-        "which", [new_member([TOPIC]), new_member(regex="ord.*"), new_member(regex="("), new_member(target=[TOPIC])]
+        "which",
+        [new_member([TOPIC]), new_member(target=[TOPIC]), new_member(regex="(", assigned=[TOPIC], target=[TOPIC])],
     )
     def test_a_kip_848_group(self, brokers: FakeBrokers, which: SimpleNamespace) -> None:
         running(brokers, "g", which, kind="consumer", state="Reconciling")
-        running(brokers, "not", new_member(["x"], regex="x.*"), kind="consumer", state="Assigning")
+        running(brokers, "not", new_member(["x"]), kind="consumer", state="Assigning")
         found = find(brokers)
         assert found.groups == {"g": GroupFacts(has_members=True, kind="consumer")}
         assert found.doubt is None
+
+    def test_a_pattern_is_not_read_here(self, brokers: FakeBrokers) -> None:
+        """This one would take Python's engine longer than the world lasts; a settled group's assignments tell."""
+        pattern = r"([a-z]+[-_.]?)+\.cdc"
+        settled = new_member(regex=pattern, assigned=["x"], target=["x"])
+        running(brokers, "not", settled, new_member(regex=f"{TOPIC}|y"), kind="consumer")
+        found = find_groups(brokers, TOPIC + "a" * 60, PARTITIONS)
+        assert (found.groups, found.doubt) == ({}, None)
+
+    @pytest.mark.parametrize("state", ["Stable", "Reconciling", "Assigning"])
+    def test_a_pattern_of_a_group_that_is_not_settled(self, brokers: FakeBrokers, state: str) -> None:
+        target = ["x"] if state == "Stable" else []
+        running(brokers, "g", new_member(regex="x.*", target=target), kind="consumer", state=state)
+        assert "'g' subscribes by a pattern and is not settled" in doubt(brokers).detail
+        committed(brokers, "g", kind="consumer").state = state
+        assert find(brokers).doubt is None, "it is known to use the topic"
 
     def test_a_share_group_by_its_start_offsets(self, brokers: FakeBrokers) -> None:
         group = running(brokers, "s", new_member([TOPIC]), kind="share", protocol_type="share")
@@ -256,6 +279,21 @@ class TestDoubtAboutOneGroup:
     def test_a_description_that_is_refused(self, brokers: FakeBrokers, code: int) -> None:
         running(brokers, "g", member([TOPIC])).describe_error = code
         assert "group 'g' cannot be described" in doubt(brokers).detail
+
+    @pytest.mark.parametrize("code", [69, 0])
+    def test_a_group_that_is_gone_when_it_is_described(self, brokers: FakeBrokers, code: int) -> None:
+        """It may have become one of another type; brokers before version 6 of the request call it Dead."""
+        running(brokers, "g").describe_error = code
+        brokers.before = lambda node, request: (
+            setattr(brokers.groups["g"], "state", "Dead") if _describes(request) else None
+        )
+        assert "group 'g' was gone" in doubt(brokers).detail
+        assert find(brokers) == GroupsFound(), "it is listed as Dead by now"
+
+    def test_a_group_that_is_left_out_of_the_descriptions(self, brokers: FakeBrokers) -> None:
+        running(brokers, "g", member([TOPIC]))
+        brokers.on_describe_groups = lambda node, request: SimpleNamespace(groups=[])
+        assert "left it out of the answer" in doubt(brokers).detail
 
     def test_a_subscription_that_cannot_be_read(self, brokers: FakeBrokers) -> None:
         running(brokers, "g", SimpleNamespace(member_metadata=b"?", member_assignment=b""))

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from modeaware.controller.lease import LeasedEffects
+from modeaware.controller.lease import LeasedEffects, request_timeout_s
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle.effects import CreatePartitions, DeleteRecords, Effect
+from modeaware.wire.brokers.client import REQUEST_TIMEOUT_S
 from tests.support.simulated import SimClock
 
 DELETE = DeleteRecords("orders", "id", {1: 5})
@@ -83,3 +84,23 @@ def test_the_rest_of_the_session_is_for_the_request(session_ms: int, lease_ms: i
     late = World(session_ms)
     late.lookup_ms = lease_ms + 1
     late.put_off()
+
+
+@pytest.mark.parametrize("session_ms", [1_000, 2_000, 5_000, 6_000, 8_000, 10_000])
+def test_a_request_that_is_sent_at_the_last_moment_is_sent_within_the_session(session_ms: int) -> None:
+    """One that waits for a connection, or is sent again where one broke, goes out after the last look at the lease."""
+    world = World(session_ms)
+    looked_at_ms = []
+
+    def perform(effect: Effect, check: Callable[[], None]) -> None:
+        while True:
+            check()
+            looked_at_ms.append(world.clock.now_ms() - began_ms)
+            world.clock.advance(1)
+
+    began_ms = world.clock.now_ms()
+    world.perform = perform  # type: ignore[method-assign]  # one that looks as long as it may
+    with pytest.raises(ClusterError, match="put off"):
+        world.effects.perform(DELETE)
+    assert looked_at_ms[-1] + request_timeout_s(session_ms) * 1_000 <= session_ms
+    assert request_timeout_s(session_ms) <= REQUEST_TIMEOUT_S

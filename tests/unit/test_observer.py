@@ -10,6 +10,7 @@ import pytest
 from modeaware.cluster import commits
 from modeaware.cluster import observer as module
 from modeaware.cluster.cluster import LogOffsets, TopicShape
+from modeaware.cluster.control_records import Gap
 from modeaware.cluster.groups.found import GroupsFound
 from modeaware.cluster.observer import GONE_AFTER_MS, Observer
 from modeaware.errors import ClusterError
@@ -31,6 +32,7 @@ class StubCluster:
         self.policy = "delete"
         self.brokers = None
         self.stable: int | None = None
+        self.leader_epoch = 5
 
     def describe(self, topics: Iterable[str]) -> dict[str, TopicShape | None]:
         return dict.fromkeys(topics, self.shape)
@@ -40,7 +42,7 @@ class StubCluster:
 
     def offsets(self, topic: str, partitions: Iterable[int]) -> dict[int, LogOffsets]:
         return {
-            p: LogOffsets(2, self.ends[p], self.ends[p] if self.stable is None else self.stable, 5)
+            p: LogOffsets(2, self.ends[p], self.ends[p] if self.stable is None else self.stable, self.leader_epoch)
             for p in partitions
             if p in self.ends
         }
@@ -54,7 +56,7 @@ class Looking:
         self.cluster = StubCluster()
         self.groups: dict[str, GroupFacts] = {}
         self.asked_for_groups = 0
-        self.gaps: list[tuple[int, int, int]] = []
+        self.gaps: list[Gap] = []
         self.clear = True
         self.ids: dict[int, str | None] | ClusterError | None = None
         self.epoch_ends: dict[tuple[int, int], int] = {}
@@ -65,7 +67,7 @@ class Looking:
         patch.setattr(module, "epoch_ends", self._epoch_ends)
         patch.setattr(module, "writers", self._writers)
         patch.setattr(module, "sample_records", self._samples)
-        patch.setattr(commits, "only_control_records", self._only_control_records)
+        patch.setattr(commits, "without_records", self._without_records)
 
     def _find_groups(self, _cluster: object, _topic: str, _partitions: object, also: Sequence[str]) -> GroupsFound:
         self.asked_for_groups += 1
@@ -98,11 +100,9 @@ class Looking:
             self.asked.append((what, asked))
         return asked
 
-    def _only_control_records(
-        self, _conf: object, _topic: str, partition: int, start: int, end: int, _: object
-    ) -> bool:
-        self.gaps.append((partition, start, end))
-        return self.clear
+    def _without_records(self, _conf: object, _topic: str, gaps: Iterable[Gap], _: object) -> frozenset[Gap]:
+        self.gaps += gaps
+        return frozenset(gaps) if self.clear else frozenset()
 
 
 @pytest.fixture
@@ -155,6 +155,50 @@ def test_quiet_begins_when_an_end_is_first_seen(looking: Looking) -> None:
     assert quiet_since_ms() == start_ms + 5_001, "back again is not quiet either"
 
 
+def test_quiet_begins_anew_with_another_leader(looking: Looking) -> None:
+    """Its log may have been cut, and have grown to the same end again. That is no record that still arrives."""
+    looking.epoch_ends = {(P, 5): 10}
+    start_ms = looking.observer.observe(TOPIC, draining()).partitions[P].quiet_since_ms
+    looking.clock.advance(5_000)
+    looking.cluster.leader_epoch = 6
+    seen = looking.observer.observe(TOPIC, draining()).partitions[P]
+    assert (seen.quiet_since_ms, seen.moved) == (start_ms + 5_000, False)
+    looking.clock.advance(5_000)
+    assert looking.observer.observe(TOPIC, draining()).partitions[P].quiet_since_ms == start_ms + 5_000
+
+
+class TestMemory:
+    """What is remembered of a topic goes with it."""
+
+    def test_an_admission_that_no_shrink_follows_leaves_nothing(self, looking: Looking) -> None:
+        looking.observer.observe(TOPIC, None)
+        assert looking.observer._seen == {}
+
+    def test_partitions_that_are_not_retired_any_more(self, looking: Looking) -> None:
+        record = draining()
+        looking.observer.observe(TOPIC, record)
+        looking.observer.observe(TOPIC, None)
+        assert sorted(looking.observer._seen[TOPIC_ID]) == [P]
+        looking.observer.observe(TOPIC, replace(record, retired={}, deletion=None))
+        assert looking.observer._seen == {TOPIC_ID: {}}
+
+    def test_one_that_is_away_for_a_while_is_remembered(self, looking: Looking) -> None:
+        start_ms = looking.observer.observe(TOPIC, draining()).partitions[P].quiet_since_ms
+        end = looking.cluster.ends.pop(P)
+        looking.clock.advance(5_000)
+        looking.observer.observe(TOPIC, draining())
+        looking.cluster.ends[P] = end
+        assert looking.observer.observe(TOPIC, draining()).partitions[P].quiet_since_ms == start_ms
+
+    def test_a_topic_that_is_gone(self, looking: Looking) -> None:
+        looking.observer.observe(TOPIC, draining())
+        looking.cluster.shape = None
+        looking.observer.observe(TOPIC, draining())
+        looking.clock.advance(GONE_AFTER_MS)
+        assert looking.observer.observe(TOPIC, draining()).gone
+        assert looking.observer._seen == {}
+
+
 def test_an_end_has_moved_once_another_one_was_seen(looking: Looking) -> None:
     """What was written before this controller looked is no news."""
     assert not looking.observer.observe(TOPIC, draining()).partitions[P].moved
@@ -187,6 +231,13 @@ class TestGone:
         for _ in range(3):
             seen = looking.observer.observe(TOPIC, None)
             assert (seen.gone, seen.topic_id) == (False, None)
+            looking.clock.advance(GONE_AFTER_MS)
+
+    def test_a_corrected_clock_is_no_time_that_passed(self, looking: Looking, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(looking.clock, "monotonic_s", lambda: 7.0)
+        looking.cluster.shape = None
+        for _ in range(2):
+            assert not looking.observer.observe(TOPIC, draining()).gone
             looking.clock.advance(GONE_AFTER_MS)
 
     @pytest.mark.parametrize("ids", [{1: None, 2: TOPIC_ID}, {1: "another", 2: TOPIC_ID}])

@@ -8,6 +8,7 @@ import pytest
 
 from modeaware.errors import ErrorCode
 from modeaware.lifecycle import reasons
+from modeaware.lifecycle.effects import DeleteRecords
 from modeaware.lifecycle.facts import GroupsDoubt, PartitionFacts, TopicFacts, WriterFacts
 from modeaware.modelog.records import RetiredPartition, Straggler, TopicRecord
 from modeaware.modes import ReplicaState
@@ -131,6 +132,11 @@ class TestControlRecordsAtTheEnd:
         assert done.retired[P].replica_state is ReplicaState.DELETION_SUCCESSFUL
         assert look(done, seen(log(10, start=8), groups=everyone)).record is None
 
+    def test_records_go_under_the_leader_epoch_that_was_seen(self) -> None:
+        (effect,) = look(in_none(), seen(log(10, leader_epoch=3))).effects
+        assert isinstance(effect, DeleteRecords)
+        assert (effect.offsets, effect.leader_epochs) == ({P: 10}, {P: 3})
+
     def test_a_commit_that_came_since_counts_too(self) -> None:
         late = {**READ, "late": group({P: 7}, caught_up=(P,))}
         step = look(in_none(), seen(groups=late))
@@ -168,7 +174,17 @@ class TestImmediate:
         rewritten = log(10, quiet_since_ms=0, leader_epoch=9)
         record = after(record, seen(rewritten, groups=BEHIND), passes=3)
         assert (record.modes[P], record.retired[P].reason) == (RO, "group-lag:g")
-        assert after(record, seen(rewritten, groups={"g": group({P: 10})})).retired[P].truncations == 1
+        assert after(record, seen(rewritten, groups={"g": group({P: 10})})).retired[P].truncated_to == 4
+
+    def test_the_lowest_end_is_kept(self) -> None:
+        record = read_only()
+        for end in (8, 6, 7):
+            assert record.retired[P].seal_offset is not None
+            record = after(record, seen(log(end, quiet_since_ms=LATER_MS)))
+            record = after(record, seen(log(10), groups={"g": group({P: 3})}))
+        assert record.retired[P].truncated_to == 6
+        assert after(record, seen(log(12), groups={"g": group({P: 3})})).retired[P].truncated_to == 6, "a straggler"
+        assert after(read_only(), seen(log(12))).retired[P].truncated_to is None
 
     def test_what_an_earlier_shrink_retired_is_not_part_of_it(self) -> None:
         done = after(in_none(), seen(log(10, start=10)))

@@ -186,3 +186,10 @@ def test_a_group_without_a_commit_resumes_at_the_seal_that_a_straggler_broke() -
 def test_retired_partitions_without_a_retired_mode_are_no_record(retired: dict[str, object]) -> None:
     with pytest.raises(RecordError, match="among the retired"):
         TopicRecord.from_json(changed(modes=[[0, 1, 0], [2, 3, 1]], retired=retired))
+
+
+def test_where_a_log_was_truncated_to_is_kept() -> None:
+    """0 too: then it lost everything."""
+    for truncated_to in (None, 0, 7):
+        retired = RetiredPartition(truncated_to=truncated_to)
+        assert RetiredPartition.from_dict(retired.to_dict()) == retired

@@ -7,9 +7,9 @@ from modeaware.controller.schedule import Schedule
 INTERVAL_MS = 300_000
 
 
-def blocked(schedule: Schedule, now_ms: int, *, due_ms: int | None = None, progress: bool = False) -> int:
+def blocked(schedule: Schedule, now_ms: int, *, due_in_ms: int | None = None, progress: bool = False) -> int:
     """After a look that found the topic held up: in how many ms the next is due."""
-    schedule.after_check("t", now_ms, progress=progress, settled=False, due_ms=due_ms)
+    schedule.after_check("t", now_ms, progress=progress, settled=False, due_in_ms=due_in_ms)
     next_ms = schedule.next_ms()
     assert next_ms is not None
     return next_ms - now_ms
@@ -53,17 +53,17 @@ def test_a_command_starts_the_series_afresh() -> None:
 
 
 def test_what_is_known_to_fall_due_sooner_is_not_waited_past() -> None:
-    assert blocked(Schedule(INTERVAL_MS), 100, due_ms=350) == 250
-    assert blocked(Schedule(INTERVAL_MS), 100, due_ms=100 + 10**6) == 1_000
+    assert blocked(Schedule(INTERVAL_MS), 100, due_in_ms=250) == 250
+    assert blocked(Schedule(INTERVAL_MS), 100, due_in_ms=10**6) == 1_000
 
 
 def test_never_in_the_past() -> None:
-    assert blocked(Schedule(INTERVAL_MS), 100, due_ms=3) == 0
+    assert blocked(Schedule(INTERVAL_MS), 100, due_in_ms=-97) == 0
 
 
 def test_a_settled_topic_is_watched_at_the_interval() -> None:
     schedule = Schedule(INTERVAL_MS)
-    schedule.after_check("t", 7, progress=True, settled=True, due_ms=8)
+    schedule.after_check("t", 7, progress=True, settled=True, due_in_ms=1)
     assert schedule.next_ms() == 7 + INTERVAL_MS
 
 

@@ -17,6 +17,7 @@ from modeaware.controller.status import Role
 from modeaware.controller.worker import START_PATIENCE_S, Worker, run_worker
 from modeaware.errors import (
     ClusterError,
+    ConfigError,
     ControllerFenced,
     ControllerUnavailable,
     ErrorCode,
@@ -236,6 +237,35 @@ def test_a_stop_ends_a_start_that_is_tried_again(world: World) -> None:
     assert (world.did, world.status.role, world.status.failure) == (["leave"], Role.STOPPED, None)
 
 
+# Settings that worked before: a file that one names is out of reach for a moment
+
+
+def test_a_claim_that_the_settings_prevent_is_made_again(world: World) -> None:
+    world.status.become(Role.STANDBY)
+    world.claim_errors.append(ConfigError("client settings: ssl.ca.location failed"))
+    did = run(world, sits(world, Seat.LEADER), nothing, nothing)
+    assert did == ["join after 70", "confirm", "confirm", "claim", "release", "leave"]
+    assert world.status.failure is None
+
+
+def test_a_place_that_the_settings_prevent_is_taken_later(world: World) -> None:
+    def goes_bad() -> None:
+        loses(world)()
+        world.join_errors.extend([ConfigError("client settings: ssl.ca.location failed")] * 2)
+
+    did = run(world, sits(world, Seat.STANDBY), goes_bad, nothing, nothing, nothing, sits(world, Seat.STANDBY))
+    assert did == ["join after 70", *["leave", "join after 70"] * 3, "leave"]
+    assert world.status.failure is None
+
+
+@pytest.mark.parametrize("where", ["join_errors", "claim_errors"])
+def test_settings_that_never_worked_end_the_start(world: World, where: str) -> None:
+    error = ConfigError("client settings: no such setting")
+    getattr(world, where).append(error)
+    run(world, sits(world, Seat.LEADER), nothing)
+    assert world.status.failure is error
+
+
 # A place that leads to nothing
 
 
@@ -283,6 +313,12 @@ def test_a_claim_is_no_earlier_than_the_place_in_the_queue(world: World) -> None
     world.since_ms = 5_000_000
     run(world, sits(world, Seat.LEADER), nothing)
     assert world.claim_not_before_ms == 5_000_000
+
+
+def test_a_claim_is_above_every_epoch_that_was_seen(world: World) -> None:
+    world.highest_epoch = 7
+    run(world, sits(world, Seat.LEADER), nothing)
+    assert world.seen_epoch == 7
 
 
 # Answers

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -29,22 +28,23 @@ _IN_REBALANCE = ("PreparingRebalance", "CompletingRebalance")
 class Members:
     """What a group's members consume.
 
-    ``topics`` are those they are subscribed to or assigned, ``patterns`` the regular expressions they subscribed with;
-    ``unknown`` says why that may not be all. ``streams``: they are Kafka Streams'.
+    ``topics`` are those they are subscribed to or assigned; ``unknown`` says why that may not be all. ``streams``: they
+    are Kafka Streams'.
     """
 
     any: bool = False
     topics: frozenset[str] = frozenset()
-    patterns: frozenset[str] = frozenset()
     streams: bool = False
     unknown: str | None = None
 
     def use(self, topic: str) -> bool:
         """Whether they are known to consume ``topic``."""
-        return topic in self.topics or any(_matches(pattern, topic) for pattern in self.patterns)
+        return topic in self.topics
 
 
 NOBODY = Members()
+_GONE = Members(any=True, unknown="was gone when it was to be described")
+_NOT_ANSWERED = Members(any=True, unknown="cannot be described: its coordinator left it out of the answer")
 
 
 def describe_groups(brokers: Brokers, groups: Iterable[ListedGroup]) -> dict[str, Members]:
@@ -75,12 +75,13 @@ def describe_groups(brokers: Brokers, groups: Iterable[ListedGroup]) -> dict[str
 def _read(kind: str, names: Iterable[str], answer: Any) -> dict[str, Members]:
     if isinstance(answer, ClusterError):
         return {name: Members(any=True, unknown=f"cannot be described: {answer}") for name in names}
-    return {group.group_id: _members(kind, group) for group in answer.groups}
+    described = {group.group_id: _members(kind, group) for group in answer.groups}
+    return {name: described.get(name, _NOT_ANSWERED) for name in names}
 
 
 def _members(kind: str, group: Any) -> Members:
-    if group.error_code == KafkaError.GROUP_ID_NOT_FOUND:  # gone since it was listed
-        return NOBODY
+    if group.error_code == KafkaError.GROUP_ID_NOT_FOUND or group.group_state == "Dead":
+        return _GONE  # deleted, or it has become one of another type, or moved: the next look tells
     if group.error_code:
         return Members(any=True, unknown=f"cannot be described: {error_name(group.error_code)}")
     return _KINDS[kind].members(group) if group.members else NOBODY
@@ -104,19 +105,24 @@ def _classic(group: Any) -> Members:
 
 
 def _consumer(group: Any) -> Members:
+    """Patterns are the broker's to read, whose expressions (RE2) are not Python's: assignments tell what they match."""
     topics: set[str] = set()
-    patterns = set()
+    settled, by_pattern = group.group_state == "Stable", False
     for member in group.members:
-        topics |= {*member.subscribed_topic_names, *_assigned(member.assignment), *_assigned(member.target_assignment)}
-        if member.subscribed_topic_regex:
-            patterns.add(member.subscribed_topic_regex)
-    return Members(any=True, topics=frozenset(topics), patterns=frozenset(patterns))
+        assigned, target = _assigned(member.assignment), _assigned(member.target_assignment)
+        topics |= {*member.subscribed_topic_names, *(topic for topic, _ in assigned | target)}
+        by_pattern = by_pattern or bool(member.subscribed_topic_regex)
+        settled = settled and assigned == target
+    unknown = None
+    if by_pattern and not settled:
+        unknown = "subscribes by a pattern and is not settled: what it consumes is not known yet"
+    return Members(any=True, topics=frozenset(topics), unknown=unknown)
 
 
 def _share(group: Any) -> Members:
     topics: set[str] = set()
     for member in group.members:
-        topics |= {*member.subscribed_topic_names, *_assigned(member.assignment)}
+        topics |= {*member.subscribed_topic_names, *(topic for topic, _ in _assigned(member.assignment))}
     return Members(any=True, topics=frozenset(topics))
 
 
@@ -131,8 +137,8 @@ def _streams(group: Any) -> Members:
     return Members(any=True, topics=frozenset(topics), streams=True)
 
 
-def _assigned(assignment: Any) -> set[str]:
-    return {each.topic_name for each in assignment.topic_partitions if each.partitions}
+def _assigned(assignment: Any) -> set[tuple[str, int]]:
+    return {(each.topic_name, partition) for each in assignment.topic_partitions for partition in each.partitions}
 
 
 @dataclass(frozen=True)
@@ -147,11 +153,3 @@ _KINDS: Mapping[str, _Kind] = {
     "share": _Kind(lambda names: ShareGroupDescribeRequest(group_ids=names), _share),
     "streams": _Kind(lambda names: StreamsGroupDescribeRequest(group_ids=names), _streams),
 }
-
-
-def _matches(pattern: str, topic: str) -> bool:
-    # The broker's expressions are RE2's, nearly Python's; what Python cannot read may match.
-    try:
-        return re.fullmatch(pattern, topic) is not None
-    except re.error:
-        return True

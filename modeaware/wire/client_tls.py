@@ -1,0 +1,137 @@
+"""Where a client's servers are and how TLS to them is made, from librdkafka's settings. Needs no other package.
+
+``ssl`` is imported where it is wanted: most clients of a plaintext cluster never load it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from modeaware.errors import ConfigError
+
+if TYPE_CHECKING:
+    import ssl
+
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+TLS_SETTINGS = frozenset(
+    {
+        "enable.ssl.certificate.verification",
+        "ssl.ca.location",
+        "ssl.ca.pem",
+        "ssl.certificate.location",
+        "ssl.certificate.pem",
+        "ssl.cipher.suites",
+        "ssl.crl.location",
+        "ssl.endpoint.identification.algorithm",
+        "ssl.key.location",
+        "ssl.key.password",
+        "ssl.key.pem",
+    }
+)
+"""The settings that :func:`ssl_context` takes over."""
+
+
+def servers(conf: Mapping[str, Any]) -> list[str]:
+    """``bootstrap.servers`` as ``host:port``, in order; librdkafka also takes URLs: ``PLAINTEXT://host:9092``.
+
+    Raises:
+        ConfigError: there are none.
+    """
+    text = str(conf.get("bootstrap.servers") or conf.get("metadata.broker.list") or "")
+    found = [server.strip().rpartition("://")[2] for server in text.split(",") if server.strip()]
+    if not found:
+        raise ConfigError("bootstrap.servers is missing")
+    return found
+
+
+def security_protocol(conf: Mapping[str, Any]) -> str:
+    """``security.protocol`` in capitals.
+
+    Raises:
+        ConfigError: it is none of Kafka's.
+    """
+    protocol = str(conf.get("security.protocol", "plaintext")).upper()
+    if protocol not in PROTOCOLS:
+        raise ConfigError(f"security.protocol: {protocol!r} is none of {', '.join(PROTOCOLS)}")
+    return protocol
+
+
+def ssl_context(conf: Mapping[str, Any]) -> ssl.SSLContext:
+    """TLS 1.2 and later as a client, with :data:`TLS_SETTINGS` (PEM files or strings).
+
+    Raises:
+        ConfigError: one of them cannot be used. It names the setting.
+    """
+    import ssl
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    # librdkafka takes "https" and "none" in any case; whatever else stands there must not turn the check off.
+    context.check_hostname = str(conf.get("ssl.endpoint.identification.algorithm", "https")).strip().lower() != "none"
+    if not _truth(conf.get("enable.ssl.certificate.verification", True)):
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    _named("ssl.ca.location", _load_ca, context, conf)
+    if conf.get("ssl.cipher.suites"):
+        _named("ssl.cipher.suites", lambda: context.set_ciphers(str(conf["ssl.cipher.suites"])))
+    if conf.get("ssl.crl.location"):
+        _named("ssl.crl.location", lambda: context.load_verify_locations(cafile=str(conf["ssl.crl.location"])))
+        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+    _load_certificate(context, conf)
+    return context
+
+
+def _load_ca(context: ssl.SSLContext, conf: Mapping[str, Any]) -> None:
+    location, pem = conf.get("ssl.ca.location"), conf.get("ssl.ca.pem")
+    if pem:
+        context.load_verify_locations(cadata=str(pem))
+    elif not location or location == "probe":
+        context.load_default_certs()
+    elif Path(str(location)).is_dir():
+        context.load_verify_locations(capath=str(location))
+    else:
+        context.load_verify_locations(cafile=str(location))
+
+
+def _load_certificate(context: ssl.SSLContext, conf: Mapping[str, Any]) -> None:
+    has_certificate = conf.get("ssl.certificate.location") or conf.get("ssl.certificate.pem")
+    has_key = conf.get("ssl.key.location") or conf.get("ssl.key.pem")
+    if not has_certificate:
+        if has_key:
+            raise ConfigError("ssl.key.location or ssl.key.pem needs ssl.certificate.location or ssl.certificate.pem")
+        return
+    import tempfile  # most clients have no certificate
+
+    password = conf.get("ssl.key.password")
+    # Python reads certificates from files only; the directory is readable by this user alone and goes at once.
+    with tempfile.TemporaryDirectory(prefix="modeaware-") as folder:
+        certificate = _as_file(conf, "ssl.certificate", Path(folder))
+        key = _as_file(conf, "ssl.key", Path(folder)) if has_key else None
+        _named(
+            "ssl.certificate.location or ssl.key.location",
+            # Without a password a prompt would block; an empty one fails.
+            lambda: context.load_cert_chain(
+                str(certificate), key and str(key), "" if password is None else str(password)
+            ),
+        )
+
+
+def _as_file(conf: Mapping[str, Any], name: str, folder: Path) -> Path:
+    if pem := conf.get(f"{name}.pem"):
+        path = folder / name
+        path.write_text(str(pem), encoding="utf-8")
+        return path
+    return Path(str(conf[f"{name}.location"]))
+
+
+def _named(setting: str, load: Callable[..., object], *arguments: object) -> None:
+    try:
+        load(*arguments)
+    except (OSError, ValueError) as error:  # an SSLError is an OSError
+        raise ConfigError(f"{setting} cannot be used: {error}") from error
+
+
+def _truth(value: object) -> bool:
+    return str(value).strip().lower() in ("true", "t", "1")

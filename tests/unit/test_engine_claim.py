@@ -1,0 +1,105 @@
+"""The engine takes up the log: the epoch it claims, and what it makes of what it finds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from modeaware.config import ControllerConfig
+from modeaware.controller.engine import Engine
+from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, NewerRecord
+from modeaware.lifecycle.commands import DeletePartitionsCommand
+from modeaware.modelog.records import CLAIM_KEY, ClaimRecord
+from modeaware.modelog.replay import fold
+from modeaware.modes import PartitionMode
+from tests.support.engine_world import TOPIC, World
+
+RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
+REFUSED = ClusterError("no", code=ErrorCode.INVALID_REPLICA_ASSIGNMENT)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+class TestClaim:
+    def test_the_first(self, world: World) -> None:
+        assert fold(world.log.entries).claim == ClaimRecord(1, "127.0.0.1:1", "test", world.clock.now_ms())
+
+    def test_each_claim_is_one_higher(self, world: World) -> None:
+        world.restart()
+        assert world.engine.claim("127.0.0.1:2", "test") == 3
+        claim = fold(world.log.entries).claim
+        assert claim is not None
+        assert (claim.controller_epoch, claim.address) == (3, "127.0.0.1:2")
+
+    def test_release_takes_the_address_back(self, world: World) -> None:
+        world.engine.release()
+        claim = fold(world.log.entries).claim
+        assert claim is not None
+        assert (claim.controller_epoch, claim.address) == (1, None)
+        world.engine.release()
+        assert len(world.log.entries) == 2, "twice is harmless"
+
+    def test_the_log_of_a_newer_version_is_left_alone(self, world: World) -> None:
+        newer = ClaimRecord(7, None, "newer").to_json().replace(b'"min_reader":1', b'"min_reader":2')
+        world.log.entries.append((CLAIM_KEY, newer))
+        entries = list(world.log.entries)
+        with pytest.raises(NewerRecord, match="upgrade"):
+            world.restart()
+        assert world.log.entries == entries
+
+    def test_a_topic_of_a_newer_version_is_left_alone(self, world: World) -> None:
+        world.shrink(4)
+        newer = replace(world.record, min_reader=2).stamped(1, world.clock.now_ms())
+        world.log.entries.append((newer.topic_id, newer.to_json()))
+        world.restart()
+        assert world.shrink(3) is ErrorCode.UNSUPPORTED_VERSION
+        assert world.grow(12) is ErrorCode.UNSUPPORTED_VERSION
+        world.run(3_600_000)
+        assert world.log.entries[-1][0] == CLAIM_KEY, "nothing but the claim was written"
+
+    def test_a_claim_that_cannot_be_read_gives_no_epoch_out_twice(self, world: World) -> None:
+        world.restart()
+        world.shrink(4)
+        assert world.record.controller_epoch == 2
+        world.log.entries = [(key, b"rubbish" if key == CLAIM_KEY else value) for key, value in world.log.entries]
+        assert world.restart().claim(None, "test") > 2
+
+    def test_a_log_that_lost_its_tail_gives_no_epoch_out_twice(
+        self, world: World, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """The same (controller epoch, topic epoch) would come with other content."""
+        kept = list(world.log.entries)
+        world.engine.claim(None, "test")
+        world.shrink(4)
+        assert (world.record.controller_epoch, world.record.epoch) == (2, 0)
+        assert "tail" not in caplog.text
+        world.log.entries = kept
+        assert world.engine.claim(None, "test") == 3
+        assert "has lost its tail: it ends with epoch 1, and 2 was there" in caplog.text
+        world.shrink(6)
+        assert (world.record.controller_epoch, world.record.epoch) == (3, 0)
+
+    def test_an_epoch_that_was_seen_on_the_log_is_not_given_out_again(
+        self, world: World, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """It was another controller's, and the log has lost it."""
+        assert world.engine.claim(None, "test", seen_epoch=7) == 8
+        assert "has lost its tail" in caplog.text
+
+    def test_a_claim_of_unknown_outcome_is_not_made_again_under_its_epoch(
+        self, world: World, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        world.log.failure = ClusterError("timed out")
+        with pytest.raises(ClusterError):
+            world.engine.claim(None, "test")
+        assert world.engine.claim(None, "test") == 3
+        assert "tail" not in caplog.text, "it may never have been there"
+
+    def test_nothing_is_decided_without_one(self, world: World) -> None:
+        engine = Engine(world.log, world.cluster, world.cluster, ControllerConfig(), world.clock)
+        with pytest.raises(ModeAwareError, match="not claimed"):
+            engine.execute(DeletePartitionsCommand(TOPIC, 4))
