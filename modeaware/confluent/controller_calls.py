@@ -32,7 +32,7 @@ def group_rules_of(replay: Replay, mode_log_topic: str) -> tuple[GroupRule, ...]
     Raises:
         RecordError: their record cannot be used here: which rules hold is not known.
     """
-    if GROUP_RULES_KEY in replay.unreadable:
+    if replay.is_unreadable(GROUP_RULES_KEY):
         raise RecordError(
             f"the rules about groups in {mode_log_topic!r} cannot be used here (rubbish, or a newer version); upgrade "
             "modeaware, or look at the log"

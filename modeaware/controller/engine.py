@@ -29,6 +29,10 @@ from modeaware.modelog.records import CLAIM_KEY, ClaimRecord, TopicRecord
 
 logger = logging.getLogger("modeaware.controller")
 
+UNKNOWN_EPOCHS = 1_000
+"""How many epochs a claim that cannot be read may be ahead of all else on the log. Readers that knew it drop whatever
+comes under a lower one."""
+
 
 class Engine:
     """Keeps the records of one mode log. Not thread-safe: one thread owns it.
@@ -88,14 +92,15 @@ class Engine:
         self._newer = frozenset(replay.newer)
         self._records = {key: record for key, record in replay.records.items() if key not in self._newer}
         self._rules = replay.group_rules or GroupRulesRecord()
-        self._rules_unreadable = GROUP_RULES_KEY in replay.unreadable
+        self._rules_unreadable = replay.is_unreadable(GROUP_RULES_KEY)
         # Records count beside the claim: an epoch is never given out twice, even where the claim cannot be read.
         epochs = [self._rules.controller_epoch, *(record.controller_epoch for record in replay.records.values())]
         on_log = max(epochs + [replay.claim.controller_epoch if replay.claim is not None else 0])
         known = max(seen_epoch, self._claim.controller_epoch if self._claim is not None else 0)
         if on_log < known:
             logger.error("the mode log has lost its tail: it ends with epoch %d, and %d was there", on_log, known)
-        epoch = self._given = max(on_log, known, self._given) + 1
+        unknown = UNKNOWN_EPOCHS if replay.is_unreadable(CLAIM_KEY) else 0
+        epoch = self._given = max(on_log + unknown, known, self._given) + 1
         claim = ClaimRecord(epoch, address, controller_id, max(self._clock.now_ms(), not_before_ms), host)
         self._log.append([(CLAIM_KEY, claim.to_json())])
         self._claim = claim

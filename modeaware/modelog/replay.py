@@ -89,6 +89,10 @@ class Replay:
         """Topics (or keys, where a record does not even tell its topic) whose latest record was rejected, sorted."""
         return sorted(set(self._unreadable.values()))
 
+    def is_unreadable(self, key: str) -> bool:
+        """Whether the latest record under this key was rejected: what holds now is not known."""
+        return key in self._unreadable
+
     def _apply_claim(self, value: bytes | None) -> None:
         if value is None:
             raise RecordError("mode log: a claim cannot be taken back by a tombstone")
@@ -154,7 +158,8 @@ class Replay:
         held = self.records.get(name)
         if isinstance(error, NewerRecord):
             self.newer.add(name)
-        if len(self._unreadable) < MAX_REMEMBERED_KEYS:
+        in_use = held is not None or name in (CLAIM_KEY, GROUP_RULES_KEY)
+        if in_use or len(self._unreadable) < MAX_REMEMBERED_KEYS:
             self._unreadable[name] = held.topic if held is not None else error.topic or name
         if name not in self._logged and len(self._logged) < MAX_REMEMBERED_KEYS:
             self._logged.add(name)

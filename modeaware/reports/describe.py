@@ -120,7 +120,7 @@ def describe_topics(
 
 def unusable_record(replay: Replay, mode_log_topic: str, topic: str, topic_id: str) -> RecordError | None:
     """The error to raise where the latest record of a topic could not be read: what holds now is not known here."""
-    if not {topic, topic_id} & set(replay.unreadable):
+    if not replay.is_unreadable(topic_id) and topic not in replay.unreadable:
         return None
     return RecordError(
         f"topic {topic!r}: its latest record in {mode_log_topic!r} cannot be used here (rubbish, or a newer version); "

@@ -19,6 +19,9 @@ WATCH_S = 0.5
 GAVE_UP = "of no use any more"
 """What a writer or a reader says when its client has failed for good."""
 Command = Callable[[int], list[str]]
+FATAL_ERROR = "cimpl.KafkaException: KafkaError{FATAL"
+TRACEBACK_LINES = 60
+"""In a callback a fatal error may be wrapped in others: it stands where the traceback begins."""
 
 
 class Child:
@@ -90,11 +93,13 @@ class Child:
         return self._process is None or self._process.wait(timeout_s)
 
     def last_words(self) -> str:
-        """Why this incarnation gave up, else the last line of its log."""
+        """Why this incarnation gave up, else the fatal error that its last traceback began with, else the last line."""
         if not self._log.exists():
             return ""
         lines = self._log.read_bytes()[self._log_start :].decode(errors="replace").splitlines()
-        return next((line for line in reversed(lines) if GAVE_UP in line), lines[-1] if lines else "")[:400]
+        causes = (line for line in reversed(lines[-TRACEBACK_LINES:]) if line.startswith(FATAL_ERROR))
+        last = next(causes, lines[-1] if lines else "")
+        return next((line for line in reversed(lines) if GAVE_UP in line), last)[:400]
 
 
 class Fleet:

@@ -95,5 +95,5 @@ class ModeRecords:
             writable=writable,
             seals=seals,
             stragglers={p: each["stragglers"] for p, each in retired.items() if "stragglers" in each},
-            truncations={p: each["truncations"] for p, each in retired.items() if "truncations" in each},
+            truncations={p: 1 for p, each in retired.items() if "truncated_to" in each},
         )

@@ -46,7 +46,7 @@ def _run(args: argparse.Namespace) -> int:
         report = run_many(args.seed, args.schedules, args.processes, show_progress=sys.stderr.isatty())
     print(report.text())
     at_least = report.schedules // 10_000 if args.at_least is None else args.at_least
-    problems = report.coverage.problems(at_least)
+    problems = report.problems(at_least)
     for problem in problems:
         print(problem)
     return 1 if report.failures or problems else 0

@@ -63,9 +63,11 @@ class BrokerActions:
         world, partition = self.world, self._some_partition()
         if partition is None or world.topic is None:
             return
-        world.hit(Fault.RETENTION)
         log = world.topic.logs[partition]
+        before = log.log_start
         log.expire(1 << 30 if world.random() < 0.4 else 1 + world.below(4))
+        if log.log_start != before:
+            world.hit(Fault.RETENTION)
         world.tell("retention: partition %d begins at %d", partition, log.log_start)
         record = world.record
         if record is not None and record.deletion is not None and record.deletion.policy == "retention":
@@ -105,9 +107,7 @@ class BrokerActions:
         world = self.world
         if world.late:
             index = world.below(len(world.late))
-            if world.late[index][0] is Fault.LATE_CREATE and world.modes and all(m.writable for m in world.modes):
+            if world.late[index][0] is Fault.LATE_CREATE and not world.in_rare_phase and world.random() < 0.9:
                 return  # rather later still: in the midst of the next change
             fault, request = world.late.pop(index)
-            world.hit(fault)
-            world.tell("a request that was given up is carried out (%s)", fault.label)
-            request()
+            world.carry_out(fault, request)

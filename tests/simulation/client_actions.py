@@ -23,8 +23,8 @@ class ClientActions:
     def produce(self) -> None:
         """An aware producer that knows all there is to know."""
         producer, world = self._producer(aware=True), self.world
-        if producer.reader is not None and world.random() < 0.7:
-            producer.reader.catch_up()
+        if world.random() < 0.7:
+            producer.learn()
         for _ in range(1 + world.below(3)):
             producer.hand_over(KEYS[world.below(len(KEYS))])
         if world.random() < 0.7:
@@ -33,8 +33,8 @@ class ClientActions:
     def produce_behind(self) -> None:
         """An aware producer with whatever view it has, perhaps one record of the log newer."""
         producer, world = self._producer(aware=True), self.world
-        if producer.reader is not None and world.random() < 0.2:
-            producer.reader.catch_up(1)
+        if world.random() < 0.2:
+            producer.learn(1)
         producer.hand_over(KEYS[world.below(len(KEYS))])
         if world.random() < 0.5:
             producer.flush()
@@ -52,8 +52,8 @@ class ClientActions:
 
     def flush(self) -> None:
         producer, world = self._producer(), self.world
-        if producer.queue and producer.reader is not None and world.random() < 0.5:
-            producer.reader.catch_up()
+        if producer.queue and world.random() < 0.5:
+            producer.learn()
         producer.flush()
 
     def transaction(self) -> None:
@@ -62,10 +62,17 @@ class ClientActions:
             producer.begin()
             producer.hand_over(KEYS[world.below(len(KEYS))])
             producer.flush()
-        elif world.random() < 0.1 and world.odds[Fault.HANGING_TRANSACTION]:
+        elif world.random() < 0.2 and world.odds[Fault.HANGING_TRANSACTION]:
             producer.hang()
         else:
             producer.end(commit=world.random() < 0.6)
+
+    def modes_away(self) -> None:
+        """Producers cannot reach the mode log for a while."""
+        world = self.world
+        world.modes_away = not world.modes_away
+        world.begins(Fault.MODES_OUT_OF_REACH)
+        world.tell("the mode log is %s producers' reach", "out of" if world.modes_away else "within")
 
     # Groups
 
@@ -131,7 +138,7 @@ class ClientActions:
         else:
             group = self._group()
             world.tell("group %s is left out of listings", group.name)
-            world.hit(Fault.GROUP_OMITTED)
+            world.begins(Fault.GROUP_OMITTED)
             world.omitted.add(group.name)
 
     def hide(self) -> None:
@@ -142,5 +149,5 @@ class ClientActions:
         else:
             group = self._group()
             world.tell("group %s is hidden: no right to DESCRIBE the cluster", group.name)
-            world.hit(Fault.GROUPS_HIDDEN)
+            world.begins(Fault.GROUPS_HIDDEN)
             world.hidden.add(group.name)

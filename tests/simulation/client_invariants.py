@@ -10,6 +10,8 @@ from tests.simulation.broker import Log
 
 if TYPE_CHECKING:
     from tests.simulation.groups import Group
+    from tests.simulation.modelog import Reader
+    from tests.simulation.producers import InFlight
     from tests.simulation.world import World
 
 
@@ -26,22 +28,32 @@ class ClientJudge:
 
     Attributes:
         issued: (topic id, version) -> the modes that were written under it.
+
+    That a client without its mode source goes on with its last view (I6), and that a record that was handed over is not
+    rerouted (I7), is judged of the simulated producers. No guard of these can be taken away here: the code that keeps
+    them (``modeaware.views``, ``modeaware.confluent``) is made of threads around librdkafka, and not in reach.
     """
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.issued: dict[tuple[str, tuple[int, int]], tuple[PartitionMode, ...]] = {}
         self._keyed: dict[tuple[str | None, tuple[int, int], bytes], int] = {}
+        self._known: dict[Reader, TopicView] = {}
+        self._handed: dict[InFlight, tuple[int, TopicView | None]] = {}
 
-    def new_view(self, before: TopicView, after: TopicView) -> None:
+    def new_view(self, reader: Reader, before: TopicView, after: TopicView) -> None:
         """A client's view changes; of one topic it only ever gets newer (I4)."""
+        self._known[reader] = after
         if after.topic_id is not None and (after.topic_id, after.version) not in self.issued:
             raise Violation("I5", f"a client follows {after.version}, a record that does not count")
         if after.topic_id == before.topic_id and after.version < before.version:
             raise Violation("I4", f"a client's view goes from {before.version} back to {after.version}")
 
-    def picked(self, view: TopicView, key: bytes | None, partition: int) -> None:
-        """An aware producer chose: a partition its view calls ReadWrite, the same for a key in one epoch (I3)."""
+    def picked(self, reader: Reader, view: TopicView, key: bytes | None, partition: int) -> None:
+        """An aware producer chose: by the last view it got, whatever is out of reach (I6); a partition which that calls
+        ReadWrite, the same for a key in one epoch (I3)."""
+        if view is not self._known.get(reader, view):
+            raise Violation("I6", f"a producer chose by {view.version} and had {self._known[reader].version}")
         if view.all_writable:
             return
         if partition >= len(view.modes) or view.modes[partition] is not PartitionMode.READ_WRITE:
@@ -49,9 +61,16 @@ class ClientJudge:
         if key is not None and self._keyed.setdefault((view.topic_id, view.version, key), partition) != partition:
             raise Violation("I3", f"key {key!r} moved to partition {partition} within {view.version}")
 
-    def landed(self, view: TopicView | None, partition: int, offset: int, log: Log) -> None:
-        """A record that was rerouted lies at or after its partition's switch offset."""
-        topic = self.world.topic
+    def handed_over(self, sent: InFlight) -> None:
+        """A record is the client library's from now on."""
+        self._handed[sent] = (sent.partition, sent.view)
+
+    def landed(self, sent: InFlight, offset: int, log: Log) -> None:
+        """A record lies where it was to go when it was handed over (I7); one that was rerouted before that, at or after
+        its partition's switch offset."""
+        topic, view, partition = self.world.topic, sent.view, sent.partition
+        if self._handed.pop(sent) != (partition, view) or sent.topic.logs[partition] is not log:
+            raise Violation("I7", f"a record in flight was rerouted to partition {partition}")
         if view is None or topic is None or view.topic_id != topic.topic_id or log.truncated_at >= 0:
             return
         record = self.world.log.truth.records.get(view.topic_id)

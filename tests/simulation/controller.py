@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from modeaware.config import ControllerConfig
 from modeaware.controller.engine import Engine
 from modeaware.controller.failures import Failures
-from modeaware.errors import ClusterError, ControllerFenced, ErrorCode, ModeSourceError
+from modeaware.errors import ClusterError, ControllerFenced, ErrorCode, ModeSourceError, NewerRecord
 from modeaware.lifecycle.commands import Command, CommandResult
 from tests.simulation.effects import effects_of
 from tests.simulation.looked import Looked
@@ -40,6 +40,8 @@ class Controller:
         claimed: its engine holds the claim, as far as it knows.
         own_steps: its requests since its last successful append.
         looked: what it saw when it last looked at the topic.
+        not_for_it: the keys of the mode log whose record was for newer readers when it read the log.
+        without_rules: the rules about groups could not be read then, and have not been written since.
     """
 
     def __init__(self, world: World, index: int, config: ControllerConfig) -> None:
@@ -56,6 +58,8 @@ class Controller:
         self.alive, self.claimed = True, False
         self.own_steps = 0
         self.looked = Looked()
+        self.not_for_it: frozenset[str] = frozenset()
+        self.without_rules = False
         self.member = world.coordinator.join(world.time_ms)
         log = LogSession(world, world.log, self)
         self.engine = Engine(log, SimObserver(world, self), effects_of(world, self), self._config, world)
@@ -113,7 +117,7 @@ class Controller:
         except ControllerFenced:
             self.claimed = False
             self.world.coordinator.leave(self.member)
-        except (ClusterError, ModeSourceError):
+        except (ClusterError, ModeSourceError, NewerRecord):
             self.claimed = False
         finally:
             self.busy = False

@@ -12,7 +12,14 @@ PHASES = ("none", "seal", "drain", "reclaim", "done", "opening")
 
 
 class Fault(IntEnum):
-    """Kinds of faults; each is counted when it strikes."""
+    """Kinds of faults; each is counted when it strikes, and only if it made a difference to what is there.
+
+    ``RUBBISH_IN_USE``: rubbish, or a record for newer readers, under the key of the claim, the rules or a topic.
+    ``MODES_OUT_OF_REACH``: an aware producer picks while it cannot reach the mode log. ``WAIVER``: a waiver is used.
+    ``GROUP_OMITTED``, ``GROUPS_HIDDEN``: a listing does without a group that is in use; each time it is left out is
+    counted once in each phase. ``LONG_PAUSED_PRODUCER``: the record lands in a sealed partition, and its producer has
+    not heard of the modes for longer than the delay and the quiet time.
+    """
 
     # controllers
     CRASH = 0
@@ -28,6 +35,7 @@ class Fault(IntEnum):
     COMPACTION = auto()
     DUPLICATES = auto()
     RUBBISH = auto()
+    RUBBISH_IN_USE = auto()
     STRAY_RECORD = auto()
     # brokers
     OBSERVE_FAILED = auto()
@@ -49,6 +57,7 @@ class Fault(IntEnum):
     STALE_PRODUCER = auto()
     LONG_PAUSED_PRODUCER = auto()
     RETRY_ACROSS_SWITCH = auto()
+    MODES_OUT_OF_REACH = auto()
     OPEN_TRANSACTION = auto()
     ABORTED_TRANSACTION = auto()
     HANGING_TRANSACTION = auto()
@@ -68,12 +77,19 @@ class Fault(IntEnum):
 
 
 _ONLY_RETIRED = "it is counted when a record lands in a retired partition, and none is"
+_ONLY_SEALED = "it is counted when a record lands in a sealed partition; a growth past the last one opens them all"
+_ONLY_DRAIN = "it is counted when a drain or a deletion does without a group, and nothing is drained then"
 _ONLY_WORK = "it strikes where an effect is carried out, and a record without retired partitions has none"
 
 IMPOSSIBLE: dict[tuple[Fault, str], str] = {
+    (Fault.UNAWARE, "none"): _ONLY_RETIRED,
     (Fault.STALE_PRODUCER, "none"): _ONLY_RETIRED,
     (Fault.LONG_PAUSED_PRODUCER, "none"): _ONLY_RETIRED,
+    (Fault.LONG_PAUSED_PRODUCER, "opening"): _ONLY_SEALED,
     (Fault.RETRY_ACROSS_SWITCH, "none"): _ONLY_RETIRED,
+    (Fault.WAIVER, "none"): _ONLY_DRAIN,
+    (Fault.WAIVER, "done"): _ONLY_DRAIN,
+    (Fault.WAIVER, "opening"): _ONLY_DRAIN,
     (Fault.RECREATED_AT_EFFECT, "none"): _ONLY_WORK,
     (Fault.EFFECT_ANSWER_LOST, "none"): _ONLY_WORK,
 }

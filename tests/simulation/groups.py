@@ -21,6 +21,7 @@ class Group:
         latest: where it starts without a commit; else at the log start.
         commits: a console consumer's group does not.
         epochless: nobody sees the leader epochs of its commits.
+        began: partition -> the step of its first commit there.
         committed: partition -> (offset, leader epoch of the last record read), as the coordinator keeps it.
         positions: where its members are, of the partitions they hold; ``position_epochs`` the leader epoch they got
             there under.
@@ -32,8 +33,9 @@ class Group:
     """
 
     __slots__ = (
-        "aware", "commits", "committed", "consumed", "epochless", "has_members", "held", "joined_at", "kind", "latest",
-        "name", "owners", "position_epochs", "positions", "readers", "reset_at", "resume", "stateful", "world",
+        "aware", "began", "commits", "committed", "consumed", "epochless", "has_members", "held", "joined_at", "kind",
+        "latest", "name", "owners", "position_epochs", "positions", "readers", "reset_at", "resume", "stateful",
+        "world",
     )  # fmt: skip
 
     def __init__(
@@ -50,6 +52,7 @@ class Group:
         self.readers = [Reader(world.log, world.name) for _ in range(members if aware else 0)]
         self.has_members = False
         self.committed: dict[int, tuple[int, int]] = {}
+        self.began: dict[int, int] = {}
         self.positions: dict[int, int] = {}
         self.position_epochs: dict[int, int] = {}
         self.owners: dict[int, Reader] = {}
@@ -119,7 +122,8 @@ class Group:
         names = [str(i) for i in range(len(self.readers))]
         given = range_deal(names, range(count))
         known = [reader.view for reader in self.readers]
-        joined = max(reader.position for reader in self.readers)
+        # What was compacted away had been replaced by then: a reading to the log's end tells of that.
+        joined = max(self.world.log.compacted_end, *(reader.position for reader in self.readers))
         random = self.world.random
         taken: set[int] = set()
         for name, reader, before in zip(names, self.readers, known, strict=True):
@@ -208,6 +212,7 @@ class Group:
     def _commit_start(self, partition: int) -> None:
         topic = self.world.topic
         if self.commits and topic is not None and partition not in self.committed and partition < len(topic.logs):
+            self.began[partition] = self.world.steps
             self.committed[partition] = (self.positions[partition], self.position_epochs[partition])
 
     def read(self, partition: int, count: int) -> None:
@@ -232,6 +237,8 @@ class Group:
         self.position_epochs[partition] = log.epoch
         if behind_last is not None and self.commits:
             self.world.tell("group %s reads partition %d and commits %d", self.name, partition, behind_last)
+            if partition not in self.committed:
+                self.began[partition] = self.world.steps
             self.committed[partition] = (behind_last, log.epoch)
 
     def _validated(self, partition: int, position: int, log: Log) -> int:

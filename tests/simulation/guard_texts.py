@@ -19,6 +19,8 @@ ENGINE = "modeaware.controller.engine"
 CLUSTER = "modeaware.cluster.cluster"
 LEASE = "modeaware.controller.lease"
 ROUTING = "modeaware.routing"
+POLICY = LIFECYCLE + "policy"
+TOPIC_VIEW = "modeaware.topic_view"
 LOG = "tests.simulation.modelog"
 BROKERS = "tests.simulation.effects"
 
@@ -229,4 +231,96 @@ GUARDS: tuple[Guard, ...] = (
     ),
     # Clients
     _guard("an explicit partition is refused", "I3", 8, ROUTING, "if view.is_writable(partition):", "if True:"),
+    # Drain and reclaim, more closely
+    _guard(
+        "state is lost by name only, in a drain too", "I2", 0,
+        DRAIN, "if group.stateful and name not in requirement.accept_state_loss:", "if False:",
+    ),
+    _guard(
+        "groups go on where the first seal was", "I2", 0,
+        STEPS, "resume_offset=min(log.lowest_end, resume)", "resume_offset=log.end_offset",
+    ),
+    _guard(
+        "switch offsets are noted", "I3", 0,
+        SHRINKING, "switch_offsets={p: facts.partitions[p].end_offset for p in range(keep)}", "switch_offsets={}",
+    ),
+    _guard(
+        "a waiver is on the record before deletion", "I1", 1127,
+        STEPS, "if lower or not drain.waived.keys() <= now.record.waived.keys():", "if lower:",
+    ),
+    _guard(
+        "a waiver may be for those without a commit", "I2", 0,
+        REQUIREMENT, "(rule.uncommitted_only and committed) or (rule.is_glob and is_registered)",
+        "(rule.is_glob and is_registered)",
+    ),
+    _guard(
+        "unreadable rules are a doubt", "I2", 991,
+        ENGINE, "if self._rules_unreadable and (", "if False and (",
+    ),
+    _guard(
+        "deleted is said after it is done", "I1", 627,
+        STEPS, "return Step(PartitionMode.NONE, retired, delete_up_to=reclaim_offset)",
+        "return Step(PartitionMode.NONE, replace(retired, partition_state=PartitionState.NON_EXISTENT, "
+        "replica_state=ReplicaState.DELETION_SUCCESSFUL), delete_up_to=reclaim_offset)",
+    ),
+    _guard(
+        "an immediate deletion takes no stragglers", "I2", 0,
+        POLICY, "now.stragglers > 0 or now.truncated_to", "now.truncated_to",
+    ),
+    _guard(
+        "nor what replaced truncated records", "I2", 1220,
+        POLICY, "now.stragglers > 0 or now.truncated_to is not None or", "now.stragglers > 0 or",
+    ),
+    _guard(
+        "the leader epoch of a seal is noted", "I1", 0,
+        STEPS, "seal_leader_epoch=log.leader_epoch, reason=None", "reason=None",
+    ),
+    # Growth, more closely
+    _guard(
+        "a growth is on the log before it is done", "I5", 106,
+        ENGINE,
+        "        if admission.record is not None:\n            self._append(admission.record)\n"
+        '            logger.info("%s: %s", command, admission.record.view().describe())\n'
+        "        if new is not None and admission.record is not None:\n"
+        "            failure = self._create(new, admission.record, facts)\n",
+        "        if new is not None:\n            self._effects.perform(new)\n"
+        "        if admission.record is not None:\n            self._append(admission.record)\n"
+        "        if False:\n            failure = None\n",
+    ),
+    _guard(
+        "unlisted partitions take no writes", "I3", 0,
+        TOPIC_VIEW, "return 0 <= partition < len(self.modes) and self.modes[partition].writable",
+        "return partition >= len(self.modes) or self.modes[partition].writable",
+    ),
+    # One controller, more closely
+    _guard(
+        "the lease is looked at right before DeleteRecords", "I5", 0,
+        CLUSTER, "delete_records(self.brokers, effect, check)", "delete_records(self.brokers, effect)",
+    ),
+    _guard(
+        "an older claim is dropped", "I5", 0,
+        REPLAY, "if self.claim is not None and claim.controller_epoch < self.claim.controller_epoch:", "if False:",
+    ),
+    _guard(
+        "replaced controllers' rules are dropped", "I5", 0,
+        REPLAY, 'self._refuse_replaced(rules.controller_epoch, "the group rules")', "pass",
+    ),
+    _guard(
+        "an epoch is claimed once, though the claim is unreadable", "I5", 76,
+        ENGINE, "epochs = [self._rules.controller_epoch, *(record.controller_epoch for record in "
+        "replay.records.values())]", "epochs = [0]",
+    ),
+    _guard(
+        "what a newer version claimed is not claimed", "I5", 0,
+        ENGINE, "if CLAIM_KEY in replay.newer:", "if False:",
+    ),
+    _guard(
+        "records for newer readers are left alone", "I4", 0,
+        ENGINE, "for key, record in replay.records.items() if key not in self._newer}",
+        "for key, record in replay.records.items()}",
+    ),
+    _guard(
+        "rules for newer readers are left alone", "I4", 0,
+        ENGINE, "if GROUP_RULES_KEY in self._newer:", "if False:",
+    ),
 )  # fmt: skip

@@ -8,37 +8,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeaware.lifecycle.effects import DeleteRecords, Effect
+from modeaware.lifecycle.effects import Effect
 from modeaware.lifecycle.phases import partition_phase
-from modeaware.modelog.group_rules import GROUP_RULES_KEY
-from modeaware.modelog.records import CLAIM_KEY, TopicRecord
+from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRulesRecord
+from modeaware.modelog.records import CLAIM_KEY, RetiredPartition, TopicRecord
 from modeaware.modelog.replay import Replay
-from modeaware.modes import MODE_TRANSITIONS, REPLICA_TRANSITIONS, PartitionMode, ReplicaState
-from tests.simulation.broker import Log
-from tests.simulation.client_invariants import ClientJudge, Violation
-from tests.simulation.rules import Rules
+from modeaware.modes import MODE_TRANSITIONS, REPLICA_TRANSITIONS, PartitionMode
+from tests.simulation.client_invariants import Violation
+from tests.simulation.drain_invariants import DrainJudge
+from tests.simulation.faults import Fault
 
 if TYPE_CHECKING:
     from tests.simulation.controller import Controller
     from tests.simulation.world import World
 
+NO_RULES = GroupRulesRecord()
 RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
 
 
-class Judge(ClientJudge):
-    """Knows what really happened.
-
-    Attributes:
-        required: topic id -> the groups that used it when its shrink was admitted, as far as a sure listing could tell.
-        epoch: the controller epoch of the last claim.
-    """
+class Judge(DrainJudge):
+    """Knows what really happened."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self.required: dict[str, set[str]] = {}
-        self.rules = Rules()
-        self.epoch = -1
         self._holder = ""
+        self._rules_version = NO_RULES.version
 
     # The mode log
 
@@ -48,10 +42,14 @@ class Judge(ClientJudge):
             truth.apply(key, value)
             self._claimed(truth, writer, late=late)
             return
+        if key in writer.not_for_it:
+            raise Violation("I4", f"controller {writer.index} writes over what it cannot read: {key}")
         if key == GROUP_RULES_KEY:
             truth.apply(key, value)
             assert truth.group_rules is not None
             self.rules.replace(truth.group_rules.rules)
+            self._rules_version = truth.group_rules.version
+            writer.without_rules = False
             return
         before = truth.records.get(key)
         rejected = truth.rejected
@@ -70,6 +68,17 @@ class Judge(ClientJudge):
             self._successor(before, after, writer)
         self.world.record_changed()
 
+    def rules_restored(self, version: tuple[int, int]) -> None:
+        """Somebody wrote the rules that held before, under a version that readers take."""
+        self._rules_version = version
+
+    def others_wrote(self, truth: Replay) -> None:
+        """A record of somebody who is no controller, or not any more, is on the log: nothing follows from it (I5)."""
+        if truth.claim is not None and truth.claim.controller_epoch != self.epoch:
+            raise Violation("I5", f"the claim of epoch {truth.claim.controller_epoch} counts, after {self.epoch}")
+        if truth.group_rules is not None and truth.group_rules.version != self._rules_version:
+            raise Violation("I5", "rules about groups count which the controller in force has not written")
+
     def _claimed(self, truth: Replay, writer: Controller, *, late: bool) -> None:
         """A claim is made, or made again by who holds it: by the elected one, under an epoch of its own."""
         assert truth.claim is not None
@@ -80,6 +89,8 @@ class Judge(ClientJudge):
             raise Violation("I5", f"{made_by} claims, and another one was elected")
         if not late and epoch == self.epoch and not writer.claimed:
             raise Violation("I5", f"{made_by} begins with the epoch of an earlier claim, {epoch}")
+        if CLAIM_KEY in writer.not_for_it:
+            raise Violation("I5", f"{made_by} claims what a newer controller holds")
         self.epoch, self._holder = epoch, made_by
 
     def _successor(self, before: TopicRecord | None, after: TopicRecord, writer: Controller) -> None:
@@ -97,6 +108,8 @@ class Judge(ClientJudge):
             return
         if after.version <= before.version or after.epoch != before.epoch + 1:
             raise Violation("I4", f"version {after.version} comes after {before.version}")
+        if after.waived and not after.waived.keys() <= before.waived.keys():
+            self.world.hit(Fault.WAIVER)
         for partition, (old, new) in enumerate(zip(before.modes, after.modes, strict=False)):
             self._transition(partition, old, new, before, after, writer)
 
@@ -114,6 +127,7 @@ class Judge(ClientJudge):
             held = before.retired.get(partition) if before is not None else None
             if retired.opening or retired.seal_offset is None or (held is not None and held.seal_offset is not None):
                 continue
+            self._first_seal(partition, after, retired.seal_offset)
             log = self._log_as_seen(after.topic_id, partition, writer)
             if log is None or log.written_at >= writer.looked.at or log.truncated_at >= 0:
                 continue
@@ -140,28 +154,19 @@ class Judge(ClientJudge):
             was, now = before.retired[partition].replica_state, after.retired[partition].replica_state
             if now is not was and now not in REPLICA_TRANSITIONS[was]:
                 raise Violation("I2", f"partition {partition} goes from {was} to {now}")
+            if new is RO:
+                self._resumes(partition, before.retired[partition], after.retired[partition])
         if new is NONE and old is not NONE:
             self._let_go(partition, after, writer)
         if new is RW and old is RO and before.retired[partition].opening:
             self._opened(partition, before, writer)
 
-    def _let_go(self, partition: int, record: TopicRecord, writer: Controller) -> None:
-        """Consumers will leave the partition: all that lies below the seal must have been read (I2)."""
-        log = self._log_as_seen(record.topic_id, partition, writer)
-        retired, deletion = record.retired[partition], record.deletion
-        if retired.seal_offset is None or deletion is None:
-            raise Violation("I2", f"partition {partition} becomes None without a seal")
-        if log is None:
-            return
-        if by_order(partition, record):  # nobody is waited for, so nobody need get these, undone or not
-            for group in self.world.groups.values():
-                group.consumed.update(log.records[log.log_start : retired.seal_offset])
-            return
-        if deletion.policy == "retention":
-            if log.log_start < retired.seal_offset:
-                raise Violation("I2", f"partition {partition} becomes None before retention has emptied it")
-            return
-        self._all_have("I2", partition, log, retired.seal_offset, record.topic_id, writer)
+    @staticmethod
+    def _resumes(partition: int, before: RetiredPartition, after: RetiredPartition) -> None:
+        """Where a group without a commit goes on is never moved up: what lies between would be skipped (I2)."""
+        told, now = (r.seal_offset if r.resume_offset is None else r.resume_offset for r in (before, after))
+        if told is not None and (now is None or now > told):
+            raise Violation("I2", f"partition {partition}: groups were to go on at {told}, and now at {now}")
 
     def _opened(self, partition: int, before: TopicRecord, writer: Controller) -> None:
         """A new partition takes writes: every group must have an offset on it, or its time is over (KIP-1327)."""
@@ -192,19 +197,19 @@ class Judge(ClientJudge):
                 if waiting:
                     raise Violation("I1", f"a second shrink is admitted while partitions {waiting} wait for the first")
             self.required[after.topic_id] = set()
+            self._shrink_begins(after.topic_id)
             self.world.shrink_admitted(deletion)
+            if set(after.switch_offsets) != set(range(after.writable_count)):
+                raise Violation("I3", f"switch offsets are noted of {sorted(after.switch_offsets)} only")
             for name in listing.seen:
                 if self.world.groups[name].stateful and name not in deletion.accept_state_loss:
                     raise Violation("I1", f"a shrink is admitted that costs group {name} its state")
             if not listing.sure and after.groups_complete and not self.rules.closed(listing.now_ms):
                 raise Violation("I1", "the groups of a doubtful listing count as complete")
-        elif listing.sure and not after.groups_complete and deletion == earlier:
+        elif listing.sure and not writer.without_rules and not after.groups_complete and deletion == earlier:
             raise Violation("I1", "a sure listing does not complete the groups that a doubtful one had begun")
         if admitted or (before is not None and not before.groups_complete and after.groups_complete):
             self.required.setdefault(after.topic_id, set()).update(using)
-
-    def _counts(self, name: str) -> bool:
-        return not name.startswith("console-consumer-") or bool(self.world.groups[name].committed)
 
     # Effects
 
@@ -218,88 +223,6 @@ class Judge(ClientJudge):
         if controller.epoch != self.epoch:
             raise Violation("I5", f"controller {controller.index} was replaced and sends {type(effect).__name__}")
 
-    def deletes(self, controller: Controller, effect: DeleteRecords) -> None:
-        """DeleteRecords is being sent: what it takes must have been read, or nobody needs it (I1)."""
-        world = self.world
-        if world.topic is None or world.topic.topic_id != effect.topic_id:
-            raise Violation("I1", f"DeleteRecords is sent for {effect.topic_id}, and the topic is another one")
-        record = world.log.truth.records.get(effect.topic_id)
-        for partition, offset in effect.offsets.items():
-            if offset < 0:
-                raise Violation("I1", "DeleteRecords up to wherever the end is")
-            log = self._log_as_seen(effect.topic_id, partition, controller)
-            if log is None or record is None or controller.epoch != self.epoch:
-                continue  # what it had seen has changed since: the window that is documented
-            retired, deletion = record.retired.get(partition), record.deletion
-            if retired is None or deletion is None or record.modes[partition] is not NONE:
-                raise Violation("I1", f"records of partition {partition} go, which is not None")
-            if offset != retired.reclaim_offset:
-                raise Violation("I1", f"records of partition {partition} go up to {offset}, not to where they may")
-            if deletion.policy == "retention":
-                raise Violation("I1", f"records of partition {partition} go before retention takes them")
-            again = retired.replica_state is ReplicaState.DELETION_SUCCESSFUL
-            if again and not self.wanted(log.records[log.log_start : offset]):
-                continue  # the log start was forgotten
-            if world.topic.cleanup_policy != "delete" and world.topic.policy_changed_at < controller.looked.step:
-                raise Violation("I1", f"records of partition {partition} go though the topic is compacted")
-            if by_order(partition, record):
-                continue
-            if world.time_ms < deletion.earliest_ms:
-                raise Violation("I1", f"records of partition {partition} go before the delay is over")
-            self._all_have("I1", partition, log, offset, effect.topic_id, controller)
-
-    def delete_sent(self, controller: Controller, effect: DeleteRecords) -> None:
-        """DeleteRecords goes to leaders: where one was elected meanwhile that lost records, what it has instead must
-        have been read as well (I1)."""
-        topic, record = self.world.topic, self.world.log.truth.records.get(effect.topic_id)
-        if topic is None or topic.topic_id != effect.topic_id or record is None or controller.epoch != self.epoch:
-            return
-        for partition, offset in effect.offsets.items():
-            log = topic.logs[partition]
-            if log.truncated_at >= controller.looked.at and not by_order(partition, record):
-                self._all_have("I1", partition, log, offset, effect.topic_id, controller)
-
-    def _log_as_seen(self, topic_id: str, partition: int, controller: Controller) -> Log | None:
-        """The partition's log, unless it changed under the controller after it had looked."""
-        topic = self.world.topic
-        if topic is None or topic.topic_id != topic_id or partition >= len(topic.logs):
-            return None
-        log = topic.logs[partition]
-        return None if log.truncated_at >= controller.looked.at else log
-
-    def _all_have(
-        self, invariant: str, partition: int, log: Log, offset: int, topic_id: str, controller: Controller
-    ) -> None:
-        """Every required group has got what lies below ``offset``, at the time of the controller's last listing."""
-        world = self.world
-        listing = controller.looked
-        now_ms = listing.now_ms
-        record = world.log.truth.records.get(topic_id)
-        known_cut = record is not None and record.retired[partition].truncated_to is not None
-        needed = self.wanted(log.records[log.log_start : offset])
-        if not listing.sure and not self.rules.closed(now_ms):
-            if needed:
-                raise Violation(invariant, f"partition {partition}: not all groups are known, and {needed} would go")
-            return
-        present = {name for name in listing.seen if self._counts(name)}
-        for name in sorted(self.required.get(topic_id, set()) | present | self.rules.registered(now_ms)):
-            group = world.groups.get(name)
-            if group is None or group.reset_at >= listing.step:
-                continue
-            commit = group.committed.get(partition)
-            if self.rules.waived(name, now_ms, commit is not None):
-                group.consumed.update(needed)  # once and for all: it will go on behind them
-                continue
-            if group.epochless and log.truncated_at >= 0 and not known_cut:
-                group.consumed.update(needed)  # cut while there was no seal, of which nothing tells afterwards
-                continue
-            same = group.joined_at < listing.step  # not one that came up since, with a commit of its own
-            if invariant == "I1" and same and commit is not None and log.log_start <= commit[0] < offset:
-                raise Violation(invariant, f"partition {partition}: group {name} would be left below the log start")
-            missing = [record for record in needed if record not in group.consumed]
-            if missing:
-                raise Violation(invariant, f"partition {partition}: group {name} has not got {missing}")
-
     # Controllers
 
     def memory(self, controller: Controller) -> None:
@@ -309,17 +232,6 @@ class Judge(ClientJudge):
             for record in controller.engine.records:
                 if record != truth.get(record.topic_id):
                     raise Violation("I5", f"controller {controller.index} believes {record}")
-
-
-def by_order(partition: int, record: TopicRecord) -> bool:
-    """Whether what lies in the partition was given up by an immediate_delete, whoever has not read it.
-
-    It counted what would be lost; that was neither what came after a seal nor what earlier shrinks have retired.
-    """
-    deletion = record.deletion
-    if deletion is None or not deletion.immediate_delete:
-        return False
-    return partition < deletion.previous_count and record.retired[partition].stragglers == 0
 
 
 def _describe(partition: int, record: TopicRecord) -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from modeaware.errors import ClusterError, ControllerFenced, ErrorCode, ModeSourceError
+from modeaware.modelog.group_rules import GROUP_RULES_KEY
 from modeaware.modelog.records import CLAIM_KEY, TopicRecord
 from modeaware.modelog.replay import Replay
 from modeaware.topic_view import TopicView
@@ -18,7 +20,10 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 Entry = tuple[str | bytes, bytes | None]
+FOR_NEWER_READERS = b'{"min_reader":99,"version":99}'
 RUBBISH = (b"\xff\xfe", b"tmp", b"{", b"[]", b'{"version":1}', b'{"topic":"orders","epoch":"x"}')
+
+UNREADABLE = frozenset((*RUBBISH, FOR_NEWER_READERS))
 
 
 class SharedLog:
@@ -28,6 +33,8 @@ class SharedLog:
         offsets, entries: what lies in it; compaction leaves gaps.
         epoch: the producer epoch of the transactional id: whoever opened last.
         pending: a transaction whose outcome its writer was never told.
+        spoilt: keys in use whose latest record no reader takes -> (whether it is for newer readers, the controller
+            epoch at which it came).
     """
 
     def __init__(self, world: World) -> None:
@@ -35,8 +42,10 @@ class SharedLog:
         self.offsets: list[int] = []
         self.entries: list[Entry] = []
         self.next_offset = 0
+        self.compacted_end = 0  # where the log ended when it was last compacted
         self.epoch = 0
         self.pending: tuple[list[Entry], Controller, Looked] | None = None
+        self.spoilt: dict[str, tuple[bool, int]] = {}
         self.truth = Replay()
         self._views: dict[int, tuple[TopicRecord, TopicView]] = {}
 
@@ -55,9 +64,46 @@ class SharedLog:
             self.next_offset += 1
             if writer is None:
                 self.truth.apply(key, value)
+                self.world.judge.others_wrote(self.truth)
             else:
                 assert isinstance(key, str)
                 self.world.judge.appended(self.truth, key, value, writer, late=late)
+            self._mark(key, value)
+
+    def _mark(self, key: str | bytes, value: bytes | None) -> None:
+        """Keep track of rubbish under keys in use, and of records for newer readers there."""
+        if value not in UNREADABLE:
+            if self.spoilt:
+                self.spoilt.pop(str(key), None)
+        elif key in self.keys_in_use:
+            self.spoilt[str(key)] = (value == FOR_NEWER_READERS, self.world.judge.epoch)
+
+    @property
+    def keys_in_use(self) -> list[str]:
+        """Those that a controller has written to."""
+        claim = [CLAIM_KEY] if self.truth.claim is not None else []
+        rules = [GROUP_RULES_KEY] if self.truth.group_rules is not None else []
+        return [*claim, *rules, *self.truth.records]
+
+    def restore(self) -> None:
+        """Whoever wrote for newer readers writes for all of them again. A controller that holds the log since before
+        that knows what was there, and is left to write it itself."""
+        truth, judge = self.truth, self.world.judge
+        for key, (newer, epoch) in list(self.spoilt.items()):
+            if key == CLAIM_KEY:
+                assert truth.claim is not None
+                self.write([(key, truth.claim.to_json())], None)
+            elif newer and epoch != judge.epoch:
+                if key == GROUP_RULES_KEY:
+                    assert truth.group_rules is not None
+                    rules = replace(truth.group_rules, controller_epoch=judge.epoch, epoch=truth.group_rules.epoch + 1)
+                    judge.rules_restored(rules.version)
+                    self.write([(key, rules.to_json())], None)
+                else:
+                    held = truth.records[key]
+                    record = replace(held, controller_epoch=judge.epoch, epoch=held.epoch + 1)
+                    judge.issued[key, record.version] = record.modes
+                    self.write([(key, record.to_json())], None)
 
     def settle_pending(self, commit: bool) -> None:
         """The transaction coordinator ends what a writer left behind."""
@@ -70,11 +116,21 @@ class SharedLog:
                 writer.looked = now
 
     def compact(self, until: int) -> None:
-        """Of each key, only the latest record stays; what lies at or after index ``until`` is not touched yet."""
+        """Of each key, only the latest record stays; what lies at or after index ``until`` is not touched yet.
+
+        Where rubbish stands under a topic's key, the record before it is kept as well: see the package's docstring.
+        """
+        self.compacted_end = self.next_offset
         last = {key: index for index, (key, _) in enumerate(self.entries)}
-        kept = [i for i, (key, _) in enumerate(self.entries) if i >= until or last[key] == i]
+        kept = [i for i, (key, _) in enumerate(self.entries) if i >= until or last[key] == i or self._is_good(i)]
         self.offsets = [self.offsets[i] for i in kept]
         self.entries = [self.entries[i] for i in kept]
+
+    def _is_good(self, index: int) -> bool:
+        """Whether it is the last record of a topic before rubbish under its key."""
+        key, value = self.entries[index]
+        held = self.truth.records.get(str(key)) if self.spoilt and key in self.spoilt else None
+        return held is not None and value == held.to_json()
 
     def duplicate(self, count: int) -> None:
         """The last records come once more, in their order; those behind the last claim, as one writer's retries do."""
@@ -132,7 +188,7 @@ class Reader:
         record = self.replay.record(self.topic)
         view = TopicView.unlisted(self.topic) if record is None else self.log.view_of(record)
         if view is not self.view:
-            self.log.world.judge.new_view(self.view, view)
+            self.log.world.judge.new_view(self, self.view, view)
             self.view = view
             self.seen.append(view)
 
@@ -156,7 +212,22 @@ class LogSession:
         log.epoch += 1
         self._epoch = log.epoch
         world.io(controller, "reads the mode log")
-        return log.fold()
+        replay = log.fold()
+        if log.spoilt:
+            replay = self._claim_known(replay)
+        controller.without_rules = GROUP_RULES_KEY in log.spoilt
+        controller.not_for_it = frozenset(key for key, (newer, _) in log.spoilt.items() if newer)
+        return replay
+
+    def _claim_known(self, replay: Replay) -> Replay:
+        """The log as it was read; but where nothing in it tells the epoch of an unreadable claim any more, somebody
+        has written the claim back: see the package's docstring."""
+        known = [record.controller_epoch for record in replay.records.values()]
+        known += [found.controller_epoch for found in (replay.claim, replay.group_rules) if found is not None]
+        if CLAIM_KEY in self._log.spoilt and max(known, default=0) < self._world.judge.epoch:
+            self._log.restore()
+            return self._log.fold()
+        return replay
 
     def append(self, records: Sequence[tuple[str, bytes | None]]) -> None:
         world, controller, log = self._world, self._controller, self._log

@@ -132,6 +132,8 @@ class SimObserver:
         found = {}
         for name, group in world.groups.items():
             if not group.in_use or ((name in world.omitted or name in world.hidden) and name not in named):
+                if group.in_use:
+                    world.left_out(name)
                 continue
             truncated, epochless, caught_up = NO_FACTS, NO_FACTS, NO_FACTS
             if topic is not None:

@@ -22,13 +22,12 @@ CRC32 = PURE_HASHES[Hash.CRC32]
 class InFlight:
     """A record that was handed to the client library: its partition is settled (invariant I7)."""
 
-    __slots__ = ("handed_ms", "partition", "topic", "view")
+    __slots__ = ("partition", "topic", "view")
 
-    def __init__(self, topic: Topic, partition: int, view: TopicView | None, handed_ms: int) -> None:
+    def __init__(self, topic: Topic, partition: int, view: TopicView | None) -> None:
         self.topic = topic
         self.partition = partition
         self.view = view
-        self.handed_ms = handed_ms
 
 
 class Transaction:
@@ -65,6 +64,8 @@ class Producer:
         if self.reader is None:
             return (CRC32(key, count) if explicit is None else explicit % count), None
         view = self.reader.view
+        if self.world.modes_away:
+            self.world.hit_once(Fault.MODES_OUT_OF_REACH)
         route = route_for(view, PARTITIONER)
         if explicit is not None:
             partition = explicit % count
@@ -76,8 +77,13 @@ class Producer:
             return None
         else:
             partition = route.pick(key)
-        self.world.judge.picked(view, key if explicit is None else None, partition)
+        self.world.judge.picked(self.reader, view, key if explicit is None else None, partition)
         return partition, view
+
+    def learn(self, count: int = 1 << 30) -> None:
+        """Take in what the mode log says, or up to ``count`` records of it; nothing while it is out of reach."""
+        if self.reader is not None and not self.world.modes_away:
+            self.reader.catch_up(count)
 
     def hand_over(self, key: bytes, explicit: int | None = None) -> None:
         """Hand a record to the client library."""
@@ -86,7 +92,9 @@ class Producer:
             return
         picked = self.pick(key, topic, explicit)
         if picked is not None:
-            self.queue.append(InFlight(topic, *picked, self.world.time_ms))
+            sent = InFlight(topic, *picked)
+            self.world.judge.handed_over(sent)
+            self.queue.append(sent)
 
     def flush(self) -> None:
         """What was handed over reaches the leaders that answer; for another topic of the name it is an error."""
@@ -112,6 +120,8 @@ class Producer:
             world.tell("record %d lands at %d-%d (%s)", record, partition, offset, how)
         transaction = self.transaction
         if transaction is not None and transaction.topic is sent.topic:
+            if not transaction.records:
+                world.hit(Fault.OPEN_TRANSACTION)
             log.open.setdefault(transaction.number, offset)
             if partition not in transaction.touched:
                 transaction.touched.append(partition)
@@ -120,27 +130,27 @@ class Producer:
             log.was_end = 0
             world.hit(Fault.REGROWTH)
         self._count(sent, partition)
-        world.judge.landed(sent.view, partition, offset, log)
+        world.judge.landed(sent, offset, log)
 
     def _count(self, sent: InFlight, partition: int) -> None:
         world = self.world
         if partition >= len(world.modes) or world.modes[partition].writable:
-            if sent.view is None:
-                world.hit(Fault.UNAWARE)
             return
         if sent.view is None:
             world.hit(Fault.UNAWARE)
-        elif self.reader is not None and sent.view is not self.reader.view:
-            world.hit(Fault.RETRY_ACROSS_SWITCH)
-        else:
-            world.hit(Fault.STALE_PRODUCER)
-        if sent.view is not None and world.time_ms - world.changed_ms > world.delay_ms:
+            return
+        behind = self.reader is not None and sent.view is not self.reader.view
+        world.hit(Fault.RETRY_ACROSS_SWITCH if behind else Fault.STALE_PRODUCER)
+        record = world.record
+        if record is None or (retired := record.retired[partition]).opening or retired.seal_offset is None:
+            return
+        # Its view calls the partition writable, so it is at least this old; the record was handed over with it.
+        if world.time_ms - world.retired_ms[partition] > max(world.delay_ms, world.config.seal_quiet_ms):
             world.hit(Fault.LONG_PAUSED_PRODUCER)
 
     def begin(self) -> None:
         if self.transaction is None and self.world.topic is not None and not self.queue:
             self.transaction = Transaction(self.world.new_number(), self.world.topic)
-            self.world.hit(Fault.OPEN_TRANSACTION)
 
     def end(self, commit: bool) -> None:
         """Markers are written wherever it has records; of aborted records nobody is given any."""
@@ -163,7 +173,7 @@ class Producer:
 def end_transaction(world: World, transaction: Transaction, commit: bool) -> None:
     """Its markers go to every partition it touched."""
     world.tell("transaction %d is %s", transaction.number, "committed" if commit else "aborted")
-    if not commit:
+    if not commit and transaction.records:
         world.hit(Fault.ABORTED_TRANSACTION)
         world.aborted.update(transaction.records)
     for partition in transaction.touched:

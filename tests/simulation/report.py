@@ -17,6 +17,9 @@ from tests.simulation.seams import seams
 
 BATCH = 500
 MOST_FAILURES = 10
+LEAST_STEPS = 100
+LEAST_SHRUNK = 0.5
+"""Half of the schedules complete a shrink, and half of them have so many steps."""
 
 
 @dataclass
@@ -25,12 +28,14 @@ class Report:
 
     Attributes:
         steps: how many schedules had how many steps.
+        shrunk, shrunk_under_faults: in how many a shrink was completed, and before everything grew calm.
         failures: seed -> (invariant, or the kind of error; what it says).
     """
 
     coverage: Coverage = field(default_factory=Coverage)
     steps: Counter[int] = field(default_factory=Counter)
     shrunk: int = 0
+    shrunk_under_faults: int = 0
     windows: int = 0
     failures: dict[int, tuple[str, str]] = field(default_factory=dict)
     seconds: float = 0.0
@@ -52,16 +57,31 @@ class Report:
         self.coverage.add(other.coverage)
         self.steps.update(other.steps)
         self.shrunk += other.shrunk
+        self.shrunk_under_faults += other.shrunk_under_faults
         self.windows += other.windows
         self.failures.update(other.failures)
 
+    def _share(self, count: int) -> float:
+        return count / max(self.schedules, 1)
+
+    def problems(self, at_least: int) -> list[str]:
+        """What a run has to show and does not: pairs met too seldom, schedules too short, too few shrinks."""
+        found = self.coverage.problems(at_least)
+        if self.median_steps < LEAST_STEPS:
+            found.append(f"median {self.median_steps} steps: fewer than {LEAST_STEPS}")
+        if self._share(self.shrunk) < LEAST_SHRUNK:
+            found.append(f"only {self._share(self.shrunk):.1%} completed a shrink, not {LEAST_SHRUNK:.0%}")
+        return found
+
     def text(self) -> str:
+        under_faults = self._share(self.shrunk_under_faults)
         rate = self.schedules / self.seconds if self.seconds else 0.0
         lines = [
             self.coverage.table(),
             "",
             f"{self.schedules} schedules in {self.seconds:.0f} s: {rate:.0f} seeds/s",
-            f"median {self.median_steps} steps; {self.shrunk / max(self.schedules, 1):.1%} completed a shrink",
+            f"median {self.median_steps} steps",
+            f"{self._share(self.shrunk):.1%} completed a shrink, {under_faults:.1%} while there still were faults",
             f"{self.windows} deletions met the window that is documented",
         ]
         for seed, (kind, what) in sorted(self.failures.items())[:MOST_FAILURES]:
@@ -102,6 +122,7 @@ def run_one(seed: int, report: Report) -> None:
     else:
         report.steps[outcome.steps] += 1
         report.shrunk += outcome.shrinks > 0
+        report.shrunk_under_faults += outcome.under_faults > 0
         report.windows += outcome.windows
 
 

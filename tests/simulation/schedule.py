@@ -34,10 +34,11 @@ PAUSE_ODDS = 0.06
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a schedule."""
+    """What became of a schedule; ``under_faults``: how many of its shrinks were completed before it grew calm."""
 
     steps: int
     shrinks: int
+    under_faults: int
     windows: int
 
 
@@ -53,18 +54,23 @@ def run(seed: int, coverage: Coverage, story: list[str] | None = None) -> Outcom
     for event in SOMETIMES:
         if world.random() < 0.45:
             weighted.append((event[0], event[1] * (0.5 + 2 * world.random()), event[2]))
+    if world.odds[Fault.LATE_CREATE] or world.odds[Fault.LATE_DELETE]:  # what is late finds things changed
+        weighted += [(Actions.grow, 0.4, None), (Actions.recreate_before_late, 3.0, Fault.RECREATED)]
+    late_odds = 0.15 if world.random() < 0.5 else 0.0
     sums = list(accumulate(weight for _, weight, _ in weighted))
     events, total, random = [event for event, _, _ in weighted], sums[-1], world.random
 
     def act() -> None:
         world.steps += 1
+        if world.late and random() < (0.5 if world.in_rare_phase else late_odds):
+            actions.late_request()
         events[bisect(sums, random() * total)](actions)
 
     world.act = act
     for _ in range(50 + world.below(70)):
         act()
     settle(world, actions)
-    return Outcome(world.steps, world.shrinks, world.windows)
+    return Outcome(world.steps, world.shrinks, world.shrinks_under_faults, world.windows)
 
 
 def new_world(seed: int, coverage: Coverage, story: list[str] | None = None) -> World:

@@ -10,6 +10,7 @@ from modeaware.modelog.records import TopicRecord
 from modeaware.modes import ReplicaState
 from tests.simulation.actions import Actions
 from tests.simulation.client_invariants import Violation
+from tests.simulation.faults import Fault
 from tests.simulation.groups import Group
 from tests.simulation.producers import end_transaction
 from tests.simulation.world import INTERVAL_MS, World
@@ -38,12 +39,11 @@ def settle(world: World, actions: Actions) -> None:
     world.tell("from here on nothing fails any more")
     world.calm = True
     _calm_down(world)
-    for _ in range(PERSONS_TURNS):
-        if _rounds(world):
-            break
-        _person(world, actions)
-    else:
-        raise Violation("I2", f"a change does not finish: {_reasons(world.record)}")
+    _finish(world, actions)
+    if world.late:  # growths that were given up, of a topic that was made anew since
+        while world.late:
+            world.carry_out(*world.late.pop())
+        _finish(world, actions)
     _end_hanging_transactions(world)
     for _ in range(2):  # members in doubt ask for another rebalance
         for group in world.groups.values():
@@ -52,19 +52,29 @@ def settle(world: World, actions: Actions) -> None:
     _check_reclaimed(world)
 
 
+def _finish(world: World, actions: Actions) -> None:
+    for _ in range(PERSONS_TURNS):
+        if _rounds(world):
+            return
+        _person(world, actions)
+    raise Violation("I2", f"a change does not finish: {_reasons(world.record)}")
+
+
 def _calm_down(world: World) -> None:
     """Leaders are back, what was in flight lands, requests that were given up are carried out."""
     world.log.settle_pending(commit=True)
-    while world.late:
-        fault, request = world.late.pop()
-        world.hit(fault)
-        request()
+    growths = [late for late in world.late if late[0] is Fault.LATE_CREATE]
+    late, world.late[:] = [late for late in world.late if late not in growths], growths
+    while late:
+        world.carry_out(*late.pop())
+    _restore_the_log(world)
     if world.topic is None:
         world.make_topic()
     assert world.topic is not None
     for log in world.topic.logs:
         log.available = True
     world.omitted.clear()
+    world.modes_away = False
     for producer in world.producers:
         producer.flush()
         producer.end(commit=True)
@@ -77,6 +87,17 @@ def _calm_down(world: World) -> None:
     for group in world.groups.values():
         if group.in_use:
             group.join()
+
+
+def _restore_the_log(world: World) -> None:
+    """Nothing on the mode log is for newer readers any more; controllers that left it alone begin again."""
+    newer = [key for key, (is_newer, _) in world.log.spoilt.items() if is_newer]
+    if newer or any(controller.not_for_it for controller in world.controllers):
+        for controller in world.controllers:
+            controller.alive, controller.claimed = False, False
+            controller.member.frozen = True
+        world.log.spoilt.update(dict.fromkeys(newer, (True, -1)))  # nobody is left who would write it himself
+        world.log.restore()
 
 
 def _rounds(world: World) -> bool:
@@ -134,7 +155,10 @@ def _person(world: World, actions: Actions) -> None:
         code, _, name = reason.partition(":")
         if name in helped:
             continue
-        if code not in FOR_A_PERSON and not (code == reasons.GROUP_LAG and _sits_at_the_end(world, name)):
+        if code not in FOR_A_PERSON and not (
+            (code == reasons.GROUP_LAG and _sits_at_the_end(world, name))
+            or (code == reasons.GROUPS_UNKNOWN and any(one.without_rules for one in world.controllers))
+        ):
             raise Violation("I2", f"a change does not finish by itself: {reason}")
         if code in (reasons.GROUP_GONE, reasons.GROUP_NEVER_COMMITTED):
             _waive(world, actions, name)
@@ -143,6 +167,8 @@ def _person(world: World, actions: Actions) -> None:
             helped.add(name)
             if code == reasons.GROUP_TRUNCATED and world.groups[name].epochless:  # it will look the same again
                 _waive(world, actions, name)
+        elif code == reasons.GROUPS_UNKNOWN:
+            _waive(world, actions, "nobody")  # the rules are made again
         elif code == reasons.GROUP_STATEFUL:
             _accept_state_loss(world, actions)
         elif code == reasons.OPEN_TRANSACTION:

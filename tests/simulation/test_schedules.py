@@ -6,10 +6,9 @@ import pytest
 
 from tests.simulation.faults import IMPOSSIBLE, PHASES, Fault
 from tests.simulation.guards import FIRST_SEED, MOST_SEEDS
-from tests.simulation.report import Report, run_many, tell_story
+from tests.simulation.report import LEAST_SHRUNK, LEAST_STEPS, Report, run_many, tell_story
 
 SCHEDULES = 5_000
-LEAST_STEPS = 100
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +24,8 @@ def test_no_schedule_breaks_an_invariant(report: Report) -> None:
 
 def test_schedules_are_long_and_get_through_shrinks(report: Report) -> None:
     assert report.median_steps >= LEAST_STEPS
-    assert report.shrunk >= SCHEDULES / 2
+    assert report.shrunk >= SCHEDULES * LEAST_SHRUNK
+    assert report.problems(at_least=0) == []
 
 
 def test_every_fault_strikes_and_none_where_it_cannot(report: Report) -> None:

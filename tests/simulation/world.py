@@ -12,10 +12,11 @@ from modeaware.modelog.records import DeleteTopicPartitions, TopicRecord
 from modeaware.modes import PartitionMode
 from tests.simulation.broker import Log, Topic
 from tests.simulation.controller import Controller, Crash
+from tests.simulation.drain_invariants import by_order
 from tests.simulation.election import Coordinator
 from tests.simulation.faults import PHASES, Coverage, Fault, phase_of
 from tests.simulation.groups import Group
-from tests.simulation.invariants import Judge, by_order
+from tests.simulation.invariants import Judge
 from tests.simulation.modelog import Reader, SharedLog
 from tests.simulation.producers import Producer, Transaction
 
@@ -32,7 +33,9 @@ class World:
         steps: how many things have happened: actions of clients and people, requests of controllers.
         calm: no more faults; everybody gets time.
         odds: by fault, how likely it is to strike where it can.
-        modes: the modes in force, by the log.
+        modes: the modes in force, by the log; ``retired_ms`` since when a partition has not been writable.
+        omitted, hidden: groups that listings leave out.
+        modes_away: producers can not reach the mode log.
         gone: records that had been deleted or expired, and came back with an unclean election.
         windows: deletions that met the window which is documented (the topic or the log changed after the last check).
     """
@@ -63,11 +66,14 @@ class World:
         self.hanging: list[Transaction] = []
         self.windows = 0
         self.shrinks = 0
+        self.shrinks_under_faults = 0
         self.modes: tuple[PartitionMode, ...] = ()
-        self.changed_ms = 0
+        self.retired_ms: dict[int, int] = {}
         self.delay_ms = 0
         self.omitted: set[str] = set()
         self.hidden: set[str] = set()
+        self.modes_away = False
+        self._counted: set[tuple[Fault, int]] = set()
         self.groups: dict[str, Group] = {}
         self.producers: list[Producer] = []
         self.judge = Judge(self)
@@ -94,6 +100,39 @@ class World:
     def hit(self, fault: Fault, phase: int | None = None) -> None:
         """Count a fault that strikes now; in the phase of the topic, unless it is given."""
         self.coverage.counts[fault * len(PHASES) + (self._phase if phase is None else phase)] += 1
+
+    def hit_once(self, fault: Fault) -> None:
+        """Count a fault that lasts, once in each phase; :meth:`begins` begins another of its kind."""
+        key = (fault, self._phase)
+        if key not in self._counted:
+            self._counted.add(key)
+            self.hit(fault)
+
+    def begins(self, fault: Fault) -> None:
+        self._counted = {counted for counted in self._counted if counted[0] is not fault}
+
+    def left_out(self, group: str) -> None:
+        """A listing does without a group that is in use."""
+        if group in self.omitted:
+            self.hit_once(Fault.GROUP_OMITTED)
+        if group in self.hidden:
+            self.hit_once(Fault.GROUPS_HIDDEN)
+
+    def carry_out(self, fault: Fault, request: Callable[[], str | None]) -> None:
+        """A request that was given up is carried out after all; it counts if it changes anything."""
+        self.tell("a request that was given up is carried out (%s)", fault.label)
+        before = self._offsets()
+        request()
+        if self._offsets() != before:
+            self.hit(fault)
+
+    @property
+    def in_rare_phase(self) -> bool:
+        """Whether the topic is in a phase that is soon over, and that late requests seldom meet."""
+        return PHASES[self._phase] in ("drain", "reclaim", "done")
+
+    def _offsets(self) -> list[int]:
+        return [] if self.topic is None else [log.log_start for log in self.topic.logs]
 
     def strikes(self, fault: Fault, phase: int | None = None) -> bool:
         """Throw the dice for a fault."""
@@ -156,12 +195,14 @@ class World:
         self._phase = phase_of(record)
         modes = () if record is None else record.modes
         if modes != self.modes:
-            self.modes, self.changed_ms = modes, self.time_ms
+            self.modes, since_ms = modes, self.retired_ms
+            self.retired_ms = {p: since_ms.get(p, self.time_ms) for p, mode in enumerate(modes) if not mode.writable}
         if record is None or record.deletion is None:
             self._running = False
         elif PHASES[self._phase] == "done" and self._running:
             self._running = False
             self.shrinks += 1
+            self.shrinks_under_faults += not self.calm
             self.tell("the shrink is done")
 
     _running = False

@@ -8,6 +8,7 @@ import pytest
 
 from tests.chaos.chronicle import Chronicle, Event, read_events
 from tests.chaos.faults import Faults
+from tests.chaos.fleet import Child
 from tests.chaos.goals import figures, judged
 from tests.chaos.report import Report
 from tests.chaos.verdict import Verdict
@@ -75,3 +76,17 @@ def test_a_fault_that_was_cut_short_does_not_count(tmp_path: Path, reached: bool
     over = [event for event in read_events(tmp_path / "events") if event["event"] == "fault-ends"]
     assert [event["reached"] for event in over] == [reached, False, reached]
     assert over[0]["pid"] == 77
+
+
+@pytest.mark.parametrize(
+    ("log", "words"),
+    [
+        ("Traceback\ncimpl.KafkaException: KafkaError{FATAL,code=X}\n\nTraceback\nSystemError: wrapped\n", "FATAL"),
+        ("cimpl.KafkaException: KafkaError{FATAL,code=X}\n" + "later\n" * 99 + "SystemError: wrapped\n", "SystemError"),
+        ("KafkaError{FATAL}\nValueError: a bug\n", "ValueError"),
+    ],
+)
+def test_last_words_tell_a_fatal_error_that_was_wrapped_in_others(tmp_path: Path, log: str, words: str) -> None:
+    child = Child("w", "writer", None, lambda run: [], tmp_path / "w.log")
+    (tmp_path / "w.log").write_text(log)
+    assert words in child.last_words()

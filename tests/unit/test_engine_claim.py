@@ -68,6 +68,15 @@ class TestClaim:
         world.log.entries = [(key, b"rubbish" if key == CLAIM_KEY else value) for key, value in world.log.entries]
         assert world.restart().claim(None, "test") > 2
 
+    def test_nor_one_that_was_claimed_and_never_written_under(self, world: World) -> None:
+        """A reader that knew the claim would drop what comes under a lower epoch."""
+        for _ in range(5):
+            world.restart()
+        claims = [ClaimRecord.from_json(value or b"") for key, value in world.log.entries if key == CLAIM_KEY]
+        world.log.entries = [(key, value) for key, value in world.log.entries if key != CLAIM_KEY]
+        world.log.entries.append((CLAIM_KEY, b"rubbish"))
+        assert world.restart().claim(None, "test") > max(claim.controller_epoch for claim in claims)
+
     def test_a_log_that_lost_its_tail_gives_no_epoch_out_twice(
         self, world: World, caplog: pytest.LogCaptureFixture
     ) -> None:

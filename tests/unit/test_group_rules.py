@@ -166,8 +166,9 @@ class TestController:
             b"rubbish",
             HELD.to_json().replace(b'"require"', b'"demand"'),
             HELD.to_json().replace(b'"min_reader":1', b'"min_reader":2'),
+            b'{"version":9,"min_reader":9,"topic":"orders"}',
         ],
-        ids=["rubbish", "a kind that is unknown here", "a newer version"],
+        ids=["rubbish", "a kind that is unknown here", "a newer version", "one that names a topic"],
     )
     def test_while_they_cannot_be_read_nothing_is_deleted(self, unreadable: bytes) -> None:
         world = World()

@@ -4,6 +4,7 @@ import logging
 
 import pytest
 
+from modeaware.modelog.group_rules import GROUP_RULES_KEY
 from modeaware.modelog.records import CLAIM_KEY, ClaimRecord
 from modeaware.modelog.replay import MAX_REMEMBERED_KEYS, Replay, fold
 from modeaware.topic_view import TopicView
@@ -121,6 +122,20 @@ def test_topics_whose_record_cannot_be_read_are_known_until_it_can(caplog: pytes
     replay.apply(ORDERS, topic_record(epoch=2).to_json())
     replay.apply("what", None)
     assert replay.unreadable == ["new"]
+
+
+@pytest.mark.parametrize("key", [CLAIM_KEY, GROUP_RULES_KEY, "id-new"])
+def test_what_a_rejected_record_says_of_its_topic_does_not_hide_its_key(key: str) -> None:
+    replay = fold([(key, b'{"version":9,"min_reader":9,"topic":"orders"}')])
+    assert replay.is_unreadable(key)
+    assert replay.unreadable == ["orders"]
+
+
+def test_a_log_full_of_rubbish_hides_no_key_that_counts(caplog: pytest.LogCaptureFixture) -> None:
+    rubbish = [(f"key-{n}", b"rubbish") for n in range(MAX_REMEMBERED_KEYS)]
+    counts = [ORDERS, CLAIM_KEY, GROUP_RULES_KEY]
+    replay = fold([(ORDERS, topic_record().to_json()), *rubbish, *((key, b"rubbish") for key in counts)])
+    assert all(replay.is_unreadable(key) for key in counts)
 
 
 def test_a_log_full_of_rubbish_fills_neither_memory_nor_log(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,0 +1,173 @@
+"""What is checked of drains and deletions: whoever has to read a record has read it before it is out of reach."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modeaware.lifecycle.effects import DeleteRecords
+from modeaware.modelog.records import TopicRecord
+from modeaware.modes import PartitionMode, ReplicaState
+from tests.simulation.broker import Log
+from tests.simulation.client_invariants import ClientJudge, Violation
+from tests.simulation.faults import Fault
+from tests.simulation.rules import Rules
+
+if TYPE_CHECKING:
+    from tests.simulation.controller import Controller
+    from tests.simulation.world import World
+
+
+class DrainJudge(ClientJudge):
+    """The part of the judge that watches what is let go, and what is deleted.
+
+    Attributes:
+        required: topic id -> the groups that used it when its shrink was admitted, as far as a sure listing could tell.
+        rules: the operator's rules about groups.
+        epoch: the controller epoch of the last claim.
+        given_up: the records that an immediate_delete takes unread: those before the first seal after it was asked for.
+    """
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.required: dict[str, set[str]] = {}
+        self.rules = Rules()
+        self.epoch = -1
+        self.given_up: set[int] = set()
+        self._sealed_once: set[tuple[str, int]] = set()
+
+    def _shrink_begins(self, topic_id: str) -> None:
+        self._sealed_once = {sealed for sealed in self._sealed_once if sealed[0] != topic_id}
+
+    def _first_seal(self, partition: int, record: TopicRecord, seal_offset: int) -> None:
+        """Of an immediate_delete, what lies before the first seal is given up; what comes later is not."""
+        deletion, topic, key = record.deletion, self.world.topic, (record.topic_id, partition)
+        if deletion is None or not deletion.immediate_delete or key in self._sealed_once:
+            return
+        self._sealed_once.add(key)
+        if partition < deletion.previous_count and topic is not None and topic.topic_id == record.topic_id:
+            self.given_up.update(topic.logs[partition].records[:seal_offset])
+
+    def _let_go(self, partition: int, record: TopicRecord, writer: Controller) -> None:
+        """Consumers will leave the partition: all that lies below the seal must have been read (I2)."""
+        log = self._log_as_seen(record.topic_id, partition, writer)
+        retired, deletion = record.retired[partition], record.deletion
+        if retired.seal_offset is None or deletion is None:
+            raise Violation("I2", f"partition {partition} becomes None without a seal")
+        if log is None:
+            return
+        if deletion.immediate_delete:  # nobody is waited for, so nobody need get these, undone or not
+            given = self.given_up.intersection(log.records[log.log_start : retired.seal_offset])
+            for group in self.world.groups.values():
+                group.consumed.update(given)
+        if deletion.policy == "retention":
+            if log.log_start < retired.seal_offset:
+                raise Violation("I2", f"partition {partition} becomes None before retention has emptied it")
+            return
+        self._all_have("I2", partition, log, retired.seal_offset, record, writer)
+
+    def deletes(self, controller: Controller, effect: DeleteRecords) -> None:
+        """DeleteRecords is being sent: what it takes must have been read, or nobody needs it (I1)."""
+        world = self.world
+        if world.topic is None or world.topic.topic_id != effect.topic_id:
+            raise Violation("I1", f"DeleteRecords is sent for {effect.topic_id}, and the topic is another one")
+        record = world.log.truth.records.get(effect.topic_id)
+        for partition, offset in effect.offsets.items():
+            if offset < 0:
+                raise Violation("I1", "DeleteRecords up to wherever the end is")
+            log = self._log_as_seen(effect.topic_id, partition, controller)
+            if log is None or record is None or controller.epoch != self.epoch:
+                continue  # what it had seen has changed since: the window that is documented
+            retired, deletion = record.retired.get(partition), record.deletion
+            if retired is None or deletion is None or record.modes[partition] is not PartitionMode.NONE:
+                raise Violation("I1", f"records of partition {partition} go, which is not None")
+            if offset != retired.reclaim_offset:
+                raise Violation("I1", f"records of partition {partition} go up to {offset}, not to where they may")
+            if deletion.policy == "retention":
+                raise Violation("I1", f"records of partition {partition} go before retention takes them")
+            again = retired.replica_state is ReplicaState.DELETION_SUCCESSFUL
+            if again and not self.wanted(log.records[log.log_start : offset]):
+                continue  # the log start was forgotten
+            if world.topic.cleanup_policy != "delete" and world.topic.policy_changed_at < controller.looked.step:
+                raise Violation("I1", f"records of partition {partition} go though the topic is compacted")
+            if world.time_ms < deletion.earliest_ms and not by_order(partition, record):
+                raise Violation("I1", f"records of partition {partition} go before the delay is over")
+            self._all_have("I1", partition, log, offset, record, controller)
+
+    def delete_sent(self, controller: Controller, effect: DeleteRecords) -> None:
+        """DeleteRecords goes to leaders: where one was elected meanwhile that lost records, what it has instead must
+        have been read as well (I1)."""
+        topic, record = self.world.topic, self.world.log.truth.records.get(effect.topic_id)
+        if topic is None or topic.topic_id != effect.topic_id or record is None or controller.epoch != self.epoch:
+            return
+        for partition, offset in effect.offsets.items():
+            log = topic.logs[partition]
+            if log.truncated_at >= controller.looked.at and not by_order(partition, record):
+                self._all_have("I1", partition, log, offset, record, controller)
+
+    def _log_as_seen(self, topic_id: str, partition: int, controller: Controller) -> Log | None:
+        """The partition's log, unless it changed under the controller after it had looked."""
+        topic = self.world.topic
+        if topic is None or topic.topic_id != topic_id or partition >= len(topic.logs):
+            return None
+        log = topic.logs[partition]
+        return None if log.truncated_at >= controller.looked.at else log
+
+    def _all_have(
+        self, invariant: str, partition: int, log: Log, offset: int, record: TopicRecord, controller: Controller
+    ) -> None:
+        """Every required group has got what lies below ``offset``, at the time of the controller's last listing."""
+        if log.log_start >= offset:
+            return
+        world, listing, deletion = self.world, controller.looked, record.deletion
+        assert deletion is not None
+        now_ms = listing.now_ms
+        needed = self.wanted(log.records[log.log_start : offset])
+        if deletion.immediate_delete:
+            needed = [number for number in needed if number not in self.given_up]
+            if not needed:
+                return
+        if needed and controller.without_rules:
+            raise Violation(invariant, f"partition {partition}: nobody can read the rules, and {needed} would go")
+        if not listing.sure and not self.rules.closed(now_ms):
+            if needed:
+                raise Violation(invariant, f"partition {partition}: not all groups are known, and {needed} would go")
+            return
+        present = {name for name in listing.seen if self._counts(name)}
+        for name in sorted(self.required.get(record.topic_id, set()) | present | self.rules.registered(now_ms)):
+            group = world.groups.get(name)
+            if group is None or group.reset_at >= listing.step:
+                continue
+            missing = [number for number in needed if number not in group.consumed]
+            commit = group.committed.get(partition)
+            if self.rules.waived(name, now_ms, commit is not None and group.began.get(partition, -1) < listing.step):
+                if missing:
+                    world.hit(Fault.WAIVER)
+                    if name not in record.waived:
+                        raise Violation(invariant, f"partition {partition}: group {name} has not got {missing}, and "
+                                        "the record does not say that it is waived")  # fmt: skip
+                group.consumed.update(needed)  # once and for all: it will go on behind them
+                continue
+            if group.stateful and name in present and name not in deletion.accept_state_loss:
+                raise Violation(invariant, f"partition {partition}: group {name} would lose its state")
+            if group.epochless and log.truncated_at >= 0 and record.retired[partition].truncated_to is None:
+                group.consumed.update(needed)  # cut while there was no seal, of which nothing tells afterwards
+                continue
+            same = group.joined_at < listing.step  # not one that came up since, with a commit of its own
+            if invariant == "I1" and same and commit is not None and log.log_start <= commit[0] < offset:
+                raise Violation(invariant, f"partition {partition}: group {name} would be left below the log start")
+            if missing:
+                raise Violation(invariant, f"partition {partition}: group {name} has not got {missing}")
+
+    def _counts(self, name: str) -> bool:
+        return not name.startswith("console-consumer-") or bool(self.world.groups[name].committed)
+
+
+def by_order(partition: int, record: TopicRecord) -> bool:
+    """Whether what lies in the partition was given up by an immediate_delete, whoever has not read it.
+
+    It counted what would be lost; that was neither what came after a seal nor what earlier shrinks have retired.
+    """
+    deletion = record.deletion
+    if deletion is None or not deletion.immediate_delete:
+        return False
+    return partition < deletion.previous_count and record.retired[partition].stragglers == 0
