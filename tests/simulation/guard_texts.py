@@ -309,6 +309,7 @@ GUARDS: tuple[Guard, ...] = (
         "an epoch is claimed once, though the claim is unreadable", "I5", 76,
         ENGINE, "epochs = [self._rules.controller_epoch, *(record.controller_epoch for record in "
         "replay.records.values())]", "epochs = [0]",
+        ENGINE, "unknown = UNKNOWN_EPOCHS if replay.is_unreadable(CLAIM_KEY) else 0", "unknown = 0",
     ),
     _guard(
         "what a newer version claimed is not claimed", "I5", 0,
