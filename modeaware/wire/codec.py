@@ -1,22 +1,32 @@
 """Messages of Kafka's protocol as bytes: the one place that imports kafka-python, and only its codec.
 
-Our own messages are built from the schemas in ``modeaware/wire/schemas``; CreatePartitions and ApiVersions are
-kafka-python's. Its own clients in the same process are not affected. Message objects have the schema's fields as
-snake_case attributes. All functions may be called from any thread.
+Our own messages are built from the schemas in ``modeaware/wire/schemas``, and so is Metadata, whose version 10 is
+KIP-694's here; CreatePartitions and ApiVersions are kafka-python's. Its own clients in the same process are not
+affected. Message objects have the schema's fields as snake_case attributes. All functions may be called from any
+thread. Decoding is bounded, see :mod:`modeaware.wire.strict`.
+
+The functions of this module speak the controller's apis; those of :mod:`~modeaware.wire.stock` and
+:mod:`~modeaware.wire.kip694` two other choices of apis and versions.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from io import BytesIO
 from typing import Any
 
 from modeaware.errors import ModeAwareError
 from modeaware.wire import schemas
-from modeaware.wire.frames import MalformedFrame
+from modeaware.wire.dialect import (
+    API_VERSIONS_KEY,
+    REQUEST_LIMITS,
+    RESPONSE_LIMITS,
+    Dialect,
+    Header,
+    malformed,
+    peek_header,
+    read_to_the_end,
+)
 
 
 class MissingExtra(ModeAwareError, ImportError):
@@ -25,7 +35,8 @@ class MissingExtra(ModeAwareError, ImportError):
 
 try:
     from kafka.protocol.admin.topics import CreatePartitionsRequest, CreatePartitionsResponse
-    from kafka.protocol.api_header import RequestHeader, ResponseClassRegistry
+    from kafka.protocol.api_data import ApiData
+    from kafka.protocol.api_header import ResponseClassRegistry
     from kafka.protocol.api_message import ApiMessage
     from kafka.protocol.metadata.api_versions import ApiVersionsRequest, ApiVersionsResponse
 except ImportError as error:
@@ -38,7 +49,11 @@ __all__ = [
     "API_VERSIONS_KEY",
     "CREATE_PARTITIONS_KEY",
     "DELETE_PARTITIONS_KEY",
+    "METADATA_KEY",
+    "REQUEST_LIMITS",
+    "RESPONSE_LIMITS",
     "SUPPORTED_VERSIONS",
+    "UPDATE_METADATA_KEY",
     "AlterGroupRulesRequest",
     "AlterGroupRulesResponse",
     "ApiVersionsRequest",
@@ -47,10 +62,19 @@ __all__ = [
     "CreatePartitionsResponse",
     "DeletePartitionsRequest",
     "DeletePartitionsResponse",
+    "DeleteTopicPartitionsRecord",
     "Header",
+    "MESSAGES",
+    "MetadataRequest",
+    "MetadataResponse",
     "MissingExtra",
+    "PartitionRecord",
+    "UpdateMetadataRequest",
+    "UpdateMetadataResponse",
+    "decode_record",
     "decode_request",
     "decode_response",
+    "encode_record",
     "encode_request",
     "encode_response",
     "is_supported",
@@ -62,7 +86,8 @@ DELETE_PARTITIONS_KEY = 694
 ALTER_GROUP_RULES_KEY = 695
 """The api key of AlterGroupRules, which is ours alone. The schemas carry the same number."""
 CREATE_PARTITIONS_KEY: int = CreatePartitionsRequest.API_KEY
-API_VERSIONS_KEY: int = ApiVersionsRequest.API_KEY
+METADATA_KEY = 3
+UPDATE_METADATA_KEY = 6
 
 
 @contextmanager
@@ -103,122 +128,77 @@ with _stock_response_class(ALTER_GROUP_RULES_KEY):
         """``throttle_time_ms``, ``error_code``, ``error_message``."""
 
 
-@dataclass(frozen=True)
-class Header:
-    """A request's header: which api in which version, whose answer goes to ``correlation_id``."""
-
-    api_key: int
-    api_version: int
-    correlation_id: int
-    client_id: str | None = None
+class MetadataRequest(ApiMessage, load_json=schemas):  # type: ignore[misc,call-arg,unused-ignore]  # untyped
+    """``topics``, ``allow_auto_topic_creation``, ...; in version 10 (KIP-694's) ``modes_only`` and ``fresh``, too."""
 
 
-_PREFIX = struct.Struct(">hhi")
-_REQUESTS = {
-    ALTER_GROUP_RULES_KEY: AlterGroupRulesRequest,
-    API_VERSIONS_KEY: ApiVersionsRequest,
-    CREATE_PARTITIONS_KEY: CreatePartitionsRequest,
-    DELETE_PARTITIONS_KEY: DeletePartitionsRequest,
+with _stock_response_class(METADATA_KEY):
+
+    class MetadataResponse(ApiMessage, load_json=schemas):  # type: ignore[misc,call-arg,unused-ignore]  # untyped
+        """``brokers``, ``topics``, ...; in version 10 (KIP-694's) partitions have a ``mode``.
+
+        One class for all versions: what was decoded from Kafka's version 9 can be given modes and be encoded as 10.
+        """
+
+
+class UpdateMetadataRequest(ApiMessage, load_json=schemas):  # type: ignore[misc,call-arg,unused-ignore]  # untyped
+    """KIP-694's version 7: partition states have a ``mode``."""
+
+
+with _stock_response_class(UPDATE_METADATA_KEY):
+
+    class UpdateMetadataResponse(ApiMessage, load_json=schemas):  # type: ignore[misc,call-arg,unused-ignore]  # untyped
+        """``error_code``."""
+
+
+def _record_schema(_: Any, schema: dict[str, Any]) -> dict[str, Any]:
+    """kafka-python has no records of the metadata log: to it they are plain data."""
+    return {**schema, "type": "data"}
+
+
+class PartitionRecord(ApiData, load_json=schemas):  # type: ignore[misc,call-arg,unused-ignore]  # untyped
+    """KIP-694's record of a partition in Kafka's metadata log, with its ``mode``."""
+
+    json_patch = classmethod(_record_schema)
+
+
+class DeleteTopicPartitionsRecord(ApiData, load_json=schemas):  # type: ignore[misc,call-arg,unused-ignore]  # untyped
+    """KIP-694's record of a shrink in Kafka's metadata log."""
+
+    json_patch = classmethod(_record_schema)
+
+
+MESSAGES: dict[int, tuple[Any, Any]] = {
+    ALTER_GROUP_RULES_KEY: (AlterGroupRulesRequest, AlterGroupRulesResponse),
+    API_VERSIONS_KEY: (ApiVersionsRequest, ApiVersionsResponse),
+    CREATE_PARTITIONS_KEY: (CreatePartitionsRequest, CreatePartitionsResponse),
+    DELETE_PARTITIONS_KEY: (DeletePartitionsRequest, DeletePartitionsResponse),
+    METADATA_KEY: (MetadataRequest, MetadataResponse),
+    UPDATE_METADATA_KEY: (UpdateMetadataRequest, UpdateMetadataResponse),
 }
-_RESPONSES = {
-    ALTER_GROUP_RULES_KEY: AlterGroupRulesResponse,
-    API_VERSIONS_KEY: ApiVersionsResponse,
-    CREATE_PARTITIONS_KEY: CreatePartitionsResponse,
-    DELETE_PARTITIONS_KEY: DeletePartitionsResponse,
-}
-SUPPORTED_VERSIONS = {key: (0, int(request.max_version)) for key, request in _REQUESTS.items()}
-"""The versions spoken here: api key -> (lowest, highest)."""
+"""api key -> (request class, response class)."""
+_CONTROLLERS = (ALTER_GROUP_RULES_KEY, API_VERSIONS_KEY, CREATE_PARTITIONS_KEY, DELETE_PARTITIONS_KEY)
+SUPPORTED_VERSIONS = {key: (0, int(MESSAGES[key][0].max_version)) for key in _CONTROLLERS}
+"""The versions of what the controller takes: api key -> (lowest, highest)."""
+_CONTROLLER = Dialect(MESSAGES, SUPPORTED_VERSIONS)
+is_supported = _CONTROLLER.is_supported
+encode_request = _CONTROLLER.encode_request
+decode_request = _CONTROLLER.decode_request
+encode_response = _CONTROLLER.encode_response
+decode_response = _CONTROLLER.decode_response
 
 
-def is_supported(header: Header) -> bool:
-    """Whether a request with this header can be decoded here."""
-    lowest, highest = SUPPORTED_VERSIONS.get(header.api_key, (0, -1))
-    return lowest <= header.api_version <= highest
+def encode_record(record: Any) -> bytes:
+    """A record of Kafka's metadata log in version 0, without the envelope that says which one it is."""
+    return bytes(record.encode(version=0, header=False))
 
 
-def peek_header(payload: bytes) -> Header:
-    """The first fields of a request's header, which every version of every api has (no ``client_id``).
-
-    Raises:
-        MalformedFrame: the frame is too short to be a request.
-    """
-    if len(payload) < _PREFIX.size:
-        raise MalformedFrame(f"a frame of {len(payload)} bytes is no request")
-    return Header(*_PREFIX.unpack_from(payload))
-
-
-def encode_request(message: Any, version: int, correlation_id: int, client_id: str) -> bytes:
-    """A request's frame payload (without the length)."""
-    message.API_VERSION = version
-    message.with_header(correlation_id=correlation_id, client_id=client_id)
-    return bytes(message.encode(header=True))
-
-
-def decode_request(payload: bytes) -> tuple[Header, Any]:
-    """A supported request's header and message.
+def decode_record(record_class: Any, data: bytes) -> Any:
+    """The reverse of :func:`encode_record`.
 
     Raises:
-        MalformedFrame: the api or version is not supported, or the bytes do not follow its layout to the last one.
+        MalformedFrame: the bytes do not follow the record's layout to the last one.
     """
-    header = peek_header(payload)
-    if not is_supported(header):
-        raise MalformedFrame(f"api key {header.api_key} version {header.api_version} is not spoken here")
-    message_class = _REQUESTS[header.api_key]
-    with _malformed(f"a request of api key {header.api_key} version {header.api_version}"):
-        data = _Exactly(payload)
-        full = RequestHeader.decode(data, flexible=message_class.flexible_version_q(header.api_version))
-        message = _decode_body(message_class, data, header.api_version)
-    return Header(header.api_key, header.api_version, header.correlation_id, full.client_id), message
-
-
-def encode_response(message: Any, version: int, correlation_id: int) -> bytes:
-    """A response's frame payload (without the length)."""
-    message.API_VERSION = version
-    message.with_header(correlation_id=correlation_id)
-    return bytes(message.encode(header=True))
-
-
-def decode_response(payload: bytes, api_key: int, version: int) -> tuple[int, Any]:
-    """A response's correlation id and message.
-
-    An ApiVersions response with an error is read as version 0, as Kafka has it.
-
-    Raises:
-        MalformedFrame: the bytes do not follow the response's layout to the last one.
-    """
-    message_class = _RESPONSES[api_key]
-    with _malformed(f"a response of api key {api_key} version {version}"):
-        data = _Exactly(payload)
-        header = message_class.parse_header(data, version=version)
-        if api_key == API_VERSIONS_KEY and payload[data.tell() : data.tell() + 2] != b"\0\0":
-            version = 0
-        return header.correlation_id, _decode_body(message_class, data, version)
-
-
-class _Exactly(BytesIO):
-    """Bytes that end is an error: kafka-python's tagged fields take what is left, however little it is."""
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        data = super().read(size)
-        if size is not None and len(data) < size:
-            raise ValueError(f"{size} bytes are announced, {len(data)} are left")
-        return data
-
-
-def _decode_body(message_class: Any, data: BytesIO, version: int) -> Any:
-    # Not ApiMessage.decode, whose generated code takes strings that are cut short and varints of any length.
-    flexible = message_class.flexible_version_q(version)
-    message = super(ApiMessage, message_class).decode(
-        data, version=version, compact=flexible, tagged=flexible, data_class=message_class
-    )
-    if rest := len(data.getbuffer()) - data.tell():
-        raise ValueError(f"{rest} bytes too many")
-    return message
-
-
-@contextmanager
-def _malformed(what: str) -> Iterator[None]:
-    try:
-        yield
-    except (ValueError, TypeError, AssertionError, struct.error) as error:
-        raise MalformedFrame(f"{what} cannot be decoded: {error}") from error
+    budget = REQUEST_LIMITS.budget()
+    with malformed(f"a {record_class.__name__}"):
+        return read_to_the_end(record_class, data, 0, 0, budget)

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.protocol.api_header import ResponseClassRegistry
+from kafka.protocol.metadata import MetadataResponse as KafkaPythonsMetadataResponse
 from kafka.protocol.schemas.fields.struct import StructField
 from kafka.protocol.schemas.load_json import load_json
 
@@ -165,9 +166,8 @@ def test_tagged_fields_of_a_newer_peer_are_passed_over() -> None:
 def test_null_in_the_tagged_field_is_malformed(value: bytes) -> None:
     prefix = struct.pack(">hhih", 694, 0, 1, -1) + b"\0" + struct.pack(">i?q", 1, False, -1)
     topic = b"\x02\x02a" + struct.pack(">i", 4) + b"\x01\x00" + bytes([len(value)]) + value
-    _, message = codec.decode_request(prefix + topic + b"\0")
     with pytest.raises(MalformedFrame, match="null"):
-        messages.commands_of(message)
+        codec.decode_request(prefix + topic + b"\0")
 
 
 WAIVE = GroupRule("waive", "tmp-*", "orders", "a test of last year", 1000, 2000, uncommitted_only=True)
@@ -218,9 +218,8 @@ def test_rules_that_contradict_themselves_are_refused(command: AlterGroupRulesCo
 
 @pytest.mark.parametrize("body", [b"\0\x01\0", b"\x01\0\0", b"\x01\x02\0\x02g\x02t\0\0"], ids=["add", "remove", "kind"])
 def test_null_in_a_rule_is_malformed(body: bytes) -> None:
-    _, message = codec.decode_request(struct.pack(">hhih", 695, 0, 1, -1) + b"\0" + struct.pack(">i", 1) + body)
     with pytest.raises(MalformedFrame, match="null"):
-        messages.commands_of(message)
+        codec.decode_request(struct.pack(">hhih", 695, 0, 1, -1) + b"\0" + struct.pack(">i", 1) + body)
 
 
 def test_an_answer_about_rules_round_trips() -> None:
@@ -274,11 +273,12 @@ def test_an_endless_varint_is_malformed() -> None:
 
 def test_null_where_a_value_must_stand_is_malformed() -> None:
     prefix = struct.pack(">hhih", 694, 0, 1, -1) + b"\0" + struct.pack(">i?q", 1, False, -1)
-    _, no_topics = codec.decode_request(prefix + b"\0\0")
-    _, no_name = codec.decode_request(prefix + b"\x02\0" + struct.pack(">i", 1) + b"\0\0")
-    for message in (no_topics, no_name):
+    for body in (b"\0\0", b"\x02\0" + struct.pack(">i", 1) + b"\0\0"):  # no topics, no name
         with pytest.raises(MalformedFrame, match="null"):
-            messages.commands_of(message)
+            codec.decode_request(prefix + body)
+    without = codec.DeletePartitionsRequest(version=0, topics=None)
+    with pytest.raises(MalformedFrame, match="null"):
+        messages.commands_of(without)
 
 
 @pytest.mark.parametrize(
@@ -301,11 +301,27 @@ def test_rubbish_raises_nothing_but_malformed_frame(key: int, version: int, rest
 
 
 def test_our_response_classes_leave_the_process_wide_registry_as_it_was() -> None:
-    for key in (codec.DELETE_PARTITIONS_KEY, codec.ALTER_GROUP_RULES_KEY):
-        assert key not in ResponseClassRegistry._response_class_registry
+    registry = ResponseClassRegistry._response_class_registry
+    for key in (codec.DELETE_PARTITIONS_KEY, codec.ALTER_GROUP_RULES_KEY, codec.UPDATE_METADATA_KEY):
+        assert key not in registry
+    assert registry[codec.METADATA_KEY].json is KafkaPythonsMetadataResponse.json
+    assert registry[codec.METADATA_KEY].json is not codec.MetadataResponse.json
     header = type("H", (), {"request_api_key": codec.CREATE_PARTITIONS_KEY, "request_api_version": 3})
     stock = ResponseClassRegistry.get_response_class(header)
     assert stock.mro()[1] is codec.CreatePartitionsResponse
+
+
+@pytest.mark.parametrize("first", ["kafka.protocol.metadata", "modeaware.wire.kip694"])
+def test_whoever_is_imported_first_kafka_python_decodes_its_own_metadata(first: str) -> None:
+    program = (
+        f"import {first}, kafka, modeaware.wire.stock, modeaware.wire.kip694\n"
+        "from kafka.protocol.metadata import MetadataRequest, MetadataResponse\n"
+        "request = MetadataRequest[12]()\n"
+        "request.with_header()\n"
+        "print(request.header.get_response_class().mro()[1] is MetadataResponse, MetadataResponse.max_version)\n"
+    )
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "13"]
 
 
 def test_a_stock_class_whose_key_we_reuse_is_put_back() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,6 +14,7 @@ from modeaware.wire.brokers.link import ANY_BROKER_TIMEOUT_S, NO_ANSWER, Ask, Li
 from modeaware.wire.brokers.patience import Patience
 from modeaware.wire.brokers.settings import kafka_python_settings
 from modeaware.wire.codec import MissingExtra
+from modeaware.wire.kip694 import ACTIVE_NODE_ID, ENDPOINT_NODE_ID
 
 try:
     from kafka import errors as kafka_errors
@@ -25,6 +27,7 @@ REQUEST_TIMEOUT_S = 4.0
 BULK_TIMEOUT_S = 10.0
 """For requests with large answers, to brokers that have just answered a small one."""
 _SLACK_S = 1.0
+_ENDPOINTS = (ENDPOINT_NODE_ID, ACTIVE_NODE_ID)
 
 
 class Brokers:
@@ -58,7 +61,7 @@ class Brokers:
         """
         link = self._connected()
         self._refresh(link, self._deadline_s())
-        return tuple(sorted(int(broker.node_id) for broker in link.manager.cluster.brokers()))
+        return tuple(sorted(_known(link)))
 
     def ask(self, request: Any, node_id: int | None = None) -> Any:
         """The response of one broker (None: of any).
@@ -84,6 +87,8 @@ class Brokers:
         while True:
             link = self._connected()
             chosen = link.manager.least_loaded_node()
+            if chosen in _ENDPOINTS:  # it stands for a controller, and relays no request of later versions
+                chosen = random.choice(_known(link) or [chosen])
             brief_s = min(deadline_s, time.monotonic() + ANY_BROKER_TIMEOUT_S)
             answer = None if chosen is None else self._ask_each([Ask(int(chosen), request)], brief_s)[0]
             no_answer = isinstance(answer, ClusterError) and answer.code is ErrorCode.REQUEST_TIMED_OUT
@@ -189,6 +194,12 @@ class Brokers:
         except BaseException:
             self.disconnect()
             raise
+
+
+def _known(link: Link) -> list[int]:
+    """The brokers: an endpoint that was a bootstrap server may be among the nodes, and is none."""
+    nodes = (int(broker.node_id) for broker in link.manager.cluster.brokers())
+    return [node for node in nodes if node not in _ENDPOINTS]
 
 
 def _no_answer(what: str) -> ClusterError:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ssl
 import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from modeaware.wire.brokers.discreet import keep_credentials_out_of_the_log
 from modeaware.wire.codec import MissingExtra
 
 try:
@@ -61,6 +63,20 @@ class _TidySocket(KafkaNetSocket):  # type: ignore[misc,unused-ignore]  # untype
             raise
 
 
+class _TidySSLSocket(ssl.SSLSocket):
+    """Closed where its handshake fails, as :class:`_TidySocket` is."""
+
+    def do_handshake(self, block: bool = False) -> None:
+        """Go on with the handshake."""
+        try:
+            super().do_handshake(block)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except OSError:
+            self.close()
+            raise
+
+
 class Link:
     """kafka-python's connections, and the loop that moves them (by whoever calls ``poll``)."""
 
@@ -76,6 +92,9 @@ class Link:
             "socket_connection_setup_timeout_max_ms": 2 * ANY_BROKER_TIMEOUT_S * 1000,
             "slow_task_threshold_secs": 0,  # it warns of large answers, which take a while to decode
         }
+        if (context := settings.get("ssl_context")) is not None:
+            context.sslsocket_class = _TidySSLSocket
+        keep_credentials_out_of_the_log()
         self.net = NetworkSelector(**configs)
         self.manager = KafkaConnectionManager(self.net, **configs)
 

@@ -1,0 +1,310 @@
+"""Reading messages by their schemas from bytes that a stranger may have sent.
+
+kafka-python's own decoders take what they find: strings that are cut short, varints of any length, counts of elements
+that are not there. This one reads the same schemas into the same classes, and is bounded:
+
+- a length is checked against what is left of the frame before anything is read or made for it: n bytes need n bytes,
+  n elements need n times the bytes that their smallest form has;
+- all elements of all arrays (and all tagged fields) of one message count against ``Budget.elements``, because small
+  elements on the wire are large objects in memory; a string has ``Budget.string_bytes`` at most;
+- a varint has 5 bytes at most and fits in 32 bits;
+- nothing recurses but the reading of a struct in a struct, as deep as the schema is, whatever the bytes say;
+- null stands only where the schema has it, any other negative length nowhere;
+- tagged fields come in the order of their numbers, as KIP-482 has it, and a known one fills its length exactly; an
+  unknown one is passed over and not kept.
+
+So the work, and the memory, are proportional to the length of the frame at worst, and below a limit for any frame.
+This module knows kafka-python's schema objects by their methods alone and does not import it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+from uuid import UUID
+
+__all__ = ["Budget", "read_message", "read_nullable_string", "skip_tagged_fields"]
+
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+_FIXED = {"bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "int64": "q"}
+_NO_UUID = bytes(16)
+_SHORT = 8
+"""Arrays of numbers below this length, such as replicas, have their layouts ready."""
+
+
+@dataclass(slots=True)
+class Budget:
+    """What one message may have.
+
+    Attributes:
+        elements: elements of arrays, at any depth, and tagged fields, together; what is left of it.
+        string_bytes: bytes of one string.
+    """
+
+    elements: int
+    string_bytes: int
+
+    def exceeded(self) -> ValueError:
+        """The error to raise when ``elements`` is below 0."""
+        return ValueError(f"{-self.elements} elements more than one message may have")
+
+
+Read = Callable[[bytes, int, Budget], tuple[Any, int]]
+"""Reads a value at a position; gives it and the position after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """``format``: of a value of fixed size, which is read together with its neighbours, else ""."""
+
+    read: Read
+    least_bytes: int
+    format: str = ""
+
+
+def read_message(message_class: Any, data: bytes, position: int, version: int, budget: Budget) -> tuple[Any, int]:
+    """A message (of one of kafka-python's classes) and the position after it.
+
+    Raises:
+        ValueError, IndexError, struct.error: the bytes do not follow the schema.
+    """
+    message = message_class(version=version)
+    fill, lists = _message_filler(message_class, version)
+    for name in lists:
+        setattr(message, name, [])
+    return message, fill(message, data, position, budget)
+
+
+def read_nullable_string(data: bytes, position: int, budget: Budget) -> tuple[str | None, int]:
+    """The ``client_id`` of a request's header: the one string that is in the old form in flexible versions too."""
+    value, position = _string(compact=False, nullable=True)(data, position, budget)
+    return value, position
+
+
+def skip_tagged_fields(data: bytes, position: int, budget: Budget) -> int:
+    """The position after the tagged fields of a header, none of which is known."""
+    return _read_tagged_fields(None, {}, data, position, budget)
+
+
+_Fill = Callable[[Any, bytes, int, Budget], int]
+"""Reads the fields of a struct into an object; gives the position after them."""
+
+
+@cache
+def _message_filler(message_class: Any, version: int) -> tuple[_Fill, list[str]]:
+    schema = message_class._struct
+    return _filler(schema, version, message_class.flexible_version_q(version))[0], _absent_lists(schema, version)
+
+
+def _absent_lists(schema: Any, version: int) -> list[str]:
+    """Lists that may not be in the bytes: kafka-python has one and the same list for all messages as their default."""
+    read = {field.name for field in schema.untagged_fields(version)}
+    return [field.name for field in schema._fields if field.name not in read and isinstance(field.default, list)]
+
+
+def _filler(schema: Any, version: int, flexible: bool) -> tuple[_Fill, int]:
+    """Fills an object by the schema of its struct; and the bytes such a struct has at least."""
+    readers = [(field.name, _reader(field, version, flexible)) for field in schema.untagged_fields(version)]
+    steps = _steps(readers)
+    known = {
+        field.tag: (field.name, _reader(field, version, flexible).read)
+        for field in schema.tagged_fields(version)._fields
+    }
+    least_bytes = sum(reader.least_bytes for _, reader in readers) + flexible
+
+    def fill(item: Any, data: bytes, position: int, budget: Budget) -> int:
+        for names, layout, read in steps:
+            if layout is not None:
+                for name, value in zip(names, layout.unpack_from(data, position), strict=True):
+                    setattr(item, name, value)
+                position += layout.size
+            else:
+                value, position = read(data, position, budget)
+                setattr(item, names[0], value)
+        if not flexible:
+            return position
+        if data[position] == 0:  # in nearly all structs
+            return position + 1
+        return _read_tagged_fields(item, known, data, position, budget)
+
+    return fill, least_bytes
+
+
+_Step = tuple[tuple[str, ...], struct.Struct | None, Read]
+
+
+def _steps(readers: Iterable[tuple[str, _Reader]]) -> list[_Step]:
+    """Fields of fixed size that follow each other are one step."""
+    steps: list[_Step] = []
+    for name, reader in readers:
+        if not reader.format:
+            steps.append(((name,), None, reader.read))
+        elif steps and (before := steps[-1])[1] is not None:
+            steps[-1] = ((*before[0], name), struct.Struct(before[1].format + reader.format), reader.read)
+        else:
+            steps.append(((name,), struct.Struct(">" + reader.format), reader.read))
+    return steps
+
+
+def _reader(field: Any, version: int, flexible: bool) -> _Reader:
+    nullable = field.nullable_for_version_q(version)
+    if field.is_array():
+        return _Reader(_array(_element(field, version, flexible), flexible, nullable), 1 if flexible else 4)
+    return _simple(field.type_str, flexible, nullable)
+
+
+def _element(field: Any, version: int, flexible: bool) -> _Reader:
+    if field.is_struct_array():
+        return _struct(field, version, flexible)
+    return _simple(field.array_of.type_str, flexible, nullable=False)
+
+
+def _struct(field: Any, version: int, flexible: bool) -> _Reader:
+    schema, data_class = field.array_of, field.data_class
+    fill, least_bytes = _filler(schema, version, flexible)
+    make = data_class.__new__
+    lists = _absent_lists(schema, version)
+    read_names = {each.name for each in schema.untagged_fields(version)}
+    # Set at once, because an attribute that is not set is looked up by a slow way each time.
+    absent = [(each.name, each.default) for each in schema._fields if each.name not in read_names.union(lists)]
+    absent += [("_version", version), ("tags", None), ("unknown_tags", None)]
+
+    def read(data: bytes, position: int, budget: Budget) -> tuple[Any, int]:
+        item = make(data_class)
+        for name, default in absent:
+            setattr(item, name, default)
+        for name in lists:
+            setattr(item, name, [])
+        return item, fill(item, data, position, budget)
+
+    return _Reader(read, least_bytes)
+
+
+def _simple(kind: str, flexible: bool, nullable: bool) -> _Reader:
+    if kind == "string":
+        return _Reader(_string(flexible, nullable), 1 if flexible else 2)
+    if kind == "uuid":
+        return _Reader(_read_uuid, 16)
+    layout = struct.Struct(">" + _FIXED[kind])
+
+    def read(data: bytes, position: int, budget: Budget) -> tuple[Any, int]:
+        return layout.unpack_from(data, position)[0], position + layout.size
+
+    return _Reader(read, layout.size, _FIXED[kind])
+
+
+def _array(element: _Reader, flexible: bool, nullable: bool) -> Read:
+    read_element, least_bytes, layout = element.read, element.least_bytes, element.format
+    short = [struct.Struct(f">{count}{layout}") for count in range(_SHORT)] if layout else []
+
+    def read(data: bytes, position: int, budget: Budget) -> tuple[list[Any] | None, int]:
+        if not flexible:
+            count, position = _INT32.unpack_from(data, position)[0], position + 4
+        elif (count := data[position] - 1) < 0x7F:  # of one byte, as nearly all are
+            position += 1
+        else:
+            count, position = _read_varint(data, position)
+            count -= 1
+        if count <= 0:
+            _check_null(count, nullable)
+            return (None if count else []), position
+        if count * least_bytes > len(data) - position:
+            raise ValueError(f"{count} elements are announced, {len(data) - position} bytes are left")
+        budget.elements -= count
+        if budget.elements < 0:
+            raise budget.exceeded()
+        if layout:
+            elements = short[count] if count < _SHORT else struct.Struct(f">{count}{layout}")
+            return list(elements.unpack_from(data, position)), position + elements.size
+        items = []
+        for _ in range(count):
+            item, position = read_element(data, position, budget)
+            items.append(item)
+        return items, position
+
+    return read
+
+
+def _string(compact: bool, nullable: bool) -> Read:
+    def read(data: bytes, position: int, budget: Budget) -> tuple[str | None, int]:
+        if compact:
+            length, position = _read_varint(data, position)
+            length -= 1
+        else:
+            length, position = _INT16.unpack_from(data, position)[0], position + 2
+        if length < 0:
+            _check_null(length, nullable)
+            return None, position
+        end = _end(data, position, length)
+        if length > budget.string_bytes:
+            raise ValueError(f"a string of {length} bytes; {budget.string_bytes} are taken")
+        return str(data[position:end], "utf-8"), end
+
+    return read
+
+
+def _check_null(length: int, nullable: bool) -> None:
+    if length < -1:
+        raise ValueError(f"a length of {length}")
+    if length == -1 and not nullable:
+        raise ValueError("null where a value must stand")
+
+
+def _read_uuid(data: bytes, position: int, budget: Budget) -> tuple[UUID | None, int]:
+    end = _end(data, position, 16)
+    value = data[position:end]
+    return (None if value == _NO_UUID else UUID(bytes=value)), end
+
+
+def _read_varint(data: bytes, position: int) -> tuple[int, int]:
+    byte = data[position]
+    if byte < 0x80:
+        return byte, position + 1
+    value = byte & 0x7F
+    for shift in (7, 14, 21, 28):
+        position += 1
+        byte = data[position]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if value > 0xFFFF_FFFF:
+                raise ValueError("a varint of more than 32 bits")
+            return value, position + 1
+    raise ValueError("a varint of more than 5 bytes")
+
+
+def _read_tagged_fields(
+    item: Any, known: dict[int, tuple[str, Read]], data: bytes, position: int, budget: Budget
+) -> int:
+    count, position = _read_varint(data, position)
+    if 2 * count > len(data) - position:
+        raise ValueError(f"{count} tagged fields are announced, {len(data) - position} bytes are left")
+    budget.elements -= count
+    if budget.elements < 0:
+        raise budget.exceeded()
+    last = -1
+    for _ in range(count):
+        tag, position = _read_varint(data, position)
+        size, position = _read_varint(data, position)
+        end = _end(data, position, size)
+        if tag <= last:
+            raise ValueError(f"tagged field {tag} after {last}")
+        last = tag
+        if tag in known:
+            name, read = known[tag]
+            value, stop = read(data, position, budget)
+            if stop != end:
+                raise ValueError(f"tagged field {tag} has {stop - position} bytes, {size} are announced")
+            setattr(item, name, value)
+        position = end
+    return position
+
+
+def _end(data: bytes, position: int, length: int) -> int:
+    end = position + length
+    if end > len(data):
+        raise ValueError(f"{length} bytes are announced, {len(data) - position} are left")
+    return end
