@@ -14,7 +14,7 @@ from pathlib import Path
 
 import confluent_kafka
 
-from benchmarks import cold_start, consume, produce, switch, takeover
+from benchmarks import cold_start, consume, endpoint_connections, endpoint_metadata, produce, switch, takeover
 from benchmarks.harness import Result
 from benchmarks.setting import Setting, setting
 
@@ -25,6 +25,8 @@ PARTS: dict[str, Callable[[Setting], Iterator[Result]]] = {
     "switch": switch.measure,
     "cold-start": cold_start.measure,
     "takeover": takeover.measure,
+    "endpoint-metadata": endpoint_metadata.measure,
+    "endpoint-connections": endpoint_connections.measure,
 }
 
 

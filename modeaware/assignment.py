@@ -106,11 +106,16 @@ def possible_hidden(
 
     Returns:
         None if a view in between may have been missed. A topic's first record hides nothing (a partition is ReadOnly
-        before it is None), hence epoch 0 may be missed.
+        before it is None), hence epoch 0 may be missed. None as well if the topic went or was made anew in between,
+        even if an old record told of it again after its tombstone: versions do not order those views.
     """
     if known is None:
         return None
-    steps = sorted({view.version: view for view in (*seen, now) if view.version > known.version}.items())
+    views = (*seen, now)
+    ids = {view.topic_id for view in views if view.topic_id is not None or known.topic_id is not None}
+    if len(ids | {known.topic_id} - {None}) > 1:
+        return None
+    steps = sorted({view.version: view for view in views if view.version > known.version}.items())
     sets = {hidden(known), hidden(now)}
     before = known
     for _, view in steps:

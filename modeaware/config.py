@@ -16,6 +16,8 @@ from modeaware.errors import ConfigError
 PREFIX = "modeaware."
 DEFAULT_MODE_LOG_TOPIC = "__partition_modes"
 ON_UNKNOWN = ("block", "writable", "error")
+MODE_SOURCES = ("auto", "log", "wire")
+OLD_CLIENTS = ("serve", "refuse")
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,9 @@ class ClientConfig:
         on_unknown: ``modeaware.on.unknown``, what a send does when there is no view by then: ``block`` raises
             BufferError, which callers already retry (the default); ``writable`` takes every partition as ReadWrite;
             ``error`` raises :class:`~modeaware.errors.ViewTimeout`.
+        mode_source: ``modeaware.mode.source``, where the modes come from: ``log`` (the mode log, through the brokers),
+            ``wire`` (KIP-694's Metadata, of a bootstrap server that has it; needs kafka-python), or ``auto``: the wire
+            where a bootstrap server offers it, else the log (the default).
         refresh_interval_ms: librdkafka's ``topic.metadata.refresh.interval.ms`` (300000): how old a view may grow
             before its source is asked again. librdkafka sees this setting too.
     """
@@ -37,6 +42,7 @@ class ClientConfig:
     mode_log_topic: str = DEFAULT_MODE_LOG_TOPIC
     view_timeout_ms: int = 10_000
     on_unknown: str = "block"
+    mode_source: str = "auto"
     refresh_interval_ms: int = 300_000
 
 
@@ -57,6 +63,9 @@ class ControllerConfig:
             each time, and commits nothing for it.
         session_timeout_ms: ``modeaware.controller.session.timeout.ms`` (8000): how long an active controller may be
             silent before a standby takes over; 1000 to 10000, and within the brokers' ``group.min.session.timeout.ms``.
+        old_clients: ``modeaware.old.clients`` (``serve``): what the endpoint tells clients that cannot read modes of
+            topics with retired partitions: ``serve``, what the broker does; ``refuse``, LEADER_NOT_AVAILABLE (KIP-694,
+            Compatibility).
         mode_log_topic: ``modeaware.mode.log.topic`` (``__partition_modes``).
     """
 
@@ -66,6 +75,7 @@ class ControllerConfig:
     open_timeout_ms: int = 60_000
     ignored_groups: tuple[str, ...] = ("console-consumer-*",)
     session_timeout_ms: int = 8_000
+    old_clients: str = "serve"
     mode_log_topic: str = DEFAULT_MODE_LOG_TOPIC
 
 
@@ -155,16 +165,20 @@ def _globs(name: str, value: Any) -> tuple[str, ...]:
     return tuple(pattern.strip() for pattern in str(value).split(",") if pattern.strip())
 
 
-def _one_of_on_unknown(name: str, value: Any) -> str:
-    if value not in ON_UNKNOWN:
-        raise ConfigError(f"{name}: must be one of {', '.join(ON_UNKNOWN)}, not {value!r}")
-    return str(value)
+def _one_of(*known: str) -> Callable[[str, Any], str]:
+    def parse(name: str, value: Any) -> str:
+        if value not in known:
+            raise ConfigError(f"{name}: must be one of {', '.join(known)}, not {value!r}")
+        return str(value)
+
+    return parse
 
 
 _CLIENT_SETTINGS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
     "modeaware.mode.log.topic": ("mode_log_topic", _topic),
     "modeaware.view.timeout.ms": ("view_timeout_ms", _ms),
-    "modeaware.on.unknown": ("on_unknown", _one_of_on_unknown),
+    "modeaware.on.unknown": ("on_unknown", _one_of(*ON_UNKNOWN)),
+    "modeaware.mode.source": ("mode_source", _one_of(*MODE_SOURCES)),
 }
 
 _CONTROLLER_SETTINGS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
@@ -174,5 +188,6 @@ _CONTROLLER_SETTINGS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
     "modeaware.open.timeout.ms": ("open_timeout_ms", _ms),
     "modeaware.ignored.groups": ("ignored_groups", _globs),
     "modeaware.controller.session.timeout.ms": ("session_timeout_ms", _session_ms),
+    "modeaware.old.clients": ("old_clients", _one_of(*OLD_CLIENTS)),
     "modeaware.mode.log.topic": ("mode_log_topic", _topic),
 }

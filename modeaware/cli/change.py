@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from modeaware.cli import INTERRUPTED
 from modeaware.cli import plan as plans
-from modeaware.cli.embedded import embedded_controller, our_settings, tell
+from modeaware.cli.embedded import carry_out, embedded_controller, our_settings, tell
 from modeaware.cli.options import (
     Connection,
     add_controller_config_option,
@@ -171,7 +171,7 @@ class _Change:
         config = self._options.controller_config
         with embedded_controller(self._target, config, situation.claim) if wait else nullcontext() as embedded:
             if changes:
-                self._carry_out(command)
+                self._carry_out(command, embedded)
             return self._wait(embedded) if wait else 0
 
     def _preview(self, command: TopicCommand, situation: Situation, cluster: Cluster) -> tuple[str | None, bool]:
@@ -187,20 +187,27 @@ class _Change:
             cluster.create_partitions(growth, validate_only=True)
         return admission.message, admission.record is not None
 
-    def _carry_out(self, command: TopicCommand) -> None:
+    def _carry_out(self, command: TopicCommand, embedded: Controller | None) -> None:
+        modes = carry_out(embedded, command).modes if embedded is not None else self._ask_for(command)
+        if isinstance(command, DeletePartitionsCommand):
+            read_only = [p for p, mode in enumerate(modes) if mode is PartitionMode.READ_ONLY]
+            print(f"{command.topic}: ReadOnly now: {format_ranges(read_only)}.")
+            if not self._options.wait:
+                print(f"Watch it:     {self._hint('--describe')}\nTake it back: {self._hint('--undo')}")
+        else:
+            print(f"{command.topic}: grown to {command.total_count} writable partitions.")
+
+    def _ask_for(self, command: TopicCommand) -> Sequence[PartitionMode | None]:
+        """Have it carried out by the controller that runs. Returns the modes, as far as they were told."""
         with AdminClient({**self._target.conf, **our_settings(self._target)}) as admin:
             if isinstance(command, DeletePartitionsCommand):
                 delay = None if command.delay_ms == RETENTION_DELAY_MS else command.delay_ms
                 wanted = DeletePartitions(command.total_count, command.immediate_delete, command.accept_state_loss)
                 result = admin.delete_partitions({command.topic: wanted}, delay_ms=delay)[command.topic].result()
-                read_only = [p for p, mode in result.retired.items() if mode is PartitionMode.READ_ONLY]
-                print(f"{command.topic}: ReadOnly now: {format_ranges(read_only)}.")
-                if not self._options.wait:
-                    print(f"Watch it:     {self._hint('--describe')}\nTake it back: {self._hint('--undo')}")
-            else:
-                new = [NewPartitions(command.topic, command.total_count)]
-                _stock_result(admin.create_partitions(new)[command.topic])
-                print(f"{command.topic}: grown to {command.total_count} writable partitions.")
+                return [result.retired.get(p) for p in range(max(result.retired, default=-1) + 1)]
+            new = [NewPartitions(command.topic, command.total_count)]
+            _stock_result(admin.create_partitions(new)[command.topic])
+            return ()
 
     def _wait(self, embedded: Controller | None) -> int:
         try:

@@ -6,7 +6,9 @@ import argparse
 import logging
 import signal
 import sys
+from collections.abc import Mapping
 from types import FrameType
+from typing import Any
 
 from modeaware.cli.options import (
     add_connection_options,
@@ -16,6 +18,7 @@ from modeaware.cli.options import (
     controller_config,
     kafka_errors,
 )
+from modeaware.controller.contact import DEFAULT_LISTEN, default_listen
 from modeaware.controller.daemon import Controller as Daemon
 
 
@@ -35,9 +38,18 @@ class Controller:
         add_controller_config_option(parser, "--config")
         parser.add_argument(
             "--listen",
-            default="127.0.0.1:0",
             metavar="HOST:PORT",
-            help="where admin commands are taken; a loopback address, port 0 for any free one (default %(default)s)",
+            help="where the endpoint listens, which tells clients the modes and takes admin commands: port 0 for any "
+            f"free one, 'none' for no endpoint (default {DEFAULT_LISTEN}; none where security.protocol is SSL)",
+        )
+        parser.add_argument(
+            "--advertised-listener", metavar="HOST:PORT", help="by which clients reach it (default: where it listens)"
+        )
+        parser.add_argument(
+            "--tls-certificate", metavar="FILE", help="PEM, the endpoint's certificate with its chain (default: no TLS)"
+        )
+        parser.add_argument(
+            "--tls-key", metavar="FILE", help="PEM, its private key (default: it is in the certificate's file)"
         )
         parser.add_argument("--once", action="store_true", help="take every topic as far as it goes now, then exit")
         parser.add_argument("--verbose", action="store_true", help="log more")
@@ -52,7 +64,14 @@ class Controller:
         try:
             with kafka_errors("run the controller"):
                 connect(target)
-                daemon = Daemon(target.conf, config, listen=None if args.once else args.listen)
+                daemon = Daemon(
+                    target.conf,
+                    config,
+                    listen=None if args.once else _listen(args.listen, target.conf),
+                    advertised=args.advertised_listener,
+                    tls_certificate=args.tls_certificate,
+                    tls_key=args.tls_key,
+                )
                 if args.once:
                     daemon.run_once()
                 else:
@@ -60,6 +79,18 @@ class Controller:
         except KeyboardInterrupt:
             logging.getLogger(__name__).info("stopped")
         return 0
+
+
+def _listen(asked: str | None, conf: Mapping[str, Any]) -> str | None:
+    if asked is not None:
+        return None if asked == "none" else asked
+    listen = default_listen(conf)
+    if listen is None:
+        logging.getLogger(__name__).warning(
+            "no endpoint: with security.protocol=SSL it could not show the brokers who asks. Commands are carried out "
+            "by the CLI itself while no controller runs"
+        )
+    return listen
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

@@ -12,6 +12,7 @@ from modeaware.cli.options import Connection
 from modeaware.cli.situation import READ_TIMEOUT_S
 from modeaware.config import ControllerConfig
 from modeaware.confluent.admin import AdminClient
+from modeaware.controller.contact import default_listen
 from modeaware.controller.daemon import ELECTION_SLACK_S, Controller
 from modeaware.errors import ClusterError, ControllerUnavailable, ErrorCode, RequestRefused
 from modeaware.lifecycle.commands import AlterGroupRulesCommand, Command, CommandResult
@@ -32,7 +33,7 @@ def embedded_controller(
         ControllerUnavailable: whether one runs cannot be told from here.
         ClusterError, ModeSourceError: no broker, or the mode log cannot be used.
     """
-    controller = None if is_running(claim) else _elected(target, config, [])[0]
+    controller = None if is_running(target.conf, claim) else _elected(target, config, [])[0]
     try:
         yield controller
     finally:
@@ -51,7 +52,7 @@ def alter_group_rules(
         RequestRefused: nothing was changed.
         ModeAwareError: as of :func:`embedded_controller` and :meth:`AdminClient.alter_group_rules`.
     """
-    controller, answers = (None, []) if is_running(claim) else _elected(target, config, [command])
+    controller, answers = (None, []) if is_running(target.conf, claim) else _elected(target, config, [command])
     if controller is None:
         with AdminClient({**target.conf, **our_settings(target)}) as admin:
             admin.alter_group_rules(command.add, command.remove).result()
@@ -60,6 +61,25 @@ def alter_group_rules(
     for result in answers:
         if result.code is not ErrorCode.NONE:
             raise RequestRefused(result.message or "refused", code=result.code)
+
+
+def carry_out(controller: Controller, command: Command) -> CommandResult:
+    """Have a controller in this process carry a command out, and wait for that.
+
+    Raises:
+        RequestRefused: it was refused.
+        ControllerUnavailable, ControllerFenced, ClusterError: as of :meth:`Controller.submit`.
+    """
+    try:
+        (result,) = controller.submit([command]).result(ANSWER_TIMEOUT_S)
+    except FutureTimeoutError as error:
+        raise ClusterError(
+            f"not done within {ANSWER_TIMEOUT_S:g} s: look (modeaware topics --describe) before trying again",
+            code=ErrorCode.REQUEST_TIMED_OUT,
+        ) from error
+    if result.code is not ErrorCode.NONE:
+        raise RequestRefused(result.message or "refused", code=result.code, topic=result.topic)
+    return result
 
 
 def our_settings(target: Connection) -> dict[str, object]:
@@ -78,13 +98,13 @@ def _elected(
 ) -> tuple[Controller | None, list[CommandResult]]:
     """A controller that was elected, with its answers to the commands; None where another one was, and runs."""
     tell("No controller is running: its work is done here.")
-    controller = Controller(target.conf, config)
+    controller = Controller(target.conf, config, listen=default_listen(target.conf))
     answers = controller.submit(commands) if commands else None
     try:
         # One that was killed holds its place in the election for a session.
         controller.start(config.session_timeout_ms / 1000 + ELECTION_SLACK_S)
     except ControllerUnavailable:
-        if not is_running(read_mode_log(target.conf, config.mode_log_topic, READ_TIMEOUT_S).claim):
+        if not is_running(target.conf, read_mode_log(target.conf, config.mode_log_topic, READ_TIMEOUT_S).claim):
             raise
         tell("Another controller has taken over meanwhile: it does the work.")
         return None, []

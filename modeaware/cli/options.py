@@ -23,6 +23,7 @@ CONTROLLER_CONFIGS = (
     "modeaware.ignored.groups",
     "modeaware.controller.session.timeout.ms",
     "modeaware.mode.log.topic",
+    "modeaware.old.clients",
 )
 
 _JAVA_ONLY = {

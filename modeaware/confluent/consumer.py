@@ -12,6 +12,7 @@ from modeaware.config import split_client_config
 from modeaware.confluent._attention import Attention, ThinnedStats, idle_stats, stats_interval
 from modeaware.confluent._dealing import Dealing
 from modeaware.confluent._group_conf import GroupConf
+from modeaware.confluent._hints import SOFTWARE_NAME, Hints
 from modeaware.confluent._holding import Holding
 from modeaware.confluent._offsets import StartOffsets
 from modeaware.confluent._rebalance import Callback, Rebalance, Subscription
@@ -22,6 +23,7 @@ from modeaware.librdkafka import Consumer as _Consumer
 from modeaware.librdkafka import Message, TopicPartition
 from modeaware.topic_view import TopicView
 from modeaware.views import registry
+from modeaware.wire.api_versions import UNDERLYING_NAME
 
 log = logging.getLogger(__name__)
 
@@ -61,10 +63,11 @@ class Consumer(_Consumer):
         conf = {str(name): value for part in (*args, kwargs) for name, value in part.items()}
         config, rest = split_client_config(conf)
         stats = idle_stats()
-        super().__init__(_with_stats(rest, stats.call))
+        hints = Hints()
+        super().__init__(hints.listening({SOFTWARE_NAME: UNDERLYING_NAME, **_with_stats(rest, stats.call)}))
         self._config = config
         self._group_conf = GroupConf.of(rest)
-        self._views = views = registry.acquire(rest, config)
+        self._views = views = hints.views = registry.acquire(rest, config)
         stock: Any = super()
         self._stock = stock
         self._offsets = StartOffsets(stock, self._group_conf, views.view)

@@ -8,7 +8,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from modeaware.config import ClientConfig
-from modeaware.errors import ControllerUnavailable, ModeAwareError, RecordError, RequestRefused, ViewTimeout
+from modeaware.errors import ControllerUnavailable, ErrorCode, ModeAwareError, RecordError, RequestRefused, ViewTimeout
 from modeaware.lifecycle.commands import AlterGroupRulesCommand, CreatePartitionsCommand
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule
 from modeaware.modelog.reader import read_mode_log
@@ -171,13 +171,21 @@ class ControllerCalls:
         left_s = deadline.left_s()
         message = message_of(max(int(left_s * 900), 1))  # it has to answer before we stop waiting for it
         try:
-            return messages.results_of(client.request(claim, message, left_s))
+            results = messages.results_of(client.request(self._conf, claim, message, left_s))
         except ControllerUnavailable as error:
             raise ControllerUnavailable(f"{error}; {self._how_to_start()}") from error
+        except RequestRefused as error:
+            results = {"": error}
+            if error.code is not ErrorCode.NOT_CONTROLLER:
+                raise
+        for result in results.values():  # a standby: another one has taken over, or is about to
+            if isinstance(result, RequestRefused) and result.code is ErrorCode.NOT_CONTROLLER:
+                raise ControllerUnavailable(result.message) from result
+        return results
 
     def _how_to_start(self) -> str:
         servers = self._conf.get("bootstrap.servers", "HOST:PORT")
         return (
-            f"start one with 'modeaware controller --bootstrap-server {servers}' (commands go to its own host), "
+            f"start one with 'modeaware controller --bootstrap-server {servers}', "
             "or let the CLI do its work: 'modeaware topics ... --wait'"
         )

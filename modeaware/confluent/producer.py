@@ -9,11 +9,13 @@ from typing import Any, Self, TypeVar
 
 from modeaware import librdkafka
 from modeaware.config import PREFIX, split_client_config
+from modeaware.confluent._hints import SOFTWARE_NAME, Hints
 from modeaware.confluent._partitioner_conf import partitioner_of
 from modeaware.confluent._router import Listener, Router
 from modeaware.confluent._share import Share
 from modeaware.views import registry
 from modeaware.views.source import Views
+from modeaware.wire.api_versions import UNDERLYING_NAME
 
 P = TypeVar("P", bound="Producer")
 
@@ -48,12 +50,17 @@ class Producer(librdkafka.Producer):
             str(name): value for conf in (*args[:1], kwargs) if isinstance(conf, dict) for name, value in conf.items()
         }
         config, conf = split_client_config(settings)
-        theirs = [_without_ours(arg) for arg in args]
-        if named := _without_ours(kwargs):
+        hints = Hints()
+        theirs = [hints.listening(_without_ours(arg)) for arg in args]
+        named = hints.listening(_without_ours(kwargs))
+        first = next((conf for conf in (*theirs[:1], named) if isinstance(conf, dict) and conf), None)
+        if first is not None:
+            first[SOFTWARE_NAME] = settings.get(SOFTWARE_NAME, UNDERLYING_NAME)
+        if named:
             super().__init__(*theirs, **named)
         else:  # an empty ** is not nothing to it: it would take no configuration for an empty one
             super().__init__(*theirs)
-        views = registry.acquire(conf, config)
+        views = hints.views = registry.acquire(conf, config)
         router = Router(super().produce, super().produce_batch, partitioner_of(conf), config, views.error)
         self._modeaware = _Routing(self, router, views)
         for name, ours, switch in (

@@ -14,20 +14,25 @@ from typing import Any
 from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.cluster.cluster import Cluster
 from modeaware.cluster.observer import Observer
-from modeaware.config import ControllerConfig
+from modeaware.config import ClientConfig, ControllerConfig
 from modeaware.controller.claims import ClaimWatch, describe_claim
+from modeaware.controller.contact import DEFAULT_LISTEN, NOWHERE, Contact
+from modeaware.controller.desk import ControllerDesk
 from modeaware.controller.election import Election
 from modeaware.controller.engine import Engine
 from modeaware.controller.inbox import Inbox
 from modeaware.controller.lease import LeasedEffects, request_timeout_s
-from modeaware.controller.listener import Listener
 from modeaware.controller.log import ControllerLog
 from modeaware.controller.parts import Parts
 from modeaware.controller.status import Role, Status
 from modeaware.controller.worker import Worker, run_worker
+from modeaware.endpoint.server import Server
+from modeaware.endpoint.tls import server_context
+from modeaware.endpoint.upstream import Upstream
 from modeaware.errors import ClusterError, ConfigError, ControllerUnavailable, ErrorCode
 from modeaware.librdkafka import KafkaException
 from modeaware.lifecycle.commands import Command, CommandResult
+from modeaware.views import registry
 from modeaware.wire.brokers.client import REQUEST_TIMEOUT_S
 
 logger = logging.getLogger("modeaware.controller")
@@ -51,7 +56,10 @@ class Controller:
     Args:
         conf: librdkafka configuration (``bootstrap.servers``, security settings).
         config: the controller's configs.
-        listen: ``HOST:PORT`` to take admin commands at (port 0: a free one), or None for no listener.
+        listen: ``HOST:PORT`` for the endpoint (:mod:`modeaware.endpoint`), which tells clients the modes and takes
+            admin commands (port 0: a free one); None: no endpoint.
+        advertised: ``HOST:PORT`` by which clients are to reach it; None: where it listens.
+        tls_certificate, tls_key: PEM files of the endpoint's certificate and its key; None: no TLS.
         controller_id: the name that stands in the claim record; unique; default made of host name and process id.
     """
 
@@ -60,24 +68,30 @@ class Controller:
         conf: Mapping[str, Any],
         config: ControllerConfig,
         *,
-        listen: str | None = "127.0.0.1:0",
+        listen: str | None = DEFAULT_LISTEN,
+        advertised: str | None = None,
+        tls_certificate: str | None = None,
+        tls_key: str | None = None,
         controller_id: str | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._conf = dict(conf)
         self._config = config
         self._listen = listen
+        self._advertised = advertised
+        self._tls_files = (tls_certificate, tls_key)
         self._controller_id = controller_id or f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self._clock = clock
         self._status = Status()
         self._inbox = Inbox()
-        self._listener: Listener | None = None
+        self._server: Server | None = None
+        self._desk: ControllerDesk | None = None
         self._thread: threading.Thread | None = None
 
     @property
     def address(self) -> str | None:
-        """Where the listener listens, ``host:port``; None before ``start`` or without one."""
-        return self._listener.address if self._listener is not None else None
+        """Where the endpoint listens, ``host:port``; None before ``start`` or without one."""
+        return self._server.address if self._server is not None else None
 
     @property
     def controller_id(self) -> str:
@@ -113,18 +127,16 @@ class Controller:
         Raises:
             ControllerUnavailable: ``wait_active_s`` have passed and another one is active. It has been stopped.
             ClusterError, ModeSourceError: no broker, or the mode log or the election cannot be used.
-            ConfigError: a setting that librdkafka does not take.
+            ConfigError: a setting that librdkafka does not take, or one of the endpoint's cannot be used.
         """
         parts = self._parts()
-        if self._listen is not None:
-            self._listener = Listener(self._listen, self.submit, self._controller_id)
-            self._listener.start()
-        worker = Worker(parts, self._config, self.address, self._controller_id, self._clock)
-        self._thread = threading.Thread(
-            target=run_worker, args=(worker, self._status, self._inbox), name="modeaware-controller", daemon=True
-        )
-        self._thread.start()
         try:
+            contact = NOWHERE if self._listen is None else self._serve_at(self._listen)
+            worker = Worker(parts, self._config, contact, self._controller_id, self._clock)
+            self._thread = threading.Thread(
+                target=run_worker, args=(worker, self._status, self._inbox), name="modeaware-controller", daemon=True
+            )
+            self._thread.start()
             decided = self._status.wait(Role.ACTIVE, Role.STANDBY, timeout_s=START_TIMEOUT_S)
             if self._status.stopping.is_set():
                 return  # somebody has told it to stop already
@@ -154,8 +166,10 @@ class Controller:
             self._thread.join(STOP_TIMEOUT_S)
             if self._thread.is_alive():
                 logger.warning("stopped, while a broker has not answered for %g s", STOP_TIMEOUT_S)
-        if self._listener is not None:  # only now: what the thread has just finished is still answered
-            self._listener.stop()
+        if self._server is not None:  # only now: what the thread has just finished is still answered
+            self._server.stop()
+        if self._desk is not None:
+            self._desk.close()
 
     def run_forever(self) -> None:
         """Serve, active or standby, until :meth:`stop` is called.
@@ -179,7 +193,7 @@ class Controller:
             ControllerUnavailable, ControllerFenced: another controller is active, or has become it.
             ClusterError, ModeSourceError: no broker, or the mode log cannot be used.
         """
-        worker = Worker(self._parts(), self._config, None, self._controller_id, self._clock)
+        worker = Worker(self._parts(), self._config, NOWHERE, self._controller_id, self._clock)
         worker.run_once(self._config.session_timeout_ms / 1000 + ELECTION_SLACK_S)
 
     def submit(self, commands: Sequence[Command], timeout_ms: int = 0) -> Future[list[CommandResult]]:
@@ -197,6 +211,22 @@ class Controller:
         if self._status.role is Role.STOPPED:  # it stopped in between: nobody will look into the inbox again
             self._inbox.refuse_all("this controller has stopped: nothing was changed")
         return future
+
+    def _serve_at(self, listen: str) -> Contact:
+        """Start the endpoint. The views it tells are those of the mode log, read as the controller's own user."""
+        upstream = Upstream.from_conf(self._conf)
+        certificate, key = self._tls_files
+        tls = server_context(certificate, key) if certificate is not None else None
+        log = ClientConfig(mode_log_topic=self._config.mode_log_topic, mode_source="log")
+        views = registry.acquire(self._conf, log)
+        desk = self._desk = ControllerDesk(
+            self._controller_id, self._config.old_clients, views, lambda: self._status.role is Role.ACTIVE
+        )
+        server = Server(listen, desk, self.submit, desk.refresh, upstream, tls, advertised=self._advertised)
+        desk.serve_at(server)
+        server.start()
+        self._server = server
+        return Contact(server.advertised_address, socket.gethostname(), server.security_protocol)
 
     def _parts(self) -> Parts:
         config, topic = self._config, self._config.mode_log_topic

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from modeaware.clock import Clock
 from modeaware.config import ControllerConfig
+from modeaware.controller.contact import NOWHERE, Contact
 from modeaware.controller.failures import Failures
 from modeaware.controller.ports import Effects, ModeLog, TopicObserver
 from modeaware.controller.refusals import RULES_UNREADABLE, newer, refusal
@@ -69,14 +70,13 @@ class Engine:
         """The operator's rules about groups."""
         return self._rules.rules
 
-    def claim(
-        self, address: str | None, controller_id: str, host: str = "", not_before_ms: int = 0, seen_epoch: int = 0
-    ) -> int:
+    def claim(self, controller_id: str, contact: Contact = NOWHERE, not_before_ms: int = 0, seen_epoch: int = 0) -> int:
         """Become the controller: fence, read the log, claim it under the next epoch. Returns that epoch.
 
         Topics whose last record was written for a newer reader are left alone.
 
         Args:
+            contact: where it takes commands.
             not_before_ms: the claim's time is no earlier, whatever the clock says: who joins the election later takes a
                 place behind the claim's time.
             seen_epoch: the highest epoch that was ever seen on the log: where the log lost its tail it says less, and
@@ -101,7 +101,8 @@ class Engine:
             logger.error("the mode log has lost its tail: it ends with epoch %d, and %d was there", on_log, known)
         unknown = UNKNOWN_EPOCHS if replay.is_unreadable(CLAIM_KEY) else 0
         epoch = self._given = max(on_log + unknown, known, self._given) + 1
-        claim = ClaimRecord(epoch, address, controller_id, max(self._clock.now_ms(), not_before_ms), host)
+        claimed_ms = max(self._clock.now_ms(), not_before_ms)
+        claim = ClaimRecord(epoch, contact.address, controller_id, claimed_ms, contact.host, contact.security_protocol)
         self._log.append([(CLAIM_KEY, claim.to_json())])
         self._claim = claim
         self.schedule = Schedule(self._config.check_interval_ms)

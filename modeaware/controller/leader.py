@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-import socket
 
 from modeaware.clock import Clock
 from modeaware.config import ControllerConfig
 from modeaware.controller import parts as waiting
+from modeaware.controller.contact import Contact
 from modeaware.controller.election import Seat
 from modeaware.controller.inbox import Job
 from modeaware.controller.parts import Parts
@@ -30,7 +30,7 @@ class Leader:
     """What the controller's thread does while it is the leader. The thread owns it.
 
     Args:
-        address: where its listener takes commands; None without one.
+        contact: where it takes commands.
         controller_id: the name that stands in the claim record.
 
     Attributes:
@@ -38,7 +38,7 @@ class Leader:
     """
 
     def __init__(
-        self, parts: Parts, config: ControllerConfig, address: str | None, controller_id: str, clock: Clock
+        self, parts: Parts, config: ControllerConfig, contact: Contact, controller_id: str, clock: Clock
     ) -> None:
         self._engine = parts.engine
         self._log = parts.log
@@ -47,7 +47,7 @@ class Leader:
         self._inbox = parts.inbox
         self._status = parts.status
         self._config = config
-        self._address = address
+        self._contact = contact
         self._controller_id = controller_id
         self._clock = clock
         self.served_s = clock.monotonic_s()
@@ -72,9 +72,8 @@ class Leader:
             return None
         term = self._election.term
         epoch = self._engine.claim(
-            self._address,
             self._controller_id,
-            socket.gethostname(),
+            self._contact,
             not_before_ms=self._election.since_ms,
             seen_epoch=self._claims.highest_epoch,
         )

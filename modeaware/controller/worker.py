@@ -9,6 +9,7 @@ from modeaware.clock import Clock
 from modeaware.config import ControllerConfig
 from modeaware.controller import parts as waiting
 from modeaware.controller.claims import describe_claim
+from modeaware.controller.contact import Contact
 from modeaware.controller.election import Seat
 from modeaware.controller.inbox import Inbox
 from modeaware.controller.leader import STUCK_S, Leader
@@ -43,9 +44,9 @@ class Worker:
     """
 
     def __init__(
-        self, parts: Parts, config: ControllerConfig, address: str | None, controller_id: str, clock: Clock
+        self, parts: Parts, config: ControllerConfig, contact: Contact, controller_id: str, clock: Clock
     ) -> None:
-        self._leader = Leader(parts, config, address, controller_id, clock)
+        self._leader = Leader(parts, config, contact, controller_id, clock)
         self._standby = Standby(parts, clock)
         self._log = parts.log
         self._election = parts.election

@@ -308,6 +308,7 @@ class ClaimRecord:
         address: its listener, ``host:port``; None when it has stopped, or has none.
         controller_id: its name, which its listener gives as well: a command reaches the one that claimed, or nobody.
         host: the host it runs on: a loopback address means nothing on any other.
+        security_protocol: what clients speak to it, in the words of ``security.protocol``.
     """
 
     controller_epoch: int
@@ -315,6 +316,7 @@ class ClaimRecord:
     controller_id: str
     claimed_ms: int = 0
     host: str = ""
+    security_protocol: str = "PLAINTEXT"
 
     def to_json(self) -> bytes:
         return dump(
@@ -326,6 +328,7 @@ class ClaimRecord:
                 "controller_id": self.controller_id,
                 "claimed_ms": self.claimed_ms,
                 "host": self.host,
+                "security_protocol": self.security_protocol,
             }
         )
 
@@ -340,6 +343,7 @@ class ClaimRecord:
                 controller_id=text(fields["controller_id"]),
                 claimed_ms=int(fields.get("claimed_ms", 0)),
                 host=text(fields.get("host", "")),
+                security_protocol=text(fields.get("security_protocol", "PLAINTEXT")),
             )
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise RecordError(f"mode log: not a claim record ({type(error).__name__}: {error})") from error

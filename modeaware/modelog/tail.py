@@ -1,4 +1,4 @@
-"""The tail of the mode log: a thread that reads it to its end, then follows it."""
+"""The tail of the mode log: reads it to its end, then follows it, in the thread that runs it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from modeaware.modelog.stream import LogAbsent, LogRecord, LogRewound, LogStream
 
 logger = logging.getLogger(__name__)
 
-THREAD_NAME = "modeaware-tail"
 FOLLOW_WAIT_MS = 5_000
 """``fetch.wait.max.ms`` while following: thousands of clients wait at one leader. Records end the wait at once."""
 SLICE_S = 0.2
@@ -31,7 +30,7 @@ FIRST_BACKOFF_S, LAST_BACKOFF_S = 1.0, 30.0
 
 
 class TailSink(Protocol):
-    """What is told of the log; every call comes from the tail's thread, in the order of the log."""
+    """What is told of the log; every call comes from the thread that runs the tail, in the order of the log."""
 
     def begin(self) -> None:
         """The log is read from its beginning (again): its first records come next, then :meth:`reached_end`."""
@@ -52,11 +51,11 @@ class TailSink(Protocol):
         """Whether the log has been silent for so long that it has to be asked for its end."""
 
     def wanted(self) -> bool:
-        """Whether anybody still uses this; the tail stops when not. Asked a few times a second."""
+        """Whether the tail is to go on. Asked a few times a second; what it does meanwhile must not take long."""
 
 
 class Tail:
-    """Follows the mode log until it is stopped. Its methods may be called from any thread.
+    """Follows the mode log for as long as it is wanted.
 
     It reads to the end with short fetch waits (only an empty answer tells the end), then follows with long ones. After
     anything that could hide a change of the log itself (it is gone, shorter, was out of reach) it is read anew.
@@ -77,29 +76,19 @@ class Tail:
         self._anew.set()
         self._position = 0
         self._backoff_s = FIRST_BACKOFF_S
-        self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
 
-    def start(self) -> None:
-        """Start the thread. Once."""
-        self._thread.start()
-
-    def stop(self, timeout_s: float) -> bool:
-        """Stop the thread and wait for its end. From that thread itself: it ends when what it does now is done.
-
-        Returns:
-            Whether it has ended within ``timeout_s``: one that waits for a dead broker's answer ends a second later.
-        """
+    def stop(self) -> None:
+        """End :meth:`run` soon, and for good: within a second, where it waits for a dead broker's answer. From any
+        thread."""
         self._stopping.set()
-        if self._thread is threading.current_thread():
-            return False
-        self._thread.join(timeout_s)
-        return not self._thread.is_alive()
 
     def read_anew(self) -> None:
-        """Read the log from its beginning, because it turned out to be another one. Returns at once."""
+        """Read the log from its beginning: it turned out to be another one, or was not followed for a while. Returns at
+        once. From any thread."""
         self._anew.set()
 
-    def _run(self) -> None:
+    def run(self) -> None:
+        """Follow the log until :meth:`stop`, or until the sink does not want it any more. One thread at a time."""
         while not self._stopped():
             try:
                 if self._catch_up():

@@ -30,6 +30,10 @@ A source that offers what it finds to the cache itself returns nothing.
 _ALL = None
 
 
+class SourceStopped(ModeSourceError):
+    """The source was stopped while it was asked: no failure of it, and nothing to report."""
+
+
 class _Flight:
     """One call of the source, for everybody who waits for it. Guarded by the cache's lock."""
 
@@ -241,7 +245,8 @@ class MetadataCache:
             self.confirmed(flight.topics)
             error = None
         except ModeSourceError as raised:
-            self.failed(raised)
+            if not isinstance(raised, SourceStopped):
+                self.failed(raised)
             error = raised
         finally:
             with self._changed:

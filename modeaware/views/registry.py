@@ -1,4 +1,4 @@
-"""Who shares which views: one source, with one tail, per process and cluster, however many clients there are."""
+"""Who shares which views: one source, with one thread, per process and cluster, however many clients there are."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from modeaware.errors import ModeSourceError
 from modeaware.modelog.connection import cluster_key, shared_settings
 from modeaware.modelog.records import ClaimRecord
 from modeaware.topic_view import TopicView
-from modeaware.views.log_views import LogViews
+from modeaware.views.cluster_views import ClusterViews
 from modeaware.views.source import ViewListener, Views
 
 STOP_TIMEOUT_S = 0.3
-"""How long the last close() waits for the tail's thread: one that waits for a dead broker ends on its own, later."""
+"""How long the last close() waits for the source's thread: one that waits for a dead broker ends on its own, later."""
 EXIT_TIMEOUT_S = 1.0
 
 
 def acquire(conf: Mapping[str, Any], config: ClientConfig) -> Views:
     """A handle on the views of the cluster that ``conf`` names. Never blocks; thread-safe.
 
-    Clients with the same bootstrap servers (in any order), security settings and mode log share one source; its other
-    settings are the first client's. The source stops when the last handle is closed, or forgotten.
+    Clients with the same bootstrap servers (in any order), security settings, mode source and mode log share one
+    source; its other settings are the first client's. The source stops when the last handle is closed, or forgotten.
 
     Args:
         conf: the client's librdkafka settings, without ours.
@@ -41,7 +41,7 @@ class _Shared:
     def __init__(self, key: Hashable, conf: Mapping[str, Any], config: ClientConfig) -> None:
         self._key = key
         self.users: weakref.WeakSet[_Handle] = weakref.WeakSet()
-        self.source = LogViews(conf, config, self._wanted)
+        self.source = ClusterViews(conf, config, self._wanted)
 
     def _wanted(self) -> bool:
         return bool(self.users) or not self.retire_unless_used()
@@ -63,9 +63,10 @@ class _Registry:
         self.lock = threading.RLock()  # re-entrant: a garbage collection may run a handle's end at any place
         self.sources: dict[Hashable, _Shared] = {}
         self.handles: weakref.WeakSet[_Handle] = weakref.WeakSet()
+        self._parents: list[_Shared] = []
 
     def enter(self, handle: _Handle, conf: Mapping[str, Any], config: ClientConfig) -> _Shared:
-        key = cluster_key(conf, config.mode_log_topic)
+        key = (cluster_key(conf, config.mode_log_topic), config.mode_source)
         with self.lock:
             shared = self.sources.get(key)
             if shared is None:
@@ -89,9 +90,11 @@ class _Registry:
     def forget_parent(self) -> None:
         """In a forked child: the parent's threads and connections are not here. Handles make their own when used.
 
-        What the parent's tails hold is left as it lies: librdkafka's handles must not be destroyed in a child.
+        What the parent's sources hold is left as it lies: librdkafka's handles must not be destroyed in a child, nor a
+        TLS connection be ended that the parent goes on with.
         """
         self.lock = threading.RLock()
+        self._parents.extend(self.sources.values())
         self.sources = {}
         for handle in list(self.handles):
             handle.forget_parent()
@@ -130,6 +133,10 @@ class _Handle:
             raise ModeSourceError("mode log: the handle is closed")
         self._source().refresh(timeout_s)
 
+    def refresh_soon(self) -> None:
+        if not self._closed:
+            self._source().refresh_soon()
+
     def subscribe(self, listener: ViewListener) -> None:
         if not self._closed:
             source = self._source()
@@ -166,7 +173,7 @@ class _Handle:
         if not self._closed:
             self._shared = None
 
-    def _source(self) -> LogViews:
+    def _source(self) -> ClusterViews:
         shared = self._shared
         if shared is not None:
             return shared.source

@@ -1,4 +1,4 @@
-"""What every source of partition modes offers (the mode log today, Metadata v10 over the wire next)."""
+"""What every source of partition modes offers: the mode log, and KIP-694's Metadata over the wire."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ class Views(Protocol):
     """
 
     def wait_ready(self, timeout_s: float) -> bool:
-        """Wait for the first view (the log read to its end, or known to be absent); False when it took too long."""
+        """Wait for the first view; False when it took too long. It is there when the log has been read to its end, or a
+        server has told the modes over the wire, or neither log nor server exists for certain."""
         ...
 
     @property
@@ -47,6 +48,12 @@ class Views(Protocol):
 
         Raises:
             ModeSourceError: not within ``timeout_s``, or the source fails; the last views stay in force.
+        """
+        ...
+
+    def refresh_soon(self) -> None:
+        """Something shows that the views may be old (an error of the cluster, say): have the source asked again soon,
+        by its own thread. Returns at once; calls that come together are one question. The log needs no such hint.
         """
         ...
 

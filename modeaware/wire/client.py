@@ -1,89 +1,81 @@
-"""A small blocking client for the controller's listener: one connection, one request, one answer."""
+"""A small blocking client of controllers: one connection, as the client's own user, one request, one answer."""
 
 from __future__ import annotations
 
+import ipaddress
 import socket
 import time
-from contextlib import closing
+from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import version
-from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from modeaware.errors import ClusterError, ControllerUnavailable, ErrorCode
+from modeaware.errors import ClusterError, ControllerUnavailable, ErrorCode, RequestRefused
 from modeaware.modelog.records import ClaimRecord
 from modeaware.wire import codec
-from modeaware.wire.frames import MAX_REQUEST_BYTES, MAX_RESPONSE_BYTES, FrameReader, MalformedFrame, frame
+from modeaware.wire.api_versions import CLIENT_NAME
+from modeaware.wire.frames import MAX_REQUEST_BYTES, MalformedFrame, frame
 
-CLIENT_NAME = "modeaware"
-"""The client software name in ApiVersions (KIP-511); also the client id."""
-_RECEIVE_BYTES = 65_536
+if TYPE_CHECKING:
+    from modeaware.wire.brokers.one import OneServer
+
+_HELLO_VERSION = 3
 
 
-def request(claim: ClaimRecord, message: Any, timeout_s: float) -> Any:
+def request(conf: Mapping[str, Any], claim: ClaimRecord, message: Any, timeout_s: float) -> Any:
     """Send ``message`` to the controller that made ``claim`` and return its response message.
 
     Asks for ApiVersions first: whatever else may have taken its port, another cluster's controller too, is never sent a
     command. Blocks for ``timeout_s`` at most. May be called from any thread.
 
+    Args:
+        conf: the client's librdkafka settings: who connects, and how the other side is recognised.
+
     Raises:
-        ControllerUnavailable: nothing was sent: no connection, or whatever listens there is not that controller.
+        ControllerUnavailable: nothing was sent: no connection, the user was not let in, or whatever listens there is
+            not that controller.
         RequestRefused: the request is too large; nothing was sent.
+        ConfigError: a security setting cannot be used.
         ClusterError: the command was sent, and no answer that could be read came back in time; it may
             have been carried out.
     """
-    deadline = time.monotonic() + timeout_s
-    address = _reachable_address(claim)
+    deadline_s = time.monotonic() + timeout_s
+    server = _server(conf, claim)
     try:
-        connection = socket.create_connection(split_address(address), timeout=max(timeout_s, 0.001))
-    except (OSError, ValueError) as error:
-        raise ControllerUnavailable(f"the controller at {address} cannot be reached: {error}") from error
-    with closing(connection):
-        exchange = _Exchange(connection, deadline)
+        api_version = _common_version(server, claim, message.API_KEY, timeout_s)
+        payload = codec.encode_request(message, api_version, 0, CLIENT_NAME)
+        frame(payload, MAX_REQUEST_BYTES)  # refused here, before anything of it is sent
         try:
-            version = _common_version(exchange, claim, message.API_KEY)
-        except (OSError, EOFError, MalformedFrame) as error:
-            raise ControllerUnavailable(
-                f"what listens at {address} is not the controller {claim.controller_id}: {error}"
-            ) from error
-        try:
-            return exchange.ask(message, version)
-        except (OSError, EOFError, MalformedFrame) as error:
+            answer = server.ask(message.API_KEY, api_version, _encode(message, api_version), _left_s(deadline_s))
+            return codec.decode_response(answer, message.API_KEY, api_version)[1]
+        except (ClusterError, MalformedFrame) as error:
             raise ClusterError(
-                f"the controller at {address} took the command and gave no answer that could be read ({error}): "
+                f"the controller at {claim.address} took the command and gave no answer that could be read ({error}): "
                 "look at the topic ('modeaware topics --describe') before trying again",
                 code=ErrorCode.REQUEST_TIMED_OUT,
             ) from error
+    finally:
+        server.close()
 
 
-def is_running(claim: ClaimRecord | None, timeout_s: float = 3.0) -> bool:
+def is_running(conf: Mapping[str, Any], claim: ClaimRecord | None, timeout_s: float = 3.0) -> bool:
     """Whether the controller that made ``claim`` answers at its address. Sends no command.
 
     Raises:
-        ControllerUnavailable: that cannot be told from this host.
+        ControllerUnavailable: that cannot be told from this host, or as this user.
     """
-    if claim is None or claim.address is None:
+    if claim is None or address_of(claim) is None:
         return False
-    address = _reachable_address(claim)
+    server = _server(conf, claim)
     try:
-        with closing(socket.create_connection(split_address(address), timeout=timeout_s)) as connection:
-            exchange = _Exchange(connection, time.monotonic() + timeout_s)
-            _common_version(exchange, claim, codec.DELETE_PARTITIONS_KEY)
-    except (OSError, ValueError, EOFError, MalformedFrame):
+        _common_version(server, claim, codec.DELETE_PARTITIONS_KEY, timeout_s)
+    except ControllerUnavailable as error:
+        if error.code is ErrorCode.SASL_AUTHENTICATION_FAILED:
+            raise
         return False
+    finally:
+        server.close()
     return True
-
-
-def _reachable_address(claim: ClaimRecord) -> str:
-    """Where to connect. Listeners are on the loopback interface, so only the controller's own host can."""
-    if claim.address is None:
-        raise ControllerUnavailable(f"the controller {claim.controller_id} has stopped")
-    if claim.host and claim.host != socket.gethostname():
-        raise ControllerUnavailable(
-            f"the controller {claim.controller_id} runs on host {claim.host} and takes commands there only "
-            f"({claim.address}): run the command on that host"
-        )
-    return claim.address
 
 
 def identity(controller_id: str) -> str:
@@ -103,10 +95,70 @@ def split_address(address: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-def _common_version(exchange: _Exchange, claim: ClaimRecord, api_key: int) -> int:
-    """The highest version of the api that both sides speak, once the other one has said that it made the claim."""
+def address_of(claim: ClaimRecord) -> tuple[str, int] | None:
+    """Host and port that a claim names; None: none that anybody could connect to."""
+    try:
+        host, port = split_address(claim.address or "")
+    except ValueError:  # whoever wrote the claim
+        return None
+    return (host, port) if host and port else None
+
+
+def is_loopback(address: str) -> bool:
+    """Whether ``host:port`` names the loopback interface, and so means nothing on any other host."""
+    host = address.rpartition(":")[0].removeprefix("[").removesuffix("]")
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:  # a name
+        return host == "localhost"
+
+
+def _server(conf: Mapping[str, Any], claim: ClaimRecord) -> OneServer:
+    """The connection to make, with the security that the controller asks for and the client allows."""
+    from modeaware.wire.brokers.one import OneServer  # kafka-python's connections, where they are needed
+
+    if claim.address is None:
+        raise ControllerUnavailable(f"the controller {claim.controller_id} has stopped, or takes no commands")
+    if address_of(claim) is None:
+        raise ControllerUnavailable(f"the controller at {claim.address!r} cannot be reached: that is not HOST:PORT")
+    loopback = is_loopback(claim.address)
+    if loopback and claim.host and claim.host != socket.gethostname():
+        raise ControllerUnavailable(
+            f"the controller {claim.controller_id} runs on host {claim.host} and takes commands there only "
+            f"({claim.address}): run the command on that host"
+        )
+    wanted = str(conf.get("security.protocol", "PLAINTEXT")).upper()
+    if wanted.endswith("SSL") and not claim.security_protocol.endswith("SSL") and not loopback:
+        raise ControllerUnavailable(
+            f"the controller {claim.controller_id} takes commands at {claim.address} without TLS, and "
+            f"security.protocol is {wanted}: nothing was sent"
+        )
+    return OneServer({**conf, "security.protocol": claim.security_protocol}, claim.address)
+
+
+def _common_version(server: OneServer, claim: ClaimRecord, api_key: int, timeout_s: float) -> int:
+    """The highest version of the api that both sides speak, once the other one has said that it made the claim.
+
+    Raises:
+        ControllerUnavailable: it has not.
+    """
     hello = codec.ApiVersionsRequest(client_software_name=CLIENT_NAME, client_software_version=_client_version())
-    answer = exchange.ask(hello, 3)
+    try:
+        payload = server.ask(codec.API_VERSIONS_KEY, _HELLO_VERSION, _encode(hello, _HELLO_VERSION), timeout_s)
+        answer = codec.decode_response(payload, codec.API_VERSIONS_KEY, _HELLO_VERSION)[1]
+        return _agreed(answer, claim, api_key)
+    except (ClusterError, RequestRefused) as error:
+        code = error.code if error.code is ErrorCode.SASL_AUTHENTICATION_FAILED else None
+        raise ControllerUnavailable(
+            f"the controller at {claim.address} cannot be reached: {error}", code=code
+        ) from error
+    except MalformedFrame as error:
+        raise ControllerUnavailable(
+            f"what listens at {claim.address} is not the controller {claim.controller_id}: {error}"
+        ) from error
+
+
+def _agreed(answer: Any, claim: ClaimRecord, api_key: int) -> int:
     if answer.error_code:
         raise MalformedFrame(f"error {answer.error_code} to ApiVersions")
     if identity(claim.controller_id) not in (feature.name for feature in answer.supported_features or ()):
@@ -118,44 +170,16 @@ def _common_version(exchange: _Exchange, claim: ClaimRecord, api_key: int) -> in
     raise MalformedFrame(f"it does not offer api key {api_key}, as the controller of modeaware does")
 
 
+def _encode(message: Any, api_version: int) -> Any:
+    return lambda correlation_id, client_id: codec.encode_request(
+        message, api_version, correlation_id, client_id or CLIENT_NAME
+    )
+
+
+def _left_s(deadline_s: float) -> float:
+    return max(deadline_s - time.monotonic(), 0.001)
+
+
 @cache
 def _client_version() -> str:
     return version("modeaware")
-
-
-class _Exchange:
-    """Requests and their answers over one socket, until a deadline (monotonic seconds)."""
-
-    def __init__(self, connection: socket.socket, deadline: float) -> None:
-        self._socket = connection
-        self._deadline = deadline
-        self._reader = FrameReader(MAX_RESPONSE_BYTES)
-        self._correlation_ids = count(1)
-
-    def ask(self, message: Any, version: int) -> Any:
-        correlation_id = next(self._correlation_ids)
-        payload = codec.encode_request(message, version, correlation_id, CLIENT_NAME)
-        self._socket.settimeout(self._left_s())
-        self._socket.sendall(frame(payload, MAX_REQUEST_BYTES))
-        answered, response = codec.decode_response(self._next_frame(), message.API_KEY, version)
-        if answered != correlation_id:
-            raise MalformedFrame(f"an answer to request {answered} where {correlation_id} was asked")
-        return response
-
-    def _next_frame(self) -> bytes:
-        while True:
-            self._socket.settimeout(self._left_s())
-            data = self._socket.recv(_RECEIVE_BYTES)
-            if not data:
-                raise EOFError("the connection was closed")
-            frames = self._reader.receive(data)
-            if len(frames) > 1:
-                raise MalformedFrame("more answers than questions")
-            if frames:
-                return frames[0]
-
-    def _left_s(self) -> float:
-        left = self._deadline - time.monotonic()
-        if left <= 0:
-            raise TimeoutError("timed out")
-        return left

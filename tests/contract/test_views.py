@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from typing import Protocol
 
 import pytest
 
+from modeaware.config import ClientConfig
+from modeaware.controller.desk import ControllerDesk
+from modeaware.endpoint.server import Server
+from modeaware.endpoint.upstream import Upstream
 from modeaware.local import Kafka
 from modeaware.topic_view import TopicView
 from modeaware.views import registry
 from modeaware.views.source import Views
+from tests.support.fake_endpoint import FakeEndpoint
 from tests.support.fake_views import FakeViews
 from tests.support.modelog import NONE, RO, RW, RealLog, topic_record
+from tests.support.plain import create_topic
 from tests.support.waiting import eventually
 
 
@@ -85,27 +92,113 @@ class LogWorld:
 
 
 class _Late(registry._Handle):
-    """A handle on a source whose tail does not start before :meth:`begin`, so that a test can see it not ready."""
+    """A handle on a source whose thread does not start before :meth:`begin`, so that a test can see it not ready."""
 
     def __init__(self, log: RealLog) -> None:
         self._begun = False
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("modeaware.modelog.tail.Tail.start", lambda _tail: None)
+            patch.setattr("modeaware.views.cluster_views.ClusterViews.start", lambda _source: None)
             super().__init__(log.conf, log.config)
 
     def begin(self) -> None:
         if not self._begun:
             self._begun = True
-            self._source()._tail.start()
+            self._source().start()
 
     def close(self) -> None:
         self.begin()
         super().close()
 
 
-@pytest.fixture(params=["fake", "log"])
+class WireWorld:
+    """KIP-694's Metadata, asked of a server that keeps silent until it is opened."""
+
+    def __init__(self, mode_source: str) -> None:
+        self.endpoint = FakeEndpoint(answering=False)
+        self.config = ClientConfig(mode_source=mode_source, refresh_interval_ms=100)
+        self.handle: Views | None = None
+
+    def start(self) -> Views:
+        self.handle = registry.acquire({"bootstrap.servers": self.endpoint.address}, self.config)
+        return self.handle
+
+    def open(self) -> None:
+        self.endpoint.answering.set()
+
+    def put(self, topic: str, epoch: int, writable: int) -> None:
+        self.endpoint.views[topic] = topic_record(topic, epoch, writable=writable).view()
+
+    def remove(self, topic: str) -> None:
+        del self.endpoint.views[topic]
+        self.endpoint.existing[topic] = 12
+
+    def close(self) -> None:
+        if self.handle is not None:
+            self.handle.close()
+        self.endpoint.stop()
+
+
+class EndpointWorld:
+    """The wire again, of a controller's real endpoint: the mode log and the topics are on a real Kafka.
+
+    The endpoint cannot say anything before it has read the log, and it does not begin before :meth:`open`.
+    """
+
+    def __init__(self, kafka: Kafka) -> None:
+        self.log = RealLog(kafka.bootstrap_servers)
+        self._reader = _Late(self.log)
+        self._desk = ControllerDesk("c-1", "serve", self._reader, lambda: False)
+        self._server = Server(
+            "127.0.0.1:0",
+            self._desk,
+            lambda commands, timeout_ms: Future(),
+            self._desk.refresh,
+            Upstream.from_conf(self.log.conf),
+        )
+        self._desk.serve_at(self._server)
+        self._server.start()
+        self._handle: Views | None = None
+
+    def start(self) -> Views:
+        config = ClientConfig(mode_source="wire", refresh_interval_ms=100)
+        self._handle = registry.acquire({"bootstrap.servers": self._server.address}, config)
+        return self._handle
+
+    def open(self) -> None:
+        self._reader.begin()
+
+    def put(self, topic: str, epoch: int, writable: int) -> None:
+        self._create(topic)
+        self.log.create()
+        self.log.append(topic_record(topic, epoch, writable=writable))
+
+    def remove(self, topic: str) -> None:
+        self.log.append_raw([(f"id-of-{topic}", None)])
+
+    def close(self) -> None:
+        if self._handle is not None:
+            self._handle.close()
+        self._server.stop()
+        self._desk.close()
+        self.log.close()
+
+    def _create(self, topic: str) -> None:
+        """Only topics that exist are told of. They stay: whether they have a mode is the mode log's business."""
+        if topic not in self.log.admin.list_topics(timeout=30).topics:
+            create_topic(self.log.conf["bootstrap.servers"], topic, 12, configs={})
+
+
+@pytest.fixture(params=["fake", "log", "wire", "auto", "endpoint"])
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
-    made: World = FakeWorld() if request.param == "fake" else LogWorld(request.getfixturevalue("kafka"))
+    made: World
+    if request.param == "fake":
+        made = FakeWorld()
+    elif request.param == "log":
+        made = LogWorld(request.getfixturevalue("kafka"))
+    elif request.param == "endpoint":
+        made = EndpointWorld(request.getfixturevalue("kafka"))
+    else:
+        made = WireWorld(request.param)
     yield made
     made.close()
 
@@ -268,6 +361,16 @@ def test_stats_have_the_agreed_figures(world: World) -> None:
     }
     assert stats["view_age_ms"] >= 0
     assert isinstance(stats["source"], str)
+
+
+def test_a_hint_that_views_are_old_never_blocks(world: World) -> None:
+    views = world.start()
+    views.refresh_soon()
+    world.open()
+    assert views.wait_ready(30)
+    world.put("orders", 1, 4)
+    views.refresh_soon()
+    until(lambda: views.view("orders").epoch == 1)
 
 
 def test_closing_twice_is_harmless(world: World) -> None:

@@ -252,7 +252,7 @@ def test_once_takes_topics_as_far_as_they_go(site: Site, filled: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (("--listen", "0.0.0.0:0"), "does not authenticate"),
+        (("--listen", "0.0.0.0:0"), "--advertised-listener HOST:PORT"),
         (("--listen", "nonsense"), "HOST:PORT"),
         (("--config", "delete.topic.partition.enabled=true"), "did you mean 'delete.topic.partition.enable'"),
         (("--config", "modeaware.seal.quiet.ms=soon"), "whole number"),

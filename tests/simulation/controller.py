@@ -103,7 +103,7 @@ class Controller:
         return True
 
     def _claim(self) -> None:
-        self.epoch = self.engine.claim(None, f"controller-{self.index}")
+        self.epoch = self.engine.claim(f"controller-{self.index}")
         self.claimed = True
         self.world.tell("controller %d has claimed the mode log: epoch %d", self.index, self.epoch)
 

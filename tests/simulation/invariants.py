@@ -16,7 +16,7 @@ from modeaware.modelog.replay import Replay
 from modeaware.modes import MODE_TRANSITIONS, REPLICA_TRANSITIONS, PartitionMode
 from tests.simulation.client_invariants import Violation
 from tests.simulation.drain_invariants import DrainJudge
-from tests.simulation.faults import Fault
+from tests.simulation.faults import Fault, phase_of
 
 if TYPE_CHECKING:
     from tests.simulation.controller import Controller
@@ -109,7 +109,7 @@ class Judge(DrainJudge):
         if after.version <= before.version or after.epoch != before.epoch + 1:
             raise Violation("I4", f"version {after.version} comes after {before.version}")
         if after.waived and not after.waived.keys() <= before.waived.keys():
-            self.world.hit(Fault.WAIVER)
+            self.world.hit(Fault.WAIVER, phase_of(before))  # the topic may have gone since it was looked at
         for partition, (old, new) in enumerate(zip(before.modes, after.modes, strict=False)):
             self._transition(partition, old, new, before, after, writer)
 
@@ -169,7 +169,11 @@ class Judge(DrainJudge):
             raise Violation("I2", f"partition {partition}: groups were to go on at {told}, and now at {now}")
 
     def _opened(self, partition: int, before: TopicRecord, writer: Controller) -> None:
-        """A new partition takes writes: every group must have an offset on it, or its time is over (KIP-1327)."""
+        """A new partition takes writes: every group must have an offset on it, or its time is over (KIP-1327).
+
+        At the time of the listing: between that and the append the topic may go, with all offsets, or offsets expire.
+        That is the window which is documented. An offset that came since is no excuse.
+        """
         since_ms = before.opening_since_ms
         if since_ms is not None and self.world.time_ms >= since_ms + self.world.config.open_timeout_ms:
             return
@@ -177,8 +181,7 @@ class Judge(DrainJudge):
         if not listing.sure:
             raise Violation("I2", f"partition {partition} is opened though not all groups are known")
         for name in listing.seen:
-            group = self.world.groups[name]
-            if partition not in group.committed and group.in_use and group.kind != "share":
+            if partition not in listing.committed[name] and self.world.groups[name].kind != "share":
                 raise Violation("I2", f"partition {partition} is opened before group {name} has an offset on it")
 
     def _note_required(self, before: TopicRecord | None, after: TopicRecord, writer: Controller) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -10,10 +11,11 @@ class Looked:
     """A controller's last look at the topic.
 
     Attributes:
-        at: the step at which it read the ends of the logs.
+        at: the first step that came after it had read the ends of the logs.
         step, now_ms: when it listed the groups.
         seen: the groups that showed.
         sure: whether those are all there were.
+        committed: the partitions on which each of them really had an offset then.
     """
 
     at: int = 0
@@ -21,3 +23,4 @@ class Looked:
     now_ms: int = 0
     seen: tuple[str, ...] = ()
     sure: bool = False
+    committed: Mapping[str, frozenset[int]] = field(default_factory=dict)

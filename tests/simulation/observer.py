@@ -46,15 +46,18 @@ class SimObserver:
         wanted = range(count) if record is None else [p for p in sorted(record.retired) if p < count]
         stable = self._stable_offsets(wanted)
         self._ask("asks for the ends")
-        looked_at = world.steps
-        self._controller.looked = Looked(looked_at, looked_at, world.time_ms)
+        looked_at = world.steps + 1  # what others did while this was asked for has happened, and is seen
+        self._controller.looked = Looked(looked_at, world.steps, world.time_ms)
         partitions = self._partitions(topic_id, record, stable)
         groups: dict[str, GroupFacts] = {}
         doubt: GroupsDoubt | None = GroupsDoubt("not asked for")
         if record is None or in_progress(record):
             self._ask("lists the groups")
             groups, doubt = self._groups(record, partitions, rules)
-            self._controller.looked = Looked(looked_at, world.steps, world.time_ms, tuple(groups), doubt is None)
+            committed = {name: frozenset(world.groups[name].committed) for name in groups}
+            self._controller.looked = Looked(
+                looked_at, world.steps, world.time_ms, tuple(groups), doubt is None, committed
+            )
             policy = "delete" if world.topic is None else world.topic.cleanup_policy
         return TopicFacts(
             topic,

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from modeaware.config import ControllerConfig
+from modeaware.controller.contact import Contact
 from modeaware.controller.engine import Engine
 from modeaware.controller.failures import Failures
 from modeaware.errors import ClusterError, ErrorCode
@@ -49,7 +50,7 @@ class World:
         config = ControllerConfig(check_interval_ms=INTERVAL_MS, seal_quiet_ms=QUIET_MS)
         self.engine = Engine(self.log, self.cluster, self.cluster, config, self.clock)
         self.engine.failures = Failing()
-        self.engine.claim("127.0.0.1:1", "test")
+        self.engine.claim("test", Contact("127.0.0.1:1"))
         return self.engine
 
     def shrink(self, to: int, delay_ms: int = 0) -> ErrorCode:

@@ -31,6 +31,7 @@ class FakeViews:
         failure: what :meth:`error` returns and :meth:`refresh` raises.
         closed: whether the handle was given back.
         refreshes: how often :meth:`refresh` was called.
+        hints: how often :meth:`refresh_soon` was.
     """
 
     def __init__(self, *, ready: bool = True, views: Iterable[TopicView] = ()) -> None:
@@ -42,6 +43,7 @@ class FakeViews:
         self.failure: Exception | None = None
         self.closed = False
         self.refreshes = 0
+        self.hints = 0
         if ready:
             self._ready.set()
 
@@ -127,6 +129,9 @@ class FakeViews:
         self.refreshes += 1
         if self.failure is not None:
             raise self.failure
+
+    def refresh_soon(self) -> None:
+        self.hints += 1
 
     def subscribe(self, listener: ViewListener) -> None:
         with self._lock:

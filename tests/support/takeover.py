@@ -52,9 +52,13 @@ def assert_one_at_a_time(entries: list[Entry]) -> None:
 class ControllerProcess:
     """``modeaware controller`` as a process of its own; its words go to a file."""
 
-    def __init__(self, conf: dict[str, str], log: str, folder: Path, **config: object) -> None:
+    def __init__(
+        self, conf: dict[str, str], log: str, folder: Path, *, listen: str | None = None, **config: object
+    ) -> None:
         settings = {"modeaware.mode.log.topic": log, **{name.replace("_", "."): v for name, v in config.items()}}
         words = [word for name, value in settings.items() for word in ("--config", f"{name}={value}")]
+        if listen is not None:
+            words += ["--listen", listen]
         servers = conf["bootstrap.servers"]
         command = [sys.executable, "-m", "modeaware", "controller", "--bootstrap-server", servers, *words]
         self._said = folder / f"controller-{id(self)}.log"

@@ -1,8 +1,8 @@
-"""Our AdminClient against a real listener with a stand-in controller behind it, and views held in memory."""
+"""Our AdminClient against a real endpoint with a stand-in controller behind it, and views held in memory."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import Any
 
@@ -12,7 +12,6 @@ from confluent_kafka.admin import AdminClient as StockAdminClient
 from confluent_kafka.admin import NewPartitions
 
 from modeaware import AdminClient, DeletePartitions, GroupRule
-from modeaware.controller.listener import Listener
 from modeaware.errors import (
     ClusterError,
     ConfigError,
@@ -34,26 +33,11 @@ from modeaware.lifecycle.commands import (
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRulesRecord
 from modeaware.modelog.records import ClaimRecord
 from modeaware.modelog.replay import fold
-from modeaware.modes import PartitionMode
 from modeaware.wire.messages import TopicResult
 from tests.support.fake_views import FakeViews, modes_of
+from tests.support.stub_controller import RO, StubController, served
 
 CONF = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
-RW, RO = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY
-
-
-class StubController:
-    """Answers every command with success, or as ``answer`` says."""
-
-    def __init__(self) -> None:
-        self.commands: list[Command] = []
-        self.answer: Callable[[Command], CommandResult] = lambda command: CommandResult(command.topic, modes=(RW, RO))
-
-    def submit(self, commands: Sequence[Command], timeout_ms: int) -> Future[list[CommandResult]]:
-        self.commands += commands
-        future: Future[list[CommandResult]] = Future()
-        future.set_result([self.answer(command) for command in commands])
-        return future
 
 
 @pytest.fixture
@@ -63,10 +47,8 @@ def controller() -> StubController:
 
 @pytest.fixture
 def address(controller: StubController) -> Iterator[str]:
-    listener = Listener("127.0.0.1:0", controller.submit, "stub")
-    listener.start()
-    yield listener.address
-    listener.stop()
+    with served(controller, "stub") as server:
+        yield server.address
 
 
 @pytest.fixture

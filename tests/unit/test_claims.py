@@ -10,6 +10,7 @@ import pytest
 
 from modeaware.controller import claims as claims_module
 from modeaware.controller.claims import ClaimWatch, describe_claim
+from modeaware.controller.contact import Contact
 from modeaware.errors import ModeSourceError
 from modeaware.modelog.records import CLAIM_KEY, ClaimRecord
 from modeaware.modelog.replay import fold
@@ -90,7 +91,7 @@ def test_a_claim_is_no_earlier_than_it_is_told_to_be_nor_is_its_release() -> Non
     world = World()
     world.restart()
     later_ms = world.clock.now_ms() + 60_000
-    world.engine.claim("127.0.0.1:2", "test", not_before_ms=later_ms)
+    world.engine.claim("test", Contact("127.0.0.1:2"), not_before_ms=later_ms)
     claimed = fold(world.log.entries).claim
     world.engine.release()
     released = fold(world.log.entries).claim

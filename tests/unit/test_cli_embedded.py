@@ -10,8 +10,9 @@ import pytest
 from modeaware.cli import embedded
 from modeaware.cli.options import Connection
 from modeaware.config import ClientConfig, ControllerConfig
+from modeaware.controller.contact import DEFAULT_LISTEN
 from modeaware.errors import ClusterError, ControllerUnavailable, ErrorCode, RequestRefused
-from modeaware.lifecycle.commands import AlterGroupRulesCommand, Command, CommandResult
+from modeaware.lifecycle.commands import AlterGroupRulesCommand, Command, CommandResult, DeletePartitionsCommand
 from modeaware.modelog.records import ClaimRecord
 from modeaware.modelog.replay import fold
 
@@ -28,9 +29,11 @@ class StubController:
     stands_by = False
     code: ErrorCode | None = ErrorCode.NONE
     calls: list[str]
+    listen: str | None
 
-    def __init__(self, conf: object, config: object) -> None:
+    def __init__(self, conf: object, config: object, listen: str | None) -> None:
         type(self).calls = []
+        type(self).listen = listen
         self._answer: Future[list[CommandResult]] = Future()
 
     def submit(self, commands: Sequence[Command]) -> Future[list[CommandResult]]:
@@ -40,7 +43,7 @@ class StubController:
             refused.set_exception(ControllerUnavailable("this controller stands by"))
             return refused
         if self.code is not None:
-            self._answer.set_result([CommandResult("", self.code, "no such rule")])
+            self._answer.set_result([CommandResult(commands[0].topic, self.code, "no such rule")])
         return self._answer
 
     def start(self, wait_active_s: float) -> None:
@@ -59,7 +62,7 @@ def stub(monkeypatch: pytest.MonkeyPatch) -> type[StubController]:
         pass
 
     monkeypatch.setattr(embedded, "Controller", Stub)
-    monkeypatch.setattr(embedded, "is_running", lambda claim: claim == NEW)
+    monkeypatch.setattr(embedded, "is_running", lambda conf, claim: claim == NEW)
     return Stub
 
 
@@ -144,6 +147,47 @@ def test_no_answer_in_time_is_an_error(stub: type[StubController], monkeypatch: 
         embedded.alter_group_rules(TARGET, CONFIG, None, COMMAND)
     assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
     assert stub.calls[-1] == "stop"
+
+
+SHRINK = DeletePartitionsCommand("orders", 1)
+
+
+def test_the_embedded_one_is_asked_directly(stub: type[StubController]) -> None:
+    with embedded.embedded_controller(TARGET, CONFIG, None) as controller:
+        assert controller is not None
+        assert embedded.carry_out(controller, SHRINK).code is ErrorCode.NONE
+    assert stub.calls == ["start", "submit", "stop"]
+
+
+def test_its_refusal_is_raised(stub: type[StubController]) -> None:
+    stub.code = ErrorCode.POLICY_VIOLATION
+    with embedded.embedded_controller(TARGET, CONFIG, None) as controller:
+        assert controller is not None
+        with pytest.raises(RequestRefused, match="no such rule") as caught:
+            embedded.carry_out(controller, SHRINK)
+    assert (caught.value.code, caught.value.topic) == (ErrorCode.POLICY_VIOLATION, "orders")
+    assert stub.calls[-1] == "stop"
+
+
+def test_its_silence_is_an_error(stub: type[StubController], monkeypatch: pytest.MonkeyPatch) -> None:
+    stub.code = None
+    monkeypatch.setattr(embedded, "ANSWER_TIMEOUT_S", 0.0)
+    with embedded.embedded_controller(TARGET, CONFIG, None) as controller:
+        assert controller is not None
+        with pytest.raises(ClusterError, match="not done within") as caught:
+            embedded.carry_out(controller, SHRINK)
+    assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
+
+
+@pytest.mark.parametrize(
+    ("protocol", "listen"), [("PLAINTEXT", DEFAULT_LISTEN), ("sasl_ssl", DEFAULT_LISTEN), ("ssl", None)]
+)
+def test_it_listens_where_users_can_be_told_apart(
+    stub: type[StubController], protocol: str, listen: str | None
+) -> None:
+    target = Connection({**TARGET.conf, "security.protocol": protocol}, ClientConfig())
+    with embedded.embedded_controller(target, CONFIG, None):
+        assert stub.listen == listen
 
 
 def test_the_embedded_one_is_stopped_whatever_happens(stub: type[StubController]) -> None:

@@ -18,9 +18,10 @@ def test_ours_are_taken_out() -> None:
             "modeaware.mode.log.topic": "my.modes",
             "modeaware.view.timeout.ms": "250",
             "modeaware.on.unknown": "error",
+            "modeaware.mode.source": "wire",
         }
     )
-    assert config == ClientConfig(mode_log_topic="my.modes", view_timeout_ms=250, on_unknown="error")
+    assert config == ClientConfig("my.modes", view_timeout_ms=250, on_unknown="error", mode_source="wire")
     assert rest == {"bootstrap.servers": "a:1"}
 
 
@@ -58,6 +59,8 @@ def test_an_unknown_setting_that_is_near_to_none_gets_all_names() -> None:
         ("modeaware.view.timeout.ms", None),
         ("modeaware.on.unknown", "ignore"),
         ("modeaware.on.unknown", ["block"]),
+        ("modeaware.mode.source", "endpoint"),
+        ("modeaware.mode.source", None),
         ("modeaware.mode.log.topic", ""),
         ("modeaware.mode.log.topic", "a b"),
         ("modeaware.mode.log.topic", "ü"),

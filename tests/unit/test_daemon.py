@@ -2,30 +2,63 @@
 
 from __future__ import annotations
 
+import socket
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from modeaware.config import ControllerConfig
+from modeaware.config import ClientConfig, ControllerConfig
 from modeaware.controller import daemon as daemon_module
+from modeaware.controller.contact import DEFAULT_LISTEN, NOWHERE, Contact, default_listen
 from modeaware.controller.daemon import Controller
 from modeaware.controller.lease import LeasedEffects, request_timeout_s
 from modeaware.controller.status import Role
 from modeaware.errors import ClusterError, ConfigError
 from modeaware.lifecycle.commands import CommandResult, DeletePartitionsCommand
+from modeaware.views import registry
 from modeaware.wire.brokers.client import REQUEST_TIMEOUT_S
+from modeaware.wire.client import is_loopback
+from tests.support.fake_views import FakeViews
+from tests.support.secured import make_certificate
 
 CONF = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
+USER = {"sasl.mechanism": "PLAIN", "sasl.username": "controller", "sasl.password": "secret"}
 
 
-def test_what_the_thread_finishes_last_is_still_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The listener stays until the thread has ended."""
+@pytest.fixture
+def views(monkeypatch: pytest.MonkeyPatch) -> FakeViews:
+    views = FakeViews()
+    monkeypatch.setattr(registry, "acquire", lambda conf, config: views)
+    return views
+
+
+@pytest.fixture
+def contacts(monkeypatch: pytest.MonkeyPatch) -> list[Contact]:
+    """What workers were to claim with. Each stands by until it is stopped."""
+    contacts: list[Contact] = []
+
+    def worker(parts: Any, config: Any, contact: Contact, controller_id: str, clock: Any) -> None:
+        contacts.append(contact)
+
+    def thread(worker: Any, status: Any, inbox: Any) -> None:
+        status.become(Role.STANDBY)
+        status.stopping.wait(30)
+
+    monkeypatch.setattr(daemon_module, "Worker", worker)
+    monkeypatch.setattr(daemon_module, "run_worker", thread)
+    return contacts
+
+
+def test_what_the_thread_finishes_last_is_still_answered(monkeypatch: pytest.MonkeyPatch, views: FakeViews) -> None:
+    """The endpoint stays until the thread has ended, and what it asks until the endpoint has."""
     order: list[str] = []
 
-    class Listener(daemon_module.Listener):
+    class Server(daemon_module.Server):
         def stop(self) -> None:
-            order.append("listener")
+            assert not views.closed
+            order.append("endpoint")
             super().stop()
 
     def thread(worker: Any, status: Any, inbox: Any) -> None:
@@ -37,14 +70,76 @@ def test_what_the_thread_finishes_last_is_still_answered(monkeypatch: pytest.Mon
         job.carry_out(lambda command: CommandResult(command.topic))
         order.append("thread")
 
-    monkeypatch.setattr(daemon_module, "Listener", Listener)
+    monkeypatch.setattr(daemon_module, "Server", Server)
     monkeypatch.setattr(daemon_module, "run_worker", thread)
     controller = Controller(CONF, ControllerConfig())
     controller.start()
     answer: Future[list[CommandResult]] = controller.submit([DeletePartitionsCommand("orders", 1)])
     controller.stop()
-    assert order == ["thread", "listener"]
+    assert order == ["thread", "endpoint"]
+    assert views.closed
     assert answer.result(0)[0].topic == "orders"
+
+
+def test_the_claim_says_how_it_is_reached(contacts: list[Contact], views: FakeViews) -> None:
+    controller = Controller({**CONF, "security.protocol": "SASL_PLAINTEXT", **USER}, ControllerConfig())
+    controller.start()
+    assert controller.address is not None
+    assert contacts == [Contact(controller.address, socket.gethostname(), "SASL_PLAINTEXT")]
+    assert is_loopback(controller.address)
+    controller.stop()
+
+
+def test_the_claim_names_the_advertised_address(contacts: list[Contact], views: FakeViews, tmp_path: Path) -> None:
+    made = make_certificate(tmp_path)
+    files = {"tls_certificate": str(made.certificate), "tls_key": str(made.key)}
+    controller = Controller(CONF, ControllerConfig(), advertised="modes.example:9690", **files)
+    controller.start()
+    controller.stop()
+    assert contacts == [Contact("modes.example:9690", socket.gethostname(), "SSL")]
+
+
+def test_the_endpoint_reads_the_mode_log_as_the_controller(
+    contacts: list[Contact], views: FakeViews, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Never over the wire: the bootstrap server may be this very endpoint."""
+    asked: list[tuple[Any, Any]] = []
+    monkeypatch.setattr(registry, "acquire", lambda conf, config: asked.append((conf, config)) or views)
+    controller = Controller(CONF, ControllerConfig(mode_log_topic="modes"))
+    controller.start()
+    controller.stop()
+    assert asked == [(CONF, ClientConfig(mode_log_topic="modes", mode_source="log"))]
+
+
+def test_without_an_endpoint_the_claim_names_nowhere(contacts: list[Contact], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "acquire", lambda conf, config: pytest.fail("views are for the endpoint"))
+    controller = Controller(CONF, ControllerConfig(), listen=None)
+    controller.start()
+    controller.stop()
+    assert controller.address is None
+    assert contacts == [NOWHERE]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "listen"),
+    [(None, DEFAULT_LISTEN), ("plaintext", DEFAULT_LISTEN), ("SASL_SSL", DEFAULT_LISTEN), ("SSL", None), ("ssl", None)],
+)
+def test_where_it_listens_when_nobody_says(protocol: str | None, listen: str | None) -> None:
+    assert default_listen(CONF if protocol is None else {**CONF, "security.protocol": protocol}) == listen
+
+
+def test_an_endpoint_that_cannot_listen_leaves_nothing_behind(contacts: list[Contact], views: FakeViews) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        controller = Controller(CONF, ControllerConfig(), listen=f"127.0.0.1:{taken.getsockname()[1]}")
+        with pytest.raises(ConfigError, match="cannot listen on"):
+            controller.start()
+    assert (contacts, views.closed, views.listener_count) == ([], True, 0)
+
+
+def test_with_ssl_alone_an_endpoint_is_refused(contacts: list[Contact], views: FakeViews) -> None:
+    with pytest.raises(ConfigError, match="SASL_SSL"):
+        Controller({**CONF, "security.protocol": "SSL"}, ControllerConfig()).start()
+    assert contacts == []
 
 
 def test_a_start_that_takes_too_long_tells_why(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -161,7 +161,7 @@ class TestCrash:
         world.log.failure, world.log.lost_answer = ClusterError("timed out"), lost_answer
         with pytest.raises(ClusterError):
             world.shrink(4)
-        world.engine.claim(None, "test")
+        world.engine.claim("test")
         assert bool(world.engine.records) == lost_answer
         world.run(QUIET_MS)
         assert world.shrink(4) in (ErrorCode.NONE, ErrorCode.INVALID_PARTITIONS)
@@ -173,7 +173,7 @@ class TestCrash:
         world.log.failure, world.log.lost_answer = ClusterError("timed out"), True
         with pytest.raises(ClusterError):
             world.run()
-        world.engine.claim(None, "test")
+        world.engine.claim("test")
         world.run(INTERVAL_MS)
         assert world.engine.records == ()
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from modeaware.config import ControllerConfig
+from modeaware.controller.contact import Contact
 from modeaware.controller.engine import Engine
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, NewerRecord
 from modeaware.lifecycle.commands import DeletePartitionsCommand
@@ -30,7 +31,7 @@ class TestClaim:
 
     def test_each_claim_is_one_higher(self, world: World) -> None:
         world.restart()
-        assert world.engine.claim("127.0.0.1:2", "test") == 3
+        assert world.engine.claim("test", Contact("127.0.0.1:2")) == 3
         claim = fold(world.log.entries).claim
         assert claim is not None
         assert (claim.controller_epoch, claim.address) == (3, "127.0.0.1:2")
@@ -66,7 +67,7 @@ class TestClaim:
         world.shrink(4)
         assert world.record.controller_epoch == 2
         world.log.entries = [(key, b"rubbish" if key == CLAIM_KEY else value) for key, value in world.log.entries]
-        assert world.restart().claim(None, "test") > 2
+        assert world.restart().claim("test") > 2
 
     def test_nor_one_that_was_claimed_and_never_written_under(self, world: World) -> None:
         """A reader that knew the claim would drop what comes under a lower epoch."""
@@ -75,19 +76,19 @@ class TestClaim:
         claims = [ClaimRecord.from_json(value or b"") for key, value in world.log.entries if key == CLAIM_KEY]
         world.log.entries = [(key, value) for key, value in world.log.entries if key != CLAIM_KEY]
         world.log.entries.append((CLAIM_KEY, b"rubbish"))
-        assert world.restart().claim(None, "test") > max(claim.controller_epoch for claim in claims)
+        assert world.restart().claim("test") > max(claim.controller_epoch for claim in claims)
 
     def test_a_log_that_lost_its_tail_gives_no_epoch_out_twice(
         self, world: World, caplog: pytest.LogCaptureFixture
     ) -> None:
         """The same (controller epoch, topic epoch) would come with other content."""
         kept = list(world.log.entries)
-        world.engine.claim(None, "test")
+        world.engine.claim("test")
         world.shrink(4)
         assert (world.record.controller_epoch, world.record.epoch) == (2, 0)
         assert "tail" not in caplog.text
         world.log.entries = kept
-        assert world.engine.claim(None, "test") == 3
+        assert world.engine.claim("test") == 3
         assert "has lost its tail: it ends with epoch 1, and 2 was there" in caplog.text
         world.shrink(6)
         assert (world.record.controller_epoch, world.record.epoch) == (3, 0)
@@ -96,7 +97,7 @@ class TestClaim:
         self, world: World, caplog: pytest.LogCaptureFixture
     ) -> None:
         """It was another controller's, and the log has lost it."""
-        assert world.engine.claim(None, "test", seen_epoch=7) == 8
+        assert world.engine.claim("test", seen_epoch=7) == 8
         assert "has lost its tail" in caplog.text
 
     def test_a_claim_of_unknown_outcome_is_not_made_again_under_its_epoch(
@@ -104,8 +105,8 @@ class TestClaim:
     ) -> None:
         world.log.failure = ClusterError("timed out")
         with pytest.raises(ClusterError):
-            world.engine.claim(None, "test")
-        assert world.engine.claim(None, "test") == 3
+            world.engine.claim("test")
+        assert world.engine.claim("test") == 3
         assert "tail" not in caplog.text, "it may never have been there"
 
     def test_nothing_is_decided_without_one(self, world: World) -> None:

@@ -34,7 +34,7 @@ class Odd(World):
         self.shrink(4)
         odd = replace(self.record, topic=ODD, topic_id="odd")
         self.log.entries.append(("odd", odd.to_json()))
-        self.engine.claim(None, "test")
+        self.engine.claim("test")
         observe = self.cluster.observe
 
         def look(topic: str, record: TopicRecord | None, rules: Sequence[GroupRule] = ()) -> TopicFacts:
@@ -53,7 +53,7 @@ class Odd(World):
 
 @pytest.fixture
 def odd(caplog: pytest.LogCaptureFixture) -> Odd:
-    caplog.set_level(logging.DEBUG)
+    caplog.set_level(logging.DEBUG, "modeaware.controller")  # which a command in an earlier test may have set
     return Odd()
 
 

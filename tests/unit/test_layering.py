@@ -27,6 +27,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("modeaware.cluster",),
     ("modeaware.modelog", "modeaware.views"),
     ("modeaware.confluent", "modeaware.kafka_python"),
+    ("modeaware.endpoint",),
     ("modeaware",),  # the names at the top, re-exported
     ("modeaware.controller", "modeaware.reports", "modeaware.spark", "modeaware.local", "modeaware.testing"),
     ("modeaware.demo",),
@@ -44,7 +45,7 @@ STRANGERS = (
 
 # Third-party packages and where they may be imported. Nothing else from outside the standard library may be at all.
 HOMES: dict[str, tuple[str, ...]] = {
-    "cachetools": ("modeaware.views",),
+    "cachetools": ("modeaware.views", "modeaware.endpoint.metadata"),
     "confluent_kafka": ("modeaware.librdkafka", "modeaware.librdkafka_admin"),
     # Its codec alone for our own frames; its connections for what the controller asks of brokers.
     "kafka": ("modeaware.wire.codec", "modeaware.wire.brokers"),

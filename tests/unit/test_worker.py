@@ -11,6 +11,7 @@ from modeaware.config import ControllerConfig
 from modeaware.controller import leader as leader_module
 from modeaware.controller import parts as parts_module
 from modeaware.controller import worker as worker_module
+from modeaware.controller.contact import NOWHERE
 from modeaware.controller.election import Seat
 from modeaware.controller.parts import Parts
 from modeaware.controller.status import Role
@@ -50,7 +51,7 @@ def make(world: World) -> Worker:
     log: Any = world.log
     engine: Any = Engine(world)
     parts = Parts(engine, log, anything, anything, world.inbox, world.status)
-    return Worker(parts, ControllerConfig(), None, "me", world.clock)
+    return Worker(parts, ControllerConfig(), NOWHERE, "me", world.clock)
 
 
 def passes(world: World, seconds: float) -> Callable[[], None]:

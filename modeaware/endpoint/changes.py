@@ -1,0 +1,214 @@
+"""DeletePartitions, CreatePartitions and AlterGroupRules: who may, and what they are answered.
+
+The broker is asked what its user may do, over the very connection that is that user, and the answer decides for each
+topic. Nothing here does IO.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from modeaware.endpoint.authorise import (
+    CREATE_PARTITIONS_NEEDS,
+    DELETE_PARTITIONS_NEEDS,
+    GROUP_RULES_NEED,
+    AclOperation,
+    granted,
+)
+from modeaware.endpoint.desk import ActiveController, Outcome
+from modeaware.errors import ClusterError, ControllerUnavailable, ErrorCode, ModeAwareError
+from modeaware.lifecycle.commands import (
+    AlterGroupRulesCommand,
+    Command,
+    CommandResult,
+    CreatePartitionsCommand,
+    DeletePartitionsCommand,
+)
+from modeaware.wire import codec, messages, stock
+from modeaware.wire.codec import Header
+from modeaware.wire.frames import MalformedFrame
+
+_QUESTION_VERSION = 9
+_MAX_TIMEOUT_MS = 600_000
+_MAX_NAME = 249
+_MAX_MESSAGE = 1_000
+_GLOB = "*?["
+
+
+@dataclass
+class Change:
+    """One such request on its way.
+
+    Attributes:
+        header, request: as decoded.
+        commands: one per topic, in the order of the request.
+        refused: the results of those that this user may not have done, by their place in ``commands``.
+    """
+
+    header: Header
+    request: Any
+    commands: Sequence[Command]
+    refused: dict[int, CommandResult] = field(default_factory=dict)
+
+    @property
+    def allowed(self) -> tuple[Command, ...]:
+        return tuple(command for number, command in enumerate(self.commands) if number not in self.refused)
+
+    @property
+    def timeout_ms(self) -> int:
+        return int(min(max(self.request.timeout_ms, 0), _MAX_TIMEOUT_MS))
+
+    def question(self, correlation_id: int) -> bytes:
+        """The Metadata request that asks the broker what its user may do with the topics named."""
+        names = dict.fromkeys(name for command in self.commands for name in _named(command) if _is_name(name))
+        request = stock.MetadataRequest(
+            topics=[(name,) for name in names],
+            allow_auto_topic_creation=False,
+            include_cluster_authorized_operations=isinstance(self.request, codec.AlterGroupRulesRequest),
+            include_topic_authorized_operations=True,
+        )
+        return stock.encode_request(request, _QUESTION_VERSION, correlation_id, self.header.client_id)
+
+    def judge(self, answer: bytes) -> None:
+        """Refuse what the broker's answer (a whole frame) does not grant.
+
+        Raises:
+            MalformedFrame: it cannot be read.
+        """
+        _, metadata = stock.decode_response(answer, stock.METADATA_KEY, _QUESTION_VERSION)
+        rights = _Rights(metadata)
+        refusals = ((number, rights.refusal(command)) for number, command in enumerate(self.commands))
+        self.refused = {number: refusal for number, refusal in refusals if refusal is not None}
+
+    def answer(self, outcome: Outcome) -> bytes:
+        """The answer once the allowed commands have come to ``outcome`` ([] where there was none)."""
+        if outcome is None or isinstance(outcome, Exception) or len(outcome) != len(self.allowed):
+            return self._failed(outcome if isinstance(outcome, ModeAwareError) else _unexpected(outcome))
+        done = iter(outcome)
+        results = [self.refused[n] if n in self.refused else next(done) for n in range(len(self.commands))]
+        return self._encode(messages.response_of(self.request, [_clipped(result) for result in results]))
+
+    def not_controller(self, active: ActiveController | None) -> bytes:
+        """The answer of a standby."""
+        return self._failed(ControllerUnavailable(_whom_to_ask(active)))
+
+    def _failed(self, error: ModeAwareError) -> bytes:
+        told = ModeAwareError(error.message[:_MAX_MESSAGE], code=error.code)
+        return self._encode(messages.failed_response(self.request, told))
+
+    def _encode(self, response: Any) -> bytes:
+        return codec.encode_response(response, self.header.api_version, self.header.correlation_id)
+
+
+def read(payload: bytes) -> Change | bytes:
+    """The request in this frame; or its answer, when it cannot be taken whoever sent it.
+
+    Raises:
+        MalformedFrame: it is no such request.
+    """
+    header, request = codec.decode_request(payload)
+    change = Change(header, request, ())
+    try:
+        change.commands = messages.commands_of(request)
+    except MalformedFrame:
+        raise
+    except ModeAwareError as error:
+        return change._failed(error)
+    return change if change.commands else change.answer([])
+
+
+class _Rights:
+    """What the broker grants its user, from one Metadata answer."""
+
+    def __init__(self, metadata: Any) -> None:
+        self._cluster = granted(metadata.cluster_authorized_operations)
+        self._topics: dict[str, Any] = {}
+        for topic in metadata.topics:
+            self._topics[topic.name] = None if topic.name in self._topics else topic  # told twice is not told
+
+    def refusal(self, command: Command) -> CommandResult | None:
+        if isinstance(command, AlterGroupRulesCommand):
+            return self._rules_refusal(command)
+        needed = DELETE_PARTITIONS_NEEDS if isinstance(command, DeletePartitionsCommand) else CREATE_PARTITIONS_NEEDS
+        return self._topic_refusal(command.topic, needed)
+
+    def _topic_refusal(self, name: str, needed: frozenset[AclOperation]) -> CommandResult | None:
+        if not _is_name(name):
+            return CommandResult(name, ErrorCode.INVALID_TOPIC_EXCEPTION, "this is no name of a topic")
+        topic = self._topics.get(name)
+        if topic is not None and topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return CommandResult(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+        if topic is not None and topic.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION:
+            return CommandResult(name, ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is no name of a topic")
+        if topic is None or topic.error_code or not needed <= granted(topic.topic_authorized_operations):
+            words = " and ".join(sorted(operation.name for operation in needed))
+            return CommandResult(
+                name,
+                ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                f"topic {name}: this needs {words} on the topic, and the broker does not say that this user has that. "
+                "Ask whoever keeps the cluster's ACLs; nothing was changed",
+            )
+        return None
+
+    def _rules_refusal(self, command: AlterGroupRulesCommand) -> CommandResult | None:
+        """ALTER on the cluster is enough for any rule: whoever has it may write one with a glob for every topic."""
+        if self._cluster >= GROUP_RULES_NEED:
+            return None
+        names = list(_named(command))
+        if not names or any(_is_glob(name) for name in names):
+            return CommandResult(
+                "",
+                ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+                "rules for more than one topic need ALTER on the cluster, and the broker does not say that this user "
+                "has that. Name the topic, or ask whoever keeps the cluster's ACLs; nothing was changed",
+            )
+        refusals = (self._topic_refusal(name, GROUP_RULES_NEED) for name in names)
+        refusal = next((each for each in refusals if each is not None), None)
+        return None if refusal is None else replace(refusal, topic="")
+
+
+def _named(command: Command) -> Iterator[str]:
+    """The topics (or globs) a command is about."""
+    if isinstance(command, (DeletePartitionsCommand, CreatePartitionsCommand)):
+        yield command.topic
+    else:
+        yield from (rule.topic for rule in command.add)
+        yield from (topic for _, _, topic in command.remove)
+
+
+def _is_glob(name: str) -> bool:
+    return any(character in name for character in _GLOB)
+
+
+def _is_name(name: str) -> bool:
+    """Whether a broker can be asked about it. Whether it is a good one the broker says."""
+    return 0 < len(name) <= _MAX_NAME
+
+
+def _clipped(result: CommandResult) -> CommandResult:
+    """Some versions have no room for a long message."""
+    return replace(result, message=result.message[:_MAX_MESSAGE]) if result.message else result
+
+
+def _unexpected(outcome: object) -> ModeAwareError:
+    what = type(outcome).__name__
+    return ClusterError(
+        f"the controller failed ({what}); the request may have been carried out: look before trying again",
+        code=ErrorCode.UNKNOWN_SERVER_ERROR,
+    )
+
+
+def _whom_to_ask(active: ActiveController | None) -> str:
+    if active is None:
+        return "this controller is a standby, and no active one is known: try again"
+    if active.host is None:
+        return (
+            f"this controller is a standby; the last active one, {active.controller_id}, has stopped or takes no "
+            "commands: try again"
+        )
+    return (
+        f"this controller is a standby; the active one is {active.controller_id} at {active.host}:{active.port}: "
+        "send the request there"
+    )

@@ -1,0 +1,287 @@
+"""A broker's Metadata v9 answer made KIP-694's v10: the same bytes, with a mode at the end of each partition.
+
+Only what must change is taken apart: an answer about thousands of partitions is made in the one thread that serves
+everybody.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from modeaware.errors import ErrorCode
+from modeaware.modes import PartitionMode
+from modeaware.topic_view import TopicView
+from modeaware.wire.frames import MalformedFrame
+
+_INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
+_LISTED = struct.Struct(">hiii")  # error code, index, leader, leader epoch
+_EMPTY_ARRAYS = b"\1\1\1"
+_EPOCHS = struct.Struct(">BBqBBq")  # the tags ControllerEpoch and ModeEpoch
+_MODES = {mode: struct.pack(">b", mode) for mode in PartitionMode}
+_READ_WRITE = b"\0\0"  # the mode, and no tagged field
+_NOBODY = -1
+_NO_PLAIN_STRING = b"\xff\xff"
+_COMPACT_SINCE = 9
+_UNKNOWN = (int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), int(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node that is added to the brokers."""
+
+    node_id: int
+    host: str
+    port: int
+
+
+@dataclass(frozen=True)
+class Additions:
+    """What an answer gets beside the modes.
+
+    Attributes:
+        node: the active controller, also as ``controller_id``; None: -1.
+        controller_name: the ControllerName tag.
+        known_only: topics that do not exist, or that the user may not see, are left out.
+    """
+
+    node: Node | None
+    controller_name: str | None
+    known_only: bool
+
+
+def with_modes(answer: bytes, views: Callable[[str], TopicView], added: Additions) -> bytes:
+    """The v10 body (what follows the response header) for a broker's v9 answer (a whole frame).
+
+    A topic with an error is told as it came, without a mode: its user may not be allowed to know.
+
+    Raises:
+        MalformedFrame: ``answer`` does not follow the layout of a Metadata v9 answer to its last byte.
+    """
+    cursor = _Cursor(answer)
+    try:
+        cursor.copy(4)
+        cursor.skip_tags()
+        out = [cursor.copy(4), *_brokers(cursor, added.node)]
+        start = cursor.at
+        cursor.string()  # the cluster id
+        out += [answer[start : cursor.at], _INT32.pack(added.node.node_id if added.node else _NOBODY)]
+        cursor.copy(4)
+        topics = [topic for topic in _topics(cursor, views, added.known_only) if topic]
+        out += [_varint(len(topics) + 1), *topics, cursor.copy(4)]
+        cursor.skip_tags()
+    except (IndexError, struct.error, UnicodeDecodeError) as error:
+        raise MalformedFrame("a Metadata answer that ends early, or is no text where it must be") from error
+    if cursor.at != len(answer):
+        raise MalformedFrame("a Metadata answer whose lengths do not add up")
+    out.append(b"\0" if added.controller_name is None else b"\1" + _tag(0, _string(added.controller_name)))
+    return b"".join(out)
+
+
+def with_controller(answer: bytes, version: int, node: Node) -> bytes:
+    """A broker's answer to Metadata 1 to 9 (a whole frame) with ``node`` among the brokers and as the controller.
+
+    Raises:
+        MalformedFrame: ``answer`` ends before the controller's id.
+    """
+    cursor = _Cursor(answer)
+    try:
+        cursor.copy(4)
+        if version >= _COMPACT_SINCE:
+            cursor.skip_tags()
+        if version >= 3:
+            cursor.copy(4)  # the throttle time
+        out = [answer[: cursor.at]]
+        out += _brokers(cursor, node) if version >= _COMPACT_SINCE else _plain_brokers(cursor, node)
+        start = cursor.at
+        if version >= _COMPACT_SINCE:
+            cursor.string()  # the cluster id
+        elif version >= 2:
+            cursor.skip_plain_string()
+        out += [answer[start : cursor.at], _INT32.pack(node.node_id)]
+        cursor.copy(4)
+    except (IndexError, struct.error, UnicodeDecodeError) as error:
+        raise MalformedFrame("a Metadata answer that ends early, or is no text where it must be") from error
+    out.append(answer[cursor.at :])
+    return b"".join(out)
+
+
+def _plain_brokers(cursor: _Cursor, node: Node) -> Iterator[bytes]:
+    (count,) = _INT32.unpack(cursor.copy(4))
+    start = cursor.at
+    for _ in range(count):
+        cursor.copy(4)
+        cursor.skip_plain_string()
+        cursor.copy(4)
+        cursor.skip_plain_string()
+    yield _INT32.pack(count + 1)
+    yield cursor.body[start : cursor.at]
+    host = node.host.encode()
+    yield _INT32.pack(node.node_id) + _INT16.pack(len(host)) + host + _INT32.pack(node.port) + _NO_PLAIN_STRING
+
+
+def _brokers(cursor: _Cursor, node: Node | None) -> Iterator[bytes]:
+    count = cursor.length()
+    start = cursor.at
+    for _ in range(count):
+        cursor.copy(4)
+        cursor.string()
+        cursor.copy(4)
+        cursor.string()
+        cursor.skip_tags()
+    yield _varint(count + 1 + (node is not None))
+    yield cursor.body[start : cursor.at]
+    if node is not None:
+        yield _INT32.pack(node.node_id) + _string(node.host) + _INT32.pack(node.port) + b"\0\0"
+
+
+def _topics(cursor: _Cursor, views: Callable[[str], TopicView], known_only: bool) -> Iterator[bytes]:
+    """Each topic's bytes; none at all for one that is left out."""
+    for _ in range(cursor.length()):
+        start = cursor.at
+        (error_code,) = _INT16.unpack(cursor.copy(2))
+        name = cursor.string()
+        cursor.copy(1)
+        head = cursor.body[start : cursor.at]
+        if name is None:
+            raise MalformedFrame("a Metadata answer with a topic without a name")
+        view = TopicView.unlisted(name) if error_code else views(name)
+        partitions = _listed(cursor) if view.modes else _unlisted(cursor)
+        operations = cursor.copy(4)
+        cursor.skip_tags()
+        if known_only and error_code in _UNKNOWN:
+            yield b""
+            continue
+        if view.modes:
+            partitions = _moded(partitions, view)
+        yield b"".join([head, _varint(len(partitions) + 1), *partitions, operations, _topic_tags(view)])
+
+
+def _unlisted(cursor: _Cursor) -> list[bytes]:
+    return [partition + _READ_WRITE for partition in _listed(cursor)]
+
+
+def _listed(cursor: _Cursor) -> list[bytes]:
+    """The partitions of one topic as they came, without their tagged fields. The innermost loop: see the module."""
+    body, at = cursor.body, 0
+    found = []
+    count = cursor.length()
+    at = cursor.at
+    for _ in range(count):
+        start = at
+        at += 14
+        for _array in range(3):
+            length = body[at]
+            if length > 127 or length == 0:
+                cursor.at = at
+                length = cursor.length() + 1
+                at = cursor.at - 1
+            at += 4 * length - 3
+        if body[at]:
+            found.append(body[start:at])
+            cursor.at = at
+            cursor.skip_tags()
+            at = cursor.at
+        else:
+            found.append(body[start:at])
+            at += 1
+    cursor.at = at
+    return found
+
+
+def _moded(partitions: list[bytes], view: TopicView) -> list[bytes]:
+    """Each partition with its mode, and those only the mode log names: what was retired once is never forgotten."""
+    indices = [_INT32.unpack_from(partition, 2)[0] for partition in partitions]
+    every = range(len(view.modes))
+    missing = [] if indices == list(every) else sorted(set(every).difference(indices))
+    absent = [
+        _LISTED.pack(ErrorCode.LEADER_NOT_AVAILABLE, index, _NOBODY, _NOBODY) + _EMPTY_ARRAYS for index in missing
+    ]
+    return [
+        partition + _mode_and_tags(view, index)
+        for partition, index in zip(partitions + absent, indices + missing, strict=True)
+    ]
+
+
+def _mode_and_tags(view: TopicView, index: int) -> bytes:
+    mode = _MODES[view.mode(index)]
+    if index not in view.resume_offsets and index not in view.reclaimed:
+        return mode + b"\0"
+    tags = []
+    if (offset := view.resume_offsets.get(index)) is not None:
+        tags.append(_tag(0, struct.pack(">q", offset)))
+    if index in view.reclaimed:
+        tags.append(_tag(1, b"\1"))
+    return mode + bytes([len(tags)]) + b"".join(tags)
+
+
+def _topic_tags(view: TopicView) -> bytes:
+    epochs = _EPOCHS.pack(1, 8, view.version[0], 2, 8, view.version[1]) if view.modes else b""
+    topic_id = b"" if view.topic_id is None else _tag(0, _string(view.topic_id))
+    return bytes([2 * bool(epochs) + bool(topic_id)]) + topic_id + epochs
+
+
+def _string(text: str) -> bytes:
+    encoded = text.encode(errors="replace")  # the mode log is JSON, which can say what UTF-8 cannot
+    return _varint(len(encoded) + 1) + encoded
+
+
+def _tag(number: int, value: bytes) -> bytes:
+    return bytes([number]) + _varint(len(value)) + value
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+class _Cursor:
+    """Where reading is in some bytes. Raises IndexError at their end."""
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+        self.at = 0
+
+    def copy(self, size: int) -> bytes:
+        start, self.at = self.at, self.at + size
+        if self.at > len(self.body):
+            raise IndexError
+        return self.body[start : self.at]
+
+    def varint(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self.body[self.at]
+            self.at += 1
+            value |= (byte & 127) << shift
+            if byte < 128:
+                return value
+            shift += 7
+            if shift > 28:
+                raise MalformedFrame("a Metadata answer with a length that is none")
+
+    def length(self) -> int:
+        """The length of an array. Each entry takes a byte at least: nothing is made for more than there are."""
+        length = self.varint() - 1
+        if not 0 <= length <= len(self.body) - self.at:
+            raise MalformedFrame("a Metadata answer with an array longer than itself, or none where one must be")
+        return length
+
+    def string(self) -> str | None:
+        length = self.varint() - 1
+        return None if length < 0 else self.copy(length).decode()
+
+    def skip_plain_string(self) -> None:
+        """One of a version below 9."""
+        (length,) = _INT16.unpack(self.copy(2))
+        self.copy(max(length, 0))
+
+    def skip_tags(self) -> None:
+        for _ in range(self.varint()):
+            self.varint()
+            self.copy(self.varint())

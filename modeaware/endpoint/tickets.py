@@ -1,0 +1,87 @@
+"""What sessions have asked of other threads: the first of an answer, a failure and the end of the time it has."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from modeaware.endpoint.desk import Outcome
+from modeaware.errors import ClusterError, ErrorCode, ModeAwareError
+
+logger = logging.getLogger(__name__)
+
+
+class Ticket:
+    """Waits for ``future`` and tells ``resolve`` once, in the loop's thread, what it has come to.
+
+    A failure that comes too late is logged. What the future stands for is never cancelled: the controller does not take
+    a command back.
+
+    Args:
+        loop: whose thread this is.
+        future: set by another thread, or at once.
+        timeout_s: how long it may take.
+        late: what to tell when it takes longer.
+        resolve: called with the outcome, unless :meth:`drop` came first.
+    """
+
+    __slots__ = ("_late", "_loop", "_resolve", "_timer")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        future: concurrent.futures.Future[Any],
+        timeout_s: float,
+        late: str,
+        resolve: Callable[[Outcome], None],
+    ) -> None:
+        self._loop = loop
+        self._late = late
+        self._resolve: Callable[[Outcome], None] | None = resolve
+        self._timer = loop.call_later(timeout_s, self._too_late)
+        future.add_done_callback(self._done)
+
+    def drop(self) -> None:
+        """Nobody waits any more."""
+        self._resolve = None
+        self._timer.cancel()
+
+    def _done(self, future: concurrent.futures.Future[Any]) -> None:
+        """In any thread."""
+        _note_failure(future)
+        try:
+            self._loop.call_soon_threadsafe(self._tell, _outcome(future))
+        except RuntimeError:
+            logger.debug("an answer came after the endpoint had stopped")
+
+    def _too_late(self) -> None:
+        self._tell(ClusterError(self._late, code=ErrorCode.REQUEST_TIMED_OUT))
+
+    def _tell(self, outcome: Outcome) -> None:
+        resolve = self._resolve
+        self.drop()
+        if resolve is not None:
+            resolve(outcome)
+
+
+def _outcome(future: concurrent.futures.Future[Any]) -> Outcome:
+    if future.cancelled():
+        return ClusterError("the controller has dropped it", code=ErrorCode.UNKNOWN_SERVER_ERROR)
+    failure = future.exception()
+    if failure is None:
+        result: Outcome = future.result()
+        return result
+    if isinstance(failure, ModeAwareError):
+        return failure
+    return ClusterError(
+        f"the controller failed: {type(failure).__name__}: {failure}", code=ErrorCode.UNKNOWN_SERVER_ERROR
+    )
+
+
+def _note_failure(future: concurrent.futures.Future[Any]) -> None:
+    if not future.cancelled() and (failure := future.exception()) is not None:
+        level = logging.INFO if isinstance(failure, ModeAwareError) else logging.ERROR
+        logger.log(level, "a command failed: %s", failure, exc_info=failure if level == logging.ERROR else None)

@@ -1,0 +1,298 @@
+"""Views from KIP-694's Metadata: asked of a server that has the feature ``partition.mode``.
+
+Importing this needs no kafka-python; asking does.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+from modeaware.clock import SYSTEM_CLOCK, Clock
+from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, ModeSourceError, NotAuthorized
+from modeaware.modelog.records import ClaimRecord
+from modeaware.modes import PartitionMode
+from modeaware.topic_view import TopicView
+from modeaware.views.board import Board
+from modeaware.wire.client_tls import security_protocol
+
+logger = logging.getLogger(__name__)
+
+CONFIRM_S = 5.0
+"""A topic that is gone is asked for once more after this long: one broker that has just started may not know it."""
+TURN_S = 0.5
+UNKNOWN_TOPIC, DENIED = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+
+class TopicsNotTold(ModeSourceError):
+    """The server works, and does not tell of topics that are held: their last views stay."""
+
+
+class WireViews:
+    """Asks one server and puts what it says on the board. Any thread may ask; one does at a time.
+
+    Args:
+        conf: the client's librdkafka settings.
+        board: where the views go.
+        wanted: whether anybody waits for an answer.
+    """
+
+    def __init__(
+        self,
+        conf: Mapping[str, Any],
+        board: Board,
+        wanted: Callable[[], bool] = lambda: True,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._conf = dict(conf)
+        self._board = board
+        self._wanted = wanted
+        self._clock = clock
+        self._asking = threading.Lock()
+        self._server: Any = None  # an OneServer, whose module needs kafka-python
+        self._ours = False
+        self._doubted: dict[str, float] = {}  # topics said to be gone once, and when
+        self._counter = 0
+        self._contradicted: set[str] = set()
+        self._claim: ClaimRecord | None = None
+        self.server: str | None = None
+        """Who is asked, or was last."""
+        self.used_s = clock.monotonic_s()
+        """When it was last asked."""
+
+    def point_to(self, server: str, *, ours: bool) -> None:
+        """Ask ``server`` from now on.
+
+        Args:
+            ours: it is an endpoint of modeaware, so a topic for which it has no mode epoch has no record.
+
+        Raises:
+            MissingExtra: kafka-python is not installed.
+            ConfigError: a setting that kafka-python has nothing like.
+            ModeSourceError: somebody waits for the server that was asked before.
+        """
+        from modeaware.wire.brokers.one import OneServer
+
+        if not self._asking.acquire(timeout=TURN_S):
+            raise ModeSourceError(f"modes over the wire: {self.server} is still being waited for")
+        try:
+            self._close()
+            self._server, self._ours, self.server = OneServer(self._conf, server), ours, server
+        finally:
+            self._asking.release()
+
+    def claim(self) -> ClaimRecord | None:
+        """The active controller, as the last answer named it; its epoch is that of the newest record seen."""
+        return self._claim
+
+    @property
+    def confirm_due_s(self) -> float | None:
+        """When to ask again for topics that are said to be gone."""
+        return min(self._doubted.values(), default=None)
+
+    def close(self, timeout_s: float = 0.0) -> None:
+        """Close the connection, unless somebody is asking for longer than ``timeout_s``."""
+        if self._asking.acquire(timeout=timeout_s):
+            try:
+                self._close()
+            finally:
+                self._asking.release()
+
+    def fetch(self, timeout_s: float, *, fresh: bool) -> None:
+        """Ask for the modes of all topics that have a record.
+
+        Args:
+            fresh: the server reads the mode log to its end first.
+
+        Raises:
+            TopicsNotTold: of some it does not tell; all else is in force.
+            ModeSourceError: no answer in time, or none that can be used. The last views stay.
+        """
+        deadline_s = self._clock.monotonic_s() + timeout_s
+        if not self._asking.acquire(timeout=max(timeout_s, 0.0)):
+            raise ModeSourceError(
+                "modes over the wire: another question has no answer yet", code=ErrorCode.REQUEST_TIMED_OUT
+            )
+        try:
+            self.used_s = self._clock.monotonic_s()
+            told = self._take(self._ask(None, deadline_s, fresh=fresh))
+            missing = [view.topic for view in self._board.cache.all().values() if view.topic not in told]
+            if missing:
+                # Asked with Fresh: an endpoint that lags behind may not have heard of them yet.
+                self._settle(missing, self._ask(missing, deadline_s, fresh=True))
+        except (ClusterError, ImportError) as error:
+            code = error.code if isinstance(error, ModeAwareError) else None
+            raise ModeSourceError(f"modes over the wire: {error}", code=code) from error
+        finally:
+            self._asking.release()
+
+    # One question
+
+    def _ask(self, topics: Collection[str] | None, deadline_s: float, *, fresh: bool) -> Any:
+        from modeaware.wire import kip694
+        from modeaware.wire.frames import MalformedFrame
+
+        def encode(correlation_id: int, client_id: str | None) -> bytes:
+            request = kip694.ModesRequest(
+                topics=None if topics is None else [(topic,) for topic in topics],
+                allow_auto_topic_creation=False,
+                modes_only=topics is None,
+                fresh=fresh,
+            )
+            return kip694.encode_modes_request(request, correlation_id, client_id)
+
+        # Twice at most: a connection that was idle for long may be found closed when it is used.
+        for last in (not self._server.connected, True):
+            try:
+                left_s = deadline_s - self._clock.monotonic_s()
+                answer = self._server.ask(
+                    kip694.METADATA_KEY, kip694.MODES_VERSION, encode, left_s, wanted=self._wanted
+                )
+                return kip694.decode_modes_response(answer)[1]
+            except MalformedFrame as error:
+                self._close()
+                raise ModeSourceError(f"modes over the wire: {self.server}: {error}") from error
+            except ClusterError:
+                if last or self._clock.monotonic_s() >= deadline_s or not self._wanted():
+                    raise
+        raise AssertionError("it returns or raises")
+
+    def _close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+
+    # What it said; under self._asking, and what it changes under the board's lock
+
+    def _take(self, answer: Any) -> set[str]:
+        """Put the topics that come with modes on the board; their names."""
+        with self._board.turn:
+            views = [
+                view for topic in answer.topics if not topic.error_code and (view := self._view(topic)) is not None
+            ]
+            told = {view.topic for view in views}
+            for topic in told:
+                self._doubted.pop(topic, None)
+            self._claim = _claim(answer, security_protocol(self._conf)) or self._claim
+            self._publish(views)
+            return told
+
+    def _settle(self, missing: Collection[str], answer: Any) -> None:
+        """Topics that are held and were not told of, asked for by name: which are gone, and which stay."""
+        with self._board.turn:
+            found = {topic.name: topic for topic in answer.topics}
+            gone, errors = [], {}
+            self._take(answer)
+            for name in missing:
+                topic = found.get(name)
+                code = None if topic is None else int(topic.error_code)
+                if topic is not None and not code:
+                    if self._ours and not _has_record(topic):
+                        gone.append(name)
+                elif code == UNKNOWN_TOPIC:
+                    if self._is_confirmed(name):
+                        gone.append(name)
+                else:
+                    errors[name] = code
+            self._doubted = {name: due for name, due in self._doubted.items() if name not in gone}
+            for name in gone:
+                self._leave_behind(self._board.cache.held(name))
+            self._board.publish((), gone)
+        if errors:
+            names = ", ".join(f"{name} (error {code})" for name, code in sorted(errors.items())[:10])
+            kind = NotToldDenied if set(errors.values()) == {DENIED} else TopicsNotTold
+            raise kind(f"modes over the wire: {self.server} does not tell of {names}; their last views stay in force")
+
+    def _is_confirmed(self, name: str) -> bool:
+        """Whether "unknown topic" was said before, and long enough ago."""
+        now_s = self._clock.monotonic_s()
+        return now_s >= self._doubted.setdefault(name, now_s + CONFIRM_S)
+
+    def _view(self, topic: Any) -> TopicView | None:
+        """What is told of a topic; None where it has no record."""
+        if _has_record(topic):
+            return TopicView(
+                topic.name,
+                topic.topic_id,
+                _version(topic),
+                _modes(topic),
+                {p.partition_index: p.resume_offset for p in topic.partitions if p.resume_offset >= 0},
+                frozenset(p.partition_index for p in topic.partitions if p.reclaimed),
+            )
+        return None if self._ours else self._counted(topic.name, _modes(topic))
+
+    def _counted(self, name: str, modes: tuple[PartitionMode, ...]) -> TopicView | None:
+        """A view from a server that tells no epochs: they are counted here, in the order of the answers."""
+        held = self._board.cache.held(name)
+        if held is None and all(mode.writable for mode in modes):
+            return None  # as if it were unlisted
+        if held is not None and held.version[0] > 0 and held.modes != modes and name not in self._contradicted:
+            self._contradicted.add(name)
+            logger.warning(
+                "%s tells other modes of %s than the view held (%s) and no epoch; the view stays. If a broker with "
+                "KIP-694 has taken the place of modeaware's controller, restart this client",
+                *(self.server, name, held.describe()),
+            )
+        if held is not None and (held.modes == modes or held.version[0] > 0):
+            return held
+        self._counter += 1
+        return TopicView(name, None, (0, self._counter), modes)
+
+    def _publish(self, views: Iterable[TopicView]) -> None:
+        fit = []
+        for view in views:
+            held = self._board.cache.held(view.topic)
+            past = None if view.topic_id is None else self._board.past_ids.get(view.topic_id)
+            if past is not None and view.version <= past:
+                logger.debug("%s still tells of a topic %r that was made anew since", self.server, view.topic)
+                continue
+            if held is not None and held.topic_id != view.topic_id:
+                self._leave_behind(held)
+            fit.append(view)
+        self._board.publish(fit)
+
+    def _leave_behind(self, view: TopicView | None) -> None:
+        """Take only newer views under this topic id: whoever lags behind may still tell of it (invariant I4)."""
+        if view is not None and view.topic_id is not None:
+            self._board.past_ids[view.topic_id] = view.version
+
+
+class NotToldDenied(TopicsNotTold, NotAuthorized):
+    """The user may not see the topics any more."""
+
+
+def _has_record(topic: Any) -> bool:
+    return bool(topic.topic_id is not None and topic.mode_epoch >= 0)
+
+
+def _version(topic: Any) -> tuple[int, int]:
+    return int(topic.controller_epoch), int(topic.mode_epoch)
+
+
+def _modes(topic: Any) -> tuple[PartitionMode, ...]:
+    """The modes of partition 0, 1, 2, ...; one that is not named is ReadWrite.
+
+    Raises:
+        ModeSourceError: this is no mode, or no partition.
+    """
+    told = {partition.partition_index: partition.mode for partition in topic.partitions}
+    try:
+        if told and (min(told) < 0 or max(told) >= len(told)):
+            raise ValueError("partitions are missing")
+        return tuple(PartitionMode(told[partition]) for partition in range(len(told)))
+    except ValueError as error:
+        raise ModeSourceError(f"modes over the wire: topic {topic.name!r}: {error}", topic=topic.name) from error
+
+
+def _claim(answer: Any, security_protocol: str) -> ClaimRecord | None:
+    if answer.controller_name is None:
+        return None
+    epoch = max((int(topic.controller_epoch) for topic in answer.topics), default=0)
+    node = next((broker for broker in answer.brokers if broker.node_id == answer.controller_id), None)
+    address = None
+    if node is not None:
+        host = f"[{node.host}]" if ":" in node.host else node.host
+        address = f"{host}:{node.port}"
+    # The active controller's endpoint is reached as this one is: that is all that is known of it.
+    return ClaimRecord(max(epoch, 0), address, answer.controller_name, security_protocol=security_protocol)

@@ -1,0 +1,244 @@
+"""Clients that know no modes bootstrap through a controller's endpoint: before, during and after a shrink."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import KafkaError, Producer
+from confluent_kafka.admin import AdminClient, NewPartitions
+from kafka import KafkaConsumer, KafkaProducer
+from kafka import TopicPartition as KafkaPythonPartition
+from kafka.errors import KafkaTimeoutError
+
+from modeaware.controller.daemon import Controller
+from modeaware.errors import ErrorCode
+from modeaware.lifecycle.commands import DeletePartitionsCommand
+from modeaware.modes import PartitionMode
+from tests.conftest import MakeTopic
+from tests.support.controlled import Controlled
+from tests.support.controlled import produce as produce_at_brokers
+from tests.support.groups import RunningGroup
+from tests.support.kafka_tools import run_tool
+from tests.support.plain import drain_topic, produce_keyed
+from tests.support.waiting import eventually
+
+RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
+LONG_DELAY_MS = 3_600_000
+
+
+def address_of(controller: Controller) -> str:
+    address = controller.address
+    assert address is not None
+    return address
+
+
+def confluent_round_trip(address: str, topic: str, value: bytes, partition: int) -> None:
+    sent = produce_keyed(address, topic, [(b"key", value)], partition=partition)
+    assert sent[0].partition() == partition
+    assert value in {message.value() for message in drain_topic(address, topic)}
+
+
+def kafka_python_round_trip(address: str, topic: str, value: bytes, partition: int) -> None:
+    producer = KafkaProducer(bootstrap_servers=[address])
+    try:
+        sent = producer.send(topic, value, partition=partition).get(30)
+    finally:
+        producer.close()
+    consumer = KafkaConsumer(bootstrap_servers=[address], auto_offset_reset="earliest", enable_auto_commit=False)
+    try:
+        assert topic in consumer.topics()
+        place = KafkaPythonPartition(topic, partition)
+        consumer.assign([place])
+        consumer.seek(place, sent.offset)
+        found = eventually(lambda: [record.value for records in consumer.poll(500).values() for record in records])
+    finally:
+        consumer.close()
+    assert found == [value]
+
+
+def described(address: str, topic: str) -> str:
+    return run_tool(f"kafka-topics.sh --bootstrap-server {address} --describe --topic {topic}")
+
+
+def console_consumed(address: str, topic: str, count: int, timeout_ms: int = 60_000) -> str:
+    limits = f"--from-beginning --max-messages {count} --timeout-ms {timeout_ms}"
+    return run_tool(f"kafka-console-consumer.sh --bootstrap-server {address} --topic {topic} {limits}")
+
+
+def all_work(address: str, topic: str, phase: str, partition: int) -> None:
+    """All four, in this phase; those that write do so to ``partition``."""
+    confluent_round_trip(address, topic, f"confluent {phase}".encode(), partition)
+    kafka_python_round_trip(address, topic, f"kafka-python {phase}".encode(), partition)
+    assert "PartitionCount: 4" in described(address, topic)
+    present = len(drain_topic(address, topic))
+    assert f"Processed a total of {present} messages" in console_consumed(address, topic, present)
+
+
+def test_served_clients_work_before_during_and_after_a_shrink(
+    setting: Controlled, make_topic: MakeTopic, make_group: Callable[[], str]
+) -> None:
+    address, topic, group = address_of(setting.start()), make_topic(4), make_group()
+    read = produce_at_brokers(setting, topic, 40)
+    with RunningGroup(address, topic, group) as running:
+        running.wait_for(read)
+    all_work(address, topic, "before", 3)
+
+    shrink(setting, topic, 1)
+    held = setting.wait_for(topic, lambda record: {each.reason for each in record.retired.values()})
+    assert held.modes == (RW, RO, RO, RO), "the group has not read what was written before"
+    all_work(address, topic, "during", 3)
+    with RunningGroup(address, topic, group) as running:
+        running.wait_for({f"{name} {phase}".encode() for name in CLIENTS for phase in ("before", "during")})
+        assert setting.wait_done(topic).modes == (RW, NONE, NONE, NONE)
+
+    all_work(address, topic, "after", 0)
+    listed = run_tool(f"kafka-topics.sh --bootstrap-server {address} --list").split()
+    assert {topic, setting.log} <= set(listed)
+
+
+CLIENTS = ("confluent", "kafka-python")
+
+
+class Refusing:
+    """A controller that refuses old clients, a topic of it that shrinks, and one that does not."""
+
+    def __init__(self, setting: Controlled, make_topic: MakeTopic) -> None:
+        self.setting = setting
+        self.address = address_of(setting.start(old_clients="refuse"))
+        self.other, self.shrinking = make_topic(4), make_topic(4)
+        produce_at_brokers(setting, self.shrinking, 20)
+        shrink(setting, self.shrinking, 2, LONG_DELAY_MS)
+
+
+@pytest.fixture
+def refusing(setting: Controlled, make_topic: MakeTopic) -> Refusing:
+    return Refusing(setting, make_topic)
+
+
+def confluent_code(address: str, topic: str) -> int:
+    """The error that the topic is told with; 0: none."""
+    told = AdminClient({"bootstrap.servers": address}).list_topics(topic, timeout=30).topics[topic]
+    return 0 if told.error is None else told.error.code()
+
+
+def sent_by_confluent(address: str, topic: str) -> bool:
+    """Whether a record that names no partition gets there. A client of its own: one that knows a broker asks it."""
+    producer = Producer({"bootstrap.servers": address, "message.timeout.ms": 3_000, "log_level": 0})
+    errors: list[KafkaError | None] = []
+    producer.produce(topic, b"value", on_delivery=lambda error, message: errors.append(error))
+    assert producer.flush(30) == 0
+    return [error is None for error in errors] == [True]
+
+
+def sent_by_kafka_python(address: str, topic: str) -> bool:
+    producer = KafkaProducer(bootstrap_servers=[address], max_block_ms=3_000)
+    try:
+        return bool(producer.send(topic, b"value").get(30).topic == topic)
+    except KafkaTimeoutError:
+        return False
+    finally:
+        producer.close()
+
+
+def test_refused_confluent_kafka(refusing: Refusing) -> None:
+    address = refusing.address
+    eventually(lambda: confluent_code(address, refusing.shrinking) == KafkaError.LEADER_NOT_AVAILABLE)
+    assert not sent_by_confluent(address, refusing.shrinking)
+    assert sent_by_confluent(address, refusing.other)
+    confluent_round_trip(address, refusing.other, b"confluent", 3)
+
+    refusing.setting.grow(refusing.shrinking, 4)
+    eventually(lambda: confluent_code(address, refusing.shrinking) == 0)
+    confluent_round_trip(address, refusing.shrinking, b"welcome again", 3)
+
+
+def test_refused_kafka_python(refusing: Refusing) -> None:
+    address = refusing.address
+    eventually(lambda: confluent_code(address, refusing.shrinking))
+    assert not sent_by_kafka_python(address, refusing.shrinking)
+    assert sent_by_kafka_python(address, refusing.other)
+    kafka_python_round_trip(address, refusing.other, b"kafka-python", 3)
+
+
+def test_refused_kafkas_own_tools(refusing: Refusing) -> None:
+    address = refusing.address
+    eventually(lambda: confluent_code(address, refusing.shrinking))
+    assert "LeaderNotAvailableException" in described(address, refusing.shrinking)
+    assert "PartitionCount: 4" in described(address, refusing.other)
+    turned_away = console_consumed(address, refusing.shrinking, 1, timeout_ms=5_000)
+    assert "Processed a total of 0 messages" in turned_away
+    produce_at_brokers(refusing.setting, refusing.other, 20)
+    assert "Processed a total of 20 messages" in console_consumed(address, refusing.other, 20)
+
+
+@pytest.fixture(params=["serve", "refuse"])
+def shrunk(request: pytest.FixtureRequest, setting: Controlled, make_topic: MakeTopic) -> tuple[str, str]:
+    """An endpoint's address, and a topic of it with 2 of its 6 partitions left."""
+    address, topic = address_of(setting.start(old_clients=request.param)), make_topic(6)
+    shrink(setting, topic, 2)
+    setting.wait_done(topic)
+    eventually(lambda: (confluent_code(address, topic) == 0) == (request.param == "serve"))
+    return address, topic
+
+
+def test_confluent_kafkas_growth_is_the_controllers(setting: Controlled, shrunk: tuple[str, str]) -> None:
+    """As long as the client has asked nobody but the endpoint.
+
+    One that has asked a broker takes that for the controller, and is answered as of a topic without modes: 4 are no
+    increase of 6. librdkafka may do so of its own accord; that is why it is tried again.
+    """
+    address, topic = shrunk
+
+    def grown() -> bool:
+        admin = AdminClient({"bootstrap.servers": address})
+        failure = admin.create_partitions([NewPartitions(topic, 4)])[topic].exception(30)
+        assert failure is None, failure
+        return True
+
+    eventually(grown)
+    assert_grown(setting, topic, 4)
+
+
+@pytest.mark.parametrize("count", [4, 7])
+def test_growth_by_kafkas_own_tool_is_the_controllers(setting: Controlled, make_topic: MakeTopic, count: int) -> None:
+    """Served ones: to one that is refused, the tool's own look at the topic is an error."""
+    address, topic = address_of(setting.start()), make_topic(6)
+    shrink(setting, topic, 2)
+    setting.wait_done(topic)
+    said = run_tool(f"kafka-topics.sh --bootstrap-server {address} --alter --topic {topic} --partitions {count}")
+    assert "rror" not in said, said
+    assert_grown(setting, topic, count)
+
+
+def test_growth_reaches_the_active_controller_through_a_standbys_endpoint(
+    setting: Controlled, make_topic: MakeTopic
+) -> None:
+    active, topic = setting.start(), make_topic(6)
+    shrink(setting, topic, 2)
+    setting.wait_done(topic)
+    standby = setting.start()
+    assert active.is_active
+    assert not standby.is_active
+
+    def knows() -> bool:
+        """A moment after it has joined it hears of the claim."""
+        told = AdminClient({"bootstrap.servers": address_of(standby)}).list_topics(timeout=30)
+        return address_of(active) in {f"{node.host}:{node.port}" for node in told.brokers.values()}
+
+    eventually(knows)
+    servers = f"--bootstrap-server {address_of(standby)}"
+    said = run_tool(f"kafka-topics.sh {servers} --alter --topic {topic} --partitions 4")
+    assert "rror" not in said, said
+    assert_grown(setting, topic, 4)
+
+
+def shrink(setting: Controlled, topic: str, to: int, delay_ms: int = 0) -> None:
+    """A topic that is new may have leaders that do not answer yet."""
+    command = DeletePartitionsCommand(topic, to, delay_ms)
+    eventually(lambda: setting.ask(command).code is ErrorCode.NONE)
+
+
+def assert_grown(setting: Controlled, topic: str, count: int) -> None:
+    record = setting.wait_for(topic, lambda record: sum(mode.writable for mode in record.modes) >= count)
+    assert [mode.writable for mode in record.modes] == [number < count for number in range(max(count, 6))]

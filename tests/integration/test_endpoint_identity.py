@@ -1,0 +1,236 @@
+"""Identity: who somebody is, is between that client and the broker, and the endpoint is nobody but the client.
+
+A real broker with SASL_SSL and ACLs. The controllers' own user may do anything, so whatever a client gets by that
+identity would be seen.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AclOperation
+
+from modeaware import AdminClient
+from modeaware.controller.daemon import Controller
+from modeaware.errors import ControllerUnavailable, ErrorCode, ModeAwareError
+from modeaware.lifecycle.commands import AlterGroupRulesCommand, CreatePartitionsCommand
+from modeaware.modelog.group_rules import GroupRule
+from modeaware.modelog.reader import read_mode_log
+from modeaware.modelog.records import ClaimRecord
+from modeaware.wire import client as wire_client
+from modeaware.wire import kip694, messages, stock
+from tests.support.guarded import (
+    MODE_LOG,
+    NOBODY,
+    OTHER,
+    OWNER,
+    SESSION_MS,
+    Guarded,
+    active_controller,
+    address_of,
+    guarded,
+)
+from tests.support.raw_client import RawClient, grow_code, lifetime_ms, shrink_code
+from tests.support.secured import ADMIN, MECHANISMS
+
+ALTER, DELETE = AclOperation.ALTER, AclOperation.DELETE
+DENIED, CLUSTER_DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+GUESS = "guessed-by-somebody"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    with guarded(tmp_path_factory.mktemp("guarded")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def active(site: Guarded) -> Iterator[Controller]:
+    with active_controller(site) as controller:
+        yield controller
+
+
+@pytest.fixture
+def topic(site: Guarded, active: Controller) -> str:
+    return site.topic()
+
+
+@pytest.fixture
+def claim(site: Guarded, active: Controller) -> ClaimRecord:
+    found = read_mode_log(site.conf, MODE_LOG, 20).claim
+    assert found is not None
+    return found
+
+
+def shrinking(topic: str) -> Any:
+    return messages.delete_partitions_request({topic: 2}, delay_ms=-1, immediate_delete=False, timeout_ms=9)
+
+
+@pytest.mark.parametrize("source", ["log", "wire"])
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_each_mechanism_carries_a_shrink_through(
+    site: Guarded, active: Controller, topic: str, mechanism: str, source: str
+) -> None:
+    site.grant(OTHER, topic, ALTER, DELETE)
+    servers = address_of(active) if source == "wire" else None
+    site.shrink({**site.client(OTHER, mechanism, servers), "modeaware.mode.source": source}, topic, 1)
+    assert site.writable(topic) == 1
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "PLAIN"])
+def test_a_wrong_password_carries_nothing(
+    site: Guarded, active: Controller, topic: str, mechanism: str, claim: ClaimRecord
+) -> None:
+    site.grant(OTHER, topic, ALTER, DELETE)
+    conf = site.client(OTHER, mechanism, address_of(active), password=GUESS)
+    with pytest.raises(ModeAwareError) as refused:
+        site.shrink({**conf, "modeaware.mode.source": "wire"}, topic, 2, timeout_s=2)
+    assert GUESS not in str(refused.value)
+    with pytest.raises(ControllerUnavailable, match=r"[Aa]uthentication|disconnected") as refused:
+        wire_client.request(conf, claim, shrinking(topic), 10)
+    assert GUESS not in str(refused.value)
+    assert site.record(topic) is None
+
+
+def test_the_controllers_own_rights_are_nobodys(site: Guarded, active: Controller, topic: str) -> None:
+    """The controller's user may do anything; this one nothing, by whatever request."""
+    shrunk = site.topic()
+    site.shrink(site.client(ADMIN), shrunk, 2)
+    before = site.record(shrunk)
+    with site.raw(address_of(active)) as peer:
+        peer.authenticate(NOBODY)
+        peer.name_itself()
+        _, told = stock.decode_response(peer.ask(peer.metadata()), stock.METADATA_KEY, 9)
+        assert (list(told.topics), max(told.cluster_authorized_operations, 0)) == ([], 0)
+        assert list(kip694.decode_modes_response(peer.ask(peer.modes()))[1].topics) == []
+        (named,) = kip694.decode_modes_response(peer.ask(peer.modes(shrunk)))[1].topics
+        assert (named.error_code, list(named.partitions), named.topic_id, named.mode_epoch) == (DENIED, [], None, -1)
+        assert [peer.shrinks(name, 1) for name in (shrunk, topic, "missing")] == [DENIED] * 3
+        growth = [CreatePartitionsCommand(name, 9) for name in (shrunk, topic)]
+        answer = peer.asked(messages.create_partitions_request(growth, validate_only=False, timeout_ms=9))
+        assert [result.error_code for result in answer.results] == [DENIED] * 2
+        codes = [
+            peer.asked(messages.alter_group_rules_request(AlterGroupRulesCommand((rule,), ()), timeout_ms=9)).error_code
+            for rule in (GroupRule("waive", "g", topic, "why", 1), GroupRule("waive", "g", "*", "why", 1))
+        ]
+        assert codes == [DENIED, CLUSTER_DENIED]
+    assert (site.record(shrunk), site.record(topic)) == (before, None)
+
+
+def opening_words(peer: RawClient, topic: str) -> dict[str, list[bytes]]:
+    """Ways to begin without having shown who one is."""
+    shrink_it, (handshake, wrong) = peer.shrink({topic: 1}), peer.sasl(OWNER, password=GUESS)
+    return {
+        "a command": [shrink_it],
+        "ApiVersions": [peer.api_versions(), shrink_it],
+        "Metadata": [peer.api_versions(), peer.metadata()],
+        "Metadata 10": [peer.api_versions(), peer.modes()],
+        "SaslHandshake alone": [handshake, shrink_it],
+        "SaslAuthenticate alone": [peer.sasl(OWNER)[1], shrink_it],
+        "a wrong password": [handshake, wrong, shrink_it],
+        "a wrong password, and on": [handshake, wrong, *peer.sasl(OWNER), shrink_it],
+        "SaslHandshake 0": [handshake[:2] + b"\0\0" + handshake[4:], shrink_it],
+    }
+
+
+@pytest.mark.parametrize("at_once", [True, False], ids=["at once", "one by one"])
+def test_who_has_not_authenticated_gets_nothing_at_all(
+    site: Guarded, active: Controller, topic: str, at_once: bool
+) -> None:
+    """OWNER may shrink the topic, and the endpoint's controller anything: neither helps."""
+    site.grant(OWNER, topic, ALTER, DELETE)
+    with site.raw(address_of(active)) as first:
+        ways = list(opening_words(first, topic))
+    for way in ways:
+        with site.raw(address_of(active)) as peer:
+            words = opening_words(peer, topic)[way]
+            received = peer.conversation(words, at_once=at_once)
+            told = {header_of(word)[1]: header_of(word)[0] for word in words}
+            assert {told[answer[:4]] for answer in received} <= {17, 18, 36}, way
+    assert site.record(topic) is None
+
+
+def header_of(payload: bytes) -> tuple[int, bytes]:
+    return int.from_bytes(payload[:2], "big"), payload[4:8]
+
+
+def test_a_client_without_sasl_gets_nothing(site: Guarded, active: Controller, topic: str, claim: ClaimRecord) -> None:
+    ca = str(site.secured.certificate.certificate)
+    conf = {"bootstrap.servers": active.address, "log_level": 0, "security.protocol": "SSL", "ssl.ca.location": ca}
+    with pytest.raises(ModeAwareError):
+        site.shrink({**conf, "modeaware.mode.source": "wire"}, topic, 2, timeout_s=2)
+    with pytest.raises(ModeAwareError):
+        wire_client.request(conf, claim, shrinking(topic), 5)
+    assert site.record(topic) is None
+
+
+# Authenticating anew (KIP-368)
+
+
+def test_the_order_is_kept_and_the_connection_lives_while_its_user_authenticates_anew(
+    site: Guarded, active: Controller, topic: str
+) -> None:
+    """Everything is sent at once, again and again, for longer than two sessions; commands on both sides of it."""
+    site.grant(OTHER, topic, ALTER, DELETE)
+    with site.raw(address_of(active)) as peer, site.raw(address_of(active)) as forgetful:
+        assert forgetful.authenticate(OTHER, "OAUTHBEARER") == SESSION_MS
+        assert peer.authenticate(OTHER, "OAUTHBEARER") == SESSION_MS
+        forgetful.name_itself()
+        peer.name_itself()
+        began = time.monotonic()
+        while time.monotonic() < began + 2.2 * SESSION_MS / 1000:
+            time.sleep(1.1)  # brokers refuse to be asked for it more than once a second
+            words = [peer.metadata(), peer.shrink({topic: 2}), peer.modes(topic)]
+            words += [*peer.sasl(OTHER, "OAUTHBEARER"), peer.modes(topic), peer.api_versions(), peer.metadata()]
+            words += [peer.grow(topic, 4), peer.modes(topic)]
+            peer.send_at_once(*words)
+            answers = [peer.receive() for _ in words]
+            assert [answer[:4] for answer in answers] == [word[4:8] for word in words]
+            assert lifetime_ms(answers[4]) == SESSION_MS
+            assert (shrink_code(answers[1]), grow_code(answers[8])) == (ErrorCode.NONE, ErrorCode.NONE)
+            assert [writable_in(answers[place]) for place in (2, 5, 9)] == [2, 2, 4]
+        forgetful.send(forgetful.shrink({topic: 1}))
+        assert forgetful.closed()  # its session is over, and the broker says so
+        assert site.writable(topic) == 4
+
+
+def writable_in(answer: bytes) -> int:
+    """How many partitions of the one topic in a Metadata 10 answer are writable."""
+    (topic,) = kip694.decode_modes_response(answer)[1].topics
+    return [partition.mode for partition in topic.partitions].count(0)
+
+
+@pytest.mark.parametrize("who", ["another user", "a wrong password"])
+def test_who_fails_to_authenticate_anew_gets_nothing_more(
+    site: Guarded, active: Controller, topic: str, who: str
+) -> None:
+    site.grant(OTHER, topic, ALTER, DELETE)
+    with site.raw(address_of(active)) as peer:
+        peer.authenticate(OTHER)
+        time.sleep(1.1)  # see above
+        failing = peer.sasl(OWNER) if who == "another user" else peer.sasl(OTHER, password=GUESS)
+        words = [peer.metadata(), *failing, peer.shrink({topic: 2}), peer.metadata()]
+        answers = peer.conversation(words, at_once=True)
+        assert [answer[:4] for answer in answers] in ([word[4:8] for word in words[:sent]] for sent in (2, 3))
+        assert [answer[4:6] for answer in answers[2:]] != [b"\0\0"]
+    assert site.record(topic) is None
+
+
+def test_our_own_connections_authenticate_anew_by_themselves(
+    site: Guarded, active: Controller, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Those of clients that take modes from the wire. (librdkafka leaves the endpoint for a broker before it must.)"""
+    conf = site.client(OTHER, "OAUTHBEARER", address_of(active))
+    caplog.set_level(logging.DEBUG, logger="kafka.net.connection")  # and the handler is at DEBUG for all
+    with AdminClient({**conf, "modeaware.mode.source": "wire"}) as admin:
+        began = time.monotonic()
+        while time.monotonic() < began + 2.2 * SESSION_MS / 1000:
+            assert admin.describe_modes([topic])[topic].result().modes == ()
+            time.sleep(0.2)  # asked all the time, but not without a pause
+    told = [record.getMessage() for record in caplog.records]
+    assert len([message for message in told if "Beginning SASL" in message]) >= 2
+    assert not [message for message in told if "Connection lost" in message], told

@@ -1,0 +1,267 @@
+"""Both sides of an endpoint's session without IO: a desk, a broker that answers from memory, and requests as bytes."""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from modeaware.endpoint.desk import Action, ActiveController, Close, Refresh, Submit, ToClient, ToUpstream
+from modeaware.endpoint.limits import Limits
+from modeaware.endpoint.session import Session
+from modeaware.lifecycle.commands import AlterGroupRulesCommand, CreatePartitionsCommand
+from modeaware.modelog.group_rules import GroupRule
+from modeaware.modes import PartitionMode
+from modeaware.topic_view import TopicView
+from modeaware.wire import codec, kip694, messages, stock
+
+RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
+NOT_SAID = -(2**31)
+ALTER_AND_DELETE = 1 << 7 | 1 << 6 | 1 << 8
+SHRUNK = TopicView("orders", "b3JkZXJzLWlkLWluLTY0", (3, 7), (RW, RW, RO, NONE), {2: 40, 3: 50}, frozenset({3}))
+
+
+@dataclass
+class FakeDesk:
+    """A desk whose answers are its attributes. ``failure`` is raised by all that may fail."""
+
+    known: dict[str, TopicView] = field(default_factory=lambda: {"orders": SHRUNK})
+    active: bool = True
+    claimed: ActiveController | None = field(default_factory=lambda: ActiveController("other", "active.example", 9691))
+    controller_id: str = "c1"
+    advertised: tuple[str, int] = ("endpoint.example", 9690)
+    old_clients: str = "serve"
+    number: int = 0
+    failure: Exception | None = None
+
+    def views(self, topic: str) -> TopicView:
+        self._fail()
+        return self.known.get(topic) or TopicView.unlisted(topic)
+
+    def records(self) -> Mapping[str, TopicView]:
+        self._fail()
+        return self.known
+
+    def version(self) -> Hashable:
+        self._fail()
+        return self.number
+
+    def claim(self) -> ActiveController | None:
+        return self.claimed
+
+    def is_active(self) -> bool:
+        return self.active
+
+    def _fail(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+
+@dataclass
+class FakeBroker:
+    """Answers in order. ``rights``: what its user may do with each topic; one that is not there gets ``missing``."""
+
+    rights: dict[str, int] = field(default_factory=lambda: {"orders": ALTER_AND_DELETE, "plain": ALTER_AND_DELETE})
+    cluster: int = 0
+    missing: int = 3
+    partitions: int = 3
+    asked: deque[bytes] = field(default_factory=deque)
+
+    def answer(self) -> bytes:
+        """To the oldest request that has none."""
+        payload = self.asked.popleft()
+        header = codec.peek_header(payload)
+        if header.api_key == stock.METADATA_KEY:
+            return self._metadata(payload)
+        if header.api_key == stock.API_VERSIONS_KEY:
+            return broker_versions(header.api_version, header.correlation_id)
+        return pass_through_answer(payload)
+
+    def _metadata(self, payload: bytes) -> bytes:
+        header, request = stock.decode_request(payload)
+        everything = not request.topics if header.api_version == 0 else request.topics is None
+        names = list(self.rights) if everything else [topic.name for topic in request.topics]
+        return metadata_answer(
+            header.correlation_id,
+            {name: self._topic(name, request) for name in names},
+            version=header.api_version,
+            cluster=self.cluster if request.include_cluster_authorized_operations else NOT_SAID,
+        )
+
+    def _topic(self, name: str, request: Any) -> tuple[int, int, int]:
+        if name not in self.rights:
+            return self.missing, 0, NOT_SAID
+        said = request.include_topic_authorized_operations
+        return 0, self.partitions, self.rights[name] if said else NOT_SAID
+
+
+class Talk:
+    """A session with a broker behind it. Answers of both sides come when they are asked for."""
+
+    def __init__(
+        self,
+        desk: FakeDesk | None = None,
+        *,
+        broker: FakeBroker | None = None,
+        limits: Limits | None = None,
+        sasl: bool = False,
+        cache: Any = None,
+    ) -> None:
+        self.desk = desk if desk is not None else FakeDesk()
+        self.broker = broker if broker is not None else FakeBroker()
+        self.session = Session(self.desk, limits if limits is not None else Limits(), sasl, cache)
+        self.told: list[bytes] = []
+        self.submitted: list[Submit] = []
+        self.refreshes: list[Refresh] = []
+        self.closed: str | None = None
+        self.sent: list[bytes] = []
+
+    def ask(self, *payloads: bytes) -> None:
+        """The client sends these."""
+        for payload in payloads:
+            self.take(self.session.from_client(payload))
+
+    def resolve(self, outcome: Any) -> None:
+        """The latest Submit or Refresh has come to this."""
+        latest = max(action.ticket for action in (*self.submitted, *self.refreshes))
+        self.take(self.session.resolved(latest, outcome))
+
+    def broker_answers(self, payload: bytes | None = None) -> None:
+        """The broker's next answer; ``payload``: this instead of what it would say."""
+        self.take(self.session.from_upstream(self.broker.answer() if payload is None else payload))
+
+    def all_answered(self) -> list[bytes]:
+        """Let the broker answer all there is; what the client was told so far."""
+        while self.broker.asked and self.closed is None:
+            self.broker_answers()
+        return self.told
+
+    def take(self, actions: list[Action]) -> None:
+        for action in actions:
+            assert self.closed is None, "an action after a Close"
+            match action:
+                case ToClient():
+                    self.told.append(action.payload)
+                case ToUpstream():
+                    self.broker.asked.append(action.payload)
+                    self.sent.append(action.payload)
+                case Submit():
+                    self.submitted.append(action)
+                case Refresh():
+                    self.refreshes.append(action)
+                case Close():
+                    self.closed = action.reason
+
+
+def request(api_key: int, version: int, correlation_id: int, rest: bytes = b"") -> bytes:
+    """A request of an api that is not looked into."""
+    return struct.pack(">hhih", api_key, version, correlation_id, -1) + rest
+
+
+def pass_through_answer(payload: bytes) -> bytes:
+    """What the broker answers to it: its correlation id, no error, and which request it was."""
+    return payload[4:8] + b"\0\0" + payload
+
+
+def hello(correlation_id: int = 0, name: str = "modeaware", version: int = 3) -> bytes:
+    """ApiVersions."""
+    message = stock.ApiVersionsRequest(client_software_name=name, client_software_version="1")
+    return stock.encode_request(message, version, correlation_id, "a client")
+
+
+def broker_versions(version: int, correlation_id: int, keys: dict[int, tuple[int, int]] | None = None) -> bytes:
+    """A broker's ApiVersions answer."""
+    offered = keys or {0: (0, 13), 1: (4, 18), 3: (0, 13), 17: (0, 1), 18: (0, 4), 36: (0, 2), 37: (0, 9), 75: (0, 0)}
+    message = stock.ApiVersionsResponse(
+        error_code=0,
+        api_keys=[(key, *span) for key, span in offered.items()],
+        throttle_time_ms=5,
+        supported_features=[("metadata.version", 1, 29)],
+        finalized_features_epoch=77,
+        finalized_features=[("metadata.version", 29, 29)],
+    )
+    return stock.encode_response(message, version, correlation_id)
+
+
+def metadata_answer(
+    correlation_id: int, topics: dict[str, tuple[int, int, int]], *, version: int = 9, cluster: int = NOT_SAID
+) -> bytes:
+    """A broker's Metadata answer: per topic its error code, how many partitions it has, and the operations granted."""
+    listed = [
+        (error, name, False, [(0, p, 1 + p % 2, 4, [1, 2], [1], [2]) for p in range(count)], operations)
+        for name, (error, count, operations) in topics.items()
+    ]
+    return stock.encode_response(_metadata_message(version, listed, cluster), version, correlation_id)
+
+
+def _metadata_message(version: int, topics: list[Any], cluster: int) -> Any:
+    topic_class = stock.MetadataResponse.MetadataResponseTopic
+    partition_class = topic_class.MetadataResponsePartition
+    broker_class = stock.MetadataResponse.MetadataResponseBroker
+    partition_names = (
+        "error_code",
+        "partition_index",
+        "leader_id",
+        "leader_epoch",
+        "replica_nodes",
+        "isr_nodes",
+        "offline_replicas",
+    )
+    return stock.MetadataResponse(
+        throttle_time_ms=0,
+        brokers=[broker_class(node_id=n, host=f"broker-{n}", port=9092, rack="r") for n in (1, 2, 3)],
+        cluster_id="cluster",
+        controller_id=2,
+        topics=[
+            topic_class(
+                error_code=error,
+                name=name,
+                is_internal=internal,
+                partitions=[partition_class(**dict(zip(partition_names, p, strict=True))) for p in partitions],
+                topic_authorized_operations=operations,
+            )
+            for error, name, internal, partitions, operations in topics
+        ],
+        cluster_authorized_operations=cluster,
+    )
+
+
+def modes_request(correlation_id: int, topics: list[str] | None = None, **fields: Any) -> bytes:
+    """KIP-694's Metadata."""
+    message = kip694.ModesRequest(topics=None if topics is None else [(name,) for name in topics], **fields)
+    return kip694.encode_modes_request(message, correlation_id, "a client")
+
+
+def old_metadata_request(correlation_id: int, version: int, topics: list[str] | None) -> bytes:
+    """Kafka's own Metadata."""
+    message = stock.MetadataRequest(topics=None if topics is None else [(name,) for name in topics])
+    return stock.encode_request(message, version, correlation_id, "a client")
+
+
+def delete(counts: dict[str, int], correlation_id: int = 1, timeout_ms: int = 5_000) -> bytes:
+    """DeletePartitions."""
+    message = messages.delete_partitions_request(counts, delay_ms=0, immediate_delete=False, timeout_ms=timeout_ms)
+    return codec.encode_request(message, 0, correlation_id, "a client")
+
+
+def create(counts: dict[str, int], version: int = 3) -> bytes:
+    """CreatePartitions."""
+    commands = [CreatePartitionsCommand(name, count) for name, count in counts.items()]
+    message = messages.create_partitions_request(commands, validate_only=False, timeout_ms=5_000)
+    return codec.encode_request(message, version, 1, "a client")
+
+
+def rules(*topics: str, remove: tuple[str, ...] = ()) -> bytes:
+    """AlterGroupRules: a rule added for each of ``topics``, and one removed for each of ``remove``."""
+    command = AlterGroupRulesCommand(
+        tuple(GroupRule("waive", f"g{n}", topic, "why", 1) for n, topic in enumerate(topics)),
+        tuple(("waive", "g", topic) for topic in remove),
+    )
+    return codec.encode_request(messages.alter_group_rules_request(command, timeout_ms=5_000), 0, 1, "a client")
+
+
+def ids(told: list[bytes]) -> list[int]:
+    """The correlation ids of answers."""
+    return [struct.unpack_from(">i", payload)[0] for payload in told]

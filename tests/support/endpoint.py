@@ -1,0 +1,298 @@
+"""An endpoint's server without Kafka: a stand-in for its brokers, its sessions and its controller, and a plain peer."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import struct
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from typing import Any, cast
+
+import pytest
+
+from modeaware.endpoint import server as server_module
+from modeaware.endpoint.desk import (
+    Action,
+    ActiveController,
+    Close,
+    Desk,
+    Outcome,
+    Refresh,
+    Submit,
+    ToClient,
+    ToUpstream,
+)
+from modeaware.endpoint.limits import Limits
+from modeaware.endpoint.server import Server
+from modeaware.endpoint.upstream import Upstream
+from modeaware.errors import ModeAwareError
+from modeaware.lifecycle.commands import Command, CommandResult, DeletePartitionsCommand
+from modeaware.topic_view import TopicView
+from modeaware.wire.frames import MAX_RESPONSE_BYTES, FrameReader, MalformedFrame, frame
+
+TIMEOUT_S = 20.0
+COMMAND = DeletePartitionsCommand("orders", 1)
+
+
+class FakeBroker:
+    """Answers each frame with what ``answer`` makes of it (None: nothing), from a thread for each connection.
+
+    Attributes:
+        received: all frames.
+        open: how many connections are open now; ``accepted``: how many there were.
+        sent_bytes: what sockets have taken.
+        reading: cleared, it reads no more.
+        hang_up: it closes a connection after each answer.
+        certificates: those that clients presented, with TLS.
+    """
+
+    def __init__(self, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1") -> None:
+        self._listening = socket.create_server((host, 0))
+        self.address = (host, int(self._listening.getsockname()[1]))
+        self._tls = tls
+        self._connections: list[socket.socket] = []
+        self.answer: Callable[[bytes], bytes | None] = lambda payload: b"re: " + payload
+        self.received: list[bytes] = []
+        self.certificates: list[bytes | None] = []
+        self.accepted = self.open = self.sent_bytes = 0
+        self.reading = threading.Event()
+        self.reading.set()
+        self.hang_up = False
+        self._threads = [threading.Thread(target=self._accept)]
+        self._threads[0].start()
+
+    def close(self) -> None:
+        self.reading.set()
+        with suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+        self._threads[0].join()
+        for connection in self._connections:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads[1:]:
+            thread.join()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listening.accept()
+            except OSError:
+                return
+            self.accepted += 1
+            self._connections.append(connection)
+            self._threads.append(threading.Thread(target=self._serve, args=(connection,)))
+            self._threads[-1].start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        self.open += 1
+        try:
+            self._converse(connection)
+        except (OSError, MalformedFrame):
+            pass  # closed by the other side, or by close(); or TLS where none is spoken
+        finally:
+            self.open -= 1
+            connection.close()
+
+    def _converse(self, connection: socket.socket) -> None:
+        if self._tls is not None:
+            connection = self._tls.wrap_socket(connection, server_side=True)
+            self.certificates.append(connection.getpeercert(binary_form=True))
+        with connection:
+            frames = FrameReader(MAX_RESPONSE_BYTES)
+            while self.reading.wait() and (data := connection.recv(65_536)):
+                for payload in frames.receive(data):
+                    self.received.append(payload)
+                    if (answer := self.answer(payload)) is not None:
+                        self._send(connection, frame(answer, MAX_RESPONSE_BYTES))
+                    if self.hang_up:
+                        return
+
+    def _send(self, connection: socket.socket, data: bytes) -> None:
+        while data:
+            sent = connection.send(data[:65_536])
+            self.sent_bytes += sent
+            data = data[sent:]
+
+
+class FakeSession:
+    """Passes frames on, except for some words.
+
+    ``here...`` is answered here, ``submit``, ``refresh``, ``close`` and ``bug`` are what they say; a ``submit`` or
+    ``refresh`` is answered with its outcome.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self.pending = 0
+        self._tickets = 0
+
+    @property
+    def wants_more(self) -> bool:
+        return self.pending < self._limits.pipeline
+
+    def from_client(self, payload: bytes) -> list[Action]:
+        assert self.wants_more
+        word = payload.split()[0] if payload.split() else b""
+        if word == b"here":
+            return [ToClient(payload)]
+        if word == b"close":
+            return [Close("told so")]
+        if word == b"bug":
+            raise ValueError(payload.decode())
+        self.pending += 1
+        if word in (b"submit", b"refresh"):
+            self._tickets += 1
+            timeout_ms = int(payload.split()[1]) if word == b"submit" else 0
+            return [Submit(self._tickets, (COMMAND,), timeout_ms) if word == b"submit" else Refresh(self._tickets)]
+        return [ToUpstream(payload)]
+
+    def from_upstream(self, payload: bytes) -> list[Action]:
+        self.pending -= 1
+        return [ToClient(payload)]
+
+    def resolved(self, ticket: int, outcome: Outcome) -> list[Action]:
+        self.pending -= 1
+        told = f"{outcome.code!r} {outcome}" if isinstance(outcome, ModeAwareError) else repr(outcome)
+        return [ToClient(f"{ticket} {told}".encode())]
+
+
+class FakeController:
+    """Keeps what it is asked as open futures; ``fail`` is raised instead."""
+
+    def __init__(self) -> None:
+        self.commands: list[tuple[Sequence[Command], int]] = []
+        self.open: list[Future[list[CommandResult]]] = []
+        self.refreshes: list[Future[None]] = []
+        self.fail: ModeAwareError | None = None
+
+    def submit(self, commands: Sequence[Command], timeout_ms: int) -> Future[list[CommandResult]]:
+        if self.fail is not None:
+            raise self.fail
+        self.commands.append((commands, timeout_ms))
+        self.open.append(Future())
+        return self.open[-1]
+
+    def refresh(self) -> Future[None]:
+        self.refreshes.append(Future())
+        return self.refreshes[-1]
+
+
+class Peer:
+    """A client that sends and receives whole frames, or bytes."""
+
+    def __init__(self, address: tuple[str, int], tls: ssl.SSLContext | None = None, source: str = "127.0.0.1") -> None:
+        plain = socket.create_connection(address, TIMEOUT_S, source_address=(source, 0))
+        self.socket = tls.wrap_socket(plain, server_hostname=address[0]) if tls is not None else plain
+        self._reader = FrameReader(MAX_RESPONSE_BYTES)
+        self._frames: list[bytes] = []
+
+    def __enter__(self) -> Peer:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.socket.close()
+
+    def send(self, *payloads: bytes) -> None:
+        self.socket.sendall(b"".join(frame(payload, MAX_RESPONSE_BYTES) for payload in payloads))
+
+    def receive(self) -> bytes:
+        while not self._frames:
+            data = self.socket.recv(65_536)
+            assert data, "closed"
+            self._frames += self._reader.receive(data)
+        return self._frames.pop(0)
+
+    def ask(self, payload: bytes) -> bytes:
+        self.send(payload)
+        return self.receive()
+
+    def closed(self) -> bool:
+        """Wait until it is; what had still come is passed over."""
+        try:
+            while self.socket.recv(65_536):
+                pass
+        except ConnectionResetError:
+            pass
+        return True
+
+
+def announce(length: int) -> bytes:
+    """The beginning of a frame."""
+    return struct.pack(">i", length)
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
+
+
+MakeServer = Callable[..., Server]
+"""``make(*broker_addresses, limits=..., quotas=..., tls=..., upstream=...)``: a started server with fake sessions."""
+
+
+@contextmanager
+def servers(monkeypatch: pytest.MonkeyPatch, controller: FakeController) -> Iterator[MakeServer]:
+    """Makes servers, and stops them at the end."""
+    monkeypatch.setattr(server_module, "Session", lambda desk, limits, sasl, cache: FakeSession(limits))
+    monkeypatch.setattr(server_module, "Answers", lambda limits: None)
+    started: list[Server] = []
+
+    def make(*brokers: tuple[str, int], listen: str = "127.0.0.1:0", **arguments: Any) -> Server:
+        upstream = arguments.pop("upstream", None) or Upstream(brokers)
+        desk = cast(Desk, None)  # fake sessions ask nothing
+        started.append(Server(listen, desk, controller.submit, controller.refresh, upstream, **arguments))
+        started[-1].start()
+        return started[-1]
+
+    yield make
+    for server in started:
+        server.stop()
+
+
+class EmptyDesk:
+    """What a controller says that stands by and knows of no topic."""
+
+    controller_id = "nobody"
+    old_clients = "serve"
+
+    def __init__(self) -> None:
+        self.server: Server | None = None
+
+    @property
+    def advertised(self) -> tuple[str, int]:
+        assert self.server is not None
+        return self.server.advertised
+
+    def views(self, topic: str) -> TopicView:
+        return TopicView.unlisted(topic)
+
+    def records(self) -> Mapping[str, TopicView]:
+        return {}
+
+    def version(self) -> int:
+        return 0
+
+    def claim(self) -> ActiveController | None:
+        return None
+
+    def is_active(self) -> bool:
+        return False
+
+
+@contextmanager
+def relay(conf: Mapping[str, Any], **arguments: Any) -> Iterator[Server]:
+    """A server with real sessions before the brokers of ``conf`` (librdkafka's settings), with :class:`EmptyDesk`."""
+    desk, controller = EmptyDesk(), FakeController()
+    listen = arguments.pop("listen", "127.0.0.1:0")
+    server = Server(listen, desk, controller.submit, controller.refresh, Upstream.from_conf(conf), **arguments)
+    desk.server = server
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()

@@ -1,0 +1,226 @@
+"""Controllers with TLS endpoints before a broker that asks who connects, its users, and a client of raw frames."""
+
+from __future__ import annotations
+
+import ssl
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from modeaware import AdminClient as OurAdminClient
+from modeaware.config import ControllerConfig
+from modeaware.confluent.admin import DeletePartitions
+from modeaware.controller.daemon import Controller
+from modeaware.local import LocalKafka
+from modeaware.modelog.reader import read_mode_log
+from modeaware.modelog.records import TopicRecord
+from tests.support.plain import TIMEOUT_S
+from tests.support.raw_client import RawClient, token
+from tests.support.secured import ADMIN, SecuredKafka, login, secured_kafka
+from tests.support.waiting import eventually
+
+OWNER, OTHER, NOBODY = "alice", "bob", "mallory"
+"""NOBODY has no right at all; the others have what a test grants them, on topics of the test."""
+WIDE = (ResourceType.TOPIC, "*"), (ResourceType.GROUP, "*"), (ResourceType.BROKER, "kafka-cluster")
+MODE_LOG = "__partition_modes"
+SESSION_MS = 3_000
+"""How long the broker lets those of :data:`SHORT` go on before they authenticate anew (KIP-368)."""
+SHORT = ("OAUTHBEARER", "SCRAM-SHA-512")
+SHORT_SESSIONS = {
+    f"listener.name.sasl_ssl.{mechanism.lower()}.connections.max.reauth.ms": str(SESSION_MS) for mechanism in SHORT
+}
+PATIENT = ControllerConfig(seal_quiet_ms=600_000)
+"""A topic's record stays as it was after a shrink."""
+
+
+class Guarded:
+    """One secured broker (of :func:`~tests.support.secured.secured_kafka`), its users, topics and controllers."""
+
+    def __init__(self, secured: SecuredKafka, folder: Path) -> None:
+        self.secured = secured
+        self.servers = secured.bootstrap_servers
+        self.conf = secured.conf()
+        self.admin = AdminClient(self.conf)
+        self._folder = folder
+
+    def controller(self, mode_log: str = MODE_LOG, **config: Any) -> Controller:
+        """Made, with an endpoint that speaks TLS; its user is the super user."""
+        files = self.secured.certificate
+        settings = ControllerConfig(**{"seal_quiet_ms": PATIENT.seal_quiet_ms, "mode_log_topic": mode_log, **config})
+        return Controller(self.conf, settings, tls_certificate=str(files.certificate), tls_key=str(files.key))
+
+    def topic(self, partitions: int = 4) -> str:
+        name = f"t-{uuid.uuid4().hex[:12]}"
+        self.admin.create_topics([NewTopic(name, partitions)])[name].result(TIMEOUT_S)
+
+        def led() -> bool:
+            found = self.admin.list_topics(timeout=TIMEOUT_S).topics.get(name)
+            return found is not None and all(partition.leader >= 0 for partition in found.partitions.values())
+
+        eventually(led)
+        return name
+
+    def client(
+        self, user: str, mechanism: str = "PLAIN", servers: str | None = None, **settings: Any
+    ) -> dict[str, Any]:
+        """Settings of an AdminClient of ours; ``servers``: others than the brokers."""
+        conf: dict[str, Any] = {
+            "bootstrap.servers": servers or self.servers,
+            "log_level": 0,
+            **login(self.secured.certificate, user, mechanism, settings.pop("password", None)),
+            **settings,
+        }
+        if mechanism == "OAUTHBEARER":
+            del conf["enable.sasl.oauthbearer.unsecure.jwt"]
+            conf["oauth_cb"] = lambda _: (token(user), time.time() + 3600)
+        return conf
+
+    def shrink(self, conf: dict[str, Any], topic: str, count: int, timeout_s: float = 60) -> None:
+        """By an AdminClient of ours."""
+        with OurAdminClient(conf) as admin:
+            admin.delete_partitions({topic: DeletePartitions(count)}, request_timeout=timeout_s)[topic].result()
+
+    def writable(self, topic: str) -> int | None:
+        """How many of its partitions are, by the mode log; None: it says nothing of the topic."""
+        record = self.record(topic)
+        return None if record is None else record.writable_count
+
+    def properties(self, user: str, mechanism: str = "SCRAM-SHA-256") -> str:
+        """A file for ``--command-config``."""
+        path = self._folder / f"{user}-{mechanism}.properties"
+        settings = login(self.secured.certificate, user, mechanism)
+        path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        return str(path)
+
+    def record(self, topic: str) -> TopicRecord | None:
+        """What the mode log says of it now."""
+        return read_mode_log(self.conf, MODE_LOG, 20).record(topic)
+
+    def raw(self, address: str) -> RawClient:
+        return RawClient(address, ssl.create_default_context(cafile=str(self.secured.certificate.certificate)))
+
+    # Rights
+
+    def grant(self, user: str, name: str, *operations: AclOperation, kind: ResourceType = ResourceType.TOPIC) -> None:
+        """Returns when the broker goes by it."""
+        self._bind(user, name, kind, operations, AclPermissionType.ALLOW)
+
+    def deny(self, user: str, name: str, *operations: AclOperation) -> None:
+        """The same; it outweighs what is granted."""
+        self._bind(user, name, ResourceType.TOPIC, operations, AclPermissionType.DENY)
+
+    def take(self, user: str, name: str, operation: AclOperation) -> None:
+        """Take one right away."""
+        wanted = self._filter(user, ResourceType.TOPIC, name, operation)
+        for future in self.admin.delete_acls([wanted]).values():
+            assert future.result(TIMEOUT_S)
+        eventually(lambda: not self.admin.describe_acls(wanted).result(TIMEOUT_S))
+
+    def _bind(
+        self,
+        user: str,
+        name: str,
+        kind: ResourceType,
+        operations: Iterable[AclOperation],
+        permission: AclPermissionType,
+    ) -> None:
+        literal = ResourcePatternType.LITERAL
+        bindings = [
+            AclBinding(kind, name, literal, f"User:{user}", "*", operation, permission) for operation in operations
+        ]
+        if not bindings:
+            return
+        for future in self.admin.create_acls(bindings).values():
+            future.result(TIMEOUT_S)
+        wanted = self._filter(user, kind, name, AclOperation.ANY)
+        eventually(lambda: set(bindings) <= set(self.admin.describe_acls(wanted).result(TIMEOUT_S)))
+
+    @staticmethod
+    def _filter(user: str, kind: ResourceType, name: str, operation: AclOperation) -> AclBindingFilter:
+        return AclBindingFilter(
+            kind,
+            name,
+            ResourcePatternType.LITERAL,
+            f"User:{user}",
+            None,  # type: ignore[arg-type]  # the stub does not know that None is "any"
+            operation,
+            AclPermissionType.ANY,
+        )
+
+
+@contextmanager
+def guarded(folder: Path) -> Iterator[Guarded]:
+    """A broker of its own, with :data:`OWNER`, :data:`OTHER` and :data:`NOBODY`, and no controller."""
+    with ExitStack() as stack:
+
+        def make(nodes: int, *, configs: dict[str, str], **arguments: Any) -> LocalKafka:
+            return stack.enter_context(LocalKafka(nodes, configs={**configs, **SHORT_SESSIONS}, **arguments))
+
+        yield Guarded(secured_kafka(make, folder, OWNER, OTHER, NOBODY), folder)
+
+
+@contextmanager
+def active_controller(site: Guarded) -> Iterator[Controller]:
+    """The users but :data:`NOBODY` may read its mode log, and see what a command looks at before it asks."""
+    controller = site.controller()
+    try:
+        controller.start(wait_active_s=30)
+        for user in (OWNER, OTHER):
+            site.grant(user, MODE_LOG, AclOperation.READ)
+            for kind, name in WIDE:
+                site.grant(user, name, AclOperation.DESCRIBE, kind=kind)
+        yield controller
+    finally:
+        controller.stop()
+
+
+def address_of(controller: Controller) -> str:
+    """Where its endpoint listens."""
+    assert controller.address is not None
+    return controller.address
+
+
+class GuardedProcess:
+    """``modeaware controller --verbose`` with a TLS endpoint; what it says goes to a file."""
+
+    def __init__(self, guarded: Guarded, mode_log: str, address: str, folder: Path) -> None:
+        files = guarded.secured.certificate
+        command = [
+            *(sys.executable, "-m", "modeaware", "controller", "--verbose", "--bootstrap-server", guarded.servers),
+            *("--command-config", guarded.properties(ADMIN), "--config", f"modeaware.mode.log.topic={mode_log}"),
+            *("--listen", address, "--tls-certificate", str(files.certificate), "--tls-key", str(files.key)),
+        ]
+        self._said = folder / "controller.log"
+        with self._said.open("wb") as out:
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+
+    @property
+    def said(self) -> str:
+        return self._said.read_text(encoding="utf-8", errors="backslashreplace")
+
+    def wait_until(self, says: Callable[[str], bool]) -> None:
+        eventually(lambda: says(self.said), 60, message=self.said)
+
+    def stop(self) -> int:
+        self._process.terminate()
+        return self._process.wait(30)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait(30)

@@ -1,0 +1,262 @@
+"""DeletePartitions, CreatePartitions and AlterGroupRules: who may, and what they are answered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from modeaware.errors import ClusterError, ControllerUnavailable, ErrorCode
+from modeaware.lifecycle.commands import (
+    CommandResult,
+    CreatePartitionsCommand,
+    DeletePartitionsCommand,
+)
+from modeaware.wire import codec, messages, stock
+from tests.support.conversation import (
+    ALTER_AND_DELETE,
+    NONE,
+    NOT_SAID,
+    RW,
+    FakeBroker,
+    FakeDesk,
+    Talk,
+    create,
+    delete,
+    metadata_answer,
+    rules,
+)
+
+ALTER, DELETE = 1 << 7, 1 << 6
+
+
+def answered(talk: Talk, api_key: int = 694, version: int = 0) -> Any:
+    assert talk.closed is None
+    return codec.decode_response(talk.told[-1], api_key, version)[1]
+
+
+def topic_code(talk: Talk) -> int:
+    (topic,) = answered(talk).responses
+    return int(topic.partitions[0].error_code)
+
+
+def test_the_broker_is_asked_on_the_users_own_connection() -> None:
+    talk = Talk()
+    talk.ask(delete({"orders": 2, "plain": 1}))
+    header, question = stock.decode_request(talk.sent[0])
+    assert (header.api_key, header.api_version, header.correlation_id, header.client_id) == (3, 9, -1, "a client")
+    assert [topic.name for topic in question.topics] == ["orders", "plain"]
+    assert not question.allow_auto_topic_creation
+    assert question.include_topic_authorized_operations
+    assert not question.include_cluster_authorized_operations
+
+
+def test_who_has_both_rights_may_delete() -> None:
+    talk = Talk()
+    talk.ask(delete({"orders": 2}))
+    talk.broker_answers()
+    (submit,) = talk.submitted
+    assert submit.commands == (DeletePartitionsCommand("orders", 2, delay_ms=0),)
+    assert submit.timeout_ms == 5_000
+    talk.resolve([CommandResult("orders", modes=(RW, RW, NONE))])
+    (topic,) = answered(talk).responses
+    assert [(p.partition_index, p.status_code, p.error_code) for p in topic.partitions] == [(2, NONE, 0)]
+
+
+@pytest.mark.parametrize("bits", [0, ALTER, DELETE, ~(ALTER | DELETE) & 0x7FFF_FFFF, NOT_SAID, -1])
+def test_who_lacks_one_may_not_and_nothing_is_submitted(bits: int) -> None:
+    talk = Talk(broker=FakeBroker(rights={"orders": bits}))
+    talk.ask(delete({"orders": 2}))
+    talk.all_answered()
+    assert talk.submitted == []
+    assert topic_code(talk) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert "ALTER and DELETE" in answered(talk).responses[0].partitions[0].error_message
+
+
+@pytest.mark.parametrize(("bits", "may"), [(ALTER, True), (DELETE, False), (0, False), (NOT_SAID, False)])
+@pytest.mark.parametrize("version", range(4))
+def test_creating_needs_alter(version: int, bits: int, may: bool) -> None:
+    talk = Talk(broker=FakeBroker(rights={"orders": bits}))
+    talk.ask(create({"orders": 9}, version))
+    talk.all_answered()
+    assert bool(talk.submitted) is may
+    if may:
+        talk.resolve([CommandResult("orders")])
+    (result,) = answered(talk, 37, version).results
+    assert result.error_code == (0 if may else ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+
+@pytest.mark.parametrize("code", [29, -1, 5, 72])
+def test_any_error_of_a_topic_is_a_no(code: int) -> None:
+    talk = Talk()
+    talk.ask(delete({"orders": 2}))
+    talk.broker_answers(metadata_answer(-1, {"orders": (code, 3, ALTER_AND_DELETE)}))
+    assert talk.submitted == []
+    assert topic_code(talk) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+@pytest.mark.parametrize("told", [{}, {"Orders": (0, 3, ALTER_AND_DELETE)}])
+def test_a_topic_the_broker_does_not_tell_of_is_a_no(told: dict[str, tuple[int, int, int]]) -> None:
+    talk = Talk()
+    talk.ask(delete({"orders": 2}))
+    talk.broker_answers(metadata_answer(-1, told))
+    assert talk.submitted == []
+    assert topic_code(talk) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_a_topic_told_twice_is_a_no() -> None:
+    talk = Talk()
+    talk.ask(delete({"orders": 2}))
+    _, message = stock.decode_response(metadata_answer(-1, {"orders": (0, 1, ALTER_AND_DELETE)}), 3, 9)
+    message.topics = message.topics * 2
+    talk.broker_answers(stock.encode_response(message, 9, -1))
+    assert talk.submitted == []
+    assert topic_code(talk) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION])
+def test_what_a_user_may_see_missing_is_said_to_be_missing(code: ErrorCode) -> None:
+    talk = Talk(broker=FakeBroker(missing=code))
+    talk.ask(delete({"nowhere": 2}))
+    talk.all_answered()
+    assert topic_code(talk) == code
+
+
+@pytest.mark.parametrize("name", ["", "x" * 250, "ä" * 5_000])
+def test_what_is_no_name_is_not_asked_about(name: str) -> None:
+    talk = Talk()
+    talk.ask(delete({name: 2}))
+    talk.all_answered()
+    assert stock.decode_request(talk.sent[0])[1].topics == []
+    assert topic_code(talk) == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_only_what_is_allowed_is_submitted_and_answers_keep_the_requests_order() -> None:
+    talk = Talk(broker=FakeBroker(rights={"b": ALTER_AND_DELETE, "c": 0, "d": ALTER_AND_DELETE}))
+    talk.ask(delete({"a": 1, "b": 2, "c": 3, "d": 4}))
+    talk.all_answered()
+    assert [command.topic for command in talk.submitted[0].commands] == ["b", "d"]
+    talk.resolve([CommandResult("b", modes=(RW, NONE)), CommandResult("d", ErrorCode.INVALID_PARTITIONS, "too many")])
+    told = [(topic.name, topic.partitions[0].error_code) for topic in answered(talk).responses]
+    assert told == [("a", 3), ("b", 0), ("c", 29), ("d", ErrorCode.INVALID_PARTITIONS)]
+
+
+def test_a_standby_submits_nothing_and_one_that_lost_the_claim_meanwhile_neither() -> None:
+    desk = FakeDesk()
+    talk = Talk(desk)
+    talk.ask(create({"orders": 9}))
+    desk.active = False
+    talk.all_answered()
+    assert talk.submitted == []
+    (result,) = answered(talk, 37, 3).results
+    assert result.error_code == ErrorCode.NOT_CONTROLLER
+    assert "active.example:9691" in result.error_message
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code"),
+    [
+        (ControllerUnavailable("it stops"), ErrorCode.NOT_CONTROLLER),
+        (ClusterError("too late", code=ErrorCode.REQUEST_TIMED_OUT), ErrorCode.REQUEST_TIMED_OUT),
+        (ClusterError("no code"), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (RuntimeError("secret"), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (None, ErrorCode.UNKNOWN_SERVER_ERROR),
+        ([], ErrorCode.UNKNOWN_SERVER_ERROR),
+        ([CommandResult("orders")] * 2, ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+def test_a_controller_that_fails_is_an_error_of_the_request(outcome: Any, code: ErrorCode) -> None:
+    for payload, api_key, version in (
+        (delete({"orders": 2}), 694, 0),
+        (create({"orders": 9}, 0), 37, 0),
+        (rules("orders"), 695, 0),
+    ):
+        talk = Talk()
+        talk.ask(payload)
+        talk.broker_answers()
+        talk.resolve(outcome)
+        answer = answered(talk, api_key, version)
+        told = answer.results[0] if api_key == 37 else answer
+        assert told.error_code == code
+        assert "secret" not in str(told)
+
+
+@pytest.mark.parametrize(("asked", "given"), [(-5, 0), (0, 0), (2**31 - 1, 600_000)])
+def test_the_time_a_request_may_take_is_bounded(asked: int, given: int) -> None:
+    talk = Talk()
+    talk.ask(delete({"orders": 2}, timeout_ms=asked))
+    talk.broker_answers()
+    assert talk.submitted[0].timeout_ms == given
+
+
+def test_what_contradicts_itself_is_refused_whoever_asks() -> None:
+    talk = Talk()
+    message = messages.create_partitions_request(
+        [CreatePartitionsCommand("orders", 9)] * 2, validate_only=False, timeout_ms=1
+    )
+    talk.ask(codec.encode_request(message, 0, 1, "a client"))
+    assert talk.sent == []
+    assert {result.error_code for result in answered(talk, 37).results} == {ErrorCode.INVALID_REQUEST}
+
+
+def test_a_request_about_nothing_has_an_answer_about_nothing() -> None:
+    talk = Talk()
+    talk.ask(delete({}))
+    assert answered(talk).responses == []
+    assert talk.sent == []
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_a_long_message_is_cut(version: int) -> None:
+    talk = Talk()
+    talk.ask(create({"orders": 9}, version))
+    talk.broker_answers()
+    talk.resolve([CommandResult("orders", ErrorCode.POLICY_VIOLATION, "ä" * 100_000)])
+    assert len(answered(talk, 37, version).results[0].error_message) == 1_000
+
+
+# -- rules about groups ----------------------------------------------------------------------------------------------
+
+
+def test_a_rule_for_one_topic_needs_alter_on_it() -> None:
+    for bits, may in ((ALTER, True), (DELETE, False), (NOT_SAID, False)):
+        talk = Talk(broker=FakeBroker(rights={"orders": bits, "plain": ALTER}))
+        talk.ask(rules("plain", remove=("orders",)))
+        talk.all_answered()
+        assert bool(talk.submitted) is may
+        if not may:
+            assert answered(talk, 695).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+@pytest.mark.parametrize(
+    "payload", [rules("*"), rules("orders", "or?ers"), rules("orders", remove=("[o]rders",)), rules()]
+)
+@pytest.mark.parametrize(("cluster", "may"), [(ALTER, True), (0, False), (DELETE, False), (NOT_SAID, False)])
+def test_a_rule_for_many_topics_needs_alter_on_the_cluster(payload: bytes, cluster: int, may: bool) -> None:
+    talk = Talk(broker=FakeBroker(cluster=cluster))
+    talk.ask(payload)
+    talk.all_answered()
+    assert stock.decode_request(talk.sent[0])[1].include_cluster_authorized_operations
+    assert bool(talk.submitted) is may
+    if not may:
+        assert answered(talk, 695).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+def test_a_rule_for_a_topic_that_is_gone_needs_the_cluster() -> None:
+    talk = Talk()
+    talk.ask(rules(remove=("nowhere",)))
+    talk.all_answered()
+    assert answered(talk, 695).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    talk = Talk(broker=FakeBroker(cluster=ALTER))
+    talk.ask(rules(remove=("nowhere",)))
+    talk.all_answered()
+    assert len(talk.submitted) == 1
+    talk.resolve([CommandResult("", message="done")])
+    assert (answered(talk, 695).error_code, answered(talk, 695).error_message) == (0, "done")
+
+
+def test_rights_on_the_cluster_are_none_on_a_topic() -> None:
+    talk = Talk(broker=FakeBroker(rights={"orders": 0}, cluster=ALTER | DELETE))
+    talk.ask(delete({"orders": 2}))
+    talk.broker_answers(metadata_answer(-1, {"orders": (0, 1, 0)}, cluster=ALTER | DELETE))
+    assert talk.submitted == []

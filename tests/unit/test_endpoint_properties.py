@@ -1,0 +1,234 @@
+"""Whatever is sent in whatever order: answers keep the requests' order, none is lost or doubled, nothing raises."""
+
+from __future__ import annotations
+
+import random
+import struct
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from modeaware.endpoint.desk import Action, Close, Refresh, Submit, ToClient, ToUpstream
+from modeaware.endpoint.limits import Limits
+from modeaware.endpoint.session import Session
+from modeaware.errors import ControllerUnavailable, ModeSourceError
+from modeaware.lifecycle.commands import CommandResult
+from modeaware.wire import codec
+from tests.support.conversation import (
+    FakeBroker,
+    FakeDesk,
+    broker_versions,
+    create,
+    delete,
+    hello,
+    metadata_answer,
+    modes_request,
+    old_metadata_request,
+    request,
+    rules,
+)
+
+_SLOW = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+_FIRST_ID = 1_000
+
+
+def numbered(payload: bytes, correlation_id: int) -> bytes:
+    return payload[:4] + struct.pack(">i", correlation_id) + payload[8:]
+
+
+REQUESTS = st.sampled_from(
+    [
+        request(10, 4, 0, b"\0find a coordinator"),
+        request(16, 4, 0),
+        request(18, 9, 0),
+        hello(0),
+        hello(0, "librdkafka"),
+        modes_request(0),
+        modes_request(0, ["orders", "plain", "nowhere"]),
+        modes_request(0, modes_only=True),
+        modes_request(0, modes_only=True, fresh=True),
+        modes_request(0, ["orders"], fresh=True),
+        *(old_metadata_request(0, version, ["orders"]) for version in (1, 5, 9)),
+        delete({"orders": 2}),
+        delete({"orders": 2, "hidden": 1}),
+        delete({}),
+        create({"plain": 9}),
+        rules("orders"),
+        rules("*"),
+    ]
+)
+
+
+class Model:
+    """Plays the broker, the controller and the client's socket, each as slow as the draw says."""
+
+    def __init__(self, choices: random.Random, *, active: bool, refuse: bool, sasl: bool) -> None:
+        desk = FakeDesk(active=active, old_clients="refuse" if refuse else "serve")
+        self.choices = choices
+        self.session = Session(desk, Limits(pipeline=8), sasl)
+        self.broker = FakeBroker()
+        self.told: list[bytes] = []
+        self.waiting: list[Submit | Refresh] = []
+        self.submitted = 0
+
+    def run(self, payloads: list[bytes]) -> None:
+        unsent = list(payloads)
+        while unsent or self.broker.asked or self.waiting:
+            possible: list[str] = []
+            if unsent and self.session.wants_more:
+                possible += ["client"] * 2
+            if self.broker.asked:
+                possible.append("broker")
+            if self.waiting:
+                possible.append("controller")
+            assert possible, "nobody can go on"
+            match self.choices.choice(possible):
+                case "client":
+                    self.take(self.session.from_client(unsent.pop(0)))
+                case "broker":
+                    self.take(self.session.from_upstream(self.broker.answer()))
+                case "controller":
+                    self.take(self.session.resolved(self.waiting[0].ticket, self.outcome(self.waiting.pop(0))))
+
+    def outcome(self, action: Submit | Refresh) -> Any:
+        if isinstance(action, Refresh):
+            return None
+        if self.choices.random() < 0.3:
+            return ControllerUnavailable("it stops")
+        return [CommandResult(command.topic) for command in action.commands]
+
+    def take(self, actions: list[Action]) -> None:
+        for action in actions:
+            assert not isinstance(action, Close), action
+            if isinstance(action, ToClient):
+                self.told.append(action.payload)
+            elif isinstance(action, ToUpstream):
+                self.broker.asked.append(action.payload)
+            else:
+                assert not self.waiting, "one at a time"
+                self.waiting.append(action)
+        assert self.session.pending <= 8
+
+
+@_SLOW
+@given(st.lists(REQUESTS, max_size=40), st.randoms(use_true_random=False), st.booleans(), st.booleans())
+def test_each_request_has_one_answer_in_its_place(
+    payloads: list[bytes], choices: random.Random, active: bool, refuse: bool
+) -> None:
+    asked = [numbered(payload, _FIRST_ID + number) for number, payload in enumerate([hello(0), *payloads])]
+    model = Model(choices, active=active, refuse=refuse, sasl=False)
+    model.run(asked)
+    assert model.session.pending == 0
+    assert len(model.told) == len(asked)
+    for payload, answer in zip(asked, model.told, strict=True):
+        assert answer[:4] == payload[4:8]
+        if codec.peek_header(payload).api_key in (10, 16):
+            assert answer[6:] == payload  # the broker's answer to this very request
+
+
+@_SLOW
+@given(st.lists(REQUESTS, min_size=1, max_size=20), st.randoms(use_true_random=False), st.integers(1, 3))
+def test_an_exchange_stands_apart(payloads: list[bytes], choices: random.Random, rounds: int) -> None:
+    """Nothing is sent to the broker between a SASL frame and its answer."""
+    exchange = [request(17, 1, 0), *(request(36, 1, 0, b"token") for _ in range(rounds))]
+    asked = [hello(0), *exchange, *payloads, *exchange, *payloads]
+    asked = [numbered(payload, _FIRST_ID + number) for number, payload in enumerate(asked)]
+    model = Model(choices, active=True, refuse=False, sasl=True)
+    take = model.take
+
+    def watched(actions: list[Action]) -> None:
+        for action in actions:
+            if isinstance(action, ToUpstream):
+                unanswered = [codec.peek_header(payload).api_key for payload in model.broker.asked]
+                if {17, 36} & set(unanswered):
+                    assert codec.peek_header(action.payload).api_key in (17, 36)
+            take([action])
+
+    model.take = watched  # type: ignore[method-assign]  # to look over its shoulder
+    model.run(asked)
+    assert [answer[:4] for answer in model.told] == [payload[4:8] for payload in asked]
+
+
+KEYS = (0, 1, 3, 10, 17, 18, 36, 37, 75, 78, 694, 695)
+SEEDS = (
+    hello(1),
+    modes_request(1, ["orders"]),
+    modes_request(1, modes_only=True, fresh=True),
+    old_metadata_request(1, 9, ["orders"]),
+    delete({"orders": 2}),
+    create({"plain": 9}),
+    rules("orders", remove=("*",)),
+    request(17, 1, 1),
+    request(36, 2, 1),
+)
+ANSWERS = (
+    broker_versions(3, 1),
+    metadata_answer(1, {"orders": (0, 3, 192), "plain": (0, 2, 192)}),
+    metadata_answer(1, {"orders": (29, 0, 0)}, version=5),
+    b"\0\0\0\1\0\0",
+)
+
+
+@st.composite
+def broken(draw: st.DrawFn, seeds: tuple[bytes, ...]) -> bytes:
+    """A frame with a few bytes changed, cut out or put in."""
+    frame = bytearray(draw(st.sampled_from(seeds)))
+    for _ in range(draw(st.integers(0, 3))):
+        at = draw(st.integers(0, len(frame)))
+        frame[at : at + draw(st.integers(0, 4))] = draw(st.binary(max_size=5))
+    return bytes(frame)
+
+
+CLIENT_FRAMES = (
+    st.binary(max_size=60)
+    | st.builds(request, st.sampled_from(KEYS), st.integers(-1, 13), st.integers(-3, 3), st.binary(max_size=60))
+    | broken(SEEDS)
+)
+EVENTS = st.lists(
+    st.tuples(st.just("client"), CLIENT_FRAMES)
+    | st.tuples(st.just("broker"), st.booleans(), st.binary(max_size=60) | broken(ANSWERS))
+    | st.tuples(
+        st.just("controller"),
+        st.integers(0, 4),
+        st.sampled_from([None, [], [CommandResult("orders")], ControllerUnavailable("x"), OSError("x")]),
+    ),
+    max_size=25,
+)
+
+
+@settings(_SLOW, max_examples=600)
+@given(EVENTS, st.booleans(), st.booleans(), st.booleans())
+def test_nothing_raises_and_a_close_is_the_end(events: list[Any], sasl: bool, refuse: bool, knows: bool) -> None:
+    desk = FakeDesk(old_clients="refuse" if refuse else "serve")
+    if not knows:
+        desk.failure = ModeSourceError("not yet")
+    session = Session(desk, Limits(pipeline=10, held_bytes=2_000, change_bytes=500, modes_bytes=500), sasl)
+    asked: list[bytes] = []
+    for payload in (hello(1), broker_versions(3, 1)):
+        asked += sent_by(
+            session, session.from_client(payload) if payload[:2] == b"\0\x12" else answer(session, payload)
+        )
+    for event in events:
+        match event:
+            case ("client", payload):
+                actions = session.from_client(payload)
+            case ("broker", paired, payload):
+                if paired and asked:  # past the check of the correlation id
+                    payload = asked.pop(0)[4:8] + payload[4:]
+                actions = session.from_upstream(payload)
+            case (_, ticket, outcome):
+                actions = session.resolved(ticket, outcome)
+        asked += sent_by(session, actions)
+        assert session.pending <= 10
+
+
+def answer(session: Session, payload: bytes) -> list[Action]:
+    return session.from_upstream(payload)
+
+
+def sent_by(session: Session, actions: list[Action]) -> list[bytes]:
+    closes = [number for number, action in enumerate(actions) if isinstance(action, Close)]
+    assert closes in ([], [len(actions) - 1])
+    assert session.closed is bool(closes) or not actions
+    return [action.payload for action in actions if isinstance(action, ToUpstream)]

@@ -1,0 +1,298 @@
+"""The endpoint's server with real sockets: what is carried where, and how it ends. The rest are stand-ins."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from modeaware.endpoint import server as server_module
+from modeaware.endpoint.limits import Limits
+from modeaware.endpoint.quotas import Quotas, Seldom
+from modeaware.endpoint.server import THREAD_NAME, Server
+from modeaware.endpoint.upstream import Upstream
+from modeaware.errors import ClusterError, ConfigError, ControllerUnavailable, ErrorCode
+from modeaware.lifecycle.commands import CommandResult
+from tests.support.endpoint import COMMAND, FakeBroker, FakeController, MakeServer, Peer, free_port, servers
+from tests.support.waiting import eventually
+
+
+@pytest.fixture
+def broker() -> Iterator[FakeBroker]:
+    broker = FakeBroker()
+    yield broker
+    broker.close()
+
+
+@pytest.fixture
+def controller() -> FakeController:
+    return FakeController()
+
+
+@pytest.fixture
+def make_server(monkeypatch: pytest.MonkeyPatch, controller: FakeController) -> Iterator[MakeServer]:
+    with servers(monkeypatch, controller) as make:
+        yield make
+
+
+@pytest.fixture
+def server(make_server: MakeServer, broker: FakeBroker) -> Server:
+    return make_server(broker.address, limits=Limits(pipeline=3))
+
+
+def _connect(server: Server) -> Peer:
+    return Peer(server.advertised)
+
+
+def test_requests_reach_a_broker_and_answers_come_back_in_order(server: Server, broker: FakeBroker) -> None:
+    with _connect(server) as one, _connect(server) as other:
+        one.send(*(b"%d" % number for number in range(50)))
+        assert other.ask(b"hello") == b"re: hello"
+        assert [one.receive() for _ in range(50)] == [b"re: %d" % number for number in range(50)]
+        assert (broker.accepted, broker.open) == (2, 2), "each client has a connection of its own"
+    eventually(lambda: broker.open == 0, message="it is closed with its client")
+
+
+def test_large_frames_pass_both_ways(server: Server, broker: FakeBroker) -> None:
+    request = bytes(1_000_000)
+    broker.answer = lambda payload: payload * 8
+    with _connect(server) as peer:
+        assert peer.ask(request) == request * 8
+
+
+def test_a_broker_is_reached_when_there_is_something_to_send(server: Server, broker: FakeBroker) -> None:
+    with _connect(server) as idle, _connect(server) as local:
+        assert local.ask(b"here") == b"here"
+        assert broker.accepted == 0
+        assert idle.ask(b"x") == b"re: x"
+        assert broker.accepted == 1
+
+
+def test_no_more_requests_are_under_way_than_a_session_takes(server: Server, broker: FakeBroker) -> None:
+    gate = threading.Semaphore(0)
+    broker.answer = lambda payload: payload if gate.acquire(timeout=20) else None
+    with _connect(server) as peer:
+        peer.send(*(b"%d" % number for number in range(20)))
+        for number in range(20):
+            gate.release()
+            assert peer.receive() == b"%d" % number  # FakeSession asserts that it never has more than three
+
+
+def test_commands_reach_the_controller_and_its_answer_comes_back(server: Server, controller: FakeController) -> None:
+    with _connect(server) as peer:
+        peer.send(b"submit 5000")
+        eventually(lambda: controller.open)
+        controller.open[0].set_result([])
+        assert peer.receive() == b"1 []"
+    assert controller.commands == [((COMMAND,), 5000)]
+
+
+def test_a_refresh_is_asked_for(server: Server, controller: FakeController) -> None:
+    with _connect(server) as peer:
+        peer.send(b"refresh")
+        eventually(lambda: controller.refreshes)
+        controller.refreshes[0].set_result(None)
+        assert peer.receive() == b"1 None"
+
+
+def test_a_command_that_takes_too_long_is_told_so_and_not_taken_back(
+    server: Server, controller: FakeController
+) -> None:
+    with _connect(server) as peer:
+        answer = peer.ask(b"submit 20")
+        assert b"REQUEST_TIMED_OUT" in answer
+        assert b"may still be carried out" in answer
+        assert not controller.open[0].cancelled()
+        controller.open[0].set_exception(ClusterError("late"))  # nobody waits for it any more, and nothing breaks
+        assert peer.ask(b"here") == b"here"
+
+
+@pytest.mark.parametrize(
+    ("failure", "told"),
+    [
+        (ClusterError("the brokers are away", code=ErrorCode.REQUEST_TIMED_OUT), b"the brokers are away"),
+        (ZeroDivisionError("division by zero"), b"UNKNOWN_SERVER_ERROR: -1> the controller failed: ZeroDivisionError"),
+    ],
+)
+def test_a_failure_of_the_controller_is_told(
+    server: Server, controller: FakeController, failure: Exception, told: bytes
+) -> None:
+    with _connect(server) as peer:
+        peer.send(b"submit 5000")
+        eventually(lambda: controller.open)
+        controller.open[0].set_exception(failure)
+        assert told in peer.receive()
+
+
+def test_a_controller_that_takes_no_command_is_told(server: Server, controller: FakeController) -> None:
+    controller.fail = ControllerUnavailable("this controller is stopping")
+    with _connect(server) as peer:
+        assert b"is stopping" in peer.ask(b"submit 5000")
+
+
+def test_a_command_whose_client_is_gone_is_finished_without_it(server: Server, controller: FakeController) -> None:
+    with _connect(server) as peer:
+        peer.send(b"submit 5000")
+        eventually(lambda: controller.open)
+    with _connect(server) as other:
+        assert other.ask(b"x") == b"re: x"
+        controller.open[0].set_result([CommandResult("orders")])
+        assert other.ask(b"y") == b"re: y"
+
+
+def test_brokers_are_tried_in_their_order_and_the_good_one_is_remembered(
+    make_server: MakeServer, broker: FakeBroker
+) -> None:
+    dead = ("127.0.0.1", free_port())
+    spare = FakeBroker()
+    try:
+        server = make_server(dead, broker.address, spare.address)
+        with _connect(server) as one, _connect(server) as other:
+            assert one.ask(b"1") == b"re: 1"
+            assert other.ask(b"2") == b"re: 2"
+        assert (broker.accepted, spare.accepted) == (2, 0)
+        broker.close()
+        with _connect(server) as later:
+            assert later.ask(b"3") == b"re: 3"
+        assert spare.accepted == 1
+    finally:
+        spare.close()
+
+
+def test_where_no_broker_answers_clients_are_closed_and_the_log_says_it_once(
+    make_server: MakeServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    port = free_port()
+    server = make_server(("127.0.0.1", port))
+    for _ in range(5):
+        with _connect(server) as peer:
+            peer.send(b"x")
+            assert peer.closed()
+    messages = [record.getMessage() for record in caplog.records if record.levelno >= logging.INFO]
+    assert len(messages) == 1
+    assert f"no broker takes a connection (127.0.0.1:{port}: " in messages[0]
+
+
+def test_a_broker_that_hangs_up_ends_its_client_after_the_answers(server: Server, broker: FakeBroker) -> None:
+    broker.hang_up = True
+    broker.answer = lambda payload: payload * 500_000
+    with _connect(server) as peer, _connect(server) as other:
+        assert other.ask(b"here") == b"here"
+        assert peer.ask(b"last") == b"last" * 500_000
+        assert peer.closed()
+        assert other.ask(b"here") == b"here"
+
+
+def test_a_broker_that_hangs_up_does_not_cost_a_command_its_answer(
+    server: Server, broker: FakeBroker, controller: FakeController
+) -> None:
+    broker.hang_up = True
+    with _connect(server) as peer:
+        peer.send(b"x", b"submit 20000")
+        assert peer.receive() == b"re: x"
+        eventually(lambda: broker.open == 0)
+        controller.open[0].set_result([])
+        assert peer.receive() == b"1 []"
+        assert peer.closed()
+
+
+def test_a_session_closes_its_connection_after_what_stands_before(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    with _connect(server) as peer:
+        peer.send(b"here 1", b"close", b"here 2")
+        assert peer.receive() == b"here 1"
+        assert peer.closed()
+    assert [record.message for record in caplog.records if "told so" in record.message]
+
+
+def test_a_bug_ends_one_connection_and_quotes_nothing(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    with _connect(server) as peer, _connect(server) as other:
+        peer.send(b"bug password")
+        assert peer.closed()
+        assert other.ask(b"x") == b"re: x"
+    (found,) = [record for record in caplog.records if record.levelno >= logging.ERROR]
+    assert "a bug, ValueError" in found.getMessage()
+    assert "from_client" in found.getMessage()
+    assert "password" not in caplog.text
+
+
+def test_stop_closes_everything_and_says_what_was_answered(
+    make_server: MakeServer, broker: FakeBroker, controller: FakeController
+) -> None:
+    server = make_server(broker.address)
+    silent = FakeBroker()
+    silent.answer = lambda payload: None
+    peers = [_connect(server) for _ in range(3)]
+    try:
+        assert peers[0].ask(b"x") == b"re: x"
+        peers[1].send(b"submit 60000")
+        peers[2].send(b"submit 60000")
+        eventually(lambda: len(controller.open) == 2)
+        controller.open[0].set_result([])
+        server.stop()
+        server.stop()
+        told = [peer.socket.recv(100) for peer in peers[1:]]
+        assert sorted(told) == [b"", b"\0\0\0\x041 []"]
+        assert all(peer.closed() for peer in peers)
+    finally:
+        silent.close()
+        for peer in peers:
+            peer.socket.close()
+    assert not [thread for thread in threading.enumerate() if thread.name == THREAD_NAME]
+    eventually(lambda: broker.open == 0)
+    controller.open[1].set_result([])  # too late for anybody
+    with pytest.raises(OSError, match="refused"):
+        Peer(server.advertised)
+
+
+def test_stop_does_not_wait_for_a_broker_that_is_being_reached(make_server: MakeServer) -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
+        address = full.getsockname()
+        fillers = [socket.socket() for _ in range(4)]
+        for filler in fillers:  # no more connections are taken up by it
+            filler.setblocking(False)
+            filler.connect_ex(address)
+        server = make_server((address[0], address[1]), upstream=Upstream([address], connect_timeout_s=600))
+        with _connect(server) as peer:
+            peer.send(b"x")
+            with _connect(server) as other:
+                assert other.ask(b"here") == b"here"
+            server.stop()
+            assert peer.closed()
+        for filler in fillers:
+            filler.close()
+    assert not [thread for thread in threading.enumerate() if thread.name == THREAD_NAME]
+
+
+def test_a_port_in_use_is_a_clear_error(server: Server, make_server: MakeServer, broker: FakeBroker) -> None:
+    with pytest.raises(ConfigError, match=f"cannot listen on {server.address}"):
+        make_server(broker.address, listen=server.address)
+
+
+def test_a_log_of_peers_is_short_and_counts_what_it_leaves_out(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    now_s = 0.0
+    log = Seldom(lambda: now_s, lines=2, period_s=10)
+    for number in range(5):
+        log.log(logging.INFO, "noise", "heard %d", number)
+    log.log(logging.INFO, "other", "seen")
+    now_s = 10.0
+    log.log(logging.INFO, "noise", "heard %d", 5)
+    assert [record.message for record in caplog.records] == ["heard 0", "heard 1", "seen", "noise: 3 more", "heard 5"]
+
+
+def test_fewer_connections_are_taken_where_files_are_few(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    set_to: list[tuple[int, int]] = []
+    monkeypatch.setattr(server_module.resource, "getrlimit", lambda what: (1024, 1256))
+    monkeypatch.setattr(server_module.resource, "setrlimit", lambda what, to: set_to.append(to))
+    assert server_module.affordable(10_000) == 500
+    assert set_to == [(1256, 1256)]
+    assert "takes 500 connections, not 10000" in caplog.text
+    assert server_module.affordable(300) == 300
+    assert Quotas().connections_per_peer < Limits().connections

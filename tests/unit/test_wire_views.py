@@ -1,0 +1,315 @@
+"""What answers to KIP-694's Metadata mean for the views; without a thread of its own, the test asks in its place."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import pytest
+
+from modeaware.errors import ErrorCode, ModeSourceError, NotAuthorized
+from modeaware.modelog.records import ClaimRecord
+from modeaware.topic_view import TopicView
+from modeaware.views import wire_views
+from modeaware.views.board import Board
+from modeaware.views.wire_views import TopicsNotTold, WireViews
+from tests.support.fake_endpoint import FakeEndpoint
+from tests.support.modelog import NONE, RO, RW, topic_record
+
+
+class Wire:
+    """A WireViews over a server, and what its listeners hear."""
+
+    def __init__(self, *, ours: bool = True) -> None:
+        self.endpoint = FakeEndpoint(ours=ours)
+        self.board = Board(lambda _topics, _timeout_s: (), 60_000)
+        self.stopping = False
+        self.views = WireViews({"bootstrap.servers": self.endpoint.address}, self.board, lambda: not self.stopping)
+        self.views.point_to(self.endpoint.address, ours=ours)
+        self.heard: list[dict[str, TopicView]] = []
+        self.board.subscribe(self._listen)
+        self.board.confirm()
+        self.heard.clear()
+
+    def _listen(self, changed: Mapping[str, TopicView]) -> None:
+        self.heard.append(dict(changed))
+
+    def put(self, *args: object, **others: object) -> TopicView:
+        view = topic_record(*args, **others).view()  # type: ignore[arg-type] # passed on
+        self.endpoint.views[view.topic] = view
+        return view
+
+    def ask(self, *, fresh: bool = False) -> None:
+        self.views.fetch(10, fresh=fresh)
+
+    def held(self, topic: str = "orders") -> TopicView | None:
+        return self.board.cache.held(topic)
+
+    def close(self) -> None:
+        self.views.close()
+        self.endpoint.stop()
+
+
+@pytest.fixture
+def wire() -> Iterator[Wire]:
+    made = Wire()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def broker() -> Iterator[Wire]:
+    """A broker that ships KIP-694: it tells modes, and nothing of ours."""
+    made = Wire(ours=False)
+    yield made
+    made.close()
+
+
+class TestAnswers:
+    def test_a_view_is_the_same_as_the_log_tells_it(self, wire: Wire) -> None:
+        told = wire.put("orders", 3, writable=4, rest=NONE, controller_epoch=2)
+        told = wire.endpoint.views["orders"] = replace(told, reclaimed=frozenset({5, 11}))
+        wire.ask()
+        assert wire.held() == told
+        assert wire.heard == [{"orders": told}]
+
+    def test_it_asks_for_what_has_a_record_and_creates_nothing(self, wire: Wire) -> None:
+        wire.put()
+        wire.ask()
+        wire.ask(fresh=True)
+        asked = wire.endpoint.asked
+        assert [(a.topics, a.modes_only, a.fresh, a.allow_auto_topic_creation) for a in asked] == [
+            (None, True, False, False),
+            (None, True, True, False),
+        ]
+
+    def test_a_listener_is_called_once_for_all_that_changed(self, wire: Wire) -> None:
+        for number in range(3):
+            wire.put(f"t{number}")
+        wire.ask()
+        wire.ask()
+        wire.put("t1", 2)
+        wire.ask()
+        assert [set(call) for call in wire.heard] == [{"t0", "t1", "t2"}, {"t1"}]
+
+    def test_the_claim_is_the_controller_and_its_address(self, wire: Wire) -> None:
+        wire.put("orders", 1, controller_epoch=4)
+        wire.ask()
+        assert wire.views.claim() is None
+        wire.endpoint.controller = ("c-7", 9694)
+        wire.ask()
+        assert wire.views.claim() == ClaimRecord(4, "127.0.0.1:9694", "c-7")
+
+    def test_rubbish_changes_nothing_and_is_an_error(self, wire: Wire) -> None:
+        wire.put("orders", 1)
+        wire.ask()
+        wire.put("orders", 2)
+        wire.endpoint.tamper = lambda answer: answer[:-5]
+        with pytest.raises(ModeSourceError, match="cannot be decoded"):
+            wire.ask()
+        wire.endpoint.tamper = lambda answer: answer
+        wire.ask()
+        assert [call["orders"].epoch for call in wire.heard] == [1, 2]
+
+    def test_a_mode_that_is_none_is_an_error(self, broker: Wire) -> None:
+        view = broker.put("orders", 1)
+        broker.endpoint.tamper = lambda answer: answer.replace(b"\x01\x00", b"\x07\x00")
+        with pytest.raises(ModeSourceError):
+            broker.ask()
+        assert broker.held() is None
+        assert view.topic == "orders"
+
+
+class TestNeverBack:
+    """Invariant I4 over the wire: whoever lags behind takes nothing back."""
+
+    def test_an_older_version_is_passed_over(self, wire: Wire) -> None:
+        new = wire.put("orders", 5, writable=4)
+        wire.ask()
+        wire.put("orders", 4, writable=12)
+        wire.ask()
+        assert wire.held() == new
+        assert len(wire.heard) == 1
+
+    def test_a_topic_made_anew_replaces_the_old_one_for_good(self, wire: Wire) -> None:
+        old = wire.put("orders", 9, topic_id="old")
+        wire.ask()
+        new = wire.put("orders", 1, topic_id="new")
+        wire.ask()
+        assert wire.held() == new
+        wire.endpoint.views["orders"] = old  # a standby that lags behind
+        wire.ask()
+        assert wire.held() == new
+
+    def test_a_topic_that_is_left_out_is_asked_for_by_name_and_fresh(self, wire: Wire) -> None:
+        view = wire.put()
+        wire.ask()
+        wire.endpoint.hidden.add("orders")
+        wire.endpoint.metadata()
+        wire.ask()
+        asked = wire.endpoint.metadata()
+        assert [([t.name for t in a.topics or ()], a.modes_only, a.fresh) for a in asked] == [
+            ([], True, False),
+            (["orders"], False, True),
+        ]
+        assert wire.held() == view
+
+    def test_a_topic_that_exists_without_a_record_loses_its_view(self, wire: Wire) -> None:
+        view = wire.put()
+        wire.ask()
+        del wire.endpoint.views["orders"]
+        wire.endpoint.existing["orders"] = 12
+        wire.ask()
+        assert wire.held() is None
+        assert wire.heard[-1] == {"orders": TopicView.unlisted("orders")}
+        wire.endpoint.views["orders"] = view  # a standby that lags behind
+        wire.ask()
+        assert wire.held() is None
+        newer = wire.put("orders", view.epoch + 1)
+        wire.ask()
+        assert wire.held() == newer
+
+    def test_one_that_is_said_not_to_exist_goes_when_that_is_said_again(
+        self, wire: Wire, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        view = wire.put()
+        wire.ask()
+        del wire.endpoint.views["orders"]
+        wire.ask()
+        wire.ask()
+        assert wire.held() == view
+        assert wire.views.confirm_due_s is not None
+        monkeypatch.setattr(wire_views, "CONFIRM_S", 0.0)
+        wire.endpoint.views["orders"] = view  # it was only a broker that had just started
+        wire.ask()
+        assert wire.views.confirm_due_s is None
+        del wire.endpoint.views["orders"]
+        wire.ask()
+        assert wire.held() is None
+        assert wire.views.confirm_due_s is None
+
+    @pytest.mark.parametrize("code", [5, 29, 72])
+    def test_any_other_error_keeps_the_view_and_is_told(self, wire: Wire, code: int) -> None:
+        kept, other = wire.put("orders", 1), wire.put("other", 1)
+        wire.ask()
+        wire.endpoint.topic_errors["orders"] = code
+        other = wire.put("other", 2)
+        with pytest.raises(TopicsNotTold, match=rf"orders \(error {code}\)") as caught:
+            wire.ask()
+        assert isinstance(caught.value, NotAuthorized) == (code == 29)
+        assert (wire.held("orders"), wire.held("other")) == (kept, other)
+
+    def test_an_answer_without_the_topic_at_all_keeps_it(self, wire: Wire) -> None:
+        kept = wire.put("orders", 1)
+        wire.ask()
+        del wire.endpoint.views["orders"]
+        whole = wire.endpoint._metadata
+        empty = FakeEndpoint()
+        wire.endpoint._metadata = empty._metadata  # type: ignore[method-assign] # it answers for nothing that is asked
+        empty.existing = {}
+        empty._topic = lambda name: empty_topic(name)  # type: ignore[method-assign]  # by another name
+        with pytest.raises(TopicsNotTold):
+            wire.ask()
+        assert wire.held() == kept
+        wire.endpoint._metadata = whole  # type: ignore[method-assign] # as it was
+        empty.stop()
+
+
+def empty_topic(name: str) -> object:
+    from modeaware.wire import kip694
+
+    return kip694.ModesResponse.MetadataResponseTopic(version=10, error_code=0, name=name + "-x", partitions=[])
+
+
+class TestBrokerOfTheKip:
+    def test_modes_are_taken_and_counted(self, broker: Wire) -> None:
+        broker.put("orders", 7, writable=4)
+        broker.endpoint.existing["plain"] = 6
+        broker.ask()
+        held = broker.held()
+        assert held is not None
+        assert (held.topic_id, held.version, held.modes) == (None, (0, 1), (RW,) * 4 + (RO,) * 8)
+        assert broker.held("plain") is None
+        broker.put("orders", 8, writable=2)
+        broker.ask()
+        broker.ask()
+        held = broker.held()
+        assert held is not None
+        assert (held.version, held.writable) == ((0, 2), (0, 1))
+        assert len(broker.heard) == 2
+
+    def test_all_writable_again_is_a_view_of_its_own(self, broker: Wire) -> None:
+        broker.put("orders", 1, writable=4)
+        broker.ask()
+        broker.put("orders", 2, writable=12)
+        broker.ask()
+        held = broker.held()
+        assert held is not None
+        assert held.all_writable
+        assert held.version == (0, 2)
+
+    def test_it_takes_no_view_back_that_came_with_an_epoch(self, broker: Wire) -> None:
+        known = topic_record("orders", 3, writable=4).view()
+        broker.board.publish([known])
+        broker.put("orders", 1, writable=12)
+        broker.ask()
+        assert broker.held() == known
+        del broker.endpoint.views["orders"]
+        broker.endpoint.existing["orders"] = 12
+        broker.endpoint.hidden.add("orders")
+        broker.ask()
+        assert broker.held() == known
+
+
+class TestConnection:
+    def test_one_that_was_closed_meanwhile_is_made_anew(self, wire: Wire) -> None:
+        wire.put("orders", 1)
+        wire.ask()
+        wire.endpoint.disconnect()
+        wire.put("orders", 2)
+        wire.ask()
+        assert wire.held() == wire.endpoint.views["orders"]
+
+    def test_who_does_not_answer_is_an_error_in_time(self, wire: Wire) -> None:
+        wire.endpoint.answering.clear()
+        with pytest.raises(ModeSourceError) as caught:
+            wire.views.fetch(0.3, fresh=False)
+        assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
+        wire.endpoint.answering.set()
+        wire.ask()
+
+    def test_who_is_gone_is_an_error(self, wire: Wire) -> None:
+        kept = wire.put()
+        wire.ask()
+        wire.endpoint.stop()
+        with pytest.raises(ModeSourceError, match="modes over the wire: 127"):
+            wire.views.fetch(5, fresh=False)
+        assert wire.held() == kept
+        wire.endpoint.start()
+        wire.ask()
+
+    def test_a_stop_ends_the_waiting(self, wire: Wire) -> None:
+        wire.endpoint.answering.clear()
+        failures: list[Exception] = []
+
+        def ask() -> None:
+            try:
+                wire.views.fetch(300, fresh=False)
+            except ModeSourceError as error:
+                failures.append(error)
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        wire.stopping = True
+        thread.join(30)
+        assert len(failures) == 1
+
+    def test_the_user_is_the_clients_and_a_bad_setting_is_named(self, wire: Wire) -> None:
+        conf = {"security.protocol": "sasl_plaintext", "sasl.mechanism": "OAUTHBEARER", "oauth_cb": lambda _: 1 // 0}
+        views = WireViews(conf, wire.board)
+        views.point_to(wire.endpoint.address, ours=True)
+        with pytest.raises(ModeSourceError):
+            views.fetch(5, fresh=False)
+        with pytest.raises(ValueError, match=r"oauth_cb"):
+            WireViews({**conf, "oauth_cb": None}, wire.board).point_to("a:1", ours=True)
