@@ -112,8 +112,10 @@ def possible_hidden(
     if known is None:
         return None
     views = (*seen, now)
-    ids = {view.topic_id for view in views if view.topic_id is not None or known.topic_id is not None}
-    if len(ids | {known.topic_id} - {None}) > 1:
+    topic_ids = {view.topic_id for view in (known, *views)}
+    if known.topic_id is None:
+        topic_ids.discard(None)  # it had no record yet
+    if len(topic_ids) > 1:
         return None
     steps = sorted({view.version: view for view in views if view.version > known.version}.items())
     sets = {hidden(known), hidden(now)}

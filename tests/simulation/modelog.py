@@ -35,6 +35,7 @@ class SharedLog:
         pending: a transaction whose outcome its writer was never told.
         spoilt: keys in use whose latest record no reader takes -> (whether it is for newer readers, the controller
             epoch at which it came).
+        left_alone: the keys which were for newer readers when the controller that made the last claim read the log.
     """
 
     def __init__(self, world: World) -> None:
@@ -46,6 +47,7 @@ class SharedLog:
         self.epoch = 0
         self.pending: tuple[list[Entry], Controller, Looked] | None = None
         self.spoilt: dict[str, tuple[bool, int]] = {}
+        self.left_alone: frozenset[str] = frozenset()
         self.truth = Replay()
         self._views: dict[int, tuple[TopicRecord, TopicView]] = {}
 
@@ -68,6 +70,8 @@ class SharedLog:
             else:
                 assert isinstance(key, str)
                 self.world.judge.appended(self.truth, key, value, writer, late=late)
+                if key == CLAIM_KEY:
+                    self.left_alone = writer.not_for_it
             self._mark(key, value)
 
     def _mark(self, key: str | bytes, value: bytes | None) -> None:
@@ -87,13 +91,13 @@ class SharedLog:
 
     def restore(self) -> None:
         """Whoever wrote for newer readers writes for all of them again. A controller that holds the log since before
-        that knows what was there, and is left to write it itself."""
+        that, or read it before it made its claim, knows what was there, and is left to write it itself."""
         truth, judge = self.truth, self.world.judge
         for key, (newer, epoch) in list(self.spoilt.items()):
             if key == CLAIM_KEY:
                 assert truth.claim is not None
                 self.write([(key, truth.claim.to_json())], None)
-            elif newer and epoch != judge.epoch:
+            elif newer and epoch != judge.epoch and key in self.left_alone:
                 if key == GROUP_RULES_KEY:
                     assert truth.group_rules is not None
                     rules = replace(truth.group_rules, controller_epoch=judge.epoch, epoch=truth.group_rules.epoch + 1)
@@ -133,10 +137,16 @@ class SharedLog:
         return held is not None and value == held.to_json()
 
     def duplicate(self, count: int) -> None:
-        """The last records come once more, in their order; those behind the last claim, as one writer's retries do."""
+        """The last records come once more, in their order; those behind the last claim, as one writer's retries do.
+
+        Nor does a tombstone come with what is behind it: no controller writes to a key after one, so behind what its
+        writer has written only ``LogActions.stray`` has one, of a key that was not in use.
+        """
         last = self.entries[-count:]
         claims = [index for index, (key, _) in enumerate(last) if key == CLAIM_KEY]
-        self.write(last[claims[-1] :] if claims else last, None)
+        first = claims[-1] if claims else 0
+        gone = [index for index, (_, value) in enumerate(last[:-1]) if value is None]
+        self.write(last[max(first, gone[-1] + 1) if gone else first :], None)
 
     def fold(self) -> Replay:
         """A fresh reading."""

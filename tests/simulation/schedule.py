@@ -62,7 +62,7 @@ def run(seed: int, coverage: Coverage, story: list[str] | None = None) -> Outcom
 
     def act() -> None:
         world.steps += 1
-        if world.late and random() < (0.5 if world.in_rare_phase else late_odds):
+        if world.late and random() < (0.5 if world.in_rare_phase else 0.3 if world.opening else late_odds):
             actions.late_request()
         events[bisect(sums, random() * total)](actions)
 

@@ -97,6 +97,7 @@ def _restore_the_log(world: World) -> None:
             controller.alive, controller.claimed = False, False
             controller.member.frozen = True
         world.log.spoilt.update(dict.fromkeys(newer, (True, -1)))  # nobody is left who would write it himself
+        world.log.left_alone = frozenset(newer)
         world.log.restore()
 
 

@@ -131,6 +131,11 @@ class World:
         """Whether the topic is in a phase that is soon over, and that late requests seldom meet."""
         return PHASES[self._phase] in ("drain", "reclaim", "done")
 
+    @property
+    def opening(self) -> bool:
+        """Whether new partitions wait for the groups."""
+        return PHASES[self._phase] == "opening"
+
     def _offsets(self) -> list[int]:
         return [] if self.topic is None else [log.log_start for log in self.topic.logs]
 
