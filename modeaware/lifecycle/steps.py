@@ -96,8 +96,8 @@ def _seal(
 ) -> tuple[RetiredPartition, int | None]:
     """Seal a partition that has been quiet since it was retired, at ``retired_ms``, at the earliest.
 
-    Quiet is no proof; it only avoids flapping (DESIGN, phase 3). While records arrive, a last stable offset below the
-    end says nothing of a transaction: it was read a moment before the end was.
+    Quiet is no proof; it only avoids flapping (how-it-works.md, phase "seal"). While records arrive, a last stable
+    offset below the end says nothing of a transaction: it was read a moment before the end was.
     """
     quiet_from_ms = max(log.quiet_since_ms, retired_ms) + now.seal_quiet_ms
     if now.now_ms < quiet_from_ms:

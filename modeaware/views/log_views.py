@@ -11,7 +11,7 @@ from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.config import ClientConfig
 from modeaware.errors import ErrorCode, ModeSourceError
 from modeaware.modelog.reader import read_to_end
-from modeaware.modelog.records import ClaimRecord
+from modeaware.modelog.records import ClaimRecord, TopicRecord
 from modeaware.modelog.replay import Replay
 from modeaware.modelog.stream import LogAbsent, LogRecord, LogRewound
 from modeaware.modelog.tail import Tail
@@ -157,27 +157,43 @@ class LogViews(OnBoard):
         self._replay, self._staged = staged, None
         self._position = position
         gone = [view.topic for view in self.board.cache.all().values() if view.topic_id in staged.removed]
-        self._publish({*staged.topics, *gone})
+        self._publish({topic: staged.record(topic) for topic in (*staged.topics, *gone)})
 
     def _apply(self, records: Sequence[LogRecord]) -> None:
-        changed: set[str] = set()
+        """Put the next records in force, with one call of the listeners where views only go forward.
+
+        Who deals partitions by the views that were told must see from them whether others may have known more (see
+        ``possible_hidden``). So a state of a topic that would leave no trace in them is told on its own.
+        """
+        untold: dict[str, TopicRecord | None] = {}
         for record in records:
             if record.offset < self._position:
                 continue  # a refresh was faster than the tail
             self._position = record.offset + 1
-            changed |= self._replay.apply(record.key, record.value)
+            changed = self._replay.apply(record.key, record.value)
             if record.value is None and record.key is not None:
                 changed |= self._held_under(record.key)
-        self._publish(changed)
+            now = {topic: self._replay.record(topic) for topic in changed}
+            if any(topic in untold and self._hides(topic, untold[topic], now[topic]) for topic in now):
+                self._publish(untold)
+                untold = {}
+            untold |= now
+        self._publish(untold)
 
-    def _held_under(self, key: bytes) -> set[str]:
+    def _hides(self, topic: str, untold: TopicRecord | None, now: TopicRecord | None) -> bool:
+        """Whether nobody could tell from what was and ``now`` that ``untold`` was between them."""
+        if untold is None:  # the topic was gone; another topic id tells as much
+            held = self.board.cache.held(topic)
+            return now is not None and held is not None and held.topic_id == now.topic_id
+        return now is None or now.topic_id != untold.topic_id or now.version < untold.version
+
+    def _held_under(self, key: bytes) -> frozenset[str]:
         """Topics with this topic id whose view is older than the reading of the log that the fold is made from."""
         topic_id = key.decode(errors="replace")
-        return {view.topic for view in self.board.cache.all().values() if view.topic_id == topic_id}
+        return frozenset(view.topic for view in self.board.cache.all().values() if view.topic_id == topic_id)
 
-    def _publish(self, topics: Iterable[str]) -> None:
-        views = [record.view() for topic in topics if (record := self._replay.record(topic)) is not None]
-        listed = {view.topic for view in views}
+    def _publish(self, records: Mapping[str, TopicRecord | None]) -> None:
+        views = [record.view() for record in records.values() if record is not None]
         for view in views:
             held = self.board.cache.held(view.topic)
             older = held is not None and held.topic_id == view.topic_id and view.version < held.version
@@ -188,7 +204,7 @@ class LogViews(OnBoard):
                     "If the log was replaced on purpose, restart this client",
                     *(self._topic, view.topic, view.version, held.version),
                 )
-        self.board.publish(views, [topic for topic in topics if topic not in listed])
+        self.board.publish(views, [topic for topic, record in records.items() if record is None])
 
     # refresh(): a second reader, in the caller's thread, from where the tail is
 

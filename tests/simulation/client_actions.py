@@ -132,22 +132,18 @@ class ClientActions:
 
     def omit(self) -> None:
         """Listings leave a group out for a while, and one can tell (the offsets topic moves)."""
-        world = self.world
-        if world.omitted:
-            world.omitted.clear()
-        else:
-            group = self._group()
-            world.tell("group %s is left out of listings", group.name)
-            world.begins(Fault.GROUP_OMITTED)
-            world.omitted.add(group.name)
+        self._turn(self.world.omitted, Fault.GROUP_OMITTED, "left out of listings")
 
     def hide(self) -> None:
         """The controller loses the right to see all groups, and gets it back."""
-        world = self.world
-        if world.hidden:
-            world.hidden.clear()
-        else:
-            group = self._group()
-            world.tell("group %s is hidden: no right to DESCRIBE the cluster", group.name)
-            world.begins(Fault.GROUPS_HIDDEN)
-            world.hidden.add(group.name)
+        self._turn(self.world.hidden, Fault.GROUPS_HIDDEN, "hidden: no right to DESCRIBE the cluster")
+
+    def _turn(self, unseen: set[str], fault: Fault, how: str) -> None:
+        """One group is not seen any more, or the one that was not is seen again."""
+        if unseen:
+            unseen.clear()
+            return
+        group = self._group()
+        self.world.tell("group %s is %s", group.name, how)
+        self.world.begins(fault)
+        unseen.add(group.name)

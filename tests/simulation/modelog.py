@@ -139,13 +139,14 @@ class SharedLog:
     def duplicate(self, count: int) -> None:
         """The last records come once more, in their order; those behind the last claim, as one writer's retries do.
 
-        Nor does a tombstone come with what is behind it: no controller writes to a key after one, so behind what its
-        writer has written only ``LogActions.stray`` has one, of a key that was not in use.
+        Nor does a tombstone come with a later record of its key: no controller writes to a key after one, so the two
+        have two writers (``LogActions.stray`` leaves a tombstone where a controller admits the topic's first change).
         """
         last = self.entries[-count:]
         claims = [index for index, (key, _) in enumerate(last) if key == CLAIM_KEY]
         first = claims[-1] if claims else 0
-        gone = [index for index, (_, value) in enumerate(last[:-1]) if value is None]
+        behind = {key: index for index, (key, _) in enumerate(last)}
+        gone = [index for index, (key, value) in enumerate(last) if value is None and behind[key] > index]
         self.write(last[max(first, gone[-1] + 1) if gone else first :], None)
 
     def fold(self) -> Replay:

@@ -7,13 +7,15 @@ from collections.abc import Mapping
 
 import pytest
 
+from modeaware.assignment import possible_hidden
 from modeaware.config import ClientConfig
 from modeaware.errors import ModeSourceError
 from modeaware.modelog.records import CLAIM_KEY, ClaimRecord, TopicRecord
 from modeaware.modelog.stream import LogRecord
+from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
 from modeaware.views.log_views import LogViews
-from tests.support.modelog import topic_record
+from tests.support.modelog import NONE, RO, topic_record
 
 
 class Log:
@@ -46,6 +48,10 @@ class Log:
 
     def epoch(self, topic: str = "orders") -> int:
         return self.views.view(topic).epoch
+
+
+def record_of(topic_id: str, epoch: int, rest: PartitionMode = RO) -> TopicRecord:
+    return topic_record(epoch=epoch, topic_id=topic_id, rest=rest)
 
 
 @pytest.fixture
@@ -147,6 +153,65 @@ def test_a_topic_made_anew_replaces_the_old_one(log: Log) -> None:
     log.tell(("old", None), topic_record(epoch=1, topic_id="new"))
     assert log.views.view("orders").topic_id == "new"
     assert [call["orders"].version for call in log.heard] == [(1, 9), (1, 1)]
+
+
+TOLD_IN_FULL: dict[str, tuple[list[TopicRecord | tuple[str, None]], list[tuple[str | None, int]]]] = {
+    "a later record, the tombstone, a copy of the one that is held": (
+        [record_of("old", 6), ("old", None), record_of("old", 5)],
+        [("old", 6), (None, -1), ("old", 5)],
+    ),
+    "the tombstone, a copy of the one that is held": (
+        [("old", None), record_of("old", 5)],
+        [(None, -1), ("old", 5)],
+    ),
+    "a later record, the tombstone, a copy of the later one": (
+        [record_of("old", 6), record_of("old", 7), ("old", None), record_of("old", 6)],
+        [("old", 7), (None, -1), ("old", 6)],
+    ),
+    "the topic made anew and gone again, a copy of the one that is held": (
+        [("old", None), record_of("new", 1), ("new", None), record_of("old", 5)],
+        [("new", 1), ("old", 5)],
+    ),
+    "the topic made anew, a copy of the one that is held": (
+        [record_of("new", 1), record_of("old", 5)],
+        [("new", 1), ("old", 5)],
+    ),
+    "later records only": (
+        [record_of("old", 6), record_of("old", 7), record_of("old", 7)],
+        [("old", 7)],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", TOLD_IN_FULL)
+def test_no_state_of_a_topic_goes_by_without_a_trace(log: Log, case: str) -> None:
+    """However many records come at once: another client may have read them one by one, and joined in between."""
+    records, told = TOLD_IN_FULL[case]
+    log.read(record_of("old", 5))
+    log.heard.clear()
+    log.tell(*records)
+    views = [call["orders"] for call in log.heard]
+    assert [(view.topic_id, view.epoch) for view in views] == told
+
+
+def test_who_reads_many_records_at_once_is_in_doubt_like_others(log: Log) -> None:
+    """Of two members of a group, one reads record by record, and joins by the view that was there between."""
+    known = record_of("old", 5)
+    log.read(known)
+    log.heard.clear()
+    log.tell(record_of("old", 6, rest=NONE), ("old", None), known)
+    seen = [call["orders"] for call in log.heard]
+    assert possible_hidden(known.view(), seen, log.views.view("orders")) is None
+
+
+def test_a_first_record_that_is_taken_back_is_told(log: Log) -> None:
+    log.read()
+    log.heard.clear()
+    first = record_of("old", 1)
+    log.tell(first, record_of("old", 2, rest=NONE), ("old", None), first)
+    seen = [call["orders"] for call in log.heard]
+    assert [view.epoch for view in seen] == [2, -1, 1]
+    assert possible_hidden(TopicView.unlisted("orders"), seen, log.views.view("orders")) is None
 
 
 def test_rubbish_and_newer_records_keep_the_last_view(log: Log) -> None:
