@@ -1,5 +1,5 @@
-"""``python -m benchmarks [--quick] [NAME ...]``: a table, and ``bench-report.json``. Status 1 when a limit is not
-kept."""
+"""``python -m benchmarks [--quick] [NAME ...]``: a table, and ``bench-report.json``. With
+``--check``, status 1 when a limit is not kept."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class Entry(NamedTuple):
             if error.name is None or error.name.split(".")[0] == "modeaware":
                 raise
             raise ModeAwareError(
-                f"`modeaware {self.name}` needs the package {error.name}: pip install 'modeaware[controller]'"
+                f"`modeaware {self.name}` needs the package {error.name}: install modeaware[controller]"
             ) from error
         command: Command = getattr(module, class_name)()
         return command

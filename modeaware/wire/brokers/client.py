@@ -19,7 +19,7 @@ from modeaware.wire.kip694 import ACTIVE_NODE_ID, ENDPOINT_NODE_ID
 try:
     from kafka import errors as kafka_errors
 except ImportError as error:
-    raise MissingExtra(f"the controller needs kafka-python ({error}): pip install 'modeaware[controller]'") from error
+    raise MissingExtra(f"the controller needs kafka-python ({error}): install modeaware[controller]") from error
 
 __all__ = ["BULK_TIMEOUT_S", "REQUEST_TIMEOUT_S", "Ask", "Brokers"]
 

@@ -9,7 +9,7 @@ from modeaware.wire.codec import MissingExtra
 try:
     from kafka.protocol.sasl import SaslAuthenticateRequest, SaslAuthenticateResponse, SaslBytesRequest
 except ImportError as error:
-    raise MissingExtra(f"the controller needs kafka-python ({error}): pip install 'modeaware[controller]'") from error
+    raise MissingExtra(f"the controller needs kafka-python ({error}): install modeaware[controller]") from error
 
 _LOGGERS = ("kafka.net.connection", "kafka.protocol.parser")
 _SECRETIVE = (SaslAuthenticateRequest, SaslAuthenticateResponse, SaslBytesRequest)

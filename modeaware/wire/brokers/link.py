@@ -16,7 +16,7 @@ try:
     from kafka.net.manager import KafkaConnectionManager
     from kafka.net.selector import NetworkSelector
 except ImportError as error:
-    raise MissingExtra(f"the controller needs kafka-python ({error}): pip install 'modeaware[controller]'") from error
+    raise MissingExtra(f"the controller needs kafka-python ({error}): install modeaware[controller]") from error
 
 ANY_BROKER_TIMEOUT_S = 2.0
 """How long one broker has where any would do: a paused one takes connections and never answers."""

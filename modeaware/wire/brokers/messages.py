@@ -24,7 +24,7 @@ try:
     from kafka.protocol.consumer.offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
     from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 except ImportError as error:
-    raise MissingExtra(f"the controller needs kafka-python ({error}): pip install 'modeaware[controller]'") from error
+    raise MissingExtra(f"the controller needs kafka-python ({error}): install modeaware[controller]") from error
 
 __all__ = [
     "ConsumerGroupDescribeRequest",
