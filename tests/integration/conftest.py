@@ -18,6 +18,7 @@ from tests.support.command_line import Site
 from tests.support.controlled import Controlled
 from tests.support.fake_views import FakeViews
 from tests.support.group import FAST
+from tests.support.guarded import Guarded, active_controller, guarding
 from tests.support.plain import produce_keyed
 
 
@@ -92,3 +93,17 @@ def controller(site: Site) -> Iterator[Controller]:
     controller.start()
     yield controller
     controller.stop()
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    """A broker with TLS, users and ACLs, for one module."""
+    with guarding(tmp_path_factory.mktemp("guarded")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def active(guarded: Guarded) -> Iterator[Controller]:
+    """The active controller of that broker; it has an endpoint."""
+    with active_controller(guarded) as controller:
+        yield controller

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from confluent_kafka.admin import AclOperation
 from modeaware.errors import ModeAwareError
 from modeaware.local.ports import free_ports
 from modeaware.modelog.reader import read_mode_log
-from tests.support.guarded import NOBODY, OTHER, OWNER, Guarded, GuardedProcess, address_of, guarded
+from tests.support.guarded import NOBODY, OTHER, OWNER, Guarded, GuardedProcess, address_of
 from tests.support.secured import ADMIN, MECHANISMS, secret
 
 GUESS = "guessed-by-somebody"
@@ -21,29 +20,23 @@ TOKENS_BEGIN = "eyJhbGciOi"
 """Every token's header, in base64."""
 
 
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Guarded]:
-    with guarded(tmp_path) as made:
-        yield made
-
-
 def test_no_credential_and_no_token_gets_into_any_log(
-    site: Guarded, tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+    guarded: Guarded, tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A controller's process that says all it can, and one in this process with everybody's loggers at DEBUG."""
     caplog.set_level(logging.DEBUG)
     (port,) = free_ports(1)
-    process = GuardedProcess(site, "modes-of-process", f"127.0.0.1:{port}", tmp_path)
-    inside = site.controller("modes-inside")
+    process = GuardedProcess(guarded, "modes-of-process", f"127.0.0.1:{port}", tmp_path)
+    inside = guarded.controller("modes-inside")
     try:
         inside.start(wait_active_s=30)
         process.wait_until(lambda said: "active: epoch 1" in said)
         for address, log in ((address_of(inside), "modes-inside"), (f"127.0.0.1:{port}", "modes-of-process")):
-            topics = [site.topic() for _ in MECHANISMS]
+            topics = [guarded.topic() for _ in MECHANISMS]
             for topic in topics:
-                site.grant(OTHER, topic, AclOperation.ALTER, AclOperation.DELETE)
-            log_in_and_out(site, address, topics)
-            replay = read_mode_log(site.conf, log, 20)
+                guarded.grant(OTHER, topic, AclOperation.ALTER, AclOperation.DELETE)
+            log_in_and_out(guarded, address, topics)
+            replay = read_mode_log(guarded.conf, log, 20)
             assert all(replay.record(topic) is not None for topic in topics)
     finally:
         inside.stop()
@@ -59,21 +52,21 @@ def test_no_credential_and_no_token_gets_into_any_log(
         assert not secrets_in(told), name
 
 
-def log_in_and_out(site: Guarded, address: str, topics: list[str]) -> None:
+def log_in_and_out(guarded: Guarded, address: str, topics: list[str]) -> None:
     """By every mechanism, rightly and wrongly, and with credentials where they do not belong."""
     for topic, mechanism in zip(topics, MECHANISMS, strict=True):
-        conf = site.client(OTHER, mechanism, address)
-        site.shrink({**conf, "modeaware.mode.source": "wire"}, topic, 3)
+        conf = guarded.client(OTHER, mechanism, address)
+        guarded.shrink({**conf, "modeaware.mode.source": "wire"}, topic, 3)
     for mechanism in ("PLAIN", "SCRAM-SHA-256"):
-        conf = site.client(OTHER, mechanism, address, password=GUESS)
+        conf = guarded.client(OTHER, mechanism, address, password=GUESS)
         with pytest.raises(ModeAwareError) as refused:
-            site.shrink({**conf, "modeaware.mode.source": "wire"}, topics[0], 1, timeout_s=1)
+            guarded.shrink({**conf, "modeaware.mode.source": "wire"}, topics[0], 1, timeout_s=1)
         assert not secrets_in(str(refused.value))
     for mechanism in ("PLAIN", "OAUTHBEARER"):
-        with site.raw(address) as peer:
+        with guarded.raw(address) as peer:
             handshake, auth = peer.sasl(OTHER, mechanism)
             for words in ([auth], [handshake, auth[:-5]], [handshake[:2] + b"\0\0" + handshake[4:], auth], [auth[12:]]):
-                with site.raw(address) as each:
+                with guarded.raw(address) as each:
                     each.conversation([*words, each.metadata()], at_once=True)
             peer.conversation([handshake, auth, b"\0\3\0\x09" + auth[4:]], at_once=True)
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import Message
 
 from modeaware.confluent.producer import Producer
 from modeaware.errors import ErrorCode
@@ -16,7 +14,7 @@ from modeaware.lifecycle.commands import DeletePartitionsCommand
 from modeaware.modes import PartitionMode
 from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled
-from tests.support.group import FAST, Group, Member, Record, place_of
+from tests.support.group import FAST, Group, Member, Record, Unending, place_of
 from tests.support.plain import drain_topic
 from tests.support.waiting import eventually
 
@@ -24,8 +22,8 @@ RW, NONE = PartitionMode.READ_WRITE, PartitionMode.NONE
 PARTITIONS, KEPT = 6, 2
 
 
-class Load(threading.Thread):
-    """A producer of ours that never stops: keys all over, and no partition named.
+class Load(Unending[Producer]):
+    """A producer of ours: keys all over, and no partition named.
 
     Attributes:
         sent: the records that were acknowledged, and the number of the batch each belongs to.
@@ -33,45 +31,25 @@ class Load(threading.Thread):
     """
 
     def __init__(self, conf: dict[str, Any], topic: str) -> None:
-        super().__init__(daemon=True)
-        self.producer = Producer({**conf, "linger.ms": 5})
+        super().__init__(Producer({**conf, "linger.ms": 5}))
         self._topic = topic
-        self._done = threading.Event()
-        self._failed: list[str] = []
         self.sent: dict[Record, int] = {}
         self.batch = 0
 
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.finish()
-
-    def run(self) -> None:
-        while not self._done.wait(0.02):
-            batch = self.batch = self.batch + 1
-            for number in range(10):
-                self._send(b"%d-%d" % (batch, number), batch)
-            self.producer.poll(0)
-        self.producer.flush(30)
+    def write(self) -> None:
+        batch = self.batch = self.batch + 1
+        for number in range(10):
+            self._send(b"%d-%d" % (batch, number), batch)
+        self.producer.poll(0)
 
     def _send(self, key: bytes, batch: int) -> None:
-        def on_delivery(error: KafkaError | None, message: Message) -> None:
-            if error is not None:
-                self._failed.append(error.str())
-            else:
-                self.sent[place_of(message)] = batch
+        def acknowledged(message: Message) -> None:
+            self.sent[place_of(message)] = batch
 
-        self.producer.produce(self._topic, b"x", key, on_delivery=on_delivery)
+        self.producer.produce(self._topic, b"x", key, on_delivery=self.to(acknowledged))
 
     def finish(self) -> dict[Record, int]:
-        self._done.set()
-        self.join(60)
-        assert not self.is_alive(), "the producer does not end"
-        assert not self._failed, self._failed[:3]
+        self.stop()
         return self.sent
 
     def after(self, condition: Callable[[], object]) -> int:

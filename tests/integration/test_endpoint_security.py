@@ -25,7 +25,7 @@ from modeaware.modelog.reader import read_mode_log
 from modeaware.modelog.records import ClaimRecord
 from modeaware.views.source import Views
 from modeaware.wire import kip694, messages
-from tests.support.guarded import MODE_LOG, OWNER, Guarded, active_controller, address_of, guarded
+from tests.support.guarded import MODE_LOG, OWNER, Guarded, address_of
 from tests.support.secured import ADMIN
 
 ALTER, DELETE, DESCRIBE, READ = AclOperation.ALTER, AclOperation.DELETE, AclOperation.DESCRIBE, AclOperation.READ
@@ -33,20 +33,8 @@ DENIED, CLUSTER_DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    with guarded(tmp_path_factory.mktemp("guarded")) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def active(site: Guarded) -> Iterator[Controller]:
-    with active_controller(site) as controller:
-        yield controller
-
-
-@pytest.fixture(scope="module")
-def standby(site: Guarded, active: Controller) -> Iterator[Controller]:
-    controller = site.controller()
+def standby(guarded: Guarded, active: Controller) -> Iterator[Controller]:
+    controller = guarded.controller()
     controller.start()
     assert (controller.role, active.role) == (Role.STANDBY, Role.ACTIVE)
     yield controller
@@ -54,15 +42,15 @@ def standby(site: Guarded, active: Controller) -> Iterator[Controller]:
 
 
 @pytest.fixture
-def topic(site: Guarded, active: Controller) -> str:
-    return site.topic()
+def topic(guarded: Guarded, active: Controller) -> str:
+    return guarded.topic()
 
 
 @pytest.fixture
-def shrunk(site: Guarded, active: Controller) -> str:
+def shrunk(guarded: Guarded, active: Controller) -> str:
     """4 partitions, 2 of them writable."""
-    topic = site.topic()
-    site.shrink(site.client(ADMIN), topic, 2)
+    topic = guarded.topic()
+    guarded.shrink(guarded.client(ADMIN), topic, 2)
     return topic
 
 
@@ -77,77 +65,77 @@ def grow(conf: dict[str, Any], topic: str, count: int) -> None:
 @pytest.mark.parametrize("source", ["log", "wire"])
 @pytest.mark.parametrize("rights", [(), (ALTER,), (DELETE,)], ids=["none", "no DELETE", "no ALTER"])
 def test_a_shrink_needs_alter_and_delete(
-    site: Guarded, active: Controller, topic: str, rights: tuple[AclOperation, ...], source: str
+    guarded: Guarded, active: Controller, topic: str, rights: tuple[AclOperation, ...], source: str
 ) -> None:
     """With ``log`` the client starts at the brokers and finds the controller by its claim."""
-    site.grant(OWNER, topic, *rights)
-    conf = site.client(OWNER, servers=address_of(active) if source == "wire" else None)
+    guarded.grant(OWNER, topic, *rights)
+    conf = guarded.client(OWNER, servers=address_of(active) if source == "wire" else None)
     with pytest.raises(RequestRefused, match=f"{topic}: this needs ALTER and DELETE") as refused:
-        site.shrink({**conf, "modeaware.mode.source": source}, topic, 2)
+        guarded.shrink({**conf, "modeaware.mode.source": source}, topic, 2)
     assert refused.value.code is DENIED
     assert refused.value.code == 29
-    assert site.record(topic) is None
-    site.grant(OWNER, topic, ALTER, DELETE)
-    site.shrink({**conf, "modeaware.mode.source": source}, topic, 2)
-    assert site.writable(topic) == 2
+    assert guarded.record(topic) is None
+    guarded.grant(OWNER, topic, ALTER, DELETE)
+    guarded.shrink({**conf, "modeaware.mode.source": source}, topic, 2)
+    assert guarded.writable(topic) == 2
 
 
-def test_what_is_denied_outweighs_what_is_granted(site: Guarded, topic: str) -> None:
-    site.grant(OWNER, topic, AclOperation.ALL)
-    site.deny(OWNER, topic, DELETE)
+def test_what_is_denied_outweighs_what_is_granted(guarded: Guarded, topic: str) -> None:
+    guarded.grant(OWNER, topic, AclOperation.ALL)
+    guarded.deny(OWNER, topic, DELETE)
     with pytest.raises(RequestRefused) as refused:
-        site.shrink(site.client(OWNER), topic, 2)
+        guarded.shrink(guarded.client(OWNER), topic, 2)
     assert refused.value.code is DENIED
-    assert site.record(topic) is None
+    assert guarded.record(topic) is None
 
 
-def test_growth_needs_alter(site: Guarded, shrunk: str) -> None:
-    site.grant(OWNER, shrunk, DELETE)
-    before = site.record(shrunk)
+def test_growth_needs_alter(guarded: Guarded, shrunk: str) -> None:
+    guarded.grant(OWNER, shrunk, DELETE)
+    before = guarded.record(shrunk)
     with pytest.raises(KafkaException) as refused:
-        grow(site.client(OWNER), shrunk, 4)
+        grow(guarded.client(OWNER), shrunk, 4)
     assert refused.value.args[0].code() == DENIED
     assert "this needs ALTER on the topic" in refused.value.args[0].str()
-    assert site.record(shrunk) == before
-    site.take(OWNER, shrunk, DELETE)
-    site.grant(OWNER, shrunk, ALTER)
-    grow(site.client(OWNER), shrunk, 4)
-    assert site.writable(shrunk) == 4
+    assert guarded.record(shrunk) == before
+    guarded.take(OWNER, shrunk, DELETE)
+    guarded.grant(OWNER, shrunk, ALTER)
+    grow(guarded.client(OWNER), shrunk, 4)
+    assert guarded.writable(shrunk) == 4
 
 
 def test_one_request_changes_what_its_user_may_change_and_nothing_else(
-    site: Guarded, active: Controller, shrunk: str, topic: str
+    guarded: Guarded, active: Controller, shrunk: str, topic: str
 ) -> None:
-    site.grant(OWNER, topic, ALTER, DELETE)
-    before = site.record(shrunk)
-    with AdminClient(site.client(OWNER)) as admin:
+    guarded.grant(OWNER, topic, ALTER, DELETE)
+    before = guarded.record(shrunk)
+    with AdminClient(guarded.client(OWNER)) as admin:
         wanted = {shrunk: DeletePartitions(1), topic: DeletePartitions(3), "missing": DeletePartitions(1)}
         answers = {name: future.exception() for name, future in admin.delete_partitions(wanted).items()}
     assert answers[topic] is None
     codes = {name: error.code for name, error in answers.items() if isinstance(error, RequestRefused)}
     assert codes == {shrunk: DENIED, "missing": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-    assert (site.record(shrunk), site.writable(topic)) == (before, 3)
+    assert (guarded.record(shrunk), guarded.writable(topic)) == (before, 3)
 
 
-def test_rules_about_groups_need_alter_on_the_topic_or_on_the_cluster(site: Guarded, topic: str) -> None:
+def test_rules_about_groups_need_alter_on_the_topic_or_on_the_cluster(guarded: Guarded, topic: str) -> None:
     one, glob = (GroupRule("waive", "g", name, "why", 1) for name in (topic, f"{topic[:8]}*"))
 
     def refusal(user: str, rule: GroupRule) -> ErrorCode | None:
-        with AdminClient(site.client(user)) as admin:
+        with AdminClient(guarded.client(user)) as admin:
             error = admin.alter_group_rules([rule]).exception()
         assert error is None or isinstance(error, RequestRefused)
         return None if error is None else error.code
 
     def rules() -> set[GroupRule]:
-        found = read_mode_log(site.conf, MODE_LOG, 20).group_rules
+        found = read_mode_log(guarded.conf, MODE_LOG, 20).group_rules
         return set() if found is None else {rule for rule in found.rules if rule in (one, glob)}
 
     assert (refusal(OWNER, one), refusal(OWNER, glob), rules()) == (DENIED, CLUSTER_DENIED, set())
-    site.grant(OWNER, topic, ALTER)
+    guarded.grant(OWNER, topic, ALTER)
     assert (refusal(OWNER, one), refusal(OWNER, glob), rules()) == (None, CLUSTER_DENIED, {one})
-    site.grant(ADMIN, topic, DESCRIBE)  # the super user needs no ACL
+    guarded.grant(ADMIN, topic, DESCRIBE)  # the super user needs no ACL
     assert (refusal(ADMIN, glob), rules()) == (None, {one, glob})
-    with AdminClient(site.client(OWNER)) as admin:
+    with AdminClient(guarded.client(OWNER)) as admin:
         error = admin.alter_group_rules(remove=[glob.key]).exception()
         assert isinstance(error, RequestRefused)
         assert error.code is CLUSTER_DENIED
@@ -155,20 +143,20 @@ def test_rules_about_groups_need_alter_on_the_topic_or_on_the_cluster(site: Guar
 
 
 def test_rights_that_are_taken_away_or_given_count_with_the_next_request(
-    site: Guarded, active: Controller, topic: str
+    guarded: Guarded, active: Controller, topic: str
 ) -> None:
-    site.grant(OWNER, topic, ALTER, DELETE)
-    with site.raw(address_of(active)) as peer:
+    guarded.grant(OWNER, topic, ALTER, DELETE)
+    with guarded.raw(address_of(active)) as peer:
         peer.authenticate(OWNER)
         peer.name_itself()
-        assert (peer.shrinks(topic, 3), site.writable(topic)) == (ErrorCode.NONE, 3)
-        site.take(OWNER, topic, DELETE)
-        assert (peer.grows(topic, 4), site.writable(topic)) == (ErrorCode.NONE, 4)
-        assert (peer.shrinks(topic, 2), site.writable(topic)) == (DENIED, 4)
-        site.grant(OWNER, topic, DELETE)
-        assert (peer.shrinks(topic, 2), site.writable(topic)) == (ErrorCode.NONE, 2)
-        site.take(OWNER, topic, ALTER)
-        assert (peer.grows(topic, 4), site.writable(topic)) == (DENIED, 2)
+        assert (peer.shrinks(topic, 3), guarded.writable(topic)) == (ErrorCode.NONE, 3)
+        guarded.take(OWNER, topic, DELETE)
+        assert (peer.grows(topic, 4), guarded.writable(topic)) == (ErrorCode.NONE, 4)
+        assert (peer.shrinks(topic, 2), guarded.writable(topic)) == (DENIED, 4)
+        guarded.grant(OWNER, topic, DELETE)
+        assert (peer.shrinks(topic, 2), guarded.writable(topic)) == (ErrorCode.NONE, 2)
+        guarded.take(OWNER, topic, ALTER)
+        assert (peer.grows(topic, 4), guarded.writable(topic)) == (DENIED, 2)
 
 
 # The command line
@@ -177,48 +165,58 @@ def test_rights_that_are_taken_away_or_given_count_with_the_next_request(
 @pytest.mark.parametrize("by", ["brokers", "endpoint"])
 @pytest.mark.parametrize("words", ["shrink {} --to 2", "topics --alter --topic {} --partitions 2"])
 def test_the_command_changes_what_its_user_may_change(
-    site: Guarded, active: Controller, topic: str, words: str, by: str, capsys: pytest.CaptureFixture[str]
+    guarded: Guarded, active: Controller, topic: str, words: str, by: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    servers = site.servers if by == "brokers" else address_of(active)
+    servers = guarded.servers if by == "brokers" else address_of(active)
     command = [*words.format(topic).split(), "--yes", "--bootstrap-server", servers]
-    command += ["--command-config", site.properties(OWNER)]
-    site.grant(OWNER, topic, ALTER, READ, AclOperation.DESCRIBE_CONFIGS)
+    command += ["--command-config", guarded.properties(OWNER)]
+    guarded.grant(OWNER, topic, ALTER, READ, AclOperation.DESCRIBE_CONFIGS)
     assert cli.main(command) == 1
     assert f"topic {topic}: this needs ALTER and DELETE on the topic" in capsys.readouterr().err
     assert cli.main([*command, "--wait"]) == 1, "nor does it do the work itself"
     told = capsys.readouterr().err
     assert "this needs ALTER and DELETE" in told
     assert "its work is done here" not in told
-    assert site.record(topic) is None
-    site.grant(OWNER, topic, DELETE)
+    assert guarded.record(topic) is None
+    guarded.grant(OWNER, topic, DELETE)
     assert cli.main(command) == 0, capsys.readouterr().err
     assert "ReadOnly now: 2-3." in capsys.readouterr().out
-    assert site.writable(topic) == 2
+    assert guarded.writable(topic) == 2
 
 
-def test_the_command_grows_with_alter_only(site: Guarded, shrunk: str, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["topics", "--alter", "--topic", shrunk, "--partitions", "4", "--yes", "--bootstrap-server", site.servers]
-    command += ["--command-config", site.properties(OWNER, "PLAIN")]
-    site.grant(OWNER, shrunk, READ, AclOperation.DESCRIBE_CONFIGS)
-    before = site.record(shrunk)
+def test_the_command_grows_with_alter_only(guarded: Guarded, shrunk: str, capsys: pytest.CaptureFixture[str]) -> None:
+    command = [
+        "topics",
+        "--alter",
+        "--topic",
+        shrunk,
+        "--partitions",
+        "4",
+        "--yes",
+        "--bootstrap-server",
+        guarded.servers,
+    ]
+    command += ["--command-config", guarded.properties(OWNER, "PLAIN")]
+    guarded.grant(OWNER, shrunk, READ, AclOperation.DESCRIBE_CONFIGS)
+    before = guarded.record(shrunk)
     assert cli.main(command) == 1
     assert "this needs ALTER on the topic" in capsys.readouterr().err
-    assert site.record(shrunk) == before
-    site.grant(OWNER, shrunk, ALTER)
+    assert guarded.record(shrunk) == before
+    guarded.grant(OWNER, shrunk, ALTER)
     assert cli.main(command) == 0, capsys.readouterr().err
-    assert site.writable(shrunk) == 4
+    assert guarded.writable(shrunk) == 4
 
 
 # Standbys
 
 
 def test_a_standby_tells_the_modes_and_names_the_active_one_for_changes(
-    site: Guarded, active: Controller, standby: Controller, shrunk: str
+    guarded: Guarded, active: Controller, standby: Controller, shrunk: str
 ) -> None:
-    site.grant(OWNER, shrunk, ALTER, DELETE)
-    before = site.record(shrunk)
+    guarded.grant(OWNER, shrunk, ALTER, DELETE)
+    before = guarded.record(shrunk)
     whom = f"the active one is {active.controller_id} at {active.address}"
-    with site.raw(address_of(standby)) as peer:
+    with guarded.raw(address_of(standby)) as peer:
         peer.authenticate(OWNER)
         peer.name_itself()
         _, told = kip694.decode_modes_response(peer.ask(peer.modes(shrunk)))
@@ -234,18 +232,18 @@ def test_a_standby_tells_the_modes_and_names_the_active_one_for_changes(
             answer = peer.asked(message)
             assert (answer.error_code, whom in answer.error_message) == (ErrorCode.NOT_CONTROLLER, True)
         assert peer.grows(shrunk, 4) == ErrorCode.NOT_CONTROLLER
-    assert site.record(shrunk) == before
+    assert guarded.record(shrunk) == before
 
 
 def test_a_client_that_starts_at_a_standby_changes_topics_at_the_active_one(
-    site: Guarded, standby: Controller, topic: str
+    guarded: Guarded, standby: Controller, topic: str
 ) -> None:
-    site.grant(OWNER, topic, ALTER, DELETE)
-    conf = {**site.client(OWNER, servers=address_of(standby)), "modeaware.mode.source": "wire"}
-    site.shrink(conf, topic, 2)
-    assert site.writable(topic) == 2
+    guarded.grant(OWNER, topic, ALTER, DELETE)
+    conf = {**guarded.client(OWNER, servers=address_of(standby)), "modeaware.mode.source": "wire"}
+    guarded.shrink(conf, topic, 2)
+    assert guarded.writable(topic) == 2
     grow(conf, topic, 3)
-    assert site.writable(topic) == 3
+    assert guarded.writable(topic) == 3
 
 
 class Stale:
@@ -264,10 +262,10 @@ class Stale:
 
 
 def test_a_client_that_asks_one_that_was_active_follows_to_the_one_that_is(
-    site: Guarded, active: Controller, standby: Controller, topic: str
+    guarded: Guarded, active: Controller, standby: Controller, topic: str
 ) -> None:
-    site.grant(OWNER, topic, ALTER, DELETE)
-    calls, deadline = ControllerCalls(site.client(OWNER), ClientConfig(mode_source="log")), Deadline(30)
+    guarded.grant(OWNER, topic, ALTER, DELETE)
+    calls, deadline = ControllerCalls(guarded.client(OWNER), ClientConfig(mode_source="log")), Deadline(30)
     try:
         views = calls.views(deadline)
         claim = views.claim()
@@ -281,4 +279,4 @@ def test_a_client_that_asks_one_that_was_active_follows_to_the_one_that_is(
         assert not isinstance(answers[topic], Exception), answers
     finally:
         calls.close()
-    assert site.writable(topic) == 2
+    assert guarded.writable(topic) == 2

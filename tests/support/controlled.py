@@ -69,7 +69,7 @@ class Controlled:
     def reasons(self, topic: str) -> set[str | None]:
         return {retired.reason for retired in self.record(topic).retired.values()}
 
-    def wait_for(self, topic: str, condition: Callable[[TopicRecord], object]) -> TopicRecord:
+    def wait_for(self, topic: str, condition: Callable[[TopicRecord], object], deadline_s: float = 40) -> TopicRecord:
         last = []
 
         def holds() -> bool:
@@ -77,14 +77,14 @@ class Controlled:
             return bool(condition(last[0]))
 
         try:
-            eventually(holds, 40)
+            eventually(holds, deadline_s)
         except AssertionError as error:
             raise AssertionError(f"{error}; the record is {last}") from error
         # A condition may itself have read the log, later than the record it was given: the record must show it, too.
         return self.record(topic)
 
-    def wait_done(self, topic: str) -> TopicRecord:
-        return self.wait_for(topic, lambda record: topic_phase(record) == "done")
+    def wait_done(self, topic: str, deadline_s: float = 40) -> TopicRecord:
+        return self.wait_for(topic, lambda record: topic_phase(record) == "done", deadline_s)
 
 
 def values(count: int, prefix: str = "v") -> list[tuple[bytes, bytes]]:

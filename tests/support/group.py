@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeVar
 
 from confluent_kafka import KafkaError, Message, Producer, TopicPartition
 
@@ -17,6 +18,8 @@ from tests.support.waiting import eventually
 
 Record = tuple[str, int, int]
 """Topic, partition, offset."""
+
+P = TypeVar("P", bound=Producer)
 
 FAST: dict[str, Any] = {"heartbeat.interval.ms": 300, "session.timeout.ms": 30_000, "log_level": 2}
 
@@ -148,8 +151,55 @@ class Group:
         assert set(self.delivered()) <= sent
 
 
-class Traffic(threading.Thread):
-    """A producer that never stops while it runs: one record to each open partition, again and again.
+class Unending(threading.Thread, ABC, Generic[P]):
+    """A producer that never stops: it writes again and again, in a thread of its own, until its context ends."""
+
+    def __init__(self, producer: P, pause_s: float = 0.02) -> None:
+        super().__init__(daemon=True)
+        self.producer = producer
+        self._pause_s = pause_s
+        self._done = threading.Event()
+        self._failed: list[KafkaError] = []
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @abstractmethod
+    def write(self) -> None:
+        """Write some."""
+
+    def to(self, acknowledged: Callable[[Message], object]) -> Callable[[KafkaError | None, Message], None]:
+        """An ``on_delivery`` that hands on what was acknowledged, and keeps what failed for :meth:`stop`."""
+
+        def on_delivery(error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                self._failed.append(error)
+            else:
+                acknowledged(message)
+
+        return on_delivery
+
+    def run(self) -> None:
+        while not self._done.wait(self._pause_s):
+            self.write()
+        self.producer.flush(30)
+
+    def stop(self) -> None:
+        """Returns when it has ended; every record was acknowledged."""
+        self._done.set()
+        self.join(60)
+        assert not self.is_alive(), "the producer does not end"
+        assert not self._failed, self._failed[:3]
+
+
+class Traffic(Unending[Producer]):
+    """One record to each open partition, again and again.
 
     Attributes:
         open: topic -> the partitions it writes to; change it by :meth:`write_to`.
@@ -159,53 +209,30 @@ class Traffic(threading.Thread):
     def __init__(
         self, bootstrap_servers: str, partitions: Mapping[str, Iterable[int]], *, pause_s: float = 0.02
     ) -> None:
-        super().__init__(daemon=True)
-        self._producer = Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 5})
-        self._pause_s = pause_s
-        self._done = threading.Event()
-        self._failed: list[KafkaError] = []
+        super().__init__(Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 5}), pause_s)
         self._turn = threading.Lock()
         self.open = {topic: list(numbers) for topic, numbers in partitions.items()}
         self.sent: set[Record] = set()
 
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.finish()
-
-    def run(self) -> None:
-        while not self._done.wait(self._pause_s):
-            with self._turn:
-                for topic, partitions in self.open.items():
-                    for partition in partitions:
-                        self._producer.produce(topic, b"x", partition=partition, on_delivery=self._delivered)
-                self._producer.poll(0)
-        self._producer.flush(30)
+    def write(self) -> None:
+        on_delivery = self.to(lambda message: self.sent.add(place_of(message)))
+        with self._turn:
+            for topic, partitions in self.open.items():
+                for partition in partitions:
+                    self.producer.produce(topic, b"x", partition=partition, on_delivery=on_delivery)
+            self.producer.poll(0)
 
     def finish(self) -> set[Record]:
         """Stop, and return what was acknowledged."""
-        self._done.set()
-        self.join(60)
-        assert not self.is_alive(), "the producer does not end"
-        assert not self._failed, self._failed[:3]
+        self.stop()
         return self.sent
 
     def write_to(self, topic: str, partitions: Iterable[int]) -> set[Record]:
         """Write to ``partitions`` from now on; what went anywhere before is acknowledged, and returned."""
         with self._turn:
-            assert self._producer.flush(30) == 0
+            assert self.producer.flush(30) == 0
             self.open[topic] = list(partitions)
             return set(self.sent)
-
-    def _delivered(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            self._failed.append(error)
-        else:
-            self.sent.add(place_of(message))
 
 
 def shrink(views: FakeViews, traffic: Traffic, group: Group, topic: str, count: int, kept: int) -> None:

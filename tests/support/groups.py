@@ -53,9 +53,15 @@ class RunningGroup:
         if self._failure is not None:
             raise self._failure
 
-    def wait_for(self, values: set[bytes]) -> None:
+    def wait_for(self, values: set[bytes], deadline_s: float = 30) -> None:
         """Wait until all of ``values`` have come."""
-        eventually(lambda: values <= set(self.values), message=f"{len(values)} records are awaited")
+
+        def came() -> bool:
+            if self._failure is not None:
+                raise self._failure
+            return values <= set(self.values)
+
+        eventually(came, deadline_s, message=f"{len(values)} records are awaited")
 
     def _run(self) -> None:
         try:

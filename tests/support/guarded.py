@@ -165,7 +165,7 @@ class Guarded:
 
 
 @contextmanager
-def guarded(folder: Path) -> Iterator[Guarded]:
+def guarding(folder: Path) -> Iterator[Guarded]:
     """A broker of its own, with :data:`OWNER`, :data:`OTHER` and :data:`NOBODY`, and no controller."""
     with ExitStack() as stack:
 

@@ -1,4 +1,7 @@
-"""Fixtures of the producer's tests without a broker. A module that needs other views defines its own."""
+"""Fixtures of tests without a broker: of the producer, the endpoint's server and views from the wire.
+
+A module that needs another thing of the same name defines its own.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,9 @@ import pytest
 
 from modeaware.confluent.producer import Producer
 from modeaware.views import registry
+from tests.support.endpoint import FakeBroker, FakeController, MakeServer, servers
+from tests.support.fake_endpoint import FakeEndpoint
+from tests.support.fake_sources import Acquire, acquiring
 from tests.support.fake_views import FakeViews
 from tests.support.offline import CONF, Acquired, Reports, finish
 
@@ -34,3 +40,40 @@ def producer(views: FakeViews) -> Iterator[Producer]:
 @pytest.fixture
 def reports() -> Reports:
     return Reports()
+
+
+# The endpoint's server
+
+
+@pytest.fixture
+def broker() -> Iterator[FakeBroker]:
+    broker = FakeBroker()
+    yield broker
+    broker.close()
+
+
+@pytest.fixture
+def controller() -> FakeController:
+    return FakeController()
+
+
+@pytest.fixture
+def make_server(monkeypatch: pytest.MonkeyPatch, controller: FakeController) -> Iterator[MakeServer]:
+    with servers(monkeypatch, controller) as make:
+        yield make
+
+
+# Views from the wire
+
+
+@pytest.fixture
+def endpoint() -> Iterator[FakeEndpoint]:
+    made = FakeEndpoint()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def acquire(endpoint: FakeEndpoint) -> Iterator[Acquire]:
+    with acquiring(endpoint) as acquire:
+        yield acquire

@@ -6,7 +6,6 @@ import logging
 import socket
 import struct
 import threading
-from collections.abc import Iterator
 from typing import cast
 
 import pytest
@@ -17,28 +16,10 @@ from modeaware.endpoint.server import THREAD_NAME
 from modeaware.endpoint.upstream import Upstream
 from modeaware.wire import stock
 from tests.support.conversation import broker_versions
-from tests.support.endpoint import FakeBroker, FakeController, MakeServer, Peer, servers
+from tests.support.endpoint import FakeBroker, FakeController, MakeServer, Peer
 from tests.support.waiting import eventually
 
 BIG = 8_000_000
-
-
-@pytest.fixture
-def broker() -> Iterator[FakeBroker]:
-    broker = FakeBroker()
-    yield broker
-    broker.close()
-
-
-@pytest.fixture
-def controller() -> FakeController:
-    return FakeController()
-
-
-@pytest.fixture
-def make_server(monkeypatch: pytest.MonkeyPatch, controller: FakeController) -> Iterator[MakeServer]:
-    with servers(monkeypatch, controller) as make:
-        yield make
 
 
 def _small_window(peer: Peer) -> None:

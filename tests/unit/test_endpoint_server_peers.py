@@ -12,28 +12,10 @@ from modeaware.endpoint.limits import Limits
 from modeaware.endpoint.quotas import Held, Quotas
 from modeaware.endpoint.server import Server
 from modeaware.wire.frames import frame
-from tests.support.endpoint import FakeBroker, FakeController, MakeServer, Peer, announce, servers
+from tests.support.endpoint import FakeBroker, FakeController, MakeServer, Peer, announce
 from tests.support.waiting import eventually
 
 SOON_S = 0.5
-
-
-@pytest.fixture
-def broker() -> Iterator[FakeBroker]:
-    broker = FakeBroker()
-    yield broker
-    broker.close()
-
-
-@pytest.fixture
-def controller() -> FakeController:
-    return FakeController()
-
-
-@pytest.fixture
-def make_server(monkeypatch: pytest.MonkeyPatch, controller: FakeController) -> Iterator[MakeServer]:
-    with servers(monkeypatch, controller) as make:
-        yield make
 
 
 @pytest.fixture

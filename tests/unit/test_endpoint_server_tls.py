@@ -17,7 +17,7 @@ from modeaware.endpoint.server import Server
 from modeaware.endpoint.tls import TlsStream, server_context
 from modeaware.endpoint.upstream import NoBroker, Upstream
 from modeaware.errors import ConfigError
-from tests.support.endpoint import FakeBroker, FakeController, MakeServer, Peer, servers
+from tests.support.endpoint import FakeBroker, FakeController, MakeServer, Peer
 from tests.support.secured import Certificate, make_certificate
 from tests.support.waiting import eventually
 
@@ -25,12 +25,6 @@ from tests.support.waiting import eventually
 @pytest.fixture(scope="session")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
     return make_certificate(tmp_path_factory.mktemp("certificate"))
-
-
-@pytest.fixture
-def make_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeServer]:
-    with servers(monkeypatch, FakeController()) as make:
-        yield make
 
 
 @pytest.fixture

@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import pytest
 
 from modeaware.topic_view import TopicView
 from tests.support.fake_endpoint import FakeEndpoint
-from tests.support.fake_sources import Acquire, FakeTail, acquiring, log_of
+from tests.support.fake_sources import Acquire, FakeTail, log_of
 from tests.support.modelog import topic_record
+from tests.support.program import run_program
 from tests.support.waiting import eventually
-
-
-@pytest.fixture
-def endpoint() -> Iterator[FakeEndpoint]:
-    made = FakeEndpoint()
-    yield made
-    made.stop()
-
-
-@pytest.fixture
-def acquire(endpoint: FakeEndpoint) -> Iterator[Acquire]:
-    with acquiring(endpoint) as acquire:
-        yield acquire
 
 
 @pytest.fixture
@@ -163,9 +148,8 @@ class TestWithoutKafkaPython:
             print(type(views.error()).__name__, views.error())
             views.close()
         """
-        done = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=60, check=True
-        )
+        done = run_program(program)
+        assert done.returncode == 0, done.stderr
         assert done.stdout.startswith("MissingExtra")
         assert "pip install" in done.stdout
 

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
-import subprocess
-import sys
-import textwrap
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -16,22 +12,10 @@ from modeaware.config import ClientConfig
 from modeaware.errors import ModeSourceError
 from modeaware.views import cluster_views, registry
 from tests.support.fake_endpoint import FakeEndpoint
-from tests.support.fake_sources import Acquire, acquiring, threads
+from tests.support.fake_sources import Acquire, threads
 from tests.support.modelog import topic_record
+from tests.support.program import run_program
 from tests.support.waiting import eventually
-
-
-@pytest.fixture
-def endpoint() -> Iterator[FakeEndpoint]:
-    made = FakeEndpoint()
-    yield made
-    made.stop()
-
-
-@pytest.fixture
-def acquire(endpoint: FakeEndpoint) -> Iterator[Acquire]:
-    with acquiring(endpoint) as acquire:
-        yield acquire
 
 
 class TestWire:
@@ -231,7 +215,5 @@ class TestSharing:
             views.refresh(30)
             print("ok")
         """
-        done = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=60, check=False
-        )
+        done = run_program(program)
         assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
