@@ -52,7 +52,7 @@ fuzz: $(STAMP)
 
 # Branches of the framing and of the endpoint's handlers, by the unit tests alone.
 COVERED := modeaware/wire/frames.py,modeaware/wire/codec.py,modeaware/wire/dialect.py,modeaware/wire/strict.py,$\
-modeaware/wire/kip694.py,modeaware/wire/stock.py,modeaware/endpoint/*.py
+modeaware/wire/kip694.py,modeaware/wire/stock.py,modeaware/wire/cursor.py,modeaware/endpoint/*.py
 coverage: $(STAMP)
 	$(PY) -m coverage run --branch --include='$(COVERED)' -m pytest -q tests/unit/test_wire_*.py tests/unit/test_endpoint_*.py
 	$(PY) -m coverage report --show-missing --fail-under=95

@@ -26,7 +26,7 @@ from modeaware.local import LocalKafka
 from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
 from modeaware.wire import kip694, stock
-from modeaware.wire.client import split_address
+from modeaware.wire.client_tls import split_address
 from modeaware.wire.frames import MAX_RESPONSE_BYTES, FrameReader, frame
 from tests.support.endpoint import EmptyDesk, FakeController
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from modeaware.errors import ConfigError
+
 DEFAULT_LISTEN = "127.0.0.1:0"
 
 
@@ -34,3 +36,23 @@ def default_listen(conf: Mapping[str, Any]) -> str | None:
     has none to present but its own.
     """
     return None if str(conf.get("security.protocol", "")).upper() == "SSL" else DEFAULT_LISTEN
+
+
+def check_listener(listen: str | None, advertised: str | None, certificate: str | None, key: str | None) -> None:
+    """See that nothing said of the endpoint would be passed over.
+
+    Raises:
+        ConfigError: it would.
+    """
+    if key is not None and certificate is None:
+        raise ConfigError(
+            "--tls-key without --tls-certificate: the endpoint would listen without TLS. Name the certificate's file, "
+            "too"
+        )
+    said = {"--advertised-listener": advertised, "--tls-certificate": certificate}
+    unused = [option for option, value in said.items() if value is not None]
+    if listen is None and unused:
+        raise ConfigError(
+            f"{' and '.join(unused)}: there is no endpoint to use that (--listen none, --once, or security.protocol is "
+            "SSL and no --listen). Leave it out, or say where to listen"
+        )

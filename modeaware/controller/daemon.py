@@ -16,7 +16,7 @@ from modeaware.cluster.cluster import Cluster
 from modeaware.cluster.observer import Observer
 from modeaware.config import ClientConfig, ControllerConfig
 from modeaware.controller.claims import ClaimWatch, describe_claim
-from modeaware.controller.contact import DEFAULT_LISTEN, NOWHERE, Contact
+from modeaware.controller.contact import DEFAULT_LISTEN, NOWHERE, Contact, check_listener
 from modeaware.controller.desk import ControllerDesk
 from modeaware.controller.election import Election
 from modeaware.controller.engine import Engine
@@ -61,6 +61,9 @@ class Controller:
         advertised: ``HOST:PORT`` by which clients are to reach it; None: where it listens.
         tls_certificate, tls_key: PEM files of the endpoint's certificate and its key; None: no TLS.
         controller_id: the name that stands in the claim record; unique; default made of host name and process id.
+
+    Raises:
+        ConfigError: a key without a certificate; or an advertised address or a certificate without an endpoint.
     """
 
     def __init__(
@@ -75,6 +78,7 @@ class Controller:
         controller_id: str | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        check_listener(listen, advertised, tls_certificate, tls_key)
         self._conf = dict(conf)
         self._config = config
         self._listen = listen

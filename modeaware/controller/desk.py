@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from modeaware.endpoint.desk import ActiveController
+from modeaware.endpoint.desk import REFRESH_TIMEOUT_S, ActiveController
 from modeaware.endpoint.server import Server
 from modeaware.errors import ModeSourceError
 from modeaware.topic_view import TopicView
 from modeaware.views.source import Views
 from modeaware.wire.client import address_of, is_loopback
-
-REFRESH_TIMEOUT_S = 10.0
 
 
 class ControllerDesk:
@@ -62,14 +60,16 @@ class ControllerDesk:
 
     @property
     def advertised(self) -> tuple[str, int]:
-        assert self._server is not None, "named before anybody can connect"
-        return self._server.advertised
+        return self._asking().advertised
 
     def views(self, topic: str) -> TopicView:
         return self._ready().view(topic)
 
     def records(self) -> Mapping[str, TopicView]:
         return self._ready().views()
+
+    def removed(self, topic_ids: Iterable[str]) -> tuple[str, ...]:
+        return self._ready().removed(topic_ids)
 
     def version(self) -> int:
         # Counted after a change is in force: an answer may be newer than what it is kept under, never older.
@@ -82,8 +82,11 @@ class ControllerDesk:
         claim = self._ready().claim()
         if claim is None:
             return None
-        reachable = claim.host in ("", socket.gethostname()) or not is_loopback(claim.address or "")
-        address = address_of(claim) if reachable else None
+        address = address_of(claim)
+        if is_loopback(claim.address or ""):
+            # Where clients may come from other hosts, it would send them to themselves.
+            only_here = self._asking().loopback and claim.host in ("", socket.gethostname())
+            address = address if only_here else None
         return ActiveController(claim.controller_id, *(address or ()))
 
     def refresh(self) -> Future[None]:
@@ -121,6 +124,10 @@ class ControllerDesk:
         with self._lock:
             taken, self._waiting = self._waiting, []
         return taken
+
+    def _asking(self) -> Server:
+        assert self._server is not None, "named before anybody can connect"
+        return self._server
 
     def _ready(self) -> Views:
         if not self._views.ready:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from modeaware.endpoint.upstream import Upstream
 from modeaware.errors import ConfigError
-from modeaware.wire.client import split_address
+from modeaware.wire.client_tls import split_address
 
 logger = logging.getLogger(__name__)
 

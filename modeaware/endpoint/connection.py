@@ -9,10 +9,11 @@ import ssl
 import traceback
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from modeaware.endpoint.deadlines import Deadlines
-from modeaware.endpoint.desk import Action, Close, Outcome, Refresh, Submit, ToClient, ToUpstream
+from modeaware.endpoint.desk import REFRESH_TIMEOUT_S, Action, Close, Outcome, Refresh, Submit, ToClient, ToUpstream
 from modeaware.endpoint.link import Link
 from modeaware.endpoint.services import Services
 from modeaware.endpoint.session import Session
@@ -24,7 +25,6 @@ from modeaware.wire.frames import MalformedFrame
 
 logger = logging.getLogger(__name__)
 
-REFRESH_TIMEOUT_S = 10.0
 _LOGGED_CHARACTERS = 500
 
 
@@ -186,10 +186,11 @@ class Connection:
             case Submit(ticket, commands, timeout_ms):
                 logger.info("%s asks: %s", self.name, repr(list(commands))[:_LOGGED_CHARACTERS])
                 late = f"not done within {timeout_ms} ms; it may still be carried out: look at the topic first"
-                self._wait_for(ticket, lambda: self._services.submit(commands, timeout_ms), timeout_ms / 1000, late)
+                submit = partial(self._services.submit, commands, timeout_ms)
+                self._wait_for(ticket, "a command", submit, timeout_ms / 1000, late)
             case Refresh(ticket):
                 late = f"the mode log was not read to its end within {REFRESH_TIMEOUT_S:g} s"
-                self._wait_for(ticket, self._services.refresh, REFRESH_TIMEOUT_S, late)
+                self._wait_for(ticket, "a reading of the mode log", self._services.refresh, REFRESH_TIMEOUT_S, late)
             case Close(reason):
                 self._end(logging.WARNING, "closed a connection", reason)
 
@@ -227,7 +228,7 @@ class Connection:
             self._go_on()
 
     def _wait_for(
-        self, number: int, start: Callable[[], concurrent.futures.Future[Any]], timeout_s: float, late: str
+        self, number: int, what: str, start: Callable[[], concurrent.futures.Future[Any]], timeout_s: float, late: str
     ) -> None:
         session = self._session
         assert session is not None
@@ -243,7 +244,7 @@ class Connection:
         except ModeAwareError as error:  # it has not even been taken
             future = concurrent.futures.Future()
             future.set_exception(error)
-        self._tickets[number] = Ticket(self._services.loop, future, timeout_s, late, resolve)
+        self._tickets[number] = Ticket(self._services.loop, self._services.log, what, future, timeout_s, late, resolve)
 
     # Its end
 
@@ -274,6 +275,7 @@ class Connection:
         for ticket in self._tickets.values():
             ticket.drop()
         self._tickets.clear()
+        self._session = None  # and of all that waits in it
         self._waiting.clear()
         self._unsent.clear()
         if self._opening is not None:
@@ -285,7 +287,9 @@ class Connection:
     def _account(self) -> None:
         if self._ended:
             return
-        held = self.client.held_bytes + sum(map(len, self._waiting))
+        held = self.client.held_bytes + sum(map(len, self._waiting)) + sum(map(len, self._unsent))
+        if self._session is not None:
+            held += self._session.held_bytes
         if self._upstream is not None:
             held += self._upstream.held_bytes
         greedy = self._services.held.update(self, held)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -53,6 +53,9 @@ class Desk(Protocol):
     def records(self) -> Mapping[str, TopicView]:
         """The views of all topics that have a record, by name."""
 
+    def removed(self, topic_ids: Iterable[str]) -> tuple[str, ...]:
+        """Those of the topics whose record was taken back."""
+
     def version(self) -> Hashable:
         """Changes whenever any view does; never the same again."""
 
@@ -88,6 +91,10 @@ class Submit:
     ticket: int
     commands: tuple[Command, ...]
     timeout_ms: int
+
+
+REFRESH_TIMEOUT_S = 10.0
+"""How long a reading may take, and how long it is waited for."""
 
 
 @dataclass(frozen=True)

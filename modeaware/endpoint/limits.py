@@ -18,9 +18,10 @@ class Limits:
             thousand topics). They are decoded in the one thread that serves everybody, and a small request can name
             many things: the worst one takes some 0.2 s there.
         modes_bytes: the largest request for KIP-694's Metadata (256 KiB: about eight thousand topics by name).
-        response_bytes: the largest answer that is made here (16 MiB).
-        upstream_bytes: the largest answer taken from a broker (32 MiB); it reaches the client as it came, or with the
-            modes in it.
+        versions_bytes: the largest ApiVersions request (4 KiB). It comes before anybody has authenticated himself.
+        response_bytes: the largest answer that is made here (16 MiB), one with modes among them.
+        upstream_bytes: the largest answer taken from a broker (32 MiB). It reaches the client as it came, or, for
+            clients that do not know modes, with other nodes, whatever its size then is.
         pipeline: how many requests of one connection may be without an answer (100); the next is read when one has
             its answer.
         held_bytes: how many bytes of requests one connection may have waiting behind another (2 MiB), as ``pipeline``.
@@ -33,6 +34,7 @@ class Limits:
     request_bytes: int = MAX_REQUEST_BYTES
     change_bytes: int = 65_536
     modes_bytes: int = 262_144
+    versions_bytes: int = 4_096
     response_bytes: int = MAX_RESPONSE_BYTES
     upstream_bytes: int = 33_554_432
     pipeline: int = 100

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+from collections.abc import Callable
 from typing import Protocol
 
 from modeaware.endpoint.tls import TlsStream
@@ -58,6 +59,7 @@ class Link(asyncio.BufferedProtocol):
         "_room",
         "_tls",
         "_transport",
+        "judge",
         "peer",
     )
 
@@ -79,6 +81,8 @@ class Link(asyncio.BufferedProtocol):
         self._buffered = 0
         self.peer: tuple[str, int] = ("?", 0)
         """Address and port at the other end."""
+        self.judge: Callable[[bool], None] | None = None
+        """Told once whether the peer has sent a frame: when its first one comes, or when the link ends without."""
 
     @property
     def held_bytes(self) -> int:
@@ -151,6 +155,8 @@ class Link(asyncio.BufferedProtocol):
         except (MalformedFrame, ssl.SSLError) as error:
             self._fail(error)
             return
+        if frames:
+            self._judge(True)
         if self._opened is None:
             self._owner.link_frames(self, frames)
 
@@ -169,6 +175,7 @@ class Link(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing = True
         self._transport = None
+        self._judge(False)
         if self._opened is not None:
             opened, self._opened = self._opened, None
             if not opened.done():
@@ -189,6 +196,11 @@ class Link(asyncio.BufferedProtocol):
         frames = self._frames.receive(plaintext)
         self._buffered += len(plaintext) - sum(len(payload) + 4 for payload in frames)
         return frames
+
+    def _judge(self, answered: bool) -> None:
+        judge, self.judge = self.judge, None
+        if judge is not None:
+            judge(answered)
 
     def _now_ready(self) -> None:
         opened, self._opened = self._opened, None

@@ -22,13 +22,15 @@ from modeaware.wire.frames import MalformedFrame
 _UPSTREAM_VERSION = 9
 _CONTROLLER_SINCE = 1
 _ENTRY_BYTES = 500  # what an entry takes beside the answer itself
+_DECODED_FACTOR = 32
+"""Bytes of memory for each byte of a Metadata request of many short names."""
 
 
 class Answers:
-    """Metadata answers that were made already, for all connections of an endpoint, the latest used ones kept.
+    """Answers to Metadata and ApiVersions that were made already, for all connections of an endpoint.
 
-    One thread uses it. A broker's answer that is the same to the byte, to whomever, gets the same answer while no mode
-    has changed. Takes ``limits.cache_bytes`` at most.
+    The latest used ones are kept. One thread uses it. A broker's answer that is the same to the byte, to whomever, gets
+    the same answer while no mode has changed. Takes ``limits.cache_bytes`` at most.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -61,9 +63,24 @@ class ModesQuery:
     """
 
     def __init__(self, payload: bytes) -> None:
+        self.size_bytes = len(payload) * _DECODED_FACTOR
+        """What it takes in memory, about."""
         self._header, self._request = kip694.decode_modes_request(payload)
-        if self._request.modes_only and self._request.topics is not None:
+        if self.modes_only and self._request.topics is not None:
             raise MalformedFrame("a Metadata request for the topics that have a mode record, and for topics by name")
+
+    @property
+    def correlation_id(self) -> int:
+        return self._header.correlation_id
+
+    @property
+    def modes_only(self) -> bool:
+        """Whether it is about all topics that have a mode record."""
+        return bool(self._request.modes_only)
+
+    def removed(self, desk: Desk) -> tuple[str, ...]:
+        """Those of the topics it says are held whose record was taken back."""
+        return desk.removed(self._request.held_topic_ids)
 
     @property
     def fresh(self) -> bool:
@@ -73,7 +90,7 @@ class ModesQuery:
     def question(self, desk: Desk, correlation_id: int) -> bytes:
         """The Metadata request the broker is asked in place of this one."""
         asked = self._request
-        if asked.modes_only:
+        if self.modes_only:
             topics: list[tuple[str]] | None = [(name,) for name in desk.records() if _is_text(name)]
             creation = False
         else:
@@ -87,20 +104,32 @@ class ModesQuery:
         )
         return stock.encode_request(request, _UPSTREAM_VERSION, correlation_id, self._header.client_id)
 
-    def answer(self, upstream: bytes, desk: Desk, answers: Answers) -> bytes:
-        """The broker's answer (a whole frame) with the modes.
 
-        Raises:
-            MalformedFrame: it cannot be read.
-        """
-        known_only = bool(self._request.modes_only)
-        added = Additions(*_active(desk), known_only)
-        body = answers.get(
-            memoryview(upstream)[4:],
-            ("modes", desk.version(), added),
-            lambda: with_modes(upstream, desk.views, added),
-        )
-        return struct.pack(">iB", self._header.correlation_id, 0) + body
+def moded(
+    upstream: bytes,
+    correlation_id: int,
+    desk: Desk,
+    answers: Answers,
+    *,
+    known_only: bool,
+    removed: tuple[str, ...] = (),
+) -> bytes:
+    """The broker's answer (a whole frame) to a :class:`ModesQuery`'s question, with the modes.
+
+    Args:
+        correlation_id: the query's.
+        known_only, removed: as :class:`~modeaware.endpoint.splice.Additions` has them.
+
+    Raises:
+        MalformedFrame: it cannot be read.
+    """
+    added = Additions(*_active(desk), known_only, removed)
+    body = answers.get(
+        memoryview(upstream)[4:],
+        ("modes", desk.version(), added),
+        lambda: with_modes(upstream, desk.views, added),
+    )
+    return struct.pack(">iB", correlation_id, 0) + body
 
 
 def served(upstream: bytes, version: int, desk: Desk) -> bytes:

@@ -21,6 +21,7 @@ class Slot:
         asked: the correlation id the broker's answer must have.
         told: wants to see the broker's answer.
         rewrite: makes the client's answer from the broker's; None: it is the same.
+        limited: what ``rewrite`` makes counts as made here. Else it is the broker's but for some bytes.
         change: the broker's answer is no answer of the client's, but about the rights to this.
         answer: an answer of our own, which waits for those in front of it; the broker was not asked.
     """
@@ -28,6 +29,7 @@ class Slot:
     asked: int = 0
     told: Callable[[bytes], None] | None = None
     rewrite: Callable[[bytes], bytes] | None = None
+    limited: bool = True
     change: Change | None = None
     answer: bytes | None = None
 
@@ -37,19 +39,23 @@ class Order:
 
     Args:
         send: sends an answer to the client.
-        answer_bytes: the largest one that is made here; the broker's own are not looked at.
+        answer_bytes: the largest one that is made here; the broker's own are not looked at, changed in a few bytes or
+            not.
     """
 
     def __init__(self, send: Callable[[bytes], None], answer_bytes: int) -> None:
         self._send = send
         self._answer_bytes = answer_bytes
         self._slots: deque[Slot] = deque()
+        self.held_bytes = 0
+        """Of answers of our own that wait for those in front of them."""
 
     def __len__(self) -> int:
         return len(self._slots)
 
     def clear(self) -> None:
         self._slots.clear()
+        self.held_bytes = 0
 
     def asked(self, slot: Slot) -> None:
         """The broker is asked: its answer is awaited behind all others."""
@@ -63,6 +69,7 @@ class Order:
         """
         self._check_size(answer)
         self._slots.append(Slot(answer=answer))
+        self.held_bytes += len(answer)
         self._send_ready()
 
     def answered(self, payload: bytes) -> tuple[Change, bytes] | None:
@@ -83,7 +90,8 @@ class Order:
         if change is None:
             if slot.rewrite is not None:
                 payload = slot.rewrite(payload)
-                self._check_size(payload)
+                if slot.limited:
+                    self._check_size(payload)
             self._send(payload)
         self._slots.popleft()
         self._send_ready()
@@ -92,6 +100,7 @@ class Order:
     def _send_ready(self) -> None:
         while self._slots and (answer := self._slots[0].answer) is not None:
             self._slots.popleft()
+            self.held_bytes -= len(answer)
             self._send(answer)
 
     def _check_size(self, answer: bytes) -> None:

@@ -20,8 +20,8 @@ class Quotas:
 
     Attributes:
         connections_per_peer: how many connections one address may have open (600).
-        buffered_bytes: how many bytes may be kept for all connections, of frames that are not complete and of those
-            that are not taken (128 MiB). When it is more, whoever holds most is disconnected.
+        buffered_bytes: how many bytes may be kept for all connections, of frames that are not complete, of those that
+            wait and of those that are not taken (128 MiB). When it is more, whoever holds most is disconnected.
         first_request_s: how long a new connection has until its first request is whole, TLS included (30 s).
         drain_s: how long a peer has for what it was sent, once more than 64 KiB of that wait for it (30 s).
         linger_s: how long a connection that is being closed has for what it was sent (5 s).

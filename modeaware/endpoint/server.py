@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import resource
 import socket
 import ssl
 import threading
+from concurrent.futures import Future
 
 from modeaware.endpoint import address
 from modeaware.endpoint.connection import Connection
 from modeaware.endpoint.desk import Desk
 from modeaware.endpoint.limits import Limits
+from modeaware.endpoint.metadata import Answers
 from modeaware.endpoint.quotas import Held, Places, Quotas, Seldom
 from modeaware.endpoint.services import RefreshViews, Services, SubmitCommands
-from modeaware.endpoint.session import Answers, Session
+from modeaware.endpoint.session import Session
 from modeaware.endpoint.upstream import Upstream
 from modeaware.errors import ConfigError
 
@@ -31,7 +34,7 @@ _ROUNDS_TO_CONNECT = 3
 
 
 class Server:
-    """Relays between clients and brokers, with the partition modes (KIP-694) in between; DESIGN, "Endpoint".
+    """Relays between clients and brokers, with the partition modes (KIP-694) in between; see docs/wire.md.
 
     Its thread, ``modeaware-endpoint``, runs an asyncio loop; each client connection has one to a broker, on which that
     client authenticates itself, or nobody does. Nothing a peer sends, or does not send, stops the server or another
@@ -110,19 +113,30 @@ class Server:
         """Bind and serve. Returns when connections are taken.
 
         Raises:
-            ConfigError: the address cannot be bound.
+            ConfigError: the address cannot be bound, or the process may not open what serving takes; nothing listens.
         """
+        connections = affordable(self._limits.connections)
         target = self._target
-        try:
-            listening = socket.create_server((target.host, target.port), family=target.family, backlog=_BACKLOG)
-        except OSError as error:
-            raise ConfigError(f"cannot listen on {target.host}:{target.port}: {error}") from error
-        host, port, *_ = listening.getsockname()
-        self._bound = (str(host), int(port))
-        started = threading.Event()
-        self._thread = threading.Thread(target=self._run, args=(listening, started), name=THREAD_NAME, daemon=True)
-        self._thread.start()
-        started.wait()
+        started: Future[None] = Future()
+        with contextlib.ExitStack() as opened:  # closed again if there is no thread that does so
+            try:
+                listening = socket.create_server((target.host, target.port), family=target.family, backlog=_BACKLOG)
+                opened.callback(listening.close)
+                loop = asyncio.SelectorEventLoop()  # here: it opens files, too
+                opened.callback(loop.close)
+            except OSError as error:
+                raise ConfigError(f"cannot listen on {target.host}:{target.port}: {error}") from error
+            host, port, *_ = listening.getsockname()
+            self._bound = (str(host), int(port))
+            arguments = (loop, listening, connections, started)
+            thread = threading.Thread(target=self._run, args=arguments, name=THREAD_NAME, daemon=True)
+            thread.start()
+            self._thread = thread
+            opened.pop_all()
+        if failure := started.exception():
+            self._thread = None
+            thread.join()
+            raise ConfigError(f"cannot serve on {_join(*self._bound)}: {failure}") from failure
 
     def stop(self) -> None:
         """Close every connection, within a second; what is answered is sent, what is in work stays unanswered.
@@ -135,7 +149,8 @@ class Server:
         loop, stopping = self._loop, self._stopping
         assert loop is not None
         assert stopping is not None
-        loop.call_soon_threadsafe(stopping.set)
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the thread has ended by itself
+            loop.call_soon_threadsafe(stopping.set)
         thread.join()
 
     def _listening(self) -> tuple[str, int]:
@@ -143,21 +158,30 @@ class Server:
             raise RuntimeError("the endpoint has not been started")
         return self._bound
 
-    def _run(self, listening: socket.socket, started: threading.Event) -> None:
+    def _run(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        listening: socket.socket,
+        connections: int,
+        started: Future[None],
+    ) -> None:
         # No asyncio.run: at its end it would wait for look-ups of host names, which may take minutes.
-        loop = asyncio.SelectorEventLoop()
         try:
-            loop.run_until_complete(self._serve(listening, started))
+            loop.run_until_complete(self._serve(listening, connections, started))
+        except Exception as error:
+            if started.done():
+                raise
+            listening.close()
+            started.set_exception(error)
         finally:
             loop.close()
-            started.set()
 
-    async def _serve(self, listening: socket.socket, started: threading.Event) -> None:
+    async def _serve(self, listening: socket.socket, connections: int, started: Future[None]) -> None:
         loop = self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
-        services = self._services(loop)
+        services = self._services(loop, connections)
         server = await loop.create_server(lambda: Connection(services).client, sock=listening, backlog=_BACKLOG)
-        started.set()
+        started.set_result(None)
         try:
             await self._stopping.wait()
         finally:
@@ -168,7 +192,7 @@ class Server:
             server.close()
             await _close_all(services)
 
-    def _services(self, loop: asyncio.AbstractEventLoop) -> Services:
+    def _services(self, loop: asyncio.AbstractEventLoop, connections: int) -> Services:
         limits, answers = self._limits, Answers(self._limits)
         return Services(
             loop,
@@ -180,7 +204,7 @@ class Server:
             self._submit,
             self._refresh,
             Held(self._quotas.buffered_bytes),
-            Places(affordable(limits.connections), self._quotas.connections_per_peer),
+            Places(connections, self._quotas.connections_per_peer),
             Seldom(loop.time),
         )
 
@@ -201,13 +225,20 @@ async def _close_all(services: Services) -> None:
 
 
 def affordable(connections: int) -> int:
-    """How many connections there are file descriptors for. Each needs two; the process may raise its own limit."""
+    """How many connections there are file descriptors for. Each needs two.
+
+    Raises the process's own limit as far as that is allowed, and takes fewer where it is not.
+    """
     wanted = 2 * connections + _OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         raised = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, raised), hard))
-        soft = max(soft, raised)
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, raised), hard))
+        except (OSError, ValueError) as error:  # some systems and sandboxes allow less than the hard limit says
+            logger.warning("cannot have more than %d files open: %s", soft, error)
+        else:
+            soft = max(soft, raised)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return connections
     fewer = max(1, (soft - _OTHER_FILES) // 2)

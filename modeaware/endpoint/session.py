@@ -25,8 +25,6 @@ from modeaware.wire.codec import Header, peek_header
 from modeaware.wire.frames import MalformedFrame
 from modeaware.wire.kip694 import METADATA_KEY, MODES_VERSION
 
-__all__ = ["Answers", "Session"]
-
 _REFUSED = {
     0: "Produce: records do not pass here",
     1: "Fetch: records do not pass here",
@@ -81,6 +79,12 @@ class Session:
         Ask after each frame: one chunk of the socket may hold many.
         """
         return not self._closed and self.pending < self._limits.pipeline and self._queue_bytes < self._limits.held_bytes
+
+    @property
+    def held_bytes(self) -> int:
+        """What is kept for requests that wait, about: their bytes, what one takes that is decoded, and answers."""
+        in_work = self._in_work.size_bytes if self._in_work is not None else 0
+        return self._queue_bytes + in_work + self._order.held_bytes
 
     @property
     def closed(self) -> bool:
@@ -164,21 +168,18 @@ class Session:
         self._pass_on(question(self._last_id), Header(header.api_key, header.api_version, self._last_id), slot)
 
     def _api_versions(self, payload: bytes, header: Header) -> None:
+        _check_size(payload, self._limits.versions_bytes)
         if not api_versions.is_known(header.api_version):
             self._order.answered_here(api_versions.unsupported(header.correlation_id))
             return
         said = api_versions.awareness(payload)
         client = self._client = Awareness(said.reads or self._client.reads, said.heeds or self._client.heeds)
-        controller_id = self._desk.controller_id
-        self._pass_on(
-            payload,
-            header,
-            Slot(
-                rewrite=lambda answer: api_versions.rewritten(
-                    answer, header.api_version, controller_id, modes=client.reads
-                )
-            ),
-        )
+        version, controller_id = header.api_version, self._desk.controller_id
+
+        def rewrite(answer: bytes) -> bytes:
+            return api_versions.answered(answer, version, controller_id, self._answers, modes=client.reads)
+
+        self._pass_on(payload, header, Slot(rewrite=rewrite))
 
     def _metadata(self, payload: bytes, header: Header) -> None:
         version = header.api_version
@@ -196,16 +197,30 @@ class Session:
             self._pass_on(
                 payload,
                 header,
-                Slot(rewrite=lambda answer: metadata.turned_away(answer, version, self._desk, self._answers)),
+                Slot(
+                    rewrite=lambda answer: metadata.turned_away(answer, version, self._desk, self._answers),
+                    limited=False,
+                ),
             )
         else:
-            self._pass_on(payload, header, Slot(rewrite=lambda answer: metadata.served(answer, version, self._desk)))
+            self._pass_on(
+                payload,
+                header,
+                Slot(rewrite=lambda answer: metadata.served(answer, version, self._desk), limited=False),
+            )
 
     def _ask_modes(self, query: ModesQuery) -> None:
+        correlation_id, known_only, removed = query.correlation_id, query.modes_only, query.removed(self._desk)
+
+        def rewrite(answer: bytes) -> bytes:  # keeps nothing else of the query: many may wait for a broker
+            return metadata.moded(
+                answer, correlation_id, self._desk, self._answers, known_only=known_only, removed=removed
+            )
+
         self._stand_in(
-            lambda correlation_id: query.question(self._desk, correlation_id),
+            lambda own_id: query.question(self._desk, own_id),
             Header(METADATA_KEY, MODES_VERSION, 0),
-            Slot(rewrite=lambda answer: query.answer(answer, self._desk, self._answers)),
+            Slot(rewrite=rewrite),
         )
 
     def _begin_change(self, payload: bytes, header: Header) -> None:

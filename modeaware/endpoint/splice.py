@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from modeaware.errors import ErrorCode
 from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
+from modeaware.wire.cursor import Cursor
 from modeaware.wire.frames import MalformedFrame
 
 _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
@@ -44,11 +45,13 @@ class Additions:
         node: the active controller, also as ``controller_id``; None: -1.
         controller_name: the ControllerName tag.
         known_only: topics that do not exist, or that the user may not see, are left out.
+        removed: the RemovedTopicIds tag.
     """
 
     node: Node | None
     controller_name: str | None
     known_only: bool
+    removed: tuple[str, ...] = ()
 
 
 def with_modes(answer: bytes, views: Callable[[str], TopicView], added: Additions) -> bytes:
@@ -59,23 +62,19 @@ def with_modes(answer: bytes, views: Callable[[str], TopicView], added: Addition
     Raises:
         MalformedFrame: ``answer`` does not follow the layout of a Metadata v9 answer to its last byte.
     """
-    cursor = _Cursor(answer)
-    try:
-        cursor.copy(4)
-        cursor.skip_tags()
-        out = [cursor.copy(4), *_brokers(cursor, added.node)]
-        start = cursor.at
-        cursor.string()  # the cluster id
-        out += [answer[start : cursor.at], _INT32.pack(added.node.node_id if added.node else _NOBODY)]
-        cursor.copy(4)
-        topics = [topic for topic in _topics(cursor, views, added.known_only) if topic]
-        out += [_varint(len(topics) + 1), *topics, cursor.copy(4)]
-        cursor.skip_tags()
-    except (IndexError, struct.error, UnicodeDecodeError) as error:
-        raise MalformedFrame("a Metadata answer that ends early, or is no text where it must be") from error
-    if cursor.at != len(answer):
-        raise MalformedFrame("a Metadata answer whose lengths do not add up")
-    out.append(b"\0" if added.controller_name is None else b"\1" + _tag(0, _string(added.controller_name)))
+    cursor = Cursor(answer)
+    cursor.take(4)
+    cursor.skip_tags()
+    out = [cursor.take(4), *_brokers(cursor, added.node)]
+    start = cursor.at
+    cursor.string()  # the cluster id
+    out += [answer[start : cursor.at], _INT32.pack(added.node.node_id if added.node else _NOBODY)]
+    cursor.take(4)
+    topics = [topic for topic in _topics(cursor, views, added.known_only) if topic]
+    out += [_varint(len(topics) + 1), *topics, cursor.take(4)]
+    cursor.skip_tags()
+    cursor.end()
+    out += _answer_tags(added)
     return b"".join(out)
 
 
@@ -85,35 +84,32 @@ def with_controller(answer: bytes, version: int, node: Node) -> bytes:
     Raises:
         MalformedFrame: ``answer`` ends before the controller's id.
     """
-    cursor = _Cursor(answer)
-    try:
-        cursor.copy(4)
-        if version >= _COMPACT_SINCE:
-            cursor.skip_tags()
-        if version >= 3:
-            cursor.copy(4)  # the throttle time
-        out = [answer[: cursor.at]]
-        out += _brokers(cursor, node) if version >= _COMPACT_SINCE else _plain_brokers(cursor, node)
-        start = cursor.at
-        if version >= _COMPACT_SINCE:
-            cursor.string()  # the cluster id
-        elif version >= 2:
-            cursor.skip_plain_string()
-        out += [answer[start : cursor.at], _INT32.pack(node.node_id)]
-        cursor.copy(4)
-    except (IndexError, struct.error, UnicodeDecodeError) as error:
-        raise MalformedFrame("a Metadata answer that ends early, or is no text where it must be") from error
+    cursor = Cursor(answer)
+    cursor.take(4)
+    if version >= _COMPACT_SINCE:
+        cursor.skip_tags()
+    if version >= 3:
+        cursor.take(4)  # the throttle time
+    out = [answer[: cursor.at]]
+    out += _brokers(cursor, node) if version >= _COMPACT_SINCE else _plain_brokers(cursor, node)
+    start = cursor.at
+    if version >= _COMPACT_SINCE:
+        cursor.string()  # the cluster id
+    elif version >= 2:
+        cursor.skip_plain_string()
+    out += [answer[start : cursor.at], _INT32.pack(node.node_id)]
+    cursor.take(4)
     out.append(answer[cursor.at :])
     return b"".join(out)
 
 
-def _plain_brokers(cursor: _Cursor, node: Node) -> Iterator[bytes]:
-    (count,) = _INT32.unpack(cursor.copy(4))
+def _plain_brokers(cursor: Cursor, node: Node) -> Iterator[bytes]:
+    (count,) = cursor.unpack(_INT32)
     start = cursor.at
     for _ in range(count):
-        cursor.copy(4)
+        cursor.take(4)
         cursor.skip_plain_string()
-        cursor.copy(4)
+        cursor.take(4)
         cursor.skip_plain_string()
     yield _INT32.pack(count + 1)
     yield cursor.body[start : cursor.at]
@@ -121,13 +117,13 @@ def _plain_brokers(cursor: _Cursor, node: Node) -> Iterator[bytes]:
     yield _INT32.pack(node.node_id) + _INT16.pack(len(host)) + host + _INT32.pack(node.port) + _NO_PLAIN_STRING
 
 
-def _brokers(cursor: _Cursor, node: Node | None) -> Iterator[bytes]:
-    count = cursor.length()
+def _brokers(cursor: Cursor, node: Node | None) -> Iterator[bytes]:
+    count = cursor.count()
     start = cursor.at
     for _ in range(count):
-        cursor.copy(4)
+        cursor.take(4)
         cursor.string()
-        cursor.copy(4)
+        cursor.take(4)
         cursor.string()
         cursor.skip_tags()
     yield _varint(count + 1 + (node is not None))
@@ -136,19 +132,19 @@ def _brokers(cursor: _Cursor, node: Node | None) -> Iterator[bytes]:
         yield _INT32.pack(node.node_id) + _string(node.host) + _INT32.pack(node.port) + b"\0\0"
 
 
-def _topics(cursor: _Cursor, views: Callable[[str], TopicView], known_only: bool) -> Iterator[bytes]:
+def _topics(cursor: Cursor, views: Callable[[str], TopicView], known_only: bool) -> Iterator[bytes]:
     """Each topic's bytes; none at all for one that is left out."""
-    for _ in range(cursor.length()):
+    for _ in range(cursor.count()):
         start = cursor.at
-        (error_code,) = _INT16.unpack(cursor.copy(2))
+        (error_code,) = cursor.unpack(_INT16)
         name = cursor.string()
-        cursor.copy(1)
+        cursor.take(1)
         head = cursor.body[start : cursor.at]
         if name is None:
             raise MalformedFrame("a Metadata answer with a topic without a name")
         view = TopicView.unlisted(name) if error_code else views(name)
         partitions = _listed(cursor) if view.modes else _unlisted(cursor)
-        operations = cursor.copy(4)
+        operations = cursor.take(4)
         cursor.skip_tags()
         if known_only and error_code in _UNKNOWN:
             yield b""
@@ -158,15 +154,23 @@ def _topics(cursor: _Cursor, views: Callable[[str], TopicView], known_only: bool
         yield b"".join([head, _varint(len(partitions) + 1), *partitions, operations, _topic_tags(view)])
 
 
-def _unlisted(cursor: _Cursor) -> list[bytes]:
+def _unlisted(cursor: Cursor) -> list[bytes]:
     return [partition + _READ_WRITE for partition in _listed(cursor)]
 
 
-def _listed(cursor: _Cursor) -> list[bytes]:
-    """The partitions of one topic as they came, without their tagged fields. The innermost loop: see the module."""
+def _listed(cursor: Cursor) -> list[bytes]:
+    """The partitions of one topic as they came, without their tagged fields."""
+    try:
+        return _partitions(cursor)
+    except IndexError as error:
+        raise MalformedFrame("a Metadata answer that ends early") from error
+
+
+def _partitions(cursor: Cursor) -> list[bytes]:
+    """The innermost loop: see the module. Raises IndexError where the bytes end early."""
     body, at = cursor.body, 0
     found = []
-    count = cursor.length()
+    count = cursor.count()
     at = cursor.at
     for _ in range(count):
         start = at
@@ -175,7 +179,7 @@ def _listed(cursor: _Cursor) -> list[bytes]:
             length = body[at]
             if length > 127 or length == 0:
                 cursor.at = at
-                length = cursor.length() + 1
+                length = cursor.count(4) + 1
                 at = cursor.at - 1
             at += 4 * length - 3
         if body[at]:
@@ -222,6 +226,15 @@ def _topic_tags(view: TopicView) -> bytes:
     return bytes([2 * bool(epochs) + bool(topic_id)]) + topic_id + epochs
 
 
+def _answer_tags(added: Additions) -> list[bytes]:
+    tags = []
+    if added.controller_name is not None:
+        tags.append(_tag(0, _string(added.controller_name)))
+    if added.removed:
+        tags.append(_tag(1, _varint(len(added.removed) + 1) + b"".join(map(_string, added.removed))))
+    return [bytes([len(tags)]), *tags]
+
+
 def _string(text: str) -> bytes:
     encoded = text.encode(errors="replace")  # the mode log is JSON, which can say what UTF-8 cannot
     return _varint(len(encoded) + 1) + encoded
@@ -238,50 +251,3 @@ def _varint(value: int) -> bytes:
         value >>= 7
     out.append(value)
     return bytes(out)
-
-
-class _Cursor:
-    """Where reading is in some bytes. Raises IndexError at their end."""
-
-    def __init__(self, body: bytes) -> None:
-        self.body = body
-        self.at = 0
-
-    def copy(self, size: int) -> bytes:
-        start, self.at = self.at, self.at + size
-        if self.at > len(self.body):
-            raise IndexError
-        return self.body[start : self.at]
-
-    def varint(self) -> int:
-        value = shift = 0
-        while True:
-            byte = self.body[self.at]
-            self.at += 1
-            value |= (byte & 127) << shift
-            if byte < 128:
-                return value
-            shift += 7
-            if shift > 28:
-                raise MalformedFrame("a Metadata answer with a length that is none")
-
-    def length(self) -> int:
-        """The length of an array. Each entry takes a byte at least: nothing is made for more than there are."""
-        length = self.varint() - 1
-        if not 0 <= length <= len(self.body) - self.at:
-            raise MalformedFrame("a Metadata answer with an array longer than itself, or none where one must be")
-        return length
-
-    def string(self) -> str | None:
-        length = self.varint() - 1
-        return None if length < 0 else self.copy(length).decode()
-
-    def skip_plain_string(self) -> None:
-        """One of a version below 9."""
-        (length,) = _INT16.unpack(self.copy(2))
-        self.copy(max(length, 0))
-
-    def skip_tags(self) -> None:
-        for _ in range(self.varint()):
-            self.varint()
-            self.copy(self.varint())

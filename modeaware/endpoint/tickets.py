@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import logging
+import traceback
 from collections.abc import Callable
 from typing import Any
 
 from modeaware.endpoint.desk import Outcome
+from modeaware.endpoint.quotas import Seldom
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError
 
 logger = logging.getLogger(__name__)
@@ -17,28 +19,34 @@ logger = logging.getLogger(__name__)
 class Ticket:
     """Waits for ``future`` and tells ``resolve`` once, in the loop's thread, what it has come to.
 
-    A failure that comes too late is logged. What the future stands for is never cancelled: the controller does not take
-    a command back.
+    A failure is logged, one that comes too late as well. What the future stands for is never cancelled: the controller
+    does not take a command back.
 
     Args:
         loop: whose thread this is.
+        log: where failures are noted. Many tickets may come to one and the same.
+        what: that ``future`` stands for, one of few words.
         future: set by another thread, or at once.
         timeout_s: how long it may take.
         late: what to tell when it takes longer.
         resolve: called with the outcome, unless :meth:`drop` came first.
     """
 
-    __slots__ = ("_late", "_loop", "_resolve", "_timer")
+    __slots__ = ("_late", "_log", "_loop", "_resolve", "_timer", "_what")
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
+        log: Seldom,
+        what: str,
         future: concurrent.futures.Future[Any],
         timeout_s: float,
         late: str,
         resolve: Callable[[Outcome], None],
     ) -> None:
         self._loop = loop
+        self._log = log
+        self._what = what
         self._late = late
         self._resolve: Callable[[Outcome], None] | None = resolve
         self._timer = loop.call_later(timeout_s, self._too_late)
@@ -51,11 +59,20 @@ class Ticket:
 
     def _done(self, future: concurrent.futures.Future[Any]) -> None:
         """In any thread."""
-        _note_failure(future)
         try:
-            self._loop.call_soon_threadsafe(self._tell, _outcome(future))
+            self._loop.call_soon_threadsafe(self._come, future)
         except RuntimeError:
             logger.debug("an answer came after the endpoint had stopped")
+            if failure := _failure(future):
+                level, text = failure
+                logger.log(level, "%s %s", self._what, text)
+
+    def _come(self, future: concurrent.futures.Future[Any]) -> None:
+        if failure := _failure(future):
+            level, text = failure
+            kind = f"{self._what} failed{' unexpectedly' * (level == logging.ERROR)}"  # one does not hide the other
+            self._log.log(level, kind, "%s %s", self._what, text)
+        self._tell(_outcome(future))
 
     def _too_late(self) -> None:
         self._tell(ClusterError(self._late, code=ErrorCode.REQUEST_TIMED_OUT))
@@ -81,7 +98,10 @@ def _outcome(future: concurrent.futures.Future[Any]) -> Outcome:
     )
 
 
-def _note_failure(future: concurrent.futures.Future[Any]) -> None:
-    if not future.cancelled() and (failure := future.exception()) is not None:
-        level = logging.INFO if isinstance(failure, ModeAwareError) else logging.ERROR
-        logger.log(level, "a command failed: %s", failure, exc_info=failure if level == logging.ERROR else None)
+def _failure(future: concurrent.futures.Future[Any]) -> tuple[int, str] | None:
+    """What to log of it."""
+    if future.cancelled() or (failure := future.exception()) is None:
+        return None
+    if isinstance(failure, ModeAwareError):
+        return logging.INFO, f"failed: {failure}"
+    return logging.ERROR, "failed unexpectedly: " + "".join(traceback.format_exception(failure)).rstrip()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -11,10 +12,11 @@ from modeaware.endpoint.link import Link
 from modeaware.endpoint.tls import TlsStream
 from modeaware.errors import ClusterError, ConfigError, ErrorCode
 from modeaware.wire.brokers.settings import kafka_python_settings
-from modeaware.wire.client import split_address
+from modeaware.wire.client_tls import DEFAULT_PORT, split_address
 
 CONNECT_TIMEOUT_S = 5.0
-_DEFAULT_PORT = 9092
+DOUBT_S = 60.0
+"""How long a server comes last that took no connection, or took one and then sent nothing."""
 # What decides how a broker is recognised, and nothing about who connects to it.
 _TAKEN = frozenset(
     {
@@ -40,7 +42,11 @@ class NoBroker(ClusterError):
 
 
 class Upstream:
-    """Opens connections to the brokers, one for each client. Used in one loop.
+    """Opens connections to the brokers, one for each client, at each server in turn. Used in one loop.
+
+    A server is doubted that took no connection, or on whose connection no frame came before it ended: a process that
+    hangs still accepts. It comes last, until it has sent a frame. Now and then (:data:`DOUBT_S`) one client has to find
+    out; whom that fails comes to another server when it returns.
 
     Args:
         servers: host and port of the bootstrap servers, at least one.
@@ -60,7 +66,8 @@ class Upstream:
         self.security_protocol = security_protocol
         self._context = context
         self._timeout_s = connect_timeout_s
-        self._first = 0  # where the next one is tried first: a server that does not answer costs its timeout once
+        self._next = 0
+        self._doubted_until_s: dict[int, float] = {}
 
     @classmethod
     def from_conf(cls, conf: Mapping[str, Any], connect_timeout_s: float = CONNECT_TIMEOUT_S) -> Upstream:
@@ -96,33 +103,50 @@ class Upstream:
         return self._context is not None
 
     async def connect(self, make_link: MakeLink) -> Link:
-        """A link to the first broker that takes one, in the order of the servers, the last good one first.
+        """A link to the first broker that takes one: the servers in turn, doubted ones last.
 
         Raises:
             NoBroker: none does; says why, for each.
         """
-        count, first = len(self.servers), self._first
         reasons = []
-        for number in range(count):
-            at = (first + number) % count
+        for at in self._order():
             host, port = self.servers[at]
+            self._next = (at + 1) % len(self.servers)
+            if at in self._doubted_until_s:
+                self._judge(at, False)  # while this client finds out, others need not
             try:
                 async with asyncio.timeout(self._timeout_s):
-                    link = await self._connect_to(host, port, make_link)
+                    return await self._connect_to(at, make_link)
             except TimeoutError:
                 reasons.append(f"{host}:{port}: no connection within {self._timeout_s:g} s")
             except OSError as error:  # an SSLError is one
                 reasons.append(f"{host}:{port}: {error}")
-            else:
-                self._first = at
-                return link
+            self._judge(at, False)
         raise NoBroker(f"no broker takes a connection ({'; '.join(reasons)})")
 
-    async def _connect_to(self, host: str, port: int, make_link: MakeLink) -> Link:
+    def _order(self) -> list[int]:
+        count, now_s = len(self.servers), asyncio.get_running_loop().time()
+        in_turn = [(self._next + number) % count for number in range(count)]
+        return sorted(in_turn, key=lambda at: now_s < self._doubted_until_s.get(at, now_s))
+
+    def _judge(self, at: int, answered: bool) -> None:
+        if answered:
+            self._doubted_until_s.pop(at, None)
+        else:
+            self._doubted_until_s[at] = asyncio.get_running_loop().time() + DOUBT_S
+
+    async def _connect_to(self, at: int, make_link: MakeLink) -> Link:
+        host, port = self.servers[at]
         loop = asyncio.get_running_loop()
         opened: asyncio.Future[None] = loop.create_future()
         tls = TlsStream(self._context, host) if self._context is not None else None
-        _, link = await loop.create_connection(lambda: make_link(tls, opened), host, port)
+
+        def new_link() -> Link:
+            link = make_link(tls, opened)
+            link.judge = functools.partial(self._judge, at)
+            return link
+
+        _, link = await loop.create_connection(new_link, host, port)
         try:
             await opened
         except BaseException:
@@ -132,8 +156,7 @@ class Upstream:
 
 
 def _split(server: str) -> tuple[str, int]:
-    alone = ":" not in server.rpartition("]")[2]  # librdkafka takes a host without a port
     try:
-        return split_address(f"{server}:{_DEFAULT_PORT}" if alone else server)
+        return split_address(server, DEFAULT_PORT)  # librdkafka takes a host without a port
     except ValueError as error:
         raise ConfigError(f"bootstrap.servers: {error}") from error

@@ -107,7 +107,7 @@ class Board:
     def _call(self, listener: ViewListener, changed: Mapping[str, TopicView]) -> None:
         try:
             listener(changed)
-        except Exception:
+        except Exception:  # this listener has missed the change, until its topics change next; all others hear of it
             logger.exception("a listener of partition modes failed: %r", listener)
 
 

@@ -93,7 +93,8 @@ class ClusterViews(OnBoard):
         self._log.tail.stop()
         if self._thread is threading.current_thread():
             return False
-        self._thread.join(timeout_s)
+        if self._thread.ident is not None:  # it was started
+            self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
     # Views, as far as the board does not know
@@ -101,6 +102,9 @@ class ClusterViews(OnBoard):
     def claim(self) -> ClaimRecord | None:
         ours, others = self._log.claim(), self._wire.claim()
         return (others or ours) if self._on_wire else (ours or others)
+
+    def removed(self, topic_ids: Iterable[str]) -> tuple[str, ...]:
+        return self._log.removed(topic_ids)
 
     def refresh_soon(self) -> None:
         # The log tells changes by itself.
@@ -147,7 +151,7 @@ class ClusterViews(OnBoard):
     # The thread
 
     def _run(self) -> None:
-        backoff_s = FIRST_BACKOFF_S
+        backoff_s, failed_s = FIRST_BACKOFF_S, self._began_s
         while self._goes_on():
             try:
                 if self._on_wire:
@@ -160,6 +164,9 @@ class ClusterViews(OnBoard):
             except Exception as error:
                 logger.exception("the source of partition modes failed; starting again")
                 self.board.failed(ModeSourceError(f"modes: {type(error).__name__}: {error}"))
+                if self._clock.monotonic_s() > failed_s + 2 * LAST_BACKOFF_S:  # it was well meanwhile
+                    backoff_s = FIRST_BACKOFF_S
+                failed_s = self._clock.monotonic_s()
                 self._stopping.wait(backoff_s)
                 backoff_s = min(2 * backoff_s, LAST_BACKOFF_S)
         self._scout.close()
@@ -178,13 +185,23 @@ class ClusterViews(OnBoard):
         if state != self._log_state:  # it was out of reach, or is in reach again, and so may be the servers
             self._log_state = state
             self._scout.hurry(even_if_failing=state[1])
-        self._scout.step(PROBE_WAIT_S if self._log.spoke and not self.board.ready else 0.0)
+        went_over = self._went_over()
         if self._scout.absent:
             self._wire_error = None
             if not self.board.ready:
                 self._log.settle_absence()
-        patient = not self._log.spoke and self._clock.monotonic_s() < self._began_s + LOG_PATIENCE_S
-        return self._scout.found is None or patient or not self._goes_over(self._scout.found)
+        return not went_over
+
+    def _went_over(self) -> bool:
+        """Look for the wire for a moment, beside the log; whether the wire is the source from now on."""
+        try:
+            self._scout.step(PROBE_WAIT_S if self._log.spoke and not self.board.ready else 0.0)
+            patient = not self._log.spoke and self._clock.monotonic_s() < self._began_s + LOG_PATIENCE_S
+            return self._scout.found is not None and not patient and self._goes_over(self._scout.found)
+        except Exception as error:  # whatever it is, it must not end the tail: the log can be read
+            logger.exception("looking for partition modes over the wire failed; the log is followed meanwhile")
+            self._scout.broke(error)
+            return False
 
     def _absence_counts(self) -> bool:
         """ "There is no log" means that every partition is ReadWrite, unless a server may know modes all the same."""

@@ -70,6 +70,10 @@ class LogViews(OnBoard):
     def claim(self) -> ClaimRecord | None:
         return self._replay.claim
 
+    def removed(self, topic_ids: Iterable[str]) -> tuple[str, ...]:
+        removed = self._replay.removed
+        return tuple(topic_id for topic_id in topic_ids if topic_id in removed)
+
     def stats(self) -> dict[str, Any]:
         return {
             "source": "log",

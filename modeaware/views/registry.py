@@ -6,7 +6,7 @@ import atexit
 import os
 import threading
 import weakref
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 from modeaware.config import ClientConfig
@@ -70,9 +70,10 @@ class _Registry:
         with self.lock:
             shared = self.sources.get(key)
             if shared is None:
-                shared = self.sources[key] = _Shared(key, conf, config)
+                shared = _Shared(key, conf, config)
                 shared.users.add(handle)
-                shared.source.start()
+                shared.source.start()  # before it is kept: where no thread can be had now, the next client tries again
+                self.sources[key] = shared
             shared.users.add(handle)
             self.handles.add(handle)
             return shared
@@ -127,6 +128,9 @@ class _Handle:
 
     def claim(self) -> ClaimRecord | None:
         return self._source().claim()
+
+    def removed(self, topic_ids: Iterable[str]) -> tuple[str, ...]:
+        return self._source().removed(topic_ids)
 
     def refresh(self, timeout_s: float) -> None:
         if self._closed:

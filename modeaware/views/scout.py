@@ -31,7 +31,7 @@ class Scout:
 
     A round in which nobody answers is an error, and says nothing about the feature; it is repeated with growing pauses.
     One in which somebody does answer, and nobody has the feature, means "not now": it is repeated after ``interval_s``
-    (sooner, where some server was silent), and when :meth:`hurry` says so.
+    (where some server was silent, after pauses that grow to that), and when :meth:`hurry` says so.
 
     Args:
         conf: the client's librdkafka settings.
@@ -92,6 +92,12 @@ class Scout:
         self.found = None
         self._due_s = self._clock.monotonic_s() + max(self._backoff(), at_least_s)
 
+    def broke(self, error: Exception) -> None:
+        """Looking, or using who was found, ended with an error that nobody expects: again after a growing pause."""
+        self.lost()
+        self.error = ModeSourceError(f"modes over the wire: {type(error).__name__}: {error}")
+        self.close()
+
     def served(self) -> None:
         """Who was found can be used."""
         self._backoff_s = FIRST_BACKOFF_S
@@ -127,11 +133,15 @@ class Scout:
             if not done.failures and not having:
                 self._backoff_s = FIRST_BACKOFF_S
             silent = bool(done.failures) and not having
-            wait_s = min(self._backoff(), self._interval_s) if silent else self._interval_s
+            wait_s = self._interval_s
+            if silent:  # for ever, maybe: nobody is kept busy by a server that was taken away
+                wait_s = min(self._backoff(max(self._interval_s, LAST_BACKOFF_S)), self._interval_s)
             self._due_s = self._clock.monotonic_s() + wait_s
         self.error = failure
         self.close()
 
-    def _backoff(self) -> float:
-        now_s, self._backoff_s = self._backoff_s, min(2 * self._backoff_s, LAST_BACKOFF_S)
+    def _backoff(self, last_s: float | None = None) -> float:
+        last_s = LAST_BACKOFF_S if last_s is None else last_s
+        now_s = min(self._backoff_s, last_s)
+        self._backoff_s = min(2 * now_s, last_s)
         return now_s

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from modeaware.modelog.records import ClaimRecord
@@ -39,6 +39,10 @@ class Views(Protocol):
 
     def claim(self) -> ClaimRecord | None:
         """The claim of the active controller, if there ever was one."""
+        ...
+
+    def removed(self, topic_ids: Iterable[str]) -> tuple[str, ...]:
+        """Those of the topics whose record was taken back, as the mode log says. Of the wire: none."""
         ...
 
     def refresh(self, timeout_s: float) -> None:

@@ -119,6 +119,7 @@ class WireViews:
             self.used_s = self._clock.monotonic_s()
             told = self._take(self._ask(None, deadline_s, fresh=fresh))
             missing = [view.topic for view in self._board.cache.all().values() if view.topic not in told]
+            self._doubted = {name: due for name, due in self._doubted.items() if name in missing}
             if missing:
                 # Asked with Fresh: an endpoint that lags behind may not have heard of them yet.
                 self._settle(missing, self._ask(missing, deadline_s, fresh=True))
@@ -140,6 +141,7 @@ class WireViews:
                 allow_auto_topic_creation=False,
                 modes_only=topics is None,
                 fresh=fresh,
+                held_topic_ids=self._held_ids(topics or ()),
             )
             return kip694.encode_modes_request(request, correlation_id, client_id)
 
@@ -159,6 +161,10 @@ class WireViews:
                     raise
         raise AssertionError("it returns or raises")
 
+    def _held_ids(self, topics: Iterable[str]) -> list[str]:
+        held = (self._board.cache.held(topic) for topic in topics)
+        return [view.topic_id for view in held if view is not None and view.topic_id is not None]
+
     def _close(self) -> None:
         if self._server is not None:
             self._server.close()
@@ -174,7 +180,7 @@ class WireViews:
             told = {view.topic for view in views}
             for topic in told:
                 self._doubted.pop(topic, None)
-            self._claim = _claim(answer, security_protocol(self._conf)) or self._claim
+            self._claim = _claim(answer, security_protocol(self._conf), self._claim) or self._claim
             self._publish(views)
             return told
 
@@ -182,25 +188,35 @@ class WireViews:
         """Topics that are held and were not told of, asked for by name: which are gone, and which stay."""
         with self._board.turn:
             found = {topic.name: topic for topic in answer.topics}
-            gone, errors = [], {}
+            removed = set(answer.removed_topic_ids)
+            gone = []
+            errors: dict[str, int | None] = {}  # 0: it is there, without a record; None: it is not named
             self._take(answer)
             for name in missing:
                 topic = found.get(name)
                 code = None if topic is None else int(topic.error_code)
-                if topic is not None and not code:
+                held = self._board.cache.held(name)
+                if held is not None and held.topic_id in removed:
+                    gone.append(name)
+                elif topic is not None and not code:
                     if self._ours and not _has_record(topic):
-                        gone.append(name)
+                        # Silence is no tombstone (invariant I4): the record may be one that the endpoint cannot read.
+                        errors[name] = code
                 elif code == UNKNOWN_TOPIC:
                     if self._is_confirmed(name):
                         gone.append(name)
                 else:
                     errors[name] = code
-            self._doubted = {name: due for name, due in self._doubted.items() if name not in gone}
+            unknown = {name for name, topic in found.items() if topic.error_code == UNKNOWN_TOPIC}.difference(gone)
+            self._doubted = {name: due for name, due in self._doubted.items() if name in unknown}
             for name in gone:
                 self._leave_behind(self._board.cache.held(name))
             self._board.publish((), gone)
         if errors:
-            names = ", ".join(f"{name} (error {code})" for name, code in sorted(errors.items())[:10])
+            names = ", ".join(
+                f"{name} ({'no mode record' if code == 0 else f'error {code}'})"
+                for name, code in sorted(errors.items())[:10]
+            )
             kind = NotToldDenied if set(errors.values()) == {DENIED} else TopicsNotTold
             raise kind(f"modes over the wire: {self.server} does not tell of {names}; their last views stay in force")
 
@@ -285,9 +301,10 @@ def _modes(topic: Any) -> tuple[PartitionMode, ...]:
         raise ModeSourceError(f"modes over the wire: topic {topic.name!r}: {error}", topic=topic.name) from error
 
 
-def _claim(answer: Any, security_protocol: str) -> ClaimRecord | None:
+def _claim(answer: Any, security_protocol: str, last: ClaimRecord | None) -> ClaimRecord | None:
     if answer.controller_name is None:
         return None
+    known = 0 if last is None else last.controller_epoch  # an answer may be about few topics
     epoch = max((int(topic.controller_epoch) for topic in answer.topics), default=0)
     node = next((broker for broker in answer.brokers if broker.node_id == answer.controller_id), None)
     address = None
@@ -295,4 +312,4 @@ def _claim(answer: Any, security_protocol: str) -> ClaimRecord | None:
         host = f"[{node.host}]" if ":" in node.host else node.host
         address = f"{host}:{node.port}"
     # The active controller's endpoint is reached as this one is: that is all that is known of it.
-    return ClaimRecord(max(epoch, 0), address, answer.controller_name, security_protocol=security_protocol)
+    return ClaimRecord(max(epoch, known), address, answer.controller_name, security_protocol=security_protocol)

@@ -9,10 +9,11 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
+from modeaware.wire.cursor import Cursor
 from modeaware.wire.frames import MalformedFrame
 
 FEATURE = "partition.mode"
-"""As :data:`modeaware.wire.kip694.FEATURE`, which needs kafka-python (a test compares them)."""
+"""The feature in ApiVersions (1 to 1) of a server whose Metadata 10 is KIP-694's."""
 FEATURE_VERSION = 1
 MODES_VERSION = 10
 CLIENT_NAME = "modeaware"
@@ -55,13 +56,7 @@ def read(payload: bytes, correlation_id: int) -> Offer:
     Raises:
         MalformedFrame: it is no such response, or one with another error.
     """
-    try:
-        return _read(_Bytes(payload), correlation_id)
-    except (IndexError, UnicodeDecodeError, struct.error) as error:
-        raise MalformedFrame(f"no answer to ApiVersions: {error}") from error
-
-
-def _read(data: _Bytes, correlation_id: int) -> Offer:
+    data = Cursor(payload)
     (answered,) = data.unpack(_INT32)
     if answered != correlation_id:
         raise MalformedFrame(f"an answer to request {answered} where {correlation_id} was asked")
@@ -80,65 +75,26 @@ def _read(data: _Bytes, correlation_id: int) -> Offer:
     features: dict[str, tuple[int, int]] = {}
     for _ in range(data.varint()):
         tag, size = data.varint(), data.varint()
-        value = _Bytes(data.take(size))
+        value = data.take(size)
         if tag == _SUPPORTED_FEATURES_TAG:
-            features = value.features()
-            value.end()
+            features = _features(value)
     data.end()
     lowest, highest = features.get(FEATURE, (0, -1))
     modes = lowest <= FEATURE_VERSION <= highest and metadata[0] <= MODES_VERSION <= metadata[1]
     return Offer(modes, any(name.startswith(_IDENTITY) for name in features))
 
 
-class _Bytes:
-    """A position in bytes that moves on; everything is checked against their end."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
-
-    def take(self, size: int) -> bytes:
-        start, self._at = self._at, self._at + size
-        if self._at > len(self._data):
-            raise IndexError(f"{size} bytes are announced, {len(self._data) - start} are left")
-        return self._data[start : self._at]
-
-    def unpack(self, layout: struct.Struct) -> tuple[int, ...]:
-        return layout.unpack(self.take(layout.size))
-
-    def varint(self) -> int:
-        value = 0
-        for shift in range(0, 35, 7):
-            (byte,) = self.take(1)
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-        raise IndexError("a varint of more than 5 bytes")
-
-    def count(self, least_bytes: int) -> int:
-        """The length of a compact array whose elements have that many bytes at least."""
-        count = self.varint() - 1
-        if count < 0 or count * least_bytes > len(self._data) - self._at:
-            raise IndexError(f"{count} elements are announced, {len(self._data) - self._at} bytes are left")
-        return count
-
-    def features(self) -> dict[str, tuple[int, int]]:
-        found = {}
-        for _ in range(self.count(_SPAN.size + 2)):
-            name = self.take(self.count(1)).decode()
-            lowest, highest = self.unpack(_SPAN)
-            self.skip_tags()
-            found[name] = (lowest, highest)
-        return found
-
-    def skip_tags(self) -> None:
-        for _ in range(self.varint()):
-            self.varint()
-            self.take(self.varint())
-
-    def end(self) -> None:
-        if left := len(self._data) - self._at:
-            raise IndexError(f"{left} bytes too many")
+def _features(value: bytes) -> dict[str, tuple[int, int]]:
+    cursor = Cursor(value)
+    found = {}
+    for _ in range(cursor.count(_SPAN.size + 2)):
+        if (name := cursor.string()) is None:
+            raise MalformedFrame("a feature without a name")
+        lowest, highest = cursor.unpack(_SPAN)
+        cursor.skip_tags()
+        found[name] = (lowest, highest)
+    cursor.end()
+    return found
 
 
 def _compact(data: bytes) -> bytes:

@@ -14,6 +14,7 @@ from modeaware.errors import ClusterError, ControllerUnavailable, ErrorCode, Req
 from modeaware.modelog.records import ClaimRecord
 from modeaware.wire import codec
 from modeaware.wire.api_versions import CLIENT_NAME
+from modeaware.wire.client_tls import security_protocol, split_address
 from modeaware.wire.frames import MAX_REQUEST_BYTES, MalformedFrame, frame
 
 if TYPE_CHECKING:
@@ -83,18 +84,6 @@ def identity(controller_id: str) -> str:
     return f"modeaware.controller.{controller_id}"
 
 
-def split_address(address: str) -> tuple[str, int]:
-    """``host:port`` (``[::1]:9092`` for IPv6) as a pair.
-
-    Raises:
-        ValueError: it is not of that form.
-    """
-    host, colon, port = address.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65_535:
-        raise ValueError(f"{address!r} is not HOST:PORT")
-    return host.removeprefix("[").removesuffix("]"), int(port)
-
-
 def address_of(claim: ClaimRecord) -> tuple[str, int] | None:
     """Host and port that a claim names; None: none that anybody could connect to."""
     try:
@@ -127,7 +116,7 @@ def _server(conf: Mapping[str, Any], claim: ClaimRecord) -> OneServer:
             f"the controller {claim.controller_id} runs on host {claim.host} and takes commands there only "
             f"({claim.address}): run the command on that host"
         )
-    wanted = str(conf.get("security.protocol", "PLAINTEXT")).upper()
+    wanted = security_protocol(conf)
     if wanted.endswith("SSL") and not claim.security_protocol.endswith("SSL") and not loopback:
         raise ControllerUnavailable(
             f"the controller {claim.controller_id} takes commands at {claim.address} without TLS, and "

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,8 @@ from modeaware.errors import ConfigError
 if TYPE_CHECKING:
     import ssl
 
+DEFAULT_PORT = 9092
+"""The port of a server that is named without one, as librdkafka has it."""
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 TLS_SETTINGS = frozenset(
     {
@@ -44,6 +47,23 @@ def servers(conf: Mapping[str, Any]) -> list[str]:
     if not found:
         raise ConfigError("bootstrap.servers is missing")
     return found
+
+
+def split_address(address: str, default_port: int | None = None) -> tuple[str, int]:
+    """``host:port`` (``[::1]:9092`` for IPv6) as a pair.
+
+    Args:
+        default_port: that of an address which names none; None: it has to.
+
+    Raises:
+        ValueError: it is not of that form.
+    """
+    host, colon, port = address.rpartition(":")
+    if default_port is not None and ":" not in address.rpartition("]")[2]:
+        host, colon, port = address, ":", str(default_port)
+    if not colon or not port.isdecimal() or int(port) > 65_535:
+        raise ValueError(f"{address!r} is not HOST:PORT")
+    return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 def security_protocol(conf: Mapping[str, Any]) -> str:
@@ -86,7 +106,8 @@ def ssl_context(conf: Mapping[str, Any]) -> ssl.SSLContext:
 def _load_ca(context: ssl.SSLContext, conf: Mapping[str, Any]) -> None:
     location, pem = conf.get("ssl.ca.location"), conf.get("ssl.ca.pem")
     if pem:
-        context.load_verify_locations(cadata=str(pem))
+        # Python wants ASCII; what else there may be stands between the certificates.
+        context.load_verify_locations(cadata=str(pem).encode("ascii", "ignore").decode())
     elif not location or location == "probe":
         context.load_default_certs()
     elif Path(str(location)).is_dir():
@@ -102,34 +123,35 @@ def _load_certificate(context: ssl.SSLContext, conf: Mapping[str, Any]) -> None:
         if has_key:
             raise ConfigError("ssl.key.location or ssl.key.pem needs ssl.certificate.location or ssl.certificate.pem")
         return
-    import tempfile  # most clients have no certificate
-
     password = conf.get("ssl.key.password")
-    # Python reads certificates from files only; the directory is readable by this user alone and goes at once.
-    with tempfile.TemporaryDirectory(prefix="modeaware-") as folder:
-        certificate = _as_file(conf, "ssl.certificate", Path(folder))
-        key = _as_file(conf, "ssl.key", Path(folder)) if has_key else None
-        _named(
-            "ssl.certificate.location or ssl.key.location",
+
+    def load() -> None:
+        with ExitStack() as files:
+            certificate = _as_file(conf, "ssl.certificate", files)
+            key = _as_file(conf, "ssl.key", files) if has_key else None
             # Without a password a prompt would block; an empty one fails.
-            lambda: context.load_cert_chain(
-                str(certificate), key and str(key), "" if password is None else str(password)
-            ),
-        )
+            context.load_cert_chain(certificate, key, "" if password is None else str(password))
+
+    _named("ssl.certificate.location or ssl.key.location", load)
 
 
-def _as_file(conf: Mapping[str, Any], name: str, folder: Path) -> Path:
-    if pem := conf.get(f"{name}.pem"):
-        path = folder / name
-        path.write_text(str(pem), encoding="utf-8")
-        return path
-    return Path(str(conf[f"{name}.location"]))
+def _as_file(conf: Mapping[str, Any], name: str, files: ExitStack) -> str:
+    """Where the setting's PEM is. Python reads certificates from files only: a string stands in one until ``files`` is
+    closed, in a directory that this user alone can read."""
+    pem = conf.get(f"{name}.pem")
+    if not pem:
+        return str(conf[f"{name}.location"])
+    import tempfile  # most clients have none
+
+    path = Path(files.enter_context(tempfile.TemporaryDirectory(prefix="modeaware-"))) / name
+    path.write_text(str(pem), encoding="utf-8")
+    return str(path)
 
 
 def _named(setting: str, load: Callable[..., object], *arguments: object) -> None:
     try:
         load(*arguments)
-    except (OSError, ValueError) as error:  # an SSLError is an OSError
+    except (OSError, TypeError, ValueError) as error:  # an SSLError is an OSError
         raise ConfigError(f"{setting} cannot be used: {error}") from error
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from modeaware.wire.api_versions import FEATURE, MODES_VERSION
 from modeaware.wire.codec import (
     MESSAGES,
     METADATA_KEY,
@@ -48,10 +49,6 @@ __all__ = [
     "encode_record",
 ]
 
-FEATURE = "partition.mode"
-"""The feature in ApiVersions (1 to 1) of a server whose Metadata 10 is KIP-694's."""
-MODES_VERSION = 10
-"""KIP-694's version of Metadata."""
 ENDPOINT_NODE_ID = 694_694_694
 """The broker that stands for the endpoint that answers."""
 ACTIVE_NODE_ID = 694_694_695

@@ -1,7 +1,7 @@
 """Asking servers whether they speak KIP-694's Metadata, without ever waiting longer than one is told to.
 
-The sockets do not block: whoever probes has something better to do, and calls :meth:`Round.step` in between. Only a
-server's name is resolved on the spot, as the operating system does it.
+The sockets do not block: whoever probes has something better to do, and calls :meth:`Round.step` in between. A server's
+name is resolved in a thread of its own, which lives as long as the operating system takes for it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import errno
 import os
 import select
 import socket
+import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -20,19 +21,21 @@ from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.errors import ConfigError, ModeSourceError
 from modeaware.wire import api_versions
 from modeaware.wire.api_versions import Offer
-from modeaware.wire.client_tls import security_protocol, servers, ssl_context
+from modeaware.wire.client_tls import DEFAULT_PORT, security_protocol, servers, split_address, ssl_context
 from modeaware.wire.frames import FrameReader, MalformedFrame, frame
 
 if TYPE_CHECKING:
     import ssl
 
+THREAD_NAME = "modeaware-names"
 TIMEOUT_S = 3.0
 """How long a server has, from the connection to the answer."""
-DEFAULT_PORT = 9092
 MAX_BYTES = 262_144
 _RECEIVE_BYTES = 16_384
+_FAMILIES = {"v4": socket.AF_INET, "v6": socket.AF_INET6}
 _CORRELATION_IDS = count(1)
 T = TypeVar("T")
+_Addresses = Sequence[tuple[Any, ...]]
 Steps = Generator[int, None, T]
 """Yields the events (``select.POLLIN``, ``POLLOUT``) it waits for."""
 
@@ -45,7 +48,8 @@ class Round:
         failures: server -> why it said nothing that can be used.
 
     Args:
-        conf: the client's librdkafka settings. ``bootstrap.servers``, ``security.protocol`` and those of TLS count.
+        conf: the client's librdkafka settings. ``bootstrap.servers``, ``broker.address.family``,
+            ``security.protocol`` and those of TLS count.
     """
 
     def __init__(self, conf: Mapping[str, Any], clock: Clock = SYSTEM_CLOCK) -> None:
@@ -56,7 +60,8 @@ class Round:
         try:
             context = ssl_context(conf) if security_protocol(conf).endswith("SSL") else None
             deadline_s = clock.monotonic_s() + TIMEOUT_S
-            self._asking = {server: _Probe(server, context, deadline_s) for server in servers(conf)}
+            family = _FAMILIES.get(str(conf.get("broker.address.family")).lower(), socket.AF_UNSPEC)
+            self._asking = {server: _Probe(server, family, context, deadline_s) for server in servers(conf)}
         except ConfigError as error:
             self.failures["the configuration"] = str(error)
 
@@ -76,7 +81,7 @@ class Round:
         now_s = self._clock.monotonic_s()
         for server, probe in list(self._asking.items()):
             started = probe.socket is not None
-            if not started or probe.socket.fileno() in awake or now_s > probe.deadline_s:  # type: ignore[union-attr] # started
+            if not started or probe.socket.fileno() in awake or now_s > probe.patient_until_s:  # type: ignore[union-attr] # started
                 self._advance(server, probe, now_s)
 
     def _advance(self, server: str, probe: _Probe, now_s: float) -> None:
@@ -109,21 +114,24 @@ class Round:
 
 
 class _Probe:
-    """One server's turn: ``events`` says what the socket is waited for."""
+    """One server's turn: ``events`` says what the socket is waited for, and ``patient_until_s`` until when."""
 
-    def __init__(self, server: str, context: ssl.SSLContext | None, deadline_s: float) -> None:
-        self.deadline_s = deadline_s
+    def __init__(self, server: str, family: int, context: ssl.SSLContext | None, deadline_s: float) -> None:
+        self.patient_until_s = deadline_s
         self.socket: socket.socket | None = None
         self.events = 0
-        self._steps = self._talk(*_split(server), context)
+        self._deadline_s = deadline_s
+        self._now_s = 0.0
+        self._steps = self._talk(server, family, context)
 
     def advance(self, now_s: float) -> Offer | None:
         """Go on; None while there is more to wait for.
 
         Raises:
-            OSError, EOFError, MalformedFrame: there is no answer.
+            OSError, ValueError, EOFError, MalformedFrame: there is no answer.
         """
-        if now_s > self.deadline_s:
+        self._now_s = now_s
+        if now_s > self._deadline_s:
             raise TimeoutError(f"no answer within {TIMEOUT_S:g} s")
         try:
             self.events = next(self._steps)
@@ -138,10 +146,10 @@ class _Probe:
             with suppress(OSError):
                 self.socket.close()
 
-    def _talk(self, host: str, port: int, context: ssl.SSLContext | None) -> Steps[Offer]:
-        # Bytes: for a str, Python loads its codec for international names, which takes longer than all the rest.
-        name = host.encode() if host.isascii() else host
-        yield from self._connect(socket.getaddrinfo(name, port, type=socket.SOCK_STREAM))
+    def _talk(self, server: str, family: int, context: ssl.SSLContext | None) -> Steps[Offer]:
+        host, port = split_address(server, DEFAULT_PORT)
+        addresses = yield from self._resolve(host, port, family)
+        yield from self._connect(addresses)
         if context is not None:
             assert self.socket is not None
             secured = context.wrap_socket(self.socket, server_hostname=host, do_handshake_on_connect=False)
@@ -162,18 +170,41 @@ class _Probe:
             if frames := reader.receive(data):
                 return api_versions.read(frames[0], correlation_id)
 
-    def _connect(self, addresses: Sequence[tuple[Any, ...]]) -> Steps[None]:
+    def _resolve(self, host: str, port: int, family: int) -> Steps[_Addresses]:
+        # Bytes: for a str, Python loads its codec for international names, which takes longer than all the rest.
+        look_up = partial(
+            socket.getaddrinfo, host.encode() if host.isascii() else host, port, family, socket.SOCK_STREAM
+        )
+        with suppress(socket.gaierror):  # it is a name
+            return look_up(flags=socket.AI_NUMERICHOST)
+        self.socket, there = socket.socketpair()
+        found: list[_Addresses | Exception] = []
+        try:
+            threading.Thread(target=_look_up, args=(look_up, found, there), name=THREAD_NAME, daemon=True).start()
+        except RuntimeError as error:
+            there.close()
+            raise OSError(f"{host} is not looked up: {error}") from error
+        yield select.POLLIN
+        if isinstance(found[0], Exception):
+            raise found[0]
+        return found[0]
+
+    def _connect(self, addresses: _Addresses) -> Steps[None]:
         refusal = 0
-        for family, kind, protocol, _, address in addresses:
+        for number, (family, kind, protocol, _, address) in enumerate(addresses):
             if self.socket is not None:
                 self.socket.close()
             self.socket = socket.socket(family, kind, protocol)
             self.socket.setblocking(False)
             refusal = self.socket.connect_ex(address)
             if refusal in (errno.EINPROGRESS, errno.EAGAIN):
+                # Those that come after it, too, have a share of what is left.
+                self.patient_until_s = self._now_s + (self._deadline_s - self._now_s) / (len(addresses) - number)
                 yield select.POLLOUT
-                refusal = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+                settled = _is_writable(self.socket)
+                refusal = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) if settled else errno.ETIMEDOUT
             if not refusal:
+                self.patient_until_s = self._deadline_s
                 return
         raise OSError(refusal, os.strerror(refusal) if refusal else "no address")
 
@@ -191,11 +222,19 @@ def _when_possible(action: Callable[[], T], event: int = select.POLLIN) -> Steps
             yield select.POLLIN if type(error).__name__ == "SSLWantReadError" else select.POLLOUT
 
 
-def _split(server: str) -> tuple[str, int]:
-    host, colon, port = server.rpartition(":")
-    if not colon or not port.isdecimal():
-        return server, DEFAULT_PORT
-    return host.removeprefix("[").removesuffix("]"), int(port)
+def _look_up(look_up: Callable[[], _Addresses], found: list[_Addresses | Exception], done: socket.socket) -> None:
+    """Closes ``done`` at its end, which is how the other one of the pair hears of it."""
+    with done:
+        try:
+            found.append(look_up())
+        except (OSError, ValueError) as error:
+            found.append(error)
+
+
+def _is_writable(made: socket.socket) -> bool:
+    poller = select.poll()
+    poller.register(made, select.POLLOUT)
+    return bool(poller.poll(0))
 
 
 def _software_version() -> str:

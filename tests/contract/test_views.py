@@ -129,6 +129,7 @@ class WireWorld:
         self.endpoint.views[topic] = topic_record(topic, epoch, writable=writable).view()
 
     def remove(self, topic: str) -> None:
+        self.endpoint.removed.add(f"id-of-{topic}")
         del self.endpoint.views[topic]
         self.endpoint.existing[topic] = 12
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,6 +34,7 @@ class FakeDesk:
     advertised: tuple[str, int] = ("endpoint.example", 9690)
     old_clients: str = "serve"
     number: int = 0
+    taken_back: frozenset[str] = frozenset()
     failure: Exception | None = None
 
     def views(self, topic: str) -> TopicView:
@@ -43,6 +44,10 @@ class FakeDesk:
     def records(self) -> Mapping[str, TopicView]:
         self._fail()
         return self.known
+
+    def removed(self, topic_ids: Iterable[str]) -> tuple[str, ...]:
+        self._fail()
+        return tuple(topic_id for topic_id in topic_ids if topic_id in self.taken_back)
 
     def version(self) -> Hashable:
         self._fail()

@@ -6,7 +6,7 @@ import socket
 import ssl
 import struct
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from typing import Any, cast
@@ -127,6 +127,7 @@ class FakeSession:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
+        self.held_bytes = 0
         self.pending = 0
         self._tickets = 0
 
@@ -273,6 +274,9 @@ class EmptyDesk:
 
     def records(self) -> Mapping[str, TopicView]:
         return {}
+
+    def removed(self, topic_ids: Iterable[str]) -> tuple[str, ...]:
+        return ()
 
     def version(self) -> int:
         return 0

@@ -31,6 +31,7 @@ class FakeEndpoint:
     Attributes:
         views: the record of each topic.
         existing: topics that exist and have no record -> the number of their partitions.
+        removed: the ids of topics whose record was taken back.
         has_feature: whether ApiVersions shows it.
         topic_errors: topic -> the error it is told with, when asked for by name or for all.
         hidden: topics that are left out of an answer about all topics.
@@ -47,6 +48,7 @@ class FakeEndpoint:
         self.ours = ours
         self.views: dict[str, TopicView] = {}
         self.existing: dict[str, int] = {}
+        self.removed: set[str] = set()
         self.has_feature = True
         self.topic_errors: dict[str, int] = {}
         self.hidden: set[str] = set()
@@ -209,6 +211,8 @@ class FakeEndpoint:
             version=10, brokers=brokers, cluster_id="fake", controller_id=controller_id, topics=topics
         )
         response.controller_name = name
+        if self.ours:
+            response.removed_topic_ids = [topic_id for topic_id in request.held_topic_ids if topic_id in self.removed]
         return kip694.encode_modes_response(response, correlation_id)
 
     def _topic(self, name: str) -> Any:

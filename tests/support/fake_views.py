@@ -125,6 +125,9 @@ class FakeViews:
     def claim(self) -> ClaimRecord | None:
         return self._claim
 
+    def removed(self, topic_ids: Iterable[str]) -> tuple[str, ...]:
+        return ()
+
     def refresh(self, timeout_s: float) -> None:
         self.refreshes += 1
         if self.failure is not None:

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from modeaware.wire import stock
-from modeaware.wire.client import split_address
+from modeaware.wire.client_tls import split_address
 
 UNSUPPORTED_VERSION = 35
 _DESCRIBE_TOPIC_PARTITIONS = 75  # asked in place of Metadata where it is offered

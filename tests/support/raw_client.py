@@ -13,7 +13,7 @@ from typing import Any
 
 from modeaware.lifecycle.commands import CreatePartitionsCommand
 from modeaware.wire import codec, kip694, messages, stock
-from modeaware.wire.client import split_address
+from modeaware.wire.client_tls import split_address
 from modeaware.wire.frames import MAX_RESPONSE_BYTES, frame
 from tests.support.endpoint import Peer
 from tests.support.secured import secret

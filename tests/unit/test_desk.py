@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -53,6 +53,7 @@ def views() -> HeldViews:
 @pytest.fixture
 def desk(views: HeldViews) -> Iterator[ControllerDesk]:
     desk = ControllerDesk("c1", "refuse", views, lambda: False)
+    desk.serve_at(_endpoint(loopback=True))
     yield desk
     desk.close()
     for end in views.begun:
@@ -62,7 +63,7 @@ def desk(views: HeldViews) -> Iterator[ControllerDesk]:
 def test_it_says_what_it_was_given(views: HeldViews) -> None:
     roles = [False]
     desk = ControllerDesk("c1", "refuse", views, lambda: roles[0])
-    desk.serve_at(cast(Any, SimpleNamespace(advertised=("endpoint.example", 9690))))
+    desk.serve_at(_endpoint(loopback=False))
     assert (desk.controller_id, desk.old_clients, desk.advertised) == ("c1", "refuse", ("endpoint.example", 9690))
     assert not desk.is_active()
     roles[0] = True
@@ -75,6 +76,7 @@ def test_it_knows_nothing_before_the_log_has_been_read() -> None:
     views.failure = ClusterError("no broker")
     views.set_claim(ClaimRecord(1, "127.0.0.1:1", "c1"))
     desk = ControllerDesk("c1", "serve", views, lambda: False)
+    desk.serve_at(_endpoint(loopback=True))
     for ask in (desk.records, desk.claim, lambda: desk.views("orders")):
         with pytest.raises(ModeSourceError, match="not been read") as caught:
             ask()
@@ -107,6 +109,11 @@ def test_the_version_is_another_after_each_change(desk: ControllerDesk, views: H
     assert desk.version() == versions[-1]
 
 
+def _endpoint(loopback: bool) -> Any:
+    """The server that asks."""
+    return SimpleNamespace(advertised=("endpoint.example", 9690), loopback=loopback)
+
+
 HERE, ELSEWHERE = socket.gethostname(), "another-host.example"
 NOWHERE = ActiveController("c2")
 
@@ -132,6 +139,18 @@ def test_the_active_one_has_an_address_where_one_reaches_it(
 ) -> None:
     views.set_claim(ClaimRecord(3, address, "c2", host=host))
     assert desk.claim() == told
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:9690", "[::1]:9690", "localhost:9690"])
+def test_who_may_ask_from_other_hosts_is_told_no_loopback_address(
+    desk: ControllerDesk, views: HeldViews, address: str
+) -> None:
+    """It would be the client's own host."""
+    desk.serve_at(_endpoint(loopback=False))
+    views.set_claim(ClaimRecord(3, address, "c2", host=HERE))
+    assert desk.claim() == NOWHERE
+    views.set_claim(ClaimRecord(4, "c2.example:9690", "c2", host=HERE))
+    assert desk.claim() == ActiveController("c2", "c2.example", 9690)
 
 
 def test_nobody_has_claimed_it(desk: ControllerDesk) -> None:

@@ -66,6 +66,13 @@ def test_modes_are_the_views_and_the_rest_is_the_brokers() -> None:
     assert (answer.controller_id, answer.controller_name) == (kip694.ENDPOINT_NODE_ID, "c1")
 
 
+def test_of_the_topics_a_client_holds_those_whose_record_was_taken_back_are_named() -> None:
+    talk = Talk(FakeDesk(taken_back=frozenset({"gone-1", "gone-2", "not-asked"})))
+    held = {"held_topic_ids": ["gone-1", "b3JkZXJzLWlkLWluLTY0", "gone-2"]}
+    assert asked(talk, modes_request(2, ["orders", "plain"], **held)).removed_topic_ids == ["gone-1", "gone-2"]
+    assert asked(talk, modes_request(3, ["orders", "plain"])).removed_topic_ids == []
+
+
 def test_a_partition_only_the_mode_log_names_is_told_without_a_leader() -> None:
     answer = asked(Talk(), modes_request(2, ["orders"]))
     last = answer.topics[0].partitions[3]

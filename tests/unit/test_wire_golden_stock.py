@@ -122,6 +122,17 @@ def test_metadata_request_10_with_the_fields_of_ours() -> None:
     assert (header.api_version, decoded.modes_only, decoded.fresh) == (10, True, True)
 
 
+def test_metadata_request_10_that_asks_what_became_of_topics() -> None:
+    topic = kip694.ModesRequest.MetadataRequestTopic
+    message = kip694.ModesRequest(topics=[topic(name="t")], fresh=True, held_topic_ids=["ASNFZ4mrze8BI0VniavN7w"])
+    expected = request_header(3, 10, flexible=True)
+    expected.COMPACT_ARRAY(1).COMPACT_STRING("t").tags().BOOLEAN(True).BOOLEAN(False).BOOLEAN(False)
+    held = Wire().COMPACT_ARRAY(1).COMPACT_STRING("ASNFZ4mrze8BI0VniavN7w")
+    expected.TAG_BUFFER(_1=Wire().BOOLEAN(True), _2=held)
+    decoded = check_request(message, 10, expected)
+    assert decoded.held_topic_ids == ["ASNFZ4mrze8BI0VniavN7w"]
+
+
 def metadata_response(**of_ours: Any) -> Any:
     response = stock.MetadataResponse
     topic, broker = response.MetadataResponseTopic, response.MetadataResponseBroker
@@ -254,6 +265,7 @@ def test_metadata_response_10_with_the_fields_of_ours() -> None:
             )
         ],
         controller_name="c-1",
+        removed_topic_ids=["Q2ZXPTAxMjM0NTY3ODlhYg"],
     )
     expected = response_header(flexible=True).INT32(0).COMPACT_ARRAY(0).COMPACT_STRING(None).INT32(694_694_694)
     expected.COMPACT_ARRAY(1).INT16(0).COMPACT_STRING("t").BOOLEAN(False)
@@ -262,11 +274,14 @@ def test_metadata_response_10_with_the_fields_of_ours() -> None:
     expected.TAG_BUFFER(_0=Wire().INT64(2**40), _1=Wire().BOOLEAN(True))
     expected.INT32(-(2**31))
     expected.TAG_BUFFER(_0=Wire().COMPACT_STRING("ASNFZ4mrze8BI0VniavN7w"), _1=Wire().INT64(3), _2=Wire().INT64(2**33))
-    expected.INT32(-(2**31)).TAG_BUFFER(_0=Wire().COMPACT_STRING("c-1"))
+    expected.INT32(-(2**31)).TAG_BUFFER(
+        _0=Wire().COMPACT_STRING("c-1"), _1=Wire().COMPACT_ARRAY(1).COMPACT_STRING("Q2ZXPTAxMjM0NTY3ODlhYg")
+    )
     decoded = check_response(message, 10, expected)
     (one,) = kip694.decode_modes_response(expected.made)[1].topics[0].partitions
     assert (one.mode, one.resume_offset, one.reclaimed) == (-1, 2**40, True)
     assert (decoded.controller_name, decoded.topics[0].mode_epoch) == ("c-1", 2**33)
+    assert decoded.removed_topic_ids == ["Q2ZXPTAxMjM0NTY3ODlhYg"]
 
 
 def test_a_peer_that_knows_no_tags_of_ours_gives_their_defaults() -> None:
@@ -274,4 +289,5 @@ def test_a_peer_that_knows_no_tags_of_ours_gives_their_defaults() -> None:
     _, message = kip694.decode_modes_response(metadata_response_bytes(10).made)
     topic = message.topics[0]
     assert (topic.topic_id, topic.controller_epoch, topic.mode_epoch, message.controller_name) == (None, -1, -1, None)
+    assert message.removed_topic_ids == []
     assert [(p.resume_offset, p.reclaimed) for p in topic.partitions] == [(-1, False)] * 3

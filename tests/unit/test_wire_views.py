@@ -155,13 +155,29 @@ class TestNeverBack:
         ]
         assert wire.held() == view
 
-    def test_a_topic_that_exists_without_a_record_loses_its_view(self, wire: Wire) -> None:
+    def test_a_topic_that_exists_without_a_record_keeps_its_view(self, wire: Wire) -> None:
+        view = wire.put()
+        wire.ask()
+        del wire.endpoint.views["orders"]  # the log was lost, or has a record that this endpoint cannot read
+        wire.endpoint.existing["orders"] = 12
+        with pytest.raises(TopicsNotTold, match=r"orders \(no mode record\)"):
+            wire.ask()
+        assert wire.held() == view
+        wire.endpoint.views["orders"] = view
+        wire.ask()
+        assert wire.held() == view
+
+    @pytest.mark.parametrize("existing", [True, False])
+    def test_a_topic_whose_record_was_taken_back_loses_its_view(self, wire: Wire, existing: bool) -> None:
         view = wire.put()
         wire.ask()
         del wire.endpoint.views["orders"]
-        wire.endpoint.existing["orders"] = 12
+        wire.endpoint.removed = {str(view.topic_id), "another"}
+        if existing:  # made anew since, and never shrunk
+            wire.endpoint.existing["orders"] = 12
         wire.ask()
-        assert wire.held() is None
+        assert wire.endpoint.metadata()[-1].held_topic_ids == [view.topic_id]
+        assert wire.views.confirm_due_s is None
         assert wire.heard[-1] == {"orders": TopicView.unlisted("orders")}
         wire.endpoint.views["orders"] = view  # a standby that lags behind
         wire.ask()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 import time
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from modeaware.wire.brokers.discreet import keep_credentials_out_of_the_log
+from modeaware.wire.brokers.settings import DIRECT
 from modeaware.wire.codec import MissingExtra
 
 try:
@@ -47,10 +49,27 @@ class _TidySocket(KafkaNetSocket):  # type: ignore[misc,unused-ignore]  # untype
     Classes are chosen by the scheme of ``proxy_url``; there is no proxy.
     """
 
-    SCHEMES = ("modeaware-direct",)
+    SCHEMES = (DIRECT.removesuffix("://"),)
+    FAMILIES: ClassVar[Mapping[str, int]] = {f"{DIRECT}v4": socket.AF_INET, f"{DIRECT}v6": socket.AF_INET6}
+
+    def __init__(self, proxy_url: str = DIRECT) -> None:
+        super().__init__(proxy_url)
+        self._family = self.FAMILIES.get(proxy_url)
+        self._untried = 0
+
+    def dns_lookup(self, host: str, port: int, raise_error: bool = False) -> list[Any]:
+        """The addresses to try, in order."""
+        found = super().dns_lookup(host, port, raise_error)
+        wanted = [entry for entry in found if self._family in (None, entry[0])]
+        self._untried = len(wanted)
+        return wanted
 
     async def connect(self, net: Any, addrinfo: Any, socket_options: Any = (), timeout_at: float | None = None) -> Any:
-        """Connect, or close the socket."""
+        """Connect, or close the socket. An address has its share of the time that is left to it and those after it."""
+        if timeout_at is not None and self._untried > 1:
+            now_s = time.monotonic()
+            timeout_at = now_s + (timeout_at - now_s) / self._untried
+        self._untried -= 1
         family, kind, protocol, _, address = addrinfo
         made = self.socket(family, kind, protocol)
         try:
@@ -58,6 +77,11 @@ class _TidySocket(KafkaNetSocket):  # type: ignore[misc,unused-ignore]  # untype
             for option in socket_options:
                 made.setsockopt(*option)
             return await self.sock_connect(net, made, address, timeout_at=timeout_at)
+        except kafka_errors.KafkaTimeoutError as error:
+            made.close()
+            if self._untried <= 0:
+                raise
+            raise kafka_errors.KafkaConnectionError(f"{address}: {error}") from error  # after which the next is tried
         except BaseException:
             made.close()
             raise
@@ -82,8 +106,8 @@ class Link:
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         configs = {
+            "proxy_url": DIRECT,
             **settings,
-            "proxy_url": f"{_TidySocket.SCHEMES[0]}://",
             "receive_message_max_bytes": 1 << 30,
             "max_in_flight_requests_per_connection": 100,
             "reconnect_backoff_max_ms": 300,

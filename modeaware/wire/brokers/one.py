@@ -16,7 +16,7 @@ from modeaware.wire.frames import MAX_REQUEST_BYTES, frame
 try:
     from kafka import errors as kafka_errors
 except ImportError as error:
-    raise MissingExtra(f"this needs kafka-python ({error}): pip install 'modeaware[kafka-python]'") from error
+    raise MissingExtra(f"this needs kafka-python ({error}): install modeaware[kafka-python]") from error
 
 SLICE_S = 0.1
 """How often a caller that waits is asked whether it still wants the answer."""
@@ -42,7 +42,8 @@ class OneServer:
 
     def __init__(self, conf: Mapping[str, Any], server: str) -> None:
         self.server = server
-        self._settings = kafka_python_settings({**conf, "bootstrap.servers": server})
+        client_id = conf.get("client.id") or CLIENT_NAME
+        self._settings = kafka_python_settings({**conf, "bootstrap.servers": server, "client.id": client_id})
         self._settings["client_software_name"] = CLIENT_NAME
         self._link: Link | None = None
 

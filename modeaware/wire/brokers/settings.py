@@ -14,7 +14,7 @@ try:
     from kafka.errors import SaslAuthenticationFailedError
     from kafka.net.sasl.oauth import AbstractTokenProvider
 except ImportError as error:
-    raise MissingExtra(f"the controller needs kafka-python ({error}): pip install 'modeaware[controller]'") from error
+    raise MissingExtra(f"the controller needs kafka-python ({error}): install modeaware[controller]") from error
 
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
 # Without effect on which broker is reached as whom: librdkafka's own defaults and tuning.
@@ -27,6 +27,8 @@ _HARMLESS = frozenset(
         "ssl.provider.location",
     }
 )
+DIRECT = "modeaware-direct://"
+"""kafka-python's ``proxy_url`` of connections without a proxy; ``v4`` or ``v6`` after it: only to such addresses."""
 _TAKEN = TLS_SETTINGS | {
     "sasl.kerberos.service.name",
     "sasl.mechanism",
@@ -40,9 +42,9 @@ _TAKEN = TLS_SETTINGS | {
 def kafka_python_settings(conf: Mapping[str, Any]) -> dict[str, Any]:
     """What kafka-python needs to reach the same brokers as the same user.
 
-    Takes ``bootstrap.servers``, ``client.id``, ``security.protocol``, ``ssl.*`` with PEM files or strings, and
-    ``sasl.*`` for PLAIN, SCRAM, OAUTHBEARER (by ``oauth_cb``) and GSSAPI (with the credentials the process has). What
-    only tunes librdkafka is left out.
+    Takes ``bootstrap.servers``, ``client.id``, ``broker.address.family``, ``security.protocol``, ``ssl.*`` with PEM
+    files or strings, and ``sasl.*`` for PLAIN, SCRAM, OAUTHBEARER (by ``oauth_cb``) and GSSAPI (with the credentials
+    the process has). What only tunes librdkafka is left out.
 
     Raises:
         ConfigError: a setting decides who connects or how, and kafka-python has nothing like it. It names the setting.
@@ -50,9 +52,11 @@ def kafka_python_settings(conf: Mapping[str, Any]) -> dict[str, Any]:
     protocol = security_protocol(conf)
     settings: dict[str, Any] = {
         "bootstrap_servers": servers(conf),
-        "client_id": str(conf.get("client.id", "modeaware-controller")),
+        "client_id": str(conf.get("client.id") or "modeaware-controller"),
         "security_protocol": protocol,
     }
+    if (family := str(conf.get("broker.address.family")).lower()) in ("v4", "v6"):
+        settings["proxy_url"] = DIRECT + family
     _refuse_unknown(conf, protocol)
     if protocol.endswith("SSL"):
         settings["ssl_context"] = ssl_context(conf)
