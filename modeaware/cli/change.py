@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from modeaware.cli import INTERRUPTED
 from modeaware.cli import plan as plans
+from modeaware.cli.confirm import confirmed
 from modeaware.cli.embedded import carry_out, embedded_controller, our_settings, tell
 from modeaware.cli.options import (
     Connection,
@@ -104,20 +105,6 @@ def shrink_command(topic: str, count: int, args: argparse.Namespace) -> DeletePa
         args.immediate_delete,
         tuple(dict.fromkeys(args.accept_state_loss)),
     )
-
-
-def confirmed(*, yes: bool) -> bool:
-    """Ask whether to go on, unless ``--yes`` has said so.
-
-    Raises:
-        RequestRefused: nobody can be asked.
-    """
-    answer = plans.ask("Go on?", yes=yes, is_terminal=sys.stdin.isatty())
-    if answer is None:
-        raise RequestRefused(
-            "nobody can be asked (standard input is no terminal): say --yes to go on; nothing was changed"
-        )
-    return answer
 
 
 def run_change(args: argparse.Namespace, topic: str, command_of: CommandOf, notes: NotesOf = no_notes) -> int:

@@ -6,7 +6,7 @@ import argparse
 import json
 from collections.abc import Callable
 
-from modeaware.cli.change import confirmed
+from modeaware.cli.confirm import confirmed
 from modeaware.cli.embedded import alter_group_rules, tell
 from modeaware.cli.expiry import expiry
 from modeaware.cli.group_situation import GroupSituation, look_at_topics

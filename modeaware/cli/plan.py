@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from modeaware.cli.situation import Situation
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand, TopicCommand
 from modeaware.lifecycle.phases import in_progress
@@ -89,18 +87,6 @@ def key_note(count: int, target: int) -> str:
         f"{target} does not divide {count}: most keys move to another partition. A target that divides it ({dividing}) "
         "moves only the keys of the retired partitions."
     )
-
-
-def ask(question: str, *, yes: bool, is_terminal: bool, read_line: Callable[[str], str] = input) -> bool | None:
-    """Whether to go on: True or False, and None where nobody can be asked."""
-    if yes:
-        return True
-    if not is_terminal:
-        return None
-    try:
-        return read_line(f"{question} [y/N] ").strip().lower() in ("y", "yes")
-    except EOFError:
-        return False
 
 
 def _shrink_plan(command: DeletePartitionsCommand, situation: Situation) -> list[str]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeaware import librdkafka_admin
 from modeaware.config import split_client_config
+from modeaware.confluent._hints import SOFTWARE_NAME
 from modeaware.confluent.controller_calls import Answers, ControllerCalls, Deadline
 from modeaware.errors import ErrorCode, ModeAwareError, RequestRefused
 from modeaware.librdkafka import KafkaError, KafkaException
@@ -22,6 +23,7 @@ from modeaware.lifecycle.commands import AlterGroupRulesCommand, CreatePartition
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import RETENTION_DELAY_MS
 from modeaware.topic_view import TopicView
+from modeaware.wire.api_versions import UNDERLYING_NAME
 
 if TYPE_CHECKING:
     from modeaware.wire.messages import TopicResult
@@ -62,7 +64,7 @@ class AdminClient(librdkafka_admin.AdminClient):
 
     def __init__(self, conf: Mapping[str, Any], **kwargs: Any) -> None:
         config, stock_conf = split_client_config(conf)
-        super().__init__(stock_conf, **kwargs)
+        super().__init__({SOFTWARE_NAME: UNDERLYING_NAME, **stock_conf}, **kwargs)
         self._calls = ControllerCalls(stock_conf, config)
         self._pool_lock = Lock()
         self._pool: ThreadPoolExecutor | None = None

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from modeaware.cli import plan
-from modeaware.cli.change import confirmed
+from modeaware.cli import confirm, plan
+from modeaware.cli.confirm import confirmed
 from modeaware.cli.situation import Situation
 from modeaware.config import ControllerConfig
 from modeaware.errors import RequestRefused
@@ -148,22 +148,22 @@ def test_a_dry_admission_is_the_controllers() -> None:
     ("answer", "goes_on"), [("y", True), (" YES ", True), ("n", False), ("", False), ("yo", False)]
 )
 def test_the_question_is_answered_by_a_person(answer: str, goes_on: bool) -> None:
-    assert plan.ask("Go on?", yes=False, is_terminal=True, read_line=lambda prompt: answer) is goes_on
+    assert confirm.ask("Go on?", yes=False, is_terminal=True, read_line=lambda prompt: answer) is goes_on
 
 
 def test_without_a_terminal_nobody_is_asked() -> None:
     def read_line(prompt: str) -> str:
         raise AssertionError("asked")
 
-    assert plan.ask("Go on?", yes=False, is_terminal=False, read_line=read_line) is None
-    assert plan.ask("Go on?", yes=True, is_terminal=False, read_line=read_line) is True
+    assert confirm.ask("Go on?", yes=False, is_terminal=False, read_line=read_line) is None
+    assert confirm.ask("Go on?", yes=True, is_terminal=False, read_line=read_line) is True
 
 
 def test_the_end_of_input_is_a_no() -> None:
     def read_line(prompt: str) -> str:
         raise EOFError
 
-    assert plan.ask("Go on?", yes=False, is_terminal=True, read_line=read_line) is False
+    assert confirm.ask("Go on?", yes=False, is_terminal=True, read_line=read_line) is False
 
 
 def test_where_nobody_can_be_asked_only_yes_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,9 +12,8 @@ from contextlib import suppress
 
 import pytest
 
-from modeaware.wire import api_versions, kip694, probe, stock
+from modeaware.wire import api_versions, probe, stock
 from modeaware.wire.api_versions import Offer
-from modeaware.wire.client import CLIENT_NAME
 from modeaware.wire.frames import MalformedFrame
 from modeaware.wire.probe import Round
 from tests.support.fake_endpoint import FakeEndpoint
@@ -42,10 +41,6 @@ def endpoint() -> Iterator[FakeEndpoint]:
 
 
 class TestBytes:
-    def test_the_names_are_those_of_the_codec(self) -> None:
-        assert (api_versions.FEATURE, api_versions.MODES_VERSION) == (kip694.FEATURE, kip694.MODES_VERSION)
-        assert api_versions.CLIENT_NAME == CLIENT_NAME
-
     def test_the_request_is_what_a_server_reads(self) -> None:
         header, request = stock.decode_request(api_versions.request(7, "1.2.3"))
         assert (header.api_key, header.api_version, header.correlation_id, header.client_id) == (18, 3, 7, "modeaware")

@@ -151,7 +151,7 @@ class TestWithoutKafkaPython:
         done = run_program(program)
         assert done.returncode == 0, done.stderr
         assert done.stdout.startswith("MissingExtra")
-        assert "pip install" in done.stdout
+        assert "install modeaware[" in done.stdout
 
     def test_a_log_does_as_well(self, acquire: Acquire, tail: type[FakeTail], monkeypatch: pytest.MonkeyPatch) -> None:
         def not_installed(*_args: object, **_more: object) -> None:

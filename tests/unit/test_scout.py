@@ -116,6 +116,31 @@ def test_a_silent_server_beside_one_that_says_no_is_asked_again_soon(clock: Manu
     assert made.absent
 
 
+def test_a_server_that_stays_silent_is_asked_less_and_less_often(clock: ManualClock) -> None:
+    FakeRound.offers, FakeRound.failures = {"a:1": Offer(modes=False)}, {"b:1": "refused"}
+    made = Scout({}, 300.0, clock)
+    begun = rounds_until(made, clock, 1500.0)
+    assert begun[-1] - begun[-2] == pytest.approx(300.0, abs=0.2)
+    assert len(begun) < 15
+    made.hurry(even_if_failing=True)  # good news
+    assert len(rounds_until(made, clock, clock.now_s + 2.0)) == 1
+    FakeRound.offers = {}
+    begun = rounds_until(made, clock, clock.now_s + 900.0)
+    assert begun[-1] - begun[-2] == pytest.approx(LAST_BACKOFF_S, abs=0.2)
+
+
+def test_an_error_that_nobody_expects_is_told_and_followed_by_a_growing_pause(clock: ManualClock) -> None:
+    FakeRound.offers = {"a:1": Offer(modes=True)}
+    made = Scout({}, 300.0, clock)
+    made.step(0.0)
+    made.broke(TypeError("a bug"))
+    assert made.stats() == {"wire": "failed", "probe_error": "modes over the wire: TypeError: a bug"}
+    assert rounds_until(made, clock, 5.0) == pytest.approx([FIRST_BACKOFF_S], abs=0.2)
+    made.broke(TypeError("a bug"))
+    assert rounds_until(made, clock, 10.0) == pytest.approx([5 + 2 * FIRST_BACKOFF_S], abs=0.3)
+    assert (made.found, made.error) == (Found("a:1", ours=False), None)
+
+
 def test_a_hurry_is_asked_soon_and_not_more_than_once_a_second(clock: ManualClock) -> None:
     FakeRound.offers = {"a:1": Offer(modes=False)}
     made = Scout({}, 300.0, clock)

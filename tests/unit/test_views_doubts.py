@@ -1,0 +1,81 @@
+"""Topics that were once said to be gone are asked for while there is a doubt; the epoch of the claim never falls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from modeaware.errors import ErrorCode
+from modeaware.modelog.records import ClaimRecord
+from modeaware.topic_view import TopicView
+from modeaware.views.board import Board
+from modeaware.views.wire_views import TopicsNotTold, WireViews
+from tests.support.fake_endpoint import FakeEndpoint
+from tests.support.modelog import topic_record
+
+
+@pytest.fixture
+def board() -> Board:
+    return Board(lambda _topics, _timeout_s: (), 60_000)
+
+
+@pytest.fixture
+def wire(endpoint: FakeEndpoint, board: Board) -> Iterator[WireViews]:
+    made = WireViews({"bootstrap.servers": endpoint.address}, board)
+    made.point_to(endpoint.address, ours=True)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def doubted(endpoint: FakeEndpoint, wire: WireViews) -> TopicView:
+    """A topic that was told, and then said to be unknown once."""
+    view = endpoint.views["orders"] = topic_record("orders", 1).view()
+    wire.fetch(10, fresh=True)
+    assert wire.confirm_due_s is None
+    del endpoint.views["orders"]
+    wire.fetch(10, fresh=False)
+    assert wire.confirm_due_s is not None
+    return view
+
+
+def _deny(endpoint: FakeEndpoint) -> None:
+    endpoint.topic_errors["orders"] = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+
+def _tell_without_record(endpoint: FakeEndpoint) -> None:
+    endpoint.existing["orders"] = 12
+
+
+@pytest.mark.parametrize("turn", [_deny, _tell_without_record])
+def test_what_is_not_said_to_be_unknown_any_more_is_no_doubt(
+    endpoint: FakeEndpoint, board: Board, wire: WireViews, doubted: TopicView, turn: Callable[[FakeEndpoint], None]
+) -> None:
+    turn(endpoint)
+    with pytest.raises(TopicsNotTold):
+        wire.fetch(10, fresh=False)
+    assert wire.confirm_due_s is None
+    assert board.cache.held("orders") == doubted
+
+
+def test_what_the_other_source_removed_is_no_doubt(board: Board, wire: WireViews, doubted: TopicView) -> None:
+    board.publish((), [doubted.topic])
+    wire.fetch(10, fresh=False)
+    assert wire.confirm_due_s is None
+
+
+def test_a_doubt_lasts_until_it_is_settled(wire: WireViews, doubted: TopicView) -> None:
+    due_s = wire.confirm_due_s
+    wire.fetch(10, fresh=False)
+    assert wire.confirm_due_s == due_s
+
+
+def test_an_answer_about_few_topics_takes_nothing_back_of_the_claim(endpoint: FakeEndpoint, wire: WireViews) -> None:
+    endpoint.controller = ("c-7", 9694)
+    endpoint.views["orders"] = topic_record("orders", 1, controller_epoch=4).view()
+    endpoint.views["others"] = topic_record("others", 1, controller_epoch=2).view()
+    wire.fetch(10, fresh=True)
+    endpoint.hidden.add("others")  # asked for by name, then
+    wire.fetch(10, fresh=True)
+    assert wire.claim() == ClaimRecord(4, "127.0.0.1:9694", "c-7")

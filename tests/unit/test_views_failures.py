@@ -1,0 +1,124 @@
+"""What nobody expects to fail, failing, in the thread of the views: the log is followed, and all is tried again."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from modeaware.config import ClientConfig
+from modeaware.views import scout
+from modeaware.views.cluster_views import ClusterViews
+from tests.support.fake_endpoint import FakeEndpoint
+from tests.support.fake_sources import Acquire, FakeTail, log_of
+from tests.support.modelog import topic_record
+from tests.support.waiting import eventually
+
+
+@pytest.fixture
+def tail(monkeypatch: pytest.MonkeyPatch) -> type[FakeTail]:
+    FakeTail.made, FakeTail.log, FakeTail.silent = [], log_of(1), False
+    monkeypatch.setattr("modeaware.views.log_views.Tail", FakeTail)
+    return FakeTail
+
+
+def _round(patch: pytest.MonkeyPatch, fail: Callable[..., None]) -> None:
+    patch.setattr(scout, "Round", fail)
+
+
+def _going_over(patch: pytest.MonkeyPatch, fail: Callable[..., None]) -> None:
+    patch.setattr("modeaware.views.wire_views.WireViews.point_to", fail)
+
+
+@pytest.mark.parametrize("breaks", [_round, _going_over])
+def test_looking_for_the_wire_never_ends_the_tail(
+    acquire: Acquire,
+    endpoint: FakeEndpoint,
+    tail: type[FakeTail],
+    breaks: Callable[[pytest.MonkeyPatch, Callable[..., None]], None],
+) -> None:
+    failed = threading.Semaphore(0)
+
+    def fail(*_: object, **__: object) -> None:
+        failed.release()
+        raise TypeError("not what it takes")
+
+    with pytest.MonkeyPatch.context() as patch:
+        breaks(patch, fail)
+        views = acquire("auto")
+        assert views.wait_ready(30)
+        for _ in range(3):  # it is tried again
+            assert failed.acquire(timeout=30)
+        eventually(lambda: "TypeError: not what it takes" in str(views.stats()["probe_error"]))
+        tail.log = log_of(1, 2)
+        eventually(lambda: views.view("orders").epoch == 2)
+        assert tail.made[0].runs == 1
+        assert views.error() is None
+    endpoint.views["orders"] = topic_record("orders", 3).view()
+    eventually(lambda: views.stats()["source"] == "wire")
+    assert views.view("orders").epoch == 3
+
+
+def test_a_thread_that_cannot_be_started_is_tried_again_by_the_next_client(
+    acquire: Acquire, endpoint: FakeEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_self: ClusterViews) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ClusterViews, "start", fail)
+        with pytest.raises(RuntimeError, match="start new thread"):
+            acquire()
+    assert acquire().wait_ready(30)
+
+
+def test_what_was_never_started_can_be_stopped() -> None:
+    assert ClusterViews({"bootstrap.servers": "127.0.0.1:1"}, ClientConfig(mode_source="wire")).stop(1.0)
+
+
+class ManualClock:
+    now_s = 0.0
+
+    def monotonic_s(self) -> float:
+        return self.now_s
+
+    def now_ms(self) -> int:
+        return 0
+
+
+class Pauses(threading.Event):
+    """Where the thread waits between two attempts: time passes, and nobody has to."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__()
+        self.clock = clock
+        self.made: list[float] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        assert timeout is not None
+        self.made.append(timeout)
+        self.clock.now_s += timeout
+        return self.is_set()
+
+
+def test_the_pause_after_a_failure_is_short_again_where_all_was_well_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = ManualClock()
+    views = ClusterViews({"bootstrap.servers": "127.0.0.1:1"}, ClientConfig(mode_source="wire"), clock=clock)
+    pauses = Pauses(clock)
+
+    def look() -> None:
+        if len(pauses.made) == 6 and clock.now_s < 1_000:
+            clock.now_s = 1_000
+            return
+        if len(pauses.made) == 8:
+            pauses.set()
+            return
+        raise TypeError("a bug")
+
+    monkeypatch.setattr(views, "_stopping", pauses)
+    monkeypatch.setattr(views, "_look_for_wire", look)
+    views._run()
+    assert pauses.made == [1, 2, 4, 8, scout.LAST_BACKOFF_S, scout.LAST_BACKOFF_S, 1, 2]
