@@ -42,9 +42,10 @@ def frames() -> Iterator[bytes]:
     for most_bytes, make in of_topics:
         yield _largest(most_bytes, make)
     begun = hello(1)[:-1]
-    tagged = b"".join(_varint(number) + b"\0" for number in range(60_000))
-    yield begun + _varint(60_000) + tagged  # ApiVersions with tagged fields that nobody knows
-    yield hello(1, "x" * 32_000, version=3)
+    fields = (limits.versions_bytes - len(begun) - 2) // 3
+    tagged = b"".join(_varint(number) + b"\0" for number in range(fields))
+    yield begun + _varint(fields) + tagged  # ApiVersions with tagged fields that nobody knows
+    yield hello(1, "x" * (limits.versions_bytes - len(hello(1, "", version=3)) - 2), version=3)
 
 
 def play(player: Player, *, measure_memory: bool = True) -> None:

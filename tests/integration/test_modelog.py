@@ -27,6 +27,7 @@ from modeaware.views import registry
 from tests.conftest import MakeKafka, MakeTopic
 from tests.support.modelog import RealLog, topic_record
 from tests.support.plain import produce_keyed
+from tests.support.rights import secured, user
 from tests.support.waiting import eventually
 
 
@@ -238,32 +239,8 @@ def test_without_a_broker_it_is_not_ready_and_says_why_until_there_is_one(make_k
 # Who may read
 
 
-def user(name: str) -> dict[str, str]:
-    return {
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": "PLAIN",
-        "sasl.username": name,
-        "sasl.password": f"secret of {name}",
-    }
-
-
-SECURED = {
-    "listeners": "SASL_PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
-    "advertised.listeners": "SASL_PLAINTEXT://127.0.0.1:{port}",
-    "inter.broker.listener.name": "SASL_PLAINTEXT",
-    "sasl.enabled.mechanisms": "PLAIN",
-    "sasl.mechanism.inter.broker.protocol": "PLAIN",
-    "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
-        "org.apache.kafka.common.security.plain.PlainLoginModule required "
-        'username="admin" password="secret of admin" user_admin="secret of admin" user_alice="secret of alice";'
-    ),
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "super.users": "User:admin;User:ANONYMOUS",
-}
-
-
 def test_a_user_without_the_right_is_told_so_and_the_log_is_never_taken_for_absent(make_kafka: MakeKafka) -> None:
-    kafka = make_kafka(configs=SECURED, client_config=user("admin"))
+    kafka = make_kafka(configs=secured("alice"), client_config=user("admin"))
     log = RealLog(kafka.bootstrap_servers, **user("admin"))
     log.create()
     log.append(topic_record())

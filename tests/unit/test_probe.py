@@ -33,13 +33,6 @@ def ask(*servers: str, **conf: str) -> Round:
     return asked
 
 
-@pytest.fixture
-def endpoint() -> Iterator[FakeEndpoint]:
-    made = FakeEndpoint()
-    yield made
-    made.stop()
-
-
 class TestBytes:
     def test_the_request_is_what_a_server_reads(self) -> None:
         header, request = stock.decode_request(api_versions.request(7, "1.2.3"))

@@ -49,13 +49,6 @@ def server(controller: StubController) -> Iterator[Server]:
         yield server
 
 
-@pytest.fixture
-def broker() -> Iterator[FakeBroker]:
-    broker = FakeBroker()
-    yield broker
-    broker.close()
-
-
 def _claim(address: str | None, controller_id: str = ID, **fields: str) -> ClaimRecord:
     return ClaimRecord(1, address, controller_id, **fields)  # type: ignore[arg-type]  # all of them are texts
 
