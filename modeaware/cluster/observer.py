@@ -130,7 +130,7 @@ class Observer:
             for p, retired in record.retired.items()
             if p in partitions and retired.seal_offset is not None
         }
-        epochs = {p: record.retired[p].seal_leader_epoch for p in seals}
+        epochs = {p: retired.seal_leader_epoch for p, retired in record.retired.items() if p in partitions}
         other = [(p, e) for p, e in epochs.items() if e is not None and e >= 0 and e != partitions[p].leader_epoch]
         ends = {p: end for (p, _), end in epoch_ends(self._brokers, record.topic, other).items() if end >= 0}
         late = {p: max(seal, partitions[p].log_start) for p, seal in seals.items() if partitions[p].end_offset > seal}

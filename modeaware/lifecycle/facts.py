@@ -29,8 +29,9 @@ class PartitionFacts:
         quiet_since_ms: the wall-clock time since which the controller has seen this same end offset under this same
             leader epoch.
         moved: whether it saw another end before that (not so for a controller that has just begun to look).
-        seal_epoch_end: where the leader's log ends for the leader epoch that the record's seal was read under; asked
-            where that is not the present epoch. Below the seal: the log was truncated, and has grown again since.
+        seal_epoch_end: where the leader's log ends for the leader epoch that the record's seal was read under, or was
+            found broken under; asked where that is not the present epoch. Below the seal: the log was truncated, and
+            has grown again since.
         writers: the producers the leader remembers; asked where a record arrived after the seal, or a transaction is
             open.
         samples: some of the records after the seal, in words.

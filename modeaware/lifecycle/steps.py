@@ -108,6 +108,8 @@ def _seal(
         return (replace(retired, reason=None) if held_up else retired), quiet_from_ms
     if not log.settled:
         return _blocked(retired, reasons.OPEN_TRANSACTION), None
+    if retired.truncated_to is not None:  # and perhaps further since, while there was no seal
+        retired = replace(retired, truncated_to=min(retired.truncated_to, log.lowest_end))
     return replace(retired, seal_offset=log.end_offset, seal_leader_epoch=log.leader_epoch, reason=None), None
 
 
@@ -121,7 +123,7 @@ def _unseal(topic: str, partition: int, retired: RetiredPartition, log: Partitio
     unsealed = replace(
         _unproved(retired, reasons.TRUNCATED if truncated else reasons.STRAGGLER),
         seal_offset=None,
-        seal_leader_epoch=None,
+        seal_leader_epoch=log.leader_epoch,
         resume_offset=min(log.lowest_end, resume),
         stragglers=retired.stragglers + (not truncated),
         straggler=retired.straggler if truncated else straggler_of(log),

@@ -96,7 +96,7 @@ class RetiredPartition:
     Attributes:
         partition_state, replica_state: KIP-694's states.
         seal_offset: its end offset once no aware producer can still write there; None until sealed.
-        seal_leader_epoch: the leader epoch under which the seal was read.
+        seal_leader_epoch: the leader epoch under which the seal was read, or was found broken.
         drained: proof of the drain: group -> committed offset, at or beyond the seal, or before it with nothing between
             them that a group would be given. Empty for an empty partition.
         resume_offset: where a group without a commit goes on once the partition is readable again, while that is below

@@ -280,6 +280,10 @@ GUARDS: tuple[Guard, ...] = (
         "the leader epoch of a seal is noted", "I1", 148,
         STEPS, "seal_leader_epoch=log.leader_epoch, reason=None", "reason=None",
     ),
+    _guard(
+        "what was truncated twice counts from the lowest end", "I2", 951571,
+        STEPS, "truncated_to=min(retired.truncated_to, log.lowest_end))", "truncated_to=retired.truncated_to)",
+    ),
     # Growth, more closely
     _guard(
         "a growth is on the log before it is done", "I5", 234,

@@ -104,10 +104,11 @@ class SimObserver:
             if record is not None:
                 self._seen[key] = last
         seal_epoch_end, writers = None, ()
-        if record is not None and (retired := record.retired[partition]).seal_offset is not None:
+        if record is not None:
+            retired = record.retired[partition]
             if retired.seal_leader_epoch is not None and retired.seal_leader_epoch != log.epoch:
                 seal_epoch_end = log.epoch_end(retired.seal_leader_epoch)
-            if end > retired.seal_offset:
+            if retired.seal_offset is not None and end > retired.seal_offset:
                 writers = (WriterFacts(7, 0, now_ms),)
         return PartitionFacts(log.log_start, end, stable, log.epoch, last[2], last[3], seal_epoch_end, writers)
 

@@ -274,6 +274,12 @@ class TestLeaders:
         looking.cluster.ends[P] = record.retired[P].seal_offset or 0
         assert looking.observer.observe(TOPIC, record).partitions[P].seal_epoch_end == 8
 
+    def test_the_epoch_in_which_a_seal_was_found_broken(self, looking: Looking) -> None:
+        looking.epoch_ends = {(P, 4): 8}
+        record = of_an_earlier_epoch(draining())
+        record = replace(record, retired={P: replace(record.retired[P], seal_offset=None)})
+        assert looking.observer.observe(TOPIC, record).partitions[P].seal_epoch_end == 8
+
     @pytest.mark.parametrize("ends", [{}, {(P, 4): -1}])
     def test_a_seal_that_cannot_be_checked(self, looking: Looking, ends: dict[tuple[int, int], int]) -> None:
         looking.epoch_ends = ends

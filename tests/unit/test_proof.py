@@ -81,6 +81,16 @@ class TestTruncation:
         assert record.retired[P].reason == "group-truncated:g"
         assert record.retired[P].seal_leader_epoch == 4
 
+    def test_what_is_truncated_again_before_the_next_seal_proves_nothing_either(self) -> None:
+        """A commit without an epoch, at what was the end in between: something else lies there now."""
+        at_seven = {"g": group({P: 7}, epochless=frozenset({P}))}
+        written = log(7, leader_epoch=4, quiet_since_ms=LATER_MS)
+        record = after(read_only(), seen(replace(written, seal_epoch_end=7), groups=at_seven), passes=1)
+        assert (record.retired[P].seal_offset, record.retired[P].truncated_to) == (None, 7)
+        again = seen(log(7, leader_epoch=5, seal_epoch_end=6), groups=at_seven)
+        record = after(record, again, passes=2)
+        assert (record.retired[P].truncated_to, record.retired[P].reason) == (6, "group-truncated:g")
+
 
 class TestCompaction:
     def test_a_topic_that_became_compacted_keeps_its_records(self) -> None:
