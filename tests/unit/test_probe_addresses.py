@@ -137,9 +137,12 @@ class TestLookUp:
         self, endpoint: FakeEndpoint, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         asked = Round({"bootstrap.servers": f"{NAME}:1,{endpoint.address}"})
+        start = threading.Thread.start
         with monkeypatch.context() as patch:
 
-            def fail(_self: threading.Thread) -> None:
+            def fail(thread: threading.Thread) -> None:
+                if thread.name != probe.THREAD_NAME:  # the fake endpoint's
+                    return start(thread)
                 raise RuntimeError("can't start new thread")
 
             patch.setattr(threading.Thread, "start", fail)
