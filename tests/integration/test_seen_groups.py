@@ -6,7 +6,13 @@ import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
-from confluent_kafka import AcknowledgeType, ConsumerGroupTopicPartitions, Producer, ShareConsumer, TopicPartition
+from confluent_kafka import (
+    AcknowledgeType,
+    ConsumerGroupTopicPartitions,
+    Producer,
+    ShareConsumer,
+    TopicPartition,
+)
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
@@ -17,8 +23,6 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 from kafka import KafkaAdminClient, KafkaConsumer
-from kafka.protocol.producer.produce import ProduceRequest
-from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from modeaware.clock import SYSTEM_CLOCK
 from modeaware.cluster.cluster import Cluster
@@ -30,7 +34,6 @@ from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle.effects import CommitOffsets, DeleteRecords
 from modeaware.lifecycle.facts import GroupFacts
 from modeaware.local import Kafka
-from modeaware.wire.brokers.client import Brokers
 from tests.conftest import MakeKafka, MakeTopic, topic_maker
 from tests.support.groups import RunningGroup
 from tests.support.plain import create_topic, produce_keyed
@@ -187,7 +190,7 @@ def test_hundreds_of_groups(kafka: Kafka, cluster: Cluster, make_topic: MakeTopi
 
 
 def test_who_wrote(kafka: Kafka, cluster: Cluster, make_topic: MakeTopic) -> None:
-    topic = make_topic(2)
+    topic = make_topic(2, retention_ms=-1)  # the records are old
     eventually(lambda: writers(cluster.brokers, topic, [1]) == {1: ()})  # not every leader knows that it is one yet
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": uuid.uuid4().hex})
     producer.init_transactions(30)
@@ -227,30 +230,6 @@ def test_gaps_of_many_partitions(kafka: Kafka, cluster: Cluster, make_topic: Mak
     conf = {"bootstrap.servers": kafka.bootstrap_servers}
     found = without_records(conf, topic, gaps, SYSTEM_CLOCK.monotonic_s)
     assert found == {gap for gap in gaps if gap.start >= 2 and gap.end <= 5}
-
-
-def test_a_header_that_is_no_text(kafka: Kafka, make_topic: MakeTopic) -> None:
-    topic = make_topic(1)
-
-    class Name:
-        def encode(self, *_: object) -> bytes:
-            return b"trace-\xff"
-
-    builder = DefaultRecordBatchBuilder(2, 0, False, -1, -1, -1, 100_000)
-    builder.append(0, 1234, b"k", b"v", [(Name(), b"x")])
-    part = ProduceRequest.TopicProduceData.PartitionProduceData(index=0, records=bytes(builder.build()))
-    data = ProduceRequest.TopicProduceData(name=topic, partition_data=[part])
-    brokers = Brokers({"bootstrap.servers": kafka.bootstrap_servers})
-
-    def sent() -> bool:  # not every leader knows at once that it is one
-        request = ProduceRequest(transactional_id=None, acks=1, timeout_ms=3000, topic_data=[data], max_version=9)
-        (topic_answer,) = brokers.ask(request).responses
-        return topic_answer.partition_responses[0].error_code == 0
-
-    eventually(sent)
-    brokers.close()
-    samples = sample_records({"bootstrap.servers": kafka.bootstrap_servers}, topic, {0: 0}, SYSTEM_CLOCK.monotonic_s)
-    assert samples[0][0] == "offset 0, 1970-01-01 00:00:01.234 UTC, key b'k', headers that cannot be read"
 
 
 def test_delete_records_is_for_the_topic_it_was_decided_for(
