@@ -20,6 +20,8 @@ OURS = {
 }
 """What the endpoint answers itself, whatever the broker speaks: api key -> (lowest, highest version)."""
 _FEATURES_SINCE = 3
+_LIBRDKAFKA = "rdkafka"
+"""In the name (``librdkafka``), or, of a binding, in the version (``2.16.1-rdkafka-2.16.0``)."""
 
 
 def is_known(version: int) -> bool:
@@ -34,10 +36,14 @@ class Awareness:
     Attributes:
         reads: it means KIP-694's Metadata when it says version 10.
         heeds: it does as modes say, wherever it has them from: nobody to be turned away.
+        drops: it is a librdkafka. That takes a node for gone that the latest answer does not name, and fails what it
+            had asked of it: one that brokers do not know of must not be named to it. A consumer whose question for a
+            topic's metadata fails so joins its group minutes later (``topic.metadata.refresh.interval.ms``).
     """
 
     reads: bool = False
     heeds: bool = False
+    drops: bool = False
 
 
 def awareness(payload: bytes) -> Awareness:
@@ -49,8 +55,8 @@ def awareness(payload: bytes) -> Awareness:
     header, request = stock.decode_request(payload)
     if header.api_version < _FEATURES_SINCE:
         return Awareness()
-    name = request.client_software_name
-    return Awareness(name == CLIENT_NAME, name in (CLIENT_NAME, UNDERLYING_NAME))
+    name, version = request.client_software_name, request.client_software_version
+    return Awareness(name == CLIENT_NAME, name in (CLIENT_NAME, UNDERLYING_NAME), _LIBRDKAFKA in f"{name} {version}")
 
 
 def unsupported(correlation_id: int) -> bytes:

@@ -136,7 +136,8 @@ def served(upstream: bytes, version: int, desk: Desk) -> bytes:
     """The broker's answer (a whole frame) for a client that does not know modes, when such clients are served.
 
     The controller in it is the active one's endpoint, so that a growth (KIP-195) reaches it and not a broker, which
-    knows of no modes. All else is as it came; and all of it, where nobody is known who takes changes.
+    knows of no modes. All else is as it came; and all of it, where nobody is known who takes changes. Not for a
+    librdkafka (:class:`~modeaware.endpoint.api_versions.Awareness`).
 
     Raises:
         MalformedFrame: it cannot be read.

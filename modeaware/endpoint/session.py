@@ -173,7 +173,8 @@ class Session:
             self._order.answered_here(api_versions.unsupported(header.correlation_id))
             return
         said = api_versions.awareness(payload)
-        client = self._client = Awareness(said.reads or self._client.reads, said.heeds or self._client.heeds)
+        was = self._client
+        client = self._client = Awareness(said.reads or was.reads, said.heeds or was.heeds, said.drops or was.drops)
         version, controller_id = header.api_version, self._desk.controller_id
 
         def rewrite(answer: bytes) -> bytes:
@@ -202,6 +203,8 @@ class Session:
                     limited=False,
                 ),
             )
+        elif self._client.drops:
+            self._pass_on(payload, header, Slot())
         else:
             self._pass_on(
                 payload,

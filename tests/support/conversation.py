@@ -170,9 +170,9 @@ def pass_through_answer(payload: bytes) -> bytes:
     return payload[4:8] + b"\0\0" + payload
 
 
-def hello(correlation_id: int = 0, name: str = "modeaware", version: int = 3) -> bytes:
+def hello(correlation_id: int = 0, name: str = "modeaware", version: int = 3, *, software_version: str = "1") -> bytes:
     """ApiVersions."""
-    message = stock.ApiVersionsRequest(client_software_name=name, client_software_version="1")
+    message = stock.ApiVersionsRequest(client_software_name=name, client_software_version=software_version)
     return stock.encode_request(message, version, correlation_id, "a client")
 
 

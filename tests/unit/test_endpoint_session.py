@@ -204,6 +204,18 @@ def test_old_metadata_passes_untouched_when_old_clients_are_served() -> None:
         assert talk.told[-1] == answer
 
 
+@pytest.mark.parametrize(("name", "version"), [("librdkafka", "2.16.0"), ("any", "2.16.1-rdkafka-2.16.0")])
+@pytest.mark.parametrize("active", [True, False])
+def test_librdkafka_is_told_of_no_node_that_brokers_do_not_name(name: str, version: str, active: bool) -> None:
+    """What it has asked of a node fails when the next answer, of a broker, does not name that."""
+    talk = Talk(FakeDesk(active=active))
+    talk.ask(hello(1, name, software_version=version), old_metadata_request(2, 9, ["orders"]))
+    talk.broker_answers()
+    answer = talk.broker.answer()
+    talk.broker_answers(answer)
+    assert talk.told[-1] == answer
+
+
 def test_requests_beyond_the_pipeline_close() -> None:
     talk = Talk(limits=Limits(pipeline=3))
     talk.ask(*(request(10, 1, n) for n in range(3)))
