@@ -36,6 +36,9 @@ class Operator:
         view: the topic's view now.
         records: the topic's records in the mode log.
         sleepers: who sleeps through a switch.
+
+    Attributes:
+        switched_s: when the first switch was seen (monotonic), None before.
     """
 
     def __init__(
@@ -57,6 +60,7 @@ class Operator:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="chaos-operator", daemon=True)
         self._failure: BaseException | None = None
+        self.switched_s: float | None = None
 
     def start(self) -> None:
         self._thread.start()
@@ -95,6 +99,7 @@ class Operator:
                 lambda: self._shrink(target, delay_ms),
                 lambda view: 0 < len(view.writable) <= target,
             )
+            self.switched_s = self.switched_s or time.monotonic()
             self._chronicle.note("switched", to=target, delay_ms=delay_ms, asked_ms=asked_ms)
             self._note_ends(before_growth=False)
             sleep.through(delay_ms)

@@ -29,7 +29,7 @@ def test_nothing_is_lost_whoever_dies(tmp_path: Path) -> None:
         start_new_session=True,
     )
     output, _ = process.communicate(timeout=570)
-    assert process.returncode == 0, output
+    assert process.returncode == 0, "\n".join(output.splitlines()[-45:])
     report = json.loads(report_path.read_text())
     assert (report["lost"], report["unread"], report["violations"]) == (0, 0, {})
     assert all(goal["met"] for goal in report["goals"])
@@ -39,7 +39,8 @@ def test_nothing_is_lost_whoever_dies(tmp_path: Path) -> None:
     assert len(report["faults"]) >= 4
     assert report["shrinks"]["completed"] >= 1
     assert report["switches_slept_through"] >= 1
-    assert min(report["routing"]["homes"], report["routing"]["writable"]) > report["routing"]["aware"] / 2
+    assert report["routing"]["homes"] > report["routing"]["aware"] / 2
+    assert report["routing"]["writable"] > 5_000
     assert report["deleted"] > 0
     eventually(lambda: _left(folder) == [], message="processes are left")
 
