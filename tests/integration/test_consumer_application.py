@@ -106,7 +106,10 @@ def test_eager_callbacks_see_a_rebalance_of_what_is_held_and_may_assign_themselv
     fake_views.set(topic, modes_of(4, 3, NONE))
     await_held(consumer, [0, 2])
     send(topic, 0)
-    assert (0, 3) in read(consumer, 2), "2 was sent back to its own offset once more"
+    found = read(consumer, 1)
+    if found == [(2, 2)]:  # sent back to its own offset once more; or the record came while that was awaited
+        found = read(consumer, 1)
+    assert (0, 3) in found
     assert calls == [
         ("assign", [0, 1]),
         ("revoke", [0]),
