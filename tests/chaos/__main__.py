@@ -100,7 +100,9 @@ def _parser() -> argparse.ArgumentParser:
         description="Shrink, undo and grow a topic on three brokers for some minutes, while brokers, controllers, "
         "writers and readers are killed and paused; then judge what was acknowledged and what was read.",
     )
-    parser.add_argument("--minutes", type=float, default=2.0, metavar="M", help="how long harm is done (%(default)s)")
+    parser.add_argument(
+        "--minutes", type=float, default=2.0, metavar="M", help="how long harm is done, at least (%(default)s)"
+    )
     parser.add_argument("--seed", type=int, metavar="S", help="of everything left to chance (default: a new one)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report there, too")
     parser.add_argument("--judge", type=Path, metavar="FOLDER", help="judge the run in this folder again, run nothing")
