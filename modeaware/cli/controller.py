@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from types import FrameType
 from typing import Any
 
+from modeaware.cli.aside import aside
 from modeaware.cli.options import (
     add_connection_options,
     add_controller_config_option,
@@ -73,7 +74,7 @@ class Controller:
                     tls_key=args.tls_key,
                 )
                 if args.once:
-                    daemon.run_once()
+                    aside(daemon.run_once, daemon.stop)
                 else:
                     daemon.run_forever()
         except KeyboardInterrupt:

@@ -16,6 +16,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from modeaware.cli.aside import aside
 from modeaware.cli.display import alike, number
 from modeaware.cli.options import Connection
 from modeaware.errors import ClusterError, ModeSourceError
@@ -187,7 +188,7 @@ def wait_for_topic(
             changed.set()
 
     def describe() -> TopicDescription:
-        return describe_topics(connection.conf, connection.config.mode_log_topic, [topic])[0]
+        return aside(lambda: describe_topics(connection.conf, connection.config.mode_log_topic, [topic])[0])
 
     views = registry.acquire(connection.conf, connection.config)
     try:
