@@ -14,7 +14,16 @@ from pathlib import Path
 
 import confluent_kafka
 
-from benchmarks import cold_start, consume, endpoint_connections, endpoint_metadata, produce, switch, takeover
+from benchmarks import (
+    cold_start,
+    consume,
+    endpoint_connections,
+    endpoint_metadata,
+    partitioners,
+    produce,
+    switch,
+    takeover,
+)
 from benchmarks.harness import Result
 from benchmarks.setting import Setting, setting
 
@@ -23,6 +32,7 @@ PARTS: dict[str, Callable[[Setting], Iterator[Result]]] = {
     "produce": produce.measure,
     "consume": consume.measure,
     "switch": switch.measure,
+    "partitioners": partitioners.measure,
     "cold-start": cold_start.measure,
     "takeover": takeover.measure,
     "endpoint-metadata": endpoint_metadata.measure,

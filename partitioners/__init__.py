@@ -1,35 +1,66 @@
 """Key hashing and the choice of a partition.
 
 Knows neither Kafka clients nor their configuration nor partition modes: the caller says how many candidates there are,
-a partitioner picks one of them by index. The names and rules are librdkafka's (``rdkafka_msg.c``); ``murmur2_random``
-is also what Kafka's Java producer does.
+a partitioner picks one of them by index. librdkafka's names and rules are its own (``rdkafka_msg.c``);
+``murmur2_random`` is also what Kafka's Java producer does with keys.
 
     >>> from partitioners import named
     >>> named("murmur2_random").for_topic("orders").partition(b"N14228", 4)
     0
+
+Not imported here: ``partitioners.columns`` (whole columns of keys; needs NumPy) and ``partitioners.call_forms`` (for
+plain kafka-python and aiokafka).
 """
 
 from __future__ import annotations
 
-from partitioners.hashes import PURE_HASHES, Hash, HashFunction, crc32, fnv1a, murmur2
+from partitioners.base import HashPartitioner
+from partitioners.hashes import NUMBERS, PURE_HASHES, Hash, HashFunction, crc32, fnv1a, murmur2
+from partitioners.manual import Manual, ManualPartitionRequired
+from partitioners.minimal_movement import MinimalMovement, jump
+from partitioners.movement import expected_share_moved, least_share_moved, share_moved, share_moved_of
+from partitioners.plug_in import FunctionPartitioner, as_partitioner, is_plug_in, load
+from partitioners.round_robin import RoundRobin
 from partitioners.rules import DEFAULT_NAME, RULES, Rule
-from partitioners.seam import Partitioner, TopicPartitioner
-from partitioners.sticky import StickyRandom
-from partitioners.table import HashPartitioner, named
+from partitioners.seam import BatchAware, LoadAware, Partitioner, TopicPartitioner
+from partitioners.sticky import Sticky, StickyRandom
+from partitioners.table import LIBRDKAFKA_NAMES, NAMES, LibrdkafkaPartitioner, named
+from partitioners.uniform_sticky import UniformSticky
 
 __all__ = [
     "DEFAULT_NAME",
+    "LIBRDKAFKA_NAMES",
+    "NAMES",
+    "NUMBERS",
     "PURE_HASHES",
     "RULES",
+    "BatchAware",
+    "FunctionPartitioner",
     "Hash",
     "HashFunction",
     "HashPartitioner",
+    "LibrdkafkaPartitioner",
+    "LoadAware",
+    "Manual",
+    "ManualPartitionRequired",
+    "MinimalMovement",
     "Partitioner",
+    "RoundRobin",
     "Rule",
+    "Sticky",
     "StickyRandom",
     "TopicPartitioner",
+    "UniformSticky",
+    "as_partitioner",
     "crc32",
+    "expected_share_moved",
     "fnv1a",
+    "is_plug_in",
+    "jump",
+    "least_share_moved",
+    "load",
     "murmur2",
     "named",
+    "share_moved",
+    "share_moved_of",
 ]

@@ -23,43 +23,61 @@ class Hash(Enum):
 
 
 _MASK = 0xFFFFFFFF
-_MURMUR2_SEED = 0x9747B28C
-_MURMUR2_M = 0x5BD1E995
-_FNV1A_OFFSET = 0x811C9DC5
-_FNV1A_PRIME = 0x01000193
+MURMUR2_SEED = 0x9747B28C
+MURMUR2_M = 0x5BD1E995
+FNV1A_OFFSET = 0x811C9DC5
+FNV1A_PRIME = 0x01000193
+
+
+def crc32_number(key: bytes) -> int:
+    """CRC-32 as in zlib, unsigned."""
+    return zlib.crc32(key)
+
+
+def murmur2_number(key: bytes) -> int:
+    """MurmurHash2 with Kafka's seed, its sign bit dropped: Java's ``Utils.toPositive(Utils.murmur2(key))``."""
+    h = MURMUR2_SEED ^ len(key)
+    whole = len(key) & ~3
+    for at in range(0, whole, 4):
+        k = int.from_bytes(key[at : at + 4], "little") * MURMUR2_M & _MASK
+        k = (k ^ k >> 24) * MURMUR2_M & _MASK
+        h = (h * MURMUR2_M & _MASK) ^ k
+    if rest := key[whole:]:
+        h = (h ^ int.from_bytes(rest, "little")) * MURMUR2_M & _MASK
+    h = (h ^ h >> 13) * MURMUR2_M & _MASK
+    h ^= h >> 15
+    return h & 0x7FFFFFFF
+
+
+def fnv1a_number(key: bytes) -> int:
+    """FNV-1a as a signed 32-bit number, made positive."""
+    h = FNV1A_OFFSET
+    for byte in key:
+        h = (h ^ byte) * FNV1A_PRIME & _MASK
+    return -h & _MASK if h & 0x80000000 else h
 
 
 def crc32(key: bytes, count: int) -> int:
     """CRC-32 as in zlib: librdkafka's ``consistent``."""
-    return zlib.crc32(key) % _positive(count)
+    return crc32_number(key) % positive(count)
 
 
 def murmur2(key: bytes, count: int) -> int:
     """MurmurHash2 with Kafka's seed, its sign bit dropped: Java's ``DefaultPartitioner``, librdkafka's ``murmur2``."""
-    h = _MURMUR2_SEED ^ len(key)
-    whole = len(key) & ~3
-    for at in range(0, whole, 4):
-        k = int.from_bytes(key[at : at + 4], "little") * _MURMUR2_M & _MASK
-        k = (k ^ k >> 24) * _MURMUR2_M & _MASK
-        h = (h * _MURMUR2_M & _MASK) ^ k
-    if rest := key[whole:]:
-        h = (h ^ int.from_bytes(rest, "little")) * _MURMUR2_M & _MASK
-    h = (h ^ h >> 13) * _MURMUR2_M & _MASK
-    h ^= h >> 15
-    return (h & 0x7FFFFFFF) % _positive(count)
+    return murmur2_number(key) % positive(count)
 
 
 def fnv1a(key: bytes, count: int) -> int:
     """FNV-1a as a signed 32-bit number, made positive: librdkafka's ``fnv1a``, which follows Sarama's."""
-    h = _FNV1A_OFFSET
-    for byte in key:
-        h = (h ^ byte) * _FNV1A_PRIME & _MASK
-    if h & 0x80000000:
-        h = -h & _MASK
-    return h % _positive(count)
+    return fnv1a_number(key) % positive(count)
 
 
-def _positive(count: int) -> int:
+def positive(count: int) -> int:
+    """``count``.
+
+    Raises:
+        ValueError: it is not positive.
+    """
     if count <= 0:
         raise ValueError(f"the number of candidates must be positive, not {count}")
     return count
@@ -68,3 +86,8 @@ def _positive(count: int) -> int:
 PURE_HASHES: Mapping[Hash, HashFunction] = MappingProxyType(
     {Hash.CRC32: crc32, Hash.MURMUR2: murmur2, Hash.FNV1A: fnv1a}
 )
+
+NUMBERS: Mapping[Hash, Callable[[bytes], int]] = MappingProxyType(
+    {Hash.CRC32: crc32_number, Hash.MURMUR2: murmur2_number, Hash.FNV1A: fnv1a_number}
+)
+"""Key to the number, ``0 <= number < 2**32``, whose remainder by a count is the index."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
 
 
 class TopicPartitioner(Protocol):
@@ -24,6 +25,37 @@ class TopicPartitioner(Protocol):
 
         Raises:
             ValueError: ``count`` is not positive.
+        """
+        ...
+
+
+@runtime_checkable
+class BatchAware(Protocol):
+    """What a :class:`TopicPartitioner` has besides when it wants to know that batches end (KIP-480)."""
+
+    def on_new_batch(self, index: int) -> None:
+        """The next record for candidate ``index`` would begin a new batch: stick to another candidate from now on.
+
+        Nothing happens where it has moved on from ``index`` already, so several threads may say the same.
+        """
+        ...
+
+
+@runtime_checkable
+class LoadAware(Protocol):
+    """What a :class:`TopicPartitioner` has besides when it follows the sizes of records and queues (KIP-794)."""
+
+    def partition_by_load(self, key: bytes | None, count: int, size: int, load: Sequence[int] = ()) -> int:
+        """The index of the pick, ``0 <= index < count``.
+
+        Args:
+            key: the record's key as it is sent; None for a record without one.
+            count: how many candidates there are, > 0.
+            size: the record's size in bytes.
+            load: what is queued for each candidate, in bytes, batches or records (>= 0); empty where it is not known.
+
+        Raises:
+            ValueError: ``count`` is not positive, or ``load`` has another length.
         """
         ...
 

@@ -2,40 +2,14 @@
 
 from __future__ import annotations
 
-import confluent_kafka
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from partitioners import PURE_HASHES, RULES, Hash, StickyRandom, named
+from tests.support.partitioning import C_HASHES, Dice, Ticks
 
-C_HASHES = {
-    Hash.CRC32: confluent_kafka.consistent,
-    Hash.MURMUR2: confluent_kafka.murmur2,
-    Hash.FNV1A: confluent_kafka.fnv1a,
-}
 COUNTS = st.integers(min_value=1, max_value=100_000)
-
-
-class Ticks:
-    """A clock that a test moves."""
-
-    def __init__(self) -> None:
-        self.now_s = 100.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
-class Dice:
-    """Randomness that a test knows: 0/4, 1/4, 2/4, 3/4, 0/4, ..."""
-
-    def __init__(self) -> None:
-        self.rolled = 0
-
-    def __call__(self) -> float:
-        self.rolled += 1
-        return (self.rolled - 1) % 4 / 4
 
 
 @pytest.mark.parametrize("which", list(Hash))
