@@ -1,0 +1,39 @@
+"""The one place of this package that imports kafka-python; the rest of it takes its names from here.
+
+``KafkaProducer`` and ``KafkaConsumer`` are whatever ``kafka`` exports when this module is first imported, so a tracer
+or mock that replaced them there earlier stays in effect underneath ours.
+"""
+
+from __future__ import annotations
+
+from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.consumer.subscription_state import AsyncConsumerRebalanceListener
+from kafka.coordinator.assignors.abstract import RebalanceProtocol
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+from kafka.errors import KafkaError, KafkaTimeoutError
+from kafka.net.compat import KafkaNetClient
+from kafka.partitioner import Partitioner
+from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
+from kafka.structs import OffsetAndMetadata
+
+__all__ = [
+    "AsyncConsumerRebalanceListener",
+    "ConsumerProtocolAssignment",
+    "ConsumerRebalanceListener",
+    "CooperativeStickyAssignor",
+    "KafkaConsumer",
+    "KafkaError",
+    "KafkaNetClient",
+    "KafkaProducer",
+    "KafkaTimeoutError",
+    "OffsetAndMetadata",
+    "Partitioner",
+    "RangePartitionAssignor",
+    "RebalanceProtocol",
+    "RoundRobinPartitionAssignor",
+    "StickyPartitionAssignor",
+    "TopicPartition",
+]

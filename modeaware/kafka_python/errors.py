@@ -1,0 +1,36 @@
+"""What these clients raise: errors that are ours and kafka-python's at once, so that code written for either catches
+them."""
+
+from __future__ import annotations
+
+from modeaware.errors import KeyHeld, KeyMoved, ModeSourceError, PartitionRetired, ViewTimeout
+from modeaware.kafka_python._gateway import KafkaError, KafkaTimeoutError
+
+
+class RetiredPartitionError(PartitionRetired, KafkaError, ValueError):  # type: ignore[misc,unused-ignore]  # untyped
+    """A record was addressed to a partition that takes no writes; it was not queued.
+
+    A ValueError as well: what kafka-python's ``send`` raises for a partition that does not exist, so whoever handles
+    that (by choosing anew) handles this. ``code`` is ``POLICY_VIOLATION``.
+    """
+
+
+class FirstViewTimeout(ViewTimeout, KafkaError):  # type: ignore[misc,unused-ignore]  # untyped
+    """No first view within ``modeaware_view_timeout_ms``, and ``modeaware_on_unknown`` is ``error``."""
+
+
+class FirstViewPending(ModeSourceError, KafkaTimeoutError, BufferError):  # type: ignore[misc,unused-ignore]  # untyped
+    """No first view within ``modeaware_view_timeout_ms``, and ``modeaware_on_unknown`` is ``block``: try again.
+
+    A ``KafkaTimeoutError`` (retriable), which callers of kafka-python's ``send`` already answer so, and a BufferError
+    as with confluent_kafka.
+    """
+
+
+class HeldKeyError(KeyHeld, KafkaTimeoutError):  # type: ignore[misc,unused-ignore]  # untyped
+    """A key has moved, and not every group is known to have read its old partition (``modeaware_on_resize`` is
+    ``hold``); nothing was queued: try again. A ``KafkaTimeoutError`` (retriable) and a BufferError."""
+
+
+class MovedKeyError(KeyMoved, KafkaError):  # type: ignore[misc,unused-ignore]  # untyped
+    """A key has moved, and ``modeaware_on_resize`` is ``error``; nothing was queued."""

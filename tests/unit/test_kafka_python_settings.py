@@ -1,0 +1,143 @@
+"""kafka-python's keyword arguments in librdkafka's words."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+from kafka import KafkaConsumer, KafkaProducer
+
+from modeaware.config import ClientConfig
+from modeaware.errors import ConfigError
+from modeaware.kafka_python import settings
+from modeaware.kafka_python.settings import SAME_VALUES, librdkafka_conf, split_settings
+from modeaware.librdkafka import Producer
+
+
+def conf_of(**configs: Any) -> dict[str, Any]:
+    return librdkafka_conf(configs, {})
+
+
+def test_bootstrap_servers_of_every_form() -> None:
+    assert conf_of() == {"bootstrap.servers": "localhost"}
+    assert conf_of(bootstrap_servers="a:1,b:2")["bootstrap.servers"] == "a:1,b:2"
+    assert conf_of(bootstrap_servers=["a:1", "b"])["bootstrap.servers"] == "a:1,b"
+
+
+def test_tls_and_sasl_are_translated() -> None:
+    conf = conf_of(
+        bootstrap_servers="a:1",
+        client_id="me",
+        security_protocol="SASL_SSL",
+        sasl_mechanism="SCRAM-SHA-256",
+        sasl_plain_username="alice",
+        sasl_plain_password="secret",
+        sasl_kerberos_service_name="kafka",
+        ssl_cafile="ca.pem",
+        ssl_certfile="cert.pem",
+        ssl_keyfile="key.pem",
+        ssl_crlfile="crl.pem",
+        ssl_password="pass",
+        ssl_ciphers="ECDHE",
+        ssl_check_hostname=False,
+        metadata_max_age_ms=1000,
+        request_timeout_ms=5,
+    )
+    assert conf == {
+        "bootstrap.servers": "a:1",
+        "client.id": "me",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanisms": "SCRAM-SHA-256",
+        "sasl.username": "alice",
+        "sasl.password": "secret",
+        "ssl.ca.location": "ca.pem",
+        "ssl.certificate.location": "cert.pem",
+        "ssl.key.location": "key.pem",
+        "ssl.crl.location": "crl.pem",
+        "ssl.key.password": "pass",
+        "ssl.cipher.suites": "ECDHE",
+        "ssl.endpoint.identification.algorithm": "none",
+        "topic.metadata.refresh.interval.ms": 1000,
+    }
+
+
+def test_what_the_protocol_does_not_use_is_left_out() -> None:
+    assert conf_of(ssl_cafile="ca.pem", sasl_mechanism="PLAIN", ssl_check_hostname=False, ssl_context=object()) == {
+        "bootstrap.servers": "localhost"
+    }
+    conf = conf_of(security_protocol="SSL", ssl_check_hostname=True, ssl_cafile=None, sasl_plain_username="x")
+    assert conf == {"bootstrap.servers": "localhost", "security.protocol": "SSL"}
+
+
+def test_kerberos_and_tokens() -> None:
+    kerberos = conf_of(security_protocol="SASL_PLAINTEXT", sasl_mechanism="GSSAPI", sasl_kerberos_service_name="k")
+    assert kerberos["sasl.kerberos.service.name"] == "k"
+
+    class Provider:
+        def token(self) -> str:
+            return "t"
+
+    provider = Provider()
+    bearer = {"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": provider}
+    callback = conf_of(**bearer)["oauth_cb"]
+    assert callback == conf_of(**bearer)["oauth_cb"], "clients that share a provider share their views"
+    assert hash(callback) == hash(conf_of(**bearer)["oauth_cb"])
+    assert settings.TokenCallback(provider, clock=lambda: 1000.0)("") == ("t", 1060.0, "", {})
+
+
+@pytest.mark.parametrize(
+    "configs",
+    [
+        {"security_protocol": "SSL", "ssl_context": object()},
+        {"security_protocol": "SASL_SSL", "sasl_mechanism": "AWS_MSK_IAM"},
+        {"security_protocol": "SASL_SSL", "sasl_mechanism": "GSSAPI", "sasl_kerberos_domain_name": "x"},
+        {"proxy_url": "socks5://proxy:1"},
+    ],
+    ids=lambda configs: next(reversed(configs)),
+)
+def test_what_cannot_be_translated_is_refused_unless_librdkafka_is_told_by_its_own_names(
+    configs: dict[str, Any],
+) -> None:
+    with pytest.raises(ConfigError, match="modeaware_librdkafka"):
+        split_settings(configs)
+    parted = split_settings({**configs, "modeaware_librdkafka": {"bootstrap.servers": "b:2", "ssl.ca.location": "x"}})
+    assert (parted.conf["bootstrap.servers"], parted.conf["ssl.ca.location"]) == ("b:2", "x")
+    assert parted.theirs == configs
+
+
+def test_ours_are_taken_out() -> None:
+    parted = split_settings({"acks": 1, "modeaware_view_timeout_ms": 5, "modeaware.on.unknown": "error"})
+    assert parted.theirs == {"acks": 1}
+    assert split_settings({"modeaware_resize_cb": print}).config.resize_callback is print
+    assert parted.config == ClientConfig(view_timeout_ms=5, on_unknown="error")
+    assert split_settings({"metadata_max_age_ms": 77}).config.refresh_interval_ms == 77
+
+
+def test_errors_speak_in_underscores() -> None:
+    with pytest.raises(ConfigError, match="'modeaware_view_timeot_ms': did you mean 'modeaware_view_timeout_ms'"):
+        split_settings({"modeaware_view_timeot_ms": 5})
+    with pytest.raises(ConfigError, match=r"^modeaware_on_unknown: must be one of block"):
+        split_settings({"modeaware_on_unknown": "x"})
+    with pytest.raises(ConfigError, match="modeaware_librdkafka: must be a dict"):
+        split_settings({"modeaware_librdkafka": 5})
+
+
+def test_every_name_exists_on_both_sides() -> None:
+    named = {*SAME_VALUES, *settings._INSTEAD, "bootstrap_servers", "ssl_check_hostname", "sasl_oauth_token_provider"}
+    for client in (KafkaProducer, KafkaConsumer):
+        assert named <= set(client.DEFAULT_CONFIG)
+        ours = {
+            name
+            for name in client.DEFAULT_CONFIG
+            if name.startswith(("ssl_", "sasl_", "security_", "socks5_", "proxy"))
+        }
+        assert ours <= named, "a setting that decides how to connect is neither translated nor refused"
+        assert inspect.signature(client.__init__).parameters["configs"].kind is inspect.Parameter.VAR_KEYWORD
+    numbers = {"topic.metadata.refresh.interval.ms": 1000}
+    words = {"security.protocol": "SASL_SSL", "sasl.mechanisms": "PLAIN", "client.dns.lookup": "use_all_dns_ips"}
+    files = {"ssl.ca.location", "ssl.certificate.location", "ssl.crl.location", "ssl.key.location"}
+    texts = dict.fromkeys(
+        set(SAME_VALUES.values()) - numbers.keys() - words.keys() - files - {"ssl.cipher.suites"}, "x"
+    )
+    Producer({"bootstrap.servers": "localhost:1", "log_level": 0, **numbers, **words, **texts})
