@@ -15,7 +15,8 @@ from modeaware.config import ControllerConfig
 from modeaware.errors import RequestRefused
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
 from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts
-from modeaware.modelog.records import DeleteTopicPartitions, RetiredPartition, TopicRecord
+from modeaware.modelog.deletion import DeleteTopicPartitions
+from modeaware.modelog.records import RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode, ReplicaState
 
 RW, RO = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY

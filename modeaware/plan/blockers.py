@@ -1,0 +1,232 @@
+"""What stands in the way of a shrink, what it would wait for, and what a person has to check first. Pure.
+
+Refusals are those of the admission (:mod:`modeaware.lifecycle.shrinking`); here all of them are told at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from modeaware.clock import utc
+from modeaware.config import ControllerConfig
+from modeaware.lifecycle.drain import unread_offsets
+from modeaware.lifecycle.facts import TopicFacts, WriterFacts
+from modeaware.lifecycle.requirement import using_groups
+from modeaware.modes import format_ranges
+
+Severity = Literal["refused", "waits", "check"]
+_IGNORED = ControllerConfig().ignored_groups
+_NAMED = 5
+
+
+@dataclass(frozen=True)
+class Blocker:
+    """One thing.
+
+    Attributes:
+        code: for programs.
+        severity: ``refused``: the shrink would not be admitted; ``waits``: it would wait for this; ``check``: nobody
+            can see it from outside.
+        text: what it is, and what to do.
+    """
+
+    code: str
+    severity: Severity
+    text: str
+
+
+@dataclass(frozen=True)
+class GroupLag:
+    """A group that uses the topic.
+
+    Attributes:
+        kind: ``classic``, ``consumer``, ``share`` or ``streams``.
+        lag: offsets it has still to consume. retiring: those of them in the partitions that would retire.
+        uncommitted: how many of the retiring partitions it has never committed on, though they hold records.
+    """
+
+    group: str
+    kind: str
+    has_members: bool
+    stateful: bool
+    lag: int
+    retiring: int
+    uncommitted: int
+
+
+def group_lags(facts: TopicFacts, target: int) -> tuple[GroupLag, ...]:
+    """Every group that uses the topic, the one with the most to consume first."""
+    found = []
+    for name, group in facts.groups.items():
+        unread = {p: unread_offsets(group, p, log.end_offset, log.log_start) for p, log in facts.partitions.items()}
+        retiring = [p for p in unread if p >= target]
+        uncommitted = [p for p in retiring if p not in group.committed and not facts.partitions[p].empty]
+        found.append(
+            GroupLag(
+                name,
+                group.kind,
+                group.has_members,
+                group.stateful,
+                sum(unread.values()),
+                sum(unread[p] for p in retiring),
+                len(uncommitted),
+            )
+        )
+    return tuple(sorted(found, key=lambda group: (-group.retiring, -group.lag, group.group)))
+
+
+def find_blockers(
+    facts: TopicFacts,
+    target: int,
+    now_ms: int,
+    last_write_ms: int | None = None,
+    unknown: Iterable[str] = (),
+    base: int | None = None,
+) -> tuple[Blocker, ...]:
+    """All that is in the way of ``target``, refusals first. For a growth keys that move are to be checked.
+
+    Args:
+        last_write_ms: the newest timestamp of the sample.
+        unknown: what could not be looked up, in words.
+        base: the number of partitions that are written now; default: all there are.
+    """
+    shrinks = target < (facts.partition_count if base is None else base)
+    found = [*_topic(facts), *(Blocker("not-seen", "check", text) for text in unknown)]
+    if shrinks:
+        found += [*_keys_refused(facts), *_transactions(facts, target), *_waits(facts, target)]
+    else:
+        found += _keys_to_check(facts)
+    found += _producers(facts, now_ms, last_write_ms)
+    order = {"refused": 0, "waits": 1, "check": 2}
+    return tuple(sorted(found, key=lambda blocker: order[blocker.severity]))
+
+
+def _topic(facts: TopicFacts) -> Iterator[Blocker]:
+    if facts.internal:
+        yield Blocker("internal", "refused", "The topic is internal: its partition count is its owner's business.")
+    missing = [p for p in range(facts.partition_count) if p not in facts.partitions]
+    if missing:
+        yield Blocker("unavailable", "refused", f"Partitions {format_ranges(missing)} have no leader that answers.")
+
+
+def _keys_refused(facts: TopicFacts) -> Iterator[Blocker]:
+    if facts.compacted:
+        yield Blocker(
+            "compacted",
+            "refused",
+            f"cleanup.policy is {facts.cleanup_policy!r}: the latest value of a key in a retired partition must not "
+            "go, so only topics with cleanup.policy=delete can be shrunk.",
+        )
+    if facts.stateful_owner is not None:
+        yield Blocker(
+            "streams-internal",
+            "refused",
+            f"It is an internal topic of the Streams application {facts.stateful_owner!r}, whose state has a part for "
+            "each partition.",
+        )
+    stateful = _stateful(facts)
+    if stateful:
+        yield Blocker(
+            "stateful-groups",
+            "refused",
+            f"Groups that keep state per partition (Kafka Streams and the like) read it: {stateful}. The "
+            "state of keys that move stays behind; a shrink that accepts the loss names each with --accept-state-loss.",
+        )
+
+
+def _keys_to_check(facts: TopicFacts) -> Iterator[Blocker]:
+    """Kafka lets a topic grow whatever it means to keys."""
+    if facts.compacted:
+        yield Blocker(
+            "compacted",
+            "check",
+            f"cleanup.policy is {facts.cleanup_policy!r}: of a key that moves the last value before the growth stays "
+            "in its old partition, beside the new ones.",
+        )
+    if facts.stateful_owner is not None:
+        yield Blocker(
+            "streams-internal",
+            "check",
+            f"It is an internal topic of the Streams application {facts.stateful_owner!r}, which expects the number of "
+            "partitions that it has.",
+        )
+    if stateful := _stateful(facts):
+        yield Blocker(
+            "stateful-groups",
+            "check",
+            f"Groups that keep state per partition (Kafka Streams and the like) read it: {stateful}. The state of keys "
+            "that move stays behind.",
+        )
+
+
+def _stateful(facts: TopicFacts) -> str:
+    return ", ".join(sorted(name for name, group in facts.groups.items() if group.stateful))
+
+
+def _transactions(facts: TopicFacts, target: int) -> Iterator[Blocker]:
+    open_ = {p: log for p, log in facts.partitions.items() if p >= target and not log.settled}
+    if not open_:
+        return
+    ids = {w.producer_id for log in open_.values() for w in log.writers if w.transaction_start is not None}
+    whose = f" (of producer ids {', '.join(map(str, sorted(ids)))})" if ids else ""
+    yield Blocker(
+        "open-transactions",
+        "waits",
+        f"Transactions are open in partitions {format_ranges(open_)}, which would retire{whose}: they are sealed only "
+        "once these have ended. One that hangs has to be aborted (kafka-transactions.sh).",
+    )
+
+
+def _waits(facts: TopicFacts, target: int) -> Iterator[Blocker]:
+    waited_for = using_groups(facts, _IGNORED)
+    behind = [group for group in group_lags(facts, target) if group.group in waited_for and group.retiring > 0]
+    if behind:
+        names = ", ".join(group.group for group in behind[:_NAMED]) + (", ..." if len(behind) > _NAMED else "")
+        yield Blocker(
+            "lag",
+            "waits",
+            f"Records are deleted only once every group has consumed them (unless the topic's own retention is left to "
+            f"do it); still behind on the partitions that would retire: {names}.",
+        )
+    idle = [group.group for group in behind if group.uncommitted and not group.has_members]
+    if idle:
+        yield Blocker(
+            "idle-groups",
+            "waits",
+            f"Without members, and never committed on all partitions that would retire: {', '.join(idle[:_NAMED])}. "
+            "They hold a drain up until they run, or are waived (modeaware groups waive).",
+        )
+    if facts.groups_doubt is not None:
+        yield Blocker("groups-doubt", "waits", f"There may be more groups than these: {facts.groups_doubt.detail}.")
+
+
+def _producers(facts: TopicFacts, now_ms: int, last_write_ms: int | None) -> Iterator[Blocker]:
+    latest: dict[int, WriterFacts] = {}
+    for writer in (writer for log in facts.partitions.values() for writer in log.writers):
+        known = latest.get(writer.producer_id)
+        if known is None or writer.last_timestamp_ms > known.last_timestamp_ms:
+            latest[writer.producer_id] = writer
+    if latest:
+        newest = max(writer.last_timestamp_ms for writer in latest.values())
+        known_by = (
+            f"The brokers remember {len(latest)} idempotent or transactional producer{'s' if len(latest) > 1 else ''} "
+            f"of it, the last one wrote {utc(newest)}; others they do not tell apart."
+        )
+    else:
+        known_by = "The brokers remember no idempotent producer of it; others they do not tell apart."
+    wrote = "" if last_write_ms is None else f" Last record in the sample: {_ago(now_ms - last_write_ms)}."
+    yield Blocker(
+        "producers",
+        "check",
+        f"Whether producers honour partition modes cannot be seen from outside. {known_by}{wrote} One that is not "
+        "mode-aware goes on as before: into retired partitions after a shrink, before a growth is opened after one.",
+    )
+
+
+def _ago(age_ms: int) -> str:
+    for unit, name in ((86_400_000, "days"), (3_600_000, "hours"), (60_000, "minutes")):
+        if age_ms >= unit * 2:
+            return f"{age_ms // unit} {name} ago"
+    return "a moment ago"

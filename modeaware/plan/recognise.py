@@ -1,0 +1,299 @@
+"""Which hash placed the keys of a sample, over how many partitions, and how sure that is. Pure.
+
+A key is one case, however often it occurs; where its records lie in several partitions, each has its part of the case.
+A hash that had no part in it matches by chance in one of so many cases as there are partitions. What the best candidate
+does not explain is tried against all of them again: that finds the count before the topic grew, and producers that
+disagree.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple
+
+from modeaware.plan.chance import log10_odds_of_chance
+from modeaware.plan.placers import PLACERS, KeyNumbers, key_numbers
+from modeaware.plan.sample import Sample
+
+_EMPTY = key_numbers([b""])[b""]
+_SCREENED_LEAST, _SCREENED_MOST, _SCREENED_TRIES = 100, 400, 100_000
+"""So many keys choose the counts that are looked at in full; of many partitions fewer, there chance explains less."""
+_TRIED_IN_FULL = 4
+_MOST_PLACEMENTS = 4
+_LEAST_FIRST, _LEAST_NEXT = 0.25, 0.05
+"""Of all keys, what a placement has to explain beyond chance: by weak hashes and regular keys some match anyhow."""
+_ODDS_FIRST, _ODDS_NEXT = -2.0, -6.0
+"""log10 of the odds of chance at which a placement is believed."""
+_ODDS_NONE = -6.0
+"""A sample can say "none" if a hash that had placed all of it would have shown with these odds."""
+_LEAST_REPEATED = 20
+_MOMENT_MS = 100
+_HASHED = 0.9
+"""From this share of moments on, records without a key are taken to be hashed as an empty one."""
+
+Verdict = Literal["recognised", "mixed", "none", "unknown"]
+
+
+class Candidate(NamedTuple):
+    """A placer (by its name) over a number of partitions."""
+
+    name: str
+    over: int
+
+    def puts(self, numbers: KeyNumbers) -> int:
+        """The partition of the key with these numbers."""
+        return PLACERS[self.name].index(numbers[self.name], self.over)
+
+
+@dataclass(frozen=True)
+class Placement:
+    """How much of the sample lies where a candidate puts it.
+
+    Attributes:
+        matched, of: keys that lie there, and those it was tried on, both in parts where a key's records lie apart.
+        chance: the share that would lie there anyhow.
+        records_share: the share of *all* keyed records of the sample that lie there.
+        recent: matched keys by *all* their recent records.
+        log10_odds: log10 of the odds that keys placed otherwise match as often, with all candidates tried.
+    """
+
+    candidate: Candidate
+    matched: float
+    of: float
+    chance: float
+    records_share: float
+    recent: float = 0.0
+    log10_odds: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """The placer's name."""
+        return self.candidate.name
+
+    @property
+    def over(self) -> int:
+        """The number of partitions it places keys over."""
+        return self.candidate.over
+
+    @property
+    def share(self) -> float:
+        return self.matched / self.of if self.of else 0.0
+
+    @property
+    def beyond_chance(self) -> float:
+        """How many keys it explains that chance does not."""
+        return max(0.0, (self.matched - self.chance * self.of) / (1 - self.chance)) if self.chance < 1 else 0.0
+
+
+@dataclass(frozen=True)
+class Recognition:
+    """What placed the keys.
+
+    Attributes:
+        verdict: ``recognised``: one hash; ``mixed``: several of them; ``none``: none of those tried; ``unknown``: the
+            sample cannot tell.
+        placements: what was found, the one with the most keys first; each was tried on what those before it left.
+        evidence: each hash over the topic's present count, tried on all keys.
+        keyed, null, empty: records with a key, without one, with an empty one (which clients treat differently).
+        keys: different keys, without the empty one.
+        null_share: the share of moments whose records without a key lie where the hash puts an empty key; None: not
+            known.
+        null_home: the one partition (of several) that all records without a key lie in; None: several, or too few
+            records to tell.
+        numbers: each key's, by which it is placed.
+        together: how often two records of one key lie in one partition, on average over the keys that occur more than
+            once (1: always; the share of one partition: by chance); None: too few of them.
+    """
+
+    verdict: Verdict
+    placements: tuple[Placement, ...] = ()
+    evidence: tuple[Placement, ...] = ()
+    keyed: int = 0
+    null: int = 0
+    empty: int = 0
+    keys: int = 0
+    null_share: float | None = None
+    null_home: int | None = None
+    together: float | None = None
+    numbers: Mapping[bytes, KeyNumbers] = field(default_factory=dict, repr=False)
+
+    @property
+    def present(self) -> Placement | None:
+        """What places keys now: the placement that recent records follow."""
+        return max(self.placements, key=lambda placement: placement.recent, default=None)
+
+    @property
+    def nulls_hashed(self) -> bool:
+        """Whether records without a key are placed like those with an empty one."""
+        return self.null_share is not None and self.null_share >= _HASHED
+
+    @property
+    def unexplained(self) -> float:
+        """The share of keys that lie where no placement that was found puts them."""
+        explained = sum(placement.matched for placement in self.placements)
+        return max(0.0, 1 - explained / self.keys) if self.keys else 0.0
+
+
+class _Part(NamedTuple):
+    """Records of one key in one partition: how many, and their share of all of that key, and of its recent ones."""
+
+    key: bytes
+    partition: int
+    records: int
+    share: float
+    recent: float
+
+
+def recognise(sample: Sample) -> Recognition:
+    """Find what placed the keys of ``sample``."""
+    parts = _parts(sample)
+    numbers = key_numbers({part.key for part in parts})
+    null = sum(record.key is None for record in sample.records)
+    null_moments = _null_moments(sample)
+    empty = sum(record.key == b"" for record in sample.records)
+    placements = _placements(parts, numbers, sample.count)
+    verdict: Verdict
+    if placements:
+        verdict = "recognised" if len({placement.name for placement in placements}) == 1 else "mixed"
+    else:
+        verdict = "none" if _would_show(len(numbers), sample.count) else "unknown"
+    return Recognition(
+        verdict=verdict,
+        placements=placements,
+        evidence=tuple(_try(Candidate(each, sample.count), parts, parts, numbers, sample.count) for each in PLACERS),
+        keyed=len(sample.records) - null - empty,
+        null=null,
+        empty=empty,
+        keys=len(numbers),
+        null_share=_null_share(null_moments, placements),
+        null_home=_null_home(null_moments, sample.count),
+        together=_together(parts),
+        numbers=numbers,
+    )
+
+
+def _parts(sample: Sample) -> list[_Part]:
+    found: Counter[tuple[bytes, int]] = Counter()
+    recent: Counter[tuple[bytes, int]] = Counter()
+    whole: Counter[bytes] = Counter()
+    whole_recent: Counter[bytes] = Counter()
+    for record in sample.records:
+        if record.key:
+            found[record.key, record.partition] += 1
+            whole[record.key] += 1
+            if sample.is_recent(record):
+                recent[record.key, record.partition] += 1
+                whole_recent[record.key] += 1
+    return [
+        _Part(key, partition, n, n / whole[key], recent[key, partition] / max(1, whole_recent[key]))
+        for (key, partition), n in found.items()
+    ]
+
+
+def _placements(parts: Sequence[_Part], numbers: Mapping[bytes, KeyNumbers], count: int) -> tuple[Placement, ...]:
+    found: list[Placement] = []
+    left = list(parts)
+    while left and len(found) < _MOST_PLACEMENTS:
+        tried = [_try(candidate, left, parts, numbers, count) for candidate in _promising(left, numbers, count)]
+        best = max(tried, key=lambda placement: (placement.beyond_chance, placement.over == count))
+        least, odds = (_LEAST_NEXT, _ODDS_NEXT) if found else (_LEAST_FIRST, _ODDS_FIRST)
+        if best.beyond_chance < least * len(numbers) or best.log10_odds > odds:
+            break
+        found.append(replace(best, recent=sum(part.recent for part in _matching(best.candidate, parts, numbers))))
+        left = [part for part in left if best.candidate.puts(numbers[part.key]) != part.partition]
+    return tuple(found)
+
+
+def _promising(left: Sequence[_Part], numbers: Mapping[bytes, KeyNumbers], count: int) -> list[Candidate]:
+    """The candidates that explain most of some of the keys."""
+    keys = list({part.key: None for part in left})
+    enough = max(_SCREENED_LEAST, min(_SCREENED_MOST, _SCREENED_TRIES // count))
+    chosen = set(keys if len(keys) <= enough else random.Random(0).sample(keys, enough))
+    screened = [part for part in left if part.key in chosen]
+    scores = []
+    for each, placer in PLACERS.items():
+        screen = [(numbers[part.key][each], part.partition, part.share) for part in screened]
+        for tried in range(1, count + 1):
+            matched = sum(share for number, partition, share in screen if placer.index(number, tried) == partition)
+            scores.append((matched - _by_chance(screened, tried), Candidate(each, tried)))
+    scores.sort(key=lambda score: -score[0])
+    return [candidate for _, candidate in scores[:_TRIED_IN_FULL]]
+
+
+def _try(
+    candidate: Candidate,
+    left: Sequence[_Part],
+    parts: Sequence[_Part],
+    numbers: Mapping[bytes, KeyNumbers],
+    count: int,
+) -> Placement:
+    matching = _matching(candidate, left, numbers)
+    matched, of, by_chance = _sum(matching), _sum(left), _by_chance(left, candidate.over)
+    records = sum(part.records for part in parts)
+    # Each key is an independent case between 0 and 1: Hoeffding's bound holds for these as for a count.
+    keys = len({part.key for part in left})
+    odds = math.log10(len(PLACERS) * count) + log10_odds_of_chance(matched, keys, by_chance / keys if keys else 0.0)
+    return Placement(
+        candidate,
+        matched=matched,
+        of=of,
+        chance=by_chance / of if of else 0.0,
+        records_share=sum(part.records for part in matching) / records if records else 0.0,
+        log10_odds=min(0.0, odds),
+    )
+
+
+def _matching(candidate: Candidate, parts: Sequence[_Part], numbers: Mapping[bytes, KeyNumbers]) -> list[_Part]:
+    return [part for part in parts if candidate.puts(numbers[part.key]) == part.partition]
+
+
+def _sum(parts: Sequence[_Part]) -> float:
+    return math.fsum(part.share for part in parts)
+
+
+def _by_chance(parts: Sequence[_Part], count: int) -> float:
+    """How many keys lie right by chance: only what lies below ``count`` can, one in ``count`` of that does."""
+    return math.fsum(part.share for part in parts if part.partition < count) / count
+
+
+def _would_show(keys: int, count: int) -> bool:
+    """Whether a hash that had placed all of so many keys would have been recognised for sure."""
+    if count < 2 or not keys:
+        return False
+    return math.log10(len(PLACERS) * count) + log10_odds_of_chance(keys, keys, 1 / count) <= _ODDS_NONE
+
+
+def _null_moments(sample: Sample) -> list[int]:
+    """The partitions of records without a key, one case a moment: clients let them stick to one for a while.
+
+    Empty where there are too few moments to conclude anything.
+    """
+    nulls = [record for record in sample.records if record.key is None and record.timestamp_ms > 0]
+    moments = {(record.timestamp_ms // _MOMENT_MS, record.partition) for record in nulls}
+    enough = len({moment for moment, _ in moments}) >= _LEAST_REPEATED
+    return [partition for _, partition in moments] if enough else []
+
+
+def _null_share(moments: Sequence[int], placements: Sequence[Placement]) -> float | None:
+    if not placements or not moments:
+        return None
+    home = max(placements, key=lambda placement: placement.recent).candidate.puts(_EMPTY)
+    return moments.count(home) / len(moments)
+
+
+def _null_home(moments: Sequence[int], count: int) -> int | None:
+    return moments[0] if count > 1 and len(set(moments)) == 1 else None
+
+
+def _together(parts: Sequence[_Part]) -> float | None:
+    by_key: defaultdict[bytes, list[int]] = defaultdict(list)
+    for part in parts:
+        by_key[part.key].append(part.records)
+    repeated = [own for own in by_key.values() if sum(own) > 1]
+    if len(repeated) < _LEAST_REPEATED:
+        return None
+    return sum(sum(n * (n - 1) for n in own) / (sum(own) * (sum(own) - 1)) for own in repeated) / len(repeated)

@@ -1,0 +1,247 @@
+"""Reading a plan's sample: bounded, whatever the log looks like."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from modeaware.cluster.cluster import LogOffsets, TopicShape
+from modeaware.cluster.groups.found import GroupsFound
+from modeaware.errors import ClusterError, ErrorCode, RequestRefused
+from modeaware.lifecycle.facts import GroupFacts, WriterFacts
+from modeaware.plan import read
+from modeaware.plan.sample import Stretch, choose_stretches
+
+EOF = KafkaError._PARTITION_EOF
+
+
+@dataclass
+class FakeMessage:
+    """What a consumer hands out; an error has no offset but an EOF."""
+
+    place: int | None
+    at: int | None
+    code: int | None = None
+    named: Sequence[tuple[str, bytes | None]] | None = None
+
+    def partition(self) -> int | None:
+        return self.place
+
+    def offset(self) -> int | None:
+        return self.at
+
+    def error(self) -> KafkaError | None:
+        return None if self.code is None else KafkaError(self.code)
+
+    def key(self) -> bytes | None:
+        return b"k%d" % (self.at or 0)
+
+    def value(self) -> bytes | None:
+        return b"12345"
+
+    def headers(self) -> Sequence[tuple[str, bytes | None]] | None:
+        if self.named == []:
+            raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
+        return self.named
+
+    def timestamp(self) -> tuple[int, int]:
+        return (1, 1000 + (self.at or 0))
+
+
+class FakeLog:
+    """Partitions as lists of messages; consumers of it hand them out one partition after another."""
+
+    def __init__(self, logs: dict[int, list[FakeMessage]]) -> None:
+        self.logs = logs
+        self.confs: list[dict[str, Any]] = []
+        self.consumed: list[FakeMessage] = []
+        self.closed = 0
+
+    def __call__(self, conf: dict[str, Any]) -> FakeConsumer:
+        self.confs.append(conf)
+        return FakeConsumer(self)
+
+
+@dataclass
+class FakeConsumer:
+    log: FakeLog
+    queue: list[FakeMessage] = field(default_factory=list)
+
+    def assign(self, places: Iterable[TopicPartition]) -> None:
+        for place in places:
+            log = self.log.logs[place.partition]
+            self.queue += [m for m in log if m.at is None or m.at >= place.offset]
+
+    def consume(self, count: int, timeout: float) -> list[FakeMessage]:
+        assert count > 0
+        taken, self.queue = self.queue[:count], self.queue[count:]
+        self.log.consumed += [message for message in taken if message.code is None]
+        return taken
+
+    def pause(self, places: Iterable[TopicPartition]) -> None:
+        paused = {place.partition for place in places}
+        self.queue = [message for message in self.queue if message.place not in paused]
+
+    def close(self) -> None:
+        self.log.closed += 1
+
+
+class SteppingClock:
+    """A second goes by with every look."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def now_ms(self) -> int:
+        return 7
+
+    def monotonic_s(self) -> float:
+        self.now_s += 1
+        return self.now_s
+
+
+def whole(partition: int, start: int, end: int) -> list[FakeMessage]:
+    return [FakeMessage(partition, offset) for offset in range(start, end)] + [FakeMessage(partition, end, EOF)]
+
+
+def reading(monkeypatch: pytest.MonkeyPatch, logs: dict[int, list[FakeMessage]]) -> FakeLog:
+    log = FakeLog(logs)
+    monkeypatch.setattr(read, "Consumer", log)
+    return log
+
+
+@pytest.mark.parametrize("asked", [1, 7, 60, 200, 5000])
+def test_no_partition_gives_more_than_its_part(monkeypatch: pytest.MonkeyPatch, asked: int) -> None:
+    logs = {0: Stretch(0, 1000), 1: Stretch(50, 60), 2: Stretch(5, 505), 3: Stretch(9, 9)}
+    log = reading(monkeypatch, {p: whole(p, each.start, each.end) for p, each in logs.items()})
+    sample = read.read_sample({"bootstrap.servers": "x"}, "t", 4, logs, asked)
+    assert len(log.consumed) == len(sample.records) == min(asked, 1510)
+    assert len({(record.partition, record.offset) for record in sample.records}) == len(sample.records)
+    assert sample.unread == frozenset()
+    assert log.closed == len(log.confs) > 0
+
+
+def test_nothing_is_committed_and_the_caller_cannot_change_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = reading(monkeypatch, {0: whole(0, 0, 5)})
+    settings = {"enable.auto.commit": True, "group.id": "billing", "isolation.level": "read_committed"}
+    read.read_sample(settings, "t", 1, {0: Stretch(0, 5)}, 5)
+    (conf,) = log.confs
+    assert conf["enable.auto.commit"] is False
+    assert conf["enable.auto.offset.store"] is False
+    assert conf["group.id"].startswith("modeaware-plan-")
+    assert conf["isolation.level"] == "read_uncommitted"
+
+
+def test_a_log_with_holes_ends_where_it_should(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compacted, or with control records: offsets that nobody is given."""
+    thin = [message for message in whole(0, 0, 1000) if (message.at or 0) % 50 == 0]
+    log = reading(monkeypatch, {0: thin, 1: [FakeMessage(1, 80, EOF)]})
+    sample = read.read_sample({}, "t", 2, {0: Stretch(0, 1000), 1: Stretch(0, 80)}, 100)
+    assert sample.unread == frozenset()
+    places = choose_stretches({0: Stretch(0, 1000), 1: Stretch(0, 80)}, 100)[0]
+    wanted = [offset for place in places for offset in range(*place) if offset % 50 == 0]
+    assert [record.offset for record in sample.records] == wanted, "what lies beyond its place is no part of it"
+    assert len(log.consumed) <= 100
+
+
+def test_what_does_not_come_in_time_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading(monkeypatch, {0: whole(0, 0, 10), 1: []})
+    sample = read.read_sample({}, "t", 2, {0: Stretch(0, 10), 1: Stretch(0, 10)}, 20, SteppingClock())
+    assert sample.unread == frozenset({1})
+    assert len(sample.records) == 10
+
+
+def test_it_needs_no_right_on_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    refusal = FakeMessage(None, None, KafkaError.GROUP_AUTHORIZATION_FAILED)
+    reading(monkeypatch, {0: [refusal, *whole(0, 0, 10)]})
+    assert len(read.read_sample({}, "t", 1, {0: Stretch(0, 10)}, 10).records) == 10
+
+
+def test_a_topic_that_may_not_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = reading(monkeypatch, {0: [FakeMessage(0, 0, KafkaError.TOPIC_AUTHORIZATION_FAILED)]})
+    with pytest.raises(ClusterError, match="cannot read topic 't'") as caught:
+        read.read_sample({}, "t", 1, {0: Stretch(0, 10)}, 10)
+    assert caught.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert log.closed == 1
+
+
+def test_a_consumer_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(conf: dict[str, Any]) -> None:
+        raise KafkaException(KafkaError(KafkaError._INVALID_ARG))
+
+    monkeypatch.setattr(read, "Consumer", refuse)
+    with pytest.raises(ClusterError, match="cannot read topic 't'"):
+        read.read_sample({}, "t", 1, {0: Stretch(0, 10)}, 10)
+
+
+def test_sizes_and_times_are_noted_and_values_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    named = FakeMessage(0, 1, named=[("trace", b"abc"), ("none", None)])
+    reading(monkeypatch, {0: [FakeMessage(0, 0), named, FakeMessage(0, 2, named=[]), FakeMessage(0, 3, EOF)]})
+    records = read.read_sample({}, "t", 1, {0: Stretch(0, 3)}, 3).records
+    assert [record.size for record in records] == [7, 7 + 8 + 4, 7]
+    assert records[0] == (0, 0, b"k0", 7, 1000)
+
+
+class FakeCluster:
+    """What brokers say of a topic; ``policy`` None: the right is missing."""
+
+    def __init__(self, shape: TopicShape | None, policy: str | None = "delete") -> None:
+        self.shape = shape
+        self.policy = policy
+        self.brokers = object()
+
+    def describe(self, topics: Iterable[str]) -> dict[str, TopicShape | None]:
+        return dict.fromkeys(topics, self.shape)
+
+    def offsets(self, topic: str, partitions: Iterable[int]) -> dict[int, LogOffsets]:
+        return {p: LogOffsets(1, 10, 9, 3) for p in partitions if p != 2}
+
+    def cleanup_policy(self, topic: str) -> str:
+        if self.policy is None:
+            raise ClusterError("cannot describe the configs", code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return self.policy
+
+
+def looked(
+    monkeypatch: pytest.MonkeyPatch, cluster: FakeCluster, groups: GroupsFound | ClusterError, writers: Any
+) -> read.TopicLook:
+    def find(*_: object) -> GroupsFound:
+        if isinstance(groups, ClusterError):
+            raise groups
+        return groups
+
+    monkeypatch.setattr(read, "find_groups", find)
+    monkeypatch.setattr(read, "writers", lambda *_: writers)
+    return read.look(cluster, "t", SteppingClock())  # type: ignore[arg-type]  # the part of a cluster that is asked
+
+
+def test_a_look_at_the_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrote = (WriterFacts(1, 0),)
+    found = GroupsFound({"g": GroupFacts({0: 5})}, stateful_owner="app")
+    look = looked(monkeypatch, FakeCluster(TopicShape("id", False, 4), "compact"), found, {0: wrote, 1: ()})
+    assert look.unknown == ()
+    assert look.logs == {0: Stretch(1, 10), 1: Stretch(1, 10), 3: Stretch(1, 10)}
+    facts = look.facts
+    assert (facts.partition_count, facts.cleanup_policy, facts.stateful_owner) == (4, "compact", "app")
+    assert facts.partitions[0].writers == wrote
+    assert not facts.partitions[1].settled
+
+
+def test_what_brokers_refuse_to_say_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = FakeCluster(TopicShape("id", False, 4), None)
+    look = looked(monkeypatch, cluster, ClusterError("no answer"), {})
+    assert [text.partition(":")[0] for text in look.unknown] == [
+        "Whether the topic is compacted",
+        "Which producers wrote to it",
+    ]
+    assert look.facts.groups_doubt is not None
+    assert look.facts.groups_doubt.detail == "no answer"
+
+
+def test_a_look_at_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(RequestRefused, match="topic 't' does not exist"):
+        looked(monkeypatch, FakeCluster(None), GroupsFound(), {})
