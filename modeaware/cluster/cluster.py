@@ -93,6 +93,13 @@ class Cluster:
         if self._brokers is not None:
             self._brokers.disconnect()
 
+    def renew_admin(self) -> None:
+        """A new :attr:`admin`, as is right after a request of it that timed out.
+
+        librdkafka goes on asking the broker it is connected to, frozen or not, until ``socket.timeout.ms`` has passed.
+        """
+        self.admin = AdminClient(self._conf)
+
     def topic_names(self) -> list[str]:
         """The names of all topics the user may see.
 

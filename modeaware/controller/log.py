@@ -7,7 +7,7 @@ from typing import Any
 
 from modeaware.cluster.cluster import Cluster
 from modeaware.controller.election import Election
-from modeaware.errors import ClusterError, ControllerFenced
+from modeaware.errors import ClusterError, ControllerFenced, ErrorCode
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modelog.replay import Replay
 from modeaware.modelog.topic import ensure_mode_log
@@ -50,9 +50,15 @@ class ControllerLog:
         """Create the mode log where it is missing.
 
         Raises:
-            ClusterError: it cannot be created, or is not fit (more than one partition, not compacted).
+            ClusterError: it cannot be created, or is not fit (more than one partition, not compacted); or (code
+                REQUEST_TIMED_OUT) no broker answered, and the next try asks with new connections.
         """
-        ensure_mode_log(self._cluster.admin, self._topic)
+        try:
+            ensure_mode_log(self._cluster.admin, self._topic)
+        except ClusterError as error:
+            if error.code is ErrorCode.REQUEST_TIMED_OUT:
+                self._cluster.renew_admin()
+            raise
 
     def open(self) -> Replay:
         """Fence every earlier writer, then read the log to its end. A writer used before is thrown away.

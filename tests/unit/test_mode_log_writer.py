@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from modeaware.clock import SYSTEM_CLOCK, SystemClock
+from modeaware.cluster.cluster import Cluster
 from modeaware.controller import log as log_module
 from modeaware.controller.election import MAX_POLL_INTERVAL_MS
 from modeaware.controller.log import ControllerLog
@@ -151,6 +152,16 @@ def test_no_answer_about_the_mode_log_may_be_asked_again(monkeypatch: pytest.Mon
     with pytest.raises(ClusterError) as error:
         ensure_mode_log(admin, "modes")
     assert error.value.code is ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_after_no_answer_the_mode_log_is_looked_at_with_new_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else librdkafka asks the broker it is connected to, which may be frozen, for a minute."""
+    monkeypatch.setattr(topic_module, "ENSURE_TIMEOUT_S", 0.3)
+    cluster = Cluster({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
+    log, first = ControllerLog(cluster, {}, "modes", election=cast(Any, Elected())), cluster.admin
+    with pytest.raises(ClusterError):
+        log.ensure()
+    assert cluster.admin is not first
 
 
 # Time
