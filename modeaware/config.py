@@ -17,6 +17,7 @@ PREFIX = "modeaware."
 DEFAULT_MODE_LOG_TOPIC = "__partition_modes"
 ON_UNKNOWN = ("block", "writable", "error")
 MODE_SOURCES = ("auto", "log", "wire")
+ON_RESIZE = ("ignore", "warn", "error", "hold")
 OLD_CLIENTS = ("serve", "refuse")
 
 
@@ -35,6 +36,11 @@ class ClientConfig:
         mode_source: ``modeaware.mode.source``, where the modes come from: ``log`` (the mode log, through the brokers),
             ``wire`` (KIP-694's Metadata, of a bootstrap server that has it; needs kafka-python), or ``auto``: the wire
             where a bootstrap server offers it, else the log (the default).
+        on_resize: ``modeaware.on.resize``, what a producer does when the number of writable partitions changes of a
+            topic whose records have keys: ``warn`` once (the default), ``ignore``, ``error`` (refuse keys that have
+            moved), or ``hold`` (keep back keys that move, until every group has read their old partitions and all that
+            the producer had queued for these is out; a librdkafka producer is made idempotent where it may be).
+        resize_callback: ``modeaware.resize_cb``, called with the :class:`~modeaware.resize.Resize` beside the warning.
         refresh_interval_ms: librdkafka's ``topic.metadata.refresh.interval.ms`` (300000): how old a view may grow
             before its source is asked again. librdkafka sees this setting too.
     """
@@ -43,6 +49,8 @@ class ClientConfig:
     view_timeout_ms: int = 10_000
     on_unknown: str = "block"
     mode_source: str = "auto"
+    on_resize: str = "warn"
+    resize_callback: Callable[..., object] | None = None
     refresh_interval_ms: int = 300_000
 
 
@@ -174,11 +182,20 @@ def _one_of(*known: str) -> Callable[[str, Any], str]:
     return parse
 
 
+def _callable(name: str, value: Any) -> Callable[..., object] | None:
+    if value is not None and not callable(value):
+        raise ConfigError(f"{name}: must be a function, not {value!r}")
+    function: Callable[..., object] | None = value
+    return function
+
+
 _CLIENT_SETTINGS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
     "modeaware.mode.log.topic": ("mode_log_topic", _topic),
     "modeaware.view.timeout.ms": ("view_timeout_ms", _ms),
     "modeaware.on.unknown": ("on_unknown", _one_of(*ON_UNKNOWN)),
     "modeaware.mode.source": ("mode_source", _one_of(*MODE_SOURCES)),
+    "modeaware.on.resize": ("on_resize", _one_of(*ON_RESIZE)),
+    "modeaware.resize_cb": ("resize_callback", _callable),
 }
 
 _CONTROLLER_SETTINGS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {

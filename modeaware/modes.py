@@ -90,10 +90,11 @@ def to_ranges(modes: Iterable[PartitionMode]) -> list[tuple[int, int, PartitionM
 
 def format_ranges(partitions: Iterable[int]) -> str:
     """Partition numbers for people, as ranges: ``[0, 1, 2, 5]`` becomes ``"0-2,5"``; nothing becomes ``"-"``."""
-    return ",".join(f"{first}-{last}" if last > first else str(first) for first, last in _runs(partitions)) or "-"
+    return ",".join(f"{first}-{last}" if last > first else str(first) for first, last in runs(partitions)) or "-"
 
 
-def _runs(partitions: Iterable[int]) -> Iterator[tuple[int, int]]:
+def runs(partitions: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Runs of partitions that follow one another as ``(first, last)``, both ends included, ascending."""
     first = last = None
     for partition in sorted(partitions):
         if first is None or last is None:

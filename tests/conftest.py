@@ -7,9 +7,14 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import pytest
+from hypothesis import settings
 
 from modeaware.local import Kafka, LocalKafka, start_kafka
 from tests.support.plain import create_topic
+
+# No test asserts on elapsed time: hypothesis gives each example 200 ms otherwise, which a busy machine needs at times.
+settings.register_profile("no deadline", deadline=None)
+settings.load_profile("no deadline")
 
 
 class MakeTopic(Protocol):

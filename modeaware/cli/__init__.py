@@ -60,6 +60,11 @@ COMMANDS = (
     Entry(
         "topics", "modeaware.cli.topics:Topics", "describe a topic's partition modes, change its number of partitions"
     ),
+    Entry(
+        "plan",
+        "modeaware.cli.resize_plan:Plan",
+        "tell what another number of partitions would do to a topic's keys and load",
+    ),
     Entry("shrink", "modeaware.cli.shrink:Shrink", "retire a topic's last partitions"),
     Entry("grow", "modeaware.cli.grow:Grow", "revive retired partitions, then create new ones"),
     Entry("groups", "modeaware.cli.groups:Groups", "show whom a drain waits for, and make rules about it"),

@@ -34,7 +34,7 @@ from modeaware.librdkafka import KafkaException
 from modeaware.librdkafka_admin import NewPartitions
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand, TopicCommand
 from modeaware.lifecycle.effects import CreatePartitions
-from modeaware.modelog.records import RETENTION_DELAY_MS
+from modeaware.modelog.deletion import RETENTION_DELAY_MS
 from modeaware.modes import PartitionMode, format_ranges
 
 _T = TypeVar("_T")

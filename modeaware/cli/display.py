@@ -7,14 +7,15 @@ from itertools import chain
 from typing import Any
 
 from modeaware.clock import utc
-from modeaware.modelog.records import DeleteTopicPartitions, Straggler
+from modeaware.modelog.deletion import DeleteTopicPartitions
+from modeaware.modelog.straggler import Straggler
 from modeaware.modes import format_ranges
-from modeaware.reports.describe import PartitionDescription, TopicDescription, straggler_json
+from modeaware.reports.describe import HandoverDescription, PartitionDescription, TopicDescription, straggler_json
 
 JSON_HELP = """\
 --describe --json prints one object:
   {"topics": [{"topic", "topic_id", "epoch", "phase", "writable", "deletion", "required_groups", "groups_complete",
-   "waived", "groups", "groups_doubt", "partitions"}]}
+   "waived", "groups", "groups_doubt", "handover", "partitions"}]}
 epoch is -1 for a topic that was never changed; phase is seal, drain, reclaim, opening or done. deletion is null, or
   {"delete_partitions", "policy", "delay_ms", "immediate_delete", "create_timestamp_ms", "previous_count",
    "accept_state_loss"}
@@ -22,7 +23,11 @@ with policy retention, drained or immediate, and delay_ms null for retention. re
 change was admitted (not all, if groups_complete is false); waived gives the reason of the waiver for each group that a
 partition did not wait for. groups are those that use the topic now, groups_doubt why there may be more, or null:
   {"group", "kind", "has_members", "stateful"}
-with kind classic, consumer, share or streams. partitions has one object a partition:
+with kind classic, consumer, share or streams. handover says how far keys that moved in a shrink are handed over to
+their new partitions, and is null where all are:
+  {"previous_count", "handed_over", "unread_by"}
+handed_over are partitions below previous_count, unread_by groups that others wait for. partitions has one object a
+partition:
   {"partition", "mode", "partition_state", "replica_state", "phase", "seal_offset", "log_start", "log_end", "lag",
    "lagging_group", "reason", "waits_for", "stragglers", "straggler"}
 with mode ReadWrite, ReadOnly or None (a string). stragglers counts how often a record arrived at or after a seal;
@@ -97,12 +102,22 @@ def _topic_lines(description: TopicDescription, expand: bool) -> list[str]:
             f"{utc(deletion.create_timestamp_ms)}"
         )
         lines.append(f"  Policy {policy_text(deletion)}")
+    lines += [f"  {line}" for line in _handover_lines(description)]
     if description.required_groups and description.phase != "done":
         lines.append(f"  Required groups: {', '.join(description.required_groups)}")
     lines += ["  " + line for line in _group_lines(description) + _straggler_lines(description)]
     groups = [[p] for p in description.partitions] if expand else alike(description.partitions, _looks)
     rows = [_row(group) for group in groups]
     return lines + ["  " + line for line in table(_HEADINGS, rows, _RIGHT)]
+
+
+def _handover_lines(description: TopicDescription) -> list[str]:
+    handover = description.handover
+    if handover is None:
+        return []
+    behind = f"; unread by {', '.join(handover.unread_by)}" if handover.unread_by else ""
+    count = len(handover.handed_over)
+    return [f"Keys that moved: handed over {count} of {handover.previous_count} partitions{behind}"]
 
 
 def _group_lines(description: TopicDescription) -> list[str]:
@@ -194,7 +209,16 @@ def _topic_json(description: TopicDescription) -> dict[str, Any]:
             for name, group in sorted(description.groups.items())
         ],
         "groups_doubt": description.groups_doubt,
+        "handover": _handover_json(description.handover) if description.handover is not None else None,
         "partitions": [_partition_json(partition) for partition in description.partitions],
+    }
+
+
+def _handover_json(handover: HandoverDescription) -> dict[str, Any]:
+    return {
+        "previous_count": handover.previous_count,
+        "handed_over": list(handover.handed_over),
+        "unread_by": list(handover.unread_by),
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,8 @@ from typing import Any
 from modeaware.cluster.cluster import Cluster, cluster_error
 from modeaware.config import ClientConfig, ControllerConfig, parse_controller_config, split_client_config
 from modeaware.errors import ClusterError, ConfigError
-from modeaware.librdkafka import KafkaException
+from modeaware.librdkafka import KafkaError, KafkaException
+from modeaware.librdkafka_admin import AdminClient
 from modeaware.wire.brokers.messages import MetadataRequest
 
 CONTROLLER_CONFIGS = (
@@ -25,6 +26,8 @@ CONTROLLER_CONFIGS = (
     "modeaware.mode.log.topic",
     "modeaware.old.clients",
 )
+
+_REFUSAL_LOOKS, _REFUSAL_LOOK_S = 20, 0.15
 
 _JAVA_ONLY = {
     "sasl.jaas.config": "use sasl.username and sasl.password",
@@ -120,8 +123,28 @@ def connect(connection: Connection) -> Cluster:
         # Not librdkafka's describe_cluster, which waits for the one broker it has picked, were it frozen.
         cluster.brokers.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False))
     except ClusterError as error:
-        raise ClusterError(f"no broker answers at {connection.bootstrap_server}: {error}", code=error.code) from error
+        cluster.close()
+        why = _refusal(connection.conf) or str(error)
+        raise ClusterError(f"no broker answers at {connection.bootstrap_server}: {why}", code=error.code) from error
     return cluster
+
+
+def _refusal(conf: Mapping[str, Any]) -> str | None:
+    """What librdkafka says of TLS or SASL, if that is the trouble.
+
+    kafka-python loses an answer that comes together with the end of the connection, as a refusal does.
+    """
+    said: list[KafkaError] = []
+    settings: dict[str, Any] = {**conf, "error_cb": said.append, "log_level": 0}
+    client = AdminClient(settings)
+    for _ in range(_REFUSAL_LOOKS):
+        with suppress(KafkaException):
+            client.list_topics(timeout=_REFUSAL_LOOK_S)
+            break
+        client.poll(0)
+        if said:
+            break
+    return next((e.str() for e in said if e.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL)), None)
 
 
 @contextmanager

@@ -11,6 +11,8 @@ from modeaware.cluster.control_records import Gap, without_records
 from modeaware.cluster.groups.found import GroupsFound
 from modeaware.cluster.partition_leaders import epoch_ends
 from modeaware.lifecycle.facts import GroupFacts, PartitionFacts
+from modeaware.lifecycle.handover import read_up_to, waits_for_groups
+from modeaware.lifecycle.phases import in_progress
 from modeaware.lifecycle.policy import reclaim_policy
 from modeaware.modelog.records import TopicRecord
 from modeaware.modes import PartitionMode
@@ -38,9 +40,11 @@ def check_commits(
     clock: Clock,
     before_due: bool = False,
 ) -> CommitsChecked:
-    """Check the commits on retired partitions, where they decide anything.
+    """Check the commits on retired partitions, and on survivors of a shrink, where they decide anything.
 
-    Where the delay of the shrink has not passed, nothing rests on lag yet: no gap is read, so all of it counts.
+    Where the delay of the shrink has not passed, and a partition is handed over, nothing rests on lag yet: no gap is
+    read, so all of it counts. Where a commit decides a handover alone and cannot be checked, it counts as truncated:
+    the partition is there for all else.
 
     Args:
         before_due: read gaps nevertheless.
@@ -52,16 +56,19 @@ def check_commits(
         return CommitsChecked(found.groups)
     drained = {
         p for p, r in record.retired.items()
-        if p in partitions and not r.opening and reclaim_policy(p, record) == "drained"
+        if p in partitions and not r.opening and in_progress(record) and reclaim_policy(p, record) == "drained"
     }  # fmt: skip
-    if not drained:
+    handover = partitions.keys() & waits_for_groups(record)
+    wanted = drained | handover
+    if not wanted:
         return CommitsChecked(found.groups)
-    rewritten, unavailable = _rewritten(brokers, record, drained, partitions, found)
-    epochless = _epochless(record, drained, partitions, found)
-    behind = _behind(record, drained, partitions, found)
-    due = drained
+    rewritten, unanswered = _rewritten(brokers, record, wanted, partitions, found)
+    epochless = _epochless(record, wanted, partitions, found)
+    behind = _behind(record, wanted, partitions, found)
+    due = wanted
     if clock.now_ms() < record.deletion.earliest_ms and not before_due:
-        due = {p for p in drained if record.modes[p] is PartitionMode.NONE}  # its proof is taken anew at every look
+        none = {p for p in drained if record.modes[p] is PartitionMode.NONE}  # its proof is taken anew at every look
+        due = handover | none
     gaps = {
         gap
         for each in (rewritten, epochless, behind)
@@ -79,28 +86,28 @@ def check_commits(
         )
         for name, group in found.groups.items()
     }
-    return CommitsChecked(groups, unavailable)
+    return CommitsChecked(groups, unanswered & drained)
 
 
 def _behind(
-    record: TopicRecord, drained: set[int], partitions: Mapping[int, PartitionFacts], found: GroupsFound
+    record: TopicRecord, wanted: set[int], partitions: Mapping[int, PartitionFacts], found: GroupsFound
 ) -> _GapsByGroup:
-    """What lies between what each group has committed (else the log start) and the seal."""
+    """What lies between what each group has committed (else the log start) and the seal, or what stands for it."""
     gaps: _GapsByGroup = {}
     for name, group in found.groups.items():
         gaps[name] = {}
-        for partition in drained:
-            seal_offset = record.retired[partition].seal_offset
+        for partition in wanted:
+            until = read_up_to(partition, record, partitions[partition].end_offset)
             start = max(group.committed.get(partition, 0), partitions[partition].log_start)
-            if seal_offset is not None and start < seal_offset:
-                gaps[name][partition] = Gap(partition, start, seal_offset)
+            if until is not None and start < until:
+                gaps[name][partition] = Gap(partition, start, until)
     return gaps
 
 
 def _rewritten(
     brokers: Brokers,
     record: TopicRecord,
-    drained: set[int],
+    wanted: set[int],
     partitions: Mapping[int, PartitionFacts],
     found: GroupsFound,
 ) -> tuple[_GapsByGroup, frozenset[int]]:
@@ -113,31 +120,33 @@ def _rewritten(
         (name, partition, epoch)
         for name, epochs in found.epochs.items()
         for partition, epoch in epochs.items()
-        if partition in drained and epoch != partitions[partition].leader_epoch
+        if partition in wanted and epoch != partitions[partition].leader_epoch
     ]
     ends = epoch_ends(brokers, record.topic, {(partition, epoch) for _, partition, epoch in earlier})
     gaps: _GapsByGroup = {name: {} for name in found.groups}
-    unavailable = set()
+    unanswered = set()
     for name, partition, epoch in earlier:
         end = ends.get((partition, epoch))
         if end is None:
-            unavailable.add(partition)
+            unanswered.add(partition)
+            gaps[name][partition] = None
             continue
         committed = found.groups[name].committed[partition]
         start = max(end, partitions[partition].log_start)
         if start < committed:
             gaps[name][partition] = Gap(partition, start, committed) if end >= 0 else None
-    return gaps, frozenset(unavailable)
+    return gaps, frozenset(unanswered)
 
 
 def _epochless(
-    record: TopicRecord, drained: set[int], partitions: Mapping[int, PartitionFacts], found: GroupsFound
+    record: TopicRecord, wanted: set[int], partitions: Mapping[int, PartitionFacts], found: GroupsFound
 ) -> _GapsByGroup:
     """Commits that name no leader epoch: what lies before them and was written since the log was truncated."""
     gaps: _GapsByGroup = {name: {} for name in found.groups}
     for name, group in found.groups.items():
-        for partition in drained & (group.committed.keys() - found.epochs.get(name, {}).keys()):
-            truncated_to, committed = record.retired[partition].truncated_to, group.committed[partition]
+        for partition in wanted & (group.committed.keys() - found.epochs.get(name, {}).keys()):
+            retired, committed = record.retired.get(partition), group.committed[partition]
+            truncated_to = retired.truncated_to if retired is not None else None
             start = max(truncated_to or 0, partitions[partition].log_start)
             known = truncated_to is not None and start < committed
             gaps[name][partition] = Gap(partition, start, committed) if known else None

@@ -14,7 +14,8 @@ from modeaware.cluster.partition_leaders import epoch_ends, topic_ids, writers
 from modeaware.cluster.stragglers import sample_records
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle.facts import GroupsDoubt, PartitionFacts, TopicFacts
-from modeaware.lifecycle.phases import in_progress
+from modeaware.lifecycle.handover import survivors_to_watch
+from modeaware.lifecycle.phases import is_settled
 from modeaware.modelog.group_rules import REQUIRE, GroupRule
 from modeaware.modelog.records import TopicRecord
 
@@ -45,7 +46,8 @@ class Observer:
     def observe(
         self, topic: str, record: TopicRecord | None, rules: Sequence[GroupRule] = (), *, before_due: bool = False
     ) -> TopicFacts:
-        """The facts of one topic: of the retired partitions of ``record``; without one, for an admission, of all.
+        """The facts of one topic: of the retired partitions of ``record``, and of survivors while they are handed over;
+        without one, for an admission, of all.
 
         Args:
             rules: the operator's; the commits of groups they require by name are read though no broker lists them.
@@ -91,8 +93,11 @@ class Observer:
             self._seen[shape.topic_id] = {p: last[p] for p in wanted if p in last} | partitions
             partitions = self._noted(record, partitions)
         # A settled topic is only watched for stragglers: its groups and its policy decide nothing.
-        deciding = record is None or in_progress(record)
+        deciding = record is None or not is_settled(record)
+        listed_ms = self._clock.now_ms()
         found = self._groups(topic, count, rules) if deciding else _NOT_ASKED
+        if record is not None:
+            partitions |= self._survivors(topic, record, count)
         checked = CommitsChecked(found.groups)
         if record is not None:
             checked = check_commits(self._conf, self._brokers, record, partitions, found, self._clock, before_due)
@@ -105,8 +110,15 @@ class Observer:
             partitions={p: facts for p, facts in partitions.items() if p not in checked.unavailable},
             groups=checked.groups,
             groups_doubt=found.doubt,
+            listed_ms=listed_ms,
             stateful_owner=found.stateful_owner,
         )
+
+    def _survivors(self, topic: str, record: TopicRecord, count: int) -> dict[int, PartitionFacts]:
+        """Partitions that go on being written: read after the groups, or commits would seem to lie beyond the end."""
+        wanted = [p for p in survivors_to_watch(record) if p < count]
+        logs = self._cluster.offsets(topic, wanted) if wanted else {}
+        return {p: self._partition(None, log) for p, log in logs.items()}
 
     def _groups(self, topic: str, count: int, rules: Sequence[GroupRule]) -> GroupsFound:
         now_ms = self._clock.now_ms()

@@ -10,7 +10,7 @@ Python one (its ``consume()`` then ends in a SystemError), and Ctrl-C must stay 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from modeaware.confluent._switch import Switch, Target
@@ -177,3 +177,12 @@ def stats_interval(asked_ms: int) -> tuple[int, int]:
     while asked_ms % every:
         every += 1
     return asked_ms // every, every
+
+
+def with_stats(conf: Mapping[str, Any], ours: Callable[[str], Any]) -> dict[str, Any]:
+    """``conf`` with statistics at :func:`stats_interval`, for ``ours`` and for the application's own callback."""
+    asked_ms = int(conf.get("statistics.interval.ms", 0))
+    interval_ms, every = stats_interval(asked_ms)
+    theirs = conf.get("stats_cb") if asked_ms > 0 else None
+    callback = ours if theirs is None else ThinnedStats(theirs, every, ours)
+    return {**conf, "statistics.interval.ms": interval_ms, "stats_cb": callback}

@@ -1,4 +1,4 @@
-"""The partitioner that a librdkafka configuration asks for."""
+"""The partitioner that a producer's configuration asks for: librdkafka's, one of ours, or the user's own."""
 
 from __future__ import annotations
 
@@ -8,14 +8,31 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from modeaware.librdkafka import consistent, fnv1a, murmur2
-from partitioners import DEFAULT_NAME, Hash, HashFunction, HashPartitioner, named
-
-C_HASHES: Mapping[Hash, HashFunction] = {Hash.CRC32: consistent, Hash.MURMUR2: murmur2, Hash.FNV1A: fnv1a}
+from modeaware.errors import ConfigError
+from modeaware.librdkafka_hashes import C_HASHES
+from partitioners import (
+    DEFAULT_NAME,
+    LIBRDKAFKA_NAMES,
+    NAMES,
+    Partitioner,
+    as_partitioner,
+    is_plug_in,
+    load,
+    named,
+)
 
 _LINGER_NAMES = ("queue.buffering.max.ms", "linger.ms")  # the second is librdkafka's alias of the first
 _DEFAULT_LINGER_MS = 5.0
 _MOST_STICKY_LINGER_MS = 900_000
+_DEFAULT_BATCH_SIZE = 1_000_000  # librdkafka's batch.size
+
+
+def is_beyond_librdkafka(partitioner: object) -> bool:
+    """Whether this value of ``partitioner`` is for us alone: one of ours by name, ``"package.module:name"``, or an
+    object. What librdkafka knows, or nobody does, is for librdkafka."""
+    if isinstance(partitioner, str):
+        return (partitioner in NAMES and partitioner not in LIBRDKAFKA_NAMES) or is_plug_in(partitioner)
+    return partitioner is not None
 
 
 def partitioner_of(
@@ -23,22 +40,36 @@ def partitioner_of(
     *,
     clock: Callable[[], float] = time.monotonic,
     randomness: Callable[[], float] = random.random,
-) -> HashPartitioner:
+) -> Partitioner:
     """What ``partitioner`` and ``sticky.partitioning.linger.ms`` say, with the hashes in C.
 
     Args:
-        conf: a configuration that librdkafka has accepted; ``default.topic.config`` in it overrides the rest, as there.
+        conf: a configuration whose rest librdkafka has accepted; ``default.topic.config`` in it overrides the rest, as
+            there.
         clock, randomness: see :func:`partitioners.named`.
 
     Raises:
-        ValueError: an unknown partitioner.
+        ConfigError: the partitioner that it names, or holds, is none.
     """
     settings = {**conf, **conf.get("default.topic.config", {})}
-    name = settings.get("partitioner")
+    chosen = settings.get("partitioner")
+    try:
+        if isinstance(chosen, str) and is_plug_in(chosen):
+            return load(chosen)
+        if chosen is not None and not isinstance(chosen, str):
+            return as_partitioner(chosen, repr(chosen))
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"partitioner: {error}") from error
+    if chosen == "sticky":
+        raise ConfigError(
+            "partitioner: sticky (KIP-480) moves on when a batch ends, which librdkafka does not tell: use "
+            "uniform_sticky, which counts bytes, or one of librdkafka's own"
+        )
     return named(
-        DEFAULT_NAME if name is None else str(name),
+        DEFAULT_NAME if chosen is None else chosen,
         hashes=C_HASHES,
         linger_s=_sticky_linger_ms(settings) / 1000,
+        batch_size=int(_number(settings.get("batch.size", ""), _DEFAULT_BATCH_SIZE)),
         clock=clock,
         randomness=randomness,
     )

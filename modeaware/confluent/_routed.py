@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from modeaware.confluent.errors import RetiredPartitionChosen
+from modeaware.errors import KeyHeld
+from modeaware.librdkafka import KafkaError
 from modeaware.routing import Route
 from partitioners import HashFunction
 
@@ -55,7 +57,7 @@ def fast_produce(
         elif count and key and partition is ABSENT and type(key) is str:
             where = hash_function(key.encode(), count)
         else:
-            where = place(_route(routes, topic), key, partition)
+            where = place(_route(routes, topic), key, partition, value)
             if where is ABSENT:
                 where = UNASSIGNED
         if headers is None and timestamp is ABSENT and callback is ABSENT:
@@ -80,7 +82,7 @@ def faithful_produce(base: Callable[..., Any], routes: Routes) -> Callable[..., 
             return base(*args, **kwargs)
         key = args[2] if len(args) > 2 else kwargs.get("key")
         given = args[3] if len(args) > 3 else kwargs.get("partition", ABSENT)
-        where = place(route, key, given)
+        where = place(route, key, given, args[1] if len(args) > 1 else kwargs.get("value"))
         if where is given:
             return base(*args, **kwargs)
         if len(args) > 3:
@@ -104,8 +106,13 @@ def produce_batch(base: Callable[..., Any], routes: Routes) -> Callable[..., Any
         by_partition: dict[Any, list[dict[str, Any]]] = {}
         for message in messages:
             own = message.get("partition")
-            where = place(route, message.get("key"), default if own is None else own)
-            by_partition.setdefault(where, []).append(message)
+            try:
+                given = default if own is None else own
+                where = place(route, message.get("key"), given, message.get("value"))
+            except KeyHeld as held:  # as base tells of a full queue
+                message["_error"] = KafkaError(KafkaError._QUEUE_FULL, str(held))
+            else:
+                by_partition.setdefault(where, []).append(message)
         return sum(base(topic, group, where, *args, **kwargs) for where, group in by_partition.items())
 
     return produce
@@ -113,10 +120,10 @@ def produce_batch(base: Callable[..., Any], routes: Routes) -> Callable[..., Any
 
 def hashed_count(route: Route | None) -> int:
     """How many writable partitions there are, where the hash of a key is the partition itself; else 0."""
-    return len(route.writable) if route is not None and route.dense else 0
+    return len(route.writable) if route is not None and route.dense and route.open else 0
 
 
-def place(route: Route | None, key: Any, partition: Any) -> Any:
+def place(route: Route | None, key: Any, partition: Any, value: Any = None) -> Any:
     """The partition for a record: ``partition`` where one was given, else the route's pick.
 
     Where there is no route, and where the arguments are such that librdkafka's method will refuse them, it is
@@ -138,14 +145,15 @@ def place(route: Route | None, key: Any, partition: Any) -> Any:
             return partition
     if not route.writable:
         _refuse_retired(route, 0)
-    if key is None or type(key) is bytes:
-        return route.pick(key)
     if isinstance(key, str):
-        return route.pick(key.encode())
-    try:
-        return route.pick(memoryview(key).tobytes())
-    except TypeError:
-        return partition
+        key = key.encode()
+    elif key is not None and type(key) is not bytes:
+        try:
+            key = memoryview(key).tobytes()
+        except TypeError:
+            return partition
+    size = 0 if route.by_load is None else sum(len(part) for part in (key, value) if hasattr(part, "__len__"))
+    return route.pick(key, size)
 
 
 def _refuse_retired(route: Route, partition: int) -> None:

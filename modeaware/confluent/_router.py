@@ -7,16 +7,20 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import BuiltinFunctionType
 from typing import Any
 
 from modeaware.config import ClientConfig
 from modeaware.confluent import _routed
+from modeaware.confluent._every_topic import EveryTopic, Load, PartitionCount
 from modeaware.confluent._switch import Switch, Target
-from modeaware.confluent.errors import FirstViewPending, FirstViewTimeout
+from modeaware.confluent.errors import FirstViewPending, FirstViewTimeout, MovedKeyRefused
+from modeaware.resize import Backlog
 from modeaware.routing import Route, route_for
 from modeaware.topic_view import TopicView
-from partitioners import HashPartitioner
+from modeaware.views.resizes import Resizes, lightened
+from partitioners import HashPartitioner, Partitioner
 
 logger = logging.getLogger(__name__)
 
@@ -32,20 +36,38 @@ class Router:
         produce_batch: likewise.
         partitioner: what the producer's configuration asks for.
         config: our settings.
+        count: how many partitions a topic has; for a partitioner that librdkafka does not have, which therefore picks
+            even where nothing is retired.
         failure: why the source of the views cannot be read now, for messages.
+        backlog: begins to follow what the producer has queued for a topic; None: it has nothing queued, ever.
+        load: see :class:`~modeaware.routing.Route`.
     """
 
     def __init__(
         self,
         produce: Target,
         produce_batch: Target,
-        partitioner: HashPartitioner,
+        partitioner: Partitioner,
         config: ClientConfig,
         failure: Callable[[], Exception | None],
+        count: PartitionCount | None = None,
+        backlog: Callable[[str], Backlog] | None = None,
+        load: Load | None = None,
     ) -> None:
         self._routes: dict[str, Route | None] = {}
+        if count is not None:
+            self._routes = EveryTopic(partitioner, count, config.refresh_interval_ms / 1000, load)
+        self._load = load
         self._counts: dict[str, int] = {}
         self._partitioner = partitioner
+        self._resizes = Resizes(
+            config.on_resize,
+            partitioner,
+            config.resize_callback,
+            self._shorten,
+            backlog=backlog,
+            refused=MovedKeyRefused,
+        )
         self._config = config
         self._failure = failure
         self._known = threading.Event()
@@ -54,13 +76,15 @@ class Router:
         self._deadline_s: float | None = None
         self.changes = 0
         self._first = (self._first_produce, self._first_produce_batch)
-        self._direct = (produce, produce_batch)
+        self._stock = (produce, produce_batch)
         self._routed = (self._make_routed(produce), _routed.produce_batch(produce_batch, self._routes))
+        self._direct = self._stock if count is None else self._routed
         self.produce = Switch(self._first[0])
         self.produce_batch = Switch(self._first[1])
 
     def _make_routed(self, produce: Target) -> Target:
-        hash_function = self._partitioner.hash_function
+        partitioner = self._partitioner
+        hash_function = partitioner.hash_function if isinstance(partitioner, HashPartitioner) else None
         if isinstance(produce, BuiltinFunctionType) and hash_function is not None:
             return _routed.fast_produce(produce, self._routes, self._counts, hash_function)
         return _routed.faithful_produce(produce, self._routes)
@@ -72,21 +96,32 @@ class Router:
                 return
             for topic, view in changed.items():
                 route = route_for(view, self._partitioner)
-                count = _routed.hashed_count(route)
-                # In this order no call in between takes an old count for a new route: 0 leads to the route.
-                self._counts[topic] = 0
-                self._routes[topic] = route
-                self._counts[topic] = count
+                self._put(topic, self._resizes.adjusted(view, route, first=not self._known.is_set()))
             self.changes += 1
             self._point(self._routed if any(self._routes.values()) else self._direct)
             self._known.set()
+            due = self._resizes.take_due()
+        self._resizes.tell(due)
+
+    def _put(self, topic: str, route: Route | None) -> None:
+        # In this order no call in between takes an old count for a new route: 0 leads to the route.
+        self._counts[topic] = 0
+        self._routes[topic] = route if route is None or self._load is None else replace(route, load=self._load)
+        self._counts[topic] = _routed.hashed_count(route)
+
+    def _shorten(self, topic: str) -> None:
+        """Something has no longer to see every key of ``topic``: its resize is told of, or nothing is held any more."""
+        with self._lock:
+            route = self._routes.get(topic)
+            if route is not None and not route.open:
+                self._put(topic, lightened(route))
 
     def close(self) -> None:
         """Point at librdkafka's own methods for good: the producer is closed, and they say so. Whoever waits goes
         on."""
         with self._lock:
             self._closed = True
-            self._point(self._direct)
+            self._point(self._stock)
             self._known.set()
 
     def _point(self, targets: tuple[Target, Target]) -> None:
@@ -99,11 +134,16 @@ class Router:
         return sum(route is not None for route in self._routes.values())
 
     @property
+    def resizes(self) -> int:
+        """How many resizes of topics with keys were told of."""
+        return self._resizes.count
+
+    @property
     def state(self) -> str:
         """``waiting`` for the first view, ``direct`` (librdkafka's own methods), or ``routed``."""
         if not self._known.is_set():
             return "waiting"
-        return "direct" if self.produce.target is self._direct[0] else "routed"
+        return "direct" if self.produce.target is self._stock[0] else "routed"
 
     def _first_produce(self, *args: Any, **kwargs: Any) -> Any:
         self._await_view()

@@ -20,8 +20,8 @@ from modeaware.errors import ErrorCode, ModeAwareError, RequestRefused
 from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.librdkafka_admin import NewPartitions
 from modeaware.lifecycle.commands import AlterGroupRulesCommand, CreatePartitionsCommand
+from modeaware.modelog.deletion import RETENTION_DELAY_MS
 from modeaware.modelog.group_rules import GroupRule
-from modeaware.modelog.records import RETENTION_DELAY_MS
 from modeaware.topic_view import TopicView
 from modeaware.wire.api_versions import UNDERLYING_NAME
 

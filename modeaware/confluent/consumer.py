@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from modeaware.config import split_client_config
-from modeaware.confluent._attention import Attention, ThinnedStats, idle_stats, stats_interval
+from modeaware.confluent._attention import Attention, idle_stats, with_stats
 from modeaware.confluent._dealing import Dealing
 from modeaware.confluent._group_conf import GroupConf
 from modeaware.confluent._hints import SOFTWARE_NAME, Hints
@@ -17,12 +17,12 @@ from modeaware.confluent._holding import Holding
 from modeaware.confluent._offsets import StartOffsets
 from modeaware.confluent._rebalance import Callback, Rebalance, Subscription
 from modeaware.confluent._redeal import GroupDescriber
-from modeaware.confluent._share import Share
 from modeaware.confluent.errors import FirstViewTimeout
 from modeaware.librdkafka import Consumer as _Consumer
 from modeaware.librdkafka import Message, TopicPartition
 from modeaware.topic_view import TopicView
 from modeaware.views import registry
+from modeaware.views.share import Share
 from modeaware.wire.api_versions import UNDERLYING_NAME
 
 log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class Consumer(_Consumer):
         config, rest = split_client_config(conf)
         stats = idle_stats()
         hints = Hints()
-        super().__init__(hints.listening({SOFTWARE_NAME: UNDERLYING_NAME, **_with_stats(rest, stats.call)}))
+        super().__init__(hints.listening({SOFTWARE_NAME: UNDERLYING_NAME, **with_stats(rest, stats.call)}))
         self._config = config
         self._group_conf = GroupConf.of(rest)
         self._views = views = hints.views = registry.acquire(rest, config)
@@ -258,14 +258,6 @@ class _Listener:
         consumer = self._consumer()
         if consumer is not None:
             consumer._note(changed)
-
-
-def _with_stats(conf: Mapping[str, Any], ours: Callable[[str], Any]) -> dict[str, Any]:
-    asked_ms = int(conf.get("statistics.interval.ms", 0))
-    interval_ms, every = stats_interval(asked_ms)
-    theirs = conf.get("stats_cb") if asked_ms > 0 else None
-    callback = ours if theirs is None else ThinnedStats(theirs, every, ours)
-    return {**conf, "statistics.interval.ms": interval_ms, "stats_cb": callback}
 
 
 def _check_subscription(topics: Any, *callbacks: Any) -> None:

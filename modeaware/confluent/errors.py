@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from modeaware.errors import ModeAwareError, ModeSourceError, PartitionRetired, ViewTimeout
+from modeaware.errors import KeyMoved, ModeAwareError, ModeSourceError, PartitionRetired, ViewTimeout
 from modeaware.librdkafka import KafkaError, KafkaException
 
 
@@ -33,6 +33,15 @@ class RetiredPartitionChosen(_WithKafkaError, PartitionRetired, KafkaException):
     """
 
     kafka_code = KafkaError._UNKNOWN_PARTITION
+
+
+class MovedKeyRefused(_WithKafkaError, KeyMoved, KafkaException):
+    """A key has moved to another partition, and ``modeaware.on.resize`` is ``error``; the record was not queued.
+
+    The ``KafkaError`` has the code ``_CONFLICT``.
+    """
+
+    kafka_code = KafkaError._CONFLICT
 
 
 class FirstViewTimeout(_WithKafkaError, ViewTimeout, KafkaException):

@@ -5,17 +5,22 @@ from __future__ import annotations
 import types
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Self, TypeVar
 
 from modeaware import librdkafka
 from modeaware.config import PREFIX, split_client_config
+from modeaware.confluent._backlog import Backlogs
+from modeaware.confluent._every_topic import partition_count
 from modeaware.confluent._hints import SOFTWARE_NAME, Hints
-from modeaware.confluent._partitioner_conf import partitioner_of
+from modeaware.confluent._load import QueueLoads
+from modeaware.confluent._partitioner_conf import is_beyond_librdkafka, partitioner_of
 from modeaware.confluent._router import Listener, Router
-from modeaware.confluent._share import Share
 from modeaware.views import registry
+from modeaware.views.share import Share
 from modeaware.views.source import Views
 from modeaware.wire.api_versions import UNDERLYING_NAME
+from partitioners import UniformSticky
 
 P = TypeVar("P", bound="Producer")
 
@@ -26,6 +31,10 @@ class Producer(librdkafka.Producer):
     While all partitions of a topic are writable (or nothing is known of it), librdkafka chooses and nothing of ours
     runs per record. While some are retired, a record without an explicit partition goes to ``writable[hash %
     len(writable)]``, hashed as the setting ``partitioner`` says (``sticky.partitioning.linger.ms`` counts as well).
+
+    ``partitioner`` may also be one that librdkafka does not have: one of :data:`partitioners.NAMES`, the
+    ``"package.module:name"`` of a :class:`partitioners.Partitioner`, class or function, or such an object. It picks for
+    every record then, among all partitions where none is retired.
 
     Settings that begin with ``modeaware.`` are ours (:class:`modeaware.config.ClientConfig`); all others are
     librdkafka's. The constructor does not block; the first send waits for the first view of the modes. Methods may be
@@ -50,18 +59,35 @@ class Producer(librdkafka.Producer):
             str(name): value for conf in (*args[:1], kwargs) if isinstance(conf, dict) for name, value in conf.items()
         }
         config, conf = split_client_config(settings)
+        beyond = is_beyond_librdkafka(conf.get("partitioner"))
+        partitioner = partitioner_of(conf) if beyond else None
         hints = Hints()
         theirs = [hints.listening(_without_ours(arg)) for arg in args]
         named = hints.listening(_without_ours(kwargs))
         first = next((conf for conf in (*theirs[:1], named) if isinstance(conf, dict) and conf), None)
         if first is not None:
             first[SOFTWARE_NAME] = settings.get(SOFTWARE_NAME, UNDERLYING_NAME)
+        backlogs = Backlogs(conf) if config.on_resize == "hold" else None
+        if backlogs is not None and first is not None:
+            (named or first).update(backlogs.settings())  # of two, confluent_kafka takes what is named
+        loads = QueueLoads() if isinstance(partitioner, UniformSticky) else None
+        if loads is not None and first is not None:
+            target = named or first
+            target.update(loads.settings({**conf, **target}))
         if named:
             super().__init__(*theirs, **named)
         else:  # an empty ** is not nothing to it: it would take no configuration for an empty one
             super().__init__(*theirs)
-        views = hints.views = registry.acquire(conf, config)
-        router = Router(super().produce, super().produce_batch, partitioner_of(conf), config, views.error)
+        if partitioner is None:  # librdkafka has accepted it by now
+            partitioner = partitioner_of(conf)
+        count = partition_count(self, config.view_timeout_ms / 1000) if beyond else None
+        if backlogs is not None:
+            backlogs.follow(self)
+        # Without the callback: the source of the views outlives the producer, and must not keep what hangs on it.
+        views = hints.views = registry.acquire(conf, replace(config, resize_callback=None))
+        backlog = None if backlogs is None else backlogs.start
+        load = None if loads is None else loads.of
+        router = Router(super().produce, super().produce_batch, partitioner, config, views.error, count, backlog, load)
         self._modeaware = _Routing(self, router, views)
         for name, ours, switch in (
             ("produce", _PRODUCE, router.produce),
@@ -76,6 +102,11 @@ class Producer(librdkafka.Producer):
 
         Raises:
             RetiredPartitionChosen: ``partition`` takes no records; nothing was queued. A ``KafkaException``.
+            KeyHeld: the key has moved, and its old partition is not read to the end, or records of this producer for it
+                are still queued (``modeaware.on.resize=hold``). A ``BufferError``: nothing was queued,
+                ``poll()`` and try again. In a transaction, abort that first: nothing is handed over of a partition
+                with an open one.
+            MovedKeyRefused: the key has moved (``modeaware.on.resize=error``). A ``KafkaException``.
             FirstViewPending: no view of the modes yet (``modeaware.on.unknown=block``). A ``BufferError``.
             FirstViewTimeout: no view of the modes yet (``modeaware.on.unknown=error``). A ``KafkaException``.
             BufferError, KafkaException, TypeError, RuntimeError: as from confluent_kafka.
@@ -90,8 +121,12 @@ class Producer(librdkafka.Producer):
     def produce_batch(self, *args: Any, **kwargs: Any) -> int:
         """Queue records: confluent_kafka's ``produce_batch``, routed like :meth:`produce`.
 
+        Messages whose keys are held (``modeaware.on.resize=hold``) are not counted, and have the ``_error`` that a full
+        queue gives them.
+
         Raises:
             RetiredPartitionChosen: a message, or ``partition``, names one that takes no records; nothing was queued.
+            MovedKeyRefused: a key has moved (``modeaware.on.resize=error``); nothing was queued.
             FirstViewPending, FirstViewTimeout, BufferError, KafkaException, TypeError, RuntimeError: as there.
         """
         routing = self._modeaware
@@ -114,16 +149,18 @@ class Producer(librdkafka.Producer):
 
         Returns:
             ``state`` (``waiting`` for the first view, ``direct`` = librdkafka's own ``produce``, ``routed``),
-            ``routed_topics`` (how many topics have retired partitions), ``view_changes`` (how often views changed since
-            the first one), and ``views``: what the shared source reports (``view_age_ms``, ``stale``, ...).
+            ``routed_topics`` (how many topics have retired partitions), ``view_changes`` (how often views changed
+            since the first one), ``resizes`` (how many resizes of topics with keys were told of), and ``views``: what
+            the shared source reports (``view_age_ms``, ``stale``, ...).
         """
         routing = self._modeaware
         if routing is None:
-            return {"state": "waiting", "routed_topics": 0, "view_changes": 0, "views": {}}
+            return {"state": "waiting", "routed_topics": 0, "view_changes": 0, "resizes": 0, "views": {}}
         return {
             "state": routing.router.state,
             "routed_topics": routing.router.routed_topics,
             "view_changes": max(routing.router.changes - 1, 0),
+            "resizes": routing.router.resizes,
             "views": routing.views.stats(),
         }
 
@@ -158,7 +195,11 @@ _PRODUCE_BATCH = Producer.produce_batch
 def _without_ours(conf: Any) -> Any:
     if not isinstance(conf, dict):
         return conf  # librdkafka's to refuse
-    return {name: value for name, value in conf.items() if not str(name).startswith(PREFIX)}
+    return {
+        name: value
+        for name, value in conf.items()
+        if not (str(name).startswith(PREFIX) or (name == "partitioner" and is_beyond_librdkafka(value)))
+    }
 
 
 def _over_patched(cls: type[P]) -> type[P]:

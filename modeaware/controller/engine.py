@@ -24,7 +24,7 @@ from modeaware.lifecycle.commands import AlterGroupRulesCommand, Command, Comman
 from modeaware.lifecycle.effects import CreatePartitions, Effect
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.group_rules import alter_group_rules
-from modeaware.lifecycle.phases import in_progress, topic_phase
+from modeaware.lifecycle.phases import is_settled, topic_phase
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule, GroupRulesRecord
 from modeaware.modelog.records import CLAIM_KEY, ClaimRecord, TopicRecord
 
@@ -169,7 +169,7 @@ class Engine:
             return False
         for alarm in step.alarms:
             logger.warning("%s", alarm)
-        if facts.groups_doubt is not None and in_progress(record):
+        if facts.groups_doubt is not None and not is_settled(record):
             logger.info("topic %s: which groups use it is not certain: %s", record.topic, facts.groups_doubt.detail)
         if step.tombstone:
             self._log.append([(topic_id, None)])
@@ -181,7 +181,7 @@ class Engine:
             logger.info("%s, phase %s", step.record.view().describe(), topic_phase(step.record))
         performed = self._perform_all(step.effects, appended=step.record is not None)
         changed = step.record is not None or any(performed)
-        settled = not in_progress(self._records.get(topic_id))
+        settled = is_settled(self._records.get(topic_id))
         # What an effect did is seen by the next look, at once; one that failed is tried again after a while.
         due_in_ms = 0 if performed and all(performed) else None
         if step.due_ms is not None and not performed:
@@ -219,7 +219,7 @@ class Engine:
             self._rules, self._rules_unreadable = after, False
             logger.info("group rules: %s", command)
             for record in self._records.values():
-                if in_progress(record):
+                if not is_settled(record):
                     self._at_once(record.topic_id)
         return CommandResult(command.topic)
 

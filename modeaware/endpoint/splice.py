@@ -210,20 +210,24 @@ def _moded(partitions: list[bytes], view: TopicView) -> list[bytes]:
 
 def _mode_and_tags(view: TopicView, index: int) -> bytes:
     mode = _MODES[view.mode(index)]
-    if index not in view.resume_offsets and index not in view.reclaimed:
+    if index not in view.resume_offsets and index not in view.reclaimed and index not in view.handed_over:
         return mode + b"\0"
     tags = []
     if (offset := view.resume_offsets.get(index)) is not None:
         tags.append(_tag(0, struct.pack(">q", offset)))
     if index in view.reclaimed:
         tags.append(_tag(1, b"\1"))
+    if index in view.handed_over:
+        tags.append(_tag(2, b"\1"))
     return mode + bytes([len(tags)]) + b"".join(tags)
 
 
 def _topic_tags(view: TopicView) -> bytes:
     epochs = _EPOCHS.pack(1, 8, view.version[0], 2, 8, view.version[1]) if view.modes else b""
     topic_id = b"" if view.topic_id is None else _tag(0, _string(view.topic_id))
-    return bytes([2 * bool(epochs) + bool(topic_id)]) + topic_id + epochs
+    counts = () if view.previous_count is None else (*view.earlier_counts, view.previous_count)
+    previous = b"" if not counts else _tag(3, _varint(len(counts) + 1) + struct.pack(f">{len(counts)}i", *counts))
+    return bytes([2 * bool(epochs) + bool(topic_id) + bool(previous)]) + topic_id + epochs + previous
 
 
 def _answer_tags(added: Additions) -> list[bytes]:

@@ -14,8 +14,10 @@ from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle.admission import MAX_RECORD_BYTES
 from modeaware.lifecycle.effects import DeleteRecords, Effect
 from modeaware.lifecycle.facts import TopicFacts
+from modeaware.lifecycle.handover import advance_handover, survivors_to_watch
 from modeaware.lifecycle.opening import advance_opening
-from modeaware.lifecycle.requirement import Requirement, requirement_of, using_groups
+from modeaware.lifecycle.phases import awaits_handover
+from modeaware.lifecycle.requirement import Requirement, handover_requirement, requirement_of, using_groups
 from modeaware.lifecycle.steps import Pass, Step, step_of
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import TopicRecord
@@ -68,6 +70,8 @@ def advance(
     if after != record and len(after.to_json()) > MAX_RECORD_BYTES:
         # Groups that came up after the admission made the proof too long. Their number falls as they expire.
         return Advance(alarms=(f"topic {record.topic!r}: its mode record would not fit the mode log: it waits",))
+    groups = handover_requirement(after, facts, rules, config.ignored_groups, now_ms)
+    after = _hand_over(replace(now, record=after, requirement=groups))
     offsets = {p: step.delete_up_to for p, step in steps.items() if step.delete_up_to is not None}
     if offsets:
         epochs = {partition: facts.partitions[partition].leader_epoch for partition in offsets}
@@ -75,7 +79,9 @@ def advance(
     return Advance(
         record=after.stamped(controller_epoch, now_ms) if after != record else None,
         effects=tuple(effects),
-        due_ms=_earliest([opening_due_ms, *(step.due_ms for step in steps.values())]),
+        due_ms=_earliest(
+            [opening_due_ms, _handover_due_ms(record, after, now_ms), *(s.due_ms for s in steps.values())]
+        ),
         alarms=tuple(step.alarm for step in steps.values() if step.alarm),
     )
 
@@ -98,6 +104,19 @@ def _note_groups(
         return record
     using = using_groups(facts, config.ignored_groups, requirement.registered)
     return replace(record, groups_complete=True, required_groups=tuple(sorted({*record.required_groups, *using})))
+
+
+def _hand_over(now: Pass) -> TopicRecord:
+    """With what is handed over, where that fits the record: it holds nothing else up."""
+    if not awaits_handover(now.record):
+        return now.record
+    handed = advance_handover(now, MAX_RECORD_BYTES - len(now.record.to_json()))
+    return handed if len(handed.to_json()) <= MAX_RECORD_BYTES else now.record
+
+
+def _handover_due_ms(record: TopicRecord, after: TopicRecord, now_ms: int) -> int | None:
+    """Where the last seal is new, survivors are looked at from now on."""
+    return now_ms if survivors_to_watch(after) and not survivors_to_watch(record) else None
 
 
 def _apply(record: TopicRecord, steps: dict[int, Step]) -> TopicRecord:

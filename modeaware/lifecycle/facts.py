@@ -107,6 +107,7 @@ class TopicFacts:
         partitions: facts of the partitions that could be asked; one that could not is missing.
         groups: every group known to use the topic (a commit on it, or members assigned to it).
         groups_doubt: why that list may be incomplete; None when it is sure.
+        listed_ms: the wall-clock time at which that list was made; None: just now.
         stateful_owner: the Streams group whose internal topic this is (repartition, changelog); None for others.
     """
 
@@ -118,6 +119,7 @@ class TopicFacts:
     partitions: Mapping[int, PartitionFacts] = field(default_factory=dict)
     groups: Mapping[str, GroupFacts] = field(default_factory=dict)
     groups_doubt: GroupsDoubt | None = None
+    listed_ms: int | None = None
     stateful_owner: str | None = None
     gone: bool = False
 

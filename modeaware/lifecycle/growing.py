@@ -9,7 +9,8 @@ from modeaware.lifecycle import reasons
 from modeaware.lifecycle.admission import Admission, check_size, current_record, refusal
 from modeaware.lifecycle.commands import CreatePartitionsCommand
 from modeaware.lifecycle.facts import TopicFacts
-from modeaware.modelog.records import MAX_PARTITIONS, RetiredPartition, TopicRecord
+from modeaware.modelog.json_fields import MAX_PARTITIONS
+from modeaware.modelog.records import RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode
 
 
@@ -40,7 +41,7 @@ def admit_create(
         )
     new = max(command.total_count - facts.partition_count, 0)
     _check_assignments(command, new)
-    after = _revive(current, command.total_count, facts)
+    after = _revive(current, command.total_count, now_ms)
     if command.total_count > len(after.modes):
         after = _open_new(after, command, facts, now_ms)
     if after == current:
@@ -61,8 +62,12 @@ def _check_assignments(command: CreatePartitionsCommand, new: int) -> None:
         )
 
 
-def _revive(record: TopicRecord, total_count: int, facts: TopicFacts) -> TopicRecord:
-    """Open retired partitions for writes again, lowest id first. A partition that is still opening goes on opening."""
+def _revive(record: TopicRecord, total_count: int, now_ms: int) -> TopicRecord:
+    """Open retired partitions for writes again, lowest id first. A partition that is still opening goes on opening.
+
+    What is left of the shrink moves keys again, so its handover begins anew. One that is undone hands nothing over,
+    unless it overlaps an earlier one: keys that this has moved wait on.
+    """
     revived = [p for p in sorted(record.retired) if p < total_count and not record.retired[p].opening]
     modes = list(record.modes)
     for partition in revived:
@@ -72,10 +77,16 @@ def _revive(record: TopicRecord, total_count: int, facts: TopicFacts) -> TopicRe
     if deletion is not None:
         still_retired = any(not r.opening for r in retired.values())
         # What is left to undo: grown past the count before the shrink, that is everything still retired.
-        previous = deletion.previous_count if total_count < deletion.previous_count else len(record.modes)
-        shrunk = replace(deletion, delete_partitions=total_count, previous_count=previous)
+        undone = total_count >= deletion.previous_count
+        shrunk = replace(
+            deletion,
+            delete_partitions=total_count,
+            previous_count=len(record.modes) if undone else deletion.previous_count,
+            handed_over=undone and not deletion.earlier_counts,
+            revived_ms=now_ms,
+        )
         deletion = shrunk if still_retired else None
-    return replace(record, modes=tuple(modes), retired=retired, deletion=deletion)
+    return replace(record, modes=tuple(modes), retired=retired, deletion=deletion, handed_over=(), handover_offsets={})
 
 
 def _open_new(record: TopicRecord, command: CreatePartitionsCommand, facts: TopicFacts, now_ms: int) -> TopicRecord:

@@ -26,3 +26,13 @@ def topic_phase(record: TopicRecord) -> str:
 def in_progress(record: TopicRecord | None) -> bool:
     """Whether a shrink or a growth of the topic has not finished."""
     return record is not None and topic_phase(record) != "done"
+
+
+def awaits_handover(record: TopicRecord | None) -> bool:
+    """Whether groups may still have to read what was written to partitions before a shrink's switch."""
+    return record is not None and record.deletion is not None and not record.deletion.handed_over
+
+
+def is_settled(record: TopicRecord | None) -> bool:
+    """Whether nothing of the topic waits for anything: no change is in progress, and the last one is handed over."""
+    return not in_progress(record) and not awaits_handover(record)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from modeaware.errors import ErrorCode, RequestRefused
-from modeaware.modelog.records import DeleteTopicPartitions, RetiredPartition, TopicRecord
+from modeaware.modelog.deletion import DeleteTopicPartitions
+from modeaware.modelog.records import RetiredPartition, TopicRecord
 
 
 def reclaim_policy(partition: int, record: TopicRecord, retired: RetiredPartition | None = None) -> str:

@@ -61,6 +61,18 @@ def requirement_of(
     return required_of(noted, facts, rules, ignored_groups, now_ms, accepted)
 
 
+def handover_requirement(
+    record: TopicRecord,
+    facts: TopicFacts,
+    rules: Sequence[GroupRule],
+    ignored_groups: Sequence[str],
+    now_ms: int,
+) -> Requirement:
+    """Whom the handover of a shrink waits for. It may last longer than the shrink, and so do the groups noted then."""
+    accepted = record.deletion.accept_state_loss if record.deletion is not None else ()
+    return required_of(record.required_groups, facts, rules, ignored_groups, now_ms, accepted)
+
+
 def required_of(
     noted: Sequence[str],
     facts: TopicFacts,
@@ -76,7 +88,13 @@ def required_of(
         ignored_groups: globs of groups that count only once they have committed (``modeaware.ignored.groups``).
         accept_state_loss: groups with state that were named in the request.
     """
-    in_force = [rule for rule in rules if rule.applies(facts.topic, now_ms)]
+    # A rule may expire between the listing of the groups and now: one that asks for more counts all the same.
+    listed_ms = now_ms if facts.listed_ms is None else facts.listed_ms
+    in_force = [
+        rule
+        for rule in rules
+        if (any if rule.kind == REQUIRE else all)(rule.applies(facts.topic, at_ms) for at_ms in (listed_ms, now_ms))
+    ]
     registered = tuple(rule for rule in in_force if rule.kind == REQUIRE)
     named = {rule.group for rule in registered if not rule.is_glob}
     using = using_groups(facts, ignored_groups, registered)

@@ -11,10 +11,11 @@ from modeaware.lifecycle.admission import Admission, check_size, current_record,
 from modeaware.lifecycle.commands import DeletePartitionsCommand
 from modeaware.lifecycle.drain import unread_offsets
 from modeaware.lifecycle.facts import TopicFacts
-from modeaware.lifecycle.phases import in_progress
+from modeaware.lifecycle.phases import awaits_handover, in_progress
 from modeaware.lifecycle.requirement import Requirement, required_of
+from modeaware.modelog.deletion import RETENTION_DELAY_MS, DeleteTopicPartitions
 from modeaware.modelog.group_rules import GroupRule
-from modeaware.modelog.records import RETENTION_DELAY_MS, DeleteTopicPartitions, RetiredPartition, TopicRecord
+from modeaware.modelog.records import RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode, format_ranges
 
 
@@ -162,13 +163,29 @@ def _retire(
         modes=tuple(modes),
         retired=retired,
         deletion=DeleteTopicPartitions(
-            keep, command.delay_ms, command.immediate_delete, now_ms, writable, tuple(sorted(command.accept_state_loss))
+            delete_partitions=keep,
+            delay_ms=command.delay_ms,
+            immediate_delete=command.immediate_delete,
+            create_timestamp_ms=now_ms,
+            previous_count=writable,
+            accept_state_loss=tuple(sorted(command.accept_state_loss)),
+            earlier_counts=_not_handed_over(record),
         ),
         switch_offsets={p: facts.partitions[p].end_offset for p in range(keep)},
+        handed_over=(),
+        handover_offsets={},
         required_groups=requirement.groups,
         groups_complete=requirement.doubt is None,
         waived={},
     )
+
+
+def _not_handed_over(record: TopicRecord) -> tuple[int, ...]:
+    """The counts before the shrinks so far that still wait for their handover."""
+    deletion = record.deletion
+    if deletion is None or not awaits_handover(record):
+        return ()
+    return tuple(sorted({*deletion.earlier_counts, deletion.previous_count}))
 
 
 def _unread(command: DeletePartitionsCommand, record: TopicRecord, facts: TopicFacts) -> str | None:

@@ -7,9 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from modeaware.errors import NewerRecord, RecordError
+from modeaware.modes import PartitionMode
 
 WRITER_VERSION = 1
 READER_VERSION = 1
+MAX_PARTITIONS = 100_000
+"""No record lists more: rubbish must not fill the memory."""
 
 
 def dump(fields: Mapping[str, Any]) -> bytes:
@@ -52,3 +55,25 @@ def text(value: Any) -> str:
 def optional_int(value: Any) -> int | None:
     """A field that may be missing or null."""
     return None if value is None else int(value)
+
+
+def modes_of(ranges: Any) -> tuple[PartitionMode, ...]:
+    """Modes as a list of ``[first, last, mode]``, from partition 0 on; raises ValueError, TypeError."""
+    modes: list[PartitionMode] = []
+    for first, last, code in ranges:
+        if first != len(modes) or not first <= last < MAX_PARTITIONS:
+            raise ValueError(f"mode ranges leave a gap, overlap or end beyond {MAX_PARTITIONS} at {first}-{last}")
+        modes.extend([PartitionMode(code)] * (last - first + 1))
+    if not modes:
+        raise ValueError("no modes")
+    return tuple(modes)
+
+
+def partitions_of(ranges: Any) -> tuple[int, ...]:
+    """Partitions as a list of ``[first, last]``, ascending; raises ValueError, TypeError."""
+    partitions: list[int] = []
+    for first, last in ranges:
+        if not (partitions[-1] if partitions else -1) < first <= last < MAX_PARTITIONS:
+            raise ValueError(f"ranges of partitions overlap or end beyond {MAX_PARTITIONS} at {first}-{last}")
+        partitions.extend(range(first, last + 1))
+    return tuple(partitions)

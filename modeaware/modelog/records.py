@@ -12,81 +12,29 @@ Compatibility: readers ignore fields they do not know, and refuse a record whose
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from modeaware.errors import RecordError
-from modeaware.modelog.json_fields import READER_VERSION, WRITER_VERSION, dump, load, optional_int, text
-from modeaware.modes import PartitionMode, PartitionState, ReplicaState, to_ranges
+from modeaware.modelog.deletion import DeleteTopicPartitions
+from modeaware.modelog.json_fields import (
+    READER_VERSION,
+    WRITER_VERSION,
+    dump,
+    load,
+    modes_of,
+    optional_int,
+    partitions_of,
+    text,
+)
+from modeaware.modelog.straggler import Straggler
+from modeaware.modes import PartitionMode, PartitionState, ReplicaState, runs, to_ranges
 from modeaware.topic_view import TopicView
 
 CLAIM_KEY = "controller"
-RETENTION_DELAY_MS = -1
-MAX_PARTITIONS = 100_000
 # Looked up instead of called: replaying a log with many retired partitions takes a third less CPU time.
 _PARTITION_STATES = {state.value: state for state in PartitionState}
 _REPLICA_STATES = {state.value: state for state in ReplicaState}
-
-
-@dataclass(frozen=True)
-class DeleteTopicPartitions:
-    """KIP-694's DeleteTopicPartitionsRecord: the shrink in force for a topic.
-
-    Attributes:
-        delete_partitions: the partition count to keep; all partitions from this id on are retired.
-        delay_ms: -1 for the ``retention`` reclaim policy (records go when the topic's own retention takes them), else
-            ``drained``: records go once drained, and no earlier than this many milliseconds after
-            ``create_timestamp_ms``.
-        immediate_delete: delete without waiting for the drain.
-        create_timestamp_ms: when the request was admitted (wall clock, ms since the epoch).
-        previous_count: how many partitions were writable before, which is what an undo goes back to.
-        accept_state_loss: groups that keep state per partition (Kafka Streams) and were named in the request all the
-            same: what they keep for the keys that move stays behind.
-    """
-
-    delete_partitions: int
-    delay_ms: int
-    immediate_delete: bool
-    create_timestamp_ms: int
-    previous_count: int
-    accept_state_loss: tuple[str, ...] = ()
-
-    @property
-    def policy(self) -> str:
-        """The reclaim policy: ``retention``, ``drained`` or ``immediate``."""
-        if self.immediate_delete:
-            return "immediate"
-        return "retention" if self.delay_ms == RETENTION_DELAY_MS else "drained"
-
-    @property
-    def earliest_ms(self) -> int:
-        """The wall-clock time before which nothing is deleted (meaningless for ``retention``)."""
-        return self.create_timestamp_ms + max(self.delay_ms, 0)
-
-
-@dataclass(frozen=True)
-class Straggler:
-    """The last record that was seen to arrive at or after a seal, and what the leader knew of its producer.
-
-    ``producer_id`` is -1, and the others too, where the leader knew none (a producer without idempotence).
-    """
-
-    offset: int
-    producer_id: int = -1
-    producer_epoch: int = -1
-    timestamp_ms: int = -1
-
-    def to_dict(self) -> dict[str, Any]:
-        return {name: value for name, value in asdict(self).items() if value != -1}
-
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, Any] | None) -> Straggler | None:
-        if fields is None:
-            return None
-        known = {
-            name: int(fields[name]) for name in ("producer_id", "producer_epoch", "timestamp_ms") if name in fields
-        }
-        return cls(offset=int(fields["offset"]), **known)
 
 
 @dataclass(frozen=True)
@@ -180,6 +128,10 @@ class TopicRecord:
     ``retired`` has an entry for every partition whose mode is not ReadWrite. ``switch_offsets`` gives, per survivor,
     its end offset read before the shrink was appended, so every rerouted record lies at or after it.
 
+    While a shrink's partitions are not all handed over (``deletion.handed_over``), ``handed_over`` are those that are,
+    ascending, and ``handover_offsets`` gives, per survivor that is not, its end offset once the retired ones were
+    sealed: from there on no aware producer writes keys that have moved away from it.
+
     ``required_groups`` are the groups that used the topic when the change was admitted; with ``groups_complete`` False
     that list could not be sure, and the first sure one completes it. ``waived`` names the groups that a partition did
     not wait for when it became None, each with the reason of the waiver.
@@ -193,6 +145,8 @@ class TopicRecord:
     deletion: DeleteTopicPartitions | None = None
     retired: Mapping[int, RetiredPartition] = field(default_factory=dict, hash=False)
     switch_offsets: Mapping[int, int] = field(default_factory=dict, hash=False)
+    handed_over: tuple[int, ...] = ()
+    handover_offsets: Mapping[int, int] = field(default_factory=dict, hash=False)
     required_groups: tuple[str, ...] = ()
     groups_complete: bool = True
     waived: Mapping[str, str] = field(default_factory=dict, hash=False)
@@ -226,21 +180,17 @@ class TopicRecord:
         }
         if not self.groups_complete:
             fields["groups_complete"] = False
+        if self.handed_over:
+            fields["handed_over"] = [list(run) for run in runs(self.handed_over)]
+        if self.handover_offsets:
+            fields["handover_offsets"] = {str(p): self.handover_offsets[p] for p in sorted(self.handover_offsets)}
         if self.waived:
             fields["waived"] = dict(self.waived)
         if self.opening_since_ms is not None:
             fields["opening_since_ms"] = self.opening_since_ms
             fields["opening_assignments"] = [list(replicas) for replicas in self.opening_assignments]
         if self.deletion is not None:
-            fields["deletion"] = {
-                "delete_partitions": self.deletion.delete_partitions,
-                "delete_partitions_delay_ms": self.deletion.delay_ms,
-                "immediate_delete": self.deletion.immediate_delete,
-                "create_timestamp_ms": self.deletion.create_timestamp_ms,
-                "previous_count": self.deletion.previous_count,
-            }
-            if self.deletion.accept_state_loss:
-                fields["deletion"]["accept_state_loss"] = list(self.deletion.accept_state_loss)
+            fields["deletion"] = self.deletion.to_dict()
         return dump(fields)
 
     @classmethod
@@ -257,10 +207,12 @@ class TopicRecord:
                 topic_id=text(fields["topic_id"]),
                 epoch=int(fields["epoch"]),
                 controller_epoch=int(fields["controller_epoch"]),
-                modes=_modes(fields["modes"]),
-                deletion=_deletion(fields.get("deletion")),
+                modes=modes_of(fields["modes"]),
+                deletion=DeleteTopicPartitions.from_dict(fields.get("deletion")),
                 retired={int(p): RetiredPartition.from_dict(r) for p, r in fields.get("retired", {}).items()},
                 switch_offsets={int(p): int(o) for p, o in fields.get("switch_offsets", {}).items()},
+                handed_over=partitions_of(fields.get("handed_over", ())),
+                handover_offsets={int(p): int(o) for p, o in fields.get("handover_offsets", {}).items()},
                 required_groups=tuple(text(group) for group in fields.get("required_groups", ())),
                 groups_complete=bool(fields.get("groups_complete", True)),
                 waived={text(group): text(reason) for group, reason in fields.get("waived", {}).items()},
@@ -279,6 +231,8 @@ class TopicRecord:
 
     def view(self) -> TopicView:
         """What clients need of this record."""
+        deletion = self.deletion
+        handing_over = deletion is not None and not deletion.handed_over and deletion.previous_count > 0
         return TopicView(
             topic=self.topic,
             topic_id=self.topic_id,
@@ -292,6 +246,9 @@ class TopicRecord:
             reclaimed=frozenset(
                 p for p, r in self.retired.items() if r.replica_state is ReplicaState.DELETION_SUCCESSFUL
             ),
+            previous_count=deletion.previous_count if deletion is not None and handing_over else None,
+            handed_over=frozenset(self.handed_over) if handing_over else frozenset(),
+            earlier_counts=deletion.earlier_counts if deletion is not None and handing_over else (),
         )
 
     def stamped(self, controller_epoch: int, now_ms: int) -> TopicRecord:
@@ -347,27 +304,3 @@ class ClaimRecord:
             )
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise RecordError(f"mode log: not a claim record ({type(error).__name__}: {error})") from error
-
-
-def _modes(ranges: Any) -> tuple[PartitionMode, ...]:
-    modes: list[PartitionMode] = []
-    for first, last, code in ranges:
-        if first != len(modes) or not first <= last < MAX_PARTITIONS:
-            raise ValueError(f"mode ranges leave a gap, overlap or end beyond {MAX_PARTITIONS} at {first}-{last}")
-        modes.extend([PartitionMode(code)] * (last - first + 1))
-    if not modes:
-        raise ValueError("no modes")
-    return tuple(modes)
-
-
-def _deletion(fields: Any) -> DeleteTopicPartitions | None:
-    if fields is None:
-        return None
-    return DeleteTopicPartitions(
-        delete_partitions=int(fields["delete_partitions"]),
-        delay_ms=int(fields["delete_partitions_delay_ms"]),
-        immediate_delete=bool(fields["immediate_delete"]),
-        create_timestamp_ms=int(fields["create_timestamp_ms"]),
-        previous_count=int(fields["previous_count"]),
-        accept_state_loss=tuple(text(group) for group in fields.get("accept_state_loss", ())),
-    )

@@ -12,10 +12,13 @@ from modeaware.errors import ErrorCode, RecordError, RequestRefused
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.drain import unread_offsets
 from modeaware.lifecycle.facts import GroupFacts
+from modeaware.lifecycle.handover import read_up_to
 from modeaware.lifecycle.phases import partition_phase, topic_phase
+from modeaware.modelog.deletion import DeleteTopicPartitions
 from modeaware.modelog.reader import read_mode_log
-from modeaware.modelog.records import DeleteTopicPartitions, RetiredPartition, Straggler, TopicRecord
+from modeaware.modelog.records import RetiredPartition, TopicRecord
 from modeaware.modelog.replay import Replay
+from modeaware.modelog.straggler import Straggler
 from modeaware.modes import PartitionMode, PartitionState, ReplicaState
 
 READ_TIMEOUT_S = 20.0
@@ -58,6 +61,21 @@ class PartitionDescription:
 
 
 @dataclass(frozen=True)
+class HandoverDescription:
+    """How far keys that moved in a shrink are handed over.
+
+    Attributes:
+        previous_count: how many partitions have to be: all that were writable before.
+        handed_over: those that are.
+        unread_by: the groups with offsets to read in one of the others, as far as it is known up to where.
+    """
+
+    previous_count: int
+    handed_over: tuple[int, ...] = ()
+    unread_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class TopicDescription:
     """One topic. ``epoch`` is -1 and ``deletion`` None for a topic without a record: every partition is ReadWrite.
 
@@ -67,6 +85,7 @@ class TopicDescription:
         waived: the groups that a partition did not wait for when it became None, with the waiver's reason.
         groups: the groups that use the topic now.
         groups_doubt: why there may be more.
+        handover: None where all is handed over, and where there is nothing to be.
     """
 
     topic: str
@@ -80,6 +99,7 @@ class TopicDescription:
     waived: Mapping[str, str] = field(default_factory=dict)
     groups: Mapping[str, GroupFacts] = field(default_factory=dict)
     groups_doubt: str | None = None
+    handover: HandoverDescription | None = None
 
     @property
     def modes(self) -> tuple[PartitionMode, ...]:
@@ -155,7 +175,25 @@ def _describe(cluster: Cluster, topic: str, shape: TopicShape, record: TopicReco
         waived=record.waived if record is not None else {},
         groups=found.groups,
         groups_doubt=found.doubt.detail if found.doubt is not None else None,
+        handover=describe_handover(record, logs, found.groups) if record is not None else None,
     )
+
+
+def describe_handover(
+    record: TopicRecord, logs: Mapping[int, LogOffsets], groups: Mapping[str, GroupFacts]
+) -> HandoverDescription | None:
+    """How far the shrink in force is handed over; None where nothing is waited for."""
+    view = record.view()
+    if view.previous_count is None:
+        return None
+    unread_by = set()
+    for partition in set(range(view.previous_count)) & logs.keys() - view.handed_over:
+        log = logs[partition]
+        until = read_up_to(partition, record, log.end_offset)
+        for name in {*record.required_groups, *groups}:
+            if until is not None and unread_offsets(groups.get(name), partition, until, log.log_start) > 0:
+                unread_by.add(name)
+    return HandoverDescription(view.previous_count, tuple(sorted(view.handed_over)), tuple(sorted(unread_by)))
 
 
 def _partition(

@@ -150,7 +150,8 @@ class _Handle:
     def unsubscribe(self, listener: ViewListener) -> None:
         if listener in self._listeners:
             self._listeners.remove(listener)
-            self._source().unsubscribe(listener)
+            if self._shared is not None:  # else forked, and not used since
+                self._shared.source.unsubscribe(listener)
 
     def error(self) -> Exception | None:
         return self._source().error()

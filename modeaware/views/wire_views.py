@@ -228,6 +228,7 @@ class WireViews:
     def _view(self, topic: Any) -> TopicView | None:
         """What is told of a topic; None where it has no record."""
         if _has_record(topic):
+            handing_over = bool(topic.previous_counts)
             return TopicView(
                 topic.name,
                 topic.topic_id,
@@ -235,6 +236,9 @@ class WireViews:
                 _modes(topic),
                 {p.partition_index: p.resume_offset for p in topic.partitions if p.resume_offset >= 0},
                 frozenset(p.partition_index for p in topic.partitions if p.reclaimed),
+                topic.previous_counts[-1] if handing_over else None,
+                frozenset(p.partition_index for p in topic.partitions if handing_over and p.handed_over),
+                tuple(topic.previous_counts[:-1]),
             )
         return None if self._ours else self._counted(topic.name, _modes(topic))
 

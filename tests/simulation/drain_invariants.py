@@ -47,6 +47,14 @@ class DrainJudge(ClientJudge):
         if partition < deletion.previous_count and topic is not None and topic.topic_id == record.topic_id:
             self.given_up.update(topic.logs[partition].records[:seal_offset])
 
+    def _cut_before(self, partition: int, log: Log, seal_offset: int) -> None:
+        """A log that was cut while there was no seal: of what a commit of before stands for, nothing tells any more,
+        not even when it is cut again."""
+        for group in self.world.groups.values():
+            commit = group.committed.get(partition)
+            if group.epochless and commit is not None:
+                group.consumed.update(log.records[: min(commit[0], seal_offset)])
+
     def _let_go(self, partition: int, record: TopicRecord, writer: Controller) -> None:
         """Consumers will leave the partition: all that lies below the seal must have been read (I2)."""
         log = self._log_as_seen(record.topic_id, partition, writer)

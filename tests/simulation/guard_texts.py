@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 LIFECYCLE = "modeaware.lifecycle."
 STEPS = LIFECYCLE + "steps"
+HANDOVER = LIFECYCLE + "handover"
 DRAIN = LIFECYCLE + "drain"
 REQUIREMENT = LIFECYCLE + "requirement"
 SHRINKING = LIFECYCLE + "shrinking"
@@ -64,7 +65,7 @@ GUARDS: tuple[Guard, ...] = (
     ),
     # Drain
     _guard(
-        "noted groups stay required", "I2", 129,
+        "noted groups stay required", "I2", 843,
         REQUIREMENT, "{*noted, *using, *named}", "{*using, *named}",
     ),
     _guard(
@@ -75,7 +76,7 @@ GUARDS: tuple[Guard, ...] = (
         "registered groups are required", "I2", 20,
         REQUIREMENT, "{*noted, *using, *named}", "{*noted, *using}",
     ),
-    _guard("a doubtful listing blocks", "I2", 9, DRAIN, "if requirement.doubt is not None:", "if False:"),
+    _guard("a doubtful listing blocks", "I2", 14, DRAIN, "if requirement.doubt is not None:", "if False:"),
     _guard(
         "a doubtful snapshot is marked", "I1", 11,
         SHRINKING, "groups_complete=requirement.doubt is None", "groups_complete=True",
@@ -85,7 +86,7 @@ GUARDS: tuple[Guard, ...] = (
         ADVANCE, "if record.groups_complete or requirement.doubt is not None:", "if True:",
     ),
     _guard(
-        "lag blocks", "I2", 7,
+        "lag blocks", "I2", 25,
         DRAIN, "return None if committed >= seal_offset or caught_up else reasons.GROUP_LAG", "return None",
     ),
     _guard(
@@ -152,22 +153,22 @@ GUARDS: tuple[Guard, ...] = (
     ),
     _guard("the topic id is checked before effects", "I1", 116, CLUSTER, "if found != {effect.topic_id}:", "if False:"),
     _guard(
-        "records go under the leader epoch that was seen", "I1", 148,
+        "records go under the leader epoch that was seen", "I1", 6096,
         BROKERS, "if log is not None and log.epoch == effect.leader_epochs.get(partition):", "if log is not None:",
     ),
     # Watch
     _guard(
-        "None partitions are watched", "I2", 7,
+        "None partitions are watched", "I2", 12,
         STEPS, "if retired.seal_offset is None or seal_broken_by(retired.seal_offset, log) is not None:",
         "if retired.seal_offset is None:",
     ),
     _guard(
-        "truncation shows by leader epoch", "I1", 148,
+        "truncation shows by leader epoch", "I1", 57,
         DRAIN, " or (log.seal_epoch_end is not None and log.seal_epoch_end < seal_offset)", "",
     ),
     # Admission, undo, growth
     _guard(
-        "one change at a time", "I1", 1,
+        "one change at a time", "I1", 12,
         SHRINKING, "if in_progress(record):\n        raise", "if False:\n        raise",
     ),
     _guard(
@@ -183,7 +184,7 @@ GUARDS: tuple[Guard, ...] = (
         SHRINKING, "if stateful:\n", "if False:\n",
     ),
     _guard(
-        "the lowest id is revived first", "I3", 383,
+        "the lowest id is revived first", "I3", 19,
         GROWING, "if p < total_count and not", "if p >= len(record.modes) - total_count and not",
     ),
     _guard("opening waits for groups", "I2", 11, OPENING, "if waiting and now_ms < deadline_ms:", "if False:"),
@@ -196,7 +197,7 @@ GUARDS: tuple[Guard, ...] = (
         ADVANCE, "if facts.gone:", "if facts.topic_id != record.topic_id:",
     ),
     # One controller, one order
-    _guard("the lease is shown before an effect", "I5", 72, ENGINE, "if not appended:", "if False:"),
+    _guard("the lease is shown before an effect", "I5", 979, ENGINE, "if not appended:", "if False:"),
     _guard(
         "leadership is confirmed before an effect", "I5", 40,
         LEASE, "if self._election.confirm(CONFIRM_TIMEOUT_S) is not True:", "if False:",
@@ -219,7 +220,7 @@ GUARDS: tuple[Guard, ...] = (
         LOG, "log.settle_pending(world.random() < 0.5)\n        log.epoch += 1", "log.epoch += 1",
     ),
     _guard(
-        "fencing by the generation", "I5", 1,
+        "fencing by the generation", "I5", 2,
         LOG, "if not world.coordinator.accepts(controller.member, controller.member.generation):", "if False:",
     ),
     _guard(
@@ -233,7 +234,7 @@ GUARDS: tuple[Guard, ...] = (
     # Clients
     _guard("an explicit partition is refused", "I3", 1, ROUTING, "if view.is_writable(partition):", "if True:"),
     _guard(
-        "versions do not order a topic made anew", "I2", 466355,
+        "versions do not order a topic made anew", "I2", 1_000_004_458,
         ASSIGNMENT, "if len(topic_ids) > 1:", "if False:",
     ),
     # Drain and reclaim, more closely
@@ -242,7 +243,7 @@ GUARDS: tuple[Guard, ...] = (
         DRAIN, "if group.stateful and name not in requirement.accept_state_loss:", "if False:",
     ),
     _guard(
-        "groups go on where the first seal was", "I2", 7,
+        "groups go on where the first seal was", "I2", 1,
         STEPS, "resume_offset=min(log.lowest_end, resume)", "resume_offset=log.end_offset",
     ),
     _guard(
@@ -250,7 +251,7 @@ GUARDS: tuple[Guard, ...] = (
         SHRINKING, "switch_offsets={p: facts.partitions[p].end_offset for p in range(keep)}", "switch_offsets={}",
     ),
     _guard(
-        "a waiver is on the record before deletion", "I1", 2818,
+        "a waiver is on the record before deletion", "I1", 4460,
         STEPS, "if lower or not drain.waived.keys() <= now.record.waived.keys():", "if lower:",
     ),
     _guard(
@@ -263,7 +264,7 @@ GUARDS: tuple[Guard, ...] = (
         ENGINE, "if self._rules_unreadable and (", "if False and (",
     ),
     _guard(
-        "deleted is said after it is done", "I1", 15,
+        "deleted is said after it is done", "I1", 3143,
         STEPS, "return Step(PartitionMode.NONE, retired, delete_up_to=reclaim_offset)",
         "return Step(PartitionMode.NONE, replace(retired, partition_state=PartitionState.NON_EXISTENT, "
         "replica_state=ReplicaState.DELETION_SUCCESSFUL), delete_up_to=reclaim_offset)",
@@ -283,6 +284,32 @@ GUARDS: tuple[Guard, ...] = (
     _guard(
         "what was truncated twice counts from the lowest end", "I2", 951571,
         STEPS, "truncated_to=min(retired.truncated_to, log.lowest_end))", "truncated_to=retired.truncated_to)",
+    ),
+    # Handover
+    _guard(
+        "handover waits for the groups", "order", 1,
+        HANDOVER, "return check_drain(partition, until, truncated_to, log, now.facts, now.requirement).done",
+        "return True",
+    ),
+    _guard(
+        "survivors are noted after all seals", "order", 1,
+        HANDOVER, "record.modes[p] is PartitionMode.NONE or retired.seal_offset is not None", "True",
+    ),
+    _guard(
+        "groups are waited for beyond the shrink", "order", 185,
+        REQUIREMENT, "return required_of(record.required_groups, facts,", "return required_of((), facts,",
+    ),
+    _guard(
+        "a shrink on top hands over all or nothing", "order", 943,
+        SHRINKING, "earlier_counts=_not_handed_over(record),", "earlier_counts=(),",
+    ),
+    _guard(
+        "a shrink begins with nothing handed over", "order", 31,
+        SHRINKING, "        handed_over=(),\n        handover_offsets={},\n", "",
+    ),
+    _guard(
+        "an undo drops what was handed over", "order", 11,
+        GROWING, "deletion=deletion, handed_over=(), handover_offsets={})", "deletion=deletion)",
     ),
     # Growth, more closely
     _guard(

@@ -15,8 +15,8 @@ from modeaware.modelog.records import CLAIM_KEY, RetiredPartition, TopicRecord
 from modeaware.modelog.replay import Replay
 from modeaware.modes import MODE_TRANSITIONS, REPLICA_TRANSITIONS, PartitionMode
 from tests.simulation.client_invariants import Violation
-from tests.simulation.drain_invariants import DrainJudge
 from tests.simulation.faults import Fault, phase_of
+from tests.simulation.handover_invariants import HandoverJudge
 
 if TYPE_CHECKING:
     from tests.simulation.controller import Controller
@@ -26,7 +26,7 @@ NO_RULES = GroupRulesRecord()
 RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
 
 
-class Judge(DrainJudge):
+class Judge(HandoverJudge):
     """Knows what really happened."""
 
     def __init__(self, world: World) -> None:
@@ -104,6 +104,7 @@ class Judge(DrainJudge):
             raise Violation("I4", f"version {after.version} was issued before with other modes")
         self._note_required(before, after, writer)
         self._sealed(before, after, writer)
+        self._handed_over(before, after, writer)
         if before is None:
             return
         if after.version <= before.version or after.epoch != before.epoch + 1:
@@ -129,6 +130,8 @@ class Judge(DrainJudge):
                 continue
             self._first_seal(partition, after, retired.seal_offset)
             log = self._log_as_seen(after.topic_id, partition, writer)
+            if log is not None and log.truncated_at >= 0 and retired.truncated_to is None:
+                self._cut_before(partition, log, retired.seal_offset)
             if log is None or log.written_at >= writer.looked.at or log.truncated_at >= 0:
                 continue
             quiet_ms = self.world.time_ms - log.written_ms

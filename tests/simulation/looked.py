@@ -12,6 +12,7 @@ class Looked:
 
     Attributes:
         at: the first step that came after it had read the ends of the logs.
+        ends_at: the step at which it read the ends of partitions that are still written, after that of the groups.
         step, now_ms: when it listed the groups.
         seen: the groups that showed.
         sure: whether those are all there were.
@@ -19,6 +20,7 @@ class Looked:
     """
 
     at: int = 0
+    ends_at: int = 0
     step: int = 0
     now_ms: int = 0
     seen: tuple[str, ...] = ()

@@ -30,6 +30,9 @@ IO_FAULTS: dict[Fault, float] = {
 }
 """How likely a fault is at each request where it can strike, in a schedule that has it."""
 PAUSE_ODDS = 0.06
+ANEW_FROM = 1_000_000_000
+"""From this seed on, topics are made anew, records of the mode log come twice, and groups rebalance all the time: what
+only all of that shows is rare otherwise."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,9 @@ def run(seed: int, coverage: Coverage, story: list[str] | None = None) -> Outcom
             weighted.append((event[0], event[1] * (0.5 + 2 * world.random()), event[2]))
     if world.odds[Fault.LATE_CREATE] or world.odds[Fault.LATE_DELETE]:  # what is late finds things changed
         weighted += [(Actions.grow, 0.4, None), (Actions.recreate_before_late, 3.0, Fault.RECREATED)]
+    if seed >= ANEW_FROM:
+        weighted += [(Actions.recreate, 1.5, Fault.RECREATED), (Actions.duplicates, 8.0, Fault.DUPLICATES)]
+        weighted += [(Actions.shrink, 6.0, None), (Actions.join, 6.0, None)]
     late_odds = 0.15 if world.random() < 0.5 else 0.0
     sums = list(accumulate(weight for _, weight, _ in weighted))
     events, total, random = [event for event, _, _ in weighted], sums[-1], world.random

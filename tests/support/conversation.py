@@ -20,7 +20,17 @@ from modeaware.wire import codec, kip694, messages, stock
 RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
 NOT_SAID = -(2**31)
 ALTER_AND_DELETE = 1 << 7 | 1 << 6 | 1 << 8
-SHRUNK = TopicView("orders", "b3JkZXJzLWlkLWluLTY0", (3, 7), (RW, RW, RO, NONE), {2: 40, 3: 50}, frozenset({3}))
+SHRUNK = TopicView(
+    "orders",
+    "b3JkZXJzLWlkLWluLTY0",
+    (3, 7),
+    (RW, RW, RO, NONE),
+    {2: 40, 3: 50},
+    frozenset({3}),
+    previous_count=4,
+    handed_over=frozenset({0, 3}),
+    earlier_counts=(6,),
+)
 
 
 @dataclass

@@ -227,6 +227,10 @@ class FakeEndpoint:
         if view is not None and self.ours:
             topic.topic_id = view.topic_id
             topic.controller_epoch, topic.mode_epoch = view.version
+            topic.previous_counts = [
+                *view.earlier_counts,
+                *([] if view.previous_count is None else [view.previous_count]),
+            ]
         return topic
 
     def _partition(self, number: int, view: TopicView | None) -> Any:
@@ -245,4 +249,5 @@ class FakeEndpoint:
         if view is not None and self.ours:
             partition.resume_offset = view.resume_offsets.get(number, -1)
             partition.reclaimed = number in view.reclaimed
+            partition.handed_over = number in view.handed_over
         return partition

@@ -59,6 +59,9 @@ class FakeViews:
         topic_id: str | None = None,
         resume_offsets: Mapping[int, int] | None = None,
         reclaimed: Iterable[int] = (),
+        previous_count: int | None = None,
+        handed_over: Iterable[int] = (),
+        earlier_counts: Iterable[int] = (),
     ) -> TopicView:
         """Put a new view of ``topic`` in force (by default at the next epoch) and tell the listeners."""
         with self._lock:
@@ -74,6 +77,9 @@ class FakeViews:
                 tuple(modes),
                 dict(resume_offsets or {}),
                 frozenset(reclaimed),
+                previous_count,
+                frozenset(handed_over),
+                tuple(earlier_counts),
             )
             self._views[topic] = view
             self._tell({topic: view})

@@ -12,7 +12,9 @@ from modeaware.lifecycle.admission import MAX_RECORD_BYTES
 from modeaware.lifecycle.advance import advance
 from modeaware.lifecycle.commands import Command, DeletePartitionsCommand
 from modeaware.lifecycle.phases import in_progress, topic_phase
-from modeaware.modelog.records import MAX_PARTITIONS, DeleteTopicPartitions, TopicRecord
+from modeaware.modelog.deletion import DeleteTopicPartitions
+from modeaware.modelog.json_fields import MAX_PARTITIONS
+from modeaware.modelog.records import TopicRecord
 from modeaware.modes import ReplicaState
 from tests.support.lifecycle import (
     CONFIG,

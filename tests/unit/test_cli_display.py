@@ -9,9 +9,10 @@ from dataclasses import replace
 from modeaware.cli.display import JSON_HELP, describe_json, describe_text, number, table
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.facts import GroupFacts
-from modeaware.modelog.records import DeleteTopicPartitions, Straggler
+from modeaware.modelog.deletion import DeleteTopicPartitions
+from modeaware.modelog.straggler import Straggler
 from modeaware.modes import PartitionMode, PartitionState, ReplicaState
-from modeaware.reports.describe import PartitionDescription, TopicDescription
+from modeaware.reports.describe import HandoverDescription, PartitionDescription, TopicDescription
 
 DRAINED = DeleteTopicPartitions(4, 60_000, False, 1_700_000_000_000, 6)
 
@@ -67,6 +68,17 @@ def test_partitions_that_are_alike_share_a_line() -> None:
     waits_for = reasons.text("group-lag:billing")
     state = ["4-5", "ReadOnly", "OnlinePartition", "ReplicaDeletionIneligible"]
     assert retired == [*state, "1 004..1 005", "0", "1 004..1 005", "14 (billing)", waits_for]
+
+
+def test_what_is_left_to_be_handed_over() -> None:
+    topic = replace(shrinking(draining(4)), handover=HandoverDescription(6, (0, 2, 4)))
+    assert describe_text([topic], expand=False).splitlines()[3] == "  Keys that moved: handed over 3 of 6 partitions"
+    topic = replace(topic, handover=HandoverDescription(6, (), ("audit", "billing")))
+    line = "  Keys that moved: handed over 0 of 6 partitions; unread by audit, billing"
+    assert describe_text([topic], expand=False).splitlines()[3] == line
+    told = describe_json([topic, shrinking()])["topics"]
+    assert told[0]["handover"] == {"previous_count": 6, "handed_over": [], "unread_by": ["audit", "billing"]}
+    assert told[1]["handover"] is None
 
 
 def test_expanded_every_partition_has_its_line() -> None:

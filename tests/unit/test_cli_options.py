@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from modeaware.cli import options
+from modeaware.cluster.cluster import Cluster
 from modeaware.errors import ClusterError, ConfigError
-from modeaware.wire.brokers.client import Brokers
 
 Write = Callable[[str], Path]
 
@@ -104,7 +104,7 @@ def test_a_setting_librdkafka_does_not_know_is_a_config_error(write: Write) -> N
 
 
 def test_no_broker_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(Brokers.__init__.__kwdefaults__, "timeout_s", 0.2)
+    monkeypatch.setattr(Cluster.__init__, "__defaults__", (0.2,))
     connection = options.Connection({"bootstrap.servers": "127.0.0.1:1", "log_level": 0}, options.ClientConfig())
     with pytest.raises(ClusterError, match=r"no broker answers at 127\.0\.0\.1:1"):
         options.connect(connection)

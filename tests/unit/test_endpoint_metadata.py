@@ -52,8 +52,9 @@ def test_modes_are_the_views_and_the_rest_is_the_brokers() -> None:
     assert [p.mode for p in orders.partitions] == [RW, RW, RO, NONE]
     assert [p.resume_offset for p in orders.partitions] == [-1, -1, 40, 50]
     assert [p.reclaimed for p in orders.partitions] == [False, False, False, True]
+    assert (orders.previous_counts, [p.handed_over for p in orders.partitions]) == ([6, 4], [True, False, False, True])
     plain = topics(answer)["plain"]
-    assert (plain.topic_id, plain.controller_epoch, plain.mode_epoch) == (None, -1, -1)
+    assert (plain.topic_id, plain.controller_epoch, plain.mode_epoch, plain.previous_counts) == (None, -1, -1, [])
     assert [p.mode for p in plain.partitions] == [RW] * 3
     for topic in brokers.topics:
         for theirs, ours in zip(topic.partitions, topics(answer)[topic.name].partitions, strict=False):

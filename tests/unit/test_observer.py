@@ -167,6 +167,54 @@ def test_quiet_begins_anew_with_another_leader(looking: Looking) -> None:
     assert looking.observer.observe(TOPIC, draining()).partitions[P].quiet_since_ms == start_ms + 5_000
 
 
+class TestHandover:
+    """Survivors are looked at once the tail is sealed, until they are handed over."""
+
+    def test_survivors_are_seen_as_long_as_they_matter(self, looking: Looking) -> None:
+        record = draining()
+        assert record.deletion is not None
+        record = replace(record, handed_over=(0, *range(2, 11)))
+        assert sorted(looking.observer.observe(TOPIC, record).partitions) == [1, P]
+        unsealed = replace(record, retired={P: replace(record.retired[P], seal_offset=None)})
+        assert sorted(looking.observer.observe(TOPIC, unsealed).partitions) == [P]
+        over = replace(record, handed_over=(), deletion=replace(record.deletion, handed_over=True))
+        assert sorted(looking.observer.observe(TOPIC, over).partitions) == [P]
+        assert sorted(looking.observer._seen[TOPIC_ID]) == [P]
+
+    def test_they_are_read_after_the_groups(self, looking: Looking, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A group that is at the end commits while the listing is under way."""
+
+        def listing(*_: object) -> GroupsFound:
+            looking.cluster.ends[1] = 20
+            return GroupsFound({"g": GroupFacts({1: 20})})
+
+        monkeypatch.setattr(module, "find_groups", listing)
+        record = replace(draining(), handed_over=(0, *range(2, 11)), handover_offsets={1: 10})
+        assert looking.observer.observe(TOPIC, record).partitions[1].end_offset == 20
+
+    def test_nothing_of_ours_is_asked_about_them(self, looking: Looking) -> None:
+        """Neither who writes to them nor what came after a seal: they are written to."""
+        looking.cluster.stable = 5
+        looking.cluster.ends[1] = 30
+        looking.observer.observe(TOPIC, draining())
+        assert [asked for asked in looking.asked if asked[0] != "also"] == [("writers", {P})]
+
+    def test_a_shrink_that_is_done_is_decided_on_until_it_is_handed_over(self, looking: Looking) -> None:
+        record = finished()
+        assert record.deletion is not None
+        looking.observer.observe(TOPIC, record)
+        assert looking.asked_for_groups == 0
+        looking.observer.observe(TOPIC, replace(record, deletion=replace(record.deletion, handed_over=False)))
+        assert looking.asked_for_groups == 1
+
+    def test_a_gap_on_a_survivor_is_read_up_to_its_offset(self, looking: Looking) -> None:
+        looking.groups = {"g": GroupFacts({1: 7})}
+        looking.cluster.ends[1] = 50
+        record = replace(draining(), handed_over=(0, *range(2, 12)), handover_offsets={1: 8})
+        assert looking.observer.observe(TOPIC, record).groups["g"].caught_up >= {1}
+        assert (1, 7, 8) in looking.gaps
+
+
 class TestMemory:
     """What is remembered of a topic goes with it."""
 
@@ -341,7 +389,7 @@ class TestGroups:
         looking.groups = {"short": GroupFacts({P: 9})}
         record = draining()
         assert record.deletion is not None
-        for policy in ({"delay_ms": -1}, {"immediate_delete": True}):
+        for policy in ({"delay_ms": -1, "handed_over": True}, {"immediate_delete": True}):
             looking.observer.observe(TOPIC, replace(record, deletion=replace(record.deletion, **policy)))
         unsealed = replace(record, retired={P: replace(record.retired[P], seal_offset=None)})
         looking.observer.observe(TOPIC, unsealed)

@@ -65,6 +65,7 @@ def test_stats_include_those_of_the_views(producer: Producer, views: FakeViews) 
         "state": "direct",
         "routed_topics": 0,
         "view_changes": 0,
+        "resizes": 0,
         "views": views.stats(),
     }
 

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modeaware.confluent import _routed
-from modeaware.confluent._partitioner_conf import C_HASHES, partitioner_of
+from modeaware.confluent._partitioner_conf import partitioner_of
 from modeaware.confluent.errors import RetiredPartitionChosen
+from modeaware.librdkafka_hashes import C_HASHES
 from modeaware.routing import Route, route_for
 from modeaware.topic_view import TopicView
 from partitioners import Hash

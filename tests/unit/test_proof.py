@@ -10,7 +10,8 @@ from modeaware.errors import ErrorCode
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.effects import DeleteRecords
 from modeaware.lifecycle.facts import GroupsDoubt, PartitionFacts, TopicFacts, WriterFacts
-from modeaware.modelog.records import RetiredPartition, Straggler, TopicRecord
+from modeaware.modelog.records import RetiredPartition, TopicRecord
+from modeaware.modelog.straggler import Straggler
 from modeaware.modes import ReplicaState
 from tests.support.lifecycle import (
     LATER_MS,

@@ -7,14 +7,9 @@ from typing import Any
 import pytest
 
 from modeaware.errors import RecordError
-from modeaware.modelog.records import (
-    MAX_PARTITIONS,
-    READER_VERSION,
-    ClaimRecord,
-    DeleteTopicPartitions,
-    RetiredPartition,
-    TopicRecord,
-)
+from modeaware.modelog.deletion import DeleteTopicPartitions
+from modeaware.modelog.json_fields import MAX_PARTITIONS, READER_VERSION
+from modeaware.modelog.records import ClaimRecord, RetiredPartition, TopicRecord
 from modeaware.modes import PartitionState, ReplicaState
 from tests.support.modelog import NONE, RO, RW, topic_record
 
@@ -54,6 +49,35 @@ def test_a_retired_partition_comes_back_as_it_was_written() -> None:
 def test_a_claim_comes_back_as_it_was_written() -> None:
     for claim in (ClaimRecord(3, "127.0.0.1:9694", "c-1", 99), ClaimRecord(3, None, "c-1")):
         assert ClaimRecord.from_json(claim.to_json()) == claim
+
+
+def test_a_handover_comes_back_as_it_was_written() -> None:
+    for handed_over, earlier in ((True, ()), (False, ()), (False, (14, 20))):
+        deletion = DeleteTopicPartitions(4, -1, False, 5, 12, ("app",), handed_over, earlier, revived_ms=7)
+        assert DeleteTopicPartitions.from_dict(deletion.to_dict()) == deletion
+    record = replace(FULL, required_groups=(), handed_over=(0, 1, 2, 7, 9), handover_offsets={3: 12, 10: 0})
+    assert json.loads(record.to_json())["handed_over"] == [[0, 2], [7, 7], [9, 9]]
+    assert TopicRecord.from_json(record.to_json()) == record
+
+
+def test_a_record_without_a_handover_has_no_trace_of_it() -> None:
+    """As earlier versions write it, and as it is once all is handed over: nothing is to be waited for."""
+    assert FULL.deletion is not None
+    assert json.loads(FULL.to_json())["deletion"]["handed_over"] is False
+    record = replace(FULL, deletion=replace(FULL.deletion, handed_over=True))
+    assert b"hand" not in record.to_json()
+    fields = {"delete_partitions", "delete_partitions_delay_ms", "immediate_delete", "create_timestamp_ms"}
+    assert set(json.loads(record.to_json())["deletion"]) == fields | {"previous_count"}
+    assert TopicRecord.from_json(record.to_json()).view().previous_count is None
+
+
+def test_a_view_tells_what_is_handed_over_until_all_is() -> None:
+    assert FULL.deletion is not None
+    view = replace(FULL, handed_over=(1, 4), deletion=replace(FULL.deletion, earlier_counts=(14,))).view()
+    assert (view.previous_count, view.handed_over, view.earlier_counts) == (12, {1, 4}, (14,))
+    for deletion in (None, replace(FULL.deletion, handed_over=True), replace(FULL.deletion, previous_count=0)):
+        view = replace(FULL, deletion=deletion, handed_over=(1,)).view()
+        assert (view.previous_count, view.handed_over) == (None, frozenset())
 
 
 def test_fields_that_are_not_known_are_ignored() -> None:
@@ -114,6 +138,13 @@ def test_a_record_for_newer_readers_says_of_which_topic_it_is_and_what_to_do() -
         changed(switch_offsets={"0": None}),
         changed(required_groups=[1]),
         changed(required_groups=5),
+        changed(handed_over=[[0, 3], [3, 4]]),
+        changed(handed_over=[[-1, 3]]),
+        changed(handed_over=[[0, 10**18]]),
+        changed(handed_over=[0, 1]),
+        changed(handed_over=7),
+        changed(handover_offsets={"one": 1}),
+        changed(handover_offsets=[1]),
         changed(deletion={}),
         changed(deletion=[1]),
         changed(changed_ms=float("inf")),

@@ -201,8 +201,11 @@ class TestSharing:
             config = ClientConfig(mode_source="wire", refresh_interval_ms=100)
             views = acquire({{"bootstrap.servers": {endpoint.address!r}}}, config)
             assert views.wait_ready(30)
+            listener = lambda changed: None
+            views.subscribe(listener)
             child = os.fork()
             if child == 0:
+                views.unsubscribe(listener)
                 assert [t.name for t in threading.enumerate()] == ["MainThread"]
                 assert views.wait_ready(30) and views.view("orders").epoch == 1
                 views.refresh(30)

@@ -257,11 +257,13 @@ def test_metadata_response_10_with_the_fields_of_ours() -> None:
                         mode=-1,
                         resume_offset=2**40,
                         reclaimed=True,
+                        handed_over=True,
                     )
                 ],
                 topic_id="ASNFZ4mrze8BI0VniavN7w",
                 controller_epoch=3,
                 mode_epoch=2**33,
+                previous_counts=[12, 2**20],
             )
         ],
         controller_name="c-1",
@@ -271,16 +273,18 @@ def test_metadata_response_10_with_the_fields_of_ours() -> None:
     expected.COMPACT_ARRAY(1).INT16(0).COMPACT_STRING("t").BOOLEAN(False)
     expected.COMPACT_ARRAY(1).INT16(5).INT32(0).INT32(-1).INT32(-1)
     expected.COMPACT_ARRAY(0).COMPACT_ARRAY(0).COMPACT_ARRAY(0).INT8(-1)
-    expected.TAG_BUFFER(_0=Wire().INT64(2**40), _1=Wire().BOOLEAN(True))
+    expected.TAG_BUFFER(_0=Wire().INT64(2**40), _1=Wire().BOOLEAN(True), _2=Wire().BOOLEAN(True))
     expected.INT32(-(2**31))
-    expected.TAG_BUFFER(_0=Wire().COMPACT_STRING("ASNFZ4mrze8BI0VniavN7w"), _1=Wire().INT64(3), _2=Wire().INT64(2**33))
+    topic_id, counts = Wire().COMPACT_STRING("ASNFZ4mrze8BI0VniavN7w"), Wire().COMPACT_ARRAY(2).INT32(12).INT32(2**20)
+    expected.TAG_BUFFER(_0=topic_id, _1=Wire().INT64(3), _2=Wire().INT64(2**33), _3=counts)
     expected.INT32(-(2**31)).TAG_BUFFER(
         _0=Wire().COMPACT_STRING("c-1"), _1=Wire().COMPACT_ARRAY(1).COMPACT_STRING("Q2ZXPTAxMjM0NTY3ODlhYg")
     )
     decoded = check_response(message, 10, expected)
     (one,) = kip694.decode_modes_response(expected.made)[1].topics[0].partitions
-    assert (one.mode, one.resume_offset, one.reclaimed) == (-1, 2**40, True)
-    assert (decoded.controller_name, decoded.topics[0].mode_epoch) == ("c-1", 2**33)
+    assert (one.mode, one.resume_offset, one.reclaimed, one.handed_over) == (-1, 2**40, True, True)
+    told = decoded.topics[0]
+    assert (decoded.controller_name, told.mode_epoch, told.previous_counts) == ("c-1", 2**33, [12, 2**20])
     assert decoded.removed_topic_ids == ["Q2ZXPTAxMjM0NTY3ODlhYg"]
 
 
@@ -289,5 +293,5 @@ def test_a_peer_that_knows_no_tags_of_ours_gives_their_defaults() -> None:
     _, message = kip694.decode_modes_response(metadata_response_bytes(10).made)
     topic = message.topics[0]
     assert (topic.topic_id, topic.controller_epoch, topic.mode_epoch, message.controller_name) == (None, -1, -1, None)
-    assert message.removed_topic_ids == []
-    assert [(p.resume_offset, p.reclaimed) for p in topic.partitions] == [(-1, False)] * 3
+    assert (message.removed_topic_ids, topic.previous_counts) == ([], [])
+    assert [(p.resume_offset, p.reclaimed, p.handed_over) for p in topic.partitions] == [(-1, False, False)] * 3

@@ -1,0 +1,270 @@
+"""Keys that move wait for what their producer has queued in old partitions (``modeaware.on.resize=hold``)."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from types import BuiltinFunctionType
+from typing import Any
+
+import pytest
+from confluent_kafka import murmur2
+
+from modeaware.confluent._backlog import CLOCKS, MARGIN_S, Backlog, Backlogs
+from modeaware.confluent._switch import Switch
+from modeaware.confluent.producer import Producer
+from modeaware.errors import KeyHeld
+from tests.support.fake_views import FakeViews, modes_of
+from tests.support.waiting import eventually
+
+LATER_S = MARGIN_S + 1
+
+
+def statistics(
+    *partitions: tuple[int, int], unassigned: int = 0, left: int = 9, after_s: float = LATER_S
+) -> dict[str, Any]:
+    """librdkafka's, of ``t``: ``(msgs, acked_msgid)`` of partition 0, 1, 2, ..."""
+    told: dict[str, dict[str, int]] = {
+        str(p): {"msgs": msgs, "acked_msgid": acked, "msgq_cnt": 0} for p, (msgs, acked) in enumerate(partitions)
+    }
+    told["-1"] = {"msgs": 1000, "acked_msgid": 0, "msgq_cnt": unassigned}
+    ts = int((time.monotonic() + after_s) * 1_000_000)
+    return {"ts": ts, "msg_cnt": left, "topics": {"t": {"partitions": told}}}
+
+
+def drained(backlog: Backlog, partitions: int = 3) -> set[int]:
+    return {partition for partition in range(partitions) if backlog.drained(partition)}
+
+
+class TestBacklog:
+    def test_a_partition_is_drained_when_what_the_first_statistics_count_is_acknowledged(self) -> None:
+        backlog = Backlog("t", lambda: 9)
+        assert drained(backlog) == set()
+        backlog.look(statistics((7, 7), (5, 3), (0, 0)))
+        assert drained(backlog) == {0, 2}
+        backlog.look(statistics((9, 7), (8, 4), (1, 0)))
+        assert drained(backlog) == {0, 2}, "records that were queued since are not waited for"
+        assert not backlog.over
+        backlog.look(statistics((9, 7), (8, 5), (1, 0)))
+        assert backlog.over
+
+    def test_statistics_of_before_that_are_served_late_say_nothing(self) -> None:
+        backlog = Backlog("t", lambda: 9)
+        backlog.look(statistics((3, 3), after_s=-1))
+        backlog.look(statistics((3, 3), left=0, after_s=-1))
+        backlog.look(statistics((3, 3), after_s=MARGIN_S / 2))
+        assert drained(backlog) == set()
+        backlog.look(statistics((5, 3)))
+        assert not backlog.drained(0)
+
+    @pytest.mark.parametrize("clock", CLOCKS)
+    def test_whichever_clock_librdkafka_goes_by(self, clock: Callable[[], float]) -> None:
+        backlog = Backlog("t", lambda: 9)
+        before = {**statistics((3, 3)), "ts": int((clock() - 1) * 1_000_000)}
+        backlog.look(before)
+        assert not backlog.over
+        backlog.look({**before, "ts": int((clock() + LATER_S) * 1_000_000)})
+        assert backlog.over
+
+    def test_records_that_wait_for_the_first_metadata_are_not_counted_yet(self) -> None:
+        backlog = Backlog("t", lambda: 9)
+        backlog.look(statistics((0, 0), unassigned=4))
+        assert not backlog.drained(0)
+        backlog.look(statistics((4, 2)))
+        assert not backlog.drained(0)
+        backlog.look(statistics((4, 4)))
+        assert backlog.drained(0)
+
+    def test_an_empty_queue_is_enough_and_stays_so(self) -> None:
+        queued = [3, 0, 5]
+        backlog = Backlog("t", lambda: queued.pop(0))
+        assert not backlog.over
+        assert backlog.over
+        assert backlog.over
+        assert drained(backlog) == {0, 1, 2}
+        assert queued == [5], "it is not asked again"
+
+    def test_so_is_one_that_the_statistics_show(self) -> None:
+        backlog = Backlog("t", lambda: 9)
+        backlog.look(statistics((5, 0), left=0))  # what failed is never acknowledged
+        assert backlog.over
+
+    def test_all_is_out_when_each_record_has_been_delivered_or_has_failed(self) -> None:
+        assert Backlog("t", lambda: 9, timeout_s=0).over
+        assert not Backlog("t", lambda: 9, timeout_s=60).over
+
+    def test_more_acknowledged_than_queued_proves_nothing(self) -> None:
+        backlog = Backlog("t", lambda: 9)
+        backlog.look(statistics((2, 100)))
+        assert not backlog.drained(0)
+
+    def test_a_topic_that_was_never_sent_to(self) -> None:
+        backlog = Backlog("t", lambda: 9)
+        backlog.look({**statistics(), "topics": {}})
+        assert backlog.over
+
+
+class TestSettings:
+    @pytest.mark.parametrize(
+        ("conf", "idempotent"),
+        [
+            ({}, True),
+            ({"acks": "all", "max.in.flight": 5, "retries": "3", "queuing.strategy": "fifo"}, True),
+            ({"acks": -1, "transactional.id": "t"}, True),
+            ({"enable.idempotence": False}, False),
+            ({"acks": 1}, False),
+            ({"request.required.acks": "0"}, False),
+            ({"default.topic.config": {"acks": "1"}}, False),
+            ({"max.in.flight.requests.per.connection": 6}, False),
+            ({"message.send.max.retries": 0}, False),
+            ({"queuing.strategy": "lifo"}, False),
+        ],
+    )
+    def test_idempotence_where_nothing_speaks_against_it(self, conf: dict[str, Any], idempotent: bool) -> None:
+        assert Backlogs(conf).settings().get("enable.idempotence", False) is idempotent
+
+    def test_the_application_gets_its_statistics_as_often_as_it_asked(self) -> None:
+        told: list[str] = []
+        settings = Backlogs({"statistics.interval.ms": 3000, "stats_cb": told.append}).settings()
+        assert settings["statistics.interval.ms"] == 1000
+        for figures in "abcdef":
+            settings["stats_cb"](figures)
+        assert told == ["c", "f"]
+
+    def test_what_is_no_number_is_librdkafkas_to_refuse(self) -> None:
+        assert Backlogs({"statistics.interval.ms": "x", "message.timeout.ms": "y"}).settings() == {}
+
+    def test_without_a_backlog_statistics_go_to_c(self) -> None:
+        backlogs = Backlogs({})
+        kept = backlogs.settings()["stats_cb"]
+        assert isinstance(kept.func, BuiltinFunctionType)
+        backlogs.start("t")  # of a producer that is gone, or has nothing queued
+        assert isinstance(kept.func, BuiltinFunctionType)
+
+
+Mocked = Callable[..., "Sending"]
+
+
+class Sending(threading.Thread):
+    """A producer before librdkafka's mock cluster (four partitions), and a thread that keeps its queue from being
+    empty with records whose key does not move."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(daemon=True)
+        self.reports: list[bytes] = []
+        conf = {"bootstrap.servers": "mock:1", "test.mock.num.brokers": 1, "log_level": 0, "linger.ms": 5}
+        ours = {"modeaware.on.resize": "hold", "partitioner": "murmur2_random"}
+        self.producer = Producer({**conf, **ours, "on_delivery": self._delivered, **settings})
+        self._kept = key_of(0, 0)
+        self._done = threading.Event()
+
+    def _delivered(self, _error: object, message: Any) -> None:
+        if message.value() != b"kept":
+            self.reports.append(message.value())
+
+    def run(self) -> None:
+        while not self._done.wait(0.001):
+            self.producer.produce("orders", b"kept", self._kept)
+            self.producer.poll(0)
+
+    def held(self, key: bytes, value: bytes) -> bool:
+        try:
+            self.producer.produce("orders", value, key)
+        except KeyHeld as held:
+            return "still queued" in str(held)
+        return False
+
+    def stop(self) -> None:
+        self._done.set()
+        if self.ident is not None:
+            self.join(10)
+        self.producer.purge()
+        self.producer.close()
+
+
+def key_of(of_four: int, of_two: int) -> bytes:
+    keys = (b"%d" % number for number in range(1000))
+    return next(key for key in keys if (murmur2(key, 4), murmur2(key, 2)) == (of_four, of_two))
+
+
+@pytest.fixture
+def mocked(views: FakeViews) -> Iterator[Mocked]:
+    made: list[Sending] = []
+
+    def make(**settings: Any) -> Sending:
+        made.append(Sending(**settings))
+        return made[-1]
+
+    yield make
+    for sending in made:
+        sending.stop()
+
+
+@pytest.mark.filterwarnings("default::modeaware.errors.ResizeWarning")
+class TestProducer:
+    def test_a_moved_key_waits_for_the_producers_own_records_though_all_is_handed_over(
+        self, mocked: Mocked, views: FakeViews
+    ) -> None:
+        sending = mocked(**{"linger.ms": 2500, "statistics.interval.ms": 200, "stats_cb": lambda _: None})
+        moved = key_of(3, 1)
+        sending.producer.produce("orders", b"before", moved)
+        sending.start()
+        views.set("orders", modes_of(4, 2), previous_count=4)
+        views.set("orders", modes_of(4, 2))  # the controller reports it as handed over
+        assert sending.held(moved, b"after"), "the record of before still lingers"
+        eventually(lambda: not sending.held(moved, b"after"), 20)
+        assert sending.reports[:1] == [b"before"]
+        eventually(lambda: sending.reports == [b"before", b"after"], 20)
+        router = sending.producer._modeaware.router  # type: ignore[union-attr] # it was made
+        assert router._counts["orders"] == 2, "and keys are hashed straight to partitions again"
+
+    def test_so_it_does_where_the_handover_was_over_before_the_first_view_of_it(
+        self, mocked: Mocked, views: FakeViews
+    ) -> None:
+        sending = mocked(**{"linger.ms": 60_000})
+        views.set("orders", modes_of(4, 4))
+        sending.producer.produce("orders", b"before", key_of(3, 1))
+        views.set("orders", modes_of(4, 2))
+        assert sending.held(key_of(3, 1), b"after")
+
+    def test_a_record_that_fails_is_out(self, mocked: Mocked, views: FakeViews) -> None:
+        sending = mocked(**{"linger.ms": 60_000})
+        sending.producer.produce("orders", b"before", key_of(3, 1))
+        views.set("orders", modes_of(4, 2), previous_count=4)
+        views.set("orders", modes_of(4, 2))
+        assert sending.held(key_of(3, 1), b"after")
+        sending.producer.purge()
+        sending.producer.flush(10)
+        assert not sending.held(key_of(3, 1), b"after")
+
+    def test_a_key_that_stays_is_not_asked_for(self, mocked: Mocked, views: FakeViews) -> None:
+        sending = mocked(**{"linger.ms": 60_000})
+        sending.producer.produce("orders", b"before", key_of(1, 1))
+        views.set("orders", modes_of(4, 2), previous_count=4)
+        assert not sending.held(key_of(1, 1), b"after")
+
+    def test_growth_lets_go(self, mocked: Mocked, views: FakeViews) -> None:
+        sending = mocked(**{"linger.ms": 60_000})
+        sending.producer.produce("orders", b"before", key_of(3, 1))
+        views.set("orders", modes_of(4, 2), previous_count=4)
+        views.set("orders", modes_of(4, 2))
+        assert sending.held(key_of(3, 1), b"after")
+        views.set("orders", modes_of(4, 3))
+        assert not sending.held(key_of(3, 1), b"after")
+
+
+def test_the_switch_keeps_no_more_targets_than_there_are() -> None:
+    queued = [5]
+
+    backlogs = Backlogs({})
+    backlogs._queued = lambda: queued[0]  # type: ignore[method-assign] # there is no producer
+    stats: Switch = backlogs._stats
+    for _ in range(3):
+        queued[0] = 5
+        backlogs.start("t")
+        assert stats.target is not len
+        queued[0] = 0
+        stats.call("{}")
+        assert stats.target is len
+    assert len(stats._kept) == 2

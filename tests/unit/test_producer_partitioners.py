@@ -1,0 +1,218 @@
+"""Producers with a partitioner that librdkafka does not have. No broker is needed: how many partitions there are is
+given."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaException, murmur2
+
+from modeaware.confluent import producer as producer_module
+from modeaware.confluent._every_topic import EveryTopic
+from modeaware.confluent.errors import RetiredPartitionChosen
+from modeaware.confluent.producer import Producer
+from modeaware.errors import ConfigError
+from modeaware.routing import route_for
+from partitioners import MinimalMovement, RoundRobin, named
+from tests.support.fake_views import FakeViews, modes_of
+from tests.support.offline import CONF, Acquired, finish
+
+
+def last_byte(key: bytes | None, count: int) -> int:
+    return key[-1] % count if key else 0
+
+
+class LastByte:
+    """A user's partitioner."""
+
+    def for_topic(self, topic: str) -> LastByte:
+        return self
+
+    def requires_consistency(self, key: bytes | None) -> bool:
+        return key is not None
+
+    def partition(self, key: bytes | None, count: int) -> int:
+        return last_byte(key, count)
+
+
+NAME = "tests.unit.test_producer_partitioners:"
+
+
+@pytest.fixture
+def placed(monkeypatch: pytest.MonkeyPatch, views: FakeViews) -> Callable[..., Any]:
+    """``placed(conf)``: a producer whose topics have 12 partitions, and the partitions its records were given."""
+    given: list[int] = []
+
+    def record(
+        _self: Any, _topic: str, _value: Any = None, _key: Any = None, partition: int = -1, **_more: Any
+    ) -> None:
+        given.append(partition)
+
+    def make(**conf: Any) -> tuple[Producer, list[int]]:
+        monkeypatch.setattr(producer_module, "partition_count", lambda _producer, _timeout_s: lambda _topic: 12)
+        patched = type("Patched", (Producer.__mro__[1],), {"produce": record})
+        monkeypatch.setattr("confluent_kafka.Producer", patched)
+        return Producer({**CONF, **conf}), given
+
+    return make
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [LastByte, LastByte(), last_byte, NAME + "LastByte", NAME + "last_byte"],
+    ids=lambda chosen: repr(chosen)[:40],
+)
+def test_a_users_partitioner_picks_among_all_and_then_among_the_writable(
+    placed: Callable[..., Any], views: FakeViews, chosen: Any
+) -> None:
+    producer, given = placed(partitioner=chosen)
+    send = producer.produce
+    send("orders", b"v", b"\x0b")
+    views.set("orders", modes_of(12, 5))
+    send("orders", b"v", b"\x0b")
+    with pytest.raises(RetiredPartitionChosen):
+        send("orders", b"v", b"\x0b", 11)
+    send("other", b"v", b"\x0b")
+    views.set("orders", modes_of(12, 12))
+    producer.produce("orders", b"v", b"\x0b", 3)
+    assert given == [11, 1, 11, 3]
+    finish(producer)
+
+
+def test_ours_by_name(placed: Callable[..., Any]) -> None:
+    producer, given = placed(partitioner="minimal_movement")
+    picks = MinimalMovement(murmur2).for_topic("orders")
+    keys = [b"%d" % number for number in range(100)]
+    for key in keys:
+        producer.produce("orders", b"v", key)
+    assert given == [picks.partition(key, 12) for key in keys]
+    assert len(set(given)) == 12
+    finish(producer)
+
+
+def test_round_robin_takes_turns(placed: Callable[..., Any], views: FakeViews) -> None:
+    producer, given = placed(partitioner="round_robin")
+    for _ in range(24):
+        producer.produce("orders", b"v", b"k")
+    assert sorted(given[:12]) == sorted(given[12:]) == list(range(12))
+    views.set("orders", modes_of(12, 3))
+    given.clear()
+    for _ in range(6):
+        producer.produce("orders", b"v")
+    assert sorted(given) == [0, 0, 1, 1, 2, 2]
+    finish(producer)
+
+
+def test_uniform_sticky_counts_bytes(placed: Callable[..., Any]) -> None:
+    producer, given = placed(**{"partitioner": "uniform_sticky", "batch.size": 1000})
+    for _ in range(300):
+        producer.produce("orders", b"v" * 100)
+    runs = [len(list(run)) for _, run in itertools.groupby(given)]
+    assert all(run % 10 == 0 for run in runs)
+    assert len(set(given)) > 5
+    finish(producer)
+
+
+def test_manual_wants_a_partition(placed: Callable[..., Any]) -> None:
+    producer, given = placed(partitioner="manual")
+    with pytest.raises(ValueError, match="partition"):
+        producer.produce("orders", b"v", b"k")
+    producer.produce("orders", b"v", b"k", 7)
+    assert given == [7]
+    finish(producer)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "text"),
+    [
+        ("no.such.module:name", "cannot be loaded"),
+        (NAME + "no_such_name", "cannot be loaded"),
+        (NAME + "CONF", "is no partitioner"),
+        (17, "is no partitioner"),
+        ("sticky", "uniform_sticky"),
+    ],
+)
+def test_what_is_none_is_refused_before_anything_is_made(acquired: Acquired, chosen: Any, text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        Producer({**CONF, "partitioner": chosen})
+    assert acquired.asked == []
+
+
+class TestEveryTopic:
+    def test_the_count_is_asked_once_and_again_when_it_is_old(self) -> None:
+        now, counts, asked = [0.0], [4], []
+
+        def count(topic: str) -> int:
+            asked.append(topic)
+            return counts[0]
+
+        routes = EveryTopic(named("murmur2"), count, 300.0, clock=lambda: now[0])
+        first = routes.get("orders")
+        assert first is not None
+        assert first.writable == (0, 1, 2, 3)
+        assert routes.get("orders") is first
+        now[0] = 301.0
+        assert routes.get("orders") is first  # with its partitioner's state: nothing has changed
+        counts[0], now[0] = 6, 602.0
+        grown = routes.get("orders")
+        assert grown is not None
+        assert len(grown.writable) == 6
+        assert asked == ["orders"] * 3
+
+    def test_it_is_asked_again_when_the_view_has_changed(self) -> None:
+        counts = [12]
+        routes = EveryTopic(RoundRobin(), lambda _topic: counts[0], 300.0)
+        assert [len(route.writable) for route in (routes.get("orders"),) if route] == [12]
+        counts[0] = 24
+        routes["orders"] = None  # all is writable, after a growth
+        assert [len(route.writable) for route in (routes.get("orders"),) if route] == [24]
+
+    def test_brokers_that_do_not_answer_again_change_nothing(self, caplog: pytest.LogCaptureFixture) -> None:
+        now, asked = [0.0], []
+
+        def count(topic: str) -> int:
+            asked.append(topic)
+            if len(asked) == 2:
+                raise KafkaException("no brokers")
+            return 4
+
+        routes = EveryTopic(RoundRobin(), count, 300.0, clock=lambda: now[0])
+        first = routes.get("orders")
+        now[0] = 301.0
+        assert routes.get("orders") is routes.get("orders") is first
+        assert len(asked) == 2  # not with each record
+        assert "orders: goes on with 4 partitions: no brokers" in caplog.text
+
+    def test_while_one_thread_asks_again_the_others_go_on(self) -> None:
+        now, seen = [0.0], []
+
+        def count(_topic: str) -> int:
+            if now[0]:
+                seen.append(routes.get("orders"))
+            return 4
+
+        routes = EveryTopic(RoundRobin(), count, 300.0, clock=lambda: now[0])
+        first = routes.get("orders")
+        now[0] = 301.0
+        assert routes.get("orders") is first
+        assert seen == [first]
+
+    def test_a_route_in_force_goes_before(self) -> None:
+        def count(_topic: str) -> int:
+            raise AssertionError("nobody needs to know")
+
+        routes = EveryTopic(RoundRobin(), count, 300.0)
+        views = FakeViews()
+        route = route_for(views.set("orders", modes_of(12, 5)), RoundRobin())
+        routes["orders"] = route
+        assert routes.get("orders") is route
+
+    def test_the_brokers_error_is_the_senders(self) -> None:
+        def count(_topic: str) -> int:
+            raise KafkaException("no brokers")
+
+        with pytest.raises(KafkaException):
+            EveryTopic(RoundRobin(), count, 300.0).get("orders")
