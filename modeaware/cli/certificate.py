@@ -22,12 +22,13 @@ Prints one JSON object:
   {"certificate", "schema_version", "cluster_id", "topic", "topic_id", "mode_epoch", "controller_epoch", "recorded_ms",
    "shrink", "required_groups", "groups_complete", "waived", "accepted_state_loss", "partitions", "checked_now"}
 All but checked_now is what the mode log says. shrink is
-  {"policy", "delay_ms", "asked_for_ms", "from", "to"}
+  {"policy", "delay_ms", "asked_for_ms", "from", "to", "evacuation_group"}
+evacuation_group is the one whose commits prove that the latest values of a compacted topic were copied, or null.
 required_groups used the topic when the shrink was admitted; waived gives the waiver's reason for each group that a
 partition did not wait for; accepted_state_loss names groups whose loss of state was accepted. partitions has one object
 a retired partition:
   {"partition", "mode", "phase", "replica_state", "seal_offset", "seal_leader_epoch", "proof", "recorded_reason",
-   "stragglers", "straggler", "checked_now", "verdict", "reason", "check_with"}
+   "evacuated", "stragglers", "straggler", "checked_now", "verdict", "reason", "check_with"}
 proof gives the committed offset by which each group has proved that it read the partition to its seal (empty for a
 partition that held no record, or that is not None yet). checked_now is looked up live:
   {"log_start", "log_end", "last_stable_offset", "leader_epoch", "sealed_epoch_ends_at", "groups"}

@@ -88,6 +88,12 @@ def add_shrink_options(parser: argparse.ArgumentParser) -> None:
         help="shrink although this group keeps state per partition (Kafka Streams): the state of keys that move to "
         "another partition stays behind; may be repeated",
     )
+    parser.add_argument(
+        "--evacuate",
+        action="store_true",
+        help="shrink a compacted topic: no retired partition goes before the Spark job modeaware.spark.evacuate has "
+        "copied the latest values of its keys to the partitions that stay",
+    )
 
 
 def no_notes(situation: Situation) -> list[str]:
@@ -104,6 +110,7 @@ def shrink_command(topic: str, count: int, args: argparse.Namespace) -> DeletePa
         RETENTION_DELAY_MS if delay is None else delay,
         args.immediate_delete,
         tuple(dict.fromkeys(args.accept_state_loss)),
+        args.evacuate,
     )
 
 
@@ -189,7 +196,9 @@ class _Change:
         with AdminClient({**self._target.conf, **our_settings(self._target)}) as admin:
             if isinstance(command, DeletePartitionsCommand):
                 delay = None if command.delay_ms == RETENTION_DELAY_MS else command.delay_ms
-                wanted = DeletePartitions(command.total_count, command.immediate_delete, command.accept_state_loss)
+                wanted = DeletePartitions(
+                    command.total_count, command.immediate_delete, command.accept_state_loss, command.evacuate
+                )
                 result = admin.delete_partitions({command.topic: wanted}, delay_ms=delay)[command.topic].result()
                 return [result.retired.get(p) for p in range(max(result.retired, default=-1) + 1)]
             new = [NewPartitions(command.topic, command.total_count)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from itertools import chain
 from typing import Any
 
 from modeaware.clock import utc
@@ -11,14 +10,15 @@ from modeaware.modelog.deletion import DeleteTopicPartitions
 from modeaware.modelog.straggler import Straggler
 from modeaware.modes import format_ranges
 from modeaware.reports.describe import HandoverDescription, PartitionDescription, TopicDescription, straggler_json
+from modeaware.reports.table import table
 
 JSON_HELP = """\
 --describe --json prints one object:
   {"topics": [{"topic", "topic_id", "epoch", "phase", "writable", "deletion", "required_groups", "groups_complete",
-   "waived", "groups", "groups_doubt", "handover", "partitions"}]}
+   "waived", "groups", "groups_doubt", "handover", "evacuation_group", "partitions"}]}
 epoch is -1 for a topic that was never changed; phase is seal, drain, reclaim, opening or done. deletion is null, or
   {"delete_partitions", "policy", "delay_ms", "immediate_delete", "create_timestamp_ms", "previous_count",
-   "accept_state_loss"}
+   "accept_state_loss", "evacuate"}
 with policy retention, drained or immediate, and delay_ms null for retention. required_groups are those noted when the
 change was admitted (not all, if groups_complete is false); waived gives the reason of the waiver for each group that a
 partition did not wait for. groups are those that use the topic now, groups_doubt why there may be more, or null:
@@ -26,8 +26,8 @@ partition did not wait for. groups are those that use the topic now, groups_doub
 with kind classic, consumer, share or streams. handover says how far keys that moved in a shrink are handed over to
 their new partitions, and is null where all are:
   {"previous_count", "handed_over", "unread_by"}
-handed_over are partitions below previous_count, unread_by groups that others wait for. partitions has one object a
-partition:
+handed_over are partitions below previous_count, unread_by groups that others wait for. evacuation_group is the one
+whose commits prove that retired partitions are evacuated, or null. partitions has one object a partition:
   {"partition", "mode", "partition_state", "replica_state", "phase", "seal_offset", "log_start", "log_end", "lag",
    "lagging_group", "reason", "waits_for", "stragglers", "straggler"}
 with mode ReadWrite, ReadOnly or None (a string). stragglers counts how often a record arrived at or after a seal;
@@ -60,17 +60,6 @@ def alike(
     return list(groups.values())
 
 
-def table(headings: Sequence[str], rows: Sequence[Sequence[str]], right: Iterable[str] = ()) -> list[str]:
-    """Aligned columns, two spaces apart; the columns named in ``right`` are right-aligned."""
-    widths = [max(len(row[i]) for row in chain([headings], rows)) for i in range(len(headings))]
-    to_right = {i for i, heading in enumerate(headings) if heading in set(right)}
-    lines = []
-    for row in chain([headings], rows):
-        cells = [cell.rjust(widths[i]) if i in to_right else cell.ljust(widths[i]) for i, cell in enumerate(row)]
-        lines.append("  ".join(cells).rstrip())
-    return lines
-
-
 def number(value: int) -> str:
     """With thousands apart: ``1 234 567``."""
     return f"{value:,}".replace(",", " ")
@@ -81,7 +70,8 @@ def policy_text(deletion: DeleteTopicPartitions) -> str:
     if deletion.policy == "immediate":
         return "immediate: records are deleted without waiting for consumers"
     if deletion.policy == "retention":
-        return "retention: records go when the topic's own retention removes them"
+        stay = ", where it does" if deletion.evacuate else ""
+        return f"retention: records go when the topic's own retention removes them{stay}"
     return f"drained: records are deleted once every group has consumed them, not before {utc(deletion.earliest_ms)}"
 
 
@@ -102,6 +92,8 @@ def _topic_lines(description: TopicDescription, expand: bool) -> list[str]:
             f"{utc(deletion.create_timestamp_ms)}"
         )
         lines.append(f"  Policy {policy_text(deletion)}")
+    if description.evacuation is not None and description.phase != "done":
+        lines.append(f"  Evacuated first (modeaware.spark.evacuate), which group {description.evacuation} proves")
     lines += [f"  {line}" for line in _handover_lines(description)]
     if description.required_groups and description.phase != "done":
         lines.append(f"  Required groups: {', '.join(description.required_groups)}")
@@ -210,6 +202,7 @@ def _topic_json(description: TopicDescription) -> dict[str, Any]:
         ],
         "groups_doubt": description.groups_doubt,
         "handover": _handover_json(description.handover) if description.handover is not None else None,
+        "evacuation_group": description.evacuation,
         "partitions": [_partition_json(partition) for partition in description.partitions],
     }
 
@@ -231,6 +224,7 @@ def _deletion_json(deletion: DeleteTopicPartitions) -> dict[str, Any]:
         "create_timestamp_ms": deletion.create_timestamp_ms,
         "previous_count": deletion.previous_count,
         "accept_state_loss": list(deletion.accept_state_loss),
+        "evacuate": deletion.evacuate,
     }
 
 

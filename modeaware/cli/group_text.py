@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from modeaware.cli.display import number, table
+from modeaware.cli.display import number
 from modeaware.clock import utc
 from modeaware.lifecycle import reasons
 from modeaware.modelog.group_rules import CLOSED, REQUIRE, GroupRule
 from modeaware.modes import format_ranges
 from modeaware.reports.groups import GroupReport, TopicGroups
+from modeaware.reports.table import table
 
 LIST_JSON_HELP = """\
 --json prints one object:
@@ -19,9 +20,10 @@ doubt says why there may be more groups than these, or is null. groups has
   {"group", "kind", "has_members", "stateful", "state_loss_accepted", "required", "because", "unread", "held_up",
    "waived"}
 with kind classic, consumer, share, streams, or null for one that the brokers do not list; because a list of noted (it
-used the topic when the shrink was admitted), using (it does now), registered (by a rule) and ignored (not waited for
-until it commits); unread, held_up and waived by retired partition: the offsets it has still to consume, the reason code
-for which it holds the partition up, the reason of the waiver by which it does not. rules has, expired ones too,
+used the topic when the shrink was admitted), using (it does now), registered (by a rule), evacuation (its commits prove
+the evacuation of a compacted topic) and ignored (not waited for until it commits); unread, held_up and waived by
+retired partition: the offsets it has still to consume, the reason code for which it holds the partition up, the reason
+of the waiver by which it does not. rules has, expired ones too,
   {"kind", "group", "topic", "reason", "created_ms", "expires_ms", "uncommitted_only", "expired"}
 Fields may be added.
 """
@@ -30,6 +32,7 @@ _BECAUSE = {
     "noted": "used the topic when the shrink was admitted",
     "using": "uses the topic",
     "registered": "registered",
+    "evacuation": "proves the evacuation",
     "ignored": "not required: ignored until it commits (modeaware.ignored.groups)",
 }
 

@@ -14,6 +14,7 @@ from modeaware.config import ClientConfig, ControllerConfig, parse_controller_co
 from modeaware.errors import ClusterError, ConfigError
 from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.librdkafka_admin import AdminClient
+from modeaware.properties import read_properties
 from modeaware.wire.brokers.messages import MetadataRequest
 
 CONTROLLER_CONFIGS = (
@@ -177,41 +178,3 @@ def delay_ms(text: str) -> int:
     if number < 0:
         raise argparse.ArgumentTypeError(f"{number} is below 0")
     return number
-
-
-def read_properties(path: Path) -> dict[str, str]:
-    """A Java properties file, as far as Kafka's tools need it.
-
-    ``key=value``, comments with ``#`` or ``!``, and lines that go on after a ``\\`` at their end.
-
-    Raises:
-        ConfigError: the file cannot be read, or a line is neither.
-    """
-    try:
-        text = path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read {path}: {error}") from error
-    settings = {}
-    for number, line in _logical_lines(text):
-        key, separator, value = line.partition("=")
-        if not separator or not key.strip():
-            raise ConfigError(f"{path}, line {number}: {line!r} is not key=value")
-        settings[key.strip()] = value.strip()
-    return settings
-
-
-def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    begun, start = "", 0
-    for number, raw in enumerate(text.splitlines(), 1):
-        line = raw.strip()
-        if not begun and (not line or line[0] in "#!"):
-            continue
-        start = start if begun else number
-        begun += line
-        if begun.endswith("\\"):
-            begun = begun[:-1]
-            continue
-        yield start, begun
-        begun = ""
-    if begun:
-        yield start, begun

@@ -97,14 +97,34 @@ def _shrink_plan(command: DeletePartitionsCommand, situation: Situation) -> list
     return [
         f"{command.topic}: {before} -> {after} writable partitions.",
         f"ReadOnly: {format_ranges(retired)}, no new records, and consumers read them to their end.",
-        _policy(command),
+        *_evacuation(command, situation),
+        _policy(command, situation),
         key_note(before, after),
     ]
 
 
-def _policy(command: DeletePartitionsCommand) -> str:
+def _evacuation(command: DeletePartitionsCommand, situation: Situation) -> list[str]:
+    """What has to be done by somebody else, and what it does not do."""
+    if not command.evacuate:
+        return []
+    job = (
+        "Evacuated first: they wait until the Spark job modeaware.spark.evacuate has copied the latest values of their "
+        "keys to the partitions that stay. Start it once they are sealed (--describe shows the phase drain)."
+    )
+    lines = [job]
+    if situation.writable_count % command.total_count:
+        lines.append(
+            "WARNING: keys that move from one partition that stays to another are not evacuated: their values so far "
+            "stay where they are, beside newer ones elsewhere. A target that divides the count moves no such key."
+        )
+    return lines
+
+
+def _policy(command: DeletePartitionsCommand, situation: Situation) -> str:
     if command.immediate_delete:
         return "Their records are deleted WITHOUT waiting for consumers (--immediate-delete)."
+    if command.evacuate and (command.delay_ms == RETENTION_DELAY_MS or not situation.facts.deletes):
+        return "Then no client reads them any more, and their records stay on the brokers."
     if command.delay_ms == RETENTION_DELAY_MS:
         return (
             "Their records stay until the topic's own retention removes them; name --delete-partitions-delay to have "

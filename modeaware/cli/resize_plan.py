@@ -10,14 +10,17 @@ from pathlib import Path
 
 from modeaware.cli.embedded import tell
 from modeaware.cli.options import add_connection_options, connect, connection, kafka_errors
-from modeaware.cli.resize_plan_text import JSON_HELP, encodable, plan_text
 from modeaware.clock import SYSTEM_CLOCK
 from modeaware.errors import ModeAwareError
 from modeaware.plan.html import plan_html
 from modeaware.plan.read import look, read_sample
 from modeaware.plan.report import make_plan, plan_json
+from modeaware.plan.text import JSON_HELP, encodable, plan_text
 
 DEFAULT_SAMPLE = 10_000
+READS_HELP = """
+It reads no more records than --sample says, joins no group and commits nothing; it needs no controller and no mode log.
+"""
 MOST_SAMPLED = 1_000_000
 MOST_PARTITIONS = 100_000
 """Of a topic: more than brokers hold. A slip of the finger should not cost the machine's memory."""
@@ -31,7 +34,7 @@ class Plan:
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         parser.formatter_class = argparse.RawDescriptionHelpFormatter
-        parser.epilog = JSON_HELP
+        parser.epilog = JSON_HELP + READS_HELP
         add_connection_options(parser)
         parser.add_argument("--topic", required=True, metavar="TOPIC")
         parser.add_argument(

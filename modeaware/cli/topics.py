@@ -69,6 +69,8 @@ class Topics:
             self._parser.error("--delete-partitions-delay and --immediate-delete belong to --alter")
         if not args.alter and args.accept_state_loss:
             self._parser.error("--accept-state-loss belongs to --alter")
+        if not args.alter and args.evacuate:
+            self._parser.error("--evacuate belongs to --alter")
         if args.json and not args.describe:
             self._parser.error("--json belongs to --describe")
 

@@ -12,8 +12,8 @@ from modeaware.cluster.groups.found import GroupsFound
 from modeaware.cluster.partition_leaders import epoch_ends
 from modeaware.lifecycle.facts import GroupFacts, PartitionFacts
 from modeaware.lifecycle.handover import read_up_to, waits_for_groups
-from modeaware.lifecycle.phases import in_progress
-from modeaware.lifecycle.policy import reclaim_policy
+from modeaware.lifecycle.phases import in_progress, rests
+from modeaware.lifecycle.policy import drains
 from modeaware.modelog.records import TopicRecord
 from modeaware.modes import PartitionMode
 from modeaware.wire.brokers.client import Brokers
@@ -56,7 +56,8 @@ def check_commits(
         return CommitsChecked(found.groups)
     drained = {
         p for p, r in record.retired.items()
-        if p in partitions and not r.opening and in_progress(record) and reclaim_policy(p, record) == "drained"
+        if p in partitions and not r.opening and in_progress(record) and drains(p, record)
+        and not rests(record.modes[p], r)
     }  # fmt: skip
     handover = partitions.keys() & waits_for_groups(record)
     wanted = drained | handover

@@ -13,6 +13,7 @@ from modeaware.cluster.groups.found import GroupsFound, find_groups
 from modeaware.cluster.partition_leaders import epoch_ends, topic_ids, writers
 from modeaware.cluster.stragglers import sample_records
 from modeaware.errors import ClusterError, ErrorCode
+from modeaware.lifecycle.evacuation import evacuation_of
 from modeaware.lifecycle.facts import GroupsDoubt, PartitionFacts, TopicFacts
 from modeaware.lifecycle.handover import survivors_to_watch
 from modeaware.lifecycle.phases import is_settled
@@ -50,7 +51,8 @@ class Observer:
         without one, for an admission, of all.
 
         Args:
-            rules: the operator's; the commits of groups they require by name are read though no broker lists them.
+            rules: the operator's; the commits of groups they require by name are read though no broker lists them, and
+                so are those of the group that proves an evacuation.
             before_due: look for lag that is none even before the shrink's delay has passed, when nothing rests on it.
 
         Raises:
@@ -92,10 +94,12 @@ class Observer:
         if record is not None:
             self._seen[shape.topic_id] = {p: last[p] for p in wanted if p in last} | partitions
             partitions = self._noted(record, partitions)
-        # A settled topic is only watched for stragglers: its groups and its policy decide nothing.
+        # A settled topic is only watched for stragglers: its groups and its policy decide nothing, but for records that
+        # stay because of that policy.
         deciding = record is None or not is_settled(record)
+        kept = record is not None and any(retired.evacuated for retired in record.retired.values())
         listed_ms = self._clock.now_ms()
-        found = self._groups(topic, count, rules) if deciding else _NOT_ASKED
+        found = self._groups(topic, count, record, rules) if deciding else _NOT_ASKED
         if record is not None:
             partitions |= self._survivors(topic, record, count)
         checked = CommitsChecked(found.groups)
@@ -106,7 +110,7 @@ class Observer:
             shape.topic_id,
             partition_count=count,
             internal=shape.internal,
-            cleanup_policy=self._cluster.cleanup_policy(topic) if deciding else "delete",
+            cleanup_policy=self._cluster.cleanup_policy(topic) if deciding or kept else "delete",
             partitions={p: facts for p, facts in partitions.items() if p not in checked.unavailable},
             groups=checked.groups,
             groups_doubt=found.doubt,
@@ -120,10 +124,12 @@ class Observer:
         logs = self._cluster.offsets(topic, wanted) if wanted else {}
         return {p: self._partition(None, log) for p, log in logs.items()}
 
-    def _groups(self, topic: str, count: int, rules: Sequence[GroupRule]) -> GroupsFound:
+    def _groups(self, topic: str, count: int, record: TopicRecord | None, rules: Sequence[GroupRule]) -> GroupsFound:
         now_ms = self._clock.now_ms()
         by_name = [rule for rule in rules if rule.kind == REQUIRE and not rule.is_glob]
         also = [rule.group for rule in by_name if rule.applies(topic, now_ms)]
+        if (evacuation := evacuation_of(record)) is not None:
+            also.append(evacuation)
         return find_groups(self._cluster, topic, range(count), tuple(also))
 
     def _partition(self, last: PartitionFacts | None, log: LogOffsets) -> PartitionFacts:

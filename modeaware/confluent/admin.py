@@ -41,11 +41,14 @@ class DeletePartitions:
         immediate_delete: delete the retired partitions' records without waiting for a delay or for consumers.
         accept_state_loss: the names of groups that keep state per partition (Kafka Streams) and may lose what belongs
             to the keys that move. Without its name here, such a group makes the controller refuse the shrink.
+        evacuate: for a compacted topic, and for such alone: no partition goes before the Spark job
+            ``modeaware.spark.evacuate`` has copied the latest values of its keys to the partitions that stay.
     """
 
     total_count: int
     immediate_delete: bool = False
     accept_state_loss: Sequence[str] = ()
+    evacuate: bool = False
 
 
 class AdminClient(librdkafka_admin.AdminClient):
@@ -105,8 +108,11 @@ class AdminClient(librdkafka_admin.AdminClient):
                 chosen = {t: p for t, p in partitions.items() if bool(p.immediate_delete) is immediate}
                 counts = {t: p.total_count for t, p in chosen.items()}
                 accepted = {t: p.accept_state_loss for t, p in chosen.items()}
+                evacuate = {t for t, p in chosen.items() if p.evacuate}
                 if counts:
-                    answers |= self._calls.delete_partitions(views, counts, delay, immediate, accepted, deadline)
+                    answers |= self._calls.delete_partitions(
+                        views, counts, delay, immediate, accepted, evacuate, deadline
+                    )
             return answers
 
         return self._futures(partitions, work)
@@ -271,6 +277,8 @@ def _check_wanted(partitions: Mapping[str, DeletePartitions]) -> None:
         groups = wanted.accept_state_loss
         if isinstance(groups, str) or not all(isinstance(group, str) for group in groups):
             raise TypeError(f"topic {topic!r}: accept_state_loss must be group names, not {groups!r}")
+        if not isinstance(wanted.evacuate, bool):
+            raise TypeError(f"topic {topic!r}: evacuate must be a bool, not {wanted.evacuate!r}")
         if count < 1:
             raise RequestRefused(
                 f"topic {topic!r}: {count} partitions: at least 1 must stay",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -96,6 +96,7 @@ class ControllerCalls:
         delay_ms: int,
         immediate_delete: bool,
         accept_state_loss: Mapping[str, Sequence[str]],
+        evacuate: Collection[str],
         deadline: Deadline,
     ) -> Answers:
         """Have topics shrunk to ``counts``. Errors, in the answers: RequestRefused (nothing changed),
@@ -110,6 +111,7 @@ class ControllerCalls:
                 immediate_delete=immediate_delete,
                 timeout_ms=timeout_ms,
                 accept_state_loss=accept_state_loss,
+                evacuate=evacuate,
             )
 
         return self._answers(counts, views, message, deadline)

@@ -16,6 +16,7 @@ class DeletePartitionsCommand:
 
     ``delay_ms`` -1 names the ``retention`` reclaim policy, 0 or more ``drained`` (see DeleteTopicPartitions).
     ``accept_state_loss`` names the groups that keep state per partition and may lose it for the keys that move.
+    ``evacuate``: the topic is compacted, and its latest values are copied before a partition goes.
     """
 
     topic: str
@@ -23,6 +24,7 @@ class DeletePartitionsCommand:
     delay_ms: int = RETENTION_DELAY_MS
     immediate_delete: bool = False
     accept_state_loss: tuple[str, ...] = ()
+    evacuate: bool = False
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts
@@ -42,7 +42,8 @@ def check_drain(
 
     An empty partition is drained, whatever the groups say: there is nothing left to read. A commit beyond the end, or
     on a part of the log that was truncated, is doubt, not proof; so is one beyond ``truncated_to`` that names no leader
-    epoch. A required group that is not listed any more has proved nothing either.
+    epoch. A required group that is not listed any more has proved nothing either. The evacuation is looked at first: it
+    is what a person has to start.
 
     Args:
         truncated_to: as the record has it (:class:`~modeaware.modelog.records.RetiredPartition`).
@@ -53,6 +54,12 @@ def check_drain(
         return Drain(reason=reasons.GROUPS_HIDDEN if requirement.doubt.hidden else reasons.GROUPS_UNKNOWN)
     proof: dict[str, int] = {}
     waived: dict[str, str] = {}
+    if requirement.evacuation is not None:
+        name, job = requirement.evacuation, facts.groups.get(requirement.evacuation)
+        reason = _not_evacuated(name, job, partition, seal_offset, truncated_to, log)
+        if job is None or reason is not None:
+            return Drain(reason=reason)
+        proof[name] = job.committed[partition]
     for name in requirement.groups:
         group = facts.groups.get(name)
         waiver = requirement.waiver(name, group, partition)
@@ -91,6 +98,19 @@ def unread_offsets(group: GroupFacts | None, partition: int, until: int, log_sta
     if partition in group.caught_up:
         return 0
     return max(until - max(group.committed.get(partition, log_start), log_start), 0)
+
+
+def _not_evacuated(
+    name: str, job: GroupFacts | None, partition: int, seal_offset: int, truncated_to: int | None, log: PartitionFacts
+) -> str | None:
+    """Why the evacuation is not proved. Nothing but a commit at the seal will do: what compaction has taken since may
+    have been the tombstone of a value that was copied."""
+    if job is None:
+        return reasons.NOT_EVACUATED
+    reason = _held_up_by(replace(job, caught_up=frozenset()), partition, seal_offset, truncated_to, log)
+    if reason in (reasons.GROUP_BEYOND_END, reasons.GROUP_TRUNCATED):
+        return reasons.of_group(reason, name)
+    return None if reason is None else reasons.NOT_EVACUATED
 
 
 def _held_up_by(

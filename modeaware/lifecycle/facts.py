@@ -127,3 +127,8 @@ class TopicFacts:
     def compacted(self) -> bool:
         """Whether the topic is not cleaned up by deletion alone: the latest value of a key must not go then."""
         return self.cleanup_policy.strip() != "delete"
+
+    @property
+    def deletes(self) -> bool:
+        """Whether records of the topic may be deleted at all: brokers refuse that where it is only compacted."""
+        return "delete" in (policy.strip() for policy in self.cleanup_policy.split(","))

@@ -7,7 +7,8 @@ from dataclasses import replace
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle.admission import MAX_RECORD_BYTES
 from modeaware.lifecycle.commands import AlterGroupRulesCommand
-from modeaware.modelog.group_rules import CLOSED, KINDS, REQUIRE, GroupRule, GroupRulesRecord
+from modeaware.lifecycle.evacuation import EVACUATION_PREFIX
+from modeaware.modelog.group_rules import CLOSED, KINDS, REQUIRE, WAIVE, GroupRule, GroupRulesRecord
 
 LATEST_MS = 253_402_300_799_000
 """The end of the year 9999, the last that has a form in writing."""
@@ -48,6 +49,11 @@ def _check(rule: GroupRule) -> None:
         raise _refusal(f"no such kind of rule: {rule.kind!r} (known are {', '.join(KINDS)})")
     if bool(rule.group) is (rule.kind == CLOSED):
         raise _refusal(f"a rule {rule.kind!r} " + ("names no group" if rule.group else "must name a group"))
+    if rule.kind == WAIVE and rule.group.startswith(EVACUATION_PREFIX):
+        raise _refusal(
+            f"group {rule.group!r} is the proof that the latest values of keys were copied before a partition goes: it "
+            "cannot be waived. Run the Spark job modeaware.spark.evacuate, or take the shrink back (--undo)"
+        )
     if not rule.topic:
         raise _refusal(f"a rule {rule.kind!r} must name a topic, or a glob")
     if rule.kind != REQUIRE and not rule.reason.strip():

@@ -8,6 +8,7 @@ from modeaware.errors import ErrorCode
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.admission import Admission, check_size, current_record, refusal
 from modeaware.lifecycle.commands import CreatePartitionsCommand
+from modeaware.lifecycle.evacuation import evacuation_of, is_evacuation_group
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.modelog.json_fields import MAX_PARTITIONS
 from modeaware.modelog.records import RetiredPartition, TopicRecord
@@ -65,8 +66,8 @@ def _check_assignments(command: CreatePartitionsCommand, new: int) -> None:
 def _revive(record: TopicRecord, total_count: int, now_ms: int) -> TopicRecord:
     """Open retired partitions for writes again, lowest id first. A partition that is still opening goes on opening.
 
-    What is left of the shrink moves keys again, so its handover begins anew. One that is undone hands nothing over,
-    unless it overlaps an earlier one: keys that this has moved wait on.
+    What is left of the shrink moves keys again, so its handover begins anew, and so does what is left of an evacuation.
+    One that is undone hands nothing over, unless it overlaps an earlier one: keys that this has moved wait on.
     """
     revived = [p for p in sorted(record.retired) if p < total_count and not record.retired[p].opening]
     modes = list(record.modes)
@@ -84,9 +85,18 @@ def _revive(record: TopicRecord, total_count: int, now_ms: int) -> TopicRecord:
             previous_count=len(record.modes) if undone else deletion.previous_count,
             handed_over=undone and not deletion.earlier_counts,
             revived_ms=now_ms,
+            evacuation_epoch=record.epoch + 1 if deletion.evacuate else -1,  # which this record gets
         )
         deletion = shrunk if still_retired else None
-    return replace(record, modes=tuple(modes), retired=retired, deletion=deletion, handed_over=(), handover_offsets={})
+    after = replace(record, modes=tuple(modes), retired=retired, deletion=deletion, handed_over=(), handover_offsets={})
+    return replace(after, required_groups=_renamed_evacuation(after))
+
+
+def _renamed_evacuation(record: TopicRecord) -> tuple[str, ...]:
+    """The groups that were noted, with the one that proves the evacuation from now on for the one before."""
+    readers = (group for group in record.required_groups if not is_evacuation_group(record.topic, group))
+    evacuation = evacuation_of(record)
+    return tuple(sorted({*readers, *([evacuation] if evacuation is not None else [])}))
 
 
 def _open_new(record: TopicRecord, command: CreatePartitionsCommand, facts: TopicFacts, now_ms: int) -> TopicRecord:
@@ -102,7 +112,7 @@ def _open_new(record: TopicRecord, command: CreatePartitionsCommand, facts: Topi
         record,
         modes=record.modes + (PartitionMode.READ_ONLY,) * (command.total_count - first),
         retired=retired,
-        required_groups=tuple(sorted(facts.groups)),
+        required_groups=tuple(sorted(g for g in facts.groups if not is_evacuation_group(record.topic, g))),
         opening_since_ms=now_ms,
         opening_assignments=command.assignments or (),
     )

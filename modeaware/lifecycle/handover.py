@@ -12,6 +12,8 @@ that is no proof of a producer that slept (how-it-works.md, "Quiet proves nothin
 A shrink may be admitted before the one before it is handed over. Then nobody can tell in which partition a key's older
 records are, that of before both or that of in between: its partitions are handed over all together.
 
+Where a topic is evacuated, a retired partition is handed over after its values are copied: a newer one must come later.
+
 Nothing waits for a handover but producers that ask for it (``hold``), and neither a policy nor a delay holds it up.
 """
 
@@ -125,6 +127,8 @@ def _is_handed_over(partition: int, now: Pass) -> bool:
         return False
     if retired is not None and _at_once(partition, record):
         return True
+    if retired is None:
+        now = replace(now, requirement=now.requirement.without_evacuation())
     truncated_to = retired.truncated_to if retired is not None else None
     return check_drain(partition, until, truncated_to, log, now.facts, now.requirement).done
 

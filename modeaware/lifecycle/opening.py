@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from modeaware.config import ControllerConfig
 from modeaware.lifecycle.effects import CommitOffsets, CreatePartitions, Effect
+from modeaware.lifecycle.evacuation import is_evacuation_group
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.modelog.records import TopicRecord
 from modeaware.modes import PartitionMode
@@ -32,6 +33,8 @@ def advance_opening(
     waiting = facts.groups_doubt is not None or any(p not in facts.partitions for p in opening)
     for name, group in sorted(facts.groups.items()):
         if group.kind == "share":  # it has start offsets of the brokers', which nobody commits
+            continue
+        if is_evacuation_group(record.topic, name):  # a proof, and no reader
             continue
         missing = {p: offset for p, offset in opening.items() if p not in group.committed}
         waiting = waiting or bool(missing)

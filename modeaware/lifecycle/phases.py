@@ -9,12 +9,22 @@ PHASES = ("seal", "drain", "reclaim", "opening", "done")
 
 
 def partition_phase(mode: PartitionMode, retired: RetiredPartition) -> str:
-    """``seal`` (ReadOnly, waits for quiet), ``drain`` (sealed), ``reclaim`` (None), ``done``, or ``opening`` (new)."""
+    """``seal`` (ReadOnly, waits for quiet), ``drain`` (sealed), ``reclaim`` (None), ``done``, or ``opening`` (new).
+
+    One that :func:`rests` is done.
+    """
     if retired.opening:
         return "opening"
     if mode is PartitionMode.READ_ONLY:
         return "seal" if retired.seal_offset is None else "drain"
-    return "done" if retired.replica_state is ReplicaState.DELETION_SUCCESSFUL else "reclaim"
+    finished = retired.replica_state is ReplicaState.DELETION_SUCCESSFUL or rests(mode, retired)
+    return "done" if finished else "reclaim"
+
+
+def rests(mode: PartitionMode, retired: RetiredPartition) -> bool:
+    """Whether the partition is evacuated and None, and its records are not to be deleted: they stay, unread."""
+    ineligible = retired.replica_state is ReplicaState.DELETION_INELIGIBLE
+    return mode is PartitionMode.NONE and retired.evacuated and ineligible
 
 
 def topic_phase(record: TopicRecord) -> str:

@@ -25,6 +25,14 @@ def reclaim_policy(partition: int, record: TopicRecord, retired: RetiredPartitio
     return "drained" if deletion.policy == "immediate" and beyond else deletion.policy
 
 
+def drains(partition: int, record: TopicRecord) -> bool:
+    """Whether the partition becomes None only once groups have read it: under ``drained``, and where it is evacuated.
+
+    Compaction never empties a partition, so that an evacuation does not wait for it under ``retention``.
+    """
+    return deletion_of(record).evacuate or reclaim_policy(partition, record) == "drained"
+
+
 def deletion_of(record: TopicRecord) -> DeleteTopicPartitions:
     """The shrink in force.
 

@@ -21,6 +21,7 @@ GROUP_GONE = "group-gone"
 GROUP_BEYOND_END = "group-beyond-end"
 GROUP_TRUNCATED = "group-truncated"
 GROUP_STATEFUL = "group-stateful"
+NOT_EVACUATED = "not-evacuated"
 OPENING = "opening"
 
 _TEXTS = {
@@ -34,7 +35,7 @@ _TEXTS = {
     RETENTION: "waiting for the topic's own retention to remove the records (name a delay to have them deleted "
     "once drained)",
     COMPACTED: "cleanup.policy is not delete alone any more: the latest value of a key must not go. Set it back, or "
-    "--undo",
+    "--undo and shrink with --evacuate",
     GROUPS_UNKNOWN: "the list of groups is not certain (a group in a rebalance, or an error): the controller's log "
     "says which",
     GROUPS_HIDDEN: "the controller's user may not see all groups: grant it DESCRIBE on the cluster, or register the "
@@ -52,7 +53,15 @@ _TEXTS = {
     "whose clients commit no leader epochs can only be waived after it has read it again (modeaware groups waive)",
     GROUP_STATEFUL: "group {group} keeps state per partition (Kafka Streams), which does not move with the keys: "
     "--undo, or ask for the same shrink again with --accept-state-loss",
+    NOT_EVACUATED: "the latest values of its keys have not all been copied to the partitions that stay: run the Spark "
+    "job modeaware.spark.evacuate (spark-submit)",
     OPENING: "new: opens for writes once every group has a committed offset on it, or after modeaware.open.timeout.ms",
+}
+
+
+_TEXTS_AT_REST = {
+    COMPACTED: "nothing: its records stay on the brokers, and no client reads them (with "
+    "cleanup.policy=compact,delete, retention.ms=-1 and a shrink that named a delay they are deleted)",
 }
 
 
@@ -61,8 +70,14 @@ def of_group(code: str, group: str) -> str:
     return f"{code}:{group}"
 
 
-def text(reason: str) -> str:
-    """The reason in words a person can act on. An unknown code (of a newer controller) is returned as it is."""
+def text(reason: str, *, rests: bool = False) -> str:
+    """The reason in words a person can act on. An unknown code (of a newer controller) is returned as it is.
+
+    Args:
+        rests: the partition is evacuated, and is left as it is (see :func:`modeaware.lifecycle.phases.rests`).
+    """
+    if rests and reason in _TEXTS_AT_REST:
+        return _TEXTS_AT_REST[reason]
     code, _, group = reason.partition(":")
     template = _TEXTS.get(code)
     return template.format(group=repr(group)) if template else reason

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
+from modeaware.lifecycle.evacuation import evacuation_of, is_evacuation_group
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, TopicFacts
 from modeaware.lifecycle.phases import in_progress
 from modeaware.modelog.group_rules import CLOSED, REQUIRE, WAIVE, GroupRule
@@ -21,6 +22,7 @@ class Requirement:
         registered, waivers: the operator's rules in force for the topic.
         doubt: why there may be more groups than these; None when the list is sure, or was declared to be closed.
         accept_state_loss: groups with state that were named in the request.
+        evacuation: the group that proves the evacuation of a retired partition, which nothing waives.
     """
 
     groups: tuple[str, ...] = ()
@@ -28,6 +30,11 @@ class Requirement:
     waivers: tuple[GroupRule, ...] = ()
     doubt: GroupsDoubt | None = None
     accept_state_loss: tuple[str, ...] = ()
+    evacuation: str | None = None
+
+    def without_evacuation(self) -> Requirement:
+        """The same, of a partition that is not to be evacuated: a survivor, or one that is evacuated already."""
+        return replace(self, evacuation=None)
 
     def waiver(self, name: str, group: GroupFacts | None, partition: int) -> GroupRule | None:
         """The waiver by which the group (None: it is not listed) need not be waited for on ``partition``.
@@ -58,7 +65,7 @@ def requirement_of(
     anything drained."""
     noted = record.required_groups if record is not None and in_progress(record) else ()
     accepted = record.deletion.accept_state_loss if record is not None and record.deletion is not None else ()
-    return required_of(noted, facts, rules, ignored_groups, now_ms, accepted)
+    return required_of(noted, facts, rules, ignored_groups, now_ms, accepted, evacuation_of(record))
 
 
 def handover_requirement(
@@ -70,7 +77,7 @@ def handover_requirement(
 ) -> Requirement:
     """Whom the handover of a shrink waits for. It may last longer than the shrink, and so do the groups noted then."""
     accepted = record.deletion.accept_state_loss if record.deletion is not None else ()
-    return required_of(record.required_groups, facts, rules, ignored_groups, now_ms, accepted)
+    return required_of(record.required_groups, facts, rules, ignored_groups, now_ms, accepted, evacuation_of(record))
 
 
 def required_of(
@@ -80,6 +87,7 @@ def required_of(
     ignored_groups: Sequence[str],
     now_ms: int,
     accept_state_loss: Sequence[str] = (),
+    evacuation: str | None = None,
 ) -> Requirement:
     """Put together whom to wait for.
 
@@ -87,6 +95,7 @@ def required_of(
         noted: the groups that used the topic when the change was admitted.
         ignored_groups: globs of groups that count only once they have committed (``modeaware.ignored.groups``).
         accept_state_loss: groups with state that were named in the request.
+        evacuation: the group that proves an evacuation. Those of other changes prove nothing, and read nothing.
     """
     # A rule may expire between the listing of the groups and now: one that asks for more counts all the same.
     listed_ms = now_ms if facts.listed_ms is None else facts.listed_ms
@@ -102,11 +111,12 @@ def required_of(
     if doubt is not None and doubt.hidden and any(rule.kind == CLOSED for rule in in_force):
         doubt = None
     return Requirement(
-        groups=tuple(sorted({*noted, *using, *named})),
+        groups=tuple(sorted(g for g in {*noted, *using, *named} if not is_evacuation_group(facts.topic, g))),
         registered=registered,
         waivers=tuple(rule for rule in in_force if rule.kind == WAIVE),
         doubt=doubt,
         accept_state_loss=tuple(accept_state_loss),
+        evacuation=evacuation,
     )
 
 
@@ -118,9 +128,12 @@ def using_groups(
         sorted(
             name
             for name, group in facts.groups.items()
-            if group.committed
-            or _matches_any(registered, name)
-            or not any(fnmatchcase(name, pattern) for pattern in ignored_groups)
+            if not is_evacuation_group(facts.topic, name)
+            and (
+                group.committed
+                or _matches_any(registered, name)
+                or not any(fnmatchcase(name, pattern) for pattern in ignored_groups)
+            )
         )
     )
 

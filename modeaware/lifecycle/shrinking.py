@@ -10,6 +10,7 @@ from modeaware.errors import ErrorCode
 from modeaware.lifecycle.admission import Admission, check_size, current_record, refusal
 from modeaware.lifecycle.commands import DeletePartitionsCommand
 from modeaware.lifecycle.drain import unread_offsets
+from modeaware.lifecycle.evacuation import evacuation_group
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.phases import awaits_handover, in_progress
 from modeaware.lifecycle.requirement import Requirement, required_of
@@ -87,9 +88,10 @@ def _repeated_delete(
     if record is None or record.deletion is None or not in_progress(record):
         return None
     now = record.deletion
+    same = (command.delay_ms, command.immediate_delete, command.evacuate)
     if command.total_count != now.delete_partitions or command.total_count != record.writable_count:
         return None
-    if (command.delay_ms, command.immediate_delete) == (now.delay_ms, now.immediate_delete):
+    if same == (now.delay_ms, now.immediate_delete, now.evacuate):
         accepted = tuple(sorted({*now.accept_state_loss, *command.accept_state_loss}))
         if accepted == now.accept_state_loss:
             return Admission(None, "already under way: nothing changed")
@@ -100,8 +102,8 @@ def _repeated_delete(
     raise refusal(
         command,
         ErrorCode.REASSIGNMENT_IN_PROGRESS,
-        f"the topic is already being shrunk to {now.delete_partitions} partitions under the {now.policy!r} policy: "
-        "take it back (--undo) to choose another",
+        f"the topic is already being shrunk to {now.delete_partitions} partitions under the {now.policy!r} policy, "
+        f"{'with' if now.evacuate else 'without'} an evacuation: take it back (--undo) to choose another",
     )
 
 
@@ -120,12 +122,26 @@ def _check_target(command: DeletePartitionsCommand, writable_count: int) -> None
 
 
 def _check_cleanup_policy(command: DeletePartitionsCommand, facts: TopicFacts) -> None:
-    if facts.compacted:
+    if facts.compacted and not command.evacuate:
         raise refusal(
             command,
             ErrorCode.POLICY_VIOLATION,
-            f"cleanup.policy is {facts.cleanup_policy!r}: only topics with cleanup.policy=delete can be shrunk, "
-            "because the latest value of a key in a retired partition must not go",
+            f"cleanup.policy is {facts.cleanup_policy!r}, and the latest value of a key in a retired partition must "
+            "not go: shrink it with --evacuate, and run the Spark job modeaware.spark.evacuate, which copies these "
+            "values to the partitions that stay",
+        )
+    if command.evacuate and command.immediate_delete:
+        raise refusal(
+            command,
+            ErrorCode.INVALID_REQUEST,
+            "an evacuation has to be waited for: --evacuate and --immediate-delete exclude each other",
+        )
+    if command.evacuate and not facts.compacted:
+        raise refusal(
+            command,
+            ErrorCode.INVALID_REQUEST,
+            f"cleanup.policy is {facts.cleanup_policy!r}: it is not compacted, and there is nothing to evacuate. "
+            "Shrink it without --evacuate",
         )
 
 
@@ -155,6 +171,9 @@ def _retire(
     keep, writable = command.total_count, record.writable_count
     modes = list(record.modes)
     retired = dict(record.retired)
+    epoch = record.epoch + 1  # which this record gets when it is stamped
+    # Noted like a reader: a controller that knows no evacuations waits for it all the same.
+    evacuation = (evacuation_group(command.topic, epoch),) if command.evacuate else ()
     for partition in range(keep, writable):
         modes[partition] = PartitionMode.READ_ONLY
         retired[partition] = RetiredPartition()
@@ -170,11 +189,13 @@ def _retire(
             previous_count=writable,
             accept_state_loss=tuple(sorted(command.accept_state_loss)),
             earlier_counts=_not_handed_over(record),
+            evacuate=command.evacuate,
+            evacuation_epoch=epoch if command.evacuate else -1,
         ),
         switch_offsets={p: facts.partitions[p].end_offset for p in range(keep)},
         handed_over=(),
         handover_offsets={},
-        required_groups=requirement.groups,
+        required_groups=tuple(sorted({*requirement.groups, *evacuation})),
         groups_complete=requirement.doubt is None,
         waived={},
     )

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.drain import Drain, check_drain, seal_broken_by
 from modeaware.lifecycle.facts import PartitionFacts, TopicFacts
-from modeaware.lifecycle.policy import deletion_of, reclaim_policy
+from modeaware.lifecycle.phases import rests
+from modeaware.lifecycle.policy import deletion_of, drains, reclaim_policy
 from modeaware.lifecycle.requirement import Requirement
 from modeaware.lifecycle.stragglers import straggler_of, transaction_alarm, unseal_alarm
 from modeaware.modelog.records import RetiredPartition, TopicRecord
@@ -77,6 +78,7 @@ def _step_read_only(partition: int, log: PartitionFacts, now: Pass) -> Step:
         drained=dict(drain.proof),
         resume_offset=None,
         reason=None,
+        evacuated=deletion_of(now.record).evacuate,
     )
     # Looked at again at once: consumers have been told by then, and the proof is taken anew before anything is deleted.
     return Step(PartitionMode.NONE, none, due_ms=now.now_ms, alarm=alarm, waived=drain.waived)
@@ -139,11 +141,11 @@ def _drained(
     deletion, policy = deletion_of(now.record), reclaim_policy(partition, now.record, retired)
     if not log.settled:
         return Drain(reason=reasons.OPEN_TRANSACTION), None
-    if now.facts.compacted:
+    if now.facts.compacted and not deletion.evacuate:
         return Drain(reason=reasons.COMPACTED), None
     if policy == "immediate":
         return Drain(), None
-    if policy == "retention":
+    if policy == "retention" and not drains(partition, now.record):
         return Drain(reason=None if log.log_start >= seal_offset else reasons.RETENTION), None
     if now.now_ms < deletion.earliest_ms:
         return Drain(reason=reasons.DELAY), deletion.earliest_ms
@@ -159,6 +161,11 @@ def _step_none(partition: int, log: PartitionFacts, now: Pass) -> Step:
         return Step(PartitionMode.READ_ONLY, retired, alarm=alarm)
     reclaim_offset = retired.reclaim_offset
     assert reclaim_offset is not None, "it has a seal"
+    if retired.evacuated and log.log_start < reclaim_offset and not _deletes(partition, now):
+        return Step(PartitionMode.NONE, _left_alone(retired))
+    if rests(PartitionMode.NONE, retired):  # not any more: that is on the record before anything goes
+        started = replace(retired, replica_state=ReplicaState.DELETION_STARTED, reason=None)
+        return Step(PartitionMode.NONE, started, due_ms=now.now_ms)
     if log.log_start >= reclaim_offset:
         gone = replace(
             retired, partition_state=PartitionState.NON_EXISTENT, replica_state=ReplicaState.DELETION_SUCCESSFUL
@@ -168,7 +175,7 @@ def _step_none(partition: int, log: PartitionFacts, now: Pass) -> Step:
         # Brokers write a log start down once a minute: killed all at once, they may forget the last one. Then again.
         again = deletion_of(now.record).policy != "retention"
         return Step(PartitionMode.NONE, retired, delete_up_to=reclaim_offset if again else None)
-    drain = _still_drained(partition, retired.seal_offset, retired.truncated_to, log, now)
+    drain = _still_drained(partition, retired, retired.seal_offset, log, now)
     if drain.reason is not None:
         return Step(PartitionMode.READ_ONLY, _unproved(retired, drain.reason))
     lower = min(drain.proof.values(), default=reclaim_offset) < reclaim_offset
@@ -178,15 +185,33 @@ def _step_none(partition: int, log: PartitionFacts, now: Pass) -> Step:
     return Step(PartitionMode.NONE, retired, delete_up_to=reclaim_offset)
 
 
-def _still_drained(partition: int, seal_offset: int, truncated_to: int | None, log: PartitionFacts, now: Pass) -> Drain:
-    """The proof taken anew, right before the records go. Without one they stay, and the partition is readable again."""
+def _deletes(partition: int, now: Pass) -> bool:
+    """Whether the records of an evacuated partition are to be deleted by now, and brokers would do that."""
+    due = now.now_ms >= deletion_of(now.record).earliest_ms  # a later shrink may have a delay of its own
+    return due and now.facts.deletes and reclaim_policy(partition, now.record) == "drained"
+
+
+def _left_alone(retired: RetiredPartition) -> RetiredPartition:
+    """An evacuated partition whose records stay. (Those that come back after they were deleted do, too.)"""
+    done = retired.replica_state is ReplicaState.DELETION_SUCCESSFUL
+    return retired if done else _blocked(retired, reasons.COMPACTED)
+
+
+def _still_drained(
+    partition: int, retired: RetiredPartition, seal_offset: int, log: PartitionFacts, now: Pass
+) -> Drain:
+    """The proof taken anew, right before the records go. Without one they stay, and the partition is readable again.
+
+    What was evacuated stays so, whatever becomes of the offsets of the group that proved it.
+    """
     policy = reclaim_policy(partition, now.record)
     if policy == "retention":  # the log start has gone back (an unclean leader election): nothing is deleted early
         return Drain(reason=reasons.RETENTION)
-    if now.facts.compacted:
+    if now.facts.compacted and not retired.evacuated:
         return Drain(reason=reasons.COMPACTED)
     if policy == "drained":  # a group may have come up, or been reset, since the proof
-        return check_drain(partition, seal_offset, truncated_to, log, now.facts, now.requirement)
+        requirement = now.requirement.without_evacuation() if retired.evacuated else now.requirement
+        return check_drain(partition, seal_offset, retired.truncated_to, log, now.facts, requirement)
     return Drain()
 
 
@@ -197,4 +222,4 @@ def _blocked(retired: RetiredPartition, reason: str | None) -> RetiredPartition:
 
 def _unproved(retired: RetiredPartition, reason: str | None) -> RetiredPartition:
     """A partition whose proof of the drain does not hold any more: readable again until there is a new one."""
-    return replace(_blocked(retired, reason), drained={}, partition_state=PartitionState.ONLINE)
+    return replace(_blocked(retired, reason), drained={}, evacuated=False, partition_state=PartitionState.ONLINE)

@@ -32,6 +32,10 @@ class DeleteTopicPartitions:
             ascending: a key may still be in the partition it was in before one of them, so no partition is handed over
             before all are.
         revived_ms: when a part of the shrink was last undone (wall clock); None: never.
+        evacuate: the topic may be compacted: no retired partition becomes None before its latest values are copied to
+            survivors (see :mod:`modeaware.lifecycle.evacuation`).
+        evacuation_epoch: the topic's epoch since which the count has been this one: that of the admission, or of the
+            last part that was undone. It names the evacuation; -1 where nothing is evacuated.
     """
 
     delete_partitions: int
@@ -43,6 +47,8 @@ class DeleteTopicPartitions:
     handed_over: bool = False
     earlier_counts: tuple[int, ...] = ()
     revived_ms: int | None = None
+    evacuate: bool = False
+    evacuation_epoch: int = -1
 
     @property
     def policy(self) -> str:
@@ -70,6 +76,8 @@ class DeleteTopicPartitions:
             "handed_over": None if self.handed_over else False,  # earlier versions do not say, and never will
             "earlier_counts": list(self.earlier_counts) or None,
             "revived_ms": self.revived_ms,
+            "evacuate": True if self.evacuate else None,
+            "evacuation_epoch": self.evacuation_epoch if self.evacuate else None,
         }
         return fields | {name: value for name, value in more.items() if value is not None}
 
@@ -87,4 +95,6 @@ class DeleteTopicPartitions:
             handed_over=bool(fields.get("handed_over", True)),
             earlier_counts=tuple(int(count) for count in fields.get("earlier_counts", ())),
             revived_ms=optional_int(fields.get("revived_ms")),
+            evacuate=bool(fields.get("evacuate", False)),
+            evacuation_epoch=int(fields.get("evacuation_epoch", -1)),
         )

@@ -55,6 +55,7 @@ class RetiredPartition:
         stragglers: how often a record arrived at or after a seal.
         straggler: the last of them.
         truncated_to: the lowest end its log was found to have, or to have had for a while, where that was below a seal.
+        evacuated: it is None, and what lies below its seal was copied to survivors before.
     """
 
     partition_state: PartitionState = PartitionState.ONLINE
@@ -68,6 +69,7 @@ class RetiredPartition:
     stragglers: int = 0
     straggler: Straggler | None = None
     truncated_to: int | None = None
+    evacuated: bool = False
 
     @property
     def reclaim_offset(self) -> int | None:
@@ -92,6 +94,7 @@ class RetiredPartition:
             "stragglers": self.stragglers,
             "straggler": self.straggler.to_dict() if self.straggler is not None else None,
             "truncated_to": self.truncated_to,
+            "evacuated": self.evacuated,
         }
         return {name: value for name, value in fields.items() if value != _DEFAULTS.get(name)}
 
@@ -109,6 +112,7 @@ class RetiredPartition:
             stragglers=int(fields.get("stragglers", 0)),
             straggler=Straggler.from_dict(fields.get("straggler")),
             truncated_to=optional_int(fields.get("truncated_to")),
+            evacuated=bool(fields.get("evacuated", False)),
         )
 
 
@@ -118,6 +122,7 @@ _DEFAULTS: dict[str, Any] = {
     "drained": {},
     "opening": False,
     "stragglers": 0,
+    "evacuated": False,
 }
 
 

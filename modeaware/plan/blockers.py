@@ -88,7 +88,7 @@ def find_blockers(
     """All that is in the way of ``target``, refusals first. For a growth keys that move are to be checked.
 
     Args:
-        last_write_ms: the newest timestamp of the sample.
+        last_write_ms: the newest timestamp of the records that were read.
         unknown: what could not be looked up, in words.
         base: the number of partitions that are written now; default: all there are.
     """
@@ -117,7 +117,7 @@ def _keys_refused(facts: TopicFacts) -> Iterator[Blocker]:
             "compacted",
             "refused",
             f"cleanup.policy is {facts.cleanup_policy!r}: the latest value of a key in a retired partition must not "
-            "go, so only topics with cleanup.policy=delete can be shrunk.",
+            "go, so it is shrunk with --evacuate alone, and with the Spark job modeaware.spark.evacuate.",
         )
     if facts.stateful_owner is not None:
         yield Blocker(
@@ -216,7 +216,7 @@ def _producers(facts: TopicFacts, now_ms: int, last_write_ms: int | None) -> Ite
         )
     else:
         known_by = "The brokers remember no idempotent producer of it; others they do not tell apart."
-    wrote = "" if last_write_ms is None else f" Last record in the sample: {_ago(now_ms - last_write_ms)}."
+    wrote = "" if last_write_ms is None else f" Last record that was read: {_ago(now_ms - last_write_ms)}."
     yield Blocker(
         "producers",
         "check",

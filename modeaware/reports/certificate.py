@@ -19,6 +19,7 @@ from modeaware.confluent.controller_calls import group_rules_of
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.drain import check_drain, seal_broken_by
+from modeaware.lifecycle.evacuation import evacuation_of, is_evacuation_group
 from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts
 from modeaware.lifecycle.phases import partition_phase
 from modeaware.lifecycle.requirement import Requirement, requirement_of
@@ -122,6 +123,7 @@ def certificate(evidence: Evidence, partitions: Sequence[int]) -> dict[str, Any]
             "asked_for_ms": deletion.create_timestamp_ms,
             "from": deletion.previous_count,
             "to": deletion.delete_partitions,
+            "evacuation_group": evacuation_of(record),
         },
         "required_groups": list(record.required_groups),
         "groups_complete": record.groups_complete,
@@ -131,7 +133,7 @@ def certificate(evidence: Evidence, partitions: Sequence[int]) -> dict[str, Any]
         "checked_now": {
             "checked_ms": evidence.checked_ms,
             "topic_id": facts.topic_id,
-            "required_groups": list(requirement.groups),
+            "required_groups": sorted(_required(requirement)),
             "groups_doubt": requirement.doubt.detail if requirement.doubt is not None else None,
             "rules_in_force": [
                 rule.to_dict() for rule in evidence.rules if rule.applies(record.topic, evidence.checked_ms)
@@ -163,7 +165,7 @@ def check(partition: int, evidence: Evidence) -> tuple[str, str | None]:
         return RECLAIMED, None
     if not log.settled:
         return NOT_DRAINED, reasons.OPEN_TRANSACTION
-    drain = check_drain(partition, seal, retired.truncated_to, log, evidence.facts, evidence.requirement)
+    drain = check_drain(partition, seal, retired.truncated_to, log, evidence.facts, _requirement(retired, evidence))
     return (DRAINED, None) if drain.done else (NOT_DRAINED, drain.reason)
 
 
@@ -211,6 +213,7 @@ def _partition(partition: int, evidence: Evidence) -> dict[str, Any]:
         "seal_leader_epoch": retired.seal_leader_epoch,
         "proof": dict(sorted(retired.drained.items())),
         "recorded_reason": retired.reason,
+        "evacuated": retired.evacuated,
         "stragglers": retired.stragglers,
         "straggler": straggler_json(retired.straggler),
         "checked_now": _live(partition, evidence),
@@ -225,16 +228,25 @@ def _live(partition: int, evidence: Evidence) -> dict[str, Any] | None:
     if log is None:
         return None
     groups = evidence.facts.groups
+    required = _required(_requirement(evidence.record.retired[partition], evidence))
+    shown = required | {name for name in groups if not is_evacuation_group(evidence.record.topic, name)}
     return {
         "log_start": log.log_start,
         "log_end": log.end_offset,
         "last_stable_offset": log.last_stable_offset,
         "leader_epoch": log.leader_epoch,
         "sealed_epoch_ends_at": log.seal_epoch_end,
-        "groups": {
-            name: _group(partition, log, groups.get(name)) for name in sorted({*evidence.requirement.groups, *groups})
-        },
+        "groups": {name: _group(partition, log, groups.get(name)) for name in sorted(shown)},
     }
+
+
+def _requirement(retired: RetiredPartition, evidence: Evidence) -> Requirement:
+    """Whom the partition waits for: what was evacuated stays so."""
+    return evidence.requirement.without_evacuation() if retired.evacuated else evidence.requirement
+
+
+def _required(requirement: Requirement) -> set[str]:
+    return {*requirement.groups, *([requirement.evacuation] if requirement.evacuation is not None else [])}
 
 
 def _group(partition: int, log: PartitionFacts, group: GroupFacts | None) -> dict[str, Any]:
@@ -251,7 +263,8 @@ def _provers(partition: int, evidence: Evidence) -> dict[str, int]:
     if retired.drained:
         return dict(sorted(retired.drained.items()))
     proof = _proof_now(partition, retired, evidence)
-    return {name: proof.get(name, retired.seal_offset or 0) for name in evidence.requirement.groups}
+    required = sorted(_required(_requirement(retired, evidence)))
+    return {name: proof.get(name, retired.seal_offset or 0) for name in required}
 
 
 def _proof_now(partition: int, retired: RetiredPartition, evidence: Evidence) -> Mapping[str, int]:
@@ -259,7 +272,7 @@ def _proof_now(partition: int, retired: RetiredPartition, evidence: Evidence) ->
     if log is None or retired.seal_offset is None:
         return {}
     seal, truncated_to = retired.seal_offset, retired.truncated_to
-    return check_drain(partition, seal, truncated_to, log, evidence.facts, evidence.requirement).proof
+    return check_drain(partition, seal, truncated_to, log, evidence.facts, _requirement(retired, evidence)).proof
 
 
 def _command(what: str, arguments: Sequence[str], expect: str) -> dict[str, str]:

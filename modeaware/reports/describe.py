@@ -11,6 +11,7 @@ from modeaware.cluster.groups.found import find_groups
 from modeaware.errors import ErrorCode, RecordError, RequestRefused
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.drain import unread_offsets
+from modeaware.lifecycle.evacuation import evacuation_of, is_evacuation_group
 from modeaware.lifecycle.facts import GroupFacts
 from modeaware.lifecycle.handover import read_up_to
 from modeaware.lifecycle.phases import partition_phase, topic_phase
@@ -57,7 +58,7 @@ class PartitionDescription:
     @property
     def waits_for(self) -> str | None:
         """The reason in words a person can act on."""
-        return reasons.text(self.reason) if self.reason is not None else None
+        return reasons.text(self.reason, rests=self.phase == "done") if self.reason is not None else None
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,7 @@ class TopicDescription:
         groups: the groups that use the topic now.
         groups_doubt: why there may be more.
         handover: None where all is handed over, and where there is nothing to be.
+        evacuation: the group that has to prove the evacuation, or has; None where nothing is evacuated.
     """
 
     topic: str
@@ -100,6 +102,7 @@ class TopicDescription:
     groups: Mapping[str, GroupFacts] = field(default_factory=dict)
     groups_doubt: str | None = None
     handover: HandoverDescription | None = None
+    evacuation: str | None = None
 
     @property
     def modes(self) -> tuple[PartitionMode, ...]:
@@ -159,9 +162,11 @@ def straggler_json(straggler: Straggler | None) -> dict[str, int | None] | None:
 def _describe(cluster: Cluster, topic: str, shape: TopicShape, record: TopicRecord | None) -> TopicDescription:
     count = shape.partition_count
     logs = cluster.offsets(topic, range(count))
-    found = find_groups(cluster, topic, range(count))
+    evacuation = evacuation_of(record)
+    found = find_groups(cluster, topic, range(count), [evacuation] if evacuation is not None else [])
+    groups = {n: g for n, g in found.groups.items() if n == evacuation or not is_evacuation_group(topic, n)}
     partitions = [
-        _partition(p, record, logs.get(p), found.groups) for p in range(max(count, len(record.modes) if record else 0))
+        _partition(p, record, logs.get(p), groups) for p in range(max(count, len(record.modes) if record else 0))
     ]
     return TopicDescription(
         topic=topic,
@@ -173,9 +178,10 @@ def _describe(cluster: Cluster, topic: str, shape: TopicShape, record: TopicReco
         partitions=tuple(partitions),
         groups_complete=record.groups_complete if record is not None else True,
         waived=record.waived if record is not None else {},
-        groups=found.groups,
+        groups=groups,
         groups_doubt=found.doubt.detail if found.doubt is not None else None,
-        handover=describe_handover(record, logs, found.groups) if record is not None else None,
+        handover=describe_handover(record, logs, groups) if record is not None else None,
+        evacuation=evacuation,
     )
 
 
@@ -187,10 +193,12 @@ def describe_handover(
     if view.previous_count is None:
         return None
     unread_by = set()
+    evacuation = evacuation_of(record)
     for partition in set(range(view.previous_count)) & logs.keys() - view.handed_over:
         log = logs[partition]
         until = read_up_to(partition, record, log.end_offset)
-        for name in {*record.required_groups, *groups}:
+        # A survivor is not evacuated.
+        for name in {*record.required_groups, *groups} - ({evacuation} if partition not in record.retired else set()):
             if until is not None and unread_offsets(groups.get(name), partition, until, log.log_start) > 0:
                 unread_by.add(name)
     return HandoverDescription(view.previous_count, tuple(sorted(view.handed_over)), tuple(sorted(unread_by)))
@@ -202,6 +210,8 @@ def _partition(
     mode = record.view().mode(partition) if record is not None else PartitionMode.READ_WRITE
     retired = record.retired.get(partition) if record is not None else None
     shown = retired if retired is not None else RetiredPartition()
+    if retired is None or retired.evacuated:
+        groups = {name: group for name, group in groups.items() if name != evacuation_of(record)}
     lag, lagging_group = _lag(partition, shown.seal_offset, log, groups)
     return PartitionDescription(
         partition=partition,

@@ -11,14 +11,16 @@ from dataclasses import dataclass, field, replace
 
 from modeaware.cluster.observer import Observer
 from modeaware.lifecycle.drain import check_drain, unread_offsets
+from modeaware.lifecycle.evacuation import is_evacuation_group
 from modeaware.lifecycle.facts import GroupFacts, TopicFacts
 from modeaware.lifecycle.phases import in_progress, topic_phase
-from modeaware.lifecycle.policy import reclaim_policy
+from modeaware.lifecycle.policy import drains
 from modeaware.lifecycle.requirement import Requirement, requirement_of, using_groups
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import TopicRecord
 
 NOTED, USING, REGISTERED, IGNORED = "noted", "using", "registered", "ignored"
+EVACUATION = "evacuation"
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,8 @@ class GroupReport:
         has_members: whether any are running.
         stateful: whether it keeps state per partition; ``accepted``: and the loss of it was accepted.
         because: why it is waited for: ``noted`` (it used the topic when the shrink was admitted), ``using`` (it does
-            now), ``registered`` (by a rule); or ``ignored`` alone: it is not, until it commits.
+            now), ``registered`` (by a rule); ``evacuation`` alone: it proves that the topic is evacuated; or
+            ``ignored`` alone: it is not, until it commits.
         unread: retired partition -> offsets that it has still to consume, up to the seal (else the end).
         held_up: retired partition -> reason code for which the group holds it up.
         waived: retired partition -> the waiver by which it does not.
@@ -92,7 +95,11 @@ def report_groups(
     noted = set(record.required_groups) if record is not None and in_progress(record) else set()
     using = set(using_groups(facts, ignored_groups, requirement.registered))
     reports = []
+    if requirement.evacuation is not None:
+        reports.append(_evacuation(requirement.evacuation, record, seals, truncated_to, facts, requirement))
     for name in sorted({*requirement.groups, *facts.groups}):
+        if is_evacuation_group(facts.topic, name):  # of this change, told already; or of another, and of no account
+            continue
         registered = any(rule.matches(name) for rule in requirement.registered)
         why = [(NOTED, name in noted), (USING, name in using), (REGISTERED, registered)]
         because = tuple(word for word, holds in why if holds) or (IGNORED,)
@@ -106,6 +113,21 @@ def report_groups(
         doubt=requirement.doubt.detail if requirement.doubt is not None else None,
         rules=tuple(rule for rule in rules if rule.applies(facts.topic, now_ms)),
     )
+
+
+def _evacuation(
+    name: str,
+    record: TopicRecord | None,
+    seals: Mapping[int, int],
+    truncated_to: Mapping[int, int | None],
+    facts: TopicFacts,
+    requirement: Requirement,
+) -> GroupReport:
+    """The group that proves the evacuation, on the partitions that are not evacuated yet."""
+    assert record is not None, "it is the record that asks for an evacuation"
+    left = {p: seal for p, seal in seals.items() if not record.retired[p].evacuated}
+    report = _report(name, (EVACUATION,), facts.groups.get(name), requirement)
+    return _with_partitions(report, left, _waiting(record), truncated_to, facts, requirement)
 
 
 def _seals(record: TopicRecord | None, facts: TopicFacts) -> dict[int, int]:
@@ -132,10 +154,11 @@ def _report(name: str, because: tuple[str, ...], group: GroupFacts | None, requi
 
 
 def _waiting(record: TopicRecord | None) -> frozenset[int]:
-    """The partitions that wait for groups: those under another policy than ``drained`` wait for nobody."""
+    """The partitions that wait for groups: those under another policy than ``drained`` wait for nobody, unless they are
+    evacuated."""
     if record is None:
         return frozenset()
-    return frozenset(p for p, r in record.retired.items() if not r.opening and reclaim_policy(p, record) == "drained")
+    return frozenset(p for p, r in record.retired.items() if not r.opening and drains(p, record))
 
 
 def _with_partitions(
@@ -147,7 +170,10 @@ def _with_partitions(
     requirement: Requirement,
 ) -> GroupReport:
     group = facts.groups.get(report.group)
-    alone = replace(requirement, groups=(report.group,), doubt=None)
+    if report.group == requirement.evacuation:
+        alone = replace(requirement, groups=(), doubt=None)
+    else:
+        alone = replace(requirement, groups=(report.group,), doubt=None, evacuation=None)
     unread, held_up, waived = {}, {}, {}
     for partition, seal in seals.items():
         log = facts.partitions[partition]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -49,10 +49,12 @@ def delete_partitions_request(
     immediate_delete: bool,
     timeout_ms: int,
     accept_state_loss: Mapping[str, Sequence[str]] | None = None,
+    evacuate: Collection[str] = (),
 ) -> Any:
     """Ask to keep ``counts[topic]`` partitions of each topic. ``delay_ms`` -1 names the ``retention`` policy.
 
-    ``accept_state_loss`` gives, per topic, the groups whose state per partition may be lost.
+    ``accept_state_loss`` gives, per topic, the groups whose state per partition may be lost; ``evacuate`` names
+    topics that are compacted and have to be evacuated.
     """
     topic = codec.DeletePartitionsRequest.DeletePartitionsTopic
     accepted = accept_state_loss or {}
@@ -61,7 +63,12 @@ def delete_partitions_request(
         immediate_delete=immediate_delete,
         delete_partitions_delay=delay_ms,
         topics=[
-            topic(name=name, partitions=count, accept_state_loss=list(accepted.get(name, ())))
+            topic(
+                name=name,
+                partitions=count,
+                accept_state_loss=list(accepted.get(name, ())),
+                evacuate=name in evacuate,
+            )
             for name, count in counts.items()
         ],
     )
@@ -133,6 +140,7 @@ def _delete_command(message: Any, topic: Any) -> Command:
         delay_ms=message.delete_partitions_delay,
         immediate_delete=message.immediate_delete,
         accept_state_loss=tuple(_text(group) for group in _list(topic.accept_state_loss)),
+        evacuate=topic.evacuate,
     )
 
 

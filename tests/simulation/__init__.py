@@ -10,7 +10,8 @@ the check of the topic's id. **Simulated** is what they talk to, one module a no
 fencing, compaction, duplicates, rubbish, answers that are lost or late), ``election`` (sessions and generations),
 ``controller`` (two of them), ``observer`` (what brokers tell, torn over several requests), ``effects`` (requests that
 are refused, lost or late), ``broker`` (leader epochs, truncation and regrowth, open transactions, retention, a topic
-made again under its name), ``producers``, ``groups``, and people (``people``, ``settling``).
+made again under its name), ``producers``, ``groups``, ``evacuator`` (the job that copies what a compacted topic
+holds; in seeds from ``schedule.EVACUATE_FROM`` on), and people (``people``, ``settling``).
 
 How it works: every request of a controller goes through ``World.io``. There the controller may die, or be paused while
 others take whole steps (another controller among them, paused in its turn), so controllers interleave at every request
@@ -32,6 +33,8 @@ the reasons ask for, and every change must finish and every record reach every g
 * The loop around the engine (``controller.worker``), the listener, the wire, the command line.
 * Brokers as such: replication, ISR, the group coordinator's and the transaction coordinator's own faults. Kafka's
   promises about fencing are taken as kept, but for the one stray record in ``LogActions.stray``.
+* What compaction takes, and the copies that an evacuation makes: what counts is which records were copied, under which
+  placement of keys, before their partition goes.
 * A mode log that loses its end, clocks that jump or differ between controllers, more than one topic, globs in rules
   about groups.
 * Compaction that takes a topic's last good record because rubbish stands behind it: then nothing tells its modes any

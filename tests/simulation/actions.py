@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from tests.simulation.broker_actions import BrokerActions
 from tests.simulation.client_actions import ClientActions
+from tests.simulation.evacuation_actions import EvacuationActions
 from tests.simulation.faults import Fault
 from tests.simulation.log_actions import LogActions
-from tests.simulation.people import PeopleActions
 
 
-class Actions(PeopleActions, ClientActions, BrokerActions, LogActions):
+class Actions(EvacuationActions, ClientActions, BrokerActions, LogActions):
     """The events of one world; whoever holds this decides which one comes next."""
 
     def forget_start(self) -> None:
@@ -82,3 +82,15 @@ SOMETIMES: tuple[Weighted, ...] = (
     (Actions.late_append, 1, Fault.APPEND_LATE),
 )
 """Those that a schedule has or has not."""
+
+WITH_EVACUATIONS: tuple[Weighted, ...] = (
+    (Actions.shrink, 4, None),
+    (Actions.grow, 1.5, None),
+    (Actions.evacuation_starts, 7, None),
+    (Actions.evacuation_ends, 7, None),
+    (Actions.evacuation_dies, 1, None),
+    (Actions.evacuation_expires, 0.7, None),
+    (Actions.waive_evacuation, 0.7, None),
+    (Actions.cleanup_policy, 0.7, Fault.CLEANUP_POLICY),
+)
+"""Those of schedules whose topics are compacted."""

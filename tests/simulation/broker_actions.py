@@ -63,6 +63,8 @@ class BrokerActions:
         world, partition = self.world, self._some_partition()
         if partition is None or world.topic is None:
             return
+        if not world.cleans_by_age:
+            return
         log = world.topic.logs[partition]
         before = log.log_start
         log.expire(1 << 30 if world.random() < 0.4 else 1 + world.below(4))
@@ -80,7 +82,8 @@ class BrokerActions:
         if topic is not None:
             self.world.hit(Fault.CLEANUP_POLICY)
             topic.policy_changed_at = self.world.steps
-            topic.cleanup_policy = "compact" if topic.cleanup_policy == "delete" else "delete"
+            other = "compact" if topic.cleanup_policy == "delete" else "delete"
+            topic.cleanup_policy = self.world.new_policy() if self.world.compacted else other
             self.world.tell("cleanup.policy is %s", topic.cleanup_policy)
 
     def recreate(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeaware.lifecycle.effects import DeleteRecords
-from modeaware.modelog.records import TopicRecord
+from modeaware.modelog.records import RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode, ReplicaState
 from tests.simulation.broker import Log
 from tests.simulation.client_invariants import ClientJudge, Violation
@@ -67,7 +67,9 @@ class DrainJudge(ClientJudge):
             given = self.given_up.intersection(log.records[log.log_start : retired.seal_offset])
             for group in self.world.groups.values():
                 group.consumed.update(given)
-        if deletion.policy == "retention":
+        if deletion.evacuate:
+            self._evacuated(partition, log, retired.seal_offset, record)
+        elif deletion.policy == "retention":
             if log.log_start < retired.seal_offset:
                 raise Violation("I2", f"partition {partition} becomes None before retention has emptied it")
             return
@@ -95,11 +97,38 @@ class DrainJudge(ClientJudge):
             again = retired.replica_state is ReplicaState.DELETION_SUCCESSFUL
             if again and not self.wanted(log.records[log.log_start : offset]):
                 continue  # the log start was forgotten
-            if world.topic.cleanup_policy != "delete" and world.topic.policy_changed_at < controller.looked.step:
-                raise Violation("I1", f"records of partition {partition} go though the topic is compacted")
+            self._may_go(partition, retired, controller)
             if world.time_ms < deletion.earliest_ms and not by_order(partition, record):
                 raise Violation("I1", f"records of partition {partition} go before the delay is over")
             self._all_have("I1", partition, log, offset, record, controller)
+
+    def _may_go(self, partition: int, retired: RetiredPartition, controller: Controller) -> None:
+        """Of a compacted topic records go only where they were copied; and brokers delete none of one that is only
+        compacted."""
+        topic = self.world.topic
+        if topic is None or topic.policy_changed_at >= controller.looked.step:
+            return
+        if topic.cleanup_policy != "delete" and not retired.evacuated:
+            raise Violation("I1", f"records of partition {partition} go though the topic is compacted")
+        if "delete" not in topic.cleanup_policy:
+            raise Violation("evacuated", f"records of partition {partition} are to go, and no broker would do that")
+
+    def _must_evacuate(self, record: TopicRecord, controller: Controller) -> None:
+        """A shrink is admitted: of a compacted topic only with an evacuation."""
+        topic, deletion = self.world.topic, record.deletion
+        if topic is None or topic.topic_id != record.topic_id or topic.policy_changed_at >= controller.looked.step:
+            return
+        if topic.cleanup_policy != "delete" and deletion is not None and not deletion.evacuate:
+            raise Violation("evacuated", "a compacted topic is shrunk without an evacuation")
+
+    def _evacuated(
+        self, partition: int, log: Log, offset: int, record: TopicRecord, invariant: str = "evacuated"
+    ) -> None:
+        """All that lies below ``offset`` was copied to where keys belong by this very change."""
+        copied = self.world.evacuator.copied(record.topic_id)
+        missing = [number for number in self.wanted(log.records[log.log_start : offset]) if number not in copied]
+        if missing:
+            raise Violation(invariant, f"partition {partition} is let go, and {missing} was not copied")
 
     def delete_sent(self, controller: Controller, effect: DeleteRecords) -> None:
         """DeleteRecords goes to leaders: where one was elected meanwhile that lost records, what it has instead must

@@ -269,5 +269,9 @@ class Group:
         log = topic.logs[partition]
         self.committed[partition] = (log.log_start, log.epoch)
         self.positions.pop(partition, None)
+        record = self.world.record
+        kept = record.retired.get(partition) if record is not None and self.world.compacted else None
+        if kept is not None and kept.evacuated:  # it is None and may stay so: what lies there is elsewhere by now
+            return
         self.consumed.difference_update(log.records[log.log_start :])
         self.reset_at = self.world.steps

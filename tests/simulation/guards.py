@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from tests.simulation.guard_texts import GUARDS, Change, Guard
+from tests.simulation.guard_form import Change, Guard
+from tests.simulation.guard_texts import GUARDS
 
 ROOT = Path(__file__).resolve().parents[2]
 FIRST_SEED, MOST_SEEDS = 0, 3_000

@@ -112,6 +112,8 @@ class HandoverJudge(DrainJudge):
         elif retired.seal_offset is None:
             raise Violation("order", f"partition {partition} is handed over without a seal")
         elif not by_order(partition, after):
+            if after.deletion is not None and after.deletion.evacuate:
+                self._evacuated(partition, log, retired.seal_offset, after, "order")
             self._all_have_read(partition, log, retired.seal_offset, after, writer)
 
     def _end_as_seen(self, log: Log, controller: Controller) -> int:

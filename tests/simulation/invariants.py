@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeaware.lifecycle.effects import Effect
+from modeaware.lifecycle.effects import CommitOffsets, Effect
 from modeaware.lifecycle.phases import partition_phase
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRulesRecord
 from modeaware.modelog.records import CLAIM_KEY, RetiredPartition, TopicRecord
@@ -102,6 +102,8 @@ class Judge(HandoverJudge):
         issued = self.issued.setdefault((after.topic_id, after.version), after.modes)
         if issued != after.modes:
             raise Violation("I4", f"version {after.version} was issued before with other modes")
+        if before is not None and before.writable_count != after.writable_count:
+            self.world.evacuator.placement += 1
         self._note_required(before, after, writer)
         self._sealed(before, after, writer)
         self._handed_over(before, after, writer)
@@ -210,6 +212,7 @@ class Judge(HandoverJudge):
             for name in listing.seen:
                 if self.world.groups[name].stateful and name not in deletion.accept_state_loss:
                     raise Violation("I1", f"a shrink is admitted that costs group {name} its state")
+            self._must_evacuate(after, writer)
             if not listing.sure and after.groups_complete and not self.rules.closed(listing.now_ms):
                 raise Violation("I1", "the groups of a doubtful listing count as complete")
         elif listing.sure and not writer.without_rules and not after.groups_complete and deletion == earlier:
@@ -228,6 +231,8 @@ class Judge(HandoverJudge):
         """A request leaves a controller: the brokers take it from anybody, so it must still be the one (I5)."""
         if controller.epoch != self.epoch:
             raise Violation("I5", f"controller {controller.index} was replaced and sends {type(effect).__name__}")
+        if isinstance(effect, CommitOffsets) and effect.group not in self.world.groups:
+            raise Violation("evacuated", f"controller {controller.index} commits for {effect.group}")
 
     # Controllers
 

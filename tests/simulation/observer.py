@@ -10,7 +10,7 @@ from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts, WriterFacts
 from modeaware.lifecycle.handover import survivors_to_watch, waits_for_groups
 from modeaware.lifecycle.phases import in_progress, is_settled
-from modeaware.lifecycle.policy import reclaim_policy
+from modeaware.lifecycle.policy import drains
 from modeaware.modelog.group_rules import REQUIRE, GroupRule
 from modeaware.modelog.records import TopicRecord
 from tests.simulation.broker import Log, Topic
@@ -61,8 +61,13 @@ class SimObserver:
             self._controller.looked = Looked(
                 looked_at, 0, world.steps, world.time_ms, tuple(groups), doubt is None, committed
             )
+            groups |= self._evacuations()
             policy = "delete" if world.topic is None else world.topic.cleanup_policy
             partitions |= self._survivors(topic_id, record)
+        elif any(retired.evacuated for retired in record.retired.values()):
+            self._ask("asks for the policy")
+            self._controller.looked = replace(self._controller.looked, step=world.steps)
+            policy = "delete" if world.topic is None else world.topic.cleanup_policy
         return TopicFacts(
             topic,
             topic_id,
@@ -149,7 +154,7 @@ class SimObserver:
                 for p, r in record.retired.items()
                 if r.seal_offset is not None
                 and p in partitions
-                and (p in waiting or (in_progress(record) and reclaim_policy(p, record) == "drained"))
+                and (p in waiting or (in_progress(record) and drains(p, record)))
             }
             handover = {p: record.handover_offsets[p] for p in waiting if p in record.handover_offsets}
         found = {}
@@ -171,6 +176,16 @@ class SimObserver:
                 committed, caught_up, group.has_members, group.kind, group.stateful, truncated, epochless
             )
         return found, doubt
+
+    def _evacuations(self) -> dict[str, GroupFacts]:
+        """The groups that prove evacuations, of this change and of others."""
+        topic, found = self._world.topic, {}
+        for name, commits in self._world.evacuator.committed.items():
+            committed = {p: offset for p, (offset, _) in commits.items()}
+            if topic is not None and committed:
+                cut = frozenset(p for p, c in commits.items() if self._truncated(topic.logs[p], *c))
+                found[name] = GroupFacts(committed, truncated=cut)
+        return found
 
     def _has_all(self, group: Group, topic: Topic, partition: int, until: int) -> bool:
         """Whether up to there, or to the end if that is less, nothing comes behind the commit on a partition in use."""

@@ -62,7 +62,16 @@ class PeopleActions:
         delay_ms = 0 if dice < 0.65 else -1 if dice < 0.85 else 60_000
         accept = ("streams",) if world.random() < 0.7 else ()
         to = world.below(count + 1) if world.random() < 0.15 else 1 + world.below(max(count - 1, 1))
-        self.command(DeletePartitionsCommand(world.name, to, delay_ms, world.random() < 0.1, accept))
+        immediate = world.random() < 0.1
+        self.command(DeletePartitionsCommand(world.name, to, delay_ms, immediate, accept, self._evacuates(immediate)))
+
+    def _evacuates(self, immediate: bool) -> bool:
+        """As the topic needs it, mostly."""
+        world = self.world
+        if not world.compacted or world.topic is None:
+            return False
+        needed = world.topic.cleanup_policy != "delete" and not immediate
+        return needed if world.random() < 0.9 else not needed
 
     def grow(self) -> None:
         world = self.world

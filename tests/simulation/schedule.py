@@ -6,7 +6,7 @@ from bisect import bisect
 from dataclasses import dataclass
 from itertools import accumulate
 
-from tests.simulation.actions import ALWAYS, SOMETIMES, Actions
+from tests.simulation.actions import ALWAYS, SOMETIMES, WITH_EVACUATIONS, Actions
 from tests.simulation.faults import Coverage, Fault
 from tests.simulation.groups import Group
 from tests.simulation.producers import Producer
@@ -33,6 +33,8 @@ PAUSE_ODDS = 0.06
 ANEW_FROM = 1_000_000_000
 """From this seed on, topics are made anew, records of the mode log come twice, and groups rebalance all the time: what
 only all of that shows is rare otherwise."""
+EVACUATE_FROM = 2_000_000_000
+"""From this seed on, topics are compacted, and evacuated."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,9 @@ def run(seed: int, coverage: Coverage, story: list[str] | None = None) -> Outcom
             weighted.append((event[0], event[1] * (0.5 + 2 * world.random()), event[2]))
     if world.odds[Fault.LATE_CREATE] or world.odds[Fault.LATE_DELETE]:  # what is late finds things changed
         weighted += [(Actions.grow, 0.4, None), (Actions.recreate_before_late, 3.0, Fault.RECREATED)]
-    if seed >= ANEW_FROM:
+    if seed >= EVACUATE_FROM:
+        weighted += WITH_EVACUATIONS
+    elif seed >= ANEW_FROM:
         weighted += [(Actions.recreate, 1.5, Fault.RECREATED), (Actions.duplicates, 8.0, Fault.DUPLICATES)]
         weighted += [(Actions.shrink, 6.0, None), (Actions.join, 6.0, None)]
     late_odds = 0.15 if world.random() < 0.5 else 0.0
@@ -83,6 +87,9 @@ def new_world(seed: int, coverage: Coverage, story: list[str] | None = None) -> 
     """A topic in use: some groups have read a part of it, a controller has its first turn."""
     world = World(seed, 0, coverage, story)
     assert world.topic is not None
+    if seed >= EVACUATE_FROM:
+        world.compacted = True
+        world.topic.cleanup_policy = world.new_policy()
     world.topic.grow(3 + world.below(4))
     for fault, odds in IO_FAULTS.items():
         if world.random() < 0.45:

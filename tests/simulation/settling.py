@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import AlterGroupRulesCommand, DeletePartitionsCommand
-from modeaware.lifecycle.phases import awaits_handover, in_progress
+from modeaware.lifecycle.evacuation import is_evacuation_group
+from modeaware.lifecycle.phases import awaits_handover, in_progress, rests
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import TopicRecord
 from modeaware.modes import ReplicaState
@@ -28,6 +29,7 @@ FOR_A_PERSON = (
     reasons.OPEN_TRANSACTION,
     reasons.COMPACTED,
     reasons.GROUPS_HIDDEN,
+    reasons.NOT_EVACUATED,
 )
 """What a change may wait for without end; everything else has to go by by itself."""
 
@@ -155,7 +157,8 @@ def _finished(world: World, done: Callable[[TopicRecord], bool]) -> bool:
 
 def _expire_what_retention_takes(world: World) -> None:
     record = world.record
-    if record is not None and record.deletion is not None and record.deletion.policy == "retention":
+    retained = record is not None and record.deletion is not None and record.deletion.policy == "retention"
+    if record is not None and retained and world.cleans_by_age:
         assert world.topic is not None
         for partition in record.retired:
             if partition < len(world.topic.logs):
@@ -163,7 +166,10 @@ def _expire_what_retention_takes(world: World) -> None:
 
 
 def _reasons(record: TopicRecord | None) -> list[str]:
-    return [] if record is None else sorted({r.reason for r in record.retired.values() if r.reason is not None})
+    if record is None:
+        return []
+    going_on = (r for p, r in record.retired.items() if not rests(record.modes[p], r))
+    return sorted({r.reason for r in going_on if r.reason is not None})
 
 
 def _person(world: World, actions: Actions) -> None:
@@ -180,7 +186,11 @@ def _person(world: World, actions: Actions) -> None:
             or (code == reasons.GROUPS_UNKNOWN and any(one.without_rules for one in world.controllers))
         ):
             raise Violation("I2", f"a change does not finish by itself: {reason}")
-        if code in (reasons.GROUP_GONE, reasons.GROUP_NEVER_COMMITTED):
+        if code == reasons.NOT_EVACUATED:
+            world.evacuator.run_now()
+        elif is_evacuation_group(world.name, name):
+            world.evacuator.expire(name)
+        elif code in (reasons.GROUP_GONE, reasons.GROUP_NEVER_COMMITTED):
             _waive(world, actions, name)
         elif code in (reasons.GROUP_LAG, reasons.GROUP_BEYOND_END, reasons.GROUP_TRUNCATED):
             _set_back(world, name)
@@ -240,7 +250,12 @@ def _accept_state_loss(world: World, actions: Actions) -> None:
     assert record.deletion is not None
     deletion = record.deletion
     again = DeletePartitionsCommand(
-        world.name, deletion.delete_partitions, deletion.delay_ms, deletion.immediate_delete, ("streams",)
+        world.name,
+        deletion.delete_partitions,
+        deletion.delay_ms,
+        deletion.immediate_delete,
+        ("streams",),
+        deletion.evacuate,
     )
     actions.command(again)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.guard_texts import GUARDS, Guard
+from tests.simulation.guard_form import Guard
+from tests.simulation.guard_texts import GUARDS
 from tests.simulation.guards import Found, changed, source_of, try_all
 
 LEAST_GUARDS = 30

@@ -7,8 +7,10 @@ import pytest
 from tests.simulation.faults import IMPOSSIBLE, PHASES, Fault
 from tests.simulation.guards import FIRST_SEED, MOST_SEEDS
 from tests.simulation.report import LEAST_SHRUNK, LEAST_STEPS, Report, run_many, tell_story
+from tests.simulation.schedule import EVACUATE_FROM
 
 SCHEDULES = 5_000
+WITH_EVACUATIONS = 2_000
 
 
 @pytest.fixture(scope="module")
@@ -20,6 +22,12 @@ def report() -> Report:
 def test_no_schedule_breaks_an_invariant(report: Report) -> None:
     assert report.failures == {}, report.text()
     assert report.schedules == SCHEDULES
+
+
+def test_none_of_those_with_evacuations_does() -> None:
+    report = run_many(EVACUATE_FROM, WITH_EVACUATIONS, processes=2)
+    assert report.failures == {}, report.text()
+    assert report.shrunk >= WITH_EVACUATIONS * LEAST_SHRUNK
 
 
 def test_schedules_are_long_and_get_through_shrinks(report: Report) -> None:

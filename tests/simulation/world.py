@@ -8,6 +8,7 @@ from typing import Any
 
 from modeaware.config import ControllerConfig
 from modeaware.lifecycle.effects import CreatePartitions, DeleteRecords
+from modeaware.lifecycle.phases import rests
 from modeaware.modelog.deletion import DeleteTopicPartitions
 from modeaware.modelog.records import TopicRecord
 from modeaware.modes import PartitionMode
@@ -15,6 +16,7 @@ from tests.simulation.broker import Log, Topic
 from tests.simulation.controller import Controller, Crash
 from tests.simulation.drain_invariants import by_order
 from tests.simulation.election import Coordinator
+from tests.simulation.evacuator import Evacuator
 from tests.simulation.faults import PHASES, Coverage, Fault, phase_of
 from tests.simulation.groups import Group
 from tests.simulation.invariants import Judge
@@ -37,6 +39,7 @@ class World:
         modes: the modes in force, by the log; ``retired_ms`` since when a partition has not been writable.
         omitted, hidden: groups that listings leave out.
         modes_away: producers can not reach the mode log.
+        compacted: the schedule is about topics that are.
         gone: records that had been deleted or expired, and came back with an unclean election.
         windows: deletions that met the window which is documented (the topic or the log changed after the last check).
     """
@@ -74,9 +77,11 @@ class World:
         self.omitted: set[str] = set()
         self.hidden: set[str] = set()
         self.modes_away = False
+        self.compacted = False
         self._counted: set[tuple[Fault, int]] = set()
         self.groups: dict[str, Group] = {}
         self.producers: list[Producer] = []
+        self.evacuator = Evacuator(self)
         self.judge = Judge(self)
         self.log = SharedLog(self)
         self.coordinator = Coordinator()
@@ -213,6 +218,23 @@ class World:
 
     _running = False
 
+    def new_policy(self) -> str:
+        """The ``cleanup.policy`` of a topic of this schedule."""
+        if not self.compacted:
+            return "delete"
+        return ("compact", "compact", "compact,delete", "compact,delete", "delete")[self.below(5)]
+
+    def rests(self, partition: int) -> bool:
+        """Whether the partition is evacuated, and left as it is."""
+        record = self.record if self.compacted else None
+        retired = record.retired.get(partition) if record is not None else None
+        return record is not None and retired is not None and rests(record.modes[partition], retired)
+
+    @property
+    def cleans_by_age(self) -> bool:
+        """Whether retention and DeleteRecords take anything."""
+        return not self.compacted or (self.topic is not None and "delete" in self.topic.cleanup_policy)
+
     def shrink_admitted(self, deletion: DeleteTopicPartitions) -> None:
         self._running = True
         self.delay_ms = max(deletion.delay_ms, 0)
@@ -300,6 +322,7 @@ class World:
         self._ids += 1
         self.tell("the topic is made again with %d partitions: id-%d", partitions, self._ids)
         self.topic = Topic(f"id-{self._ids}", partitions)
+        self.topic.cleanup_policy = self.new_policy()
         for group in self.groups.values():
             if group.has_members:
                 group.joined_at = self.steps
@@ -310,6 +333,7 @@ class World:
         """With its records go offsets and transactions."""
         self.tell("the topic is deleted")
         self.topic = None
+        self.evacuator.forget()
         for group in self.groups.values():
             group.forget()
         for producer in self.producers:

@@ -131,6 +131,18 @@ def test_accepted_loss_of_state_goes_with_its_topic(admin: AdminClient, controll
     ]
 
 
+def test_an_evacuation_goes_with_its_topic(admin: AdminClient, controller: StubController) -> None:
+    wanted = {"a": DeletePartitions(1, evacuate=True), "b": DeletePartitions(1)}
+    for future in admin.delete_partitions(wanted, delay_ms=0).values():
+        future.result(10)
+    assert controller.commands == [
+        DeletePartitionsCommand("a", 1, 0, evacuate=True),
+        DeletePartitionsCommand("b", 1, 0),
+    ]
+    with pytest.raises(TypeError, match="evacuate"):
+        admin.delete_partitions({"orders": DeletePartitions(1, evacuate="yes")})
+
+
 @pytest.mark.parametrize("groups", ["app", [1]])
 def test_accepted_loss_that_is_no_list_of_names_is_a_type_error(admin: AdminClient, groups: Any) -> None:
     with pytest.raises(TypeError, match="accept_state_loss"):

@@ -144,7 +144,14 @@ def test_it_holds_what_the_log_says_and_what_is_so_now() -> None:
         "mode_epoch": 4,
         "controller_epoch": 2,
         "recorded_ms": 2_000,
-        "shrink": {"policy": "drained", "delay_ms": 500, "asked_for_ms": 1_000, "from": 3, "to": 1},
+        "shrink": {
+            "policy": "drained",
+            "delay_ms": 500,
+            "asked_for_ms": 1_000,
+            "from": 3,
+            "to": 1,
+            "evacuation_group": None,
+        },
         "required_groups": ["billing"],
         "groups_complete": True,
         "waived": {"old": "the team is gone"},
@@ -167,6 +174,7 @@ def test_it_holds_what_the_log_says_and_what_is_so_now() -> None:
         "seal_leader_epoch": 0,
         "proof": {"billing": 10},
         "recorded_reason": None,
+        "evacuated": False,
         "stragglers": 1,
         "straggler": {"offset": 9, "producer_id": 17, "producer_epoch": 1, "timestamp_ms": 1_500},
         "checked_now": {

@@ -32,6 +32,7 @@ SERVER = ("--bootstrap-server", "127.0.0.1:1")
         (["--describe", "--delete-partitions-delay", "3"], "belong to --alter"),
         (["--undo", "--topic", "t", "--immediate-delete"], "belong to --alter"),
         (["--undo", "--topic", "t", "--accept-state-loss", "g"], "--accept-state-loss belongs to --alter"),
+        (["--undo", "--topic", "t", "--evacuate"], "--evacuate belongs to --alter"),
         (["--undo", "--topic", "t", "--partitions", "3"], "--undo takes no --partitions"),
     ],
 )
@@ -57,6 +58,7 @@ def test_the_short_forms_need_a_topic_and_a_number(command: str, arguments: list
     [
         (["shrink", "t", "--to", "4"], DeletePartitionsCommand("t", 4, -1)),
         (["shrink", "t", "--to", "13"], DeletePartitionsCommand("t", 13, -1)),
+        (["shrink", "t", "--to", "4", "--evacuate"], DeletePartitionsCommand("t", 4, evacuate=True)),
         (["shrink", "t", "--to", "4", "--delete-partitions-delay", "0"], DeletePartitionsCommand("t", 4, 0)),
         (["shrink", "t", "--to", "4", "--immediate-delete"], DeletePartitionsCommand("t", 4, -1, True)),
         (
@@ -110,5 +112,6 @@ def test_a_bad_command_config_is_one_line(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_the_shrink_command_names_the_retention_policy_by_default() -> None:
-    args = argparse.Namespace(delete_partitions_delay=None, immediate_delete=False, accept_state_loss=[])
+    none = {"delete_partitions_delay": None, "immediate_delete": False, "accept_state_loss": [], "evacuate": False}
+    args = argparse.Namespace(**none)
     assert change.shrink_command("t", 3, args).delay_ms == -1

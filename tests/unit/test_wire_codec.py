@@ -133,12 +133,30 @@ def test_accepted_loss_of_state_is_a_tagged_field_of_its_topic() -> None:
     ]
 
 
+def test_an_evacuation_is_a_tagged_field_of_its_topic() -> None:
+    message = messages.delete_partitions_request(
+        {"orders": 4, "plain": 1}, delay_ms=0, immediate_delete=False, timeout_ms=1, evacuate={"orders"}
+    )
+    payload = codec.encode_request(message, 0, 7, "me")
+    assert struct.pack(">i", 4) + b"\x01\x01\x01\x01" in payload
+    assert payload.endswith(struct.pack(">i", 1) + b"\0\0"), "nothing where there is none"
+    assert messages.commands_of(codec.decode_request(payload)[1]) == [
+        DeletePartitionsCommand("orders", 4, 0, evacuate=True),
+        DeletePartitionsCommand("plain", 1, 0),
+    ]
+
+
 def test_a_peer_from_before_the_tagged_field_understands_the_rest_of_it() -> None:
     schema = load_json("DeletePartitionsRequest", schemas)
     (topics,) = (field for field in schema["fields"] if field["name"] == "Topics")
     topics["fields"] = [field for field in topics["fields"] if "tag" not in field]
     message = messages.delete_partitions_request(
-        {"a": 4, "b": 2}, delay_ms=0, immediate_delete=True, timeout_ms=1, accept_state_loss={"a": ["app"]}
+        {"a": 4, "b": 2},
+        delay_ms=0,
+        immediate_delete=True,
+        timeout_ms=1,
+        accept_state_loss={"a": ["app"]},
+        evacuate={"b"},
     )
     payload = codec.encode_request(message, 0, 7, "")
     header = struct.calcsize(">hhih") + 1

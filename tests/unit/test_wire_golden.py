@@ -24,7 +24,10 @@ def test_delete_partitions_request_0() -> None:
         timeout_ms=30_000,
         immediate_delete=True,
         delete_partitions_delay=86_400_000,
-        topics=[topic(name="orders", partitions=4), topic(name="ü", partitions=1, accept_state_loss=["app", "b"])],
+        topics=[
+            topic(name="orders", partitions=4),
+            topic(name="ü", partitions=1, accept_state_loss=["app", "b"], evacuate=True),
+        ],
     )
     expected = request_header(694, 0, flexible=True)
     expected.INT32(30_000)  # timeout_ms => INT32
@@ -33,13 +36,14 @@ def test_delete_partitions_request_0() -> None:
     expected.COMPACT_ARRAY(2)  # topics => name [partitions] TAG_BUFFER
     expected.COMPACT_STRING("orders").INT32(4).TAG_BUFFER()
     expected.COMPACT_STRING("ü").INT32(1)
-    expected.TAG_BUFFER(_0=Wire().COMPACT_ARRAY(2).COMPACT_STRING("app").COMPACT_STRING("b"))  # ours
+    accepted = Wire().COMPACT_ARRAY(2).COMPACT_STRING("app").COMPACT_STRING("b")
+    expected.TAG_BUFFER(_0=accepted, _1=Wire().BOOLEAN(True))  # ours
     expected.TAG_BUFFER()
     decoded = check_request(message, 0, expected)
     assert (decoded.timeout_ms, decoded.immediate_delete, decoded.delete_partitions_delay) == (30_000, True, 86_400_000)
-    assert [(t.name, t.partitions, t.accept_state_loss) for t in decoded.topics] == [
-        ("orders", 4, []),
-        ("ü", 1, ["app", "b"]),
+    assert [(t.name, t.partitions, t.accept_state_loss, t.evacuate) for t in decoded.topics] == [
+        ("orders", 4, [], False),
+        ("ü", 1, ["app", "b"], True),
     ]
 
 

@@ -1,0 +1,126 @@
+"""A compacted topic is shrunk on a real Kafka: evacuated first, which a commit proves; then its records stay, or go."""
+
+from __future__ import annotations
+
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from modeaware.config import ControllerConfig
+from modeaware.errors import ErrorCode
+from modeaware.lifecycle import reasons
+from modeaware.lifecycle.commands import AlterGroupRulesCommand, CommandResult, DeletePartitionsCommand
+from modeaware.lifecycle.evacuation import evacuation_of
+from modeaware.modelog.group_rules import GroupRule
+from modeaware.modelog.records import TopicRecord
+from modeaware.modes import PartitionMode, ReplicaState
+from modeaware.reports.certificate import all_drained, take_certificate
+from modeaware.reports.describe import describe_topics
+from tests.conftest import MakeTopic
+from tests.support.controlled import Controlled, left, produce
+from tests.support.waiting import eventually
+
+RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
+
+
+def compacted(setting: Controlled, make_topic: MakeTopic) -> str:
+    topic = make_topic(2, cleanup_policy="compact")
+    produce(setting, topic, 10, partition=0)
+    produce(setting, topic, 10, partition=1)
+    setting.start()
+    return topic
+
+
+def shrink(setting: Controlled, topic: str, delay_ms: int = 0, *, evacuate: bool = True) -> CommandResult:
+    return setting.ask(DeletePartitionsCommand(topic, 1, delay_ms, evacuate=evacuate))
+
+
+def prove(setting: Controlled, record: TopicRecord) -> str:
+    """Commit the seals, as the job does it at its end; the group's name."""
+    group = evacuation_of(record)
+    assert group is not None
+    seals = {p: r.seal_offset for p, r in record.retired.items() if record.modes[p] is RO}
+    commits = [TopicPartition(record.topic, p, seal, leader_epoch=0) for p, seal in seals.items() if seal is not None]
+    consumer = Consumer({**setting.conf, "group.id": group, "enable.auto.commit": "false"})
+    try:
+        consumer.commit(offsets=commits, asynchronous=False)
+    finally:
+        consumer.close()
+    return group
+
+
+def wait_not_evacuated(setting: Controlled, topic: str) -> TopicRecord:
+    return setting.wait_for(topic, lambda record: setting.reasons(topic) == {reasons.NOT_EVACUATED})
+
+
+def set_policy(setting: Controlled, topic: str, policy: str) -> None:
+    entry = ConfigEntry("cleanup.policy", policy, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    setting.admin.incremental_alter_configs([resource])[resource].result(20)
+
+
+def test_it_waits_for_the_proof_and_leaves_the_records(setting: Controlled, make_topic: MakeTopic) -> None:
+    topic = compacted(setting, make_topic)
+    refused = shrink(setting, topic, evacuate=False)
+    assert refused.code is ErrorCode.POLICY_VIOLATION
+    assert "--evacuate" in str(refused.message)
+    assert shrink(setting, topic).code is ErrorCode.NONE
+    record = wait_not_evacuated(setting, topic)
+    assert (record.modes, record.retired[1].seal_offset) == ((RW, RO), 10)
+    (description,) = describe_topics(setting.conf, setting.log, [topic])
+    assert "modeaware.spark.evacuate" in str(description.partitions[1].waits_for)
+    waiver = GroupRule("waive", str(evacuation_of(record)), topic, "in a hurry", 0)
+    assert setting.ask(AlterGroupRulesCommand(add=(waiver,))).code is ErrorCode.INVALID_REQUEST
+
+    group = prove(setting, record)
+    record = setting.wait_done(topic)
+    assert (record.modes[1], record.retired[1].drained) == (NONE, {group: 10})
+    assert (record.retired[1].replica_state, record.retired[1].reason) == (
+        ReplicaState.DELETION_INELIGIBLE,
+        reasons.COMPACTED,
+    )
+    assert left(setting, topic) == {0: 10, 1: 10}
+    assert setting.record(topic).epoch == record.epoch, "it rests"
+    (description,) = describe_topics(setting.conf, setting.log, [topic])
+    assert (description.phase, description.evacuation) == ("done", group)
+    certificate = take_certificate(setting.conf, ControllerConfig(mode_log_topic=setting.log), topic)
+    assert all_drained(certificate)
+    assert certificate["partitions"][0]["proof"] == {group: 10}
+
+    setting.grow(topic, 2)
+    setting.wait_for(topic, lambda record: record.modes == (RW, RW))
+
+
+def test_a_proof_of_an_earlier_change_does_not_count(setting: Controlled, make_topic: MakeTopic) -> None:
+    topic = compacted(setting, make_topic)
+    assert shrink(setting, topic, delay_ms=86_400_000).code is ErrorCode.NONE
+    record = setting.wait_for(topic, lambda record: setting.reasons(topic) == {reasons.DELAY})
+    earlier = prove(setting, record)
+    setting.grow(topic, 2)
+    assert shrink(setting, topic).code is ErrorCode.NONE
+    record = wait_not_evacuated(setting, topic)
+    assert earlier not in {*record.required_groups, evacuation_of(record)}
+    prove(setting, record)
+    assert setting.wait_done(topic).modes == (RW, NONE)
+
+
+def test_a_straggler_is_proved_anew(setting: Controlled, make_topic: MakeTopic) -> None:
+    topic = compacted(setting, make_topic)
+    assert shrink(setting, topic).code is ErrorCode.NONE
+    prove(setting, wait_not_evacuated(setting, topic))
+    setting.wait_done(topic)
+    produce(setting, topic, 1, partition=1)
+    record = wait_not_evacuated(setting, topic)
+    assert (record.modes[1], record.retired[1].seal_offset) == (RO, 11)
+    prove(setting, record)
+    assert setting.wait_done(topic).modes == (RW, NONE)
+
+
+def test_records_go_once_the_policy_lets_them(setting: Controlled, make_topic: MakeTopic) -> None:
+    topic = compacted(setting, make_topic)
+    assert shrink(setting, topic).code is ErrorCode.NONE
+    prove(setting, wait_not_evacuated(setting, topic))
+    setting.wait_done(topic)
+    set_policy(setting, topic, "compact,delete")
+    eventually(lambda: left(setting, topic)[1] == 0, 40)
+    record = setting.wait_for(topic, lambda record: record.retired[1].replica_state is ReplicaState.DELETION_SUCCESSFUL)
+    assert (record.modes, left(setting, topic)) == ((RW, NONE), {0: 10, 1: 0})

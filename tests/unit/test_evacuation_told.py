@@ -1,0 +1,189 @@
+"""What people are told of an evacuation: before it, while it is waited for, and afterwards."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import pytest
+
+from modeaware.cli import plan
+from modeaware.cli.display import JSON_HELP, describe_json, describe_text
+from modeaware.cli.group_text import LIST_JSON_HELP, groups_json, groups_text
+from modeaware.cli.situation import Situation
+from modeaware.cli.waiting import PlainProgress, done_share
+from modeaware.cluster import cluster as cluster_module
+from modeaware.cluster.cluster import LogOffsets, TopicShape
+from modeaware.cluster.groups.found import GroupsFound
+from modeaware.lifecycle import reasons
+from modeaware.lifecycle.commands import DeletePartitionsCommand
+from modeaware.lifecycle.evacuation import evacuation_group
+from modeaware.lifecycle.facts import GroupFacts, TopicFacts
+from modeaware.lifecycle.requirement import requirement_of
+from modeaware.modelog.records import TopicRecord
+from modeaware.reports import describe as module
+from modeaware.reports.certificate import Evidence, all_drained, certificate, check, commands
+from modeaware.reports.describe import TopicDescription, describe_handover
+from modeaware.reports.groups import report_groups
+from tests.support.lifecycle import (
+    LATER_MS,
+    NONE,
+    NOW_MS,
+    RO,
+    TOPIC,
+    TOPIC_ID,
+    admitted,
+    after,
+    facts,
+    group,
+    log,
+    shrink,
+)
+
+P = 11
+JOB, STALE = evacuation_group(TOPIC, 0), evacuation_group(TOPIC, 77)
+EVERYWHERE = group(dict.fromkeys(range(12), 10))
+FOUND = {"g": EVERYWHERE, STALE: group({P: 3})}
+COPIED = {**FOUND, JOB: group({P: 10})}
+
+
+def seen(groups: dict[str, GroupFacts]) -> TopicFacts:
+    return facts(logs={p: log(10) for p in range(12)}, groups=groups, cleanup_policy="compact")
+
+
+def waiting() -> TopicRecord:
+    """Sealed and read; nothing is copied."""
+    record = after(admitted(shrink(P, evacuate=True), seen=seen(FOUND)), seen(FOUND))
+    assert (record.modes[P], record.retired[P].reason) == (RO, reasons.NOT_EVACUATED)
+    return record
+
+
+def resting() -> TopicRecord:
+    record = after(waiting(), seen(COPIED), passes=3)
+    assert record.modes[P] is NONE
+    return record
+
+
+def evidence(record: TopicRecord, groups: dict[str, GroupFacts]) -> Evidence:
+    now = seen(groups)
+    requirement = requirement_of(record, now, (), (), LATER_MS)
+    return Evidence(record, now, requirement, "cluster-1", "host:9092", LATER_MS)
+
+
+@pytest.fixture
+def described(monkeypatch: pytest.MonkeyPatch) -> object:
+    def describe(record: TopicRecord, groups: dict[str, GroupFacts]) -> TopicDescription:
+        class Stub(cluster_module.Cluster):
+            def __init__(self) -> None:
+                pass
+
+            def offsets(self, *_: object) -> dict[int, LogOffsets]:
+                return {p: LogOffsets(0, 10, 10, 3) for p in range(12)}
+
+        def find(_cluster: object, _topic: str, _partitions: object, also: object) -> GroupsFound:
+            assert also == [JOB], "its commits are read though nobody lists it"
+            return GroupsFound(groups)
+
+        monkeypatch.setattr(module, "find_groups", find)
+        return module._describe(Stub(), TOPIC, TopicShape(TOPIC_ID, False, 12), record)
+
+    return describe
+
+
+class TestBefore:
+    def lines(self, target: int, policy: str = "compact", delay_ms: int = 0) -> str:
+        situation = Situation(TOPIC, None, replace(seen(FOUND), cleanup_policy=policy))
+        command = DeletePartitionsCommand(TOPIC, target, delay_ms, evacuate=True)
+        return "\n".join(plan.plan(command, situation))
+
+    def test_who_has_to_do_what(self) -> None:
+        assert "Evacuated first: they wait until the Spark job modeaware.spark.evacuate" in self.lines(4)
+        plain = plan.plan(DeletePartitionsCommand(TOPIC, 4), Situation(TOPIC, None, seen(FOUND)))
+        assert "vacuat" not in "\n".join(plain)
+
+    def test_whether_records_go(self) -> None:
+        assert "their records stay on the brokers" in self.lines(4)
+        assert "their records stay on the brokers" in self.lines(4, "compact,delete", -1)
+        assert "deleted once every group has consumed them" in self.lines(4, "compact,delete")
+
+    def test_values_of_keys_that_move_between_those_that_stay(self) -> None:
+        assert "WARNING: keys that move from one partition that stays to another are not evacuated" in self.lines(5)
+        assert "WARNING" not in self.lines(4)
+
+
+class TestDescription:
+    def test_while_it_is_waited_for(self, described: object) -> None:
+        description = described(waiting(), {**FOUND, JOB: group({P: 4})})
+        assert (description.evacuation, sorted(description.groups)) == (JOB, ["g", JOB])
+        partition = description.partitions[P]
+        assert (partition.lag, partition.lagging_group) == (6, JOB)
+        assert "modeaware.spark.evacuate" in str(partition.waits_for)
+        assert [p.lag for p in description.partitions[:P]] == [0] * P, "survivors are not evacuated"
+        text = describe_text([description], expand=False)
+        assert f"Evacuated first (modeaware.spark.evacuate), which group {JOB} proves" in text
+        assert reasons.text(reasons.NOT_EVACUATED) in text
+        (topic,) = describe_json([description])["topics"]
+        assert (topic["evacuation_group"], topic["deletion"]["evacuate"]) == (JOB, True)
+        assert all(f'"{name}"' in JSON_HELP for name in ("evacuation_group", "evacuate"))
+
+    def test_once_it_is_done(self, described: object) -> None:
+        description = described(resting(), FOUND)
+        assert (description.phase, done_share(description)) == ("done", (1, 1))
+        assert description.partitions[P].lag == 0
+        out = io.StringIO()
+        PlainProgress(out).show(description)
+        assert "done 11 (nothing: its records stay on the brokers" in out.getvalue()
+        assert "Evacuated first" not in describe_text([description], expand=False)
+
+    def test_of_a_handover_it_counts_where_it_is_due(self) -> None:
+        logs = {p: LogOffsets(0, 10, 10, 3) for p in range(12)}
+        first = after(admitted(shrink(P, evacuate=True), seen=seen(FOUND)), seen(FOUND), NOW_MS + 1)
+        handover = describe_handover(first, logs, FOUND)
+        assert handover is not None
+        assert handover.unread_by == (), "up to where is not known yet"
+        handover = describe_handover(waiting(), logs, {"g": EVERYWHERE})
+        assert handover is not None
+        assert handover.unread_by == (JOB,)
+
+
+class TestGroups:
+    def test_it_stands_among_the_others_and_says_what_it_is(self) -> None:
+        report = report_groups(waiting(), seen(FOUND), (), (), LATER_MS)
+        assert [(g.group, g.because) for g in report.groups] == [(JOB, ("evacuation",)), ("g", ("noted", "using"))]
+        job = report.groups[0]
+        assert (job.kind, job.required) == (None, True)
+        assert (job.unread, job.held_up) == ({P: 10}, {P: reasons.NOT_EVACUATED})
+        assert report.groups[1].held_up == {}
+        text = groups_text([report], [], LATER_MS)
+        assert "proves the evacuation" in text
+        assert "modeaware.spark.evacuate" in text
+        assert groups_json([report], [], LATER_MS)["topics"][0]["groups"][0]["because"] == ["evacuation"]
+        assert "evacuation" in LIST_JSON_HELP
+
+    def test_nothing_stands_in_the_way_once_it_is_done(self) -> None:
+        (job, _) = report_groups(resting(), seen(FOUND), (), (), LATER_MS).groups
+        assert (job.unread, job.held_up) == ({}, {})
+
+
+class TestCertificate:
+    def test_without_it_nothing_is_drained(self) -> None:
+        shown = evidence(waiting(), FOUND)
+        assert check(P, shown) == ("not drained", reasons.NOT_EVACUATED)
+        document = certificate(shown, [P])
+        assert document["shrink"]["evacuation_group"] == JOB
+        assert document["checked_now"]["required_groups"] == ["g", JOB]
+        (partition,) = document["partitions"]
+        assert partition["evacuated"] is False
+        assert partition["checked_now"]["groups"] == {
+            "g": {"kind": "classic", "committed": 10},
+            JOB: {"kind": None, "committed": None},
+        }
+        assert any(JOB in each["command"] for each in commands(P, shown))
+
+    def test_it_proves_what_it_has_proved_though_its_offsets_are_gone(self) -> None:
+        shown = evidence(resting(), FOUND)
+        assert check(P, shown) == ("drained", None)
+        document = certificate(shown, [P])
+        assert all_drained(document)
+        assert document["partitions"][0]["evacuated"] is True
+        assert document["partitions"][0]["proof"] == {"g": 10, JOB: 10}
