@@ -102,6 +102,13 @@ def split_client_config(conf: Mapping[str, Any]) -> tuple[ClientConfig, dict[str
     return ClientConfig(**fields), rest
 
 
+def with_topic_config(conf: Mapping[str, Any]) -> dict[str, Any]:
+    """librdkafka's settings with those of ``default.topic.config`` in it among them; these override the others, as
+    confluent_kafka has it. What is no mapping there is left out: confluent_kafka refuses it."""
+    of_topics = conf.get("default.topic.config")
+    return {**conf, **(of_topics if isinstance(of_topics, Mapping) else {})}
+
+
 def parse_controller_config(settings: Mapping[str, str]) -> ControllerConfig:
     """Read ``KEY=VALUE`` configs of the controller.
 

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from modeaware import librdkafka
+from modeaware.config import with_topic_config
 from modeaware.confluent._attention import idle_stats, with_stats
 from modeaware.confluent._switch import Switch
 
@@ -109,7 +110,7 @@ class Backlogs:
 
     def __init__(self, conf: Mapping[str, Any]) -> None:
         self._asked = conf
-        merged = _merged(conf)
+        merged = with_topic_config(conf)
         timeout_ms = _number(merged.get("message.timeout.ms", merged.get("delivery.timeout.ms")), TIMEOUT_MS)
         self._timeout_s = timeout_ms / 1000 + _TIMEOUT_SLACK_S if timeout_ms > 0 else math.inf
         self._producer: Callable[[], Any] = lambda: None
@@ -129,7 +130,7 @@ class Backlogs:
             return {}
         watched = with_stats(self._asked, self._stats.call)
         ours = {name: watched[name] for name in ("statistics.interval.ms", "stats_cb")}
-        merged = _merged(self._asked)
+        merged = with_topic_config(self._asked)
         if all(allows(str(merged[name])) for name, allows in _IDEMPOTENT.items() if name in merged):
             ours["enable.idempotence"] = True
         return ours
@@ -169,8 +170,3 @@ class Backlogs:
 def _number(value: Any, default: int) -> int:
     """``value``; ``default`` for what is none: librdkafka refuses it."""
     return int(value) if str(value).isdecimal() else default
-
-
-def _merged(conf: Mapping[str, Any]) -> dict[str, Any]:
-    of_topics = conf.get("default.topic.config")
-    return {**(of_topics if isinstance(of_topics, Mapping) else {}), **conf}

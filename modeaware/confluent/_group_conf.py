@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from modeaware.config import with_topic_config
+
 EARLIEST = frozenset({"smallest", "earliest", "beginning"})
 LATEST = frozenset({"largest", "latest", "end"})
 
@@ -32,7 +34,7 @@ class GroupConf:
     @classmethod
     def of(cls, conf: Mapping[str, Any]) -> GroupConf:
         """Read ``conf``; what stands in ``default.topic.config`` overrides the rest, as confluent_kafka has it."""
-        settings = {**conf, **conf.get("default.topic.config", {})}
+        settings = with_topic_config(conf)
         strategies = [name.strip() for name in str(settings.get("partition.assignment.strategy", "range")).split(",")]
         consumer_protocol = str(settings.get("group.protocol", "classic")).lower() == "consumer"
         return cls(

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from modeaware.config import with_topic_config
 from modeaware.errors import ConfigError
 from modeaware.librdkafka_hashes import C_HASHES
 from partitioners import (
@@ -51,7 +52,7 @@ def partitioner_of(
     Raises:
         ConfigError: the partitioner that it names, or holds, is none.
     """
-    settings = {**conf, **conf.get("default.topic.config", {})}
+    settings = with_topic_config(conf)
     chosen = settings.get("partitioner")
     try:
         if isinstance(chosen, str) and is_plug_in(chosen):
