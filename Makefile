@@ -3,9 +3,8 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.ready
-# modeaware.local gets Kafka's jars through mvn, or through the Ivy jar in pyspark where there is no mvn.
-COMMA := ,
-EXTRAS := dev,demo$(if $(shell command -v mvn),,$(COMMA)spark)
+# dev has pyspark, through whose Ivy jar modeaware.local gets Kafka's jars where there is no mvn.
+EXTRAS := dev,demo
 SOURCES := modeaware partitioners tests $(wildcard benchmarks examples)
 
 .PHONY: setup test lint format demo bench hashes chaos simulate fuzz coverage clean

@@ -21,6 +21,7 @@ from benchmarks import (
     endpoint_metadata,
     partitioners,
     produce,
+    spark,
     switch,
     takeover,
 )
@@ -37,6 +38,7 @@ PARTS: dict[str, Callable[[Setting], Iterator[Result]]] = {
     "takeover": takeover.measure,
     "endpoint-metadata": endpoint_metadata.measure,
     "endpoint-connections": endpoint_connections.measure,
+    "spark": spark.measure,
 }
 
 

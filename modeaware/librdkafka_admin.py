@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from confluent_kafka import (
     ConsumerGroupState,
+    IsolationLevel,
     TopicCollection,
 )
 from confluent_kafka.admin import (
@@ -13,6 +14,7 @@ from confluent_kafka.admin import (
     ConfigResource,
     NewPartitions,
     NewTopic,
+    OffsetSpec,
     ResourceType,
 )
 
@@ -22,8 +24,10 @@ __all__ = [
     "ConfigEntry",
     "ConfigResource",
     "ConsumerGroupState",
+    "IsolationLevel",
     "NewPartitions",
     "NewTopic",
+    "OffsetSpec",
     "ResourceType",
     "TopicCollection",
 ]

@@ -81,9 +81,10 @@ def _hash(plan: ResizePlan) -> str:
     plot = ""
     if found.keys:
         told = "; ".join(f"{row.label}: {row.text}" for row in rows)
+        keys = "sampled keys" if plan.counted is None else "all keys"
         plot = _figure(
             bars("hash", "Keys that lie where each hash puts them", told, rows),
-            "The share of sampled keys that lie where each hash puts them; a key counts once. Dashed: by chance.",
+            f"The share of {keys} that lie where each hash puts them; a key counts once. Dashed: by chance.",
         )
     return _section("What places the keys", _paragraphs(verdict_text(plan)) + plot)
 
@@ -105,10 +106,11 @@ def _targets(plan: ResizePlan) -> str:
     plot = ""
     if rows:
         told = "; ".join(f"to {row.label}: {row.text}" for row in rows)
+        sure = "" if plan.counted is not None else ", with its 95 % interval"
         plot = _figure(
             bars("targets", "Keys that move, by target", told, rows),
-            "The share of keys that move to another partition, with its 95 % interval. Dashed: the least that any rule "
-            "would move which keeps the load even.",
+            f"The share of keys that move to another partition{sure}. Dashed: the least that any rule would move which "
+            "keeps the load even.",
         )
     headings = ("Target", "Divides", "Keys move", "Bytes move", "Of survivors' keys", "Least possible", "Mean load",
                 "Greatest load", "Skew")  # fmt: skip

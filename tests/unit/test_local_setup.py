@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -139,6 +140,7 @@ def test_the_ivy_jar_of_an_installed_pyspark(monkeypatch: pytest.MonkeyPatch, tm
     (package / "__init__.py").touch()
     (package / "jars" / "ivy-2.5.3.jar").touch()
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "pyspark", raising=False)  # where another test has loaded the real one
     assert jars.find_ivy_jar() == package / "jars" / "ivy-2.5.3.jar"
 
 

@@ -114,7 +114,7 @@ def test_producers_are_counted_once() -> None:
 )  # fmt: skip
 def test_when_the_last_record_came(age_ms: int, text: str) -> None:
     blockers = found(FACTS, last_write_ms=NOW_MS - age_ms)
-    assert f"Last record in the sample: {text}." in blockers["producers"].text
+    assert f"Last record that was read: {text}." in blockers["producers"].text
 
 
 def test_what_could_not_be_looked_up_is_to_be_checked() -> None:

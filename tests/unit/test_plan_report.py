@@ -10,12 +10,12 @@ from html.parser import HTMLParser
 
 import pytest
 
-from modeaware.cli.resize_plan_text import JSON_HELP, bar, encodable, plan_text, skyline
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts
 from modeaware.plan.html import plan_html
 from modeaware.plan.report import ResizePlan, make_plan, plan_json
 from modeaware.plan.targets import Share
+from modeaware.plan.text import JSON_HELP, bar, encodable, plan_text, skyline
 from modeaware.plan.topic_look import TopicLook
 from modeaware.plan.words import duration, number, share_text, size, target_text, verdict_text
 from partitioners import PURE_HASHES, Hash

@@ -1,0 +1,120 @@
+"""``spark``: a million records of 100 bytes from a cached frame, through every writer, beside Spark's own sink and a
+plain ``foreachPartition`` with confluent_kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import confluent_kafka
+from pyspark.sql import DataFrame, Row
+
+from benchmarks.harness import Result, Round, Timing, compare, interleave, stopwatch
+from benchmarks.setting import Setting
+from modeaware.spark import foreach_partition_writer, write_arrow, write_to_kafka
+from modeaware.spark.driver import topic_view
+from modeaware.spark.java_conf import spark_options
+from tests.spark.conftest import spark_builder
+
+RECORDS = 1_000_000
+VALUE_BYTES = 100
+TASKS = 4
+ROUNDS = 9
+ALL_WRITABLE, IN_JVM, IN_PYTHON = 0.97, 0.75, 0.55
+"""Of Spark's own sink, by where keys are hashed."""
+BY_ROWS, ARROW_OF_ROWS, ARROW_OF_SINK = 0.95, 2.0, 0.5
+
+SINK_LIMITS = (
+    ("all writable", "sink", ALL_WRITABLE),
+    ("murmur2 in the JVM", "sink", IN_JVM),
+    ("crc32 in the JVM", "sink", IN_JVM),
+    ("murmur2 in NumPy", "sink", IN_PYTHON),
+)
+PRODUCER_LIMITS = (
+    ("rows", "plain rows", BY_ROWS),
+    ("rows, shrunk", "plain rows", BY_ROWS),
+    ("Arrow", "plain rows", ARROW_OF_ROWS),
+    ("Arrow", "sink", ARROW_OF_SINK),
+    ("Arrow, shrunk", "plain rows", ARROW_OF_ROWS),
+    ("Arrow, shrunk", "sink", ARROW_OF_SINK),
+)
+
+
+class PlainWriter:
+    """What one writes without us: a producer for each task, and a call for each row."""
+
+    def __init__(self, topic: str, conf: Mapping[str, Any]) -> None:
+        self.topic = topic
+        self.conf = dict(conf)
+
+    def __call__(self, rows: Iterable[Row]) -> None:
+        producer = confluent_kafka.Producer(self.conf)
+        for row in rows:
+            while True:
+                try:
+                    producer.produce(self.topic, value=bytes(row.value), key=bytes(row.key))
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+        if left := producer.flush(60):
+            raise RuntimeError(f"{left} records were not delivered in 60 s")
+
+
+@contextmanager
+def _frame(records: int) -> Iterator[DataFrame]:
+    spark = spark_builder().getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    columns = (
+        "CAST(CONCAT('key-', id) AS BINARY) AS key",
+        f"CAST(RPAD(CAST(id AS STRING), {VALUE_BYTES}, 'x') AS BINARY) AS value",
+    )
+    frame = spark.range(records, numPartitions=TASKS).selectExpr(*columns).cache()
+    frame.count()
+    try:
+        yield frame
+    finally:
+        spark.stop()
+
+
+def _timed(work: Callable[[], object]) -> Timing:
+    with stopwatch() as timing:
+        work()
+    return timing()
+
+
+def measure(setting: Setting) -> Iterator[Result]:
+    records = RECORDS
+    log, whole, shrunk = setting.make_log(), setting.make_topic(), setting.make_topic()
+    setting.shrink(log, shrunk)
+    plain = {"bootstrap.servers": setting.bootstrap_servers}
+    conf = {**plain, "modeaware.mode.log.topic": log.topic}
+    if not topic_view(conf, whole).all_writable or topic_view(conf, shrunk).all_writable:
+        raise RuntimeError("the modes are not what is to be measured")
+    with _frame(records) as frame:
+        java = spark_options(conf, "producer")
+        sink = frame.write.format("kafka").options(**java).option("topic", whole)
+        crc32 = {**conf, "partitioner": "consistent_random"}
+        through_sink: dict[str, Callable[[], object]] = {
+            "sink": sink.save,
+            "all writable": partial(write_to_kafka, frame, whole, conf),
+            "murmur2 in the JVM": partial(write_to_kafka, frame, shrunk, conf, hash_in="jvm"),
+            "crc32 in the JVM": partial(write_to_kafka, frame, shrunk, crc32, hash_in="jvm"),
+            "murmur2 in NumPy": partial(write_to_kafka, frame, shrunk, conf),
+        }
+        through_producer: dict[str, Callable[[], object]] = {
+            "sink": sink.save,
+            "plain rows": partial(frame.foreachPartition, PlainWriter(whole, plain)),
+            "rows": partial(frame.foreachPartition, foreach_partition_writer(whole, conf)),
+            "rows, shrunk": partial(frame.foreachPartition, foreach_partition_writer(shrunk, conf)),
+            "Arrow": partial(write_arrow, frame, whole, conf),
+            "Arrow, shrunk": partial(write_arrow, frame, shrunk, conf),
+        }
+        for works, limits in ((through_sink, SINK_LIMITS), (through_producer, PRODUCER_LIMITS)):
+            rounds: dict[str, Round] = {name: partial(_timed, work) for name, work in works.items()}
+            times = interleave(rounds, setting.rounds(ROUNDS))
+            for ours, other, limit in limits:
+                pair = {other: times[other], ours: times[ours]}
+                yield compare(f"spark, {ours}, beside {other}", pair, records, at_least=limit, ours=ours, plain=other)
+    log.close()

@@ -1,0 +1,51 @@
+"""Copy one topic to another with Structured Streaming, while both may be shrunk and grown.
+
+Each batch is written by the modes of its moment, and drains of the source topic wait for the query. Run it again and it
+goes on where it was. Needs a controller for the drain to know of it: modeaware controller --bootstrap-server ...
+
+    pip install 'modeaware[spark,controller]'
+    python examples/spark_stream.py --topic orders --to orders-copy --checkpoint /tmp/orders-copy
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from pyspark.sql import SparkSession
+
+from modeaware.spark import ProgressListener, foreach_batch_writer, packages, read_stream_from_kafka
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--bootstrap-server", default="localhost:9092")
+    parser.add_argument("--topic", default="orders")
+    parser.add_argument("--to", default="orders-copy")
+    parser.add_argument("--checkpoint", required=True, help="folder that keeps how far the query has come")
+    parser.add_argument("--follow", action="store_true", help="go on for ever; else end at what is there now")
+    args = parser.parse_args()
+
+    spark = SparkSession.builder.appName("copy").config("spark.jars.packages", packages()).getOrCreate()
+    conf = {"bootstrap.servers": args.bootstrap_server, "partitioner": "murmur2_random"}
+
+    # The group is modeaware-spark-<name of the query>; see it with: modeaware groups list --topic ...
+    listener = ProgressListener(conf)
+    spark.streams.addListener(listener)
+    query = (
+        read_stream_from_kafka(spark, args.topic, conf, startingOffsets="earliest")
+        .select("key", "value")
+        .writeStream.queryName(f"copy-of-{args.topic}")
+        .foreachBatch(foreach_batch_writer(args.to, conf))
+        .option("checkpointLocation", args.checkpoint)
+        .trigger(**({"processingTime": "1 second"} if args.follow else {"availableNow": True}))
+        .start()
+    )
+    query.awaitTermination()
+    batches = [progress for progress in query.recentProgress if progress.numInputRows]
+    print(f"{sum(progress.numInputRows for progress in batches)} records")
+    spark.stop()
+    listener.close()  # what is not published yet, is now
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Writing to Kafka from Spark, to writable partitions only."""

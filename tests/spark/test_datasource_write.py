@@ -1,0 +1,162 @@
+"""``format("modeaware")`` for writing, in batches and as a stream."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import murmur2
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
+
+from modeaware.local import Kafka
+from tests.conftest import MakeTopic
+from tests.support.modelog import RealLog, topic_record
+from tests.support.plain import drain_topic, produce_keyed
+from tests.support.waiting import eventually
+
+
+@pytest.fixture
+def log(kafka: Kafka) -> Iterator[RealLog]:
+    made = RealLog(kafka.bootstrap_servers)
+    made.create()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def options(log: RealLog) -> dict[str, Any]:
+    ours = {"modeaware.mode.log.topic": log.topic, "modeaware.mode.source": "log"}
+    return {**log.conf, **ours, "partitioner": "murmur2_random"}
+
+
+def keyed(spark: SparkSession, count: int) -> DataFrame:
+    return spark.range(count).selectExpr("CAST(id AS STRING) AS key", "CAST(id AS STRING) AS value")
+
+
+def write(frame: DataFrame, topic: str, options: dict[str, Any]) -> None:
+    frame.write.format("modeaware").options(topic=topic, **options).mode("append").save()
+
+
+def places(kafka: Kafka, topic: str) -> dict[bytes, int]:
+    """Where each value lies; none lies in two places."""
+    found = [(m.value(), m.partition()) for m in drain_topic(kafka.bootstrap_servers, topic)]
+    assert len(dict(found)) == len(found)
+    return {value: partition for value, partition in found if value is not None and partition is not None}
+
+
+def test_keys_go_to_the_writable_partitions(
+    spark: SparkSession, kafka: Kafka, log: RealLog, options: dict[str, Any], make_topic: MakeTopic
+) -> None:
+    before, after = make_topic(6), make_topic(6)
+    log.append(topic_record(after, 1, writable=4, count=6))
+    for topic, writable in ((before, 6), (after, 4)):
+        write(keyed(spark, 1000), topic, options)
+        assert places(kafka, topic) == {b"%d" % i: murmur2(b"%d" % i, writable) for i in range(1000)}
+
+
+def test_every_column_is_kept(
+    spark: SparkSession, kafka: Kafka, options: dict[str, Any], make_topic: MakeTopic
+) -> None:
+    topic, other = make_topic(3, retention_ms=-1), make_topic(1, retention_ms=-1)
+    at = datetime(2013, 1, 1, 10, 0, 0, 123_000, tzinfo=UTC)
+    schema = (
+        "key BINARY, value BINARY, partition INT, timestamp TIMESTAMP, topic STRING, "
+        "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
+    )
+    rows = [
+        (b"k", b"v", 2, at, None, [("a", b"1"), ("a", None)]),
+        (None, None, None, at, other, None),
+    ]
+    write(spark.createDataFrame(rows, schema), topic, options)
+    (kept,) = drain_topic(kafka.bootstrap_servers, topic)
+    assert (kept.key(), kept.value(), kept.partition(), kept.headers()) == (b"k", b"v", 2, [("a", b"1"), ("a", None)])
+    assert kept.timestamp()[1] == int(at.timestamp() * 1000)
+    (elsewhere,) = drain_topic(kafka.bootstrap_servers, other)
+    assert (elsewhere.key(), elsewhere.value(), elsewhere.headers()) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (["key"], "needs a column 'value'"),
+        (["CAST(1 AS DOUBLE) AS value"], "the column value is double"),
+        (["value", "key AS partition"], "the column partition is string"),
+    ],
+)
+def test_frames_that_cannot_be_sent_are_refused(
+    columns: list[str], message: str, spark: SparkSession, options: dict[str, Any], make_topic: MakeTopic
+) -> None:
+    topic = make_topic(1)
+    with pytest.raises(Exception, match=message):
+        write(keyed(spark, 3).selectExpr(*columns), topic, options)
+
+
+def test_what_cannot_be_done_is_refused(
+    spark: SparkSession, kafka: Kafka, log: RealLog, options: dict[str, Any], make_topic: MakeTopic
+) -> None:
+    topic = make_topic(4)
+    log.append(topic_record(topic, 1, writable=2, count=4))
+    writer = keyed(spark, 3).write.format("modeaware").options(**options)
+    with pytest.raises(Exception, match="cannot be overwritten"):
+        writer.mode("overwrite").option("topic", topic).save()
+    with pytest.raises(Exception, match=r"transactional\.id"):
+        write(keyed(spark, 3), topic, {**options, "transactional.id": "t"})
+    with pytest.raises(Exception, match=f"partition 3 of {topic}|{topic}.*partition 3"):
+        write(keyed(spark, 3).withColumn("partition", F.lit(3)), topic, options)
+    nowhere = {**options, "bootstrap.servers": "127.0.0.1:1", "modeaware.view.timeout.ms": 300}
+    with pytest.raises(Exception, match="no view of the partition modes"):
+        write(keyed(spark, 3), topic, nowhere)
+    assert places(kafka, topic) == {}
+
+
+def test_a_stream_follows_the_modes_and_its_checkpoint(
+    spark: SparkSession,
+    kafka: Kafka,
+    log: RealLog,
+    options: dict[str, Any],
+    make_topic: MakeTopic,
+    tmp_path: Path,
+) -> None:
+    source, target = make_topic(2), make_topic(6)
+
+    def feed(prefix: str) -> set[bytes]:
+        values = {f"{prefix}-{number}".encode() for number in range(200)}
+        produce_keyed(kafka.bootstrap_servers, source, ((value, value) for value in values))
+        return values
+
+    def arrived(values: set[bytes]) -> dict[bytes, int]:
+        def all_of_them() -> dict[bytes, int] | None:
+            messages = drain_topic(kafka.bootstrap_servers, target)
+            found = {m.value(): m.partition() for m in messages}
+            return found if values <= found.keys() else None
+
+        return {value: partition for value, partition in eventually(all_of_them, 90).items() if value in values}
+
+    def start() -> Any:
+        frame = spark.readStream.format("modeaware").options(topic=source, startingOffsets="earliest", **options).load()
+        writer = frame.select("key", "value").writeStream.format("modeaware").options(topic=target, **options)
+        return writer.option("checkpointLocation", str(tmp_path)).queryName(f"q-{uuid.uuid4().hex[:8]}").start()
+
+    first = feed("first")
+    query = start()
+    try:
+        assert arrived(first) == {value: murmur2(value, 6) for value in first}
+        log.append(topic_record(target, 1, writable=4, count=6))
+        second = feed("second")
+        where = arrived(second)
+        third = feed("third")
+        assert arrived(third) == {value: murmur2(value, 4) for value in third}
+        assert where.keys() == second
+        query.processAllAvailable()
+        query.stop()
+        fourth = feed("fourth")
+        query = start()
+        assert arrived(fourth) == {value: murmur2(value, 4) for value in fourth}
+        assert query.exception() is None
+    finally:
+        query.stop()

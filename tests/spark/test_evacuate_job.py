@@ -1,0 +1,207 @@
+"""Evacuation of compacted topics on a real broker, by a real controller."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from modeaware.clock import SYSTEM_CLOCK
+from modeaware.errors import ErrorCode
+from modeaware.lifecycle.commands import DeletePartitionsCommand
+from modeaware.lifecycle.evacuation import evacuation_of
+from modeaware.local import Kafka
+from modeaware.modes import PartitionMode
+from modeaware.spark.evacuation import EvacuationReport, NothingToEvacuate, NotSealed, OtherPartitioner, evacuate
+from modeaware.spark.evacuation.command import main
+from modeaware.spark.evacuation.tombstones import warn_of_lost_tombstones
+from partitioners import named
+from tests.conftest import MakeTopic
+from tests.support.controlled import Controlled
+from tests.support.evacuation import HEADER, last_values, produce_values
+from tests.support.plain import drain_topic, watermarks
+
+PARTITIONS, KEPT = 12, 4
+KEYS = [b"key-%d" % n for n in range(300)]
+START_MS = 1_700_000_000_000
+
+
+@pytest.fixture
+def setting(kafka: Kafka) -> Iterator[Controlled]:
+    made = Controlled(kafka)
+    made.start()
+    yield made
+    for controller in made.started:
+        controller.stop()
+
+
+@pytest.fixture
+def topic(setting: Controlled, make_topic: MakeTopic) -> str:
+    """A compacted topic: two values a key, and every tenth key is deleted."""
+    topic = make_topic(PARTITIONS, cleanup_policy="compact")
+    values = [(KEYS[n % 300], b"v%d" % n if n < 600 else None) for n in (*range(600), *range(600, 900, 10))]
+    produce_values(setting.conf, topic, [(key, value, START_MS + n) for n, (key, value) in enumerate(values)])
+    return topic
+
+
+def conf(setting: Controlled, **more: Any) -> dict[str, Any]:
+    return {**setting.conf, "modeaware.mode.log.topic": setting.log, **more}
+
+
+def shrink(setting: Controlled, topic: str, to: int = KEPT, **more: Any) -> None:
+    result = setting.ask(DeletePartitionsCommand(topic, to, evacuate=True, **more))
+    assert result.code is ErrorCode.NONE, result.message
+
+
+def moved(count: int = PARTITIONS) -> list[bytes]:
+    place = named().for_topic("").partition
+    return [key for key in KEYS if place(key, count) >= KEPT]
+
+
+def stay_sealed(setting: Controlled, topic: str) -> None:
+    """Without a controller nothing happens after a proof."""
+    setting.wait_for(topic, lambda record: all(r.seal_offset is not None for r in record.retired.values()))
+    setting.started[-1].stop()
+
+
+def test_a_compacted_topic_is_shrunk(spark: SparkSession, setting: Controlled, topic: str) -> None:
+    before = last_values(setting.servers, topic)
+    shrink(setting, topic)
+    setting.wait_for(topic, lambda record: {r.reason for r in record.retired.values()} == {"not-evacuated"})
+    report = evacuate(spark, topic, conf(setting))
+    deleted = sum(before[key].value is None for key in moved())
+    record = setting.wait_done(topic)
+    seals = {p: end for p, (_, end) in watermarks(setting.servers, topic).items() if p >= KEPT}
+    assert report == EvacuationReport(
+        topic, str(evacuation_of(record)), seals, len(moved()), len(moved()), deleted, passes=1
+    )
+    assert deleted
+    assert last_values(setting.servers, topic, range(KEPT)) == before
+    assert {record.modes[p] for p in range(KEPT, PARTITIONS)} == {PartitionMode.NONE}
+    assert not evacuate(spark, topic, conf(setting)).seals
+
+
+def test_a_run_again_copies_nothing(spark: SparkSession, setting: Controlled, topic: str) -> None:
+    shrink(setting, topic)
+    stay_sealed(setting, topic)
+    first = evacuate(spark, topic, conf(setting))
+    ends = watermarks(setting.servers, topic)
+    again = evacuate(spark, topic, conf(setting))
+    assert (first.copied, again.copied, again.placed) == (len(moved()), 0, len(moved()))
+    assert watermarks(setting.servers, topic) == ends
+
+
+def test_a_newer_value_in_a_survivor_is_never_overwritten(spark: SparkSession, setting: Controlled, topic: str) -> None:
+    from modeaware import Producer
+
+    shrink(setting, topic)
+    setting.wait_for(topic, lambda record: not any(mode.writable for mode in record.modes[KEPT:]))
+    newer = moved()[:50]
+    # By a clock that is far behind: behind the switch it does not matter.
+    ours = conf(setting, **{"modeaware.on.resize": "ignore"})
+    produce_values(ours, topic, [(key, b"newer", 1000 + n) for n, key in enumerate(newer)], kind=Producer)
+    report = evacuate(spark, topic, conf(setting))
+    assert (report.newer, report.copied) == (50, len(moved()) - 50)
+    last = {message.key(): message.value() for message in drain_topic(setting.servers, topic, range(KEPT))}
+    assert {key for key, value in last.items() if value == b"newer"} == set(newer)
+    setting.wait_done(topic)
+
+
+def test_values_of_before_a_growth_are_compared_by_time(spark: SparkSession, setting: Controlled, topic: str) -> None:
+    """An earlier shrink was taken back: its copies and what was written then lie in survivors, and are older."""
+    shrink(setting, topic)
+    evacuate(spark, topic, conf(setting))
+    setting.wait_done(topic)
+    setting.grow(topic, PARTITIONS)
+    setting.wait_for(topic, lambda record: all(mode.writable for mode in record.modes))
+    later = START_MS + 10_000
+    produce_values(setting.conf, topic, [(key, b"later", later + n) for n, key in enumerate(moved()[:70])])
+    before = last_values(setting.servers, topic)
+    shrink(setting, topic)
+    report = evacuate(spark, topic, conf(setting))
+    assert (report.copied, report.placed) == (70, len(moved()) - 70)
+    assert last_values(setting.servers, topic, range(KEPT)) == before
+    setting.wait_done(topic)
+
+
+def test_a_straggler_is_evacuated_by_another_run(spark: SparkSession, setting: Controlled, topic: str) -> None:
+    shrink(setting, topic)
+    evacuate(spark, topic, conf(setting))
+    setting.wait_done(topic)
+    key = moved()[0]
+    partition = named().for_topic("").partition(key, PARTITIONS)
+    produce_values(setting.conf, topic, [(key, b"late", START_MS + 99_999)], partition=partition)
+    setting.wait_for(topic, lambda record: record.retired[partition].reason == "not-evacuated")
+    report = evacuate(spark, topic, conf(setting))
+    assert (report.copied, set(report.seals)) == (1, {partition})
+    setting.wait_done(topic)
+    assert last_values(setting.servers, topic, range(KEPT))[key].value == b"late"
+
+
+def test_another_partitioner_is_refused(spark: SparkSession, setting: Controlled, topic: str) -> None:
+    shrink(setting, topic)
+    ends = watermarks(setting.servers, topic)
+    with pytest.raises(OtherPartitioner, match=r"crc32 \(100.0%\)"):
+        evacuate(spark, topic, conf(setting, partitioner="murmur2_random"))
+    assert watermarks(setting.servers, topic) == ends
+    assert setting.reasons(topic) <= {None, "not-evacuated"}
+
+
+def test_keys_of_before_a_growth_pass_the_check(
+    spark: SparkSession, setting: Controlled, make_topic: MakeTopic
+) -> None:
+    """Placed among fewer partitions, and by the same hash."""
+    topic, place = make_topic(PARTITIONS, cleanup_policy="compact"), named("murmur2").for_topic("").partition
+    for n, key in enumerate(KEYS):
+        produce_values(setting.conf, topic, [(key, b"x", START_MS + n)], partition=place(key, 6 if n < 100 else 12))
+    before = last_values(setting.servers, topic)
+    shrink(setting, topic)
+    report = evacuate(spark, topic, conf(setting, partitioner="murmur2_random"))
+    assert report.copied == report.keys > 0
+    assert last_values(setting.servers, topic, range(KEPT)) == before
+    setting.wait_done(topic)
+
+
+def test_without_such_a_shrink_nothing_is_done(spark: SparkSession, setting: Controlled, make_topic: MakeTopic) -> None:
+    topic = make_topic(6)
+    with pytest.raises(NothingToEvacuate, match="no shrink is in force"):
+        evacuate(spark, topic, conf(setting))
+    setting.shrink(topic, 3)
+    with pytest.raises(NothingToEvacuate, match="evacuates nothing"):
+        evacuate(spark, topic, conf(setting))
+
+
+def test_a_partition_that_is_not_sealed_is_waited_for(spark: SparkSession, setting: Controlled, topic: str) -> None:
+    setting.started[-1].stop()
+    setting.start(seal_quiet_ms=600_000)
+    shrink(setting, topic)
+    with pytest.raises(NotSealed, match="partitions 4-11 are not sealed within 1 s"):
+        evacuate(spark, topic, conf(setting), wait_s=1)
+
+
+def test_a_shrink_that_is_older_than_tombstones_is_warned_of(setting: Controlled, make_topic: MakeTopic) -> None:
+    topic, now_ms = make_topic(2, cleanup_policy="compact", delete_retention_ms=60_000), SYSTEM_CLOCK.now_ms()
+    assert warn_of_lost_tombstones(setting.conf, topic, now_ms) is None
+    warning = warn_of_lost_tombstones(setting.conf, topic, now_ms - 60_001)
+    assert warning is not None
+    assert "delete.retention.ms (60000 ms)" in warning
+
+
+def test_the_command(
+    spark: SparkSession, setting: Controlled, topic: str, tmp_path: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = tmp_path / "client.properties"
+    settings.write_text(f"modeaware.mode.log.topic={setting.log}\n", encoding="utf-8")
+    words = ["--bootstrap-server", setting.servers, "--topic", topic, "--command-config", str(settings)]
+    assert main(words) == 1
+    assert "no shrink is in force" in capsys.readouterr().err
+    shrink(setting, topic)
+    assert main([*words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["topic"], found["copied"]) == (topic, len(moved()))
+    setting.wait_done(topic)
+    headers = {h[0] for m in drain_topic(setting.servers, topic, range(KEPT)) for h in m.headers() or ()}
+    assert headers == {"of", "none", HEADER}

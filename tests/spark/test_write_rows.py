@@ -1,0 +1,197 @@
+"""Our Producer on the executors: row by row, and by Arrow batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
+
+from modeaware.errors import ConfigError, ViewTimeout
+from modeaware.local import Kafka
+from modeaware.spark import arrow_writer, foreach_partition_writer, write_arrow
+from modeaware.spark.write.arrow import SCHEMA
+from tests.conftest import MakeTopic
+from tests.support.spark_writing import WritingSite, expected_places, writing_site
+
+KEYS = [b"key-%d" % number for number in range(3_000)]
+HEADERS = "array<struct<key:string,value:binary>>"
+Write = Callable[[DataFrame, str, Mapping[str, Any]], object]
+
+
+def by_rows(df: DataFrame, topic: str, conf: Mapping[str, Any]) -> None:
+    df.foreachPartition(foreach_partition_writer(topic, conf))
+
+
+BOTH = pytest.mark.parametrize("write", [by_rows, write_arrow])
+
+
+@pytest.fixture
+def site(kafka: Kafka) -> Iterator[WritingSite]:
+    with writing_site(kafka) as made:
+        yield made
+
+
+@BOTH
+@pytest.mark.parametrize("name", [None, "murmur2_random"])
+def test_keys_before_and_after_a_shrink(
+    spark: SparkSession, site: WritingSite, make_topic: MakeTopic, write: Write, name: str | None
+) -> None:
+    topic, conf = make_topic(12), site.conf if name is None else {**site.conf, "partitioner": name}
+    frame = spark.createDataFrame([(key, b"v") for key in KEYS], "key binary, value binary").repartition(3)
+    write(frame, topic, conf)
+    assert site.places(topic) == expected_places(KEYS, 12, name or "consistent_random")
+    site.shrink(topic, 5)
+    before = site.counts(topic)
+    write(frame, topic, conf)
+    grown = site.counts(topic) - before
+    assert set(grown) == {0, 1, 2, 3, 4}
+    assert sum(grown.values()) == len(KEYS)
+
+
+@BOTH
+def test_what_a_row_says_is_kept(spark: SparkSession, site: WritingSite, make_topic: MakeTopic, write: Write) -> None:
+    topic, other = make_topic(12, retention_ms=-1), make_topic(3, retention_ms=-1)
+    site.shrink(topic, 4)
+    schema = f"key string, value binary, partition int, timestamp timestamp, headers {HEADERS}, topic string, other int"
+    when = datetime.fromisoformat("2013-01-02T03:04:05.678")
+    rows = [
+        ("full", b"1", 2, when, [("h", b"x"), ("h", None), ("", b"")], None, 1),
+        ("none", None, None, None, None, None, 2),
+        ("elsewhere", b"3", None, when, [], other, 3),
+    ]
+    write(spark.createDataFrame(rows, schema), topic, site.conf)
+    by_key = {message.key(): message for message in site.records(topic)}
+    full, none = by_key.pop(b"full"), by_key.pop(b"none")
+    assert by_key == {}
+    assert (full.partition(), full.value(), full.headers()) == (2, b"1", [("h", b"x"), ("h", None), ("", b"")])
+    assert full.timestamp()[1] == int(when.timestamp() * 1000)
+    assert (none.value(), none.headers()) == (None, None)
+    assert none.partition() == expected_places([b"none"], 4, "consistent_random")[b"none"].pop()
+    [elsewhere] = site.records(other)
+    assert (elsewhere.key(), elsewhere.timestamp()[1]) == (b"elsewhere", int(when.timestamp() * 1000))
+
+
+@BOTH
+def test_null_keys_go_to_writable_partitions(
+    spark: SparkSession, site: WritingSite, make_topic: MakeTopic, write: Write
+) -> None:
+    topic = make_topic(12)
+    site.shrink(topic, 3)
+    frame = spark.range(5_000, numPartitions=4).selectExpr("CAST(CAST(id AS STRING) AS BINARY) AS value")
+    write(frame, topic, {**site.conf, "sticky.partitioning.linger.ms": 0})
+    counts = site.counts(topic)
+    assert set(counts) == {0, 1, 2}
+    assert sum(counts.values()) == 5_000
+
+
+@BOTH
+def test_a_retired_partition_is_refused(
+    spark: SparkSession, site: WritingSite, make_topic: MakeTopic, write: Write
+) -> None:
+    topic = make_topic(12)
+    site.shrink(topic, 4)
+    frame = spark.createDataFrame([(b"v", 7)], "value binary, partition int")
+    with pytest.raises(Exception, match=f"partition 7 of {topic} is ReadOnly and takes no records"):
+        write(frame, topic, site.conf)
+    assert site.records(topic) == []
+
+
+@BOTH
+def test_a_record_that_is_not_delivered_fails_the_job(
+    spark: SparkSession, site: WritingSite, make_topic: MakeTopic, write: Write
+) -> None:
+    topic = make_topic(3, max_message_bytes=1_000)
+    rows = [(b"small",), (b"x" * 5_000,)]
+    with pytest.raises(Exception, match=rf"WriteFailed: partition \d of {topic}: a record was not delivered.*MSG_SIZE"):
+        write(spark.createDataFrame(rows, "value binary"), topic, site.conf)
+    with pytest.raises(Exception, match=f"WriteFailed: {topic}: a record was not delivered.*MSG_SIZE"):
+        write(spark.createDataFrame(rows, "value binary"), topic, {**site.conf, "message.max.bytes": 2_000})
+
+
+@BOTH
+def test_a_full_queue_makes_the_task_wait(
+    spark: SparkSession, site: WritingSite, make_topic: MakeTopic, write: Write
+) -> None:
+    topic = make_topic(3)
+    frame = spark.range(20_000, numPartitions=2).selectExpr(
+        "CAST(id AS STRING) AS key", "CAST(CAST(id AS STRING) AS BINARY) AS value"
+    )
+    write(frame, topic, {**site.conf, "queue.buffering.max.messages": 100})
+    assert sum(site.counts(topic).values()) == 20_000
+
+
+@BOTH
+def test_without_a_mode_source_the_job_fails_clearly(spark: SparkSession, write: Write) -> None:
+    conf = {"bootstrap.servers": "127.0.0.1:1", "modeaware.view.timeout.ms": 300, "log_level": 0}
+    frame = spark.createDataFrame([(b"v",)], "value binary")
+    with pytest.raises(Exception, match=r"ViewTimeout|no view of the partition modes within 300 ms"):
+        write(frame, "orders", conf)
+    with pytest.raises(ViewTimeout):
+        write_arrow(frame, "orders", conf)
+
+
+def test_rdds_of_rows_tuples_and_dicts(spark: SparkSession, site: WritingSite, make_topic: MakeTopic) -> None:
+    topic = make_topic(12)
+    site.shrink(topic, 4)
+    writer = foreach_partition_writer(topic, site.conf)
+    rows = [{"key": "d1", "value": b"1"}, {"value": b"2", "key": "d2", "partition": 3}, Row(key="r", value=b"3")]
+    spark.sparkContext.parallelize(rows, 1).foreachPartition(writer)
+    assert {message.key(): message.value() for message in site.records(topic)} == {b"d1": b"1", b"d2": b"2", b"r": b"3"}
+    with pytest.raises(Exception, match="a row must be a Row with names"):
+        spark.sparkContext.parallelize([("k", b"v")], 1).foreachPartition(writer)
+    with pytest.raises(Exception, match="a row needs a column 'value'; it has key"):
+        spark.sparkContext.parallelize([{"key": "k"}], 1).foreachPartition(writer)
+
+
+def test_map_in_arrow_tells_how_many_each_task_has_written(
+    spark: SparkSession, site: WritingSite, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(3)
+    frame = spark.range(1_000, numPartitions=4).select(F.col("id").cast("string").alias("value"))
+    told = frame.mapInArrow(arrow_writer(topic, site.conf), SCHEMA).collect()
+    assert [row.records for row in told] == [250] * 4
+    assert write_arrow(frame.limit(0), topic, site.conf) == 0
+    assert sum(site.counts(topic).values()) == 1_000
+
+
+def test_workers_keep_their_producer(spark: SparkSession, site: WritingSite, make_topic: MakeTopic) -> None:
+    topic = make_topic(3)
+    writer = foreach_partition_writer(topic, site.conf)
+
+    def write_and_count(rows: Iterator[Row]) -> Iterator[tuple[int, int]]:
+        import os
+
+        from modeaware.spark.write import producers
+
+        writer(rows)
+        yield os.getpid(), id(producers._kept.by_key[writer._key])
+
+    frame = spark.range(8, numPartitions=8).selectExpr("CAST(CAST(id AS STRING) AS BINARY) AS value")
+    found = frame.rdd.mapPartitions(write_and_count).collect()
+    assert len(set(found)) == len({worker for worker, _ in found})
+
+
+@pytest.mark.parametrize("name", ["on_delivery", "transactional.id", "delivery.report.only.error"])
+def test_what_a_writer_cannot_respect_is_refused_on_the_driver(name: str) -> None:
+    for make in (foreach_partition_writer, arrow_writer):
+        with pytest.raises(ConfigError, match=name):
+            make("orders", {"bootstrap.servers": "127.0.0.1:1", name: "x"})
+    with pytest.raises(ConfigError, match="did you mean"):
+        foreach_partition_writer("orders", {"modeaware.mode.sauce": "log"})
+
+
+def test_frames_without_value_or_of_other_types_are_refused(
+    spark: SparkSession, site: WritingSite, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(1)
+    with pytest.raises(ConfigError, match="needs a column 'value'; it has id"):
+        write_arrow(spark.range(1), topic, site.conf)
+    for write in (by_rows, write_arrow):
+        with pytest.raises(Exception, match="keys and values are binary or string"):
+            write(spark.range(1).selectExpr("id AS value"), topic, site.conf)
+        with pytest.raises(Exception, match="timestamps are Spark timestamps or whole ms"):
+            write(spark.range(1).selectExpr("'v' AS value", "'today' AS timestamp"), topic, site.conf)

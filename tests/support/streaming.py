@@ -1,0 +1,91 @@
+"""Streaming queries of the tests: what a query has read, and restarts from its checkpoint."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from tests.support.waiting import eventually
+
+
+class Reading:
+    """A query that notes the values it reads, with a checkpoint of its own. A context manager that stops it.
+
+    Args:
+        stream: makes its frame, anew for each start.
+    """
+
+    def __init__(self, name: str, stream: Callable[[], DataFrame], checkpoint: Path) -> None:
+        self.name = name
+        self.read: Counter[bytes] = Counter()
+        self._stream = stream
+        self._checkpoint = checkpoint
+        self.query: StreamingQuery | None = None
+
+    def start(self, *, once: bool = False) -> None:
+        """Start it, again from where its checkpoint is; ``once``: read what is there, and stop."""
+        writer = self._stream().select("value").writeStream.foreachBatch(self._note).queryName(self.name)
+        writer = writer.option("checkpointLocation", str(self._checkpoint))
+        self.query = (writer.trigger(availableNow=True) if once else writer).start()
+        if once:
+            self.query.awaitTermination()
+
+    def stop(self, *, settled: bool = False) -> None:
+        """Stop it; it has not failed. ``settled``: between two batches, or the last one comes again."""
+        query, self.query = self.query, None
+        if query is not None:
+            if settled:
+                query.processAllAvailable()
+            failure = query.exception()
+            query.stop()
+            assert failure is None, failure
+
+    def await_read(self, values: Iterable[bytes], deadline_s: float = 90) -> None:
+        """Wait until it has read all of them; it must not fail meanwhile."""
+        wanted = set(values)
+
+        def missing() -> bool:
+            assert self.query is not None
+            if self.query.exception() is not None:
+                raise RuntimeError(str(self.query.exception()))
+            return wanted <= set(self.read)
+
+        eventually(missing, deadline_s, message=f"{self.name} reads all of it")
+
+    def _note(self, batch: DataFrame, _: int) -> None:
+        self.read.update(bytes(row.value) for row in batch.collect())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+class Listening:
+    """A listener on a session, as long as the context lasts."""
+
+    def __init__(self, spark: SparkSession, listener: StreamingQueryListener) -> None:
+        self._spark = spark
+        self._listener = listener
+
+    def __enter__(self) -> Self:
+        self._spark.streams.addListener(self._listener)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._spark.streams.removeListener(self._listener)
+        with suppress(AttributeError):
+            self._listener.close()

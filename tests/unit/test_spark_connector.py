@@ -1,0 +1,58 @@
+"""Which connector goes with which PySpark."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError
+
+import pytest
+
+from modeaware.errors import ModeAwareError
+from modeaware.spark import connector
+from modeaware.spark.connector import packages
+
+
+def installed(monkeypatch: pytest.MonkeyPatch, **versions: str) -> None:
+    def version(name: str) -> str:
+        if name not in versions:
+            raise PackageNotFoundError(name)
+        return versions[name]
+
+    monkeypatch.setattr(connector, "version", version)
+
+
+@pytest.mark.parametrize(
+    ("found", "coordinates"),
+    [
+        ("4.0.0", "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"),
+        ("4.1.1", "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.1"),
+        ("4.0.1+vendor.7", "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.1"),
+    ],
+)
+def test_the_connector_has_sparks_version(monkeypatch: pytest.MonkeyPatch, found: str, coordinates: str) -> None:
+    installed(monkeypatch, pyspark=found)
+    assert packages() == coordinates
+
+
+@pytest.mark.parametrize("versions", [{}, {"pyspark": "3.5.4"}])
+def test_without_a_pyspark_that_will_do(monkeypatch: pytest.MonkeyPatch, versions: dict[str, str]) -> None:
+    installed(monkeypatch, **versions)
+    with pytest.raises(ModeAwareError, match=r"install modeaware\[spark\]"):
+        packages()
+
+
+def test_names_are_functions_whatever_was_imported_before() -> None:
+    """A module of the same name, once imported, would take the place of a function."""
+    program = (
+        "import modeaware.spark.connector, modeaware.spark.planning.command, modeaware.spark as spark\n"
+        "print(callable(spark.plan), callable(spark.packages), spark.packages())"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == f"True True {packages()}\n"
+
+
+def test_the_program_prints_them() -> None:
+    command = [sys.executable, "-m", "modeaware.spark.packages"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{packages()}\n", "")

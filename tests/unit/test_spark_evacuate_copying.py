@@ -1,0 +1,281 @@
+"""Copies among records of producers that write the same keys, at any moment: none overtakes a newer value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from modeaware.spark.evacuation.copying import Copied, Copy, Copying, CopyJob
+from modeaware.spark.evacuation.errors import EvacuationFailed
+from modeaware.spark.evacuation.survivor_log import Held
+from modeaware.spark.evacuation.versions import HEADER, Order, Source, Version
+
+HOME, RETIRED = 1, 7
+KEYS = [b"a", b"b", b"c"]
+
+
+@dataclass
+class Record:
+    key: bytes
+    value: bytes
+    whose: str  # "producer", or "copy"
+    state: str  # "open", "committed" or "aborted"
+    headers: list[tuple[str, bytes | None]] = field(default_factory=list)
+    timestamp_ms: int = 0
+
+
+@dataclass
+class Survivor:
+    """The partition, and producers that write to it by a script, a step at each thing that the evacuation does."""
+
+    script: Iterator[tuple[str, bytes]]
+    log: list[Record] = field(default_factory=list)
+    written: int = 0
+
+    def meanwhile(self) -> bool:
+        step, key = next(self.script, ("end", b""))
+        match step:
+            case "write" | "open":
+                self.written += 1
+                state = "committed" if step == "write" else "open"
+                self.log.append(Record(key, b"new-%d" % self.written, "producer", state))
+            case "committed" | "aborted":
+                self.settle(step, "producer")
+        return step != "end"
+
+    def settle(self, state: str, whose: str) -> None:
+        for record in self.log:
+            if record.state == "open" and record.whose == whose:
+                record.state = state
+
+    @property
+    def stable(self) -> int:
+        return next((n for n, record in enumerate(self.log) if record.state == "open"), len(self.log))
+
+    def ends_with(self, key: bytes, *, uncommitted: bool) -> bytes | None:
+        seen = [r for r in self.log if r.key == key and (uncommitted or r.state == "committed")]
+        return seen[-1].value if seen else None
+
+
+class FakeLog:
+    """What SurvivorLog does, of a Survivor."""
+
+    def __init__(self, survivor: Survivor) -> None:
+        self.survivor = survivor
+        self.newest: dict[bytes, Held] = {}
+        self.position = 0
+        self.clean_up_to = 0
+
+    def catch_up(self, at_least: int = 0) -> None:
+        self.survivor.meanwhile()
+        while self.survivor.stable < at_least:
+            if not self.survivor.meanwhile():
+                self.survivor.settle("committed", "producer")
+        for offset in range(self.position, self.survivor.stable):
+            record = self.survivor.log[offset]
+            source = next((Source.parse(value) for name, value in record.headers if name == HEADER), None)
+            if record.state == "committed":
+                version = Version(HOME, offset, record.timestamp_ms, source)
+                self.newest[record.key] = Held(version, record.value, record.headers)
+        self.position = max(self.position, self.survivor.stable)
+
+    def others(self, own: Container[int], last: int) -> dict[bytes, int]:
+        self.survivor.meanwhile()
+        found: dict[bytes, int] = {}
+        for offset in range(self.position, last + 1):
+            if offset not in own:
+                found.setdefault(self.survivor.log[offset].key, offset)
+        self.clean_up_to = self.position if found else last + 1
+        return found
+
+    def pass_over(self) -> None:
+        self.survivor.meanwhile()
+        self.position = self.clean_up_to
+
+
+class FakeProducer:
+    """A transactional producer of copies."""
+
+    def __init__(self, survivor: Survivor) -> None:
+        self.survivor = survivor
+        self.reports: list[Callable[[], None]] = []
+        self.refuses = 0
+        self.error: KafkaError | None = None
+
+    def begin_transaction(self) -> None:
+        self.survivor.meanwhile()
+
+    def produce(
+        self,
+        topic: str,
+        value: bytes,
+        key: bytes,
+        partition: int,
+        on_delivery: Callable[[KafkaError | None, Any], None],
+        *,
+        headers: list[tuple[str, bytes | None]],
+        timestamp: int,
+    ) -> None:
+        assert (topic, partition) == ("orders", HOME)
+        if self.refuses:
+            self.refuses -= 1
+            raise BufferError("full")
+        self.survivor.meanwhile()
+        offset = len(self.survivor.log)
+        self.survivor.log.append(Record(key, value, "copy", "open", headers, timestamp))
+        self.reports.append(lambda: on_delivery(self.error, Delivered(key, offset)))
+
+    def poll(self, timeout_s: float) -> None:
+        self.survivor.meanwhile()
+
+    def flush(self, timeout_s: float) -> int:
+        self.survivor.meanwhile()
+        while self.reports:
+            self.reports.pop(0)()
+        return 0
+
+    def commit_transaction(self, timeout_s: float) -> None:
+        self.survivor.meanwhile()
+        self.survivor.settle("committed", "copy")
+
+    def abort_transaction(self, timeout_s: float) -> None:
+        self.survivor.meanwhile()
+        self.survivor.settle("aborted", "copy")
+
+
+@dataclass
+class Delivered:
+    found_key: bytes
+    found_offset: int
+
+    def key(self) -> bytes:
+        return self.found_key
+
+    def offset(self) -> int:
+        return self.found_offset
+
+
+def copies(keys: list[bytes]) -> list[Copy]:
+    return [
+        Copy(key, b"old", [("trace", b"1"), (HEADER, b"9@9@9@9")], Version(RETIRED, n, 50))
+        for n, key in enumerate(keys)
+    ]
+
+
+def copying(survivor: Survivor, tries: int = 100) -> Copying:
+    order = Order({HOME: 0}, {RETIRED: 1000}, 0)
+    job = CopyJob("orders", 3, {}, order, {HOME: 0}, tries)
+    made: Any = Copying
+    return made(job, HOME, FakeProducer(survivor), FakeLog(survivor))
+
+
+STEPS = st.tuples(st.sampled_from(["write", "write", "open", "committed", "aborted", "pass"]), st.sampled_from(KEYS))
+
+
+@settings(max_examples=2000)
+@given(st.lists(STEPS, max_size=60), st.integers(1, 3))
+def test_no_copy_overtakes_a_newer_value(script: list[tuple[str, bytes]], size: int) -> None:
+    survivor = Survivor(iter(script))
+    work = copying(survivor)
+    work.size = size
+    work.write(copies(KEYS))
+    survivor.settle("committed", "producer")
+    for key in KEYS:
+        records = [r for r in survivor.log if r.key == key]
+        newer = [r.value for r in records if r.whose == "producer" and r.state == "committed"]
+        wanted = newer[-1] if newer else b"old"
+        assert survivor.ends_with(key, uncommitted=False) == wanted, survivor.log
+        # Consumers that read uncommitted records see what producers abort as well: the truth is theirs alone then.
+        if not any(r.whose == "producer" and r.state == "aborted" for r in records):
+            assert survivor.ends_with(key, uncommitted=True) == wanted, survivor.log
+    assert work.done.copied + work.done.superseded == len(KEYS)
+
+
+def test_copies_keep_headers_and_timestamps_and_name_their_source() -> None:
+    survivor = Survivor(iter(()))
+    work = copying(survivor)
+    work.producer.refuses = 2  # type: ignore[attr-defined] # a fake
+    work.write([*copies([b"a"]), Copy(b"b", None, [], Version(RETIRED, 9, 0, Source(9, 9, 70)))])
+    assert [(r.key, r.value, r.timestamp_ms, r.headers) for r in survivor.log] == [
+        (b"a", b"old", 50, [("trace", b"1"), (HEADER, b"7@0@50@3")]),
+        (b"b", None, 70, [(HEADER, b"7@9@70@3")]),
+    ]
+    assert work.done == Copied(copied=2, tombstones=1)
+
+
+def test_a_run_again_copies_nothing_twice() -> None:
+    survivor = Survivor(iter(()))
+    copying(survivor).write(copies(KEYS))
+    again = copying(survivor)
+    again.write(copies(KEYS))
+    assert again.done == Copied(placed=3)
+    assert len(survivor.log) == 3
+
+
+def test_a_newer_value_behind_an_aborted_copy_is_not_repeated() -> None:
+    survivor = Survivor(iter([("pass", b"")] * 2 + [("write", b"a")] + [("pass", b"")] * 3 + [("write", b"a")]))
+    work = copying(survivor)
+    work.write(copies([b"a"]))
+    assert [(r.whose, r.state) for r in survivor.log] == [
+        ("producer", "committed"), ("copy", "aborted"), ("producer", "committed"),
+    ]  # fmt: skip
+    assert work.done == Copied(superseded=1, retries=1)
+
+
+def test_a_newer_value_before_an_aborted_copy_is_written_once_more() -> None:
+    survivor = Survivor(iter([("pass", b"")] * 2 + [("write", b"a")]))
+    work = copying(survivor)
+    work.write(copies([b"a"]))
+    assert [(r.value, r.state) for r in survivor.log] == [
+        (b"new-1", "committed"), (b"old", "aborted"), (b"new-1", "committed"),
+    ]  # fmt: skip
+    assert survivor.log[-1].headers == [(HEADER, b"1@0@0@3")]
+    assert work.done == Copied(superseded=1, repaired=1, retries=1)
+
+
+def test_a_key_that_is_written_all_the_time_is_given_up_in_the_end() -> None:
+    def script() -> Iterator[tuple[str, bytes]]:
+        """A record right before each copy, and none behind it."""
+        while True:
+            yield "pass", b""
+            yield "pass", b""
+            yield "write", b"a"
+            yield from [("pass", b"")] * 3
+
+    survivor = Survivor(script())
+    with pytest.raises(EvacuationFailed, match="each of the 3 times"):
+        copying(survivor, tries=3).write(copies([b"a"]))
+    assert all(r.state == "aborted" for r in survivor.log if r.whose == "copy")
+
+
+def test_a_copy_that_is_not_delivered_aborts_the_rest() -> None:
+    survivor = Survivor(iter(()))
+    work = copying(survivor)
+    work.producer.error = KafkaError(KafkaError._FENCED)  # type: ignore[attr-defined] # a fake
+    with pytest.raises(KafkaException):
+        work.write(copies(KEYS))
+    assert {r.state for r in survivor.log} == {"aborted"}
+
+
+def test_a_straggler_that_is_later_than_a_producers_value_is_copied_behind_it() -> None:
+    survivor = Survivor(iter(()))
+    survivor.log.append(Record(b"a", b"before", "producer", "committed", timestamp_ms=60))
+    work = copying(survivor)
+    work.write([Copy(b"a", b"straggler", [], Version(RETIRED, 1000, 61))])
+    assert [r.value for r in survivor.log] == [b"before", b"straggler"]
+    assert work.done == Copied(copied=1)
+
+
+def test_a_copy_of_an_older_value_does_not_count() -> None:
+    survivor = Survivor(iter(()))
+    copying(survivor).write([Copy(b"a", b"older", [], Version(RETIRED, 3, 50))])
+    work = copying(survivor)
+    work.write([Copy(b"a", b"newer", [], Version(RETIRED, 4, 50))])
+    assert survivor.ends_with(b"a", uncommitted=False) == b"newer"
+    assert work.done == Copied(copied=1)

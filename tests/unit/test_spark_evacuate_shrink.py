@@ -1,0 +1,157 @@
+"""What the topic's record asks an evacuation for, where keys belong, and what is told at the end."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from modeaware.errors import ConfigError
+from modeaware.modelog.deletion import DeleteTopicPartitions
+from modeaware.modelog.records import RetiredPartition, TopicRecord
+from modeaware.modes import PartitionMode
+from modeaware.spark.evacuation import EvacuationReport, NothingToEvacuate
+from modeaware.spark.evacuation.placing import PLACER_OF, Placing, recognised
+from modeaware.spark.evacuation.shrink import EvacuatingShrink, shrink_of
+from modeaware.spark.evacuation.versions import Order
+from partitioners import NAMES, Hash, crc32, murmur2, named
+from partitioners.rules import RULES
+from partitioners.table import OUR_RULES
+
+RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
+
+
+def record(**changes: Any) -> TopicRecord:
+    """6 -> 3 partitions, of 8 once: 3 and 4 are sealed, 5 is evacuated, 6 has a straggler, 7 is new."""
+    deletion = DeleteTopicPartitions(3, -1, False, 9_000, 6, evacuate=True, evacuation_epoch=4)
+    made = TopicRecord(
+        "orders",
+        "id",
+        epoch=7,
+        controller_epoch=1,
+        modes=(RW, RW, RW, RO, RO, NONE, RO, RO),
+        deletion=deletion,
+        retired={
+            3: RetiredPartition(seal_offset=30, seal_leader_epoch=2),
+            4: RetiredPartition(seal_offset=40),
+            5: RetiredPartition(seal_offset=50, evacuated=True),
+            6: RetiredPartition(seal_offset=60, resume_offset=55, stragglers=1),
+            7: RetiredPartition(seal_offset=0, opening=True),
+        },
+        switch_offsets={0: 10, 1: 11},
+    )
+    return replace(made, **changes)
+
+
+def test_the_work_is_what_the_record_says() -> None:
+    assert shrink_of("orders", record()) == EvacuatingShrink(
+        "orders",
+        "modeaware-evacuation-orders-4",
+        epoch=4,
+        count=6,
+        survivors=(0, 1, 2),
+        seals={3: 30, 4: 40, 6: 60},
+        seal_epochs={3: 2},
+        order=Order({0: 10, 1: 11}, {3: 30, 4: 40, 6: 55}, 9_000),
+    )
+
+
+def test_a_partition_without_a_seal_is_waited_for() -> None:
+    retired = record().retired
+    assert shrink_of("orders", record(retired={**retired, 4: RetiredPartition()})) is None
+    assert shrink_of("orders", record(retired={**retired, 5: RetiredPartition()})) is not None  # it is None
+
+
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        (None, "no shrink is in force"),
+        (record(deletion=None), "no shrink is in force"),
+        (record(deletion=DeleteTopicPartitions(3, -1, False, 9_000, 6)), "evacuates nothing"),
+    ],
+)
+def test_what_asks_for_no_evacuation_is_refused(found: TopicRecord | None, why: str) -> None:
+    with pytest.raises(NothingToEvacuate, match=why):
+        shrink_of("orders", found)
+
+
+def test_work_counts_while_the_record_asks_for_it() -> None:
+    def then(**changes: Any) -> EvacuatingShrink | None:
+        return shrink_of("orders", record(**changes))
+
+    work, retired, modes = then(), record().retired, record().modes
+    assert work is not None
+    assert work.still_holds(work)
+    assert not work.still_holds(None)
+    assert work.still_holds(then(epoch=99))
+    assert work.still_holds(then(modes=(*modes[:4], NONE, *modes[5:])))  # 4 was empty
+    assert not work.still_holds(then(retired={**retired, 3: RetiredPartition(seal_offset=31)}))
+    assert not work.still_holds(then(modes=(*modes[:5], RO, *modes[6:])))  # a straggler in 5
+    deletion = record().deletion
+    assert deletion is not None
+    assert not work.still_holds(then(deletion=replace(deletion, evacuation_epoch=8)))
+
+
+KEYS = [b"key-%d" % n for n in range(500)]
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if (RULES.get(name) or OUR_RULES[name]).hash is not None])
+def test_keys_belong_where_the_partitioner_puts_them(name: str) -> None:
+    placing = pickle.loads(pickle.dumps(Placing.of({"partitioner": name}, "orders")))
+    place = named(name).for_topic("orders").partition
+    assert placing.indices(KEYS, 7).tolist() == [place(key, 7) for key in KEYS]
+    assert name in PLACER_OF
+
+
+def test_a_partitioner_of_the_users_own_places_keys() -> None:
+    placing = Placing.of({"partitioner": "tests.unit.test_spark_evacuate_shrink:by_length"}, "orders")
+    assert placing.indices([b"a", b"bb", b"ccc", b""], 3).tolist() == [1, 2, 0, 0]
+    assert placing.empty_placed
+
+
+def by_length(key: bytes | None, count: int) -> int:
+    return len(key or b"") % count
+
+
+def test_empty_keys_are_placed_by_some() -> None:
+    assert not Placing.of({}, "orders").empty_placed
+    assert Placing.of({}, "orders").indices([b""], 3).tolist() == [0]
+    assert Placing.of({"partitioner": "consistent"}, "orders").empty_placed
+
+
+@pytest.mark.parametrize("name", ["random", "round_robin", "manual"])
+def test_what_places_no_keys_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="places no keys"):
+        Placing.of({"partitioner": name}, "orders")
+
+
+def test_an_unknown_partitioner_is_refused() -> None:
+    with pytest.raises(ConfigError, match="murmur3"):
+        Placing.of({"partitioner": "murmur3"}, "orders")
+
+
+def test_the_hash_that_placed_the_keys_is_recognised() -> None:
+    assert PLACER_OF["murmur2_random"] == Hash.MURMUR2.value
+    shares = recognised("orders", 12, [(key, murmur2(key, 12)) for key in KEYS if murmur2(key, 12) >= 4])
+    assert shares == {"murmur2": 1.0}
+    grown = [(key, murmur2(key, 6 if n < 150 else 12)) for n, key in enumerate(KEYS)]
+    assert recognised("orders", 12, [(key, p) for key, p in grown if p >= 4]) == {"murmur2": pytest.approx(1.0)}
+    assert recognised("orders", 12, [(key, crc32(key, 12)) for key in KEYS]) == {"crc32": 1.0}
+
+
+def test_the_report_says_what_was_done() -> None:
+    assert str(EvacuationReport("orders", "g", {})) == "orders: every retired partition is evacuated already."
+    report = EvacuationReport("orders", "g", {4: 10, 5: 9}, 100, 60, 5, 30, 10, 2, 3, 7, 1)
+    text = str(report)
+    for part in (
+        "partitions 4-5",
+        "100 keys: 60 copied (5",
+        "30 were copied before, 10 have",
+        "3 batches",
+        "7 records",
+    ):
+        assert part in text
+    assert "batches" not in str(replace(report, retries=0))
+    assert "without a key" not in str(replace(report, unkeyed=0))

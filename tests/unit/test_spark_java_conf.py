@@ -1,0 +1,106 @@
+"""A client's configuration as options of Spark's Kafka connector."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from modeaware.errors import ConfigError
+from modeaware.spark.java_conf import spark_options
+
+SERVERS = {"bootstrap.servers": "a:1,SSL://b:2"}
+
+
+def test_names_of_java_and_what_means_nothing_there() -> None:
+    conf = {
+        **SERVERS,
+        "linger.ms": 5,
+        "compression.codec": "lz4",
+        "message.timeout.ms": 60_000,
+        "enable.idempotence": True,
+        "default.topic.config": {"acks": -1},
+        "partitioner": "murmur2_random",
+        "modeaware.view.timeout.ms": 1_000,
+        "statistics.interval.ms": 1_000,
+        "queue.buffering.max.messages": 10,
+        "error_cb": print,
+        "isolation.level": "read_committed",
+    }
+    assert spark_options(conf, "producer") == {
+        "kafka.bootstrap.servers": "a:1,b:2",
+        "kafka.linger.ms": "5",
+        "kafka.compression.type": "lz4",
+        "kafka.delivery.timeout.ms": "60000",
+        "kafka.enable.idempotence": "true",
+        "kafka.acks": "-1",
+    }
+    assert spark_options(conf, "consumer") == {
+        "kafka.bootstrap.servers": "a:1,b:2",
+        "kafka.isolation.level": "read_committed",
+    }
+
+
+def test_a_user_and_its_password() -> None:
+    conf = {
+        **SERVERS,
+        "security.protocol": "sasl_ssl",
+        "sasl.mechanisms": "scram-sha-256",
+        "sasl.username": "alice",
+        "sasl.password": 'a"b\\c',
+        "ssl.ca.location": "ca.pem",
+        "ssl.endpoint.identification.algorithm": "none",
+    }
+    assert spark_options(conf, "consumer") == {
+        "kafka.bootstrap.servers": "a:1,b:2",
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "SCRAM-SHA-256",
+        "kafka.sasl.jaas.config": (
+            'org.apache.kafka.common.security.scram.ScramLoginModule required username="alice" password="a\\"b\\\\c";'
+        ),
+        "kafka.ssl.truststore.type": "PEM",
+        "kafka.ssl.truststore.location": "ca.pem",
+        "kafka.ssl.endpoint.identification.algorithm": "",
+    }
+
+
+def test_a_certificate_of_the_client_is_read_here(tmp_path: Path) -> None:
+    certificate = tmp_path / "client.pem"
+    certificate.write_text("CERTIFICATE")
+    conf = {
+        **SERVERS,
+        "security.protocol": "SSL",
+        "ssl.ca.pem": "CA",
+        "ssl.certificate.location": str(certificate),
+        "ssl.key.pem": "KEY",
+        "ssl.key.password": "secret",
+    }
+    options = spark_options(conf, "producer")
+    assert options["kafka.ssl.keystore.type"] == "PEM"
+    assert options["kafka.ssl.keystore.certificate.chain"] == "CERTIFICATE"
+    assert options["kafka.ssl.keystore.key"] == "KEY"
+    assert options["kafka.ssl.key.password"] == "secret"
+    assert options["kafka.ssl.truststore.certificates"] == "CA"
+
+
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        ({"bootstrap.servers": ""}, "bootstrap.servers"),
+        ({"transactional.id": "t"}, "transactional.id"),
+        ({"enable.ssl.certificate.verification": False}, "enable.ssl.certificate.verification"),
+        ({"ssl.cipher.suites": "X"}, "ssl.cipher.suites"),
+        ({"plugin.library.paths": "x"}, "plugin.library.paths"),
+        ({"oauth_cb": print}, "oauth_cb"),
+        ({"security.protocol": "TLS"}, "security.protocol"),
+        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}, "OAUTHBEARER"),
+        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.password": "p"}, "sasl.username"),
+        ({"security.protocol": "SSL", "ssl.key.pem": "KEY"}, "ssl.certificate"),
+        ({"security.protocol": "SSL", "ssl.key.location": "missing.pem", "ssl.certificate.pem": "C"}, "ssl.key"),
+        ({"modeaware.on.unknwon": "block"}, "modeaware.on.unknwon"),
+    ],
+)
+def test_what_cannot_be_translated_is_refused_by_name(more: dict[str, Any], named: str) -> None:
+    with pytest.raises(ConfigError, match=named):
+        spark_options({**SERVERS, **more}, "producer")

@@ -1,0 +1,238 @@
+"""Publishing progress: what is tried again, what is told, and which rules are made."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
+from contextlib import closing
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from modeaware.errors import ConfigError, ControllerUnavailable, ModeAwareError
+from modeaware.librdkafka import KafkaError, KafkaException, TopicPartition
+from modeaware.modelog.group_rules import REQUIRE, WAIVE, GroupRule
+from modeaware.spark.read import publisher as publisher_module
+from modeaware.spark.read.progress import ProgressListener, progress_group
+from modeaware.spark.read.publisher import Publisher, Registrar
+from tests.support.waiting import eventually
+
+CONF = {"bootstrap.servers": "127.0.0.1:1", "group.id": "theirs", "fetch.min.bytes": 5}
+
+
+class World:
+    """What clients were asked for, in order; ``refuse`` makes the next such requests fail."""
+
+    def __init__(self) -> None:
+        self.done: list[tuple[Any, ...]] = []
+        self.refuse: dict[str, int] = {}
+
+    def ask(self, kind: str, *what: Any) -> bool:
+        if self.refuse.get(kind, 0):
+            self.refuse[kind] -= 1
+            return False
+        self.done.append((kind, *what))
+        return True
+
+
+class FakeConsumer:
+    def __init__(self, world: World, conf: dict[str, Any]) -> None:
+        assert "fetch.min.bytes" not in conf
+        self._world = world
+        self._group = conf["group.id"]
+
+    def commit(self, offsets: list[TopicPartition], asynchronous: bool) -> list[TopicPartition]:
+        assert not asynchronous
+        if not self._world.ask("commit", self._group, {(p.topic, p.partition, p.offset) for p in offsets}):
+            raise KafkaException(KafkaError(KafkaError.COORDINATOR_NOT_AVAILABLE, "no coordinator"))
+        return offsets
+
+    def close(self) -> None:
+        self._world.done.append(("close", self._group))
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    made = World()
+
+    def require(_: Registrar, group: str, topics: Iterable[str], reason: str, timeout_s: float) -> None:
+        if not made.ask("require", group, sorted(topics), reason):
+            raise ControllerUnavailable("no controller is running")
+
+    monkeypatch.setattr(publisher_module, "Consumer", lambda conf: FakeConsumer(made, conf))
+    monkeypatch.setattr(Registrar, "require", require)
+    monkeypatch.setattr(publisher_module, "FIRST_RETRY_S", 0.01)
+    monkeypatch.setattr(publisher_module, "LONGEST_RETRY_S", 0.01)
+    return made
+
+
+@pytest.fixture
+def published(world: World) -> Iterator[Publisher]:
+    made = Publisher(CONF)
+    yield made
+    made.close(10)
+
+
+def test_the_group_is_required_before_its_first_offsets_are_committed(world: World, published: Publisher) -> None:
+    published.publish("g", {"flights": {0: 5, 1: 0}}, "why")
+    assert published.flush(10)
+    assert world.done == [
+        ("require", "g", ["flights"], "why"),
+        ("commit", "g", {("flights", 0, 5), ("flights", 1, 0)}),
+    ]
+
+
+@pytest.mark.parametrize("kind", ["require", "commit"])
+def test_what_fails_is_told_and_tried_again(
+    kind: str, world: World, published: Publisher, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.refuse[kind] = 3
+    with caplog.at_level(logging.WARNING):
+        published.publish("g", {"flights": {0: 5}}, "why")
+        assert published.flush(10)
+    assert {entry[0] for entry in world.done} >= {"require", "commit"}
+    first, last = [record.message for record in caplog.records]
+    assert "g is not published" in first
+    assert {"require": "no controller is running", "commit": "no coordinator"}[kind] in first
+    assert "published again" in last
+
+
+def test_offsets_are_committed_though_no_controller_can_be_asked(world: World, published: Publisher) -> None:
+    world.refuse["require"] = 10**9
+    published.publish("g", {"flights": {0: 5}}, "why")
+    eventually(lambda: ("commit", "g", {("flights", 0, 5)}) in world.done)
+    world.refuse.clear()
+    assert published.flush(10)
+    assert ("require", "g", ["flights"], "why") in world.done
+
+
+def test_newer_offsets_take_the_place_of_those_that_failed(world: World, published: Publisher) -> None:
+    world.refuse["commit"] = 10**9
+    published.publish("g", {"flights": {0: 5}, "weather": {0: 1}}, "why")
+    published.publish("g", {"flights": {0: 9}}, "why")
+    world.refuse.clear()
+    assert published.flush(10)
+    commits = [entry[2] for entry in world.done if entry[0] == "commit"]
+    assert [place for commit in commits for place in commit if place[0] == "flights"][-1] == ("flights", 0, 9)
+    assert any(("weather", 0, 1) in commit for commit in commits)
+
+
+def test_closing_publishes_what_is_left_or_says_that_it_does_not(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    ended = Publisher(CONF)
+    ended.publish("g", {"flights": {0: 5}}, "why")
+    ended.close(10)
+    assert world.done[-2:] == [("commit", "g", {("flights", 0, 5)}), ("close", "g")]
+    ended.publish("g", {"flights": {0: 6}}, "why")
+    ended.close(10)
+    assert world.done[-1] == ("close", "g")
+
+    world.refuse["commit"] = 10**9
+    stuck = Publisher(CONF)
+    stuck.publish("lost", {"flights": {0: 5}}, "why")
+    stuck.close(0.05)
+    assert "lost" in caplog.text
+    assert "no time is left" in caplog.text
+
+
+class FakeAdmin:
+    """Rules, and how often they were changed."""
+
+    def __init__(self, rules: list[GroupRule]) -> None:
+        self.rules = rules
+        self.changes = 0
+        self.failure: Exception | None = None
+
+    def describe_group_rules(self, _: float) -> Future[Any]:
+        return self._answer(tuple(self.rules))
+
+    def alter_group_rules(self, add: list[GroupRule], request_timeout: float) -> Future[Any]:
+        self.changes += 1
+        self.rules += add
+        return self._answer(None)
+
+    def close(self) -> None:
+        pass
+
+    def _answer(self, value: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        if self.failure is None:
+            future.set_result(value)
+        else:
+            future.set_exception(self.failure)
+        return future
+
+
+def registrar(admin: FakeAdmin, monkeypatch: pytest.MonkeyPatch) -> Registrar:
+    monkeypatch.setattr(publisher_module, "AdminClient", lambda conf: admin)
+    return Registrar(CONF)
+
+
+def test_only_rules_that_are_missing_are_made_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = GroupRule(REQUIRE, "g", "kept", "", 1)
+    passing = GroupRule(REQUIRE, "g", "passing", "", 1, expires_ms=2)
+    waived = GroupRule(WAIVE, "g", "waived", "because", 1)
+    admin = FakeAdmin([kept, passing, waived])
+    made = registrar(admin, monkeypatch)
+    for _ in range(2):
+        made.require("g", ["kept", "passing", "waived"], "a Spark query")
+    assert admin.changes == 1
+    assert [(rule.kind, rule.topic) for rule in admin.rules[3:]] == [(REQUIRE, "passing"), (REQUIRE, "waived")]
+    assert admin.rules[-1].reason == "a Spark query"
+    made.require("other", ["kept"], "a Spark query")
+    assert admin.changes == 2
+
+
+def test_a_rule_that_could_not_be_made_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    admin = FakeAdmin([])
+    made = registrar(admin, monkeypatch)
+    for failure in (ControllerUnavailable("none"), ModuleNotFoundError("kafka")):
+        admin.failure = failure
+        with pytest.raises(ModeAwareError, match=str(failure)):
+            made.require("g", ["flights"], "why")
+    admin.failure = None
+    made.require("g", ["flights"], "why")
+    assert admin.changes == 1
+
+
+def test_a_groups_name_is_never_a_glob() -> None:
+    assert progress_group("flights*[1]?") == "modeaware-spark-flights__1__"
+    listener = ProgressListener(CONF)
+    with pytest.raises(ConfigError, match="glob"):
+        listener.require("spark-*", ["flights"])
+    listener.close(1)
+
+
+def told(name: str | None, *ends: str | None, description: str = "KafkaV2[Subscribe[flights]]") -> Any:
+    """An event as Spark's."""
+    sources = [SimpleNamespace(description=description, endOffset=end) for end in ends]
+    return SimpleNamespace(progress=SimpleNamespace(name=name, id="an-id", sources=sources))
+
+
+def test_each_query_has_a_group_of_its_own(world: World) -> None:
+    with closing(ProgressListener(CONF)) as listener:
+        listener.onQueryProgress(told("billing", '{"orders": {"0": 5}}', '{"orders": {"0": 4}, "rates": {"1": 2}}'))
+        assert listener.flush(10)
+        listener.onQueryProgress(told(None, '{"orders": {"0": 7}}'))
+        listener.onQueryProgress(told("files", '{"orders": {"0": 7}}', description="FileStreamSource[there]"))
+        assert listener.flush(10)
+    assert [entry for entry in world.done if entry[0] == "commit"] == [
+        ("commit", "modeaware-spark-billing", {("orders", 0, 4), ("rates", 1, 2)}),
+        ("commit", "modeaware-spark-an-id", {("orders", 0, 7)}),
+    ]
+
+
+def test_the_caller_may_name_groups_and_leave_queries_out(world: World) -> None:
+    def group(progress: Any) -> str | None:
+        return None if progress.name == "elsewhere" else f"team-{progress.name}"
+
+    with closing(ProgressListener(CONF, group=group)) as listener:
+        for name in ("elsewhere", "billing"):
+            listener.onQueryProgress(told(name, '{"orders": {"0": 5}}'))
+        assert listener.flush(10)
+        with pytest.raises(ConfigError, match="glob"):
+            listener.onQueryProgress(told("*", '{"orders": {"0": 5}}'))
+    assert {entry[1] for entry in world.done} == {"team-billing"}

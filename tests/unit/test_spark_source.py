@@ -1,0 +1,119 @@
+"""What ``format("modeaware")`` decides without Spark and without Kafka: options, and what is read."""
+
+from __future__ import annotations
+
+import json
+import pickle
+
+import pytest
+
+from modeaware.errors import ConfigError
+from modeaware.modes import PartitionMode
+from modeaware.spark.source.datasource import ModeAwareDataSource
+from modeaware.spark.source.errors import RecordsLost
+from modeaware.spark.source.options import EARLIEST, LATEST, parse_options
+from modeaware.spark.source.reader import StreamReader
+from modeaware.spark.source.stretches import Stretch, readable_to, resolve, stretches_between
+from modeaware.topic_view import TopicView
+
+RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
+SERVERS = {"bootstrap.servers": "127.0.0.1:1"}
+
+
+def test_options_are_ours_and_the_rest_is_a_configuration() -> None:
+    options = parse_options(
+        {
+            **SERVERS,
+            "topic": "flights",
+            "startingoffsets": '{"flights": {"0": 23, "1": -2}}',
+            "endingoffsets": "latest",
+            "failondataloss": "False",
+            "checkpointlocation": "there",
+            "modeaware.on.unknown": "writable",
+            "linger.ms": "5",
+        }
+    )
+    assert options.one_topic == "flights"
+    assert options.starting == {0: 23, 1: EARLIEST}
+    assert options.ending == LATEST
+    assert not options.fail_on_data_loss
+    assert options.conf == {**SERVERS, "modeaware.on.unknown": "writable", "linger.ms": "5"}
+    defaults = parse_options({**SERVERS, "topic": "flights"})
+    assert (defaults.starting, defaults.ending, defaults.fail_on_data_loss) == (None, None, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"topic": "t"}, "bootstrap.servers is missing"),
+        ({**SERVERS, "path": "t"}, "no path"),
+        ({**SERVERS, "topic": "t", "failondataloss": "no"}, "failOnDataLoss"),
+        ({**SERVERS, "topic": "t", "startingoffsets": "first"}, "startingOffsets"),
+        ({**SERVERS, "topic": "t", "endingoffsets": '{"t": {"0": -3}}'}, "endingOffsets"),
+        ({**SERVERS, "topic": "t", "startingoffsets": '{"t": {"0": "1"}}'}, "startingOffsets"),
+        ({**SERVERS, "topic": "t", "startingoffsets": '{"other": {"0": 1}}'}, "startingOffsets"),
+        ({**SERVERS, "topic": "t", "kafka.bootstrap.servers": "x"}, "without kafka"),
+        ({**SERVERS, "topic": "t", "modeaware.on.unknwon": "x"}, "modeaware.on.unknown"),
+    ],
+)
+def test_bad_options_are_refused(options: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        parse_options(options)
+
+
+def test_a_reader_needs_a_topic_and_its_own_schema() -> None:
+    source = ModeAwareDataSource({**SERVERS})
+    with pytest.raises(ConfigError, match="topic is missing"):
+        source.reader(source.schema())
+    with pytest.raises(ConfigError, match="schema"):
+        ModeAwareDataSource({**SERVERS, "topic": "t"}).reader(source.schema()[:2])
+    with pytest.raises(ConfigError, match="no end"):
+        ModeAwareDataSource({**SERVERS, "topic": "t", "endingoffsets": "latest"}).streamReader(source.schema())
+
+
+def test_offsets_are_resolved_for_each_partition() -> None:
+    starts, ends = {0: 5, 1: 0}, {0: 9, 1: 4}
+    assert resolve("x", EARLIEST, "t", starts, ends) == starts
+    assert resolve("x", LATEST, "t", starts, ends) == ends
+    assert resolve("x", {0: LATEST, 1: 3, 7: 2}, "t", starts, ends) == {0: 9, 1: 3}
+    with pytest.raises(ConfigError, match=r"\[1\] of t are missing"):
+        resolve("endingOffsets", {0: 3}, "t", starts, ends)
+
+
+def view(*modes: PartitionMode, seals: dict[int, int]) -> TopicView:
+    return TopicView("t", "id", (1, 1), modes, seals)
+
+
+def test_a_stream_may_read_to_the_ends_and_to_the_seals_of_partitions_in_mode_none() -> None:
+    ends = {0: 50, 1: 60, 2: 70, 3: 80}
+    assert readable_to(TopicView.unlisted("t"), ends, {}) == ends
+    assert readable_to(view(RW, RO, NONE, seals={1: 55, 2: 65}), ends, {}) == {0: 50, 1: 60, 2: 65, 3: 80}
+    assert readable_to(view(NONE, RW, NONE, RW, seals={0: 55}), ends, {}) == ends, "truncated; and without a seal"
+
+
+def test_offsets_do_not_go_back_by_a_mode() -> None:
+    """It read stragglers while the partition was ReadOnly again, by an older seal."""
+    assert readable_to(view(RW, NONE, seals={1: 55}), {0: 1, 1: 70}, {1: 60}) == {0: 1, 1: 60}
+
+
+def test_a_batch_reads_what_lies_between_and_new_partitions_from_their_first_record() -> None:
+    assert stretches_between("t", {0: 5, 1: 7}, {0: 9, 1: 7, 2: 3, 3: 0}, strict=True) == [
+        Stretch("t", 0, 5, 9),
+        Stretch("t", 2, 0, 3),
+    ]
+
+
+@pytest.mark.parametrize(("end", "message"), [({0: 4}, "ends at 4"), ({1: 9}, "is gone")])
+def test_an_offset_that_went_back_fails_the_query_unless_it_may_lose_records(end: dict[int, int], message: str) -> None:
+    with pytest.raises(RecordsLost, match=f"partition 0 of t {message}") as caught:
+        stretches_between("t", {0: 5}, end, strict=True)
+    assert (caught.value.topic, caught.value.partition) == ("t", 0)
+    assert all(stretch.partition == 1 for stretch in stretches_between("t", {0: 5}, end, strict=False))
+
+
+def test_offsets_pass_through_checkpoints_and_readers_through_pickle() -> None:
+    reader = StreamReader(parse_options({**SERVERS, "topic": "t"}))
+    start, end = ({"modeaware:offsets": 1, "t": {"0": first, "10": 4}} for first in (2, 8))
+    start = json.loads(json.dumps(start))
+    assert pickle.loads(pickle.dumps(reader)).partitions(start, end) == [Stretch("t", 0, 2, 8)]
+    reader.stop()

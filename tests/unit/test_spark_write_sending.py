@@ -1,0 +1,241 @@
+"""A sender: what it raises, when, and what becomes of its producer."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from modeaware.confluent.errors import FirstViewPending, RetiredPartitionChosen
+from modeaware.errors import ConfigError, ErrorCode, KeyHeld, ModeSourceError, PartitionRetired, ViewTimeout
+from modeaware.librdkafka import KafkaError, KafkaException
+from modeaware.spark.write import producers
+from modeaware.spark.write.errors import WriteFailed
+from modeaware.spark.write.producers import borrow, give_back, key_of, producer_conf
+from modeaware.spark.write.sending import POLL_EVERY, Sender
+from tests.support.fake_views import FakeViews, modes_of
+
+CONF = {"bootstrap.servers": "127.0.0.1:1"}
+
+
+class FakeMessage:
+    def __init__(self, topic: str, partition: int) -> None:
+        self._where = topic, partition
+
+    def topic(self) -> str:
+        return self._where[0]
+
+    def partition(self) -> int:
+        return self._where[1]
+
+
+class FakeProducer:
+    """Raises what ``errors`` says, then takes records; reports what :meth:`fail` was told at the next poll."""
+
+    made: list[FakeProducer]
+
+    def __init__(self, conf: dict[str, Any]) -> None:
+        self.conf = conf
+        self.taken: list[tuple[Any, ...]] = []
+        self.errors: list[Exception] = []
+        self.reports: list[tuple[Any, KafkaError]] = []
+        self.polls = 0
+        self.flushes_left = 1
+        self.closed = False
+        FakeProducer.made.append(self)
+
+    def produce(self, topic: str, value: Any, key: Any, *, on_delivery: Any, **more: Any) -> None:
+        if self.errors:
+            raise self.errors.pop(0)
+        self.taken.append((topic, key, value, more))
+        self.callback = on_delivery
+
+    def poll(self, timeout_s: float) -> int:
+        self.polls += 1
+        while self.reports:
+            callback, error = self.reports.pop()
+            callback(error, FakeMessage("orders", 3))
+        return 0
+
+    def flush(self, timeout_s: float) -> int:
+        self.poll(0)
+        self.flushes_left -= 1
+        return max(self.flushes_left, 0)
+
+    def close(self) -> bool:
+        self.closed = True
+        return True
+
+    def fail(self, code: int, *, fatal: bool = False) -> None:
+        self.reports.append((self.callback, KafkaError(code, "broken", fatal)))
+
+
+@pytest.fixture(autouse=True)
+def views(monkeypatch: pytest.MonkeyPatch) -> FakeViews:
+    made = FakeViews()
+    FakeProducer.made = []
+    monkeypatch.setattr(producers, "Producer", FakeProducer)
+    monkeypatch.setattr(producers, "acquire", lambda conf, config: made)
+    monkeypatch.setattr(producers, "_kept", producers._Kept())
+    return made
+
+
+def test_records_are_passed_on_with_what_they_have() -> None:
+    with Sender("orders", CONF) as sender:
+        sender.send(b"k", b"v")
+        sender.send(None, None, 3, 0, iter([("h", None)]), "other")
+        sender.send_pairs([(b"a", b"1"), (None, b"2")])
+    [producer] = FakeProducer.made
+    assert producer.taken == [
+        ("orders", b"k", b"v", {}),
+        ("other", None, None, {"partition": 3, "timestamp": 1, "headers": [("h", None)]}),
+        ("orders", b"a", b"1", {}),
+        ("orders", None, b"2", {}),
+    ]
+    assert sender.sent == 4
+
+
+def test_a_full_queue_is_waited_for() -> None:
+    sender = Sender("orders", CONF)
+    [producer] = FakeProducer.made
+    producer.errors = [BufferError("full"), BufferError("full"), KeyHeld("held")]
+    sender.send(b"k", b"v")
+    assert len(producer.taken) == 1
+    assert producer.polls == 3
+    producer.errors = [BufferError("full")]
+    sender.send_pairs([(b"k", b"v")])
+    assert sender.finish() == 2
+
+
+def test_it_looks_at_deliveries_as_it_goes() -> None:
+    sender = Sender("orders", CONF)
+    [producer] = FakeProducer.made
+    sender.send_pairs([(None, b"v")] * (2 * POLL_EVERY + 1))
+    assert (producer.polls, sender.sent) == (2, 2 * POLL_EVERY + 1)
+    producer.fail(KafkaError._MSG_TIMED_OUT)
+    with pytest.raises(WriteFailed, match="partition 3 of orders: a record was not delivered: broken") as failed:
+        sender.send_pairs([(b"k", b"v")] * POLL_EVERY)
+    assert (failed.value.topic, failed.value.partition) == ("orders", 3)
+    sender.abandon()
+
+
+def test_a_failure_while_the_queue_is_full_ends_the_waiting() -> None:
+    sender = Sender("orders", CONF)
+    [producer] = FakeProducer.made
+    sender.send(b"k", b"v")
+    producer.fail(ErrorCode.MESSAGE_TOO_LARGE)
+    producer.errors = [BufferError("full")] * 3
+    with pytest.raises(WriteFailed) as failed:
+        sender.send(b"k", b"v")
+    assert failed.value.code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_finish_waits_for_all_and_raises_the_first_failure() -> None:
+    sender = Sender("orders", CONF)
+    [producer] = FakeProducer.made
+    sender.send(b"k", b"v")
+    producer.flushes_left = 3
+    producer.fail(KafkaError._MSG_TIMED_OUT)
+    with pytest.raises(WriteFailed):
+        sender.finish()
+    other = Sender("orders", CONF)
+    other.send(b"k", b"v")
+    producer.flushes_left = 3
+    other.finish()
+    assert producer.flushes_left == 0
+    assert FakeProducer.made == [producer]  # it stays for the next one
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [
+        (FirstViewPending("no view"), ViewTimeout),
+        (RetiredPartitionChosen("partition 7 takes no records", topic="orders", partition=7), PartitionRetired),
+        (KafkaException(KafkaError(ErrorCode.MESSAGE_TOO_LARGE, "too large")), WriteFailed),
+    ],
+)
+def test_what_cannot_be_waited_for_is_raised(error: Exception, raised: type[Exception]) -> None:
+    sender = Sender("orders", CONF)
+    FakeProducer.made[0].errors = [error] * 2
+    with pytest.raises(raised):
+        sender.send(b"k", b"v")
+    with pytest.raises(raised):
+        sender.send_pairs([(b"k", b"v")])
+    sender.abandon()
+    sender.abandon()
+
+
+def test_a_fatal_error_costs_the_producer() -> None:
+    sender, beside = Sender("orders", CONF), Sender("orders", CONF)
+    [producer] = FakeProducer.made
+    sender.send(b"k", b"v")
+    producer.fail(KafkaError._FATAL, fatal=True)
+    with pytest.raises(WriteFailed):
+        sender.finish()
+    assert not producer.closed  # somebody else is at it
+    Sender("orders", CONF).abandon()
+    assert len(FakeProducer.made) == 2
+    beside.abandon()
+    assert producer.closed
+    Sender("orders", CONF).abandon()
+    assert len(FakeProducer.made) == 2
+
+
+def test_it_waits_for_the_modes_the_driver_planned_by(views: FakeViews) -> None:
+    views.set("orders", modes_of(4, 4), epoch=1)
+
+    class Late(FakeViews):
+        def refresh(self, timeout_s: float) -> None:
+            super().refresh(timeout_s)
+            self.set("orders", modes_of(4, 2), epoch=2)
+
+    late = Late(views=[views.view("orders")])
+    shared = producers.Shared(CONF)
+    shared.views = late
+    shared.await_version("orders", (1, 1))
+    assert late.refreshes == 0
+    shared.await_version("orders", (1, 2))
+    assert late.refreshes == 1
+
+
+def test_modes_that_do_not_come_fail_the_task(views: FakeViews) -> None:
+    views.set("orders", modes_of(4, 4), epoch=1)
+    views.failure = ModeSourceError("the mode log is out of reach")
+    with pytest.raises(ViewTimeout, match=r"planned by epoch 2 .* orders epoch 1.*out of reach; nothing was written"):
+        Sender("orders", CONF, at_least=(1, 2))
+    assert [shared.users for shared in producers._kept.by_key.values()] == [0]
+
+
+def test_producers_are_kept_by_configuration_and_not_without_end() -> None:
+    kept = []
+    for number in range(producers.MOST + 3):
+        conf = {**CONF, "client.id": f"c{number}"}
+        kept.append((key_of(conf), borrow(key_of(conf), conf)))
+    assert not any(producer.closed for producer in FakeProducer.made)  # all in use
+    for key, shared in kept:
+        give_back(key, shared)
+    assert [producer.closed for producer in FakeProducer.made] == [True] * 3 + [False] * producers.MOST
+    producers.close_idle()
+    assert all(producer.closed for producer in FakeProducer.made)
+
+
+def test_a_forked_worker_makes_its_own() -> None:
+    key, conf = key_of(CONF), CONF
+    ours = borrow(key, conf)
+    producers._kept.forget_parent()
+    assert borrow(key, conf) is not ours
+    assert not ours.producer.closed  # type: ignore[attr-defined] # a FakeProducer
+    assert threading.Lock().acquire(blocking=False)
+
+
+def test_the_configuration_of_a_writer() -> None:
+    assert producer_conf(CONF)["enable.idempotence"] is True
+    assert "enable.idempotence" not in producer_conf({**CONF, "acks": 1})
+    assert producer_conf({**CONF, "enable.idempotence": False})["enable.idempotence"] is False
+    for refused in ("on_delivery", "transactional.id", "delivery.report.only.error"):
+        with pytest.raises(ConfigError, match=refused):
+            producer_conf({**CONF, refused: "x"})
+    assert key_of(CONF) == key_of(dict(CONF))
+    assert key_of(CONF) != key_of({**CONF, "acks": 1})
+    assert "secret" not in key_of({**CONF, "sasl.password": "secret"})
