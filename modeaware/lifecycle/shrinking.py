@@ -176,7 +176,9 @@ def _retire(
     evacuation = (evacuation_group(command.topic, epoch),) if command.evacuate else ()
     for partition in range(keep, writable):
         modes[partition] = PartitionMode.READ_ONLY
-        retired[partition] = RetiredPartition()
+        retired[partition] = RetiredPartition(
+            switch_offset=facts.partitions[partition].end_offset if command.evacuate else None
+        )
     return replace(
         record,
         modes=tuple(modes),

@@ -79,6 +79,7 @@ def _step_read_only(partition: int, log: PartitionFacts, now: Pass) -> Step:
         resume_offset=None,
         reason=None,
         evacuated=deletion_of(now.record).evacuate,
+        evacuated_to=retired.seal_offset if deletion_of(now.record).evacuate else None,
     )
     # Looked at again at once: consumers have been told by then, and the proof is taken anew before anything is deleted.
     return Step(PartitionMode.NONE, none, due_ms=now.now_ms, alarm=alarm, waived=drain.waived)
@@ -130,6 +131,7 @@ def _unseal(topic: str, partition: int, retired: RetiredPartition, log: Partitio
         stragglers=retired.stragglers + (not truncated),
         straggler=retired.straggler if truncated else straggler_of(log),
         truncated_to=lowest if truncated else retired.truncated_to,
+        evacuated_to=None if retired.evacuated_to is None else min(retired.evacuated_to, log.lowest_end),
     )
     return unsealed, unseal_alarm(topic, partition, retired.seal_offset, log, truncated=truncated)
 
@@ -164,6 +166,8 @@ def _step_none(partition: int, log: PartitionFacts, now: Pass) -> Step:
     if retired.evacuated and log.log_start < reclaim_offset and not _deletes(partition, now):
         return Step(PartitionMode.NONE, _left_alone(retired))
     if rests(PartitionMode.NONE, retired):  # not any more: that is on the record before anything goes
+        if log.log_start < reclaim_offset and _still_drained(partition, retired, retired.seal_offset, log, now).reason:
+            return Step(PartitionMode.NONE, retired)
         started = replace(retired, replica_state=ReplicaState.DELETION_STARTED, reason=None)
         return Step(PartitionMode.NONE, started, due_ms=now.now_ms)
     if log.log_start >= reclaim_offset:
@@ -176,6 +180,8 @@ def _step_none(partition: int, log: PartitionFacts, now: Pass) -> Step:
         again = deletion_of(now.record).policy != "retention"
         return Step(PartitionMode.NONE, retired, delete_up_to=reclaim_offset if again else None)
     drain = _still_drained(partition, retired, retired.seal_offset, log, now)
+    if drain.reason is not None and retired.evacuated:  # what is read would be older than what survivors hold
+        return Step(PartitionMode.NONE, _left_alone(retired))
     if drain.reason is not None:
         return Step(PartitionMode.READ_ONLY, _unproved(retired, drain.reason))
     lower = min(drain.proof.values(), default=reclaim_offset) < reclaim_offset

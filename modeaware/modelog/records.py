@@ -56,6 +56,8 @@ class RetiredPartition:
         straggler: the last of them.
         truncated_to: the lowest end its log was found to have, or to have had for a while, where that was below a seal.
         evacuated: it is None, and what lies below its seal was copied to survivors before.
+        evacuated_to: up to where that was so once, since it was retired: what lies below need not be copied again.
+        switch_offset: its end when the shrink was admitted, where it is evacuated: what follows was written meanwhile.
     """
 
     partition_state: PartitionState = PartitionState.ONLINE
@@ -70,6 +72,8 @@ class RetiredPartition:
     straggler: Straggler | None = None
     truncated_to: int | None = None
     evacuated: bool = False
+    evacuated_to: int | None = None
+    switch_offset: int | None = None
 
     @property
     def reclaim_offset(self) -> int | None:
@@ -95,6 +99,8 @@ class RetiredPartition:
             "straggler": self.straggler.to_dict() if self.straggler is not None else None,
             "truncated_to": self.truncated_to,
             "evacuated": self.evacuated,
+            "evacuated_to": self.evacuated_to,
+            "switch_offset": self.switch_offset,
         }
         return {name: value for name, value in fields.items() if value != _DEFAULTS.get(name)}
 
@@ -113,6 +119,8 @@ class RetiredPartition:
             straggler=Straggler.from_dict(fields.get("straggler")),
             truncated_to=optional_int(fields.get("truncated_to")),
             evacuated=bool(fields.get("evacuated", False)),
+            evacuated_to=optional_int(fields.get("evacuated_to")),
+            switch_offset=optional_int(fields.get("switch_offset")),
         )
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from contextlib import closing
 from typing import Any
 
 from modeaware.config import split_client_config
-from modeaware.errors import ClusterError, ErrorCode, ViewTimeout
+from modeaware.errors import ClusterError, ErrorCode, ModeSourceError, ViewTimeout
 from modeaware.librdkafka import Consumer, KafkaException
 from modeaware.modelog.connection import connection_conf
 from modeaware.spark.kept_views import kept_views
 from modeaware.topic_view import TopicView
+
+logger = logging.getLogger(__name__)
 
 METADATA_TIMEOUT_S = 30.0
 
@@ -19,9 +22,9 @@ METADATA_TIMEOUT_S = 30.0
 def topic_view(conf: Mapping[str, Any], topic: str) -> TopicView:
     """The view of ``topic`` that is in force now: all that the mode source held when this was called is in it.
 
-    A job cannot go on with the last view, as a client can: a driver that just started has none. So where the source
-    cannot be read within ``modeaware.view.timeout.ms``, ``modeaware.on.unknown`` decides: ``writable`` takes every
-    partition as ReadWrite, ``block`` and ``error`` raise.
+    A job does not go on with the last view by itself, as a client does: a driver that just started has none. So where
+    the source cannot be read within ``modeaware.view.timeout.ms``, ``modeaware.on.unknown`` decides: ``writable`` takes
+    the last view, or every partition as ReadWrite where there is none; ``block`` and ``error`` raise.
 
     Args:
         conf: as for :class:`modeaware.Producer`.
@@ -33,16 +36,23 @@ def topic_view(conf: Mapping[str, Any], topic: str) -> TopicView:
     config, rest = split_client_config(conf)
     timeout_s = config.view_timeout_ms / 1000
     views = kept_views(rest, config)
+    failure: Exception | None = None
     if views.wait_ready(timeout_s):
-        views.refresh(timeout_s)
-        return views.view(topic)
+        try:
+            views.refresh(timeout_s)
+            return views.view(topic)
+        except ModeSourceError as error:
+            failure = error
     if config.on_unknown == "writable":
-        return TopicView.unlisted(topic)
+        view = views.view(topic) if views.wait_ready(0) else TopicView.unlisted(topic)
+        logger.warning("the modes cannot be read (%s); going on with %s", failure or views.error(), view.describe())
+        return view
     raise ViewTimeout(
         f"{topic}: no view of the partition modes within {config.view_timeout_ms} ms (modeaware.view.timeout.ms): "
-        f"{views.error() or 'no answer'}. With modeaware.on.unknown=writable every partition counts as writable",
+        f"{failure or views.error() or 'no answer'}. With modeaware.on.unknown=writable the last one counts, or every "
+        "partition as writable",
         topic=topic,
-    )
+    ) from failure
 
 
 def partition_ids(conf: Mapping[str, Any], topic: str) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -11,6 +12,8 @@ from modeaware.errors import ConfigError
 from modeaware.wire.client_tls import PROTOCOLS, servers
 
 Role = Literal["producer", "consumer"]
+_NO_LIMIT = 2**31 - 1
+_REQUEST_TIMEOUT_MS = 30_000  # Java's default
 PREFIX = "kafka."
 
 # librdkafka's names (its CONFIGURATION.md) -> Java's. What they mean is the same, unit included.
@@ -134,7 +137,34 @@ def spark_options(conf: Mapping[str, Any], role: Role) -> dict[str, str]:
     for name, value in rest.items():
         if value is not None and (java := names.get(name)):
             options[java] = _text(value)
+    if role == "producer":
+        _fit_timeouts(options)
     return {PREFIX + name: value for name, value in options.items()}
+
+
+def _fit_timeouts(options: dict[str, str]) -> None:
+    """What librdkafka takes and Java refuses: parts of a millisecond, no limit as 0, a limit below one request's."""
+    if (linger := _number(options, "linger.ms")) is not None:
+        options["linger.ms"] = str(math.ceil(linger))
+    if (delivery := _number(options, "delivery.timeout.ms")) is None:
+        return
+    if delivery <= 0:
+        options["delivery.timeout.ms"] = str(_NO_LIMIT)
+        return
+    room = int(delivery) - int(options.get("linger.ms", 0))
+    if room < int(_number(options, "request.timeout.ms") or _REQUEST_TIMEOUT_MS):
+        if room <= 0:
+            raise ConfigError("message.timeout.ms has to be greater than linger.ms: Java's producer refuses it else")
+        options["request.timeout.ms"] = str(room)
+
+
+def _number(options: Mapping[str, str], name: str) -> float | None:
+    try:
+        return float(options[name])
+    except KeyError:
+        return None
+    except ValueError as error:
+        raise ConfigError(f"{name} must be a number, not {options[name]!r}") from error
 
 
 def _refuse(conf: Mapping[str, Any]) -> None:

@@ -37,7 +37,7 @@ def record(**changes: Any) -> TopicRecord:
             3: RetiredPartition(seal_offset=30, seal_leader_epoch=2),
             4: RetiredPartition(seal_offset=40),
             5: RetiredPartition(seal_offset=50, evacuated=True),
-            6: RetiredPartition(seal_offset=60, resume_offset=55, stragglers=1),
+            6: RetiredPartition(seal_offset=60, resume_offset=55, stragglers=1, evacuated_to=50, switch_offset=45),
             7: RetiredPartition(seal_offset=0, opening=True),
         },
         switch_offsets={0: 10, 1: 11},
@@ -48,13 +48,15 @@ def record(**changes: Any) -> TopicRecord:
 def test_the_work_is_what_the_record_says() -> None:
     assert shrink_of("orders", record()) == EvacuatingShrink(
         "orders",
+        "id",
         "modeaware-evacuation-orders-4",
         epoch=4,
         count=6,
         survivors=(0, 1, 2),
         seals={3: 30, 4: 40, 6: 60},
+        starts={6: 50},
         seal_epochs={3: 2},
-        order=Order({0: 10, 1: 11}, {3: 30, 4: 40, 6: 55}, 9_000),
+        order=Order({0: 10, 1: 11}, {3: 30, 4: 40, 6: 45}, 9_000),
     )
 
 

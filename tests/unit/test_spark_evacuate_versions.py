@@ -194,7 +194,9 @@ def test_a_repair_is_as_new_as_what_it_repeats() -> None:
     found = Version(1, 15, 5)
     assert order().is_newer(copy(30, found.itself), found, home=1)
     assert order().is_newer(found, copy(30, found.itself), home=1)
-    assert not order().is_newer(Version(1, 9, 49), Version(7, 40, 50), home=1)
+    assert order().is_newer(Version(1, 16, 4), found, home=1), "a slow clock says nothing within a partition"
+    assert not order().is_newer(found, Version(1, 16, 4), home=1)
+    assert order().is_newer(Version(1, 19, 49), Version(7, 140, 50), home=1), "written while copies are made"
 
 
 @given(st.integers(0, 100), st.lists(st.integers(-1, 50), max_size=8), st.lists(st.integers(-1, 50), max_size=8))

@@ -42,6 +42,23 @@ def test_names_of_java_and_what_means_nothing_there() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"message.timeout.ms": 0}, {"delivery.timeout.ms": "2147483647"}),
+        ({"linger.ms": "0.5"}, {"linger.ms": "1"}),
+        (
+            {"message.timeout.ms": 10_000, "linger.ms": 5},
+            {"delivery.timeout.ms": "10000", "linger.ms": "5", "request.timeout.ms": "9995"},
+        ),
+    ],
+)
+def test_times_that_java_refuses(given: dict[str, Any], expected: dict[str, str]) -> None:
+    options = spark_options({**SERVERS, **given}, "producer")
+    del options["kafka.bootstrap.servers"]
+    assert options == {f"kafka.{name}": value for name, value in expected.items()}
+
+
 def test_a_user_and_its_password() -> None:
     conf = {
         **SERVERS,
@@ -89,6 +106,8 @@ def test_a_certificate_of_the_client_is_read_here(tmp_path: Path) -> None:
     [
         ({"bootstrap.servers": ""}, "bootstrap.servers"),
         ({"transactional.id": "t"}, "transactional.id"),
+        ({"linger.ms": "soon"}, "linger.ms"),
+        ({"linger.ms": 20, "message.timeout.ms": 20}, "message.timeout.ms"),
         ({"enable.ssl.certificate.verification": False}, "enable.ssl.certificate.verification"),
         ({"ssl.cipher.suites": "X"}, "ssl.cipher.suites"),
         ({"plugin.library.paths": "x"}, "plugin.library.paths"),

@@ -67,8 +67,8 @@ class FakeProducer:
         self.closed = True
         return True
 
-    def fail(self, code: int, *, fatal: bool = False) -> None:
-        self.reports.append((self.callback, KafkaError(code, "broken", fatal)))
+    def fail(self, code: int) -> None:
+        self.reports.append((self.callback, KafkaError(code, "broken")))
 
 
 @pytest.fixture(autouse=True)
@@ -170,7 +170,7 @@ def test_a_fatal_error_costs_the_producer() -> None:
     sender, beside = Sender("orders", CONF), Sender("orders", CONF)
     [producer] = FakeProducer.made
     sender.send(b"k", b"v")
-    producer.fail(KafkaError._FATAL, fatal=True)
+    producer.fail(KafkaError._FATAL)  # the code is all that a delivery report says of it
     with pytest.raises(WriteFailed):
         sender.finish()
     assert not producer.closed  # somebody else is at it
@@ -182,7 +182,7 @@ def test_a_fatal_error_costs_the_producer() -> None:
     assert len(FakeProducer.made) == 2
 
 
-def test_it_waits_for_the_modes_the_driver_planned_by(views: FakeViews) -> None:
+def test_it_waits_for_the_modes_the_driver_planned_by(views: FakeViews, monkeypatch: pytest.MonkeyPatch) -> None:
     views.set("orders", modes_of(4, 4), epoch=1)
 
     class Late(FakeViews):
@@ -191,12 +191,25 @@ def test_it_waits_for_the_modes_the_driver_planned_by(views: FakeViews) -> None:
             self.set("orders", modes_of(4, 2), epoch=2)
 
     late = Late(views=[views.view("orders")])
+    monkeypatch.setattr(producers, "acquire", lambda conf, config: late)
     shared = producers.Shared(CONF)
-    shared.views = late
     shared.await_version("orders", (1, 1))
     assert late.refreshes == 0
     shared.await_version("orders", (1, 2))
     assert late.refreshes == 1
+
+
+def test_it_waits_until_the_producer_has_been_told_as_well(views: FakeViews) -> None:
+    """A view is there a moment before those who follow it hear of it."""
+    views.set("orders", modes_of(4, 4), epoch=1)
+    shared = producers.Shared(CONF)
+    views.unsubscribe(shared._heard)
+    told = views.set("orders", modes_of(4, 2), epoch=2)
+    teller = threading.Timer(0.2, shared._heard, [{"orders": told}])
+    teller.start()
+    shared.await_version("orders", (1, 2))
+    assert teller.finished.is_set()
+    teller.join()
 
 
 def test_modes_that_do_not_come_fail_the_task(views: FakeViews) -> None:

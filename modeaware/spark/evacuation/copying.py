@@ -181,9 +181,10 @@ class Copying:
         tries = dict.fromkeys((copy.key for copy in copies), 0)
         phantoms: dict[bytes, int] = {}  # key -> offset of the last copy that was taken back
         own: set[int] = set()
+        undecided = 0  # up to where it has to be known what has overtaken copies that were taken back
         waiting = deque(copies)
         while waiting:
-            self.log.catch_up(max(own, default=-1) + 1)
+            self.log.catch_up(undecided)
             batch = list(self._wanted(waiting, phantoms))
             if not batch:
                 return
@@ -195,9 +196,11 @@ class Copying:
                 self.producer.commit_transaction(_TIMEOUT_S)
                 self.log.pass_over()
                 self._count(batch)
+                undecided = 0
                 self.size = min(self.size * 2, MOST)
                 continue
             self.producer.abort_transaction(_TIMEOUT_S)
+            undecided = max(offsets.values()) + 1
             phantoms.update({key: offsets[key] for key in overtaken})
             waiting.extendleft(reversed(batch))
             self.done.retries += 1

@@ -19,10 +19,10 @@ from modeaware.modelog.connection import connection_conf
 from modeaware.modes import format_ranges
 from modeaware.spark.evacuation.copying import Copied, Copy, CopyJob, copy_all
 from modeaware.spark.evacuation.errors import EvacuationFailed, OtherPartitioner
-from modeaware.spark.evacuation.latest import UNKEYED, decided, ends_of
+from modeaware.spark.evacuation.latest import UNKEYED, decided, watermarks
 from modeaware.spark.evacuation.placing import LEAST_SHARE, PLACER_OF, Placing, recognised
 from modeaware.spark.evacuation.report import EvacuationReport
-from modeaware.spark.evacuation.shrink import EvacuatingShrink, await_seals, read_shrink
+from modeaware.spark.evacuation.shrink import EvacuatingShrink, await_seals, check_topic_id, read_shrink
 from modeaware.spark.evacuation.tombstones import warn_of_lost_tombstones
 from modeaware.spark.evacuation.versions import Source, Verdict, Version
 
@@ -89,12 +89,14 @@ def evacuate(
         shrink = await_seals(conf, topic, wait_s)
         if not shrink.seals:
             return EvacuationReport(topic, shrink.group, {})
+        check_topic_id(conf, shrink)
         logger.info("%s: evacuating partitions %s", topic, format_ranges(sorted(shrink.seals)))
         if number == 1:
             warn_of_lost_tombstones(conf, topic, shrink.order.admitted_ms)
         report = _Pass(spark, dict(conf), shrink, placing, passes, dict(options or {})).run(check_partitioner)
         now, _ = read_shrink(conf, topic)
         if shrink.still_holds(now):
+            check_topic_id(conf, shrink)
             _record(conf, shrink, report)
             return replace(report, passes=number)
         logger.warning("%s: its retired partitions or their seals have changed meanwhile: once more", topic)
@@ -118,7 +120,7 @@ class _Pass:
         from pyspark import StorageLevel
 
         shrink = self.shrink
-        ends = ends_of(self.conf, shrink.topic, shrink.survivors)
+        ends = {p: end for p, (_, end) in watermarks(self.conf, shrink.topic, shrink.survivors).items()}
         frame = decided(self.spark, self.conf, shrink, self.placing, ends, self.options)
         frame = frame.persist(StorageLevel.MEMORY_AND_DISK)
         try:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 OFFSETS_TIMEOUT_S = 30.0
+_EARLIEST = -2  # as Spark names it
 
 UNKEYED = "unkeyed"
 """Beside the verdicts: a partition's records without a key."""
@@ -51,8 +53,8 @@ on, of those to be copied alone."""
 _ARROW = pa.schema([(name, kind) for name, (_, kind) in DECIDED.items()])
 
 
-def ends_of(conf: Mapping[str, Any], topic: str, partitions: tuple[int, ...]) -> dict[int, int]:
-    """Up to where each partition can be read now, by who reads committed records alone.
+def watermarks(conf: Mapping[str, Any], topic: str, partitions: Iterable[int]) -> dict[int, tuple[int, int]]:
+    """From and up to where each partition can be read now, by who reads committed records alone.
 
     Raises:
         ClusterError: a leader does not answer.
@@ -62,8 +64,7 @@ def ends_of(conf: Mapping[str, Any], topic: str, partitions: tuple[int, ...]) ->
     try:
         with closing(Consumer({**connection_conf(rest, "evacuate"), **settings})) as asking:
             return {
-                p: asking.get_watermark_offsets(TopicPartition(topic, p), timeout=OFFSETS_TIMEOUT_S)[1]
-                for p in partitions
+                p: asking.get_watermark_offsets(TopicPartition(topic, p), timeout=OFFSETS_TIMEOUT_S) for p in partitions
             }
     except KafkaException as error:
         raise ClusterError(
@@ -71,6 +72,16 @@ def ends_of(conf: Mapping[str, Any], topic: str, partitions: tuple[int, ...]) ->
             code=ErrorCode.REQUEST_TIMED_OUT,
             topic=topic,
         ) from error
+
+
+def starts_of(conf: Mapping[str, Any], shrink: EvacuatingShrink) -> dict[int, int]:
+    """Where to begin in those retired partitions that need not be read from their log start.
+
+    Raises:
+        ClusterError: a leader does not answer.
+    """
+    lowest = watermarks(conf, shrink.topic, shrink.starts)
+    return {p: start for p, start in shrink.starts.items() if start > lowest[p][0]}
 
 
 def decided(
@@ -87,7 +98,7 @@ def decided(
 
     last = F.struct("partition", "offset", "timestamp_ms", "source", "value", "headers")
     retired = (
-        _records(spark, conf, shrink.topic, shrink.seals, options)
+        _records(spark, conf, shrink.topic, shrink.seals, options, starts_of(conf, shrink))
         .groupBy("key", "partition")
         .agg(F.max_by(last, "offset").alias("last"), F.count("*").alias("records"))
         .groupBy("key")
@@ -108,7 +119,12 @@ def decided(
 
 
 def _records(
-    spark: SparkSession, conf: Mapping[str, Any], topic: str, ends: Mapping[int, int], options: Mapping[str, str]
+    spark: SparkSession,
+    conf: Mapping[str, Any],
+    topic: str,
+    ends: Mapping[int, int],
+    options: Mapping[str, str],
+    starts: Mapping[int, int] = MappingProxyType({}),
 ) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
@@ -118,7 +134,7 @@ def _records(
         .options(**options)
         .option("kafka.isolation.level", "read_committed")
         .option("assign", json.dumps({topic: sorted(ends)}))
-        .option("startingOffsets", json.dumps({topic: dict.fromkeys(map(str, ends), -2)}))
+        .option("startingOffsets", json.dumps({topic: {str(p): starts.get(p, _EARLIEST) for p in ends}}))
         .option("endingOffsets", json.dumps({topic: {str(p): end for p, end in ends.items()}}))
         .option("includeHeaders", "true")
         .load()

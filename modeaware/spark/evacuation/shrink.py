@@ -10,8 +10,12 @@ from typing import Any
 
 from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.config import split_client_config
+from modeaware.errors import ClusterError
+from modeaware.librdkafka import KafkaException
+from modeaware.librdkafka_admin import AdminClient, TopicCollection
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.evacuation import evacuation_of
+from modeaware.modelog.connection import connection_conf
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modelog.records import TopicRecord
 from modeaware.modes import PartitionMode, format_ranges
@@ -29,29 +33,34 @@ class EvacuatingShrink:
     """What there is to do, fixed: while the record says the same, work done by it counts.
 
     Attributes:
-        topic: its name.
+        topic, topic_id: its name, and the id (Kafka's base64 form) that the record is about.
         group: the consumer group that proves this evacuation.
         epoch: the evacuation's, which is in the group's name and in the header of each copy.
         count: how many partitions were writable before the shrink.
         survivors: the writable partitions, ascending: where keys belong now.
         seals: retired partition -> the offset up to which it is to be evacuated. Not those that are evacuated already.
+        starts: where to begin, for retired partitions that were evacuated up to there before. Of a key with nothing
+            behind it, survivors know all there is to know: its tombstone there may be compacted away by now.
         seal_epochs: the leader epochs of those seals, where they are known.
         order: which value is the newest.
     """
 
     topic: str
+    topic_id: str
     group: str
     epoch: int
     count: int
     survivors: tuple[int, ...]
     seals: Mapping[int, int]
+    starts: Mapping[int, int]
     seal_epochs: Mapping[int, int]
     order: Order
 
     def still_holds(self, now: EvacuatingShrink | None) -> bool:
         """Whether work that was done for this is what ``now`` asks for. Partitions may have become None meanwhile:
         empty ones do so without an evacuation."""
-        if now is None or (now.group, now.survivors) != (self.group, self.survivors):
+        mine = (self.topic_id, self.group, self.survivors)
+        if now is None or (now.topic_id, now.group, now.survivors) != mine:
             return False
         return now.seals.items() <= self.seals.items()
 
@@ -83,18 +92,21 @@ def shrink_of(topic: str, record: TopicRecord | None) -> EvacuatingShrink | None
     if len(seals) < len(left):
         return None
     firsts = {p: r.resume_offset for p, r in left.items() if r.resume_offset is not None}
+    switches = {p: r.switch_offset for p, r in left.items() if r.switch_offset is not None}
     survivors = tuple(p for p, mode in enumerate(record.modes) if mode.writable)
     return EvacuatingShrink(
         topic,
+        record.topic_id,
         group,
         record.deletion.evacuation_epoch,
         record.deletion.previous_count,
         survivors,
         seals,
+        {p: r.evacuated_to for p, r in left.items() if r.evacuated_to is not None},
         {p: r.seal_leader_epoch for p, r in left.items() if r.seal_leader_epoch is not None},
         Order(
             {p: offset for p, offset in record.switch_offsets.items() if p in survivors},
-            {**seals, **firsts},
+            {**seals, **firsts, **switches},
             record.deletion.create_timestamp_ms,
         ),
     )
@@ -140,3 +152,25 @@ def await_seals(conf: Mapping[str, Any], topic: str, wait_s: float, clock: Clock
             logger.info("%s: waiting for the seals of partitions %s", topic, format_ranges(sorted(waiting)))
             told = True
         time.sleep(LOOK_EVERY_S)  # the controller seals when it is quiet: nothing tells us
+
+
+def check_topic_id(conf: Mapping[str, Any], shrink: EvacuatingShrink) -> None:
+    """See that the topic is the one that the mode log speaks of, and not another one that has its name by now.
+
+    Raises:
+        NothingToEvacuate: it is another one.
+        ClusterError: no broker answers.
+    """
+    _, rest = split_client_config(conf)
+    admin = AdminClient(connection_conf(rest, "evacuate"))  # it has to live until the answer is there
+    asked = admin.describe_topics(TopicCollection([shrink.topic]), request_timeout=LOG_TIMEOUT_S)
+    try:
+        found = str(asked[shrink.topic].result(LOG_TIMEOUT_S + 1).topic_id)
+    except (KafkaException, TimeoutError) as error:
+        raise ClusterError(f"topic {shrink.topic!r} cannot be described: {error}", topic=shrink.topic) from error
+    if found != shrink.topic_id:
+        raise NothingToEvacuate(
+            f"topic {shrink.topic!r} has been deleted and made anew since its shrink: the id is {found} now, and "
+            f"{shrink.topic_id} in the mode log. The controller forgets the old one by itself",
+            topic=shrink.topic,
+        )

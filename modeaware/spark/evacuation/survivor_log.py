@@ -16,6 +16,8 @@ from modeaware.spark.evacuation.errors import EvacuationFailed
 from modeaware.spark.evacuation.versions import HEADER, Source, Version
 
 TIMEOUT_S = 60.0
+TRANSACTIONS_TIMEOUT_S = 900.0
+"""The longest that brokers let a transaction last by default (transaction.max.timeout.ms)."""
 _BATCH = 2_000
 _HARMLESS = (KafkaError._PARTITION_EOF, KafkaError.GROUP_AUTHORIZATION_FAILED)  # it is no member of any group
 _NO_TIMESTAMP = 0
@@ -57,18 +59,22 @@ class SurvivorLog:
         Raises:
             EvacuationFailed: they are not: another producer's transaction stays open.
         """
-        deadline_s = time.monotonic() + TIMEOUT_S
+        undecided_s = time.monotonic() + TRANSACTIONS_TIMEOUT_S
         while True:
-            end = self._committed.end()
+            end, deadline_s = self._committed.end(), time.monotonic() + TIMEOUT_S
             while self._committed.position < end:
                 for message in self._committed.read():
                     self._note(message)
                 if time.monotonic() > deadline_s:
-                    raise self._stuck("it cannot be read to its end")
+                    raise self._stuck("it cannot be read to its end", TIMEOUT_S)
             if end >= at_least:
                 return
-            if time.monotonic() > deadline_s:
-                raise self._stuck("a transaction of another producer stays open (kafka-transactions.sh find-hanging)")
+            if time.monotonic() > undecided_s:
+                raise self._stuck(
+                    "a transaction of another producer stays open (kafka-transactions.sh find-hanging shows those that "
+                    "nobody will end)",
+                    TRANSACTIONS_TIMEOUT_S,
+                )
             time.sleep(0.01)  # markers of a transaction that ended are written within milliseconds
 
     def others(self, own: Container[int], last: int) -> dict[bytes, int]:
@@ -95,7 +101,7 @@ class SurvivorLog:
                 if key is not None:
                     found.setdefault(_bytes(key), offset)
             if time.monotonic() > deadline_s:
-                raise self._stuck("it cannot be read to its end")
+                raise self._stuck("it cannot be read to its end", TIMEOUT_S)
         return found
 
     def pass_over(self) -> None:
@@ -127,9 +133,9 @@ class SurvivorLog:
         version = Version(self._partition, offset, timestamp_ms if kind != _NO_TIMESTAMP else -1, source)
         self.newest[_bytes(key)] = Held(version, _maybe_bytes(message.value()), headers)
 
-    def _stuck(self, why: str) -> EvacuationFailed:
+    def _stuck(self, why: str, waited_s: float) -> EvacuationFailed:
         return EvacuationFailed(
-            f"{self._topic}-{self._partition}: {why}, for {TIMEOUT_S:g} s; nothing is recorded, run it again",
+            f"{self._topic}-{self._partition}: {why}, for {waited_s:g} s; nothing is recorded, run it again",
             topic=self._topic,
             partition=self._partition,
         )

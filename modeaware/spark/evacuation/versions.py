@@ -5,10 +5,11 @@ Kafka orders records within a partition. Across partitions nothing does, so this
 1. In one partition the record with the highest offset is the newest. One that an evacuation wrote (:data:`HEADER`)
    stands for the record it was copied from; where that partition holds a newer one of the key, it stands for nothing.
 2. Producers that honour modes write a key to its survivor from the switch on, and to a retired partition before it. So
-   a record that lies in a survivor at or behind its switch offset is newer than what a retired partition held when it
-   was sealed, whatever the clocks of the producers say.
-3. What arrived in a retired partition behind its first seal (a straggler) is from a producer that honours no modes: the
-   timestamp decides between that and 2., and it is newer than all that was written before the switch.
+   a record that lies in a survivor at or behind its switch offset is newer than what a retired partition held then,
+   whatever the clocks of the producers say. So is all that is written to it while its copies are made.
+3. What arrived in a retired partition after that, in the moments until every producer was told or from one that
+   honours no modes (a straggler), was written beside 2.: the timestamp decides, and it is newer than all that was
+   written before the switch.
 4. Of values from before the switch that lie in different partitions (the topic was grown once, or a shrink was taken
    back) the timestamp decides.
 
@@ -85,29 +86,30 @@ class Order:
     Attributes:
         switch_offsets: survivor -> its end when the shrink was admitted. One that was revived since, when a part of the
             shrink was undone, has none: there the timestamps tell what was written since.
-        first_seals: retired partition -> the seal that the first straggler broke, or the one in force.
+        late_from: retired partition -> its end when the shrink was admitted. (Of one whose record does not have it, the
+            seal that the first straggler broke, or the one in force.)
         admitted_ms: when the shrink was admitted, by the controller's clock.
     """
 
     switch_offsets: Mapping[int, int]
-    first_seals: Mapping[int, int]
+    late_from: Mapping[int, int]
     admitted_ms: int
 
     def stands_for(self, version: Version) -> Source:
         """Whose place a version has in this order: of a copy in a survivor that is its source's."""
-        if version.source is None or version.partition in self.first_seals:
+        if version.source is None or version.partition in self.late_from:
             return version.itself
         return version.source
 
     def rank(self, version: Version, home: int) -> tuple[int, int, int, int, int]:
         """Grows with how new a version is, among those of different partitions."""
         origin = self.stands_for(version)
-        first_since = self.switch_offsets.get(origin.partition, self.first_seals.get(origin.partition))
+        first_since = self.switch_offsets.get(origin.partition, self.late_from.get(origin.partition))
         if first_since is not None:
             era = _SINCE if origin.offset >= first_since else _BEFORE
         else:
             era = _SINCE if origin.timestamp_ms >= self.admitted_ms else _BEFORE
-        if version.partition in self.first_seals:
+        if version.partition in self.late_from:
             place = 1
         elif version.source is not None:
             place = 2 if version.partition == home else 0
@@ -139,8 +141,13 @@ class Order:
         return (Verdict.PLACED if placed else Verdict.NEWER), newest
 
     def is_newer(self, version: Version, than: Version, home: int) -> bool:
-        """Whether ``version``, which lies in ``home``, is as new as ``than`` or newer: that is not to be written behind
-        it."""
-        if than.partition in self.first_seals:
+        """Whether ``version``, which came to ``home`` after it was decided to write ``than`` there, is as new or newer:
+        that is not to be written behind it. What a producer wrote always is."""
+        here, there = self.stands_for(version), self.stands_for(than)
+        if here.partition == there.partition:
+            return here.offset >= there.offset
+        if version.source is None:
+            return True
+        if than.partition in self.late_from:
             return self.decide([than], [version], home)[0] is not Verdict.COPY
         return self.rank(version, home) >= self.rank(than, home)

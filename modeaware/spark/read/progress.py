@@ -76,7 +76,7 @@ class ProgressListener(StreamingQueryListener):
         self._publisher = Publisher(self._conf)
         me = weakref.ref(self)
         self._at_exit = lambda: _close(me)
-        atexit.register(self._at_exit)
+        atexit.register(self._at_exit)  # by then no request can be begun that needs a thread: see close()
 
     def require(self, group: str, topics: Iterable[str], timeout_s: float = REQUEST_TIMEOUT_S) -> None:
         """Have drains of ``topics`` wait for ``group``, now: before a query of that group is started for the first
@@ -97,7 +97,11 @@ class ProgressListener(StreamingQueryListener):
         return self._publisher.flush(timeout_s)
 
     def close(self, timeout_s: float = EXIT_TIMEOUT_S) -> None:
-        """Publish what is left, for at most ``timeout_s`` seconds, and end; the process's exit does so, too."""
+        """Publish what is left, for at most ``timeout_s`` seconds, and end.
+
+        The process's exit does so, too, but for the registration of a group that is not required yet: a program that
+        ends right after its first batch (``trigger(availableNow=True)``) calls this, or :meth:`flush`, before.
+        """
         atexit.unregister(self._at_exit)
         self._publisher.close(timeout_s)
 

@@ -95,7 +95,7 @@ class Publisher:
                 return
             self._pending.setdefault(group, {}).update(positions)
             self._reasons[group] = reason
-            if self._thread is None:
+            if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._run, name="modeaware-spark-progress", daemon=True)
                 self._thread.start()
             self._turn.notify_all()
@@ -148,7 +148,7 @@ class Publisher:
         failures = []
         try:
             self.require(group, positions, self._reasons[group], REQUEST_TIMEOUT_S)
-        except ModeAwareError as error:
+        except (ModeAwareError, RuntimeError) as error:  # the latter where the interpreter ends: no new threads then
             failures.append(f"it is not registered, so a drain may overlook it: {error}")
         try:
             self._commit(group, positions)

@@ -77,7 +77,9 @@ def _taken(messages: list[Message], stretch: Stretch) -> tuple[list[Message], bo
             if offset + 1 >= stretch.end:
                 return records, True
         elif error is not None and error.code() == KafkaError._PARTITION_EOF:
-            return records, True
+            # The end that this broker knows: a new leader, or a follower that is read from, may be behind for a moment.
+            if offset is not None and offset >= stretch.end:
+                return records, True
         elif error is not None and (error.fatal() or error.code() not in _HARMLESS):
             raise _error(stretch, error)
     return records, False

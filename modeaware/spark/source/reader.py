@@ -57,6 +57,7 @@ class StreamReader(DataSourceStreamReader):
         self._topic = options.one_topic
         self._kept: TopicCluster | None = None
         self._last: dict[int, int] = {}
+        self._log_ends: dict[int, int] = {}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 # Spark's name
         """Where a query without a checkpoint begins: at ``startingOffsets``, ``latest`` by default as Spark has it."""
@@ -71,13 +72,14 @@ class StreamReader(DataSourceStreamReader):
         cluster = self._cluster()
         ends = cluster.ends(cluster.partitions())
         # Looked at after the ends: what a shrink that is seen here forbids was written before it, or is a straggler.
-        self._last = readable_to(cluster.view(), ends, self._last)
+        self._last, self._log_ends = readable_to(cluster.view(), ends, self._last), ends
         return self._told(self._last)
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[Stretch]:
         """What the batch between two offsets reads."""
         before, after = self._offsets(start), self._offsets(end)
-        return stretches_between(self._topic, before, after, strict=self._options.fail_on_data_loss)
+        strict = self._options.fail_on_data_loss
+        return stretches_between(self._topic, before, after, strict=strict, log_ends=self._log_ends)
 
     def read(self, partition: Stretch) -> Iterator[pa.RecordBatch]:  # type: ignore[override] # pyspark's is the base class
         return _read(self._options, partition)

@@ -59,17 +59,26 @@ def readable_to(view: TopicView, ends: Mapping[int, int], last: Mapping[int, int
     return allowed
 
 
-def stretches_between(topic: str, start: Mapping[int, int], end: Mapping[int, int], *, strict: bool) -> list[Stretch]:
+def stretches_between(
+    topic: str,
+    start: Mapping[int, int],
+    end: Mapping[int, int],
+    *,
+    strict: bool,
+    log_ends: Mapping[int, int] | None = None,
+) -> list[Stretch]:
     """What a micro-batch reads. A partition that is only in ``end`` is new, and read from its first record.
 
     Args:
         strict: whether an offset that went back, and a partition that is gone, are errors (``failOnDataLoss``).
+        log_ends: where the logs ended when ``end`` was looked at, where that is known: a seal may lie before what was
+            read while the partition had no seal.
 
     Raises:
         RecordsLost: there is one.
     """
     if strict:
-        _check(topic, start, end)
+        _check(topic, start, {p: max(offset, (log_ends or {}).get(p, 0)) for p, offset in end.items()})
     return list(_between(topic, start, end))
 
 

@@ -35,11 +35,12 @@ def foreach_batch_writer(
 ) -> BatchWriter:
     """A function for ``df.writeStream.foreachBatch(writer)``.
 
-    The modes are read anew for every batch, and again when it is written. Where the topic's epoch has moved in between,
-    some records may be where the new modes have no writes: the whole batch is written again under the new ones, and
-    where that keeps happening :class:`~modeaware.spark.write.errors.EpochMoved` fails the query, which writes the batch
-    again when it is started from its checkpoint. So at least once, like ``foreachBatch`` itself. A batch is computed
-    again when it is written again: keep what is not deterministic out of the query, or persist.
+    The modes are read anew for every batch, and again when it is written. Where the topic's epoch has moved in between
+    and other partitions take records, some may be where the new modes have no writes: the whole batch is written again
+    under the new ones, and where that keeps happening :class:`~modeaware.spark.write.errors.EpochMoved` fails the
+    query, which writes the batch again when it is started from its checkpoint. So at least once, like ``foreachBatch``
+    itself. A batch is computed again when it is written again: keep what is not deterministic out of the query, or
+    persist.
 
     Args:
         topic: its name.
@@ -88,7 +89,7 @@ class BatchWriter:
         for left in range(self.retries, -1, -1):
             self._write(view, df)
             before, view = view, topic_view(self.conf, self.topic)
-            if (view.version, view.topic_id) == (before.version, before.topic_id):
+            if _takes_the_same(view, before):
                 return
             logger.warning(
                 "%s: its modes moved from epoch %d to %d while batch %d was written%s",
@@ -117,3 +118,9 @@ class BatchWriter:
             write_arrow_by(view, df, self.conf)
         else:
             df.foreachPartition(PartitionWriter(self.topic, self.conf, at_least=view.version))
+
+
+def _takes_the_same(view: TopicView, before: TopicView) -> bool:
+    """Whether the same partitions of the same topic take records: an epoch moves at each step of a shrink, too."""
+    mine, others = ((v.topic_id, v.all_writable, v.writable) for v in (view, before))
+    return mine == others

@@ -14,7 +14,7 @@ from typing import Any
 from modeaware.config import split_client_config
 from modeaware.confluent.producer import Producer
 from modeaware.errors import ConfigError, ModeSourceError, ViewTimeout
-from modeaware.topic_view import TopicView
+from modeaware.topic_view import NO_EPOCH, TopicView
 from modeaware.views.registry import acquire
 
 logger = logging.getLogger(__name__)
@@ -41,11 +41,15 @@ _SAYS_IDEMPOTENCE = frozenset(
         "default.topic.config",
     }
 )
+_SAYS_LINGER = frozenset({"linger.ms", "queue.buffering.max.ms", "default.topic.config"})
+LINGER_MS = 50
 
 
 def producer_conf(conf: Mapping[str, Any]) -> dict[str, Any]:
-    """``conf`` as the writers use it: idempotent (retries keep the order of a task's records) unless it says something
-    about that itself, and with delivery reports for failures alone.
+    """``conf`` as the writers use it, with delivery reports for failures alone.
+
+    Where it says nothing about that itself, it is idempotent (retries keep the order of a task's records), and
+    ``linger.ms`` is 50 in place of 5: whole batches are what a task is about, and it does not linger at its end.
 
     Raises:
         ConfigError: it holds what a writer cannot respect: ``on_delivery``, ``delivery.report.only.error``,
@@ -58,6 +62,8 @@ def producer_conf(conf: Mapping[str, Any]) -> dict[str, Any]:
     ours: dict[str, Any] = {"delivery.report.only.error": True}
     if not _SAYS_IDEMPOTENCE.intersection(conf):
         ours["enable.idempotence"] = True
+    if not _SAYS_LINGER.intersection(conf):
+        ours["linger.ms"] = LINGER_MS
     return {**conf, **ours}
 
 
@@ -82,6 +88,9 @@ class Shared:
         self.config, rest = split_client_config(conf)
         self.producer = Producer(producer_conf(conf))
         self.views = acquire(rest, self.config)
+        self._turn = threading.Condition()
+        self._versions: dict[str, tuple[int, int]] = {}
+        self.views.subscribe(self._heard)  # after the producer, which has been told whenever this is
         self.users = 0
         self.broken = False
 
@@ -91,7 +100,7 @@ class Shared:
         Raises:
             ViewTimeout: they are not within ``modeaware.view.timeout.ms``.
         """
-        if self._view(topic).version >= version:
+        if self._follows(topic, version):
             return
         timeout_s = self.config.view_timeout_ms / 1000
         failure: Exception | None = None
@@ -100,7 +109,10 @@ class Shared:
                 self.views.refresh(timeout_s)
             except ModeSourceError as error:
                 failure = error
-        if (view := self._view(topic)).version < version:
+        with self._turn:  # the view may be there a moment before the producer is told of it
+            followed = self._turn.wait_for(lambda: self._follows(topic, version), 0 if failure else timeout_s)
+        if not followed:
+            view = self.views.view(topic) if self.views.ready else TopicView.unlisted(topic)
             why = failure or self.views.error() or "its mode source is behind"
             raise ViewTimeout(
                 f"{topic}: the job was planned by epoch {version[1]} of its modes, and this executor knows only "
@@ -108,8 +120,13 @@ class Shared:
                 topic=topic,
             )
 
-    def _view(self, topic: str) -> TopicView:
-        return self.views.view(topic) if self.views.ready else TopicView.unlisted(topic)
+    def _follows(self, topic: str, version: tuple[int, int]) -> bool:
+        return version <= NO_EPOCH or self._versions.get(topic, NO_EPOCH) >= version
+
+    def _heard(self, changed: Mapping[str, TopicView]) -> None:
+        with self._turn:
+            self._versions.update({topic: view.version for topic, view in changed.items()})
+            self._turn.notify_all()
 
     def close(self) -> None:
         """Give the connections back; what is still queued is tried for a moment."""

@@ -27,7 +27,7 @@ def foreach_partition_writer(
     On the executor our Producer chooses among the writable partitions, by the modes in force there when a row is sent.
     One producer for each Python worker and configuration is kept from task to task. A full queue makes the task wait;
     a record that was not delivered fails it at the end at the latest. Delivered at least once; idempotent (order
-    survives retries) unless ``conf`` says something about ``enable.idempotence``.
+    survives retries) and with a ``linger.ms`` of 50, unless ``conf`` says something about these.
 
     Rows are ``Row``, named tuples or dicts with ``value`` and, where wanted, ``key`` (bytes or str), ``partition``
     (int; null = the partitioner chooses), ``timestamp`` (a Spark timestamp, or Unix time in ms; null = now),

@@ -16,7 +16,7 @@ from modeaware.spark.write.producers import borrow, give_back, key_of
 
 logger = logging.getLogger(__name__)
 
-POLL_EVERY = 500
+POLL_EVERY = 2_000
 """After how many records delivery reports are looked at: they free their place in the queue."""
 FULL_POLL_S = 0.05
 HELD_WARNING_S = 30.0
@@ -33,8 +33,8 @@ class Sender:
     Args:
         topic: where records go that name no topic themselves.
         conf: as for :class:`modeaware.Producer`, without ``on_delivery`` and ``transactional.id``. Where nothing in it
-            speaks about it, ``enable.idempotence`` is set, so that retries keep the order. The producer of a
-            configuration is kept in the process for the next sender.
+            speaks about that, ``enable.idempotence`` is set, so that retries keep the order, and ``linger.ms`` is 50.
+            The producer of a configuration is kept in the process for the next sender.
         at_least: the :attr:`~modeaware.topic_view.TopicView.version` of the topic's modes that have to be known here
             before anything is sent; what the driver planned by.
         key: :func:`~modeaware.spark.write.producers.key_of` ``conf``, where the caller has it.
@@ -200,7 +200,7 @@ class Sender:
             self._failure = self._write_failed(error, message.topic() or self.topic, message.partition())
 
     def _write_failed(self, error: KafkaError, topic: str, partition: int | None) -> WriteFailed:
-        if error.fatal():
+        if error.fatal() or error.code() == KafkaError._FATAL:  # delivery reports have the code alone
             self._shared.broken = True
         where = topic if partition is None or partition < 0 else f"partition {partition} of {topic}"
         code = next((known for known in ErrorCode if known == error.code()), None)
