@@ -24,8 +24,14 @@ lint: $(STAMP)
 	$(VENV)/bin/ruff format --check $(SOURCES)
 	$(PY) -m mypy --strict modeaware partitioners
 
+# Spark's tests in a process of their own: a JVM in it, its signal handlers and sockets are nothing for the others.
 test: lint
+ifdef PYTEST_ARGS
 	$(PY) -m pytest -q $(PYTEST_ARGS)
+else
+	$(PY) -m pytest -q --ignore tests/spark
+	$(PY) -m pytest -q tests/spark
+endif
 
 format: $(STAMP)
 	$(VENV)/bin/ruff check --fix $(SOURCES)

@@ -12,6 +12,7 @@ from typing import Any
 
 from modeaware.cli.aside import aside
 from modeaware.cli.options import (
+    Connection,
     add_connection_options,
     add_controller_config_option,
     connect,
@@ -21,6 +22,10 @@ from modeaware.cli.options import (
 )
 from modeaware.controller.contact import DEFAULT_LISTEN, default_listen
 from modeaware.controller.daemon import Controller as Daemon
+from modeaware.errors import ClusterError, ErrorCode
+
+_LOOKS = 2
+"""How often the brokers are looked for at the start: a look gives up after some ten seconds."""
 
 
 class Controller:
@@ -64,7 +69,7 @@ class Controller:
         signal.signal(signal.SIGTERM, _stop)
         try:
             with kafka_errors("run the controller"):
-                connect(target)
+                _connect(target, 1 if args.once else _LOOKS)
                 daemon = Daemon(
                     target.conf,
                     config,
@@ -80,6 +85,22 @@ class Controller:
         except KeyboardInterrupt:
             logging.getLogger(__name__).info("stopped")
         return 0
+
+
+def _connect(target: Connection, looks: int) -> None:
+    """See that the brokers can be reached, before anything is promised.
+
+    Raises:
+        ClusterError: they cannot. No answer is asked for again: all of them may just be restarted.
+    """
+    for left in range(looks - 1, -1, -1):
+        try:
+            connect(target).close()
+            return
+        except ClusterError as error:
+            if not left or error.code is not ErrorCode.REQUEST_TIMED_OUT:
+                raise
+            logging.getLogger(__name__).warning("%s; trying once more", error)
 
 
 def _listen(asked: str | None, conf: Mapping[str, Any]) -> str | None:

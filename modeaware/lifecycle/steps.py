@@ -166,8 +166,6 @@ def _step_none(partition: int, log: PartitionFacts, now: Pass) -> Step:
     if retired.evacuated and log.log_start < reclaim_offset and not _deletes(partition, now):
         return Step(PartitionMode.NONE, _left_alone(retired))
     if rests(PartitionMode.NONE, retired):  # not any more: that is on the record before anything goes
-        if log.log_start < reclaim_offset and _still_drained(partition, retired, retired.seal_offset, log, now).reason:
-            return Step(PartitionMode.NONE, retired)
         started = replace(retired, replica_state=ReplicaState.DELETION_STARTED, reason=None)
         return Step(PartitionMode.NONE, started, due_ms=now.now_ms)
     if log.log_start >= reclaim_offset:

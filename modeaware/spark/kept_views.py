@@ -31,7 +31,8 @@ class KeptViews:
 
     def __init__(self, conf: Mapping[str, Any], config: ClientConfig) -> None:
         self._views = acquire(conf, config)
-        self._conf = tail_conf(conf, fetch_wait_ms=_FETCH_WAIT_MS)
+        # What is committed may lie in front of its transaction's end for a moment: an end that is not decided counts.
+        self._conf = {**tail_conf(conf, fetch_wait_ms=_FETCH_WAIT_MS), "isolation.level": "read_uncommitted"}
         self._log = TopicPartition(config.mode_log_topic, 0)
         self._lock = threading.Lock()
         self._asking: Consumer | None = None

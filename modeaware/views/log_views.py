@@ -57,6 +57,7 @@ class LogViews(OnBoard):
         self.readings = 0
         """How often the log was read from its beginning: at first, and after it was out of reach."""
         self._position = 0
+        self._told_to = 0  # up to where the views in force have the log
         self._present = False
         self._older: set[str] = set()
         self._clock = clock
@@ -79,7 +80,7 @@ class LogViews(OnBoard):
             "source": "log",
             "log_topic": self._topic,
             "log_present": self._present,
-            "log_position": self._position,
+            "log_position": self._told_to,
             "rejected_records": self._replay.rejected,
             "unreadable_topics": self._replay.unreadable,
             **self.board.stats(),
@@ -118,7 +119,7 @@ class LogViews(OnBoard):
             self._present, self._absent = True, False
             if self._staged is not None:
                 self._adopt(self._staged, position)
-            self._position = max(self._position, position)
+            self._position = self._told_to = max(self._position, position)
             self._confirm()
 
     def absent(self) -> None:
@@ -137,7 +138,7 @@ class LogViews(OnBoard):
                 return
             if not self.board.ready:
                 logger.info("there is no mode log %r yet: every partition is ReadWrite", self._topic)
-            self._position = 0
+            self._position = self._told_to = 0
             self._confirm()
 
     def failed(self, error: ModeSourceError) -> None:
@@ -183,6 +184,7 @@ class LogViews(OnBoard):
                 untold = {}
             untold |= now
         self._publish(untold)
+        self._told_to = self._position
 
     def _hides(self, topic: str, untold: TopicRecord | None, now: TopicRecord | None) -> bool:
         """Whether nobody could tell from what was and ``now`` that ``untold`` was between them."""

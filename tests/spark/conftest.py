@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,7 +38,9 @@ def _sockets_are_collected_here() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """Two cores, the Kafka connector, progress and UI off. Do not stop it; set nothing that other tests would feel."""
+    interrupted = signal.getsignal(signal.SIGINT)
     session = spark_builder().getOrCreate()
+    signal.signal(signal.SIGINT, interrupted)  # Spark's own would be there for other tests, too
     yield session
     session.stop()
 
