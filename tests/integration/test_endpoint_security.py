@@ -275,7 +275,7 @@ def test_a_client_that_asks_one_that_was_active_follows_to_the_one_that_is(
             0, standby.address, standby.controller_id, claim.host, security_protocol=claim.security_protocol
         )
         stale: Any = Stale(views, older)
-        answers = calls.delete_partitions(stale, {topic: 2}, -1, False, {}, deadline)
+        answers = calls.delete_partitions(stale, {topic: 2}, -1, False, {}, (), deadline)
         assert not isinstance(answers[topic], Exception), answers
     finally:
         calls.close()
