@@ -94,7 +94,11 @@ class Transactions:
 
     def _commit(self) -> bool:
         """False: it has to be aborted."""
-        self._producer.flush(CALL_S)  # so that every acknowledgement is noted before the commit is
+        try:
+            self._producer.flush(CALL_S)  # so that every acknowledgement is noted before the commit is
+        except SystemError as error:  # confluent_kafka's, when a signal comes just then: nothing is wrong but the call
+            log.warning("again: %s", error)
+            self._producer.flush(CALL_S)
         try:
             self._insist(lambda: self._producer.commit_transaction(CALL_S))
         except KafkaException as error:

@@ -1,0 +1,117 @@
+"""Views that a driver keeps: asked anew cheaply where that is certain, and given back when nobody asks."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from modeaware.config import ClientConfig
+from modeaware.errors import ModeSourceError
+from modeaware.librdkafka import KafkaError, KafkaException
+from modeaware.spark import kept_views as module
+from modeaware.spark.kept_views import kept_views, release_kept
+from tests.support.fake_views import FakeViews, modes_of
+
+CONF = {"bootstrap.servers": "127.0.0.1:1"}
+
+
+class LogViews(FakeViews):
+    """Views that come from a log, which has been read up to ``position``."""
+
+    position = 7
+    source = "log"
+
+    def stats(self) -> dict[str, Any]:
+        return {**super().stats(), "source": self.source, "log_present": True, "log_position": self.position}
+
+
+class FakeConsumer:
+    """Says that the log ends at ``end``."""
+
+    end: int | None = 7
+    closed = 0
+
+    def __init__(self, conf: dict[str, Any]) -> None:
+        self.conf = conf
+
+    def get_watermark_offsets(self, partition: Any, timeout: float) -> tuple[int, int]:
+        if FakeConsumer.end is None:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+        return 0, FakeConsumer.end
+
+    def close(self) -> None:
+        FakeConsumer.closed += 1
+
+
+@pytest.fixture
+def views(monkeypatch: pytest.MonkeyPatch) -> Iterator[LogViews]:
+    made = LogViews()
+    made.set("orders", modes_of(3, 2))
+    monkeypatch.setattr(module, "acquire", lambda conf, config: made)
+    monkeypatch.setattr(module, "Consumer", FakeConsumer)
+    monkeypatch.setattr(FakeConsumer, "end", 7)
+    monkeypatch.setattr(FakeConsumer, "closed", 0)
+    release_kept()
+    yield made
+    release_kept()
+
+
+def test_a_log_that_has_not_grown_is_not_read_again(views: LogViews) -> None:
+    kept = kept_views(CONF, ClientConfig())
+    kept.refresh(1.0)
+    assert views.refreshes == 0
+    assert kept.view("orders").writable == (0, 1)
+    FakeConsumer.end = 8
+    kept.refresh(1.0)
+    assert views.refreshes == 1
+
+
+@pytest.mark.parametrize("doubt", ["shorter", "unreachable", "over the wire", "no log"])
+def test_in_doubt_it_is_read_again(views: LogViews, doubt: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if doubt == "shorter":
+        FakeConsumer.end = 6
+    elif doubt == "unreachable":
+        FakeConsumer.end = None
+    elif doubt == "over the wire":
+        views.source = "wire"
+    else:
+        monkeypatch.setattr(LogViews, "stats", FakeViews.stats)
+    kept = kept_views(CONF, ClientConfig())
+    kept.refresh(1.0)
+    assert views.refreshes == 1
+    views.failure = ModeSourceError("gone")
+    with pytest.raises(ModeSourceError, match="gone"):
+        kept.refresh(1.0)
+    assert kept.error() is views.failure
+
+
+def test_they_are_kept_by_cluster_and_given_back(views: LogViews) -> None:
+    kept = kept_views(CONF, ClientConfig())
+    kept.refresh(1.0)
+    assert kept_views({**CONF, "acks": "1"}, ClientConfig()) is kept
+    assert kept_views(CONF, ClientConfig(mode_log_topic="other")) is not kept
+    release_kept()
+    assert views.closed
+    assert FakeConsumer.closed == 1
+    assert kept_views(CONF, ClientConfig()) is not kept
+    assert kept.ready
+
+
+def test_nobody_asks_any_more(views: LogViews, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = threading.Event()
+    monkeypatch.setattr(views, "close", ended.set)
+    monkeypatch.setattr(module, "IDLE_S", 0.01)
+    kept = kept_views(CONF, ClientConfig())
+    assert ended.wait(30)
+    assert kept_views(CONF, ClientConfig()) is not kept
+
+
+def test_a_forked_child_leaves_its_parents_alone(views: LogViews) -> None:
+    kept = kept_views(CONF, ClientConfig())
+    module._forget_parent()
+    assert kept_views(CONF, ClientConfig()) is not kept
+    assert not views.closed
+    kept.close()
