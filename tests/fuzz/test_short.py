@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -27,8 +28,13 @@ MOST_BYTES = 4_096
 
 @pytest.fixture
 def player() -> Iterator[Player]:
-    with watched() as depth:
-        yield Player(depth)
+    gc.collect()
+    gc.freeze()  # to walk through what other tests have left is no part of what a frame costs
+    try:
+        with watched() as depth:
+            yield Player(depth)
+    finally:
+        gc.unfreeze()
 
 
 def test_a_conversation_is_what_it_was_made_from() -> None:
