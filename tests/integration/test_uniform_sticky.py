@@ -20,6 +20,7 @@ def test_a_frozen_broker_gets_less(make_kafka: Callable[..., LocalKafka]) -> Non
     kafka = make_kafka(nodes=2)
     topic = topic_maker(kafka)(PARTITIONS)
     conf = {"bootstrap.servers": kafka.bootstrap_servers, "partitioner": "uniform_sticky", "batch.size": 1_000}
+    conf["queue.buffering.max.messages"] = 1_000_000  # what the frozen broker does not take stays there meanwhile
     # Leaders alone acknowledge: with acks=all the other broker, too, waits for the frozen one, its replica.
     producer = Producer({**conf, "linger.ms": 5, "acks": 1})
     leaders = {p: found.leader for p, found in producer.list_topics(topic, timeout=30).topics[topic].partitions.items()}
