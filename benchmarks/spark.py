@@ -31,14 +31,14 @@ SINK_LIMITS = (
     ("murmur2 in the JVM", "sink", IN_JVM),
     ("crc32 in the JVM", "sink", IN_JVM),
     ("murmur2 in NumPy", "sink", IN_PYTHON),
+    ("Arrow", "sink", ARROW_OF_SINK),
+    ("Arrow, shrunk", "sink", ARROW_OF_SINK),
 )
 PRODUCER_LIMITS = (
     ("rows", "plain rows", BY_ROWS),
     ("rows, shrunk", "plain rows", BY_ROWS),
     ("Arrow", "plain rows", ARROW_OF_ROWS),
-    ("Arrow", "sink", ARROW_OF_SINK),
     ("Arrow, shrunk", "plain rows", ARROW_OF_ROWS),
-    ("Arrow, shrunk", "sink", ARROW_OF_SINK),
 )
 
 
@@ -96,20 +96,23 @@ def measure(setting: Setting) -> Iterator[Result]:
         java = spark_options(conf, "producer")
         sink = frame.write.format("kafka").options(**java).option("topic", whole)
         crc32 = {**conf, "partitioner": "consistent_random"}
+        arrow = {
+            "Arrow": partial(write_arrow, frame, whole, conf),
+            "Arrow, shrunk": partial(write_arrow, frame, shrunk, conf),
+        }
         through_sink: dict[str, Callable[[], object]] = {
             "sink": sink.save,
             "all writable": partial(write_to_kafka, frame, whole, conf),
             "murmur2 in the JVM": partial(write_to_kafka, frame, shrunk, conf, hash_in="jvm"),
             "crc32 in the JVM": partial(write_to_kafka, frame, shrunk, crc32, hash_in="jvm"),
             "murmur2 in NumPy": partial(write_to_kafka, frame, shrunk, conf),
+            **arrow,
         }
         through_producer: dict[str, Callable[[], object]] = {
-            "sink": sink.save,
             "plain rows": partial(frame.foreachPartition, PlainWriter(whole, plain)),
             "rows": partial(frame.foreachPartition, foreach_partition_writer(whole, conf)),
             "rows, shrunk": partial(frame.foreachPartition, foreach_partition_writer(shrunk, conf)),
-            "Arrow": partial(write_arrow, frame, whole, conf),
-            "Arrow, shrunk": partial(write_arrow, frame, shrunk, conf),
+            **arrow,
         }
         for ours, other, limit in SINK_LIMITS:  # in pairs: whoever comes after another finds the broker busy with that
             pair = {other: through_sink[other], ours: through_sink[ours]}

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from modeaware.config import split_client_config
+from modeaware.config import split_client_config, with_topic_config
 from modeaware.confluent._partitioner_conf import partitioner_of
 from modeaware.errors import ConfigError, PartitionRetired
 from modeaware.topic_view import TopicView
@@ -55,7 +55,7 @@ def partitioner_named(conf: Mapping[str, Any]) -> str | Partitioner:
         ConfigError: there is none of that name, or it cannot be loaded.
     """
     _, rest = split_client_config(conf)
-    chosen = {**rest, **rest.get("default.topic.config", {})}.get("partitioner")
+    chosen = with_topic_config(rest).get("partitioner")
     if chosen is None:
         return JAVA_NAME
     if isinstance(chosen, str) and chosen in (LIBRDKAFKA_NAMES | OUR_RULES.keys()):

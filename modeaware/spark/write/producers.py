@@ -8,7 +8,6 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 from modeaware.config import split_client_config
@@ -192,7 +191,7 @@ def give_back(key: str, shared: Shared) -> None:
 
 def close_idle() -> None:
     """Close the producers that nobody uses now, for processes that go on without writing."""
-    with suppress(KeyError), _kept.lock:
+    with _kept.lock:
         idle = [_kept.by_key.pop(name) for name in [n for n, each in _kept.by_key.items() if not each.users]]
     for shared in idle:
         shared.close()

@@ -13,6 +13,7 @@ from modeaware.errors import ErrorCode, KeyHeld, ModeAwareError, ViewTimeout
 from modeaware.librdkafka import KafkaError, KafkaException, Message
 from modeaware.spark.write.errors import WriteFailed
 from modeaware.spark.write.producers import borrow, give_back, key_of
+from modeaware.spark.write.worker import forget_archive_finders
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +53,7 @@ class Sender:
         """How many records were queued."""
         self._failure: WriteFailed | None = None
         self._key = key or key_of(conf)
+        forget_archive_finders()
         self._shared = borrow(self._key, conf)
         self._open = True
         # Bound once: the attribute follows the modes (see modeaware.Producer).

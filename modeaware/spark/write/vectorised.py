@@ -11,6 +11,7 @@ from pyspark.sql import Column
 from pyspark.sql.pandas import functions
 
 from modeaware.spark.write.placing import Placing
+from modeaware.spark.write.worker import forget_archive_finders
 from partitioners import Partitioner, TopicPartitioner
 from partitioners.columns import partition_column
 
@@ -30,6 +31,7 @@ def index_udf(placing: Placing) -> Callable[[Column], Column]:
 
 def _hashed(name: str, count: int) -> Callable[[pd.Series], pd.Series]:
     def index(keys: pd.Series) -> pd.Series:
+        forget_archive_finders()
         # As an Arrow array again: its bytes are read in place, where NumPy's objects would be one by one.
         return pd.Series(partition_column(pa.array(keys.to_numpy(), pa.binary(), from_pandas=True), count, name))
 
