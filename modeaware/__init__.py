@@ -11,6 +11,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from modeaware.admin.topics_to_make import CreationResult as CreationResult
+    from modeaware.admin.topics_to_make import NewPartitions as NewPartitions
+    from modeaware.admin.topics_to_make import NewTopic as NewTopic
     from modeaware.confluent.admin import AdminClient as AdminClient
     from modeaware.confluent.admin import DeletePartitions as DeletePartitions
     from modeaware.confluent.consumer import Consumer as Consumer
@@ -27,10 +30,13 @@ __version__ = "0.1.0"
 _EXPORTS = {
     "AdminClient": "modeaware.confluent.admin",
     "Consumer": "modeaware.confluent.consumer",
+    "CreationResult": "modeaware.admin.topics_to_make",
     "DeletePartitions": "modeaware.confluent.admin",
     "DeserializingConsumer": "modeaware.confluent.serde",
     "GroupRule": "modeaware.modelog.group_rules",
     "ModeAwareError": "modeaware.errors",
+    "NewPartitions": "modeaware.admin.topics_to_make",
+    "NewTopic": "modeaware.admin.topics_to_make",
     "PartitionMode": "modeaware.modes",
     "Producer": "modeaware.confluent.producer",
     "SerializingProducer": "modeaware.confluent.serde",

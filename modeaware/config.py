@@ -19,6 +19,8 @@ ON_UNKNOWN = ("block", "writable", "error")
 MODE_SOURCES = ("auto", "log", "wire")
 ON_RESIZE = ("ignore", "warn", "error", "hold")
 OLD_CLIENTS = ("serve", "refuse")
+DISABLED, ENABLED, PREFER_OBSERVED = "disabled", "enabled", "enabled_prefer_observed"
+UNDER_REPLICATED_CREATION = (DISABLED, ENABLED, PREFER_OBSERVED)
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,11 @@ class ControllerConfig:
         old_clients: ``modeaware.old.clients`` (``serve``): what the endpoint tells clients that cannot read modes of
             topics with retired partitions: ``serve``, what the broker does; ``refuse``, LEADER_NOT_AVAILABLE (KIP-694,
             Compatibility).
+        under_replicated_creation: ``modeaware.under.replicated.creation``: whether a creation that asks for a minimum
+            of live replicas may do with fewer live ones than the replication factor (KIP-409, Broker Configuration):
+            ``disabled``: no; ``enabled``: live brokers first, those that are down only for what is missing;
+            ``enabled_prefer_observed``: all brokers that were ever seen, and their racks. It is kept in the mode log;
+            None (the default) leaves what stands there, which is ``disabled`` at first.
         mode_log_topic: ``modeaware.mode.log.topic`` (``__partition_modes``).
     """
 
@@ -84,6 +91,7 @@ class ControllerConfig:
     ignored_groups: tuple[str, ...] = ("console-consumer-*",)
     session_timeout_ms: int = 8_000
     old_clients: str = "serve"
+    under_replicated_creation: str | None = None
     mode_log_topic: str = DEFAULT_MODE_LOG_TOPIC
 
 
@@ -213,5 +221,6 @@ _CONTROLLER_SETTINGS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
     "modeaware.ignored.groups": ("ignored_groups", _globs),
     "modeaware.controller.session.timeout.ms": ("session_timeout_ms", _session_ms),
     "modeaware.old.clients": ("old_clients", _one_of(*OLD_CLIENTS)),
+    "modeaware.under.replicated.creation": ("under_replicated_creation", _one_of(*UNDER_REPLICATED_CREATION)),
     "modeaware.mode.log.topic": ("mode_log_topic", _topic),
 }

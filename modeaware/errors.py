@@ -22,13 +22,18 @@ class ErrorCode(IntEnum):
     TOPIC_AUTHORIZATION_FAILED = 29
     CLUSTER_AUTHORIZATION_FAILED = 31
     UNSUPPORTED_VERSION = 35
+    TOPIC_ALREADY_EXISTS = 36
     INVALID_PARTITIONS = 37
+    INVALID_REPLICATION_FACTOR = 38
     INVALID_REPLICA_ASSIGNMENT = 39
+    INVALID_CONFIG = 40
     NOT_CONTROLLER = 41
     INVALID_REQUEST = 42
     POLICY_VIOLATION = 44
     SASL_AUTHENTICATION_FAILED = 58
     REASSIGNMENT_IN_PROGRESS = 60
+    NO_REASSIGNMENT_IN_PROGRESS = 85
+    THROTTLING_QUOTA_EXCEEDED = 89
     UNKNOWN_TOPIC_ID = 100
 
 
@@ -70,6 +75,16 @@ class RequestRefused(ModeAwareError):
     """The controller refused a command; nothing was changed. ``code`` says why in Kafka's terms."""
 
     default_code = ErrorCode.INVALID_REQUEST
+
+
+class ReplicasChanged(RequestRefused):
+    """A partition's replicas are not the expected ones, or are being reassigned; nothing was changed there."""
+
+    default_code = ErrorCode.REASSIGNMENT_IN_PROGRESS
+
+
+class CreatedUnderReplicated(ModeAwareError):
+    """Something was created, and not all of its replicas are alive (KIP-409; its code 79 is another error's today)."""
 
 
 class ModeSourceError(ModeAwareError):

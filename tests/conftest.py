@@ -48,6 +48,14 @@ def kafka3(request: pytest.FixtureRequest) -> Iterator[LocalKafka]:
         _keep_logs_of_failures(request.session, running)
 
 
+@pytest.fixture(scope="session")
+def kafka40(request: pytest.FixtureRequest) -> Iterator[LocalKafka]:
+    """One node of Kafka 4.0, which lacks requests that 4.2 has, started when first asked for: do not harm it."""
+    with LocalKafka(version="4.0.1") as running:
+        yield running
+        _keep_logs_of_failures(request.session, running)
+
+
 @pytest.fixture
 def make_kafka() -> Iterator[MakeKafka]:
     """``make_kafka(nodes=1, configs={...})``, arguments as LocalKafka's: a cluster for one test to harm at will."""

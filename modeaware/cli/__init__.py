@@ -58,7 +58,14 @@ class Entry(NamedTuple):
 
 COMMANDS = (
     Entry(
-        "topics", "modeaware.cli.topics:Topics", "describe a topic's partition modes, change its number of partitions"
+        "topics",
+        "modeaware.cli.topics:Topics",
+        "create, list, describe, alter and delete topics, partition modes included",
+    ),
+    Entry(
+        "reassign-partitions",
+        "modeaware.cli.reassign:ReassignPartitions",
+        "move partitions to other brokers, watch that, and cancel it",
     ),
     Entry(
         "plan",

@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import TypeVar
 
+from modeaware.admin.topics_to_make import NewPartitions
 from modeaware.cli import INTERRUPTED
 from modeaware.cli import plan as plans
 from modeaware.cli.confirm import confirmed
@@ -29,15 +28,12 @@ from modeaware.cluster.cluster import Cluster
 from modeaware.config import ControllerConfig
 from modeaware.confluent.admin import AdminClient, DeletePartitions
 from modeaware.controller.daemon import Controller
-from modeaware.errors import ModeAwareError, RequestRefused
-from modeaware.librdkafka import KafkaException
-from modeaware.librdkafka_admin import NewPartitions
+from modeaware.errors import RequestRefused
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand, TopicCommand
 from modeaware.lifecycle.effects import CreatePartitions
 from modeaware.modelog.deletion import RETENTION_DELAY_MS
 from modeaware.modes import PartitionMode, format_ranges
 
-_T = TypeVar("_T")
 CommandOf = Callable[[Situation], TopicCommand | None]
 """The command to carry out as things stand; None: there is nothing to do."""
 NotesOf = Callable[[Situation], list[str]]
@@ -45,12 +41,16 @@ NotesOf = Callable[[Situation], list[str]]
 
 @dataclass(frozen=True)
 class ChangeOptions:
-    """How a change is carried out: without asking, only shown, watched to its end, and by which embedded controller."""
+    """How a change is carried out: without asking, only shown, watched to its end, and by which embedded controller.
+
+    ``min_required_replication_factor`` is KIP-409's, for partitions that are created.
+    """
 
     yes: bool
     dry_run: bool
     wait: bool
     controller_config: ControllerConfig
+    min_required_replication_factor: int | None = None
 
 
 def add_change_options(parser: argparse.ArgumentParser) -> None:
@@ -124,7 +124,8 @@ def run_change(args: argparse.Namespace, topic: str, command_of: CommandOf, note
         ModeAwareError: it was refused, or could not be carried out.
     """
     target = connection(args, defaults={"log_level": 0})  # one line of ours says what librdkafka would in many
-    options = ChangeOptions(args.yes, args.dry_run, args.wait, controller_config(args, target.config))
+    minimum = getattr(args, "min_required_replication_factor", None)  # the short forms have no such option
+    options = ChangeOptions(args.yes, args.dry_run, args.wait, controller_config(args, target.config), minimum)
     with kafka_errors("change the topic"):
         return _Change(target, topic, options).run(command_of, notes)
 
@@ -176,13 +177,19 @@ class _Change:
         """
         admission = situation.admission(command, self._options.controller_config)
         if isinstance(command, CreatePartitionsCommand) and command.total_count > situation.count:
-            assert situation.facts.topic_id is not None
-            growth = CreatePartitions(command.topic, situation.facts.topic_id, command.total_count, None)
-            cluster.create_partitions(growth, validate_only=True)
+            if situation.record is None:
+                self._grow(command, validate_only=True)
+            else:
+                assert situation.facts.topic_id is not None
+                growth = CreatePartitions(
+                    command.topic, situation.facts.topic_id, command.total_count, command.assignments
+                )
+                cluster.create_partitions(growth, validate_only=True)
         return admission.message, admission.record is not None
 
     def _carry_out(self, command: TopicCommand, embedded: Controller | None) -> None:
-        modes = carry_out(embedded, command).modes if embedded is not None else self._ask_for(command)
+        direct = embedded is not None and self._options.min_required_replication_factor is None
+        modes = carry_out(embedded, command).modes if embedded is not None and direct else self._ask_for(command)
         if isinstance(command, DeletePartitionsCommand):
             read_only = [p for p, mode in enumerate(modes) if mode is PartitionMode.READ_ONLY]
             print(f"{command.topic}: ReadOnly now: {format_ranges(read_only)}.")
@@ -193,17 +200,29 @@ class _Change:
 
     def _ask_for(self, command: TopicCommand) -> Sequence[PartitionMode | None]:
         """Have it carried out by the controller that runs. Returns the modes, as far as they were told."""
-        with AdminClient({**self._target.conf, **our_settings(self._target)}) as admin:
-            if isinstance(command, DeletePartitionsCommand):
-                delay = None if command.delay_ms == RETENTION_DELAY_MS else command.delay_ms
-                wanted = DeletePartitions(
-                    command.total_count, command.immediate_delete, command.accept_state_loss, command.evacuate
-                )
-                result = admin.delete_partitions({command.topic: wanted}, delay_ms=delay)[command.topic].result()
-                return [result.retired.get(p) for p in range(max(result.retired, default=-1) + 1)]
-            new = [NewPartitions(command.topic, command.total_count)]
-            _stock_result(admin.create_partitions(new)[command.topic])
+        if isinstance(command, CreatePartitionsCommand):
+            self._grow(command, validate_only=False)
             return ()
+        with self._admin() as admin:
+            delay = None if command.delay_ms == RETENTION_DELAY_MS else command.delay_ms
+            wanted = DeletePartitions(
+                command.total_count, command.immediate_delete, command.accept_state_loss, command.evacuate
+            )
+            result = admin.delete_partitions({command.topic: wanted}, delay_ms=delay)[command.topic].result()
+            return [result.retired.get(p) for p in range(max(result.retired, default=-1) + 1)]
+
+    def _grow(self, command: CreatePartitionsCommand, *, validate_only: bool) -> None:
+        replicas = {} if command.assignments is None else {"replica_assignment": [*map(list, command.assignments)]}
+        minimum = self._options.min_required_replication_factor
+        new = NewPartitions(command.topic, command.total_count, **replicas, min_required_replication_factor=minimum)
+        with self._admin() as admin:
+            growth = admin.create_partitions({command.topic: new}, validate_only=validate_only)
+            result = growth[command.topic].result()
+        if result.under_replicated:
+            (tell if validate_only else print)(result.describe())
+
+    def _admin(self) -> AdminClient:
+        return AdminClient({**self._target.conf, **our_settings(self._target)})
 
     def _wait(self, embedded: Controller | None) -> int:
         try:
@@ -226,13 +245,3 @@ class _Change:
 
     def _hint(self, action: str) -> str:
         return f"modeaware topics --bootstrap-server {self._target.bootstrap_server} {action} --topic {self._topic}"
-
-
-def _stock_result(future: Future[_T]) -> _T:
-    """The result of a stock method's future; of what our controller said, our error."""
-    try:
-        return future.result()
-    except KafkaException as error:
-        if isinstance(error.__cause__, ModeAwareError):
-            raise error.__cause__ from None
-        raise

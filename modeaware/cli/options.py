@@ -26,6 +26,7 @@ CONTROLLER_CONFIGS = (
     "modeaware.controller.session.timeout.ms",
     "modeaware.mode.log.topic",
     "modeaware.old.clients",
+    "modeaware.under.replicated.creation",
 )
 
 _REFUSAL_LOOKS, _REFUSAL_LOOK_S = 20, 0.15

@@ -1,78 +1,65 @@
-"""``modeaware topics``: what Kafka's ``kafka-topics`` does about partition counts, with KIP-694's additions."""
+"""``modeaware topics``: the tasks of Kafka's ``kafka-topics``, with its flags and its look, and KIP-694's additions."""
 
 from __future__ import annotations
 
 import argparse
-import json
 
-from modeaware.cli.change import add_change_options, add_shrink_options, run_change, shrink_command
-from modeaware.cli.display import JSON_HELP, describe_json, describe_text
-from modeaware.cli.options import add_connection_options, connect, connection, kafka_errors
+from modeaware.cli.change import run_change, shrink_command
+from modeaware.cli.display import JSON_HELP
+from modeaware.cli.options import connect, connection
 from modeaware.cli.plan import undo_plan
 from modeaware.cli.situation import Situation
+from modeaware.cli.topic_create import create
+from modeaware.cli.topic_delete import delete
+from modeaware.cli.topic_describe import absent, describe, list_names
+from modeaware.cli.topic_options import action_of, add_topic_options, check_topic_options
+from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle.commands import CreatePartitionsCommand, TopicCommand
-from modeaware.reports.describe import describe_topics
-
-_EXPAND = -1
+from modeaware.reports.topic_list import is_plain, list_topics, named
 
 
 class Topics:
-    """``--describe``, ``--alter`` or ``--undo``."""
+    """``--create``, ``--list``, ``--describe``, ``--alter``, ``--delete`` or ``--undo``."""
 
     name = "topics"
-    help = "describe a topic's partition modes, change its number of partitions"
+    help = "create, list, describe, alter and delete topics, partition modes included"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         self._parser = parser
         parser.formatter_class = argparse.RawDescriptionHelpFormatter
         parser.epilog = JSON_HELP
-        add_connection_options(parser)
-        actions = parser.add_mutually_exclusive_group(required=True)
-        actions.add_argument(
-            "--describe", action="store_true", help="show modes, states, seals, lag, what it waits for"
-        )
-        actions.add_argument("--alter", action="store_true", help="change the number of partitions")
-        actions.add_argument(
-            "--undo", action="store_true", help="take a shrink back, in any phase: writable partitions as before it"
-        )
-        parser.add_argument("--topic", metavar="TOPIC", help="the topic (--describe without it: all that were changed)")
-        parser.add_argument(
-            "--partitions",
-            nargs="?",
-            type=int,
-            const=_EXPAND,
-            metavar="N",
-            help="--alter: how many writable partitions there shall be; --describe: one line a partition",
-        )
-        parser.add_argument("--json", action="store_true", help="--describe: print JSON, see below")
-        add_shrink_options(parser)
-        add_change_options(parser)
+        add_topic_options(parser)
 
     def run(self, args: argparse.Namespace) -> int:
-        self._check(args)
-        if args.describe:
-            return _describe(args)
-        if args.undo:
-            return run_change(args, args.topic, undo_command, notes=undo_plan)
-        return run_change(args, args.topic, lambda situation: _alter_command(args, situation))
+        check_topic_options(self._parser, args)
+        actions = {"create": create, "list": list_names, "describe": describe, "delete": delete, "alter": _alter}
+        return actions.get(action_of(args), _undo)(args)
 
-    def _check(self, args: argparse.Namespace) -> None:
-        if not args.describe and args.topic is None:
-            self._parser.error("--topic is needed")
-        if args.alter and args.partitions in (None, _EXPAND):
-            self._parser.error("--alter needs --partitions N")
-        if args.describe and args.partitions not in (None, _EXPAND):
-            self._parser.error("--describe takes --partitions without a number")
-        if args.undo and args.partitions is not None:
-            self._parser.error("--undo takes no --partitions: it goes back to the number there was")
-        if not args.alter and (args.delete_partitions_delay is not None or args.immediate_delete):
-            self._parser.error("--delete-partitions-delay and --immediate-delete belong to --alter")
-        if not args.alter and args.accept_state_loss:
-            self._parser.error("--accept-state-loss belongs to --alter")
-        if not args.alter and args.evacuate:
-            self._parser.error("--evacuate belongs to --alter")
-        if args.json and not args.describe:
-            self._parser.error("--json belongs to --describe")
+
+def _alter(args: argparse.Namespace) -> int:
+    """Each of the topics in turn, up to the first that is not altered."""
+    topics = _altered_topics(args)
+    if not topics:
+        return absent(args)
+    for topic in topics:
+        status = run_change(args, topic, lambda situation: _alter_command(args, situation))
+        if status:
+            return status
+    return 0
+
+
+def _altered_topics(args: argparse.Namespace) -> list[str]:
+    if is_plain(args.topic) and not args.if_exists:  # no other can be meant, and whether it exists is asked anyway
+        return [args.topic]
+    cluster = connect(connection(args, defaults={"log_level": 0}))
+    try:
+        return [topic.name for topic in named(list_topics(cluster.brokers).topics, args.topic)]
+    finally:
+        cluster.close()
+
+
+def _undo(args: argparse.Namespace) -> int:
+    return run_change(args, args.topic, undo_command, notes=undo_plan)
 
 
 def undo_command(situation: Situation) -> TopicCommand | None:
@@ -84,20 +71,20 @@ def undo_command(situation: Situation) -> TopicCommand | None:
 
 
 def _alter_command(args: argparse.Namespace, situation: Situation) -> TopicCommand:
-    """More partitions than are writable: growth. Anything else: a shrink, or refused as one."""
+    """More partitions than are writable: growth. Anything else: a shrink, or refused as one.
+
+    Raises:
+        RequestRefused: replicas were said of a shrink.
+    """
     if args.partitions > situation.writable_count:
-        return CreatePartitionsCommand(args.topic, args.partitions)
-    return shrink_command(args.topic, args.partitions, args)
-
-
-def _describe(args: argparse.Namespace) -> int:
-    target = connection(args, defaults={"log_level": 0})
-    with kafka_errors("describe topics"):
-        connect(target)
-        names = None if args.topic is None else [args.topic]
-        descriptions = describe_topics(target.conf, target.config.mode_log_topic, names)
-    if args.json:
-        print(json.dumps(describe_json(descriptions), indent=2))
-    else:
-        print(describe_text(descriptions, expand=args.partitions == _EXPAND))
-    return 0
+        replicas = args.replica_assignment  # of all partitions; those of the new ones count, as in kafka-topics
+        new = None if replicas is None else replicas[situation.count :] or None
+        return CreatePartitionsCommand(situation.topic, args.partitions, new)
+    if args.replica_assignment is not None or args.min_required_replication_factor is not None:
+        raise RequestRefused(
+            f"topic {situation.topic!r} has {situation.writable_count} writable partitions: replicas can be said of "
+            f"new ones only, and {args.partitions} is no increase; nothing was changed",
+            code=ErrorCode.INVALID_PARTITIONS,
+            topic=situation.topic,
+        )
+    return shrink_command(situation.topic, args.partitions, args)

@@ -5,31 +5,23 @@ Needs the extra ``controller`` (kafka-python's codec) for the requests that go t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import partial
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from modeaware import librdkafka_admin
-from modeaware.config import split_client_config
-from modeaware.confluent._hints import SOFTWARE_NAME
-from modeaware.confluent.controller_calls import Answers, ControllerCalls, Deadline
+from modeaware.confluent._admin_base import REQUEST_TIMEOUT_S
+from modeaware.confluent._creation import CreatingClient
+from modeaware.confluent._reassignments import ReassigningClient
+from modeaware.confluent.controller_calls import Answers, Deadline
 from modeaware.errors import ErrorCode, ModeAwareError, RequestRefused
-from modeaware.librdkafka import KafkaError, KafkaException
-from modeaware.librdkafka_admin import NewPartitions
-from modeaware.lifecycle.commands import AlterGroupRulesCommand, CreatePartitionsCommand
+from modeaware.lifecycle.commands import AlterGroupRulesCommand
 from modeaware.modelog.deletion import RETENTION_DELAY_MS
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.topic_view import TopicView
-from modeaware.wire.api_versions import UNDERLYING_NAME
 
 if TYPE_CHECKING:
     from modeaware.wire.messages import TopicResult
-
-_CREATE_OPTIONS = {"operation_timeout", "request_timeout", "validate_only"}
-_REQUEST_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -51,7 +43,7 @@ class DeletePartitions:
     evacuate: bool = False
 
 
-class AdminClient(librdkafka_admin.AdminClient):
+class AdminClient(ReassigningClient, CreatingClient):
     """A drop-in for ``confluent_kafka.admin.AdminClient``: same constructor and methods, and some of ours.
 
     The constructor does not block and asks nothing of the cluster. All methods may be called from any thread.
@@ -65,18 +57,11 @@ class AdminClient(librdkafka_admin.AdminClient):
         ConfigError: an unknown ``modeaware.`` setting, or a bad value.
     """
 
-    def __init__(self, conf: Mapping[str, Any], **kwargs: Any) -> None:
-        config, stock_conf = split_client_config(conf)
-        super().__init__({SOFTWARE_NAME: UNDERLYING_NAME, **stock_conf}, **kwargs)
-        self._calls = ControllerCalls(stock_conf, config)
-        self._pool_lock = Lock()
-        self._pool: ThreadPoolExecutor | None = None
-
     def delete_partitions(
         self,
         partitions: Mapping[str, DeletePartitions],
         delay_ms: int | None = None,
-        request_timeout: float = _REQUEST_TIMEOUT_S,
+        request_timeout: float = REQUEST_TIMEOUT_S,
     ) -> dict[str, Future[TopicResult]]:
         """Shrink topics (KIP-694 ``deletePartitions``): retire their last partitions, which take no records any more.
 
@@ -117,34 +102,8 @@ class AdminClient(librdkafka_admin.AdminClient):
 
         return self._futures(partitions, work)
 
-    def create_partitions(  # type: ignore[override]  # the stock method overrides its own base class likewise
-        self, new_partitions: list[NewPartitions], **kwargs: Any
-    ) -> dict[str, Future[None]]:
-        """Grow topics: as the stock method, and right for topics that have been shrunk.
-
-        A topic with a record in the mode log goes to the controller: ``new_total_count`` then counts *writable*
-        partitions, retired ones are revived first, and ``replica_assignment`` is for the really new partitions. Every
-        other topic goes to the brokers. Arguments, futures and errors (KafkaException) are the stock method's.
-        """
-        topics = {new.topic for new in new_partitions}
-        if not topics or len(topics) < len(new_partitions) or not kwargs.keys() <= _CREATE_OPTIONS:
-            return super().create_partitions(new_partitions, **kwargs)  # which knows what to say of such arguments
-        deadline = Deadline(float(kwargs.get("request_timeout", _REQUEST_TIMEOUT_S)))
-
-        def work() -> dict[str, Any]:
-            views = self._calls.views(deadline)
-            ours = [new for new in new_partitions if views.view(new.topic).topic_id is not None]
-            at_brokers = self._create_stock([new for new in new_partitions if new not in ours], kwargs)
-            commands = [_create_command(new) for new in ours]
-            validate_only = bool(kwargs.get("validate_only", False))
-            answers = self._calls.create_partitions(views, commands, validate_only, deadline) if ours else {}
-            results = {topic: answer if isinstance(answer, Exception) else None for topic, answer in answers.items()}
-            return results | {topic: f.exception(deadline.left_s() + 1) for topic, f in at_brokers.items()}
-
-        return self._futures(topics, work, as_stock=True)
-
     def describe_modes(
-        self, topics: Iterable[str] | None = None, request_timeout: float = _REQUEST_TIMEOUT_S
+        self, topics: Iterable[str] | None = None, request_timeout: float = REQUEST_TIMEOUT_S
     ) -> dict[str, Future[TopicView]]:
         """The partition modes on the mode log now: per topic a future of a :class:`~modeaware.topic_view.TopicView`.
 
@@ -172,7 +131,7 @@ class AdminClient(librdkafka_admin.AdminClient):
         self,
         add: Iterable[GroupRule] = (),
         remove: Iterable[tuple[str, str, str]] = (),
-        request_timeout: float = _REQUEST_TIMEOUT_S,
+        request_timeout: float = REQUEST_TIMEOUT_S,
     ) -> Future[None]:
         """Change the rules about whom a drain waits for: all of it in one step, or nothing.
 
@@ -197,7 +156,7 @@ class AdminClient(librdkafka_admin.AdminClient):
 
         return self._futures([command.topic], work)[command.topic]
 
-    def describe_group_rules(self, request_timeout: float = _REQUEST_TIMEOUT_S) -> Future[tuple[GroupRule, ...]]:
+    def describe_group_rules(self, request_timeout: float = REQUEST_TIMEOUT_S) -> Future[tuple[GroupRule, ...]]:
         """The rules about groups on the mode log now, in the order they were made; expired ones are still among them.
 
         Args:
@@ -208,63 +167,6 @@ class AdminClient(librdkafka_admin.AdminClient):
         """
         deadline = Deadline(request_timeout)
         return self._futures([""], lambda: {"": self._calls.group_rules(deadline)})[""]
-
-    def close(self) -> None:
-        """Wait for what is on its way to the controller, and give the views back. Idempotent; it can be used again."""
-        with self._pool_lock:
-            pool, self._pool = self._pool, None
-        if pool is not None:
-            pool.shutdown()
-        self._calls.close()
-
-    def __exit__(self, *exc_info: Any) -> bool | None:
-        self.close()
-        return super().__exit__(*exc_info)
-
-    def _create_stock(self, new_partitions: list[NewPartitions], options: dict[str, Any]) -> dict[str, Future[None]]:
-        return super().create_partitions(new_partitions, **options) if new_partitions else {}
-
-    def _futures(
-        self, topics: Iterable[str], work: Callable[[], Mapping[str, Any]], *, as_stock: bool = False
-    ) -> dict[str, Future[Any]]:
-        """A future per topic, filled from what ``work``, run in another thread, returns or raises."""
-        futures: dict[str, Future[Any]] = {topic: Future() for topic in topics}
-        for future in futures.values():
-            future.set_running_or_notify_cancel()
-        if futures:
-            with self._pool_lock:
-                if self._pool is None:
-                    self._pool = ThreadPoolExecutor(max_workers=4, thread_name_prefix="modeaware-admin")
-                whole = self._pool.submit(work)
-            whole.add_done_callback(partial(_fill, futures, as_stock))
-        return futures
-
-
-def _fill(futures: Mapping[str, Future[Any]], as_stock: bool, whole: Future[Mapping[str, Any]]) -> None:
-    failure = whole.exception()
-    answers = whole.result() if failure is None else dict.fromkeys(futures, failure)
-    for topic, future in futures.items():
-        unanswered = ModeAwareError(f"topic {topic!r}: the answer does not mention it", topic=topic)
-        answer = answers.get(topic, unanswered)
-        if isinstance(answer, ModeAwareError) and as_stock:
-            future.set_exception(_stock_error(answer))
-        elif isinstance(answer, BaseException):
-            future.set_exception(answer)
-        else:
-            future.set_result(answer)
-
-
-def _stock_error(error: ModeAwareError) -> KafkaException:
-    code = KafkaError._FAIL if error.code is None else int(error.code)
-    stock = KafkaException(KafkaError(code, error.message))
-    stock.__cause__ = error
-    return stock
-
-
-def _create_command(new: NewPartitions) -> CreatePartitionsCommand:
-    replicas = new.replica_assignment
-    assignments = tuple(tuple(brokers) for brokers in replicas) if replicas else None
-    return CreatePartitionsCommand(new.topic, new.new_total_count, assignments)
 
 
 def _check_wanted(partitions: Mapping[str, DeletePartitions]) -> None:

@@ -11,6 +11,7 @@ from modeaware.config import ClientConfig
 from modeaware.errors import ControllerUnavailable, ErrorCode, ModeAwareError, RecordError, RequestRefused, ViewTimeout
 from modeaware.lifecycle.commands import AlterGroupRulesCommand, CreatePartitionsCommand
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule
+from modeaware.modelog.observed_brokers import OBSERVED_BROKERS_KEY, ObservedBrokersRecord
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modelog.records import ClaimRecord
 from modeaware.modelog.replay import Replay
@@ -134,6 +135,22 @@ class ControllerCalls:
         """
         log_topic = self._config.mode_log_topic
         return group_rules_of(read_mode_log(self._conf, log_topic, deadline.left_s()), log_topic)
+
+    def observed_brokers(self, deadline: Deadline) -> ObservedBrokersRecord | None:
+        """The brokers that the controller has seen, and its policy of under-replicated creations; None: no record.
+
+        Raises:
+            RecordError: the record cannot be used here.
+            ModeSourceError: the mode log cannot be read (in time).
+        """
+        log_topic = self._config.mode_log_topic
+        replay = read_mode_log(self._conf, log_topic, deadline.left_s())
+        if replay.is_unreadable(OBSERVED_BROKERS_KEY):
+            raise RecordError(
+                f"the observed brokers in {log_topic!r} cannot be used here (rubbish, or a newer version); upgrade "
+                "modeaware, or create without a minimum"
+            )
+        return replay.observed_brokers
 
     def create_partitions(
         self, views: Views, commands: Sequence[CreatePartitionsCommand], validate_only: bool, deadline: Deadline

@@ -14,6 +14,7 @@ from typing import Any
 from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.cluster.cluster import Cluster
 from modeaware.cluster.observer import Observer
+from modeaware.cluster.registered import registered_brokers
 from modeaware.config import ClientConfig, ControllerConfig
 from modeaware.controller.claims import ClaimWatch, describe_claim
 from modeaware.controller.contact import DEFAULT_LISTEN, NOWHERE, Contact, check_listener
@@ -23,6 +24,7 @@ from modeaware.controller.engine import Engine
 from modeaware.controller.inbox import Inbox
 from modeaware.controller.lease import LeasedEffects, request_timeout_s
 from modeaware.controller.log import ControllerLog
+from modeaware.controller.observed import BrokerWatch
 from modeaware.controller.parts import Parts
 from modeaware.controller.status import Role, Status
 from modeaware.controller.worker import Worker, run_worker
@@ -246,4 +248,8 @@ class Controller:
         observer = Observer(cluster, self._conf, self._clock)
         effects = LeasedEffects(leased, election, config.session_timeout_ms, self._clock)
         engine = Engine(log, observer, effects, config, self._clock)
-        return Parts(engine, log, election, ClaimWatch(self._conf, topic), self._inbox, self._status)
+        claims = ClaimWatch(self._conf, topic)
+        brokers = BrokerWatch(
+            lambda: registered_brokers(cluster.brokers), log, config.under_replicated_creation, self._clock
+        )
+        return Parts(engine, log, election, claims, self._inbox, self._status, brokers)

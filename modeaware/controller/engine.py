@@ -95,6 +95,7 @@ class Engine:
         self._rules_unreadable = replay.is_unreadable(GROUP_RULES_KEY)
         # Records count beside the claim: an epoch is never given out twice, even where the claim cannot be read.
         epochs = [self._rules.controller_epoch, *(record.controller_epoch for record in replay.records.values())]
+        epochs.append(replay.observed_brokers.controller_epoch if replay.observed_brokers is not None else 0)
         on_log = max(epochs + [replay.claim.controller_epoch if replay.claim is not None else 0])
         known = max(seen_epoch, self._claim.controller_epoch if self._claim is not None else 0)
         if on_log < known:

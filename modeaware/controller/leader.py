@@ -46,6 +46,7 @@ class Leader:
         self._claims = parts.claims
         self._inbox = parts.inbox
         self._status = parts.status
+        self._brokers = parts.brokers
         self._config = config
         self._contact = contact
         self._controller_id = controller_id
@@ -112,6 +113,7 @@ class Leader:
                 self._check(topic_id)
                 if not self._inbox.empty:
                     break  # commands do not wait for a round over all topics
+            self._watch_brokers()
 
     def settle(self, term: int) -> None:
         """Take every topic as far as it goes now.
@@ -120,6 +122,7 @@ class Leader:
             ControllerFenced, ClusterError: the log could not be appended to.
         """
         engine, patience_ms = self._engine, self._config.seal_quiet_ms + SEAL_SLACK_MS
+        self._watch_brokers()
         give_up_ms = elapsed_ms(self._clock) + patience_ms
         while not self._status.stopping.is_set():
             if not self._still_leads(term):
@@ -143,6 +146,17 @@ class Leader:
                 return False
             election.poll(waiting.POLL_S)
         return election.leader and election.term == term
+
+    def _watch_brokers(self) -> None:
+        """Remember the brokers, when there is nothing else to do."""
+        epoch = self._status.epoch
+        if self._brokers is None or epoch is None or not self._inbox.empty:
+            return
+        try:
+            self._brokers.step(epoch)
+        except ClusterError as error:
+            if not self._goes_on(error):
+                raise
 
     def _wait_s(self) -> float:
         next_ms = self._engine.schedule.next_ms()

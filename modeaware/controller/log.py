@@ -8,6 +8,7 @@ from typing import Any
 from modeaware.cluster.cluster import Cluster
 from modeaware.controller.election import Election
 from modeaware.errors import ClusterError, ControllerFenced, ErrorCode
+from modeaware.modelog.observed_brokers import OBSERVED_BROKERS_KEY, ObservedBrokersRecord
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modelog.replay import Replay
 from modeaware.modelog.topic import ensure_mode_log
@@ -29,6 +30,8 @@ class ControllerLog:
     Attributes:
         appends: how many appends have succeeded; it tells whether something was appended in between.
         timeout_s: how long an append may take; None: as the writer has it.
+        observed: the brokers that were ever seen, as the log has it since it was opened; None: the record needs a newer
+            reader.
     """
 
     def __init__(self, cluster: Cluster, conf: Mapping[str, Any], topic: str, election: Election) -> None:
@@ -39,6 +42,7 @@ class ControllerLog:
         self._writer: ModeLogWriter | None = None
         self.appends = 0
         self.timeout_s: float | None = None
+        self.observed: ObservedBrokersRecord | None = None
 
     @property
     def is_open(self) -> bool:
@@ -73,7 +77,10 @@ class ControllerLog:
         self._membership()
         self._writer = ModeLogWriter(self._conf, self._topic)
         self._writer.open()
-        return read_mode_log(self._conf, self._topic, READ_TIMEOUT_S, must_exist=True)
+        replay = read_mode_log(self._conf, self._topic, READ_TIMEOUT_S, must_exist=True)
+        newer = OBSERVED_BROKERS_KEY in replay.newer
+        self.observed = None if newer else replay.observed_brokers or ObservedBrokersRecord()
+        return replay
 
     def append(self, records: Sequence[tuple[str, bytes | None]]) -> None:
         """Append ``(key, value)`` records in one transaction; a value of None is a tombstone.

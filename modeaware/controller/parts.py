@@ -9,6 +9,7 @@ from modeaware.controller.election import Election
 from modeaware.controller.engine import Engine
 from modeaware.controller.inbox import Inbox
 from modeaware.controller.log import ControllerLog
+from modeaware.controller.observed import BrokerWatch
 from modeaware.controller.status import Status
 from modeaware.errors import ErrorCode, ModeAwareError
 
@@ -26,6 +27,7 @@ class Parts:
     claims: ClaimWatch
     inbox: Inbox
     status: Status
+    brokers: BrokerWatch | None = None
 
 
 def may_pass(error: ModeAwareError) -> bool:

@@ -53,12 +53,15 @@ class LocalKafka:
         client_config: librdkafka settings that reach the brokers where ``configs`` secured them.
         format_args: more arguments for ``StorageTool format`` (``--add-scram``).
         detached: let the brokers outlive this process (``modeaware local up``).
+        version: of Apache Kafka, a release that Maven Central has (KRaft alone: 3.3 or newer).
 
     Raises:
         ValueError: not 1 to 3 nodes.
     """
 
     kind = "process"
+    version: str
+    """Of Apache Kafka."""
 
     def __init__(
         self,
@@ -70,6 +73,7 @@ class LocalKafka:
         client_config: Mapping[str, str] | None = None,
         format_args: Sequence[str] = (),
         detached: bool = False,
+        version: str = KAFKA_VERSION,
     ) -> None:
         if not 1 <= nodes <= MOST_NODES:
             raise ValueError(f"A local Kafka has 1 to {MOST_NODES} nodes, not {nodes}")
@@ -80,6 +84,7 @@ class LocalKafka:
         self._client_config = dict(client_config or {})
         self._format_args = tuple(format_args)
         self._detached = detached
+        self.version = version
         self._owner = os.getpid()
         self._folder: Path | None = None
         self._brokers: tuple[LocalBroker, ...] = ()
@@ -109,11 +114,12 @@ class LocalKafka:
         """Start all nodes and wait until each knows all. Seconds; the first time ever also the download of Kafka.
 
         Raises:
-            LocalKafkaError: no Java, no jars, or a broker that did not come up (with the end of its log).
+            LocalKafkaError: no Java, no jars, no such version of Kafka, or a broker that did not come up (with the end
+                of its log).
         """
         if self._folder is not None:
             return self
-        installation = install()
+        installation = install(self.version)
         self._folder = self._make_folder()
         if not self._detached:
             atexit.register(self.stop)
@@ -205,7 +211,7 @@ class LocalKafka:
 
     def _describe(self) -> None:
         nodes = [{"node_id": broker.node_id, "address": broker.address} for broker in self._brokers]
-        description = {"kafka_version": KAFKA_VERSION, "cluster_id": self._brokers[0].cluster_id, "nodes": nodes}
+        description = {"kafka_version": self.version, "cluster_id": self._brokers[0].cluster_id, "nodes": nodes}
         (self.folder / DESCRIPTION).write_text(json.dumps(description, indent=2), encoding="utf-8")
 
     def _format(self, installed: Installation, seats: Sequence[Seat]) -> None:

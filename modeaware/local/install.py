@@ -55,18 +55,21 @@ class Installation(NamedTuple):
     archive: Path
 
 
-def install() -> Installation:
+def install(version: str = KAFKA_VERSION) -> Installation:
     """Find or make all of it. Safe between processes.
 
+    Args:
+        version: of Apache Kafka; each has its own checkpoint, for its feature levels are its own.
+
     Raises:
-        LocalKafkaError: no Java, no jars, or this Java does not run this Kafka.
+        LocalKafkaError: no Java, no jars, no such version, or this Java does not run this Kafka.
     """
-    java, jars = find_java(), kafka_jars()
-    folder = cache_folder() / f"kafka-{KAFKA_VERSION}-{_fingerprint(java)}"
+    java, jars = find_java(), kafka_jars(version)
+    folder = cache_folder() / f"kafka-{version}-{_fingerprint(java)}"
     if not folder.is_dir():  # it appears by a rename, so it is whole
         with locked(folder.with_name(folder.name + ".lock")):
             if not folder.is_dir():
-                logger.info("Preparing quick starts of Kafka with %s (once) ...", java)
+                logger.info("Preparing quick starts of Kafka %s with %s (once) ...", version, java)
                 _rehearse(java, jars, folder)
     return Installation(java, jars, folder / CHECKPOINT, folder / "classes.jsa")
 

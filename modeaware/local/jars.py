@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -20,32 +21,41 @@ from modeaware.local.paths import cache_folder, locked
 logger = logging.getLogger(__name__)
 
 KAFKA_VERSION = "4.2.0"
+"""What a local Kafka is unless another version is asked for."""
+
 Artifacts = tuple[tuple[str, str, str], ...]
-_ARTIFACTS = (
-    ("org.apache.kafka", "kafka_2.13", KAFKA_VERSION),
-    # Kafka's own artifact has no binding for slf4j: without one a broker logs nothing.
-    ("org.slf4j", "slf4j-simple", "1.7.36"),
-)
-_TOOLS = (("org.apache.kafka", "kafka-tools", KAFKA_VERSION), _ARTIFACTS[1])
+# Kafka's own artifact has no binding for slf4j: without one a broker logs nothing.
+_LOGGING = ("org.slf4j", "slf4j-simple", "1.7.36")
+_RELEASE = re.compile(r"\d+\.\d+\.\d+")
 _DOWNLOAD_TIMEOUT_S = 600
 
 
-def kafka_jars() -> Path:
+def kafka_jars(version: str = KAFKA_VERSION) -> Path:
     """The folder with all jars a broker needs; filled on the first call (about 45 MB). Safe between processes.
 
+    Args:
+        version: of Apache Kafka, a release such as ``4.0.1``; each has a folder of its own.
+
     Raises:
-        LocalKafkaError: they cannot be resolved; carries the resolver's last lines.
+        LocalKafkaError: there is no such version, or it cannot be resolved; carries the resolver's last lines.
     """
-    return _resolved(f"kafka-{KAFKA_VERSION}", _ARTIFACTS)
+    return _resolved("kafka", _artifacts("kafka_2.13", version))
 
 
-def kafka_tools_jars() -> Path:
+def kafka_tools_jars(version: str = KAFKA_VERSION) -> Path:
     """The same for Kafka's command line tools (``kafka-consumer-groups.sh`` and others), which no broker needs."""
-    return _resolved(f"kafka-tools-{KAFKA_VERSION}", _TOOLS)
+    return _resolved("kafka-tools", _artifacts("kafka-tools", version))
+
+
+def _artifacts(name: str, version: str) -> Artifacts:
+    if not _RELEASE.fullmatch(version):  # it becomes a part of paths and of the resolver's input
+        raise LocalKafkaError(f"A version of Apache Kafka is three numbers, such as {KAFKA_VERSION}, not {version!r}")
+    return (("org.apache.kafka", name, version), _LOGGING)
 
 
 def _resolved(name: str, artifacts: Artifacts) -> Path:
-    folder = cache_folder() / name
+    version = _version_of(artifacts)
+    folder = cache_folder() / f"{name}-{version}"
     if folder.is_dir():  # it appears by a rename, so it is whole
         return folder
     with locked(folder.with_name(folder.name + ".lock")):
@@ -54,14 +64,14 @@ def _resolved(name: str, artifacts: Artifacts) -> Path:
         with tempfile.TemporaryDirectory(prefix=folder.name + ".", dir=folder.parent) as scratch_name:
             scratch = Path(scratch_name)
             jars = scratch / "jars"
-            logger.info("Resolving Apache Kafka %s from Maven Central (about 45 MB, once) ...", KAFKA_VERSION)
-            _run_resolver(resolver_command(scratch, jars, artifacts), scratch)
+            logger.info("Resolving Apache Kafka %s from Maven Central (about 45 MB, once) ...", version)
+            _run_resolver(resolver_command(scratch, jars, artifacts), scratch, version)
             _check_complete(jars, artifacts)
             jars.rename(folder)
     return folder
 
 
-def resolver_command(scratch: Path, jars: Path, artifacts: Artifacts = _ARTIFACTS) -> list[str]:
+def resolver_command(scratch: Path, jars: Path, artifacts: Artifacts) -> list[str]:
     """Write the resolver's input into ``scratch``; the command that then copies all jars into ``jars``.
 
     Raises:
@@ -78,8 +88,9 @@ def resolver_command(scratch: Path, jars: Path, artifacts: Artifacts = _ARTIFACT
         retrieve = ["-retrieve", f"{jars}/[artifact]-[revision].[ext]", "-types", "jar", "bundle"]
         return [find_java(), "-jar", str(ivy), "-ivy", str(description), "-cache", str(scratch / "ivy"), *retrieve]
     raise LocalKafkaError(
-        f"Apache Kafka {KAFKA_VERSION} is not in {cache_folder()} and cannot be resolved: install Maven (mvn), "
-        "or install modeaware[spark] (its wheel carries Ivy), or set KAFKA_BOOTSTRAP_SERVERS to a running Kafka."
+        f"Apache Kafka {_version_of(artifacts)} is not in {cache_folder()} and cannot be resolved: "
+        "install Maven (mvn), or install modeaware[spark] (its wheel carries Ivy), "
+        "or set KAFKA_BOOTSTRAP_SERVERS to a running Kafka."
     )
 
 
@@ -91,7 +102,11 @@ def find_ivy_jar() -> Path | None:
     return next(iter(sorted((Path(spec.origin).parent / "jars").glob("ivy-*.jar"))), None)
 
 
-def _run_resolver(command: list[str], scratch: Path) -> None:
+def _version_of(artifacts: Artifacts) -> str:
+    return artifacts[0][2]
+
+
+def _run_resolver(command: list[str], scratch: Path, version: str) -> None:
     log = scratch / "resolver.log"
     with log.open("wb") as output:
         try:
@@ -106,10 +121,11 @@ def _run_resolver(command: list[str], scratch: Path) -> None:
                 env={**os.environ, "NO_COLOR": "1"},
             )
         except subprocess.TimeoutExpired as error:
-            raise LocalKafkaError(f"{command[0]} did not resolve Kafka's jars in {_DOWNLOAD_TIMEOUT_S} s") from error
+            what = f"{command[0]} did not resolve Apache Kafka {version} in {_DOWNLOAD_TIMEOUT_S} s"
+            raise LocalKafkaError(what) from error
     if done.returncode != 0:
         tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-20:])
-        raise LocalKafkaError(f"{command[0]} could not resolve Apache Kafka {KAFKA_VERSION}:\n{tail}")
+        raise LocalKafkaError(f"{command[0]} could not resolve Apache Kafka {version}:\n{tail}")
 
 
 def _check_complete(jars: Path, artifacts: Artifacts) -> None:

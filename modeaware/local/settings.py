@@ -69,11 +69,11 @@ def quick_defaults(nodes: int) -> dict[str, str]:
 def server_properties(seat: Seat, seats: Sequence[Seat], data: Path, configs: Mapping[str, str]) -> dict[str, str]:
     """All properties of one combined KRaft node; ``configs`` override any of them.
 
-    In the overrides ``{port}`` and ``{controller_port}`` stand for the node's own, so listeners can be redefined.
+    In the overrides ``{port}``, ``{controller_port}`` and ``{node_id}`` stand for the node's own, so listeners can be
+    redefined, and ``{"broker.rack": "rack-{node_id}"}`` puts every node into a rack of its own.
     """
     voters = ",".join(f"{other.node_id}@{HOST}:{other.controller_port}" for other in seats)
-    own = {key: value.replace("{port}", str(seat.port)) for key, value in configs.items()}
-    own = {key: value.replace("{controller_port}", str(seat.controller_port)) for key, value in own.items()}
+    own = {key: _of_seat(value, seat) for key, value in configs.items()}
     return {
         "process.roles": "broker,controller",
         "node.id": str(seat.node_id),
@@ -88,6 +88,12 @@ def server_properties(seat: Seat, seats: Sequence[Seat], data: Path, configs: Ma
         **quick_defaults(len(seats)),
         **own,
     }
+
+
+def _of_seat(value: str, seat: Seat) -> str:
+    for name, number in seat._asdict().items():
+        value = value.replace(f"{{{name}}}", str(number))
+    return value
 
 
 def write_properties(path: Path, properties: Mapping[str, str]) -> None:

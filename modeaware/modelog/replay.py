@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from modeaware.errors import NewerRecord, RecordError
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRulesRecord
+from modeaware.modelog.observed_brokers import OBSERVED_BROKERS_KEY, ObservedBrokersRecord
 from modeaware.modelog.records import CLAIM_KEY, ClaimRecord, TopicRecord
 from modeaware.topic_view import TopicView
 
@@ -27,6 +28,7 @@ class Replay:
         records: topic id -> the latest record of that topic.
         claim: the claim of the latest controller; None where none was read.
         group_rules: the operator's rules about groups; None where there are none.
+        observed_brokers: the brokers that were ever seen; None where no controller has written them down.
         rejected: how many records could not be used, or were those of an older controller.
         removed: the ids of topics whose latest record is a tombstone.
         newer: the keys whose latest record was written for a newer reader (at most a few: one a topic).
@@ -36,6 +38,7 @@ class Replay:
         self.records: dict[str, TopicRecord] = {}
         self.claim: ClaimRecord | None = None
         self.group_rules: GroupRulesRecord | None = None
+        self.observed_brokers: ObservedBrokersRecord | None = None
         self.rejected = 0
         self.removed: set[str] = set()
         self.newer: set[str] = set()
@@ -59,6 +62,9 @@ class Replay:
                 changed: frozenset[str] = frozenset()
             elif name == GROUP_RULES_KEY:
                 self._apply_group_rules(value)
+                changed = frozenset()
+            elif name == OBSERVED_BROKERS_KEY:
+                self._apply_observed_brokers(value)
                 changed = frozenset()
             else:
                 changed = self._apply_topic(name, value)
@@ -114,6 +120,17 @@ class Replay:
             raise RecordError(f"mode log: group rules of version {rules.version} come after {self.group_rules.version}")
         self.group_rules = rules
 
+    def _apply_observed_brokers(self, value: bytes | None) -> None:
+        if value is None:
+            self.observed_brokers = None
+            return
+        observed = ObservedBrokersRecord.from_json(value)
+        self._refuse_replaced(observed.controller_epoch, "the observed brokers")
+        held = self.observed_brokers
+        if held is not None and observed.version < held.version:
+            raise RecordError(f"mode log: observed brokers of version {observed.version} come after {held.version}")
+        self.observed_brokers = observed
+
     def _refuse_replaced(self, controller_epoch: int, what: str) -> None:
         if self.claim is not None and controller_epoch < self.claim.controller_epoch:
             raise RecordError(
@@ -158,7 +175,7 @@ class Replay:
         held = self.records.get(name)
         if isinstance(error, NewerRecord):
             self.newer.add(name)
-        in_use = held is not None or name in (CLAIM_KEY, GROUP_RULES_KEY)
+        in_use = held is not None or name in (CLAIM_KEY, GROUP_RULES_KEY, OBSERVED_BROKERS_KEY)
         if in_use or len(self._unreadable) < MAX_REMEMBERED_KEYS:
             self._unreadable[name] = held.topic if held is not None else error.topic or name
         if name not in self._logged and len(self._logged) < MAX_REMEMBERED_KEYS:

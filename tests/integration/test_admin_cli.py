@@ -192,7 +192,10 @@ def test_a_record_that_cannot_be_read_stops_a_change(site: Site, filled: str, va
     told = site.run("topics", "--describe", "--topic", filled, "--json")
     assert (told.status, told.out) == (1, ""), "what holds is not known: never shown as ReadWrite"
     assert "cannot be used here" in told.err.splitlines()[-1]
-    assert site.run("topics", "--describe").status == 0
+    everything = site.run("topics", "--describe")
+    shown = [line for line in everything.out.splitlines() if line.startswith(f"\tTopic: {filled}\t")]
+    assert everything.status == 0, everything.err
+    assert [line.rpartition("\t")[2] for line in shown] == ["Mode: unknown"] * 6
 
 
 def test_describe_of_a_topic_that_does_not_exist(site: Site) -> None:
@@ -200,8 +203,10 @@ def test_describe_of_a_topic_that_does_not_exist(site: Site) -> None:
     assert (told.status, told.out, told.err) == (1, "", "error: topic 'absent' does not exist\n")
 
 
-def test_describe_of_nothing(site: Site) -> None:
-    assert "No topic has been changed" in site.run("topics", "--describe").out
+def test_describe_where_no_topic_has_been_changed(site: Site, filled: str) -> None:
+    lines = [line for line in site.run("topics", "--describe").out.splitlines() if line.startswith("\t")]
+    assert all(line.endswith("\tMode: ReadWrite") for line in lines)
+    assert sum(line.startswith(f"\tTopic: {filled}\t") for line in lines) == 6
     assert json.loads(site.run("topics", "--describe", "--json").out) == {"topics": []}
     assert site.log() is None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from modeaware.errors import LocalKafkaError
 from modeaware.local import Kafka, LocalKafka
 from modeaware.local.process import command_line
 from tests.conftest import MakeKafka, MakeTopic, topic_maker
+from tests.support.kafka_tools import run_tool
 from tests.support.plain import drain_topic, produce_keyed, watermarks
 from tests.support.waiting import eventually
 
@@ -139,6 +141,22 @@ def test_ports_taken_by_somebody_else_are_replaced(
     mine = make_kafka()
     assert mine.brokers[0].seat.port != taken
     assert not answers
+
+
+def test_another_version_is_another_kafka(kafka40: LocalKafka, kafka3: LocalKafka) -> None:
+    assert (kafka40.version, kafka3.version) == ("4.0.1", "4.2.0")
+    told = [
+        run_tool(f"kafka-broker-api-versions.sh --bootstrap-server {k.bootstrap_servers}") for k in (kafka40, kafka3)
+    ]
+    versions = [re.findall(r"AlterPartitionReassignments\(45\): (.*) \[", text) for text in told]
+    assert versions == [["0"], ["0 to 1"] * 3]
+
+
+def test_each_node_in_a_rack_of_its_own(make_kafka: MakeKafka) -> None:
+    kafka = make_kafka(2, configs={"broker.rack": "rack-{node_id}"})
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    nodes = admin.describe_cluster(request_timeout=30).result().nodes
+    assert {node.id: node.rack for node in nodes} == {1: "rack-1", 2: "rack-2"}
 
 
 OWNER = """

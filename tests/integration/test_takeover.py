@@ -17,6 +17,7 @@ from modeaware.errors import ClusterError, ControllerFenced, ControllerUnavailab
 from modeaware.librdkafka import KafkaError, KafkaException, Producer
 from modeaware.lifecycle.commands import CommandResult, DeletePartitionsCommand
 from modeaware.modelog import writer as writer_module
+from modeaware.modelog.observed_brokers import OBSERVED_BROKERS_KEY
 from modeaware.modelog.records import CLAIM_KEY
 from modeaware.modelog.topic import ensure_mode_log
 from modeaware.modelog.writer import ModeLogWriter
@@ -328,7 +329,9 @@ def test_after_a_transaction_timeout_it_opens_and_reads_again(
         ask(controller, lost)
     eventually(lambda: controller.epoch == 2)
     assert shrinks(controller, kept)
-    topics = [entry.key for entry in history(setting.conf, setting.log) if entry.key != CLAIM_KEY]
+    topics = [
+        entry.key for entry in history(setting.conf, setting.log) if entry.key not in (CLAIM_KEY, OBSERVED_BROKERS_KEY)
+    ]
     assert topics == [setting.record(kept).topic_id], "the transaction that failed has left nothing"
     assert_one_at_a_time(history(setting.conf, setting.log))
 

@@ -13,6 +13,7 @@ import pytest
 from modeaware.config import ClientConfig, ControllerConfig, parse_controller_config, split_client_config
 from modeaware.modelog.deletion import DeleteTopicPartitions
 from modeaware.modelog.group_rules import GroupRule, GroupRulesRecord
+from modeaware.modelog.observed_brokers import ObservedBrokersRecord
 from modeaware.modelog.records import ClaimRecord, RetiredPartition, TopicRecord
 from modeaware.modelog.straggler import Straggler
 from modeaware.modes import MODE_TRANSITIONS, REPLICA_TRANSITIONS
@@ -77,12 +78,13 @@ def test_every_client_setting_is_documented_with_its_default() -> None:
 
 def test_every_controller_config_is_documented_with_its_default() -> None:
     documented = {name: cells[0].strip("`") for name, cells in table(read("README.md"), "config").items()}
-    assert parse_controller_config(documented) == ControllerConfig()
+    defaults = {name: value for name, value in documented.items() if value != "-"}  # "-": what was said before stays
+    assert parse_controller_config(defaults) == ControllerConfig()
     assert len(documented) == len(fields(ControllerConfig))
 
 
 def test_the_examples_of_the_mode_log_are_records() -> None:
-    topic, claim, rules = json_blocks(read("docs/mode-log.md"))
+    topic, claim, rules, observed = json_blocks(read("docs/mode-log.md"))
     record = TopicRecord.from_json(topic)
     assert record.to_json() == topic, "the example is not as the controller writes it"
     assert record.deletion is not None
@@ -90,9 +92,10 @@ def test_the_examples_of_the_mode_log_are_records() -> None:
     assert {p for p, mode in enumerate(record.modes) if not mode.writable} == set(record.retired)
     assert ClaimRecord.from_json(claim).to_json() == claim
     assert GroupRulesRecord.from_json(rules).to_json() == rules
+    assert ObservedBrokersRecord.from_json(observed).to_json() == observed
 
 
-RECORDS = (TopicRecord, RetiredPartition, Straggler, ClaimRecord, GroupRulesRecord, GroupRule)
+RECORDS = (TopicRecord, RetiredPartition, Straggler, ClaimRecord, GroupRulesRecord, GroupRule, ObservedBrokersRecord)
 
 
 def test_every_field_of_the_mode_log_is_documented() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from modeaware.errors import LocalKafkaError
-from modeaware.local import LocalKafka, jars, java, paths
+from modeaware.local import LocalKafka, install, jars, java, paths
 from modeaware.local.ports import free_ports
 from modeaware.local.settings import (
     Seat,
@@ -121,17 +121,43 @@ def test_a_failed_resolution_leaves_nothing(
     assert {path.name for path in cache.iterdir()} == {"kafka-4.2.0.lock"}
 
 
+def test_each_version_has_its_own_jars(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Resolver(monkeypatch, names=("kafka_2.13-4.0.1.jar", "kafka-tools-4.0.1.jar", "slf4j-simple-1.7.36.jar"))
+    assert jars.kafka_jars("4.0.1") == cache / "kafka-4.0.1"
+    assert jars.kafka_tools_jars("4.0.1") == cache / "kafka-tools-4.0.1"
+    with pytest.raises(LocalKafkaError, match=r"no kafka_2\.13"):  # not those of the other version
+        jars.kafka_jars()
+
+
+def test_a_version_that_maven_does_not_know(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Resolver(monkeypatch, exit_code=1)
+    monkeypatch.setattr(install, "find_java", lambda: "java")
+    with pytest.raises(LocalKafkaError, match=r"(?s)could not resolve Apache Kafka 4\.0\.77.*the resolver's last word"):
+        LocalKafka(version="4.0.77").start()
+    assert not (cache / "kafka-4.0.77").exists()
+
+
+@pytest.mark.parametrize("version", ["", "4.0", "4.2.0-rc1", "../4.2.0", "<4.2.0", "4.2.0\n"])
+def test_what_is_no_version_reaches_no_resolver(cache: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    resolver = Resolver(monkeypatch)
+    with pytest.raises(LocalKafkaError, match=r"three numbers, such as 4\.2\.0"):
+        jars.kafka_jars(version)
+    assert resolver.runs == 0
+    assert not cache.exists()
+
+
 def test_ivy_stands_in_for_maven(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    artifacts = (("org.apache.kafka", "kafka_2.13", "4.2.0"),)
     monkeypatch.setattr(jars.shutil, "which", lambda name: None)
     monkeypatch.setattr(jars, "find_java", lambda: "java")
     monkeypatch.setattr(jars, "find_ivy_jar", lambda: tmp_path / "ivy-2.5.3.jar")
-    command = jars.resolver_command(tmp_path, tmp_path / "jars")
+    command = jars.resolver_command(tmp_path, tmp_path / "jars", artifacts)
     assert command[:3] == ["java", "-jar", str(tmp_path / "ivy-2.5.3.jar")]
     assert "4.2.0" in (tmp_path / "ivy.xml").read_text(encoding="utf-8")
 
     monkeypatch.setattr(jars, "find_ivy_jar", lambda: None)
     with pytest.raises(LocalKafkaError, match=r"mvn.*modeaware\[spark\].*KAFKA_BOOTSTRAP_SERVERS"):
-        jars.resolver_command(tmp_path, tmp_path / "jars")
+        jars.resolver_command(tmp_path, tmp_path / "jars", artifacts)
 
 
 def test_the_ivy_jar_of_an_installed_pyspark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -184,6 +210,11 @@ def test_overrides_win_and_know_the_ports(tmp_path: Path) -> None:
 
     write_properties(tmp_path / "p", {"a": "back\\slash\nline"})
     assert (tmp_path / "p").read_text(encoding="utf-8") == "a=back\\\\slash\\nline\n"
+
+
+def test_overrides_know_the_node(tmp_path: Path) -> None:
+    racks = [server_properties(seat, SEATS, tmp_path, {"broker.rack": "rack-{node_id}"}) for seat in SEATS]
+    assert [settings["broker.rack"] for settings in racks] == ["rack-1", "rack-2", "rack-3"]
 
 
 def test_small_brokers_and_the_class_archive(tmp_path: Path) -> None:

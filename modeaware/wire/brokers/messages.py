@@ -13,10 +13,18 @@ from modeaware.wire import schemas
 from modeaware.wire.codec import MissingExtra
 
 try:
-    from kafka.protocol.admin.cluster import DescribeClusterRequest
-    from kafka.protocol.admin.configs import DescribeConfigsRequest
+    from kafka.protocol.admin.cluster import AlterReplicaLogDirsRequest, DescribeClusterRequest, DescribeLogDirsRequest
+    from kafka.protocol.admin.configs import DescribeConfigsRequest, IncrementalAlterConfigsRequest
     from kafka.protocol.admin.groups import DescribeGroupsRequest, ListGroupsRequest
-    from kafka.protocol.admin.topics import CreatePartitionsRequest, DeleteRecordsRequest
+    from kafka.protocol.admin.topics import (
+        AlterPartitionReassignmentsRequest,
+        CreatePartitionsRequest,
+        CreateTopicsRequest,
+        DeleteRecordsRequest,
+        DeleteTopicsRequest,
+        DescribeTopicPartitionsRequest,
+        ListPartitionReassignmentsRequest,
+    )
     from kafka.protocol.admin.transactions import DescribeProducersRequest
     from kafka.protocol.api_message import ApiMessage
     from kafka.protocol.consumer.group import OffsetCommitRequest, OffsetFetchRequest
@@ -27,19 +35,27 @@ except ImportError as error:
     raise MissingExtra(f"the controller needs kafka-python ({error}): install modeaware[controller]") from error
 
 __all__ = [
+    "AlterPartitionReassignmentsRequest",
+    "AlterReplicaLogDirsRequest",
     "ConsumerGroupDescribeRequest",
     "ConsumerGroupDescribeResponse",
     "CreatePartitionsRequest",
+    "CreateTopicsRequest",
     "DeleteRecordsRequest",
+    "DeleteTopicsRequest",
     "DescribeClusterRequest",
     "DescribeConfigsRequest",
     "DescribeGroupsRequest",
+    "DescribeLogDirsRequest",
     "DescribeProducersRequest",
     "DescribeShareGroupOffsetsRequest",
     "DescribeShareGroupOffsetsResponse",
+    "DescribeTopicPartitionsRequest",
     "FindCoordinatorRequest",
+    "IncrementalAlterConfigsRequest",
     "ListGroupsRequest",
     "ListOffsetsRequest",
+    "ListPartitionReassignmentsRequest",
     "MetadataRequest",
     "OffsetCommitRequest",
     "OffsetFetchRequest",

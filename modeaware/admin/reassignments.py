@@ -1,0 +1,291 @@
+"""Reassigning partitions and cancelling that, with KIP-860's guard and a compare-and-set (KIP-455's requests).
+
+Everything here asks through one ``Brokers``, from the thread of the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from modeaware.admin.expected_replicas import Seen, expectation_failures
+from modeaware.cluster.answers import refusal
+from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
+from modeaware.wire.brokers.client import Ask, Brokers
+from modeaware.wire.brokers.messages import (
+    AlterPartitionReassignmentsRequest,
+    ListPartitionReassignmentsRequest,
+    MetadataRequest,
+)
+
+PartitionKey = tuple[str, int]
+"""Topic and partition."""
+Replicas = tuple[int, ...]
+"""Broker ids; the first is the preferred leader."""
+
+REQUEST_TIMEOUT_S = 60.0
+OPTION_NOT_SUPPORTED = (
+    "The broker does not support the AllowReplicationFactorChange option for the AlterPartitionReassignments API. "
+    "Consider re-sending the request without the option or updating the server version"
+)
+"""KIP-860's words."""
+_OPTION_VERSION = 1
+_PERHAPS_DONE = frozenset({int(ErrorCode.REQUEST_TIMED_OUT), int(ErrorCode.UNKNOWN_SERVER_ERROR)})
+
+
+@dataclass(frozen=True)
+class PartitionReassignment:
+    """A reassignment in progress, as the controller of the cluster knows it (KIP-455).
+
+    Attributes:
+        replicas: all of them now, those that are added and those that will be removed included.
+        adding_replicas: brokers that are getting a replica.
+        removing_replicas: brokers whose replica goes when the others are in sync.
+    """
+
+    replicas: Replicas
+    adding_replicas: Replicas
+    removing_replicas: Replicas
+
+    @property
+    def target(self) -> Replicas:
+        """The replicas when it is done."""
+        return tuple(broker for broker in self.replicas if broker not in self.removing_replicas)
+
+    @property
+    def original(self) -> Replicas:
+        """The replicas before it, and after a cancellation; their order may have been another."""
+        return tuple(broker for broker in self.replicas if broker not in self.adding_replicas)
+
+
+def list_reassignments(
+    brokers: Brokers, partitions: Iterable[PartitionKey] | None = None, timeout_s: float = REQUEST_TIMEOUT_S
+) -> dict[PartitionKey, PartitionReassignment]:
+    """What is in progress, by the controller of the cluster: of these partitions, or (None) of all.
+
+    Raises:
+        RequestRefused: not authorized, say.
+        ClusterError: no answer.
+    """
+    topic = ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics
+    topics = None
+    if partitions is not None:
+        topics = [topic(name=name, partition_indexes=indexes) for name, indexes in _by_topic(partitions).items()]
+        if not topics:
+            return {}
+
+    def request() -> Any:
+        return ListPartitionReassignmentsRequest(timeout_ms=_timeout_ms(timeout_s), topics=topics)
+
+    answer = _ask_controller(brokers, request, timeout_s)
+    if answer.error_code:
+        raise _failure("list partition reassignments", answer.error_code, answer.error_message)
+    return {
+        (each.name, p.partition_index): PartitionReassignment(
+            tuple(p.replicas), tuple(p.adding_replicas), tuple(p.removing_replicas)
+        )
+        for each in answer.topics
+        for p in each.partitions
+    }
+
+
+def alter_reassignments(
+    brokers: Brokers,
+    wanted: Mapping[PartitionKey, Replicas | None],
+    *,
+    allow_replication_factor_change: bool = True,
+    expected_replicas: Mapping[PartitionKey, Replicas] | None = None,
+    timeout_s: float = REQUEST_TIMEOUT_S,
+) -> dict[PartitionKey, ModeAwareError | None]:
+    """Start reassignments and (replicas None) cancel them: per partition an error, or None where it was accepted.
+
+    Args:
+        allow_replication_factor_change: False: KIP-860's guard, kept by the controller of the cluster; cancellations
+            are not concerned.
+        expected_replicas: see :mod:`~modeaware.admin.expected_replicas`; checked right before the request is sent.
+
+    Returns:
+        RequestRefused: nothing was changed there, ``code`` says why in Kafka's terms; ReplicasChanged: not the expected
+        replicas; ClusterError: no answer, what became of it is not known.
+
+    Raises:
+        ClusterError: no broker answered before anything was sent.
+    """
+    failures: dict[PartitionKey, ModeAwareError | None] = {}
+    if expected_replicas:
+        failures.update(_unexpected(brokers, expected_replicas, timeout_s))
+    left = {key: replicas for key, replicas in wanted.items() if key not in failures}
+    if not allow_replication_factor_change and any(replicas is not None for replicas in left.values()):
+        answers = _alter(brokers, left, False, timeout_s)
+        if not _lacks_the_option(answers):
+            return {**failures, **answers}
+        refused = {key: replicas for key, replicas in left.items() if replicas is not None}
+        failures.update({key: _option_refusal(key) for key in refused})
+        left = dict.fromkeys(left.keys() - refused.keys())
+    return {**failures, **(_alter(brokers, left, True, timeout_s) if left else {})}
+
+
+def assigned_replicas(brokers: Brokers, topics: Iterable[str]) -> dict[PartitionKey, Replicas]:
+    """The replicas of all partitions of these topics by one broker's metadata; a topic it does not know is missing.
+
+    A partition that is being reassigned has all its replicas, added and old (KIP-860 says what comes of that):
+    :func:`list_reassignments` tells which those are.
+
+    Raises:
+        ClusterError: no broker answered.
+    """
+    names = sorted(set(topics))
+    return _replicas_in(brokers.ask(_metadata(names))) if names else {}
+
+
+def replicas_by_broker(brokers: Brokers, topics: Iterable[str]) -> dict[int, Seen | None]:
+    """The same by the metadata of every live broker: broker id -> what it says, None: it did not answer.
+
+    Raises:
+        ClusterError: no broker answered.
+    """
+    nodes, names = brokers.node_ids(), sorted(set(topics))
+    answers = brokers.ask_each(Ask(node, _metadata(names)) for node in nodes)
+    return {
+        node: None if isinstance(answer, ClusterError) else _replicas_in(answer)
+        for node, answer in zip(nodes, answers, strict=True)
+    }
+
+
+def _unexpected(
+    brokers: Brokers, expected: Mapping[PartitionKey, Replicas], timeout_s: float
+) -> dict[PartitionKey, RequestRefused]:
+    """Asked twice for what is in progress: one that ends, or begins, while the brokers are asked is seen too."""
+    before = list_reassignments(brokers, expected, timeout_s)
+    seen = replicas_by_broker(brokers, (topic for topic, _ in expected))
+    after = list_reassignments(brokers, expected, timeout_s)
+    return expectation_failures(expected, seen, before.keys() | after.keys())
+
+
+def _alter(
+    brokers: Brokers, wanted: Mapping[PartitionKey, Replicas | None], allow_change: bool, timeout_s: float
+) -> dict[PartitionKey, ModeAwareError | None]:
+    try:
+        answer = _ask_controller(brokers, lambda: _request(wanted, allow_change, timeout_s), timeout_s, once=True)
+    except ClusterError as error:
+        known = error.code is ErrorCode.UNSUPPORTED_VERSION  # found before anything was sent
+        failure = RequestRefused if known else ClusterError
+        return {
+            (topic, p): failure(f"cannot reassign {topic}-{p}: {error}", code=error.code, topic=topic, partition=p)
+            for topic, p in wanted
+        }
+    if answer.error_code:
+        return {key: _partition_failure(key, wanted[key], answer.error_code, answer.error_message) for key in wanted}
+    each = [(topic.name, p) for topic in answer.responses for p in topic.partitions]
+    told = {(name, p.partition_index): (p.error_code, p.error_message) for name, p in each}
+    unanswered = (int(ErrorCode.UNKNOWN_SERVER_ERROR), "the answer does not mention it")
+    codes = {key: told.get(key, unanswered) for key in wanted}
+    return {
+        key: _partition_failure(key, wanted[key], code, message) if code else None
+        for key, (code, message) in codes.items()
+    }
+
+
+def _request(wanted: Mapping[PartitionKey, Replicas | None], allow_change: bool, timeout_s: float) -> Any:
+    topic = AlterPartitionReassignmentsRequest.ReassignableTopic
+    topics = []
+    for name, indexes in _by_topic(wanted).items():
+        replicas = {p: wanted[name, p] for p in indexes}
+        partitions = [
+            topic.ReassignablePartition(partition_index=p, replicas=None if ids is None else list(ids))
+            for p, ids in replicas.items()
+        ]
+        topics.append(topic(name=name, partitions=partitions))
+    return AlterPartitionReassignmentsRequest(
+        timeout_ms=_timeout_ms(timeout_s),
+        allow_replication_factor_change=allow_change,
+        topics=topics,
+        min_version=0 if allow_change else _OPTION_VERSION,
+    )
+
+
+def _ask_controller(brokers: Brokers, request: Any, timeout_s: float, *, once: bool = False) -> Any:
+    """Any broker of a KRaft cluster passes it on; with ZooKeeper the controller is a broker, and others refuse.
+
+    Args:
+        request: makes the message anew each time it is sent.
+    """
+    node, cluster = brokers.ask_any(MetadataRequest(topics=[], allow_auto_topic_creation=False))
+    answer = _one(brokers.ask_each([Ask(node, request(), once)], timeout_s))
+    if answer.error_code == ErrorCode.NOT_CONTROLLER and cluster.controller_id >= 0:
+        answer = _one(brokers.ask_each([Ask(int(cluster.controller_id), request(), once)], timeout_s))
+    return answer
+
+
+def _one(answers: list[Any]) -> Any:
+    (answer,) = answers
+    if isinstance(answer, ClusterError):
+        raise answer
+    return answer
+
+
+def _metadata(topics: Iterable[str]) -> Any:
+    wanted = [MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics]
+    return MetadataRequest(topics=wanted, allow_auto_topic_creation=False, max_version=9)
+
+
+def _replicas_in(answer: Any) -> dict[PartitionKey, Replicas]:
+    return {
+        (topic.name, partition.partition_index): tuple(partition.replica_nodes)
+        for topic in answer.topics
+        if not topic.error_code
+        for partition in topic.partitions
+    }
+
+
+def _by_topic(partitions: Iterable[PartitionKey]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for topic, partition in sorted(partitions):
+        found.setdefault(topic, []).append(partition)
+    return found
+
+
+def _timeout_ms(timeout_s: float) -> int:
+    return max(int(timeout_s * 900), 1)  # it has to answer before we stop waiting for it
+
+
+def _lacks_the_option(answers: Mapping[PartitionKey, ModeAwareError | None]) -> bool:
+    """The whole request was refused, by this side or by a controller that is older than the broker."""
+    return all(e is not None and e.code is ErrorCode.UNSUPPORTED_VERSION for e in answers.values())
+
+
+def _option_refusal(key: PartitionKey) -> RequestRefused:
+    topic, partition = key
+    return RequestRefused(OPTION_NOT_SUPPORTED, code=ErrorCode.UNSUPPORTED_VERSION, topic=topic, partition=partition)
+
+
+def _partition_failure(
+    key: PartitionKey, replicas: Replicas | None, number: int, message: str | None
+) -> ModeAwareError:
+    topic, partition = key
+    what = f"cancel the reassignment of {topic}-{partition}"
+    if replicas is not None:
+        what = f"reassign {topic}-{partition} to [{', '.join(map(str, replicas))}]"
+    return _failure(what, number, message, topic, partition)
+
+
+def _failure(
+    what: str, number: int, message: str | None, topic: str | None = None, partition: int | None = None
+) -> ModeAwareError:
+    """Refused, which changed nothing, or (a timeout) perhaps done later."""
+    error = refusal(what, number, message, topic=topic, partition=partition)
+    if number in _PERHAPS_DONE:
+        return error
+    return RequestRefused(error.message, code=error.code, topic=topic, partition=partition)
+
+
+def live_brokers(brokers: Brokers) -> dict[int, str | None]:
+    """The brokers that are alive, and the rack of each.
+
+    Raises:
+        ClusterError: no broker answered.
+    """
+    nodes = brokers.node_ids()
+    answer = brokers.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False))
+    return {int(each.node_id): each.rack or None for each in answer.brokers if each.node_id in nodes}

@@ -1,0 +1,231 @@
+"""KIP-409 on three real brokers in three racks, of which one has been killed."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from modeaware import AdminClient, CreationResult, NewPartitions, NewTopic
+from modeaware.admin import creation
+from modeaware.admin.creation_requests import created_partitions, missing_replicas
+from modeaware.cluster.registered import Registered, registered_brokers
+from modeaware.config import DISABLED, ENABLED, PREFER_OBSERVED
+from modeaware.errors import CreatedUnderReplicated, ErrorCode, RequestRefused
+from modeaware.local import LocalKafka
+from modeaware.modelog.reader import read_mode_log
+from modeaware.modes import PartitionMode
+from modeaware.wire.brokers.client import Brokers
+from tests.support.controlled import Controlled, produce
+from tests.support.plain import create_topic
+from tests.support.waiting import eventually
+
+TIMEOUT_S = 60.0
+RACKS = {1: "rack-1", 2: "rack-2", 3: "rack-3"}
+DOWN = 3
+RW, NONE = PartitionMode.READ_WRITE, PartitionMode.NONE
+
+
+@pytest.fixture(scope="module")
+def racked() -> Iterator[LocalKafka]:
+    """A broker in each of three racks. A test may kill one, and starts it again."""
+    with LocalKafka(nodes=3, configs={"broker.rack": "rack-{node_id}"}) as running:
+        yield running
+
+
+@pytest.fixture
+def setting(racked: LocalKafka) -> Iterator[Controlled]:
+    made = Controlled(racked)
+    yield made
+    for controller in made.started:
+        controller.stop()
+
+
+@pytest.fixture
+def follow(setting: Controlled) -> Callable[[str], None]:
+    """Starts a controller with a policy, and waits until it has written it and the brokers down."""
+
+    def start(policy: str) -> None:
+        setting.start(under_replicated_creation=policy)
+
+        def seen() -> bool:
+            record = read_mode_log(setting.conf, setting.log, 20).observed_brokers
+            return record is not None and (record.policy, dict(record.brokers)) == (policy, RACKS)
+
+        eventually(seen, TIMEOUT_S)
+
+    return start
+
+
+@pytest.fixture
+def brokers(racked: LocalKafka) -> Iterator[Brokers]:
+    with closing(Brokers({"bootstrap.servers": racked.bootstrap_servers})) as brokers:
+        yield brokers
+
+
+@contextmanager
+def killed(racked: LocalKafka, brokers: Brokers) -> Iterator[None]:
+    """Broker 3 is dead, and the cluster knows it; afterwards it is back."""
+    broker = racked.brokers[DOWN - 1]
+    broker.kill()
+    try:
+        eventually(lambda: not registered_brokers(brokers).brokers[DOWN].live, TIMEOUT_S)
+        yield
+    finally:
+        broker.start()
+        eventually(lambda: registered_brokers(brokers).brokers[DOWN].live, TIMEOUT_S)
+
+
+@contextmanager
+def admin_of(setting: Controlled) -> Iterator[AdminClient]:
+    with AdminClient({**setting.conf, "modeaware.mode.log.topic": setting.log}) as admin:
+        yield admin
+
+
+def name() -> str:
+    return f"t-{uuid.uuid4().hex[:12]}"
+
+
+def create(admin: AdminClient, topic: str, count: int, factor: int, minimum: int, **kwargs: bool) -> CreationResult:
+    new = NewTopic(topic, count, factor, min_required_replication_factor=minimum)
+    result = admin.create_topics([new], **kwargs)[topic].result(TIMEOUT_S)
+    assert isinstance(result, CreationResult)
+    return result
+
+
+def grow(admin: AdminClient, topic: str, count: int, minimum: int) -> CreationResult:
+    new = NewPartitions.increase_to(count, min_required_replication_factor=minimum)
+    result = admin.create_partitions({topic: new})[topic].result(TIMEOUT_S)
+    assert isinstance(result, CreationResult)
+    return result
+
+
+def refused(step: Callable[[], object]) -> RequestRefused:
+    with pytest.raises(RequestRefused) as caught:
+        step()
+    assert caught.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
+    return caught.value
+
+
+def replicas(brokers: Brokers, topic: str) -> dict[int, tuple[int, ...]]:
+    return created_partitions(brokers, [topic]).get(topic, {})
+
+
+def full(brokers: Brokers, topic: str) -> bool:
+    """Whether all of its replicas are in sync."""
+    return not missing_replicas(brokers, topic, list(replicas(brokers, topic)), 10.0)
+
+
+@pytest.mark.parametrize("policy", [ENABLED, PREFER_OBSERVED])
+def test_with_one_rack_down(
+    racked: LocalKafka, setting: Controlled, brokers: Brokers, follow: Callable[[str], None], policy: str
+) -> None:
+    follow(policy)
+    grown, few, all_of_them, none = name(), name(), name(), name()
+    create_topic(setting.servers, grown, 1, replication_factor=3, configs={})
+    with killed(racked, brokers), admin_of(setting) as admin:
+        told = create(admin, all_of_them, 6, 3, 2, validate_only=True)
+        assert (told.validate_only, dict(told.under_replicated)) == (True, dict.fromkeys(range(6), (DOWN,)))
+        assert not replicas(brokers, all_of_them)
+
+        made = create(admin, all_of_them, 6, 3, 2)
+        assert made == CreationResult(all_of_them, tuple(range(6)), dict.fromkeys(range(6), (DOWN,)))
+        with pytest.raises(CreatedUnderReplicated, match=r"0 \(brokers 3\)"):
+            made.raise_for_under_replication()
+        placed = replicas(brokers, all_of_them)
+        assert all(sorted(ids) == [1, 2, DOWN] and ids[0] != DOWN for ids in placed.values())
+        assert sorted(ids[0] for ids in placed.values()) == [1, 1, 1, 2, 2, 2], "leaders are even, and alive"
+
+        assert "only 2 brokers are alive (1, 2)" in str(refused(lambda: create(admin, none, 1, 3, 3)))
+        assert not replicas(brokers, none)
+        refused(lambda: create(admin, none, 1, 4, 2))
+
+        # With two replicas the policies differ: the live racks are enough, or all racks are used.
+        two = create(admin, few, 6, 2, 1)
+        assert (two.under_replicated == {}) is (policy == ENABLED)
+        if policy == PREFER_OBSERVED:
+            assert set(two.under_replicated.values()) == {(DOWN,)}
+        produce(setting, all_of_them, 20)
+
+        refused(lambda: grow(admin, grown, 2, 3))
+        assert len(replicas(brokers, grown)) == 1
+        assert grow(admin, grown, 3, 2) == CreationResult(grown, (1, 2), {1: (DOWN,), 2: (DOWN,)})
+    for topic in (all_of_them, few, grown):
+        eventually(partial(full, brokers, topic), TIMEOUT_S)
+        assert {n for ids in replicas(brokers, topic).values() for n in ids} >= {1, 2}
+
+
+def test_a_shrunk_topic_grows_by_what_is_really_new(
+    racked: LocalKafka, setting: Controlled, brokers: Brokers, follow: Callable[[str], None]
+) -> None:
+    follow(ENABLED)
+    topic = name()
+    create_topic(setting.servers, topic, 3, replication_factor=3, configs={})
+    produce(setting, topic, 30)
+    setting.shrink(topic, 2)
+    eventually(lambda: setting.modes(topic) == (RW, RW, NONE), TIMEOUT_S)
+    with killed(racked, brokers), admin_of(setting) as admin:
+        refused(lambda: grow(admin, topic, 4, 3))
+        assert setting.modes(topic) == (RW, RW, NONE)
+        assert len(replicas(brokers, topic)) == 3
+        assert grow(admin, topic, 3, 3) == CreationResult(topic), "what is revived has its replicas already"
+        assert grow(admin, topic, 5, 2) == CreationResult(topic, (3, 4), {3: (DOWN,), 4: (DOWN,)})
+    eventually(lambda: full(brokers, topic), TIMEOUT_S)
+
+
+def test_without_the_policy_all_replicas_have_to_be_alive(
+    racked: LocalKafka, setting: Controlled, brokers: Brokers, follow: Callable[[str], None]
+) -> None:
+    topic = name()
+    with killed(racked, brokers), admin_of(setting) as admin:
+        assert "policy disabled" in str(refused(lambda: create(admin, topic, 2, 3, 2)))  # no mode log at all
+        setting.start()
+        assert "policy disabled" in str(refused(lambda: create(admin, topic, 2, 3, 2)))
+        given = NewTopic(topic, replica_assignment=[[1, 2], [2, DOWN]], min_required_replication_factor=1)
+        refused(lambda: admin.create_topics([given])[topic].result(TIMEOUT_S))
+        assert not replicas(brokers, topic)
+        made = create(admin, topic, 4, 2, 1)
+        assert made.under_replicated == {}
+        assert {n for ids in replicas(brokers, topic).values() for n in ids} == {1, 2}
+
+
+def test_the_mode_log_remembers_a_broker_that_the_cluster_does_not_tell_of(
+    racked: LocalKafka,
+    setting: Controlled,
+    brokers: Brokers,
+    follow: Callable[[str], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Brokers before 4.0 tell of live ones alone."""
+
+    def live_ones(asked: Brokers) -> Registered:
+        found = registered_brokers(asked)
+        return replace(found, brokers={n: b for n, b in found.brokers.items() if b.live}, complete=False)
+
+    monkeypatch.setattr(creation, "registered_brokers", live_ones)
+    follow(ENABLED)
+    topic = name()
+    with killed(racked, brokers):
+        for controller in setting.started:
+            controller.stop()
+        with admin_of(setting) as admin:  # made after the broker was killed, and no controller is left
+            assert create(admin, topic, 1, 3, 2).under_replicated == {0: (DOWN,)}
+        with AdminClient({**setting.conf, "modeaware.mode.log.topic": name()}) as forgetful:
+            refused(lambda: create(forgetful, name(), 1, 3, 2))
+    eventually(lambda: full(brokers, topic), TIMEOUT_S)
+
+
+def test_a_policy_stays_until_another_is_given(setting: Controlled, follow: Callable[[str], None]) -> None:
+    follow(PREFER_OBSERVED)
+    setting.started[0].stop()
+    follow(DISABLED)
+    setting.started[1].stop()
+    setting.start()
+    eventually(lambda: setting.claim() is not None and setting.started[2].is_active, TIMEOUT_S)
+    record = read_mode_log(setting.conf, setting.log, 20).observed_brokers
+    assert record is not None
+    assert (record.policy, dict(record.brokers)) == (DISABLED, RACKS)

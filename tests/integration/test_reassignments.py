@@ -1,0 +1,148 @@
+"""Reassigning partitions on three real brokers: KIP-860's race, its guard, and compare-and-set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import TopicPartition
+
+from modeaware import NewPartitions
+from modeaware.admin.reassignments import PartitionReassignment
+from modeaware.confluent.admin import AdminClient
+from modeaware.errors import ErrorCode, ReplicasChanged, RequestRefused
+from modeaware.local import LocalKafka
+from tests.support.reassigning import Moving
+from tests.support.waiting import eventually
+
+TIMEOUT_S = 30.0
+
+
+@pytest.fixture
+def moving(kafka3: LocalKafka) -> Iterator[Moving]:
+    made = Moving(kafka3)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def admin(kafka3: LocalKafka) -> Iterator[AdminClient]:
+    with AdminClient({"bootstrap.servers": kafka3.bootstrap_servers}) as made:
+        yield made
+
+
+def test_replicas_read_in_mid_reassignment_are_refused_with_the_option_and_made_permanent_without(
+    moving: Moving, admin: AdminClient
+) -> None:
+    """KIP-860's race: an operator reads the full set of a partition that is moving, and assigns it again."""
+    one, two, three = moving.nodes
+    topic = moving.topic([one])
+    key = TopicPartition(topic, 0)
+    moving.fill(topic, 0)
+    with moving.throttled(topic, {(topic, 0): (two, three)}):
+        admin.alter_partition_reassignments({key: [two, three]})[key].result(TIMEOUT_S)
+        eventually(lambda: all(len(seen[0]) == 3 for seen in moving.on_every_broker(topic)))
+        read = moving.replicas(topic)[topic, 0]  # which says nothing of a reassignment
+        assert set(read) == {one, two, three}
+        assert admin.list_partition_reassignments().result(TIMEOUT_S)[topic, 0] == PartitionReassignment(
+            (two, three, one), (two, three), (one,)
+        )
+
+        refused = admin.alter_partition_reassignments({key: read}, allow_replication_factor_change=False)[key]
+        error = refused.exception(TIMEOUT_S)
+        assert isinstance(error, RequestRefused)
+        assert error.code is ErrorCode.INVALID_REPLICATION_FACTOR
+        assert (error.topic, error.partition) == (topic, 0)
+        assert moving.in_progress(topic) == {0}
+
+        other = admin.alter_partition_reassignments({key: [three, two]}, allow_replication_factor_change=False)[key]
+        other.result(TIMEOUT_S)  # as many as there shall be at its end: two
+    moving.wait_until(topic, {0: (three, two)})
+    late = admin.alter_partition_reassignments({key: read}, allow_replication_factor_change=False)[key]
+    assert getattr(late.exception(TIMEOUT_S), "code", None) is ErrorCode.INVALID_REPLICATION_FACTOR
+    admin.alter_partition_reassignments({key: read})[key].result(TIMEOUT_S)
+    moving.wait_until(topic, {0: read})  # three replicas where two were wanted: what the option is for
+
+
+def test_the_valid_partitions_of_a_mixed_batch_are_reassigned(moving: Moving, admin: AdminClient) -> None:
+    one, two, three = moving.nodes
+    topic = moving.topic([one, two], [one, two], [one, two], [one, two])
+    nowhere = (topic, 9)
+    wanted = {
+        (topic, 0): [two, three],
+        (topic, 1): [one, two, three],
+        (topic, 2): [one, 99],
+        (topic, 3): [three, one],
+        nowhere: [one, two],
+    }
+    futures = admin.alter_partition_reassignments(wanted, allow_replication_factor_change=False)
+    assert futures.keys() == wanted.keys()
+    errors = {key: future.exception(TIMEOUT_S) for key, future in futures.items()}
+    assert {key[1]: getattr(error, "code", None) for key, error in errors.items()} == {
+        0: None,
+        1: ErrorCode.INVALID_REPLICATION_FACTOR,
+        2: ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        3: None,
+        9: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+    moving.wait_until(topic, {0: (two, three), 1: (one, two), 2: (one, two), 3: (three, one)})
+
+
+def test_a_cancellation_takes_no_notice_of_the_option(moving: Moving, admin: AdminClient) -> None:
+    one, two, three = moving.nodes
+    topic = moving.topic([one], [one])
+    moving.fill(topic, 0)
+    with moving.throttled(topic, {(topic, 0): (one, two, three)}):
+        admin.alter_partition_reassignments({(topic, 0): [one, two, three]})[topic, 0].result(TIMEOUT_S)
+        asked = admin.list_partition_reassignments([TopicPartition(topic, 0), (topic, 1)]).result(TIMEOUT_S)
+        assert {key: each.target for key, each in asked.items()} == {(topic, 0): (one, two, three)}
+        cancelled = admin.alter_partition_reassignments(
+            {(topic, 0): None, (topic, 1): None}, allow_replication_factor_change=False
+        )
+        cancelled[topic, 0].result(TIMEOUT_S)
+        error = cancelled[topic, 1].exception(TIMEOUT_S)
+        assert isinstance(error, RequestRefused)
+        assert error.code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+    moving.wait_until(topic, {0: (one,), 1: (one,)})
+    assert admin.list_partition_reassignments([(topic, 0)]).result(TIMEOUT_S) == {}
+
+
+def test_compare_and_set(moving: Moving, admin: AdminClient) -> None:
+    one, two, three = moving.nodes
+    topic, other = moving.topic([one, two], [one, two], [one, two]), moving.topic([one])
+    moving.fill(other, 0)
+    with moving.throttled(other, {(other, 0): (two, three)}):
+        admin.alter_partition_reassignments({(other, 0): [two, three]})[other, 0].result(TIMEOUT_S)
+        eventually(lambda: all(len(seen[0]) == 3 for seen in moving.on_every_broker(other)))
+        read = moving.replicas(other)[other, 0]
+        futures = admin.alter_partition_reassignments(
+            {**{(topic, p): [two, three] for p in range(3)}, (other, 0): [one, two, three]},
+            expected_replicas={(topic, 0): [one, two], (topic, 1): [two, one], (other, 0): read},
+        )
+        errors = {key: future.exception(TIMEOUT_S) for key, future in futures.items()}
+        assert errors[topic, 0] is None
+        assert isinstance(errors[topic, 1], ReplicasChanged)
+        assert "not the expected" in str(errors[topic, 1])
+        assert errors[topic, 2] is None, "nothing was expected of it"
+        assert isinstance(errors[other, 0], ReplicasChanged)
+        assert "in progress" in str(errors[other, 0])
+        assert moving.in_progress(other) == {0}
+    moving.wait_until(topic, {0: (two, three), 1: (one, two), 2: (two, three)})
+    moving.wait_until(other, {0: (two, three)})
+
+
+def test_a_topic_grows_only_once_its_replicas_are_where_they_go(moving: Moving, admin: AdminClient) -> None:
+    """KIP-195's REASSIGNMENT_IN_PROGRESS: KRaft itself would give the new partition three replicas here."""
+    one, two, three = moving.nodes
+    topic = moving.topic([one, two])
+    moving.fill(topic, 0)
+    with moving.throttled(topic, {(topic, 0): (three, two)}):
+        admin.alter_partition_reassignments({(topic, 0): [three, two]})[topic, 0].result(TIMEOUT_S)
+        growth = {topic: NewPartitions.increase_to(2)}
+        error = admin.create_partitions(growth)[topic].exception(TIMEOUT_S)
+        assert isinstance(error, RequestRefused)
+        assert error.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
+        assert moving.replicas(topic).keys() == {(topic, 0)}
+    moving.wait_until(topic, {0: (three, two)})
+    assert admin.create_partitions(growth)[topic].result(TIMEOUT_S).partitions == (1,)
+    assert len(moving.replicas(topic)[topic, 1]) == 2

@@ -1,0 +1,96 @@
+"""Topics on three brokers, and reassignments of them that stay in progress for as long as a test needs."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from confluent_kafka.admin import AdminClient as StockAdmin
+from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType
+
+from modeaware.admin.reassignments import (
+    PartitionKey,
+    Replicas,
+    assigned_replicas,
+    list_reassignments,
+    replicas_by_broker,
+)
+from modeaware.admin.throttle import BROKER_THROTTLES, TOPIC_THROTTLES, clear_throttles, moves, set_throttle
+from modeaware.local import LocalKafka
+from modeaware.wire.brokers.client import Brokers
+from tests.support.plain import produce_keyed
+from tests.support.waiting import eventually
+
+_TIMEOUT_S = 30.0
+_RECORD_BYTES, _RECORDS = 900_000, 24
+"""More than the first few fetches take, which a throttle lets through."""
+
+
+class Moving:
+    """What a test of reassignments asks of a cluster, other than by what it tests."""
+
+    def __init__(self, kafka: LocalKafka) -> None:
+        self.servers = kafka.bootstrap_servers
+        self.nodes = tuple(broker.node_id for broker in kafka.brokers)
+        self.brokers = Brokers({"bootstrap.servers": self.servers}, timeout_s=10.0)
+        self._stock = StockAdmin({"bootstrap.servers": self.servers})
+
+    def topic(self, *assignments: Sequence[int], name: str | None = None) -> str:
+        """A topic with these replicas, known to every broker."""
+        topic = name or f"moving-{uuid.uuid4().hex[:12]}"
+        new = NewTopic(topic, len(assignments), replica_assignment=[list(ids) for ids in assignments])
+        self._stock.create_topics([new])[topic].result(_TIMEOUT_S)
+        wanted = [tuple(ids) for ids in assignments]
+        eventually(lambda: self.on_every_broker(topic) == [dict(enumerate(wanted))] * len(self.nodes))
+        return topic
+
+    def on_every_broker(self, topic: str) -> list[dict[int, Replicas]]:
+        """The replicas of each partition, by each broker's own metadata."""
+        found = replicas_by_broker(self.brokers, [topic])
+        assert found.keys() == set(self.nodes)
+        return [{partition: replicas for (_, partition), replicas in (each or {}).items()} for each in found.values()]
+
+    def replicas(self, topic: str) -> dict[PartitionKey, Replicas]:
+        return assigned_replicas(self.brokers, [topic])
+
+    def in_progress(self, topic: str) -> set[int]:
+        return {p for name, p in list_reassignments(self.brokers) if name == topic}
+
+    def wait_until(self, topic: str, wanted: Mapping[int, Replicas]) -> None:
+        """Nothing of it is in progress, and every broker has heard where it is."""
+        eventually(lambda: not self.in_progress(topic), 60.0)
+
+        def arrived() -> bool:
+            seen = self.on_every_broker(topic)
+            assert seen == [dict(wanted)] * len(self.nodes), seen
+            return True
+
+        eventually(arrived, 60.0)
+
+    def fill(self, topic: str, partition: int) -> None:
+        """So many bytes that a throttled replica of it does not catch up."""
+        records = [(None, bytes(_RECORD_BYTES))] * _RECORDS
+        produce_keyed(self.servers, topic, records, partition=partition, **{"queue.buffering.max.kbytes": 65536})
+
+    @contextmanager
+    def throttled(self, topic: str, proposed: Mapping[PartitionKey, Replicas]) -> Iterator[None]:
+        """Within it, these moves of the topic's partitions do not come to an end."""
+        set_throttle(self.brokers, moves({}, proposed, self.replicas(topic)), 1)
+        try:
+            yield
+        finally:
+            clear_throttles(self.brokers, self.nodes, [topic])
+
+    def configs(self, kind: str, name: str) -> dict[str, str]:
+        """What was set of a topic's or broker's throttles."""
+        resource = ConfigResource(ResourceType.TOPIC if kind == "topic" else ResourceType.BROKER, name)
+        entries = self._stock.describe_configs([resource])[resource].result(_TIMEOUT_S)
+        return {
+            key: entry.value
+            for key, entry in entries.items()
+            if key in (*TOPIC_THROTTLES, *BROKER_THROTTLES) and not entry.is_default and entry.value
+        }
+
+    def close(self) -> None:
+        self.brokers.close()

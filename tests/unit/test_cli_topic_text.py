@@ -1,0 +1,110 @@
+"""Which topics a pattern means, and the lines in which partitions are shown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from modeaware.cli.topic_delete import without_mode_log
+from modeaware.cli.topic_text import (
+    filtered_lines,
+    in_java_order,
+    is_at_min_isr,
+    is_unavailable,
+    is_under_min_isr,
+    is_under_replicated,
+    topic_lines,
+)
+from modeaware.errors import RequestRefused
+from modeaware.reports.topic_list import ListedTopic, is_plain, matching, named
+from modeaware.reports.topic_state import PartitionReplicas, TopicState
+
+WHOLE = PartitionReplicas(0, 1, (1, 2), (1, 2), (), ())
+TOPIC = TopicState("t", "id", (WHOLE, replace(WHOLE, partition=1)), {"segment.ms": "5"}, 35, 2)
+LISTED = [ListedTopic(name, name, name.startswith("__"), 1) for name in ("__offsets", "a-b", "a.b", "aXb", "c")]
+
+
+def test_lines_of_a_topic() -> None:
+    assert topic_lines(TOPIC, ["ReadWrite", "ReadOnly"]) == [
+        "Topic: t\tTopicId: id\tPartitionCount: 2\tReplicationFactor: 2\tConfigs: segment.ms=5",
+        "\tTopic: t\tPartition: 0\tLeader: 1\tReplicas: 1,2\tIsr: 1,2\tElr: \tLastKnownElr: \tMode: ReadWrite",
+        "\tTopic: t\tPartition: 1\tLeader: 1\tReplicas: 1,2\tIsr: 1,2\tElr: \tLastKnownElr: \tMode: ReadOnly",
+    ]
+
+
+def test_what_is_not_known_and_what_is_not_there() -> None:
+    bare = replace(WHOLE, leader=None, isr=(), elr=None, last_known_elr=None)
+    line, partition = topic_lines(replace(TOPIC, partitions=(bare,), configs=None), ["None"])
+    assert line.endswith("\tConfigs: N/A")
+    ending = "\tLeader: none\tReplicas: 1,2\tIsr: \tElr: N/A\tLastKnownElr: N/A\tMode: None"
+    assert partition == f"\tTopic: t\tPartition: 0{ending}"
+    assert topic_lines(replace(TOPIC, configs={}), ["", ""])[0].endswith("\tConfigs: ")
+    assert topic_lines(replace(TOPIC, configs={"a": None}), ["", ""])[0].endswith("\tConfigs: a=null")
+
+
+def test_a_reassignment_under_way() -> None:
+    moving = replace(WHOLE, replicas=(3, 1, 2), adding=(3,), removing=(1,))
+    line, partition = topic_lines(replace(TOPIC, partitions=(moving,)), ["ReadWrite"])
+    assert "\tReplicationFactor: 2\t" in line
+    assert "\tIsr: 1,2\tAdding Replicas: 3\tRemoving Replicas: 1\tElr: " in partition
+    assert not is_under_replicated(moving, None), "what is being added is not missed"
+    ended = replace(WHOLE, adding=(7,), removing=(8,))
+    assert ended.replication_factor == 2, "it ended between the two looks"
+
+
+@pytest.mark.parametrize(
+    ("isr", "leader", "expected"),
+    [
+        ((1, 2, 3), 1, set()),
+        ((1, 2), 1, {is_under_replicated, is_at_min_isr}),
+        ((1,), 1, {is_under_replicated, is_under_min_isr}),
+        ((1, 2), None, {is_under_replicated, is_at_min_isr, is_under_min_isr, is_unavailable}),
+    ],
+)
+def test_filters(isr: tuple[int, ...], leader: int | None, expected: set[object]) -> None:
+    partition = PartitionReplicas(0, leader, (1, 2, 3), isr)
+    filters = (is_under_replicated, is_at_min_isr, is_under_min_isr, is_unavailable)
+    assert {each for each in filters if each(partition, 2)} == expected
+    lines = filtered_lines(replace(TOPIC, partitions=(WHOLE, replace(partition, partition=1))), ["x", "y"], filters[:1])
+    assert [line[-1] for line in lines] == (["y"] if expected else [])
+
+
+def test_configs_are_in_the_order_of_java() -> None:
+    """As kafka-topics 4.2 lists them among its 35 configs."""
+    names = ["cleanup.policy", "max.message.bytes", "retention.ms", "segment.ms"]
+    expected = ["cleanup.policy", "retention.ms", "max.message.bytes", "segment.ms"]
+    assert in_java_order(names, 35) == in_java_order(reversed(names), 35) == expected
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        (None, ["__offsets", "a-b", "a.b", "aXb", "c"]),
+        ("a.b", ["a-b", "a.b", "aXb"]),
+        ("a", []),
+        (" 'a.b, c' ", ["a-b", "a.b", "aXb", "c"]),
+        (r"a\.b|__.*", ["__offsets", "a.b"]),
+    ],
+)
+def test_a_pattern_has_to_match_the_whole_name(pattern: str | None, expected: list[str]) -> None:
+    assert [topic.name for topic in matching(LISTED, pattern)] == expected
+    without = [topic.name for topic in matching(LISTED, pattern, exclude_internal=True)]
+    assert without == [name for name in expected if name != "__offsets"]
+
+
+def test_a_name_that_exists_means_this_topic_alone() -> None:
+    assert [topic.name for topic in named(LISTED, "a.b")] == ["a.b"]
+    assert [topic.name for topic in named(LISTED, "a.*")] == ["a-b", "a.b", "aXb"]
+    assert [is_plain(name) for name in ("a-b_C9", "a.b", "a|b", "")] == [True, False, False, False]
+
+
+def test_a_pattern_never_deletes_the_mode_log() -> None:
+    everything = matching(LISTED, ".*")
+    assert without_mode_log(everything, ".*", "c") == everything[:-1]
+    assert without_mode_log(named(LISTED, "c"), "c", "c") == everything[-1:]
+
+
+def test_what_is_no_pattern_is_refused() -> None:
+    with pytest.raises(RequestRefused, match="is an invalid regex"):
+        matching(LISTED, "a(b")

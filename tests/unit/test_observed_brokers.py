@@ -1,0 +1,271 @@
+"""The record of the brokers ever seen: its form, its place in the log, and who keeps it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, cast
+
+import pytest
+
+from modeaware.cluster.registered import Registered, RegisteredBroker
+from modeaware.config import ControllerConfig, parse_controller_config
+from modeaware.controller import parts as parts_module
+from modeaware.controller import worker as worker_module
+from modeaware.controller.contact import NOWHERE
+from modeaware.controller.election import Seat
+from modeaware.controller.observed import LOOK_INTERVAL_S, BrokerWatch
+from modeaware.controller.parts import Parts
+from modeaware.controller.worker import Worker, run_worker
+from modeaware.errors import ClusterError, ConfigError, ControllerFenced, ErrorCode, RecordError
+from modeaware.modelog.observed_brokers import OBSERVED_BROKERS_KEY, ObservedBrokersRecord
+from modeaware.modelog.records import CLAIM_KEY, ClaimRecord
+from modeaware.modelog.replay import fold
+from tests.support.engine_world import World as EngineWorld
+from tests.support.simulated import SimClock
+from tests.support.worker_world import COMMAND
+from tests.support.worker_world import Engine as WorkerEngine
+from tests.support.worker_world import World as WorkerWorld
+
+HELD = ObservedBrokersRecord("enabled", {1: "a", 2: None}, controller_epoch=3, epoch=4)
+KEY = OBSERVED_BROKERS_KEY
+
+
+def cluster(live: dict[int, str | None], down: Sequence[int] = (), *, complete: bool = True) -> Registered:
+    brokers = {n: RegisteredBroker(n, rack, True) for n, rack in live.items()}
+    return Registered(brokers | {n: RegisteredBroker(n, f"rack-{n}", False) for n in down}, complete)
+
+
+class TestRecord:
+    def test_it_comes_back_as_it_was(self) -> None:
+        assert ObservedBrokersRecord.from_json(HELD.to_json()) == HELD
+        assert ObservedBrokersRecord.from_json(ObservedBrokersRecord().to_json()) == ObservedBrokersRecord()
+
+    def test_its_form(self) -> None:
+        assert json.loads(HELD.to_json()) == {
+            "version": 1,
+            "min_reader": 1,
+            "controller_epoch": 3,
+            "epoch": 4,
+            "policy": "enabled",
+            "brokers": [{"id": 1, "rack": "a"}, {"id": 2, "rack": None}],
+        }
+
+    @pytest.mark.parametrize(
+        "value",
+        [
+            b"{}",
+            b"[]",
+            b"no",
+            HELD.to_json().replace(b'"enabled"', b'"sometimes"'),
+            HELD.to_json().replace(b'"a"', b"7"),
+            HELD.to_json().replace(b'"id":1', b'"id":"x"'),
+            HELD.to_json().replace(b'"min_reader":1', b'"min_reader":2'),
+        ],
+    )
+    def test_rubbish_is_refused(self, value: bytes) -> None:
+        with pytest.raises(RecordError):
+            ObservedBrokersRecord.from_json(value)
+
+    def test_a_record_of_too_many_brokers(self) -> None:
+        with pytest.raises(RecordError, match="10001 brokers"):
+            ObservedBrokersRecord.from_json(ObservedBrokersRecord(brokers=dict.fromkeys(range(10_001))).to_json())
+
+
+class TestReplay:
+    def test_the_latest_holds_and_changes_no_topic(self) -> None:
+        later = replace(HELD, brokers={1: "b"}, epoch=5)
+        replay = fold([(KEY, HELD.to_json())])
+        assert replay.apply(KEY, later.to_json()) == frozenset()
+        assert (replay.observed_brokers, replay.rejected, list(replay.topics)) == (later, 0, [])
+
+    def test_an_older_version_changes_nothing(self) -> None:
+        replay = fold([(KEY, HELD.to_json()), (KEY, replace(HELD, epoch=3).to_json())])
+        assert (replay.observed_brokers, replay.rejected) == (HELD, 1)
+
+    def test_that_of_a_replaced_controller_is_dropped(self) -> None:
+        claim = (CLAIM_KEY, ClaimRecord(4, None, "c").to_json())
+        replay = fold([(KEY, HELD.to_json()), claim, (KEY, replace(HELD, brokers={}, epoch=5).to_json())])
+        assert (replay.observed_brokers, replay.rejected) == (HELD, 1)
+
+    def test_a_tombstone_removes_it_and_rubbish_is_noticed(self) -> None:
+        assert fold([(KEY, HELD.to_json()), (KEY, None)]).observed_brokers is None
+        replay = fold([(KEY, HELD.to_json()), (KEY, b"rubbish")])
+        assert (replay.observed_brokers, replay.is_unreadable(KEY)) == (HELD, True)
+
+
+def test_the_next_claim_comes_after_it() -> None:
+    world = EngineWorld()
+    world.log.entries[:] = [(KEY, replace(HELD, controller_epoch=50).to_json())]
+    assert world.engine.claim("another") == 51
+
+
+class Log:
+    """The controller's log, as far as the watch uses it."""
+
+    def __init__(self, observed: ObservedBrokersRecord | None) -> None:
+        self.observed = observed
+        self.appended: list[ObservedBrokersRecord] = []
+        self.failure: Exception | None = None
+
+    def append(self, records: Sequence[tuple[str, bytes | None]]) -> None:
+        if self.failure is not None:
+            raise self.failure
+        ((key, value),) = records
+        assert key == OBSERVED_BROKERS_KEY
+        assert value is not None
+        self.appended.append(ObservedBrokersRecord.from_json(value))
+
+
+class World:
+    """A watch over a cluster that the test changes."""
+
+    def __init__(self, observed: ObservedBrokersRecord | None = None, policy: str | None = None) -> None:
+        self.clock = SimClock()
+        self.log = Log(observed)
+        self.cluster: Registered | ClusterError = cluster({1: "a"})
+        self.looks = 0
+        self.watch = BrokerWatch(self._look, self.log, policy, self.clock)
+
+    def _look(self) -> Registered:
+        self.looks += 1
+        if isinstance(self.cluster, ClusterError):
+            raise self.cluster
+        return self.cluster
+
+    def step(self, epoch: int = 7) -> list[ObservedBrokersRecord]:
+        """Step now and when it is due; what was appended."""
+        before = len(self.log.appended)
+        self.watch.step(epoch)
+        self.clock.advance(round(LOOK_INTERVAL_S * 1000))
+        self.watch.step(epoch)
+        return self.log.appended[before:]
+
+
+class TestWatch:
+    def test_it_writes_what_it_sees_and_only_when_it_has_changed(self) -> None:
+        world = World(ObservedBrokersRecord())
+        assert world.step() == [ObservedBrokersRecord("disabled", {1: "a"}, 7, 0)]
+        assert world.step() == []
+        world.cluster = cluster({1: "a", 2: "b"})
+        assert world.step(8) == [ObservedBrokersRecord("disabled", {1: "a", 2: "b"}, 8, 1)]
+        world.cluster = cluster({1: "a", 2: "c"})
+        assert [record.brokers[2] for record in world.step(8)] == ["c"]
+        assert world.looks == 4
+
+    def test_it_looks_once_in_a_while(self) -> None:
+        world = World(ObservedBrokersRecord())
+        looks = []
+        for _ in range(24):
+            world.watch.step(7)
+            looks.append(world.looks)
+            world.clock.advance(1_000)
+        assert looks == [0] * 10 + [1] * 10 + [2] * 4
+        world.watch.step(8)  # a new claim: other things first
+        assert world.looks == 2
+
+    def test_a_new_policy_is_written_at_once(self) -> None:
+        world = World(ObservedBrokersRecord(), "enabled")
+        world.watch.step(7)
+        assert world.log.appended == [ObservedBrokersRecord("enabled", {1: "a"}, 7, 0)]
+
+    def test_a_broker_that_is_down_stays_and_one_that_is_unregistered_goes(self) -> None:
+        world = World(ObservedBrokersRecord("disabled", {1: "a", 2: "rack-2"}, 1, 0))
+        world.cluster = cluster({1: "a"}, down=[2])
+        assert world.step() == []
+        world.cluster = cluster({1: "a"})
+        assert [dict(record.brokers) for record in world.step()] == [{1: "a"}]
+
+    def test_where_brokers_tell_of_live_ones_alone_none_ever_goes(self) -> None:
+        world = World(ObservedBrokersRecord("disabled", {1: "a", 2: "rack-2"}, 1, 0))
+        world.cluster = cluster({1: "a"}, complete=False)
+        assert world.step() == []
+
+    def test_the_policy_is_kept_unless_another_is_given(self) -> None:
+        held = ObservedBrokersRecord("enabled", {1: "a"}, 1, 0)
+        assert World(held).step() == []
+        assert World(held, "enabled").step() == []
+        assert [record.policy for record in World(held, "disabled").step()] == ["disabled"]
+
+    def test_a_record_of_a_newer_version_is_left_alone(self) -> None:
+        world = World(None, "enabled")
+        assert world.step() == []
+        assert world.looks == 0
+
+    def test_a_cluster_that_does_not_answer_changes_nothing(self) -> None:
+        world = World(ObservedBrokersRecord())
+        world.cluster = ClusterError("no answer", code=ErrorCode.REQUEST_TIMED_OUT)
+        assert world.step() == []
+        world.cluster = cluster({1: "a"})
+        assert len(world.step()) == 1
+
+    def test_what_could_not_be_appended_is_written_again_after_the_next_claim(self) -> None:
+        world = World(ObservedBrokersRecord())
+        world.log.failure = ControllerFenced("fenced")
+        with pytest.raises(ControllerFenced):
+            world.step()
+        world.log.failure = None
+        assert [dict(record.brokers) for record in world.step(9)] == [{1: "a"}]
+
+
+class Noting:
+    """A watch that notes when it is called, and fails when told to."""
+
+    def __init__(self, world: WorkerWorld) -> None:
+        self._world = world
+        self.failures: list[Exception] = []
+
+    def step(self, controller_epoch: int) -> None:
+        self._world.did.append(f"look in epoch {controller_epoch}")
+        if self.failures:
+            raise self.failures.pop()
+
+
+class TestLeader:
+    @pytest.fixture
+    def world(self, monkeypatch: pytest.MonkeyPatch) -> WorkerWorld:
+        monkeypatch.setattr(worker_module, "RETRY_DELAY_S", 0)
+        monkeypatch.setattr(parts_module, "POLL_S", 0.001)
+        return WorkerWorld()
+
+    def run(self, world: WorkerWorld, watch: Noting, *story: Seat) -> list[str]:
+        for seat in story:
+            world.story.append(partial(setattr, world, "seat", seat))
+        anything: Any = world
+        engine, log, noting = cast("Any", WorkerEngine(world)), cast("Any", world.log), cast("Any", watch)
+        parts = Parts(engine, log, anything, anything, world.inbox, world.status, noting)
+        run_worker(Worker(parts, ControllerConfig(), NOWHERE, "me", world.clock), world.status, world.inbox)
+        return world.did
+
+    def test_it_looks_when_it_has_nothing_else_to_do(self, world: WorkerWorld) -> None:
+        world.inbox.put([COMMAND])
+        did = self.run(world, Noting(world), Seat.LEADER, Seat.LEADER)
+        assert did[2:6] == ["confirm", "claim", "execute", "look in epoch 8"]
+
+    def test_a_standby_does_not_look(self, world: WorkerWorld) -> None:
+        assert "look in epoch 8" not in self.run(world, Noting(world), Seat.STANDBY, Seat.STANDBY)
+
+    def test_one_that_was_fenced_meanwhile_asks_the_election(self, world: WorkerWorld) -> None:
+        watch = Noting(world)
+        watch.failures.append(ControllerFenced("fenced"))
+        did = self.run(world, watch, Seat.LEADER, Seat.LEADER, Seat.LEADER, Seat.LEADER)
+        look = did.index("look in epoch 8")
+        assert did[look + 1 : look + 3] == ["confirm", "claim"]
+
+    def test_a_record_that_is_too_large_ends_nothing(self, world: WorkerWorld) -> None:
+        world.log_stays_open = True
+        watch = Noting(world)
+        watch.failures.append(ClusterError("too large", code=ErrorCode.MESSAGE_TOO_LARGE))
+        did = self.run(world, watch, Seat.LEADER, Seat.LEADER, Seat.LEADER)
+        assert did.count("claim") == 1
+
+
+def test_the_config() -> None:
+    name = "modeaware.under.replicated.creation"
+    assert ControllerConfig().under_replicated_creation is None
+    for policy in ("disabled", "enabled", "enabled_prefer_observed"):
+        assert parse_controller_config({name: policy}).under_replicated_creation == policy
+    with pytest.raises(ConfigError, match="must be one of disabled, enabled, enabled_prefer_observed"):
+        parse_controller_config({name: "yes"})

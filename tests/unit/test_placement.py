@@ -1,0 +1,153 @@
+"""Where replicas go: whatever the brokers, their racks and who of them is down."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from modeaware.admin.placement import Assignments, Candidate, candidates, check_given, place, place_by_policy
+from modeaware.config import DISABLED, ENABLED, PREFER_OBSERVED
+from modeaware.errors import ErrorCode, RequestRefused
+
+POLICIES = (DISABLED, ENABLED, PREFER_OBSERVED)
+THREE = candidates({1: "a", 2: "b"}, {3: "c"})
+"""Three racks, of which one is down."""
+
+racks = st.one_of(st.none(), st.sampled_from("abcd"))
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> tuple[Candidate, ...]:
+    """Up to ten brokers with racks (all, or in half of the cases not), at least one alive."""
+    rack = draw(st.sampled_from([racks, st.sampled_from("abcd")]))
+    found = draw(st.lists(st.tuples(rack, st.booleans()), min_size=1, max_size=10))
+    brokers = [Candidate(node_id, where, live) for node_id, (where, live) in enumerate(found, start=1)]
+    assume(any(broker.live for broker in brokers))
+    return tuple(brokers)
+
+
+counts, starts = st.integers(1, 20), st.integers(0, 1 << 16)
+
+
+def spread(values: Counter[int], over: set[int]) -> int:
+    return max(values[n] for n in over) - min(values[n] for n in over)
+
+
+@given(clusters(), st.data(), counts, starts)
+def test_every_placement(brokers: tuple[Candidate, ...], data: st.DataObject, count: int, start: int) -> None:
+    live = {broker.node_id for broker in brokers if broker.live}
+    factor = data.draw(st.integers(1, len(brokers)))
+    required = data.draw(st.integers(1, min(len(live), factor)))
+    placed = place(count, factor, brokers, required, start)
+    assert len(placed) == count
+    for replicas in placed:
+        assert len(replicas) == len(set(replicas)) == factor
+        assert len(live.intersection(replicas)) >= required
+        assert set(replicas[:required]) <= live, "the leader, and as many as have to be alive, come first"
+    assert spread(Counter(replicas[0] for replicas in placed), live) <= 1, "leaders are even"
+    assert placed == place(count, factor, brokers, required, start), "nothing is left to chance"
+
+
+@given(clusters(), st.data(), counts, starts)
+def test_racks_are_different_as_far_as_there_are_enough(
+    brokers: tuple[Candidate, ...], data: st.DataObject, count: int, start: int
+) -> None:
+    assume(all(broker.rack is not None for broker in brokers))
+    rack_of = {broker.node_id: broker.rack for broker in brokers}
+    live_racks = {broker.rack for broker in brokers if broker.live}
+    live_count = sum(broker.live for broker in brokers)
+    factor = data.draw(st.integers(1, len(brokers)))
+    required = data.draw(st.integers(1, min(live_count, factor)))
+    # Live replicas that have to be in the same rack leave fewer for the other racks.
+    doubled = max(required - len(live_racks), 0)
+    for replicas in place(count, factor, brokers, required, start):
+        found = {rack_of[node_id] for node_id in replicas}
+        assert len(found) == min(factor - doubled, len(set(rack_of.values())))
+
+
+@given(st.integers(1, 10), st.data(), st.integers(1, 60), starts)
+def test_replicas_are_even_where_racks_do_not_matter(size: int, data: st.DataObject, count: int, start: int) -> None:
+    brokers = candidates(dict.fromkeys(range(size)), {})
+    factor = data.draw(st.integers(1, size))
+    placed = place(count, factor, brokers, factor, start)
+    assert spread(Counter(n for replicas in placed for n in replicas), set(range(size))) <= 2
+
+
+def test_neighbouring_leaders_are_in_different_racks() -> None:
+    brokers = candidates({1: "a", 2: "a", 3: "b", 4: "b", 5: "c", 6: "c"}, {})
+    rack = {broker.node_id: broker.rack for broker in brokers}
+    placed = place(12, 3, brokers, 3, 4)
+    leaders = [rack[replicas[0]] for replicas in placed]
+    assert all(one != other for one, other in pairwise(leaders))
+    assert {len({rack[n] for n in replicas}) for replicas in placed} == {3}
+    assert spread(Counter(n for replicas in placed for n in replicas), set(rack)) <= 2
+
+
+def by_policy(policy: str, factor: int, minimum: int, brokers: tuple[Candidate, ...] = THREE) -> Assignments:
+    return place_by_policy("t", 6, factor, minimum, brokers, policy, 0)
+
+
+def used(placed: Assignments) -> set[int]:
+    return {n for replicas in placed for n in replicas}
+
+
+class TestPolicies:
+    def test_the_missing_replica_goes_to_the_broker_that_is_down(self) -> None:
+        for policy in (ENABLED, PREFER_OBSERVED):
+            placed = by_policy(policy, 3, 2)
+            assert {replicas[2] for replicas in placed} == {3}
+            assert Counter(replicas[0] for replicas in placed) == {1: 3, 2: 3}
+
+    def test_where_live_ones_are_enough_the_policies_differ(self) -> None:
+        assert used(by_policy(ENABLED, 2, 1)) == {1, 2}
+        assert used(by_policy(PREFER_OBSERVED, 2, 1)) == {1, 2, 3}
+        assert used(by_policy(PREFER_OBSERVED, 2, 2)) == {1, 2}
+        assert used(by_policy(DISABLED, 2, 1)) == {1, 2}
+
+    def test_enabled_leaves_no_live_one_out_where_there_are_too_few(self) -> None:
+        brokers = candidates({1: "a", 2: "a", 3: "a"}, {4: "b", 5: "c", 6: "d"})
+        for replicas in by_policy(ENABLED, 4, 1, brokers):
+            assert {1, 2, 3} < set(replicas)
+        assert all(len({1, 2, 3} & set(replicas)) == 1 for replicas in by_policy(PREFER_OBSERVED, 4, 1, brokers))
+
+    def test_nine_brokers_in_three_zones_and_one_zone_down(self) -> None:
+        up = {n: "ab"[n % 2] for n in range(6)}
+        brokers = candidates(up, dict.fromkeys(range(6, 9), "c"))
+        assert used(by_policy(ENABLED, 3, 2, brokers)) <= set(up)
+        for replicas in by_policy(PREFER_OBSERVED, 3, 2, brokers):
+            assert len({"c" if n > 5 else up[n] for n in replicas}) == 3
+
+    @pytest.mark.parametrize("policy", POLICIES)
+    def test_too_few_live_ones(self, policy: str) -> None:
+        with pytest.raises(RequestRefused, match="needs 3 live replicas and only 2 brokers are alive") as caught:
+            by_policy(policy, 3, 3)
+        assert caught.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
+
+    def test_disabled_asks_for_all(self) -> None:
+        with pytest.raises(RequestRefused, match="policy disabled"):
+            by_policy(DISABLED, 3, 1)
+
+    @pytest.mark.parametrize("policy", POLICIES)
+    def test_what_can_never_be(self, policy: str) -> None:
+        with pytest.raises(RequestRefused, match="more than the replication factor 2"):
+            by_policy(policy, 2, 3)
+        with pytest.raises(RequestRefused):
+            by_policy(policy, 4, 2)
+        with pytest.raises(RequestRefused, match="no other broker was ever seen"):
+            by_policy(policy, 3, 3, candidates({1: None, 2: None}, {}))
+
+    def test_a_live_broker_is_not_down_as_well(self) -> None:
+        assert candidates({1: "a"}, {1: "b", 2: "b"}) == (Candidate(1, "a", True), Candidate(2, "b", False))
+
+
+def test_assignments_of_the_callers_own() -> None:
+    check_given("t", [[1, 3], [3, 2]], 1, [1, 2], ENABLED)
+    check_given("t", [[1, 2]], 1, [1, 2], DISABLED)
+    for policy, minimum in ((ENABLED, 2), (DISABLED, 1)):
+        with pytest.raises(RequestRefused, match=r"assignment 1 \(1, 3\) has 1 live replicas") as caught:
+            check_given("t", [[1, 2], [1, 3]], minimum, [1, 2], policy)
+        assert caught.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
