@@ -8,7 +8,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from modeaware.admin.creation_requests import create_partitions, create_topics, created_partitions, missing_replicas
+from modeaware.admin.creation_requests import (
+    LOOK_DELAY_S,
+    create_partitions,
+    create_topics,
+    created_partitions,
+    missing_replicas,
+)
 from modeaware.admin.placement import Assignments, candidates, check_given, place_by_policy
 from modeaware.admin.reassignments import list_reassignments
 from modeaware.admin.topics_to_make import CreationResult, minimum_of
@@ -66,7 +72,7 @@ class Creation:
             ModeSourceError: the policy cannot be read.
             ClusterError: no broker says which ones are alive.
         """
-        return {new.topic: self._outcome(self._create_topic, new, validate_only) for new in topics}
+        return {new.topic: self.outcome(self._create_topic, new, validate_only) for new in topics}
 
     def create_partitions(self, growths: Sequence[tuple[str, NewPartitions]], validate_only: bool = False) -> Outcomes:
         """Grow topics. Errors as :meth:`create_topics` has them."""
@@ -82,7 +88,7 @@ class Creation:
             return {**outcomes, **dict.fromkeys((plan.topic for plan in wanted), error)}
         for plan in wanted:
             refused = answers.get(plan.topic)
-            outcomes[plan.topic] = self._outcome(self.result, plan, validate_only) if refused is None else refused
+            outcomes[plan.topic] = self.outcome(self.result, plan, validate_only) if refused is None else refused
         return outcomes
 
     def plan_growths(self, growths: Iterable[tuple[str, NewPartitions]]) -> dict[str, Plan | ModeAwareError]:
@@ -102,7 +108,7 @@ class Creation:
                 if topic in moving:
                     raise _in_progress(topic)
                 plans[topic] = self._plan_growth(topic, new, shapes.get(topic, {}))
-            except RequestRefused as error:
+            except ModeAwareError as error:
                 plans[topic] = error
         return plans
 
@@ -140,9 +146,10 @@ class Creation:
             plan.topic, partitions, missing_replicas(self._brokers, plan.topic, partitions, self._left_s())
         )
 
-    def _outcome(
+    def outcome(
         self, step: Callable[[Any, bool], CreationResult], what: Any, validate_only: bool
     ) -> CreationResult | ModeAwareError:
+        """What the step returns, or was refused with, or failed with at the brokers."""
         try:
             return step(what, validate_only)
         except (RequestRefused, ClusterError) as error:
@@ -171,12 +178,37 @@ class Creation:
 
     def _plan_growth(self, topic: str, new: NewPartitions, replicas: Mapping[int, Sequence[int]]) -> Plan:
         given, minimum, count = _given(new.replica_assignment), minimum_of(new), int(new.new_total_count)
+        if minimum is not None and not replicas:
+            replicas = self._awaited(topic, count)
         plan = Plan(topic, min(len(replicas), count), count, given)
-        if minimum is None or count <= len(replicas) or not replicas:
+        if minimum is None or count <= len(replicas):
             return plan
         if given is not None:
             return self._checked(plan, minimum)
         return self._placed(plan, len(replicas[min(replicas)]), minimum)
+
+    def _awaited(self, topic: str, count: int) -> Mapping[int, Sequence[int]]:
+        """The partitions of a topic that the one broker that was asked did not show: of a new one, perhaps.
+
+        Never is a growth with a minimum sent without assignments: KRaft would place it on brokers that are down.
+
+        Raises:
+            RequestRefused: the cluster says that there is no such topic, or what else it has against the growth.
+            ClusterError: no answer, or no broker shows the topic in time.
+        """
+        while True:
+            refused = create_partitions(self._brokers, [(topic, count, None)], True, self._left_s()).get(topic)
+            if refused is not None:
+                raise refused
+            if shown := created_partitions(self._brokers, [topic]).get(topic):
+                return shown
+            if time.monotonic() > self._deadline_s:
+                raise ClusterError(
+                    f"topic {topic!r}: no broker shows its partitions in time; nothing was created",
+                    code=ErrorCode.REQUEST_TIMED_OUT,
+                    topic=topic,
+                )
+            time.sleep(LOOK_DELAY_S)  # the brokers' metadata follows the controller's in its own time
 
     def _placed(self, plan: Plan, factor: int, minimum: int | None) -> Plan:
         record, registered = self._known()

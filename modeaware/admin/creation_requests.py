@@ -17,7 +17,7 @@ from modeaware.wire.brokers.messages import CreatePartitionsRequest, CreateTopic
 Growth = tuple[str, int, Assignments | None]
 """A topic, its new partition count, and where the new partitions go (None: the brokers decide)."""
 
-_LOOK_DELAY_S = 0.1
+LOOK_DELAY_S = 0.1
 _UNKNOWN_OUTCOME = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NOT_CONTROLLER)
 
 
@@ -124,7 +124,7 @@ def missing_replicas(
                 code=ErrorCode.REQUEST_TIMED_OUT,
                 topic=topic,
             )
-        time.sleep(_LOOK_DELAY_S)  # the brokers' metadata follows the controller's in its own time
+        time.sleep(LOOK_DELAY_S)  # the brokers' metadata follows the controller's in its own time
     return {}
 
 

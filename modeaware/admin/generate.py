@@ -20,6 +20,18 @@ def settled(
     return {key: in_progress[key].original if key in in_progress else ids for key, ids in current.items()}
 
 
+def doubtful(
+    current: Mapping[PartitionKey, Replicas], in_progress: Mapping[PartitionKey, PartitionReassignment]
+) -> list[PartitionKey]:
+    """Those of which :func:`settled` may name others than were there before anything moved, sorted.
+
+    A reassignment that is sent to other brokers while it goes on counts all that were there by then as the replicas
+    before. It shows by their number, but so does a wanted change of the replication factor.
+    """
+    moving = {key: in_progress[key] for key in current if key in in_progress}
+    return sorted(key for key, each in moving.items() if len(each.original) != len(each.target))
+
+
 def propose(
     current: Mapping[PartitionKey, Replicas],
     racks: Mapping[int, str | None],

@@ -23,6 +23,8 @@ PartitionKey = tuple[str, int]
 """Topic and partition."""
 Replicas = tuple[int, ...]
 """Broker ids; the first is the preferred leader."""
+Route = tuple[int, int]
+"""A broker that answers, and the one that it takes for the controller (below 0: it does not say)."""
 
 REQUEST_TIMEOUT_S = 60.0
 OPTION_NOT_SUPPORTED = (
@@ -60,9 +62,15 @@ class PartitionReassignment:
 
 
 def list_reassignments(
-    brokers: Brokers, partitions: Iterable[PartitionKey] | None = None, timeout_s: float = REQUEST_TIMEOUT_S
+    brokers: Brokers,
+    partitions: Iterable[PartitionKey] | None = None,
+    timeout_s: float = REQUEST_TIMEOUT_S,
+    route: Route | None = None,
 ) -> dict[PartitionKey, PartitionReassignment]:
     """What is in progress, by the controller of the cluster: of these partitions, or (None) of all.
+
+    Args:
+        route: where to ask; None: it is looked for.
 
     Raises:
         RequestRefused: not authorized, say.
@@ -78,7 +86,7 @@ def list_reassignments(
     def request() -> Any:
         return ListPartitionReassignmentsRequest(timeout_ms=_timeout_ms(timeout_s), topics=topics)
 
-    answer = _ask_controller(brokers, request, timeout_s)
+    answer = _ask_controller(brokers, route or _route(brokers), request, timeout_s)
     if answer.error_code:
         raise _failure("list partition reassignments", answer.error_code, answer.error_message)
     return {
@@ -113,17 +121,18 @@ def alter_reassignments(
         ClusterError: no broker answered before anything was sent.
     """
     failures: dict[PartitionKey, ModeAwareError | None] = {}
+    route = _route(brokers)  # found before the last look, so that nothing is between that and the request
     if expected_replicas:
-        failures.update(_unexpected(brokers, expected_replicas, timeout_s))
+        failures.update(_unexpected(brokers, route, expected_replicas, timeout_s))
     left = {key: replicas for key, replicas in wanted.items() if key not in failures}
     if not allow_replication_factor_change and any(replicas is not None for replicas in left.values()):
-        answers = _alter(brokers, left, False, timeout_s)
+        answers = _alter(brokers, route, left, False, timeout_s)
         if not _lacks_the_option(answers):
             return {**failures, **answers}
         refused = {key: replicas for key, replicas in left.items() if replicas is not None}
         failures.update({key: _option_refusal(key) for key in refused})
         left = dict.fromkeys(left.keys() - refused.keys())
-    return {**failures, **(_alter(brokers, left, True, timeout_s) if left else {})}
+    return {**failures, **(_alter(brokers, route, left, True, timeout_s) if left else {})}
 
 
 def assigned_replicas(brokers: Brokers, topics: Iterable[str]) -> dict[PartitionKey, Replicas]:
@@ -154,20 +163,26 @@ def replicas_by_broker(brokers: Brokers, topics: Iterable[str]) -> dict[int, See
 
 
 def _unexpected(
-    brokers: Brokers, expected: Mapping[PartitionKey, Replicas], timeout_s: float
+    brokers: Brokers, route: Route, expected: Mapping[PartitionKey, Replicas], timeout_s: float
 ) -> dict[PartitionKey, RequestRefused]:
     """Asked twice for what is in progress: one that ends, or begins, while the brokers are asked is seen too."""
-    before = list_reassignments(brokers, expected, timeout_s)
+    before = list_reassignments(brokers, expected, timeout_s, route)
     seen = replicas_by_broker(brokers, (topic for topic, _ in expected))
-    after = list_reassignments(brokers, expected, timeout_s)
+    after = list_reassignments(brokers, expected, timeout_s, route)
     return expectation_failures(expected, seen, before.keys() | after.keys())
 
 
 def _alter(
-    brokers: Brokers, wanted: Mapping[PartitionKey, Replicas | None], allow_change: bool, timeout_s: float
+    brokers: Brokers,
+    route: Route,
+    wanted: Mapping[PartitionKey, Replicas | None],
+    allow_change: bool,
+    timeout_s: float,
 ) -> dict[PartitionKey, ModeAwareError | None]:
     try:
-        answer = _ask_controller(brokers, lambda: _request(wanted, allow_change, timeout_s), timeout_s, once=True)
+        answer = _ask_controller(
+            brokers, route, lambda: _request(wanted, allow_change, timeout_s), timeout_s, once=True
+        )
     except ClusterError as error:
         known = error.code is ErrorCode.UNSUPPORTED_VERSION  # found before anything was sent
         failure = RequestRefused if known else ClusterError
@@ -205,16 +220,21 @@ def _request(wanted: Mapping[PartitionKey, Replicas | None], allow_change: bool,
     )
 
 
-def _ask_controller(brokers: Brokers, request: Any, timeout_s: float, *, once: bool = False) -> Any:
+def _route(brokers: Brokers) -> Route:
+    node, cluster = brokers.ask_any(MetadataRequest(topics=[], allow_auto_topic_creation=False))
+    return node, int(cluster.controller_id)
+
+
+def _ask_controller(brokers: Brokers, route: Route, request: Any, timeout_s: float, *, once: bool = False) -> Any:
     """Any broker of a KRaft cluster passes it on; with ZooKeeper the controller is a broker, and others refuse.
 
     Args:
         request: makes the message anew each time it is sent.
     """
-    node, cluster = brokers.ask_any(MetadataRequest(topics=[], allow_auto_topic_creation=False))
+    node, controller = route
     answer = _one(brokers.ask_each([Ask(node, request(), once)], timeout_s))
-    if answer.error_code == ErrorCode.NOT_CONTROLLER and cluster.controller_id >= 0:
-        answer = _one(brokers.ask_each([Ask(int(cluster.controller_id), request(), once)], timeout_s))
+    if answer.error_code == ErrorCode.NOT_CONTROLLER and controller >= 0:
+        answer = _one(brokers.ask_each([Ask(controller, request(), once)], timeout_s))
     return answer
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from modeaware.admin.reassignments import PartitionKey, PartitionReassignment, Replicas
+from modeaware.admin.reassignments import PartitionKey, PartitionReassignment, Replicas, live_brokers
 from modeaware.cluster.answers import refusal
 from modeaware.errors import ClusterError
 from modeaware.wire.brokers.client import Ask, Brokers
@@ -66,26 +66,36 @@ def throttled_replicas(moving: Mapping[PartitionKey, Move]) -> dict[str, dict[st
     }
 
 
-def set_throttle(brokers: Brokers, moving: Mapping[PartitionKey, Move], rate: int) -> None:
-    """Throttle these moves to ``rate`` bytes per second on each broker that takes part.
+def set_throttle(brokers: Brokers, moving: Mapping[PartitionKey, Move], rate: int) -> list[int]:
+    """Throttle these moves to ``rate`` bytes per second on each broker that takes part and is alive.
+
+    Returns:
+        Those that are not alive, sorted: they have no throttle, and take no config.
 
     Raises:
         ClusterError: one of the configs could not be set; the others may have been.
     """
     topics = throttled_replicas(moving)
     _alter_topics(brokers, {topic: dict(configs) for topic, configs in topics.items()})
-    nodes = sorted({broker for move in moving.values() for broker in move.sources | move.destinations})
-    set_broker_configs(brokers, nodes, {LEADER_RATE: str(rate), FOLLOWER_RATE: str(rate)})
+    nodes = {broker for move in moving.values() for broker in move.sources | move.destinations}
+    alive = live_brokers(brokers).keys() & nodes
+    set_broker_configs(brokers, alive, {LEADER_RATE: str(rate), FOLLOWER_RATE: str(rate)})
+    return sorted(nodes - alive)
 
 
-def clear_throttles(brokers: Brokers, nodes: Iterable[int], topics: Iterable[str]) -> None:
+def clear_throttles(
+    brokers: Brokers, nodes: Iterable[int], topics: Iterable[str], rates: Iterable[str] = BROKER_THROTTLES
+) -> None:
     """Remove every throttle of these brokers and topics, whoever has set it (as Kafka's tool does).
+
+    Args:
+        rates: which of the brokers' configs.
 
     Raises:
         ClusterError: some could not be removed, on a broker that is down for instance; the others are.
     """
     try:
-        set_broker_configs(brokers, nodes, dict.fromkeys(BROKER_THROTTLES))
+        set_broker_configs(brokers, nodes, dict.fromkeys(rates))
     finally:
         _alter_topics(brokers, {topic: dict.fromkeys(TOPIC_THROTTLES) for topic in topics})
 

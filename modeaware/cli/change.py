@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 
 from modeaware.admin.topics_to_make import NewPartitions
 from modeaware.cli import INTERRUPTED
@@ -43,7 +45,8 @@ NotesOf = Callable[[Situation], list[str]]
 class ChangeOptions:
     """How a change is carried out: without asking, only shown, watched to its end, and by which embedded controller.
 
-    ``min_required_replication_factor`` is KIP-409's, for partitions that are created.
+    ``min_required_replication_factor`` is KIP-409's, for partitions that are created. ``command_config`` is the file of
+    client settings, for the commands that are proposed.
     """
 
     yes: bool
@@ -51,6 +54,7 @@ class ChangeOptions:
     wait: bool
     controller_config: ControllerConfig
     min_required_replication_factor: int | None = None
+    command_config: Path | None = None
 
 
 def add_change_options(parser: argparse.ArgumentParser) -> None:
@@ -125,7 +129,8 @@ def run_change(args: argparse.Namespace, topic: str, command_of: CommandOf, note
     """
     target = connection(args, defaults={"log_level": 0})  # one line of ours says what librdkafka would in many
     minimum = getattr(args, "min_required_replication_factor", None)  # the short forms have no such option
-    options = ChangeOptions(args.yes, args.dry_run, args.wait, controller_config(args, target.config), minimum)
+    config = controller_config(args, target.config)
+    options = ChangeOptions(args.yes, args.dry_run, args.wait, config, minimum, args.command_config)
     with kafka_errors("change the topic"):
         return _Change(target, topic, options).run(command_of, notes)
 
@@ -231,8 +236,7 @@ class _Change:
             goes_on = (
                 "goes on in the controller"
                 if embedded is None
-                else "rests until a controller runs: "
-                f"modeaware controller --bootstrap-server {self._target.bootstrap_server}"
+                else f"rests until a controller runs: modeaware controller {self._connection_options()}"
             )
             tell(
                 f"Left. The change {goes_on}",
@@ -244,4 +248,9 @@ class _Change:
         return 0
 
     def _hint(self, action: str) -> str:
-        return f"modeaware topics --bootstrap-server {self._target.bootstrap_server} {action} --topic {self._topic}"
+        return f"modeaware topics {self._connection_options()} {action} --topic {self._topic}"
+
+    def _connection_options(self) -> str:
+        options = f"--bootstrap-server {self._target.bootstrap_server}"
+        file = self._options.command_config
+        return options if file is None else f"{options} --command-config {shlex.quote(str(file))}"

@@ -6,12 +6,14 @@ Exit status as every command; with ``--wait`` also 1 where a partition is not wh
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 
 from modeaware.admin.reassignment_json import Plan, parse_brokers, parse_plan, parse_topics
+from modeaware.admin.reassignment_state import HEARD_PAUSES_S
 from modeaware.admin.reassignments import PartitionKey, Replicas
 from modeaware.cli.options import add_connection_options, connect, connection, delay_ms, kafka_errors
 from modeaware.cli.reassign_actions import Execution, cancel, execute, generate, show_list, verify
@@ -180,7 +182,16 @@ def _execution(args: argparse.Namespace, plan: Plan) -> Execution:
         _timeout_s(args),
         not args.disallow_replication_factor_change,
         expected,
+        _command(args),
     )
+
+
+def _command(args: argparse.Namespace) -> str:
+    """This command for a shell, without its action."""
+    words = ["modeaware", "reassign-partitions", "--bootstrap-server", args.bootstrap_server]
+    if args.command_config is not None:
+        words += ["--command-config", str(args.command_config)]
+    return shlex.join([*words, "--reassignment-json-file", str(args.reassignment_json_file)])
 
 
 def _timeout_s(args: argparse.Namespace) -> float:
@@ -188,17 +199,18 @@ def _timeout_s(args: argparse.Namespace) -> float:
 
 
 def _wait(brokers: Brokers, plan: Plan, args: argparse.Namespace) -> int:
+    sys.stdout.flush()  # what was printed is of use while it goes on
     try:
         wait_for_plan(brokers, plan, sys.stderr)
     except KeyboardInterrupt:
-        command = f"modeaware reassign-partitions --bootstrap-server {args.bootstrap_server}"
-        told = f"{command} --reassignment-json-file {args.reassignment_json_file}"
+        told = _command(args)
         print(
             f"It goes on in the cluster.\nWatch it:     {told} --verify --wait\nCancel it:    {told} --cancel",
             file=sys.stderr,
         )
         raise
-    return 0 if verify(brokers, plan, preserve_throttles=args.preserve_throttles) else 1
+    done = verify(brokers, plan, preserve_throttles=args.preserve_throttles, pauses_s=HEARD_PAUSES_S)
+    return 0 if done else 1
 
 
 def _read(file: Path) -> str:

@@ -7,20 +7,24 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from modeaware.admin.generate import propose, settled
+from modeaware.admin.expected_replicas import expectation_failures
+from modeaware.admin.generate import doubtful, propose, settled
 from modeaware.admin.log_dirs import LogDirs, Replica, find_log_dirs, start_moves
 from modeaware.admin.reassignment_json import Plan
 from modeaware.admin.reassignment_state import look
 from modeaware.admin.reassignments import (
     PartitionKey,
+    PartitionReassignment,
     Replicas,
     alter_reassignments,
     assigned_replicas,
     list_reassignments,
     live_brokers,
+    replicas_by_broker,
 )
-from modeaware.admin.throttle import LOG_DIRS_RATE, Move, clear_throttles, moves, set_broker_configs, set_throttle
+from modeaware.admin.throttle import clear_throttles, moves
 from modeaware.cli import reassign_text as text
+from modeaware.cli.reassign_throttle import Throttle
 from modeaware.errors import ErrorCode, ModeAwareError, RequestRefused
 from modeaware.wire.brokers.client import Brokers
 
@@ -37,6 +41,7 @@ class Execution:
         timeout_s: how long to try to begin those.
         allow_replication_factor_change: False: KIP-860's guard.
         expected: compare-and-set.
+        command: what to type again, without the action.
     """
 
     plan: Plan
@@ -46,57 +51,87 @@ class Execution:
     timeout_s: float = 10.0
     allow_replication_factor_change: bool = True
     expected: Mapping[PartitionKey, Replicas] | None = None
+    command: str = "modeaware reassign-partitions"
 
 
 def execute(brokers: Brokers, wanted: Execution) -> None:
     """Start reassignments; prints the way back first.
 
     Raises:
-        RequestRefused: not all of them were started; it says which were not, and why. The others were.
+        RequestRefused: not all of them were started; it says which were not, and why. The others were, but none of
+            the moves between directories.
         ClusterError: no answer.
     """
     plan = wanted.plan.partitions
-    in_progress = list_reassignments(brokers)
-    if in_progress and not wanted.additional:
+    before = list_reassignments(brokers)
+    if before and not wanted.additional:
         raise RequestRefused(text.ANOTHER_IS_ACTIVE, code=ErrorCode.REASSIGNMENT_IN_PROGRESS)
     _check_brokers(brokers, {broker for replicas in plan.values() for broker in replicas})
     current = _known(assigned_replicas(brokers, (topic for topic, _ in plan)), plan)
+    in_progress = {
+        **before,
+        **list_reassignments(brokers),
+    }  # one that begins or ends meanwhile is in neither's metadata
     back = settled(current, in_progress)
-    print(text.current_assignment(back, _log_dirs(brokers, back)))
-    _throttle(brokers, wanted, moves(in_progress, plan, current))
+    print(text.current_assignment(back, _log_dirs(brokers, back)), flush=True)  # it has to outlive this process
+    _warn(current, in_progress)
     expected = {key: ids for key, ids in (wanted.expected or {}).items() if key in plan}
-    answers = alter_reassignments(
-        brokers,
-        plan,
-        allow_replication_factor_change=wanted.allow_replication_factor_change,
-        expected_replicas=expected,
-    )
-    errors = {key: error for key, error in answers.items() if error is not None}
-    if begun := answers.keys() - errors.keys():
-        print(text.started(begun))
-    if errors:
-        raise _failed("Error reassigning partition(s):", errors)
-    _move(brokers, wanted.plan.log_dirs, wanted.timeout_s)
+    _check_expected(brokers, wanted, expected, in_progress)
+    with Throttle(brokers, moves(in_progress, plan, current), wanted.command) as throttle:
+        _throttle(throttle, wanted)
+        answers = alter_reassignments(
+            brokers,
+            plan,
+            allow_replication_factor_change=wanted.allow_replication_factor_change,
+            expected_replicas=expected,
+        )
+        errors = {key: error for key, error in answers.items() if error is not None}
+        if begun := answers.keys() - errors.keys():
+            print(text.started(begun))
+        if errors:
+            if not begun and all(isinstance(error, RequestRefused) for error in errors.values()):
+                throttle.not_needed()
+            raise _failed("Error reassigning partition(s):", errors)
+        _move(brokers, wanted.plan.log_dirs, wanted.timeout_s)
 
 
-def _throttle(brokers: Brokers, wanted: Execution, moving: Mapping[PartitionKey, Move]) -> None:
+def _check_expected(
+    brokers: Brokers,
+    wanted: Execution,
+    expected: Mapping[PartitionKey, Replicas],
+    in_progress: Mapping[PartitionKey, PartitionReassignment],
+) -> None:
+    """A first look, so that no throttle is set where all of it is refused; the one that counts is at the request."""
+    if expected and (wanted.throttle is not None or wanted.log_dirs_throttle is not None):
+        seen = replicas_by_broker(brokers, (topic for topic, _ in expected))
+        failures = expectation_failures(expected, seen, in_progress.keys())
+        if failures.keys() == wanted.plan.partitions.keys():
+            raise _failed("Error reassigning partition(s):", failures)
+
+
+def _throttle(throttle: Throttle, wanted: Execution) -> None:
     if wanted.throttle is not None or wanted.log_dirs_throttle is not None:
         print(text.VERIFY_PERIODICALLY)
     if wanted.throttle is not None:
-        set_throttle(brokers, moving, wanted.throttle)
-        print(f"The inter-broker throttle limit was set to {wanted.throttle} B/s")
+        throttle.between_brokers(wanted.throttle)
     if wanted.log_dirs_throttle is not None:
-        nodes = {broker for _, _, broker in wanted.plan.log_dirs}
-        set_broker_configs(brokers, nodes, {LOG_DIRS_RATE: str(wanted.log_dirs_throttle)})
-        print(f"The replica-alter-dir throttle limit was set to {wanted.log_dirs_throttle} B/s")
+        throttle.between_folders(wanted.log_dirs_throttle, (broker for _, _, broker in wanted.plan.log_dirs))
+
+
+def _warn(current: Mapping[PartitionKey, Replicas], in_progress: Mapping[PartitionKey, PartitionReassignment]) -> None:
+    for key in doubtful(current, in_progress):
+        print(text.way_back_doubt(key), file=sys.stderr)
 
 
 def _move(brokers: Brokers, log_dirs: Mapping[Replica, str], timeout_s: float) -> None:
     start_moves(brokers, log_dirs, timeout_s, lambda replica: print(text.move_started(replica, log_dirs[replica])))
 
 
-def verify(brokers: Brokers, plan: Plan, *, preserve_throttles: bool) -> bool:
+def verify(brokers: Brokers, plan: Plan, *, preserve_throttles: bool, pauses_s: Iterable[float] = ()) -> bool:
     """Say how far the plan has come; when nothing in the cluster is in progress any more, remove the throttles.
+
+    Args:
+        pauses_s: see :func:`~modeaware.admin.reassignment_state.look`.
 
     Returns:
         Whether all of it is done.
@@ -105,13 +140,15 @@ def verify(brokers: Brokers, plan: Plan, *, preserve_throttles: bool) -> bool:
         RequestRefused: not authorized, say.
         ClusterError: no answer, or a throttle could not be removed.
     """
-    states, in_progress = look(brokers, plan.partitions)
+    states, in_progress = look(brokers, plan.partitions, pauses_s)
     folders = find_log_dirs(brokers, plan.log_dirs)
     print(text.status(states))
     print(text.moves_status(plan.log_dirs, folders))
     moving = any(each.future is not None for each in folders.values())
     if not in_progress and not moving and not preserve_throttles:
         _clear(brokers, plan)
+    elif in_progress and not preserve_throttles and not any(state.active for state in states.values()):
+        print(text.throttles_stay(len(in_progress)), file=sys.stderr)
     there = all(folders[replica] == LogDirs(folder) for replica, folder in plan.log_dirs.items())
     return there and all(state.completed for state in states.values())
 
@@ -156,13 +193,15 @@ def generate(brokers: Brokers, topics: Iterable[str], broker_ids: Iterable[int],
             "assignment without rack information."
         )
     wanted = list(topics)
+    before = list_reassignments(brokers)
     current = assigned_replicas(brokers, wanted)
     _check_topics(current, wanted)
-    in_progress = list_reassignments(brokers)
+    in_progress = {**before, **list_reassignments(brokers)}
     to_use = racks if rack_aware else dict.fromkeys(racks)
     proposed = propose(current, to_use, in_progress, random.randrange)
     now = settled(current, in_progress)
     print(text.proposal(now, _log_dirs(brokers, now), proposed))
+    _warn(current, in_progress)
 
 
 def show_list(brokers: Brokers) -> None:

@@ -44,6 +44,30 @@ def current_assignment(partitions: Mapping[PartitionKey, Replicas], log_dirs: Ma
     )
 
 
+def way_back_doubt(key: PartitionKey) -> str:
+    """Said of a partition whose replicas before it moved are not certain."""
+    return (
+        f"{name(key)}: was redirected, or its replication factor changes: use the file that the first --execute printed"
+    )
+
+
+def not_throttled(brokers: Iterable[int]) -> str:
+    """What --execute says of brokers that are down."""
+    brokers = list(brokers)
+    return f"No throttle on broker{plural(brokers)} {ids(brokers)}: not alive"
+
+
+def throttle_stays(command: str) -> str:
+    """What --execute says where it fails after it has set a throttle."""
+    return f"The throttle stays set; remove it with: {command} --verify"
+
+
+def throttles_stay(others: int) -> str:
+    """What --verify says where the plan is at its end, but others are not."""
+    told = "1 other reassignment is" if others == 1 else f"{others} other reassignments are"
+    return f"Throttles stay: {told} in progress; run --verify again"
+
+
 def proposal(
     current: Mapping[PartitionKey, Replicas],
     log_dirs: Mapping[Replica, str],

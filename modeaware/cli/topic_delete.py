@@ -9,7 +9,7 @@ from modeaware.cli.embedded import tell
 from modeaware.cli.options import connect, connection, kafka_errors
 from modeaware.cli.topic_describe import absent
 from modeaware.cluster.topic_deletion import delete_topics
-from modeaware.reports.topic_list import ListedTopic, list_topics, named
+from modeaware.reports.topic_list import ListedTopic, list_topics, named_for_change
 
 
 def delete(args: argparse.Namespace) -> int:
@@ -22,10 +22,10 @@ def delete(args: argparse.Namespace) -> int:
         cluster = connect(target)
         try:
             log = target.config.mode_log_topic
-            found = without_mode_log(named(list_topics(cluster.brokers).topics, args.topic), args.topic, log)
+            found = named_for_change(list_topics(cluster.brokers).topics, args.topic, log)
             if not found:
                 return absent(args)
-            tell(*_plan(found, log))
+            tell(*deletion_plan(found, log))
             if args.dry_run:
                 print("Dry run: nothing was changed.")
                 return 0
@@ -43,18 +43,19 @@ def delete(args: argparse.Namespace) -> int:
     return 0
 
 
-def without_mode_log(found: list[ListedTopic], pattern: str, mode_log_topic: str) -> list[ListedTopic]:
-    """The topics to delete: the mode log is one of them only where it is named itself, never by a pattern."""
-    return [topic for topic in found if topic.name != mode_log_topic or topic.name == pattern]
-
-
-def _plan(found: list[ListedTopic], mode_log_topic: str) -> list[str]:
+def deletion_plan(found: list[ListedTopic], mode_log_topic: str) -> list[str]:
+    """What is said before the question: the warnings first."""
     lines = [
-        f"{topic.name}: is deleted, with all records of its {topic.partition_count} partitions." for topic in found
+        f"WARNING: {topic.name} is internal: Kafka keeps data of its own in it (committed offsets, transactions), and "
+        "they go with it"
+        for topic in found
+        if topic.internal
     ]
     if any(topic.name == mode_log_topic for topic in found):
         lines.append(
             f"WARNING: {mode_log_topic} is the mode log: without it every partition of every topic is ReadWrite again, "
             "retired ones too"
         )
-    return lines
+    return lines + [
+        f"{topic.name}: is deleted, with all records of its {topic.partition_count} partitions." for topic in found
+    ]

@@ -58,7 +58,8 @@ def add_topic_options(parser: argparse.ArgumentParser) -> None:
         "--topic",
         metavar="TOPIC",
         help="the topic; but for --create and --undo also a regular expression of topics (--list and --describe "
-        "without it: all)",
+        "without it: all); for --alter and --delete what can be a topic's name is that topic alone, a.b never a-b, and "
+        "no other expression means internal topics or the mode log",
     )
     parser.add_argument(
         "--partitions",

@@ -15,7 +15,7 @@ from modeaware.cli.topic_describe import absent, describe, list_names
 from modeaware.cli.topic_options import action_of, add_topic_options, check_topic_options
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle.commands import CreatePartitionsCommand, TopicCommand
-from modeaware.reports.topic_list import is_plain, list_topics, named
+from modeaware.reports.topic_list import is_topic_name, list_topics, named_for_change
 
 
 class Topics:
@@ -49,11 +49,13 @@ def _alter(args: argparse.Namespace) -> int:
 
 
 def _altered_topics(args: argparse.Namespace) -> list[str]:
-    if is_plain(args.topic) and not args.if_exists:  # no other can be meant, and whether it exists is asked anyway
+    if is_topic_name(args.topic) and not args.if_exists:  # no other is meant, and whether it exists is asked anyway
         return [args.topic]
-    cluster = connect(connection(args, defaults={"log_level": 0}))
+    target = connection(args, defaults={"log_level": 0})
+    cluster = connect(target)
     try:
-        return [topic.name for topic in named(list_topics(cluster.brokers).topics, args.topic)]
+        listed = list_topics(cluster.brokers).topics
+        return [topic.name for topic in named_for_change(listed, args.topic, target.config.mode_log_topic)]
     finally:
         cluster.close()
 

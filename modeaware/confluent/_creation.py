@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from modeaware.admin.topics_to_make import CreationResult, minimum_of
 from modeaware.confluent._admin_base import REQUEST_TIMEOUT_S, AdminBase
 from modeaware.confluent.controller_calls import Deadline
-from modeaware.errors import ErrorCode, ModeAwareError, RequestRefused
+from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
 from modeaware.librdkafka_admin import NewPartitions, NewTopic
 from modeaware.lifecycle.commands import CreatePartitionsCommand
 from modeaware.views.source import Views
@@ -46,11 +47,17 @@ class CreatingClient(AdminBase):
             :class:`~modeaware.admin.topics_to_make.CreationResult`; it fails with RequestRefused (nothing was created;
             INVALID_REPLICATION_FACTOR: fewer live replicas than the minimum), ClusterError (what became of it is not
             known; REQUEST_TIMED_OUT), or ModeSourceError (the policy cannot be read).
+
+        Raises:
+            RequestRefused: INVALID_REQUEST: a topic comes twice, and one has a minimum; nothing was sent.
+            ValueError: numbers of one with a minimum contradict its ``replica_assignment``, as of the stock method.
         """
         ours = [new for new in new_topics if minimum_of(new) is not None]
         if not ours or not kwargs.keys() <= _OPTIONS:
             return super().create_topics(list(new_topics), **kwargs)  # type: ignore[no-any-return,unused-ignore]  # untyped
         _refuse_duplicates([new.topic for new in new_topics])
+        for new in ours:
+            _check_numbers(new)
         others = [new for new in new_topics if minimum_of(new) is None]
         deadline, validate_only = _deadline(kwargs), bool(kwargs.get("validate_only", False))
 
@@ -111,12 +118,13 @@ class CreatingClient(AdminBase):
         def work() -> dict[str, Any]:
             views = self._calls.views(deadline)
             ours = [new for new in growths if _has_record(views, new.topic)]
-            at_brokers = self._create_stock([new for new in growths if new not in ours], kwargs)
+            options = {**kwargs, "request_timeout": deadline.left_s()}  # reading the modes may have taken some of it
+            at_brokers = self._create_stock([new for new in growths if new not in ours], options)
             commands = [_command(new.topic, new, _assignments(new)) for new in ours]
             validate_only = bool(kwargs.get("validate_only", False))
             answers = self._calls.create_partitions(views, commands, validate_only, deadline) if ours else {}
             results = {topic: answer if isinstance(answer, Exception) else None for topic, answer in answers.items()}
-            return results | {topic: f.exception(deadline.left_s() + 1) for topic, f in at_brokers.items()}
+            return results | {topic: _failure(topic, f, deadline.left_s() + 1) for topic, f in at_brokers.items()}
 
         return self._futures([new.topic for new in growths], work, as_stock=True)
 
@@ -162,7 +170,7 @@ class CreatingClient(AdminBase):
             if isinstance(answer, ModeAwareError) or isinstance(plan, ModeAwareError):
                 results[topic] = answer if isinstance(answer, ModeAwareError) else results[topic]
             else:
-                results[topic] = creation.result(plan, validate_only)
+                results[topic] = creation.outcome(creation.result, plan, validate_only)
         return results
 
     def _create_stock(self, new_partitions: list[NewPartitions], options: dict[str, Any]) -> dict[str, Future[None]]:
@@ -205,6 +213,31 @@ def _refuse_duplicates(topics: Sequence[str]) -> None:
             f"topic {twice!r} comes twice in one request: ask for each once",
             code=ErrorCode.INVALID_REQUEST,
             topic=twice,
+        )
+
+
+def _check_numbers(new: NewTopic) -> None:
+    """As the stock method checks them."""
+    given = new.replica_assignment
+    if not given:
+        return
+    if new.replication_factor != -1:
+        raise ValueError(f"topic {new.topic!r}: replication_factor and replica_assignment are mutually exclusive")
+    if new.num_partitions not in (-1, len(given)):
+        raise ValueError(
+            f"topic {new.topic!r}: replica_assignment must be of as many partitions as num_partitions: "
+            f"{len(given)}, not {new.num_partitions}"
+        )
+
+
+def _failure(topic: str, future: Future[None], timeout_s: float) -> BaseException | None:
+    try:
+        return future.exception(timeout_s)
+    except FutureTimeoutError:
+        return ClusterError(
+            f"create partitions of topic {topic!r}: no answer in time; it may have been done all the same",
+            code=ErrorCode.REQUEST_TIMED_OUT,
+            topic=topic,
         )
 
 

@@ -31,7 +31,7 @@ class ControllerLog:
         appends: how many appends have succeeded; it tells whether something was appended in between.
         timeout_s: how long an append may take; None: as the writer has it.
         observed: the brokers that were ever seen, as the log has it since it was opened; None: the record needs a newer
-            reader.
+            reader. ``observed_unreadable``: the last record could not be read, and clients have none.
     """
 
     def __init__(self, cluster: Cluster, conf: Mapping[str, Any], topic: str, election: Election) -> None:
@@ -43,6 +43,7 @@ class ControllerLog:
         self.appends = 0
         self.timeout_s: float | None = None
         self.observed: ObservedBrokersRecord | None = None
+        self.observed_unreadable = False
 
     @property
     def is_open(self) -> bool:
@@ -80,6 +81,7 @@ class ControllerLog:
         replay = read_mode_log(self._conf, self._topic, READ_TIMEOUT_S, must_exist=True)
         newer = OBSERVED_BROKERS_KEY in replay.newer
         self.observed = None if newer else replay.observed_brokers or ObservedBrokersRecord()
+        self.observed_unreadable = replay.is_unreadable(OBSERVED_BROKERS_KEY)
         return replay
 
     def append(self, records: Sequence[tuple[str, bytes | None]]) -> None:

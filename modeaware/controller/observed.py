@@ -10,6 +10,7 @@ from typing import Protocol
 
 from modeaware.clock import Clock
 from modeaware.cluster.registered import Registered
+from modeaware.controller.failures import Failures
 from modeaware.errors import ClusterError
 from modeaware.modelog.observed_brokers import OBSERVED_BROKERS_KEY, ObservedBrokersRecord
 
@@ -22,6 +23,7 @@ class ObservedLog(Protocol):
     """The log, and its record of brokers; None: one that was written for a newer reader, and is left alone."""
 
     observed: ObservedBrokersRecord | None
+    observed_unreadable: bool
 
     def append(self, records: Sequence[tuple[str, bytes | None]]) -> None: ...
 
@@ -41,12 +43,14 @@ class BrokerWatch:
         self._policy = policy
         self._clock = clock
         self._epoch: int | None = None
+        self._failures = Failures()
         self._due_s = 0.0
 
     def step(self, controller_epoch: int) -> None:
         """Look at the brokers, if it is time to; append the record, if anything has changed.
 
-        After a claim there is more urgent work, so the first look comes a while later; but a new policy is for now.
+        After a claim there is more urgent work, so the first look comes a while later; but a log's first
+        record and a new policy are for now.
 
         Raises:
             ControllerFenced, ClusterError: the log could not be appended to.
@@ -57,21 +61,23 @@ class BrokerWatch:
             return
         if controller_epoch != self._epoch:
             self._epoch = controller_epoch
-            self._due_s = now_s if self._policy not in (None, held.policy) else now_s + LOOK_INTERVAL_S
+            urgent = not held.brokers or self._policy not in (None, held.policy)
+            self._due_s = now_s if urgent else now_s + LOOK_INTERVAL_S
         if now_s < self._due_s:
             return
         self._due_s = now_s + LOOK_INTERVAL_S
         try:
-            registered = self._look()
+            with self._failures.isolated("a look at the cluster's brokers"):
+                registered = self._look()
         except ClusterError as error:
             logger.debug("which brokers there are cannot be told now: %s", error)
             return
         after = observed_after(held, registered, self._policy)
-        if after == held:
+        if after == held and not self._log.observed_unreadable:
             return
         record = replace(after, controller_epoch=controller_epoch, epoch=held.epoch + 1)
         self._log.append([(OBSERVED_BROKERS_KEY, record.to_json())])
-        self._log.observed = record
+        self._log.observed, self._log.observed_unreadable = record, False
         logger.info("brokers %s; under-replicated creation %s", sorted(record.brokers), record.policy)
 
 

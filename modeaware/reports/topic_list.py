@@ -12,7 +12,7 @@ from modeaware.wire.brokers.client import Brokers
 from modeaware.wire.brokers.messages import MetadataRequest
 
 _TOPIC_IDS = 10
-_PLAIN_NAME = re.compile(r"[a-zA-Z0-9_-]+")
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 _QUOTES = "\"'"
 
 
@@ -56,9 +56,9 @@ def list_topics(brokers: Brokers) -> TopicList:
     )
 
 
-def is_plain(name: str) -> bool:
-    """Whether, as a pattern, this name can match no other topic than the one of this name."""
-    return _PLAIN_NAME.fullmatch(name) is not None
+def is_topic_name(text: str) -> bool:
+    """Whether a topic can have this name. ``a.b`` is one, though as a pattern it would match ``a-b`` too."""
+    return _TOPIC_NAME.fullmatch(text) is not None
 
 
 def matching(
@@ -82,12 +82,25 @@ def matching(
 
 
 def named(topics: Sequence[ListedTopic], pattern: str) -> list[ListedTopic]:
-    """The topic of exactly this name, where there is one, and no other; else those that match it.
-
-    ``kafka-topics`` takes ``a.b`` for ``aXb``, too, even to delete it.
+    """The topics to show: the one of exactly this name, where there is one, and no other; else those that match it.
 
     Raises:
         RequestRefused: the pattern is no regular expression.
     """
     exact = [topic for topic in topics if topic.name == pattern]
     return exact or matching(topics, pattern)
+
+
+def named_for_change(topics: Iterable[ListedTopic], pattern: str, mode_log_topic: str) -> list[ListedTopic]:
+    """The topics to alter or delete. What can be a topic's name means that topic alone, whether it exists or not.
+
+    ``kafka-topics`` takes ``a.b`` for ``aXb``, too, even to delete it. A pattern never means internal topics, nor the
+    mode log.
+
+    Raises:
+        RequestRefused: the pattern is no regular expression.
+    """
+    if is_topic_name(pattern):
+        return [topic for topic in topics if topic.name == pattern]
+    found = matching(topics, pattern, exclude_internal=True)
+    return [topic for topic in found if topic.name != mode_log_topic]

@@ -181,6 +181,26 @@ def test_a_mixed_plan_says_which_partitions_were_refused(moving: Moving, reassig
     assert f"{topic}-1:" not in told.err
 
 
+def test_of_a_redirected_partition_the_way_back_is_doubted(moving: Moving, reassign: Reassign) -> None:
+    one, two, three = moving.nodes
+    topic = moving.topic([one])
+    moving.fill(topic, 0)
+    plans = [reassign.file({(topic, 0): (node,)}, f"to-{node}.json") for node in (two, three)]
+    first = reassign.run("--execute", "--reassignment-json-file", plans[0], "--throttle", "1")
+    second, third = (
+        reassign.run("--execute", "--additional", "--reassignment-json-file", plans[1], "--throttle", rate)
+        for rate in ("1", "1000000000")
+    )
+    try:
+        doubt = f"{topic}-0: was redirected, or its replication factor changes: use the file that the first --execute"
+        assert [told.status for told in (first, second, third)] == [0, 0, 0]
+        assert [doubt in told.err for told in (first, second, third)] == [False, False, True]
+        assert parse_plan(second.out.splitlines()[2]).partitions == {(topic, 0): (one,)}
+        moving.wait_until(topic, {0: (three,)})
+    finally:
+        reassign.done("--cancel", "--reassignment-json-file", plans[1])
+
+
 def test_waiting_can_be_left_and_taken_up_again(moving: Moving, reassign: Reassign) -> None:
     one, two, three = moving.nodes
     topic = moving.topic([one])

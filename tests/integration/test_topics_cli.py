@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import re
+import shlex
 import uuid
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from modeaware import cli
+from modeaware.admin.reassignments import alter_reassignments
 from modeaware.controller.daemon import Controller
 from modeaware.local import LocalKafka
 from tests.conftest import MakeTopic
 from tests.support.command_line import WAIT, Site
 from tests.support.kafka_tools import finish_tool
+from tests.support.reassigning import Moving
 from tests.support.waiting import eventually
 
 MODE = re.compile(r"\tMode: (ReadWrite|ReadOnly|None)$")
@@ -146,6 +151,49 @@ def test_a_pattern_never_deletes_the_mode_log(site: Site, filled: str) -> None:
     assert "is the mode log" in told.err
 
 
+def test_what_can_be_a_name_is_never_a_pattern_of_what_to_change(site: Site) -> None:
+    dotted = name(site, "pay.ments")
+    other = dotted.replace(".", "-")  # brokers let no pay_ments be beside it
+    for topic in (dotted, other):
+        ours(site, "--create", "--topic", topic, "--partitions", "2")
+    assert ours(site, "--delete", "--topic", dotted, "--if-exists", "--yes") == []
+    eventually(lambda: dotted not in ours(site, "--list"))
+    assert ours(site, "--delete", "--topic", dotted, "--if-exists", "--yes") == []
+    alter = ("topics", "--alter", "--topic", dotted, "--partitions", "3", "--yes")
+    assert site.run(*alter, "--if-exists") == (0, "", "")
+    told = site.run(*alter)
+    assert (told.status, told.err) == (1, f"error: topic {dotted!r} does not exist\n")
+    shown = ours(site, "--describe", "--topic", dotted)
+    assert without_modes(shown) == kafkas(site, "--describe", "--topic", dotted)
+    assert f"Topic: {other}\t" in shown[0], "which is still there, as it was"
+    assert len(shown) == 3
+
+
+def test_no_pattern_means_internal_topics(site: Site, filled: str) -> None:
+    site.commit(filled, "g", {0: 1})
+    offsets = "__consumer_offsets"
+    assert offsets in ours(site, "--list")
+    for action in (("--delete",), ("--alter", "--partitions", "60")):
+        told = site.run("topics", *action, "--topic", f"{offsets}|{filled}", "--dry-run")
+        assert told.status == 0, told.err
+        assert offsets not in told.err
+        assert filled in told.err
+    named = site.run("topics", "--delete", "--topic", offsets, "--dry-run")
+    assert (named.status, named.out) == (0, "Dry run: nothing was changed.\n")
+    assert named.err.startswith(f"WARNING: {offsets} is internal")
+    refused = site.run("topics", "--alter", "--topic", offsets, "--partitions", "60", "--yes")
+    assert refused.status == 1
+    assert "is internal" in refused.err
+
+
+def test_a_proposed_command_reaches_the_same_cluster(site: Site, filled: str, controller: Controller) -> None:
+    told = site.run("topics", "--alter", "--topic", filled, "--partitions", "4", "--yes")
+    proposed = [line.partition("modeaware ")[2] for line in told.out.splitlines()[1:]]
+    watched, undone = (cli.main(shlex.split(command)) for command in (proposed[0], f"{proposed[1]} --yes"))
+    assert (watched, undone) == (0, 0)
+    assert site.modes(filled) == ["ReadWrite"] * 6
+
+
 def test_a_shrunk_topic_has_its_modes_and_what_it_waits_for(site: Site, filled: str, controller: Controller) -> None:
     before = ours(site, "--describe", "--topic", filled)
     assert ours(site, "--alter", "--topic", filled, "--partitions", "4", "--yes")[0] == f"{filled}: ReadOnly now: 4-5."
@@ -189,6 +237,27 @@ def test_with_a_broker_down_the_same_partitions_are_in_need(
     finally:
         down.start()
         kafka3.brokers[0].wait_until_serving([each.node_id for each in kafka3.brokers])  # the next test needs all
+
+
+def test_a_topic_that_moves_is_not_grown(
+    kafka3: LocalKafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site = Site(kafka3, tmp_path, capsys)
+    grow = ("topics", "--alter", "--partitions", "2", "--yes", "--topic")
+    with closing(Moving(kafka3)) as moving:
+        one, two, three = moving.nodes
+        topic = moving.topic([one, two])
+        moving.fill(topic, 0)
+        with moving.throttled(topic, {(topic, 0): (three, two)}):
+            assert alter_reassignments(moving.brokers, {(topic, 0): (three, two)})[topic, 0] is None
+            refused = site.run(*grow, topic)
+            assert (refused.status, refused.out) == (1, "")
+            assert "reassign" in refused.err
+            assert moving.replicas(topic).keys() == {(topic, 0)}
+        moving.wait_until(topic, {0: (three, two)})
+        grown = site.run(*grow, topic)
+        assert (grown.status, grown.out) == (0, f"{topic}: grown to 2 writable partitions.\n"), grown.err
+        assert len(moving.replicas(topic)[topic, 1]) == 2
 
 
 def _is_out_of_sync(site: Site, topic: str, node_id: int) -> bool:

@@ -16,7 +16,10 @@ OLD = ClusterError("broker 1: IncompatibleBrokerVersion", code=ErrorCode.UNSUPPO
 
 
 class CreatingBrokers(FakeBrokers):
-    """Brokers 1 to 3, of which ``down`` are dead, and topics with replicas; creations are carried out."""
+    """Brokers 1 to 3, of which ``down`` are dead, and topics with replicas; creations are carried out.
+
+    ``hidden``: so many looks at the metadata do not show any topic.
+    """
 
     def __init__(self) -> None:
         super().__init__(nodes=(1, 2))
@@ -30,6 +33,7 @@ class CreatingBrokers(FakeBrokers):
         self.sent: list[Any] = []
         self.shown = True
         self.moving: set[str] = set()
+        self.hidden = 0
 
     def ask_each(self, asks: Iterable[Ask], timeout_s: float | None = None) -> list[Any]:
         return [self._one(ask.node_id, ask.request) for ask in asks]
@@ -54,6 +58,9 @@ class CreatingBrokers(FakeBrokers):
         return SimpleNamespace(brokers=brokers, topics=topics, controller_id=self.controller)
 
     def _topic(self, name: str) -> Any:
+        if self.hidden:
+            self.hidden -= 1
+            return SimpleNamespace(name=name, error_code=3, partitions=[])
         partitions = [
             SimpleNamespace(
                 partition_index=p, replica_nodes=list(ids), isr_nodes=[n for n in ids if n not in self.down]

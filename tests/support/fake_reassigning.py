@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,6 +20,9 @@ class FakeCluster:
         refuse_all: an error code of the whole request.
         controller: who takes requests for the controller; None: anybody, as KRaft's brokers do.
         silent: brokers that do not answer.
+        down: brokers that are not alive.
+        configs: what was set: (2, topic) or (4, broker) -> its configs.
+        before_change: called before configs or reassignments are altered.
     """
 
     def __init__(self, replicas: dict[PartitionKey, Replicas], *, option: bool = True) -> None:
@@ -33,28 +36,36 @@ class FakeCluster:
         self.silent: set[int] = set()
         self.altered: list[tuple[bool, dict[PartitionKey, Replicas | None]]] = []
         self.asked: list[str] = []
+        self.down: set[int] = set()
+        self.configs: dict[tuple[int, str], dict[str, str]] = {}
+        self.before_change: Callable[[str], None] = lambda name: None
 
     def node_ids(self) -> tuple[int, ...]:
-        return (1, 2, 3)
+        return tuple(node for node in (1, 2, 3) if node not in self.down)
 
     def ask(self, request: Any, node_id: int | None = None) -> Any:
-        (answer,) = self.ask_each([Ask(node_id or 1, request)])
+        (answer,) = self.ask_each([Ask(node_id or self.node_ids()[0], request)])
         if isinstance(answer, ClusterError):
             raise answer
         return answer
 
     def ask_any(self, request: Any) -> tuple[int, Any]:
-        return 1, self.ask(request)
+        return self.node_ids()[0], self.ask(request)
 
     def ask_each(self, asks: Iterable[Ask], timeout_s: float | None = None) -> list[Any]:
         return [self._answer(ask.node_id, ask.request) for ask in asks]
 
     def _answer(self, node: int, request: Any) -> Any:
         name = type(request).__name__.removesuffix("Request")
-        if node in self.silent:
+        if node in self.silent | self.down:
             return ClusterError("no answer", code=ErrorCode.REQUEST_TIMED_OUT)
         if name == "Metadata":
             return self._metadata(node, request)
+        if name == "DescribeLogDirs":
+            return SimpleNamespace(results=[])
+        if name == "IncrementalAlterConfigs":
+            self.before_change(name)
+            return self._set_configs(request)
         self.asked.append(name)
         if self.controller not in (None, node):
             return SimpleNamespace(
@@ -79,6 +90,17 @@ class FakeCluster:
         brokers = [SimpleNamespace(node_id=each, rack=None) for each in self.node_ids()]
         return SimpleNamespace(controller_id=self.controller or 1, topics=topics, brokers=brokers)
 
+    def _set_configs(self, request: Any) -> Any:
+        for each in request.resources:
+            configs = self.configs.setdefault((each.resource_type, each.resource_name), {})
+            for change in each.configs:
+                configs.pop(change.name, None)
+                if change.value is not None:
+                    configs[change.name] = change.value
+            if not configs:
+                del self.configs[each.resource_type, each.resource_name]
+        return SimpleNamespace(responses=[])
+
     def _listed(self, request: Any) -> Any:
         """The next of ``in_progress``, and the last again and again."""
         found = self.in_progress.pop(0) if len(self.in_progress) > 1 else self.in_progress[0]
@@ -99,6 +121,7 @@ class FakeCluster:
         return SimpleNamespace(error_code=0, error_message=None, topics=topics)
 
     def _altered(self, request: Any) -> Any:
+        self.before_change("AlterPartitionReassignments")
         if request._min_version and not self.option:
             return ClusterError("broker 1: too old", code=ErrorCode.UNSUPPORTED_VERSION)
         wanted = {

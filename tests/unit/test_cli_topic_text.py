@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from modeaware.cli.topic_delete import without_mode_log
+from modeaware.cli.topic_delete import deletion_plan
 from modeaware.cli.topic_text import (
     filtered_lines,
     in_java_order,
@@ -17,7 +17,7 @@ from modeaware.cli.topic_text import (
     topic_lines,
 )
 from modeaware.errors import RequestRefused
-from modeaware.reports.topic_list import ListedTopic, is_plain, matching, named
+from modeaware.reports.topic_list import ListedTopic, is_topic_name, matching, named, named_for_change
 from modeaware.reports.topic_state import PartitionReplicas, TopicState
 
 WHOLE = PartitionReplicas(0, 1, (1, 2), (1, 2), (), ())
@@ -96,13 +96,29 @@ def test_a_pattern_has_to_match_the_whole_name(pattern: str | None, expected: li
 def test_a_name_that_exists_means_this_topic_alone() -> None:
     assert [topic.name for topic in named(LISTED, "a.b")] == ["a.b"]
     assert [topic.name for topic in named(LISTED, "a.*")] == ["a-b", "a.b", "aXb"]
-    assert [is_plain(name) for name in ("a-b_C9", "a.b", "a|b", "")] == [True, False, False, False]
+    assert [is_topic_name(text) for text in ("a-b_C9", "a.b", "a|b", "a.*", "")] == [True, True, False, False, False]
 
 
-def test_a_pattern_never_deletes_the_mode_log() -> None:
-    everything = matching(LISTED, ".*")
-    assert without_mode_log(everything, ".*", "c") == everything[:-1]
-    assert without_mode_log(named(LISTED, "c"), "c", "c") == everything[-1:]
+def test_what_can_be_a_name_is_no_pattern_of_what_to_change() -> None:
+    gone = [topic for topic in LISTED if topic.name != "a.b"]
+    assert [topic.name for topic in named_for_change(LISTED, "a.b", "log")] == ["a.b"]
+    assert named_for_change(gone, "a.b", "log") == []
+    assert [topic.name for topic in named(gone, "a.b")] == ["a-b", "aXb"], "what is shown is as kafka-topics has it"
+    assert [topic.name for topic in named_for_change(gone, "a.*", "log")] == ["a-b", "aXb"]
+    assert [topic.name for topic in named_for_change(LISTED, r"a\.b|c", "log")] == ["a.b", "c"]
+
+
+def test_a_pattern_never_changes_internal_topics_or_the_mode_log() -> None:
+    assert [topic.name for topic in named_for_change(LISTED, ".*", "c")] == ["a-b", "a.b", "aXb"]
+    assert named_for_change(LISTED, "__offsets|c", "c") == []
+    assert [topic.name for topic in named_for_change(LISTED, "c", "c")] == ["c"]
+    internal = named_for_change(LISTED, "__offsets", "c")
+    assert [topic.name for topic in internal] == ["__offsets"]
+    assert [line.split()[:2] for line in deletion_plan(internal, "c")] == [
+        ["WARNING:", "__offsets"],
+        ["__offsets:", "is"],
+    ]
+    assert "WARNING" not in deletion_plan(named_for_change(LISTED, "a.*", "c"), "c")[0]
 
 
 def test_what_is_no_pattern_is_refused() -> None:

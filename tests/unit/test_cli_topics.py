@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -158,6 +161,33 @@ def test_the_help_documents_the_json(capsys: pytest.CaptureFixture[str]) -> None
 def test_a_bad_command_config_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["shrink", "t", "--to", "4", *SERVER, "--command-config", "/no/such/file"]) == 1
     assert capsys.readouterr().err.startswith("error: cannot read /no/such/file")
+
+
+@pytest.mark.parametrize(
+    ("file", "option"),
+    [([], ""), (["--command-config", "my conf/c"], " --command-config 'my conf/c'")],
+    ids=["none", "quoted"],
+)
+def test_proposed_commands_connect_as_this_one_did(
+    file: list[str], option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    (tmp_path / "my conf").mkdir()
+    (tmp_path / "my conf" / "c").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(change, "connect", lambda _: None)
+    monkeypatch.setattr(change, "look", lambda *_: SHRINKING)
+    monkeypatch.setattr(change, "wait_for_topic", interrupted)
+    monkeypatch.setattr(change, "embedded_controller", lambda *_: nullcontext(SimpleNamespace(failure=None)))
+    assert cli.main(["shrink", "t", "--to", "4", "--delete-partitions-delay", "0", "--wait", *SERVER, *file]) == 130
+    where = f"--bootstrap-server 127.0.0.1:1{option}"
+    assert capsys.readouterr().err.splitlines()[-3:] == [
+        f"Left. The change rests until a controller runs: modeaware controller {where}",
+        f"Watch it:     modeaware topics {where} --describe --topic t",
+        f"Take it back: modeaware topics {where} --undo --topic t",
+    ]
 
 
 def test_the_shrink_command_names_the_retention_policy_by_default() -> None:

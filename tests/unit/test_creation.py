@@ -112,6 +112,24 @@ def test_a_minimum_is_kept_or_nothing_is_sent(cluster: CreatingBrokers) -> None:
     assert {ids[2] for ids in cluster.placed["t"][1:]} == {3}
 
 
+@pytest.mark.parametrize("minimum", [2, 3])
+def test_a_minimum_waits_until_the_topic_is_shown(cluster: CreatingBrokers, minimum: int) -> None:
+    cluster.hidden = 2
+    answer = grown(cluster, 2, min_required_replication_factor=minimum)
+    assert isinstance(answer, CreationResult if minimum == 2 else RequestRefused)
+    sent = [request for request in cluster.sent if not request.validate_only]
+    assert [len(request.topics[0].assignments) for request in sent] == ([1] if minimum == 2 else [])
+
+
+def test_a_topic_that_nobody_shows_is_not_grown_by_chance(cluster: CreatingBrokers) -> None:
+    cluster.hidden = 1_000
+    growth = [("t", NewPartitions.increase_to(2, min_required_replication_factor=2))]
+    answer = creation(cluster, timeout_s=0.3).create_partitions(growth)["t"]
+    assert isinstance(answer, ClusterError)
+    assert answer.code is ErrorCode.REQUEST_TIMED_OUT
+    assert all(request.validate_only for request in cluster.sent)
+
+
 def test_one_that_is_refused_keeps_no_other_back(cluster: CreatingBrokers) -> None:
     cluster.placed["u"] = [(1, 2)]
     wanted = [

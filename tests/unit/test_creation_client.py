@@ -14,6 +14,7 @@ from confluent_kafka.admin import NewTopic as StockNewTopic
 
 from modeaware import AdminClient, CreationResult, NewPartitions, NewTopic
 from modeaware.errors import (
+    ClusterError,
     ControllerUnavailable,
     ErrorCode,
     ModeSourceError,
@@ -153,6 +154,52 @@ def test_trouble_with_the_one_is_none_of_the_other(
         futures = admin.create_partitions({troubled: minimum, other: NewPartitions.increase_to(count)})
         assert isinstance(futures[troubled].exception(10), RecordError)
         assert futures[other].result(10).topic == other
+
+
+def test_a_policy_that_cannot_be_read_is_no_matter_where_none_is_needed(
+    admin: AdminClient, cluster: CreatingBrokers, log: list[tuple[str, bytes]]
+) -> None:
+    log[:] = [(OBSERVED_BROKERS_KEY, b"rubbish")]
+    cluster.placed["u"] = [(1, 2)]
+    minimum = NewPartitions.increase_to(2, min_required_replication_factor=2)
+    futures = admin.create_partitions({"t": minimum, "u": NewPartitions.increase_to(2)})
+    assert isinstance(futures["t"].exception(10), RecordError)
+    assert futures["u"].result(10).partitions == (1,)
+
+
+def test_what_became_of_the_one_shrunk_topic_is_not_said_of_the_other(
+    admin: AdminClient, cluster: CreatingBrokers, controller: StubController, views: FakeViews
+) -> None:
+    grow = controller.answer
+    controller.answer = lambda command: CommandResult("lost") if command.topic == "lost" else grow(command)
+    cluster.placed["lost"] = [(1, 2, 3)] * 4
+    views.set("lost", modes_of(4, 2))
+    growths = {topic: NewPartitions.increase_to(5) for topic in ("lost", "shrunk")}
+    futures = admin.create_partitions(growths, timeout_ms=1_000)
+    assert futures["shrunk"].result(10).partitions == (4,)
+    error = futures["lost"].exception(10)
+    assert isinstance(error, ClusterError)
+    assert error.code is ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_a_stock_answer_that_does_not_come_hides_no_other(admin: AdminClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(StockAdminClient, "create_partitions", lambda self, new, **kwargs: {"plain": Future()})
+    growths = [StockNewPartitions("plain", 2), StockNewPartitions("shrunk", 5)]
+    futures = admin.create_partitions(growths, request_timeout=0.5)
+    assert futures["shrunk"].result(10) is None
+    error = futures["plain"].exception(10)
+    assert isinstance(error, KafkaException)
+    assert error.args[0].code() == ErrorCode.REQUEST_TIMED_OUT
+
+
+@pytest.mark.parametrize("numbers", [(6, -1), (-1, 2)])
+def test_numbers_that_contradict_the_assignment(
+    admin: AdminClient, cluster: CreatingBrokers, numbers: tuple[int, int]
+) -> None:
+    new = NewTopic("n", *numbers, replica_assignment=[[1, 2]], min_required_replication_factor=2)
+    with pytest.raises(ValueError, match="replica_assignment"):
+        admin.create_topics([new])
+    assert not cluster.sent
 
 
 def test_validate_only_reaches_both(admin: AdminClient, cluster: CreatingBrokers, controller: StubController) -> None:

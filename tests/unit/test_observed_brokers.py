@@ -107,6 +107,7 @@ class Log:
 
     def __init__(self, observed: ObservedBrokersRecord | None) -> None:
         self.observed = observed
+        self.observed_unreadable = False
         self.appended: list[ObservedBrokersRecord] = []
         self.failure: Exception | None = None
 
@@ -125,13 +126,13 @@ class World:
     def __init__(self, observed: ObservedBrokersRecord | None = None, policy: str | None = None) -> None:
         self.clock = SimClock()
         self.log = Log(observed)
-        self.cluster: Registered | ClusterError = cluster({1: "a"})
+        self.cluster: Registered | Exception = cluster({1: "a"})
         self.looks = 0
         self.watch = BrokerWatch(self._look, self.log, policy, self.clock)
 
     def _look(self) -> Registered:
         self.looks += 1
-        if isinstance(self.cluster, ClusterError):
+        if isinstance(self.cluster, Exception):
             raise self.cluster
         return self.cluster
 
@@ -153,10 +154,10 @@ class TestWatch:
         assert world.step(8) == [ObservedBrokersRecord("disabled", {1: "a", 2: "b"}, 8, 1)]
         world.cluster = cluster({1: "a", 2: "c"})
         assert [record.brokers[2] for record in world.step(8)] == ["c"]
-        assert world.looks == 4
+        assert world.looks == 5
 
     def test_it_looks_once_in_a_while(self) -> None:
-        world = World(ObservedBrokersRecord())
+        world = World(ObservedBrokersRecord(brokers={9: "a"}))
         looks = []
         for _ in range(24):
             world.watch.step(7)
@@ -170,6 +171,25 @@ class TestWatch:
         world = World(ObservedBrokersRecord(), "enabled")
         world.watch.step(7)
         assert world.log.appended == [ObservedBrokersRecord("enabled", {1: "a"}, 7, 0)]
+
+    def test_the_first_record_of_a_log_is_written_at_once(self) -> None:
+        world = World(ObservedBrokersRecord())
+        world.watch.step(7)
+        assert world.log.appended == [ObservedBrokersRecord("disabled", {1: "a"}, 7, 0)]
+
+    def test_a_record_that_cannot_be_read_is_written_again_though_nothing_has_changed(self) -> None:
+        held = ObservedBrokersRecord("enabled", {1: "a"}, 1, 3)
+        world = World(held)
+        world.log.observed_unreadable = True
+        assert world.step() == [replace(held, controller_epoch=7, epoch=4)]
+        assert world.step() == []
+
+    def test_what_nobody_foresaw_in_the_look_does_not_end_the_controller(self) -> None:
+        world = World(ObservedBrokersRecord())
+        world.cluster = ValueError("what is this")
+        assert world.step() == []
+        world.cluster = cluster({1: "a"})
+        assert len(world.step()) == 1
 
     def test_a_broker_that_is_down_stays_and_one_that_is_unregistered_goes(self) -> None:
         world = World(ObservedBrokersRecord("disabled", {1: "a", 2: "rack-2"}, 1, 0))

@@ -96,7 +96,11 @@ class Brokers:
                 return int(chosen), self._raised(answer)
             if time.monotonic() >= deadline_s:
                 raise _no_answer("no broker could be asked")
-            self._refresh(link, deadline_s)
+            try:
+                self._refresh(link, deadline_s)
+            except ClusterError as error:  # of one that is frozen; the next connection tries the servers by chance
+                if error.code is not ErrorCode.REQUEST_TIMED_OUT or time.monotonic() >= deadline_s:
+                    raise
 
     @staticmethod
     def _raised(answer: Any) -> Any:
