@@ -178,7 +178,7 @@ class Creation:
 
     def _plan_growth(self, topic: str, new: NewPartitions, replicas: Mapping[int, Sequence[int]]) -> Plan:
         given, minimum, count = _given(new.replica_assignment), minimum_of(new), int(new.new_total_count)
-        if minimum is not None and not replicas:
+        if not replicas:
             replicas = self._awaited(topic, count)
         plan = Plan(topic, min(len(replicas), count), count, given)
         if minimum is None or count <= len(replicas):
@@ -190,7 +190,8 @@ class Creation:
     def _awaited(self, topic: str, count: int) -> Mapping[int, Sequence[int]]:
         """The partitions of a topic that the one broker that was asked did not show: of a new one, perhaps.
 
-        Never is a growth with a minimum sent without assignments: KRaft would place it on brokers that are down.
+        So no growth with a minimum is sent without assignments (KRaft would place it on brokers that are down), and the
+        result names the partitions that are new.
 
         Raises:
             RequestRefused: the cluster says that there is no such topic, or what else it has against the growth.

@@ -118,7 +118,9 @@ class CreatingClient(AdminBase):
         def work() -> dict[str, Any]:
             views = self._calls.views(deadline)
             ours = [new for new in growths if _has_record(views, new.topic)]
-            options = {**kwargs, "request_timeout": deadline.left_s()}  # reading the modes may have taken some of it
+            options = dict(kwargs)
+            if "request_timeout" in options:
+                options["request_timeout"] = deadline.left_s()  # reading the modes has taken some of it
             at_brokers = self._create_stock([new for new in growths if new not in ours], options)
             commands = [_command(new.topic, new, _assignments(new)) for new in ours]
             validate_only = bool(kwargs.get("validate_only", False))

@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient as StockAdminClient
 
 from modeaware import AdminClient, CreationResult, NewPartitions, NewTopic
 from modeaware.admin.creation_requests import create_partitions, created_partitions
+from modeaware.admin.reassignments import replicas_by_broker
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle.phases import topic_phase
 from modeaware.local import LocalKafka
@@ -45,9 +46,11 @@ def admin(setting: Controlled) -> Iterator[AdminClient]:
 
 @pytest.fixture
 def topic(kafka3: LocalKafka) -> str:
-    """One partition, two replicas."""
+    """One partition, two replicas, and every broker knows it."""
     name = f"t-{uuid.uuid4().hex[:12]}"
     create_topic(kafka3.bootstrap_servers, name, 1, replication_factor=2, configs={})
+    with closing(Brokers({"bootstrap.servers": kafka3.bootstrap_servers})) as brokers:
+        eventually(lambda: all(replicas_by_broker(brokers, [name]).values()))
     return name
 
 
