@@ -110,6 +110,28 @@ def split_client_config(conf: Mapping[str, Any]) -> tuple[ClientConfig, dict[str
     return ClientConfig(**fields), rest
 
 
+def set_process_settings(settings: Mapping[str, Any]) -> None:
+    """Settings of ours for all clients made in this process from now on (:func:`modeaware.install`), where their own
+    configuration does not say otherwise. Replaces earlier ones.
+
+    Raises:
+        ConfigError: an unknown setting, one that is not ours, or a bad value; nothing has changed.
+    """
+    global _process_settings
+    _parse(settings, _CLIENT_SETTINGS, "setting")
+    _process_settings = dict(settings)
+
+
+def process_settings() -> dict[str, Any]:
+    """What :func:`set_process_settings` was given last."""
+    return dict(_process_settings)
+
+
+def with_process_settings(conf: Mapping[str, Any]) -> dict[str, Any]:
+    """A client's configuration, and what it leaves open as :func:`set_process_settings` has it."""
+    return {**_process_settings, **conf}
+
+
 def with_topic_config(conf: Mapping[str, Any]) -> dict[str, Any]:
     """librdkafka's settings with those of ``default.topic.config`` in it among them; these override the others, as
     confluent_kafka has it. What is no mapping there is left out: confluent_kafka refuses it."""
@@ -212,6 +234,10 @@ _CLIENT_SETTINGS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
     "modeaware.on.resize": ("on_resize", _one_of(*ON_RESIZE)),
     "modeaware.resize_cb": ("resize_callback", _callable),
 }
+
+CLIENT_SETTING_NAMES = tuple(_CLIENT_SETTINGS)
+
+_process_settings: dict[str, Any] = {}
 
 _CONTROLLER_SETTINGS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
     "delete.topic.partition.enable": ("enable", _boolean),

