@@ -1,4 +1,4 @@
-"""What the users of a cluster with ACLs need: the rights that docs/how-it-works.md names, and no others."""
+"""What the users of a cluster with ACLs need: the rights that docs/permissions.md names, and no others."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from modeaware.local.java import find_java
 
 TIMEOUT_S = 90.0
 _CLASSES = {
+    "kafka-acls.sh": "org.apache.kafka.tools.AclCommand",
     "kafka-broker-api-versions.sh": "org.apache.kafka.tools.BrokerApiVersionsCommand",
     "kafka-console-consumer.sh": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "kafka-consumer-groups.sh": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",

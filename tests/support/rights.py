@@ -18,13 +18,14 @@ from confluent_kafka.admin import (
 from tests.support.plain import TIMEOUT_S
 from tests.support.waiting import eventually
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "how-it-works.md"
-_KINDS = {
+DOCUMENT = Path(__file__).parents[2] / "docs" / "permissions.md"
+KINDS = {
     "topic": ResourceType.TOPIC,
     "group": ResourceType.GROUP,
     "cluster": ResourceType.BROKER,
     "transactional id": ResourceType.TRANSACTIONAL_ID,
 }
+"""Kinds of resources as the tables call them."""
 _ADMIN = "admin"
 
 Right = tuple[ResourceType, str, AclOperation]
@@ -84,14 +85,14 @@ def _rights(row: list[str], names: Mapping[str, Sequence[str]]) -> Iterator[Righ
     kind, placeholder, operations, _ = row
     for name in names.get(placeholder, [placeholder]):
         for operation in operations.split(", "):
-            yield _KINDS[kind], name, AclOperation[operation]
+            yield KINDS[kind], name, AclOperation[operation]
 
 
 class Acls:
-    """Grants rights, and returns when the broker goes by them."""
+    """Grants rights, and returns when the broker goes by them; ``login``: the administrator's settings."""
 
-    def __init__(self, bootstrap_servers: str) -> None:
-        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, **user(_ADMIN)})
+    def __init__(self, bootstrap_servers: str, login: Mapping[str, str] | None = None) -> None:
+        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, **(login or user(_ADMIN))})
 
     def grant(self, who: str, rights: set[Right]) -> None:
         bindings = [

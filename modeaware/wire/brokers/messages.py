@@ -27,14 +27,16 @@ try:
     )
     from kafka.protocol.admin.transactions import DescribeProducersRequest
     from kafka.protocol.api_message import ApiMessage
-    from kafka.protocol.consumer.group import OffsetCommitRequest, OffsetFetchRequest
+    from kafka.protocol.consumer.group import HeartbeatRequest, OffsetCommitRequest, OffsetFetchRequest
     from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
     from kafka.protocol.consumer.offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
     from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
+    from kafka.protocol.producer.transaction import AddOffsetsToTxnRequest
 except ImportError as error:
     raise MissingExtra(f"the controller needs kafka-python ({error}): install modeaware[controller]") from error
 
 __all__ = [
+    "AddOffsetsToTxnRequest",
     "AlterPartitionReassignmentsRequest",
     "AlterReplicaLogDirsRequest",
     "ConsumerGroupDescribeRequest",
@@ -52,6 +54,7 @@ __all__ = [
     "DescribeShareGroupOffsetsResponse",
     "DescribeTopicPartitionsRequest",
     "FindCoordinatorRequest",
+    "HeartbeatRequest",
     "IncrementalAlterConfigsRequest",
     "ListGroupsRequest",
     "ListOffsetsRequest",

@@ -1,0 +1,248 @@
+"""``modeaware check`` on a cluster with TLS, users and ACLs: it names what is missing, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer as StockProducer
+from confluent_kafka.admin import AclOperation, AdminClient, NewTopic, ResourceType
+
+from modeaware import cli
+from modeaware.config import ControllerConfig
+from modeaware.controller.daemon import Controller
+from modeaware.local import Kafka, LocalKafka
+from modeaware.modelog.reader import read_mode_log
+from tests.support.kafka_tools import finish_tool
+from tests.support.rights import KINDS, Acls, Right, documented
+from tests.support.secured import ADMIN, SecuredKafka, login, secret, secured_kafka
+
+TOPIC, GROUP, LOG, KEPT = "orders", "billing", "__partition_modes", "kept-modes"
+NAMES = {"TOPIC": [TOPIC], "GROUP": [GROUP]}
+DOCUMENTED = {
+    "controller": documented("controllers", NAMES),
+    "operator": documented("Operators", NAMES),
+    "client": documented("producer and consumer", NAMES),
+}
+NAMED = {
+    "controller": ("--topic", TOPIC, "--group", GROUP),
+    "operator": ("--topic", TOPIC),
+    "client": (),
+}
+EACH = [(role, right) for role, rights in DOCUMENTED.items() for right in sorted(rights, key=str)]
+LACKING = {each: f"lacking-{number}" for number, each in enumerate(EACH)}
+"""A user for each right: it has all of the role's but this one."""
+CREATE: Right = (ResourceType.TOPIC, LOG, AclOperation.CREATE)
+ON_CLUSTER: Right = (ResourceType.BROKER, "kafka-cluster", AclOperation.CREATE)
+HIDDEN = {right for right in DOCUMENTED["controller"] if right[1] in ("*", "kafka-cluster")}
+READERS = {
+    (ResourceType.GROUP, name, AclOperation.DESCRIBE)
+    for name in ("modeaware-control-records", "modeaware-stragglers", GROUP)
+}
+USERS = {
+    **DOCUMENTED,
+    **{LACKING[role, right]: DOCUMENTED[role] - {right} for role, right in EACH},
+    "managed": DOCUMENTED["controller"] - HIDDEN | READERS,
+    "creator": DOCUMENTED["controller"] - {CREATE} | {ON_CLUSTER},
+    "describer": {(ResourceType.TOPIC, LOG, AclOperation.DESCRIBE_CONFIGS), CREATE},
+    "nobody": set(),
+}
+
+
+def told_as(right: Right) -> tuple[str, str, str]:
+    resource, name, operation = right
+    (kind,) = (kind for kind, each in KINDS.items() if each is resource)
+    return kind, name, operation.name
+
+
+class Site:
+    """The cluster, and the command run as a user."""
+
+    def __init__(self, secured: SecuredKafka, folder: Path) -> None:
+        self.servers = secured.bootstrap_servers
+        self.certificate = secured.certificate
+        self.conf: dict[str, Any] = {**secured.conf()}
+        self.folder = folder
+        self.admin = AdminClient(self.conf)
+        for future in self.admin.create_topics([NewTopic(TOPIC, 4)]).values():
+            future.result(30)
+        acls = Acls(self.servers, login(self.certificate, ADMIN, "PLAIN"))
+        for user, rights in USERS.items():
+            if rights:
+                acls.grant(user, rights)
+
+    def check(self, capsys: pytest.CaptureFixture[str], user: str, *arguments: str) -> tuple[int, str]:
+        config = self.folder / f"{user}.properties"
+        settings = login(self.certificate, user, "PLAIN")
+        config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        capsys.readouterr()
+        options = ("--bootstrap-server", self.servers, "--command-config", str(config))
+        status = cli.main(["check", *options, *arguments])
+        told = capsys.readouterr()
+        assert status in (0, 3), told
+        return status, told.out
+
+    def report(self, capsys: pytest.CaptureFixture[str], user: str, role: str, *arguments: str) -> dict[str, Any]:
+        status, out = self.check(capsys, user, "--role", role, "--json", *arguments)
+        report: dict[str, Any] = json.loads(out)
+        assert status == (0 if report["passed"] else 3)
+        return report
+
+    def paste(self, command: str) -> None:
+        """As an administrator would."""
+        config = self.folder / "admin.properties"
+        module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+        config.write_text(
+            "security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\n"
+            f'sasl.jaas.config={module} required username="{ADMIN}" password="{secret(ADMIN)}";\n'
+            f"ssl.truststore.type=PEM\nssl.truststore.location={self.certificate.certificate}\n"
+        )
+        assert " admin.properties " in command
+        done = finish_tool(command.replace("admin.properties", str(config)))
+        assert done.status == 0, done
+
+    def topics(self) -> set[str]:
+        return set(self.admin.list_topics(timeout=30).topics)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with ExitStack() as stack:
+
+        def make(nodes: int, **arguments: Any) -> LocalKafka:
+            return stack.enter_context(LocalKafka(nodes, **arguments))
+
+        folder = tmp_path_factory.mktemp("check")
+        yield Site(secured_kafka(make, folder, *USERS), folder)
+
+
+def failed(report: dict[str, Any]) -> list[tuple[str, str, str]]:
+    return [(r["resource"], r["name"], r["operation"]) for r in report["rights"] if r["state"] == "fail"]
+
+
+@pytest.mark.parametrize("role", DOCUMENTED)
+def test_exactly_the_documented_rights_pass(site: Site, capsys: pytest.CaptureFixture[str], role: str) -> None:
+    before = site.topics()
+    report = site.report(capsys, role, role, *NAMED[role])
+    assert {(r["resource"], r["name"], r["operation"]) for r in report["rights"]} == set(map(told_as, DOCUMENTED[role]))
+    assert {r["state"] for r in report["rights"]} == {"pass"}
+    assert "fail" not in {setting["state"] for setting in report["settings"]}
+    assert report["passed"]
+    assert (report["commands"], report["notes"]) == ([], [])
+    assert site.topics() == before, "asking made no internal topic"
+
+
+@pytest.mark.parametrize(("role", "right"), EACH, ids=[f"{role} {'-'.join(told_as(r))}" for role, r in EACH])
+def test_the_one_that_is_missing_is_named(
+    site: Site, capsys: pytest.CaptureFixture[str], role: str, right: Right
+) -> None:
+    user = LACKING[role, right]
+    report = site.report(capsys, user, role, *NAMED[role])
+    assert failed(report) == [told_as(right)]
+    assert {r["state"] for r in report["rights"]} == {"pass", "fail"} or len(report["rights"]) == 1
+    assert "fail" not in {setting["state"] for setting in report["settings"]}
+    grants = [command for command in report["commands"] if command.startswith("kafka-acls.sh ")]
+    assert len(grants) == 1
+    assert f" --allow-principal User:{user} " in grants[0]
+    assert len(report["commands"]) == (2 if right == CREATE else 1), "how to make the log"
+
+
+def test_as_text_there_is_a_line_a_check(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out = site.check(capsys, "operator", "--role", "operator", "--topic", TOPIC)
+    assert status == 0
+    lines = out.splitlines()
+    assert lines[0] == f"operator as User:operator at {site.servers}, mode log {LOG}"
+    assert sum(line.startswith("pass     ") for line in lines) == len(DOCUMENTED["operator"]) + 1
+    assert "fail" not in out
+
+
+def test_a_managed_kafka_is_told_what_it_means(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    report = site.report(capsys, "managed", "controller", *NAMED["controller"])
+    assert set(failed(report)) == set(map(told_as, HIDDEN))
+    (note,) = report["notes"]
+    assert "groups-hidden" in note
+    assert "modeaware groups closed" in note
+    assert site.report(capsys, "managed", "controller", *NAMED["controller"], "--closed-groups")["passed"]
+
+
+def test_a_cluster_without_users_lets_everybody_pass(kafka: Kafka, capsys: pytest.CaptureFixture[str]) -> None:
+    for role in DOCUMENTED:
+        options = ("--bootstrap-server", kafka.bootstrap_servers, "--role", role, "--group", "any")
+        assert cli.main(["check", *options, "--config", "modeaware.mode.log.topic=never-made"]) == 0
+        first, *lines = capsys.readouterr().out.splitlines()
+        assert f"{role} as User:NAME " in first
+        assert not [line for line in lines if not line.startswith(("pass ", "unknown "))]
+
+
+def test_create_may_be_granted_on_the_cluster(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    assert site.report(capsys, "creator", "controller", *NAMED["controller"])["passed"]
+
+
+def test_rights_that_do_not_include_describe_are_seen_alone(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    report = site.report(capsys, "describer", "controller")
+    passed = [(r["name"], r["operation"]) for r in report["rights"] if r["state"] == "pass"]
+    assert passed == [(LOG, "CREATE"), (LOG, "DESCRIBE_CONFIGS")]
+
+
+def test_what_is_pasted_mends_it(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    config = ("--config", "modeaware.mode.log.topic=made-beforehand")
+    report = site.report(capsys, "nobody", "controller", *NAMED["controller"], *config)
+    assert {right["state"] for right in report["rights"]} == {"fail"}
+    *grants, creation = report["commands"]
+    assert len(grants) == len(DOCUMENTED["controller"])
+    wanted = (
+        "DescribeConfigs --topic made",
+        "--topic '*'",
+        "--group '*'",
+        "--cluster",
+        "--transactional-id",
+        "Read --t",
+    )
+    pasted = {next(grant for grant in grants if part in grant) for part in wanted}
+    assert len(pasted) == len(wanted)
+    for command in (*pasted, creation):
+        site.paste(command)
+    after = site.report(capsys, "nobody", "controller", *NAMED["controller"], *config)
+    mended = {right["command"] for right in report["rights"]} - {right["command"] for right in after["rights"]}
+    assert mended - pasted == {grants[0]}, "CREATE is not needed any more"
+    assert {"state": "pass", "name": "the mode log made-beforehand", "detail": "1 partition, compacted"} in after[
+        "settings"
+    ]
+
+
+def test_it_disturbs_neither_a_transaction_nor_a_controller(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    name = f"modeaware-controller.{LOG}"
+    producer = StockProducer({**site.conf, "transactional.id": name})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(TOPIC, b"v")
+    producer.flush(30)
+    site.report(capsys, ADMIN, "controller", *NAMED["controller"])
+    producer.commit_transaction(30)
+    kept = ("--config", f"modeaware.mode.log.topic={KEPT}")
+    with_log = ControllerConfig(mode_log_topic=KEPT)
+    files = site.certificate
+    controller = Controller(site.conf, with_log, tls_certificate=str(files.certificate), tls_key=str(files.key))
+    try:
+        controller.start(wait_active_s=60)
+        before = read_mode_log(site.conf, KEPT, 20).claim
+        for role in ("controller", "operator"):
+            report = site.report(capsys, ADMIN, role, *NAMED[role], *kept)
+            assert report["passed"]
+        (answering,) = [each for each in report["settings"] if each["name"] == "the controller"]
+        assert answering["state"] == "pass", answering
+        assert before is not None
+        assert read_mode_log(site.conf, KEPT, 20).claim == before, "it was not replaced"
+    finally:
+        controller.stop()
+
+
+def test_a_topic_that_is_no_mode_log_is_told(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    report = site.report(capsys, ADMIN, "controller", "--config", f"modeaware.mode.log.topic={TOPIC}")
+    assert failed(report) == []
+    (wrong,) = [each for each in report["settings"] if each["state"] == "fail"]
+    assert "4 partitions" in wrong["detail"]

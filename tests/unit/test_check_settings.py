@@ -1,0 +1,123 @@
+"""What a check says of settings: the mode log, topics, the election's session, the controller."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from modeaware.errors import ClusterError, NotAuthorized
+from modeaware.librdkafka import KafkaError
+from modeaware.modelog.replay import Replay
+from modeaware.reports.rights import settings
+from modeaware.reports.rights.asking import Asked, SeenTopic
+from modeaware.reports.rights.findings import State, Verdict
+from modeaware.reports.rights.needs import Role, Scope
+from modeaware.reports.rights.settings import Settings
+from modeaware.wire.brokers.client import Brokers
+
+LOG = "__partition_modes"
+SESSION = "modeaware.controller.session.timeout.ms=8000"
+BOUNDS = {"group.min.session.timeout.ms": "6000", "group.max.session.timeout.ms": "1800000"}
+MISSING, HIDDEN = SeenTopic(None, True, None), SeenTopic(None, False, None)
+
+
+class Configured(Brokers):
+    """Tells configs by the resource's name; an error code or a ClusterError in the place of some."""
+
+    def __init__(self, **configs: Any) -> None:
+        self.configs = configs
+
+    def ask(self, request: Any, node_id: int | None = None) -> Any:
+        (resource,) = request.resources
+        found = self.configs.get(resource.resource_name, KafkaError.TOPIC_AUTHORIZATION_FAILED)
+        if isinstance(found, ClusterError):
+            raise found
+        if isinstance(found, int):
+            return SimpleNamespace(results=[SimpleNamespace(error_code=found, configs=[])])
+        configs = [SimpleNamespace(name=name, value=value) for name, value in found.items()]
+        return SimpleNamespace(results=[SimpleNamespace(error_code=0, configs=configs)])
+
+
+def found(
+    role: Role,
+    topics: dict[str, SeenTopic],
+    configs: dict[str, Any] | None = None,
+    *,
+    conf: dict[str, Any] | None = None,
+    not_creatable: str | None = None,
+) -> dict[str, Verdict]:
+    """The settings of a check by name."""
+    seen = {LOG: SeenTopic(1, True, None), **topics}
+    scope = Scope(role, topics=[name for name in topics if name != LOG])
+    asked = Asked((), seen, 7, 3, not_creatable)
+    told = Settings(Configured(**(configs or {})), scope, asked, conf or {}, readable=True).found()
+    return {setting.name: setting.verdict for setting in told}
+
+
+@pytest.mark.parametrize(
+    ("seen", "policy", "state"),
+    [
+        (SeenTopic(1, True, None), {"cleanup.policy": "compact"}, State.PASS),
+        (SeenTopic(1, True, None), {"cleanup.policy": "compact,delete"}, State.FAIL),
+        (SeenTopic(2, True, None), {"cleanup.policy": "compact"}, State.FAIL),
+        (SeenTopic(2, True, None), KafkaError.TOPIC_AUTHORIZATION_FAILED, State.FAIL),
+        (SeenTopic(1, True, None), KafkaError.TOPIC_AUTHORIZATION_FAILED, State.PASS),
+        (SeenTopic(1, True, None), ClusterError("no answer"), State.PASS),
+        (MISSING, {}, State.UNKNOWN),
+        (HIDDEN, {}, State.UNKNOWN),
+    ],
+)
+def test_the_mode_log(seen: SeenTopic, policy: Any, state: State) -> None:
+    assert found(Role.CLIENT, {LOG: seen}, {LOG: policy})[f"the mode log {LOG}"].state is state
+
+
+def test_a_mode_log_that_the_brokers_would_not_make() -> None:
+    verdict = found(Role.CONTROLLER, {LOG: MISSING}, not_creatable="POLICY_VIOLATION: no")[f"the mode log {LOG}"]
+    assert verdict == Verdict(State.FAIL, "it cannot be made: POLICY_VIOLATION: no")
+
+
+def test_topics_that_are_there_and_not() -> None:
+    told = found(
+        Role.CONTROLLER,
+        {"a": SeenTopic(4, True, None), "b": MISSING, "c": HIDDEN},
+        {"a": {"cleanup.policy": "compact"}},
+    )
+    assert told["the topic a"] == Verdict(State.PASS, "4 partitions, compacted: shrink it with --evacuate")
+    assert told["the topic b"].state is State.FAIL
+    assert "the topic c" not in told, "its rights fail already"
+
+
+@pytest.mark.parametrize(
+    ("bounds", "state"),
+    [
+        (BOUNDS, State.PASS),
+        ({**BOUNDS, "group.min.session.timeout.ms": "9000"}, State.FAIL),
+        ({**BOUNDS, "group.max.session.timeout.ms": "7000"}, State.FAIL),
+        (KafkaError.CLUSTER_AUTHORIZATION_FAILED, State.UNKNOWN),
+    ],
+)
+def test_the_session_of_the_election(bounds: Any, state: State) -> None:
+    assert found(Role.CONTROLLER, {}, {"7": bounds})[SESSION].state is state
+
+
+def test_who_has_no_endpoint_is_told() -> None:
+    told = found(Role.CONTROLLER, {}, conf={"security.protocol": "ssl"})
+    assert told["the controller's endpoint"].state is State.UNKNOWN
+    assert "the controller's endpoint" not in found(Role.CONTROLLER, {})
+
+
+def test_an_operator_learns_whether_a_controller_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    claim = SimpleNamespace(address="here:9094")
+    monkeypatch.setattr(settings, "read_mode_log", lambda *_: SimpleNamespace(claim=claim))
+    for running, state in ((True, State.PASS), (False, State.UNKNOWN)):
+        monkeypatch.setattr(settings, "is_running", lambda *_, answer=running: answer)
+        assert found(Role.OPERATOR, {})["the controller"].state is state
+    assert "the controller" not in found(Role.OPERATOR, {LOG: MISSING})
+
+    def refused(*_: object) -> Replay:
+        raise NotAuthorized("may not be read")
+
+    monkeypatch.setattr(settings, "read_mode_log", refused)
+    assert found(Role.OPERATOR, {})["the controller"] == Verdict(State.UNKNOWN, "may not be read")
