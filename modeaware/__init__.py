@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from modeaware.admin.topics_to_make import CreationResult as CreationResult
     from modeaware.admin.topics_to_make import NewPartitions as NewPartitions
     from modeaware.admin.topics_to_make import NewTopic as NewTopic
+    from modeaware.adoption import install as install
+    from modeaware.adoption import uninstall as uninstall
     from modeaware.confluent.admin import AdminClient as AdminClient
     from modeaware.confluent.admin import DeletePartitions as DeletePartitions
     from modeaware.confluent.consumer import Consumer as Consumer
@@ -41,6 +43,8 @@ _EXPORTS = {
     "Producer": "modeaware.confluent.producer",
     "SerializingProducer": "modeaware.confluent.serde",
     "TopicView": "modeaware.topic_view",
+    "install": "modeaware.adoption",
+    "uninstall": "modeaware.adoption",
 }
 
 __all__ = [*sorted(_EXPORTS), "__version__"]

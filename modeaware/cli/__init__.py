@@ -81,9 +81,19 @@ COMMANDS = (
         "print the proof that a topic's retired partitions were drained",
     ),
     Entry(
+        "check",
+        "modeaware.cli.check:Check",
+        "tell whether a client, controller or operator has every right it needs, with the ACLs to add",
+    ),
+    Entry(
         "controller",
         "modeaware.cli.controller:Controller",
         "run the controller that keeps the modes, or a standby that takes over from it",
+    ),
+    Entry(
+        "run",
+        "modeaware.cli.run:Run",
+        "run a program with mode-aware clients in place of confluent_kafka's and kafka-python's",
     ),
     Entry("local", "modeaware.cli.local:Local", "run a real Kafka on this machine to try things out"),
 )

@@ -9,7 +9,7 @@ from threading import Lock
 from typing import Any
 
 from modeaware import librdkafka_admin
-from modeaware.config import split_client_config
+from modeaware.config import split_client_config, with_process_settings
 from modeaware.confluent._hints import SOFTWARE_NAME
 from modeaware.confluent.controller_calls import ControllerCalls
 from modeaware.errors import ModeAwareError
@@ -23,7 +23,7 @@ class AdminBase(librdkafka_admin.AdminClient):
     """The stock class with our settings taken out, a connection to the controller, and a few threads of its own."""
 
     def __init__(self, conf: Mapping[str, Any], **kwargs: Any) -> None:
-        config, stock_conf = split_client_config(conf)
+        config, stock_conf = split_client_config(with_process_settings(conf))
         super().__init__({SOFTWARE_NAME: UNDERLYING_NAME, **stock_conf}, **kwargs)
         self._stock_conf = stock_conf
         self._calls = ControllerCalls(stock_conf, config)

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Mapping
 from typing import Any
 
-from modeaware.config import split_client_config
+from modeaware.config import split_client_config, with_process_settings
 from modeaware.confluent._attention import Attention, idle_stats, with_stats
 from modeaware.confluent._dealing import Dealing
 from modeaware.confluent._group_conf import GroupConf
@@ -61,7 +61,7 @@ class Consumer(_Consumer):
             super().__init__(*args, **kwargs)
             raise TypeError("expected one configuration dict")
         conf = {str(name): value for part in (*args, kwargs) for name, value in part.items()}
-        config, rest = split_client_config(conf)
+        config, rest = split_client_config(with_process_settings(conf))
         stats = idle_stats()
         hints = Hints()
         super().__init__(hints.listening({SOFTWARE_NAME: UNDERLYING_NAME, **with_stats(rest, stats.call)}))

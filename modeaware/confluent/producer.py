@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Self, TypeVar
 
 from modeaware import librdkafka
-from modeaware.config import PREFIX, split_client_config
+from modeaware.config import PREFIX, split_client_config, with_process_settings
 from modeaware.confluent._backlog import Backlogs
 from modeaware.confluent._every_topic import partition_count
 from modeaware.confluent._hints import SOFTWARE_NAME, Hints
@@ -58,7 +58,7 @@ class Producer(librdkafka.Producer):
         settings = {
             str(name): value for conf in (*args[:1], kwargs) if isinstance(conf, dict) for name, value in conf.items()
         }
-        config, conf = split_client_config(settings)
+        config, conf = split_client_config(with_process_settings(settings))
         beyond = is_beyond_librdkafka(conf.get("partitioner"))
         partitioner = partitioner_of(conf) if beyond else None
         hints = Hints()
@@ -211,6 +211,8 @@ def _over_patched(cls: type[P]) -> type[P]:
         return cls
     if not issubclass(current, librdkafka.Producer):
         return cls
+    if issubclass(current, cls):
+        return current
     if (cls, current) not in _OVER:
         _OVER[cls, current] = _over(cls, current)
     return _OVER[cls, current]  # type: ignore[return-value] # a subclass of cls

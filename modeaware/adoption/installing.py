@@ -1,0 +1,57 @@
+"""``install()`` and ``uninstall()``."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from modeaware.adoption.namespaces import modules_holding, put
+from modeaware.adoption.replacements import originals, replacements
+from modeaware.adoption.settings import dotted, from_environment
+from modeaware.config import process_settings, set_process_settings
+
+_lock = threading.Lock()
+_undo: list[Callable[[], None]] = []
+
+
+def install(**settings: Any) -> None:
+    """Make confluent_kafka's and kafka-python's clients mode-aware for all code of this process.
+
+    ``confluent_kafka.Producer``, ``Consumer``, ``SerializingProducer``, ``DeserializingConsumer``, their asyncio forms,
+    ``confluent_kafka.admin.AdminClient`` and, where kafka-python 3.0.12 is installed, ``kafka.KafkaProducer`` and
+    ``KafkaConsumer`` become ours: in the packages, and in every module that has imported one of them. Ours are
+    subclasses of the stock classes, so what is checked against these holds.
+
+    Out of reach (``docs/adoption.md``): clients and subclasses made before; a stock class kept in another place than a
+    module's namespace; processes started from this one, unless by fork.
+
+    Calling it again adds the settings, and looks again for modules that hold a stock class. May be called from any
+    thread; best before the application's imports.
+
+    Args:
+        settings: for clients whose own configuration does not say otherwise, with dots or, as Python's names, with
+            underscores (:class:`modeaware.config.ClientConfig`): ``install(**{"modeaware.mode.log.topic": "modes"})``.
+            They win over environment variables (``MODEAWARE_MODE_LOG_TOPIC``), which are read here.
+
+    Raises:
+        ConfigError: an unknown setting, one that is not ours, or a bad value; nothing was installed.
+    """
+    with _lock:
+        set_process_settings({**from_environment(os.environ), **process_settings(), **dotted(settings)})
+        found = replacements()
+        wanted = originals(found)
+        for module, name, stock in modules_holding(wanted):
+            _undo.append(put(module, name, stock, wanted[stock].ours))
+
+
+def uninstall() -> None:
+    """Put back what :func:`install` replaced, and forget its settings. Without an installation it does nothing.
+
+    Clients that were made meanwhile stay mode-aware, and so do modules that have imported a class since.
+    """
+    with _lock:
+        while _undo:
+            _undo.pop()()
+        set_process_settings({})

@@ -1,0 +1,65 @@
+"""``modeaware run app.py``: a program whose clients become mode-aware without a change to it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+
+from modeaware.adoption.settings import NOT_TEXT, variable_of
+from modeaware.config import PREFIX, split_client_config
+from modeaware.errors import ConfigError
+
+HELP = """\
+In the program's process confluent_kafka's and kafka-python's clients are ours (modeaware.install()): arguments, exit
+status, signals and standard streams are the program's own, as with `python app.py` and `python -m module`.
+
+Each --set modeaware.mode.log.topic=NAME is the environment variable MODEAWARE_MODE_LOG_TOPIC=NAME of the program, for
+clients whose own configuration does not say otherwise. Options stand before the program; what follows it is its own.
+"""
+
+
+class Run:
+    """Becomes the program: the process stays the same, so that signals and a supervisor reach it."""
+
+    name = "run"
+    help = "run a program with mode-aware clients in place of confluent_kafka's and kafka-python's"
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        parser.formatter_class = argparse.RawDescriptionHelpFormatter
+        parser.usage = "modeaware run [--set KEY=VALUE] (APP.py | -m MODULE) [ARGUMENTS ...]"
+        parser.epilog = HELP
+        parser.add_argument(
+            "--set", action="append", default=[], metavar="KEY=VALUE", help="a modeaware. setting, may be repeated"
+        )
+        parser.add_argument("-m", dest="module", action="store_true", help="the program is a module, not a file")
+        parser.add_argument("program", nargs=argparse.REMAINDER, metavar="PROGRAM", help="and its arguments")
+        self._parser = parser
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Does not return.
+
+        Raises:
+            ConfigError: a ``--set`` that is no setting of clients, or has a bad value.
+            SystemExit: bad usage.
+        """
+        if not args.program:
+            self._parser.error("name a program, or a module with -m")
+        program = ["-m", *args.program] if args.module else args.program
+        os.environ.update(variables(args.set))
+        sys.stdout.flush()
+        flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined] # not in typeshed
+        os.execv(sys.executable, [sys.executable, *flags, "-m", "modeaware.adoption", *program])
+
+
+def variables(settings: list[str]) -> dict[str, str]:
+    """``KEY=VALUE`` settings as environment variables, checked."""
+    found = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals or not name.startswith(PREFIX) or name in NOT_TEXT:
+            raise ConfigError(f"--set {setting}: give a setting of clients, {PREFIX}...=VALUE")
+        split_client_config({name: value})
+        found[variable_of(name)] = value
+    return found

@@ -1,0 +1,213 @@
+"""``modeaware.install()``: which classes it replaces, where, and that it goes back."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+import modeaware
+from modeaware.config import process_settings
+from modeaware.errors import ConfigError
+from tests.support.program import run_program
+
+NOWHERE = '{"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}'
+
+
+def _said(text: str) -> list[str]:
+    """The lines of a program that has to succeed without a word on standard error."""
+    done: subprocess.CompletedProcess[str] = run_program(text)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("first", ["import modeaware", "import confluent_kafka.aio, confluent_kafka.admin, kafka"])
+def test_the_packages_hand_out_our_classes_and_then_theirs_again(first: str) -> None:
+    program = f"""
+import importlib
+{first}
+import modeaware
+names = [("confluent_kafka", n) for n in ("Producer", "Consumer", "SerializingProducer", "DeserializingConsumer")]
+names += [("confluent_kafka.cimpl", "Producer"), ("confluent_kafka.admin", "AdminClient")]
+names += [("confluent_kafka.aio", n) for n in ("AIOProducer", "AIOConsumer", "AsyncSerializingProducer")]
+names += [("kafka", "KafkaProducer"), ("kafka", "KafkaConsumer"), ("kafka.producer.kafka", "KafkaProducer")]
+classes = lambda: [getattr(importlib.import_module(module), name) for module, name in names]
+stock = classes()
+modeaware.install()
+ours = classes()
+assert all(c.__module__.startswith("modeaware.") for c in ours), ours
+assert all(issubclass(our, its) for our, its in zip(ours, stock))
+modeaware.install()
+assert classes() == ours
+assert ours[0] is modeaware.Producer and ours[5] is modeaware.AdminClient
+modeaware.uninstall()
+assert classes() == stock
+modeaware.uninstall()
+assert classes() == stock
+import confluent_kafka.admin
+assert type(confluent_kafka.admin).__name__ == "module" and "AdminClient" in vars(confluent_kafka.admin)
+print("done")
+"""
+    assert _said(program) == ["done"]
+
+
+def test_clients_can_be_made_and_nothing_recurses() -> None:
+    program = f"""
+from confluent_kafka import Consumer as EarlyConsumer, Producer as EarlyProducer
+from confluent_kafka.admin import AdminClient as EarlyAdmin
+import confluent_kafka, confluent_kafka.admin
+import modeaware
+stock = EarlyProducer, EarlyConsumer, EarlyAdmin
+modeaware.install()
+from confluent_kafka.admin import AdminClient
+conf = {NOWHERE}
+producer_conf = {{name: value for name, value in conf.items() if name != "group.id"}}
+consumer, admin = confluent_kafka.Consumer(conf), AdminClient(producer_conf)
+deserializing = confluent_kafka.DeserializingConsumer[str, str](conf)
+serializing = confluent_kafka.SerializingProducer[str, str](producer_conf)
+producer = EarlyProducer(producer_conf)  # this very module was searched
+assert EarlyConsumer is modeaware.Consumer and EarlyAdmin is modeaware.AdminClient
+assert isinstance(producer, stock[0]) and isinstance(serializing, stock[0]) and isinstance(producer, EarlyProducer)
+assert isinstance(consumer, stock[1]) and isinstance(deserializing, stock[1]) and isinstance(admin, stock[2])
+print(producer.modeaware_stats()["state"], serializing.modeaware_stats()["state"])
+print(consumer.poll(0), deserializing.poll(0), len(admin.create_topics([confluent_kafka.admin.NewTopic("t", 1)])))
+consumer.close(), deserializing.close(), admin.close()
+assert producer.close() and serializing.close()
+"""
+    assert _said(program) == ["waiting waiting", "None None 1"]
+
+
+def test_the_asyncio_clients_too() -> None:
+    program = f"""
+import asyncio
+from confluent_kafka.aio import AIOConsumer, AIOProducer
+import modeaware
+modeaware.install()
+async def main():
+    conf = {NOWHERE}
+    consumer, producer = AIOConsumer(conf), AIOProducer({{k: v for k, v in conf.items() if k != "group.id"}})
+    print(producer.modeaware_stats()["state"], type(consumer).__module__)
+    await consumer.close()
+    await producer.close()
+asyncio.run(main())
+"""
+    assert _said(program) == ["waiting modeaware.aio.consumer"]
+
+
+def test_a_module_that_is_imported_later_gets_ours_and_a_private_one_of_the_library_keeps_its_own() -> None:
+    program = """
+import modeaware
+modeaware.install()
+import confluent_kafka.serializing_producer as theirs
+from confluent_kafka import Producer
+from kafka import KafkaProducer
+import modeaware.kafka_python
+print(Producer is modeaware.Producer, KafkaProducer is modeaware.kafka_python.KafkaProducer)
+print(theirs._ProducerImpl.__module__, vars(theirs)["SerializingProducer"].__module__)
+"""
+    assert _said(program) == ["True True", "cimpl confluent_kafka.serializing_producer"]
+
+
+@pytest.mark.parametrize("tracer_first", [True, False])
+def test_a_tracers_class_stays_in_effect_underneath(tracer_first: bool) -> None:
+    order = ("trace()", "import modeaware") if tracer_first else ("import modeaware; modeaware.Producer", "trace()")
+    program = f"""
+import confluent_kafka
+def trace():
+    class Traced(confluent_kafka.Producer):
+        made = []
+        def __init__(self, *args, **kwargs):
+            self.made.append(self)
+            super().__init__(*args, **kwargs)
+    confluent_kafka.Producer = Traced
+    global traced
+    traced = Traced
+{order[0]}
+{order[1]}
+modeaware.install()
+for cls in (confluent_kafka.Producer, modeaware.Producer, confluent_kafka.SerializingProducer):
+    producer = cls({{"bootstrap.servers": "127.0.0.1:1", "log_level": 0}})
+    assert isinstance(producer, modeaware.Producer) and isinstance(producer, traced)
+    producer.close()
+print(len(traced.made))
+modeaware.uninstall()
+print(confluent_kafka.Producer is traced)
+"""
+    assert _said(program) == ["3", "True"]
+
+
+def test_a_tracer_that_comes_after_us_sees_every_producer() -> None:
+    program = """
+import modeaware
+modeaware.install()
+import confluent_kafka
+class Traced(confluent_kafka.Producer):
+    pass
+confluent_kafka.Producer = Traced
+for cls in (confluent_kafka.Producer, modeaware.Producer, modeaware.SerializingProducer):
+    producer = cls({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
+    print(isinstance(producer, Traced))
+    producer.close()
+modeaware.uninstall()
+print(confluent_kafka.Producer is Traced)
+"""
+    assert _said(program) == ["True", "True", "True", "True"]
+
+
+def test_a_mock_comes_and_goes() -> None:
+    program = """
+from unittest import mock
+import confluent_kafka, confluent_kafka.admin, modeaware
+modeaware.install()
+for name in ("confluent_kafka.admin.AdminClient", "confluent_kafka.Producer"):
+    with mock.patch(name) as mocked:
+        print(mocked in (confluent_kafka.admin.AdminClient, confluent_kafka.Producer))
+        modeaware.install()
+print(confluent_kafka.admin.AdminClient is modeaware.AdminClient, confluent_kafka.Producer is modeaware.Producer)
+modeaware.uninstall()
+print(confluent_kafka.admin.AdminClient.__module__)
+"""
+    done = run_program(program)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["True", "True", "True True", "confluent_kafka.admin"]
+    assert done.stderr.count("is not a class (a mock?) and stays as it is") == 2
+
+
+def test_without_kafka_python_the_others_are_replaced() -> None:
+    program = """
+import sys
+sys.modules["kafka"] = None
+import modeaware
+modeaware.install()
+import confluent_kafka
+print(confluent_kafka.Producer is modeaware.Producer)
+"""
+    assert _said(program) == ["True"]
+
+
+def test_another_kafka_package_is_left_alone_and_that_is_said() -> None:
+    program = """
+import sys, types
+sys.modules["kafka"] = types.ModuleType("kafka")
+import modeaware
+modeaware.install()
+import confluent_kafka
+print(confluent_kafka.Producer is modeaware.Producer)
+"""
+    done = run_program(program)
+    assert (done.returncode, done.stdout) == (0, "True\n")
+    assert "kafka-python's clients stay as they are" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"modeaware.mode.log.topik": "x"}, "did you mean 'modeaware.mode.log.topic'"),
+        ({"client.id": "x"}, "unknown setting 'client.id'"),
+        ({"modeaware_view_timeout_ms": "soon"}, "must be a whole number"),
+    ],
+)
+def test_a_bad_setting_installs_nothing(settings: dict[str, object], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        modeaware.install(**settings)
+    assert process_settings() == {}
