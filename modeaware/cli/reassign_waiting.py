@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from modeaware.admin.reassignment_json import Plan
 from modeaware.admin.reassignment_progress import copied, replica_sizes
 from modeaware.admin.reassignment_state import look
 from modeaware.cli.aside import aside
+from modeaware.cli.progress import Lines, Redrawn
 from modeaware.cli.reassign_text import ids, name
 from modeaware.errors import ClusterError
 from modeaware.wire.brokers.client import Brokers
@@ -63,35 +63,20 @@ class Progress(Protocol):
         ...
 
 
-class PlainProgress:
+class PlainProgress(Lines):
     """A line for each change; for files and pipes."""
-
-    def __init__(self, out: TextIO) -> None:
-        self._out = out
-        self._last = ""
 
     def show(self, look: Look) -> None:
         self.note(f"{look.count - len(look.moving)} of {look.count} moves done ({look.share:.0%})")
 
-    def note(self, text: str) -> None:
-        if text != self._last:
-            self._last = text
-            print(f"{time.strftime('%H:%M:%S')} {text}", file=self._out, flush=True)
 
-
-class LiveProgress:
+class LiveProgress(Redrawn):
     """A bar for the whole and one for each partition that moves; redrawn in place, for terminals."""
-
-    def __init__(self, live: Live) -> None:
-        self._live = live
-        self._started_s = time.monotonic()
-        self._note = ""
 
     def show(self, look: Look) -> None:
         self._note = ""
-        elapsed_s = int(time.monotonic() - self._started_s)
         done = look.count - len(look.moving)
-        head = f"{done} of {look.count} moves done  {elapsed_s // 60}:{elapsed_s % 60:02}"
+        head = f"{done} of {look.count} moves done  {self._elapsed()}"
         rows = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
         for row in look.moving[:_MOST_ROWS]:
             bar = ProgressBar(total=max(row.total_bytes, 1), completed=row.copied_bytes, width=30)
@@ -100,11 +85,6 @@ class LiveProgress:
             rows.add_row(f"and {len(look.moving) - _MOST_ROWS} more")
         whole = Padding(ProgressBar(total=1, completed=look.share, width=60), 0)
         self._live.update(Group(Text(head, "bold"), whole, rows))
-
-    def note(self, text: str) -> None:
-        if text != self._note:
-            self._note = text
-            self._live.console.print(text, style="yellow", markup=False, highlight=False)
 
 
 def megabytes(count: int) -> str:

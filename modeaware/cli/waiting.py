@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from rich.text import Text
 from modeaware.cli.aside import aside
 from modeaware.cli.display import alike, number
 from modeaware.cli.options import Connection
+from modeaware.cli.progress import Lines, Redrawn
 from modeaware.errors import ClusterError, ModeSourceError
 from modeaware.modes import format_ranges
 from modeaware.reports.describe import PartitionDescription, TopicDescription, describe_topics
@@ -76,12 +76,8 @@ class Progress(Protocol):
         ...
 
 
-class PlainProgress:
+class PlainProgress(Lines):
     """A line for each change; for files and pipes."""
-
-    def __init__(self, out: TextIO) -> None:
-        self._out = out
-        self._last = ""
 
     def show(self, description: TopicDescription) -> None:
         told = "; ".join(
@@ -90,35 +86,19 @@ class PlainProgress:
         )
         self.note(f"{description.topic}: {told or 'every partition ReadWrite'}")
 
-    def note(self, text: str) -> None:
-        if text != self._last:
-            self._last = text
-            print(f"{time.strftime('%H:%M:%S')} {text}", file=self._out, flush=True)
 
-
-class LiveProgress:
+class LiveProgress(Redrawn):
     """A table that is redrawn in place; for terminals."""
-
-    def __init__(self, live: Live) -> None:
-        self._live = live
-        self._started_s = time.monotonic()
-        self._note = ""
 
     def show(self, description: TopicDescription) -> None:
         self._note = ""
         self._live.update(self._picture(description))
 
-    def note(self, text: str) -> None:
-        if text != self._note:
-            self._note = text
-            self._live.console.print(text, style="yellow", markup=False, highlight=False)
-
     def _picture(self, description: TopicDescription) -> Group:
         done, count = done_share(description)
-        elapsed_s = int(time.monotonic() - self._started_s)
         head = Text.assemble(
             (description.topic, "bold"),
-            f"  {done} of {count} partitions done  {elapsed_s // 60}:{elapsed_s % 60:02}",
+            f"  {done} of {count} partitions done  {self._elapsed()}",
         )
         rows = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
         for heading, side in (("Phase", "left"), ("Partitions", "left"), ("Lag", "right"), ("Waits for", "left")):
