@@ -51,8 +51,8 @@ _TEXTS = {
     GROUP_TRUNCATED: "group {group} committed an offset on a part of the log that was truncated since (unclean leader "
     "election): it may have missed what was written instead. Reset it (kafka-consumer-groups --reset-offsets); one "
     "whose clients commit no leader epochs can only be waived after it has read it again (modeaware groups waive)",
-    GROUP_STATEFUL: "group {group} keeps state per partition (Kafka Streams), which does not move with the keys: "
-    "--undo, or ask for the same shrink again with --accept-state-loss",
+    GROUP_STATEFUL: "group {group} keeps state per partition (as Kafka Streams does), which does not move with the "
+    "keys: --undo, or ask for the same shrink again with --accept-state-loss",
     NOT_EVACUATED: "the latest values of its keys have not all been copied to the partitions that stay: run the Spark "
     "job modeaware.spark.evacuate (spark-submit)",
     OPENING: "new: opens for writes once every group has a committed offset on it, or after modeaware.open.timeout.ms",

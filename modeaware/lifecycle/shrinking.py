@@ -160,8 +160,8 @@ def _check_state(command: DeletePartitionsCommand, facts: TopicFacts) -> None:
         raise refusal(
             command,
             ErrorCode.POLICY_VIOLATION,
-            f"groups that keep state per partition (Kafka Streams) read it: {names}. The state of keys that move would "
-            "stay behind; to accept that, name each with --accept-state-loss",
+            f"groups that keep state per partition (as Kafka Streams does) read it: {names}. The state of keys that "
+            "move would stay behind; to accept that, name each with --accept-state-loss",
         )
 
 

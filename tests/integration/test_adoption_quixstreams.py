@@ -99,7 +99,8 @@ def test_two_processes_through_a_shrink_of_what_they_read_and_what_they_write(
     setting: Controlled, make_topic: MakeTopic, make_group: Callable[[], str], tmp_path: Path
 ) -> None:
     source, to, group = make_topic(12), make_topic(12), make_group()
-    log, two = tmp_path / "log", [command(setting, source, to, group)] * 2
+    log = tmp_path / "log"
+    two = [command(setting, source, to, group, "--state-dir", str(tmp_path / name)) for name in ("one", "two")]
     with programs(two, log, PYTHONPATH=str(quixstreams())) as running, loading(setting, source) as load:
         eventually(lambda: len(arrived(setting, to)) > BETWEEN, 90)
         setting.shrink(source, 4)

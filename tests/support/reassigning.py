@@ -83,9 +83,11 @@ class Moving:
             clear_throttles(self.brokers, self.nodes, [topic])
 
     def configs(self, kind: str, name: str) -> dict[str, str]:
-        """What was set of a topic's or broker's throttles."""
+        """What was set of a topic's or broker's throttles. By a new client: one that knew a broker which has been
+        killed since may wait for it for as long as its timeout."""
         resource = ConfigResource(ResourceType.TOPIC if kind == "topic" else ResourceType.BROKER, name)
-        entries = self._stock.describe_configs([resource])[resource].result(_TIMEOUT_S)
+        stock = StockAdmin({"bootstrap.servers": self.servers})
+        entries = stock.describe_configs([resource])[resource].result(_TIMEOUT_S)
         return {
             key: entry.value
             for key, entry in entries.items()
