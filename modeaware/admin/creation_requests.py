@@ -11,7 +11,8 @@ from modeaware.cluster.answers import refusal
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
 from modeaware.librdkafka import KafkaError
 from modeaware.librdkafka_admin import NewTopic
-from modeaware.wire.brokers.client import BULK_TIMEOUT_S, Ask, Brokers
+from modeaware.wire.brokers.client import BULK_TIMEOUT_S, Brokers
+from modeaware.wire.brokers.controller import ask_controller, route_to_controller
 from modeaware.wire.brokers.messages import CreatePartitionsRequest, CreateTopicsRequest, MetadataRequest
 
 Growth = tuple[str, int, Assignments | None]
@@ -142,23 +143,15 @@ def answer_error(what: str, number: int, message: str | None, topic: str | None 
 
 
 def _sent(brokers: Brokers, what: str, request: Any, timeout_s: float) -> Any:
-    """The answer to a request that must not be done twice.
-
-    Any broker of a KRaft cluster passes it on to the controller; with ZooKeeper the controller is a broker.
-    """
-    node, cluster = brokers.ask_any(MetadataRequest(topics=[], allow_auto_topic_creation=False))
-    answer = _answered(brokers, node, what, request, timeout_s)
-    results = answer.topics if hasattr(answer, "topics") else answer.results
-    elsewhere = int(cluster.controller_id)
-    if elsewhere >= 0 and any(result.error_code == KafkaError.NOT_CONTROLLER for result in results):
-        return _answered(brokers, elsewhere, what, request, timeout_s)
-    return answer
-
-
-def _answered(brokers: Brokers, node_id: int, what: str, request: Any, timeout_s: float) -> Any:
+    """The answer to a request that must not be done twice."""
     wait_s = max(min(timeout_s, 3 * BULK_TIMEOUT_S), 1.0)
-    ask = Ask(node_id, request(int(wait_s * 900)), once=True)  # the broker is to answer before we stop waiting
-    (answer,) = brokers.ask_each([ask], wait_s)
+    answer = ask_controller(
+        brokers,
+        route_to_controller(brokers),
+        lambda: request(int(wait_s * 900)),  # the broker is to answer before we stop waiting
+        lambda told: [each.error_code for each in (told.topics if hasattr(told, "topics") else told.results)],
+        timeout_s=wait_s,
+    )
     if isinstance(answer, ClusterError):
         if answer.code is ErrorCode.UNSUPPORTED_VERSION:
             raise RequestRefused(

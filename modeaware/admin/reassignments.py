@@ -5,7 +5,7 @@ Everything here asks through one ``Brokers``, from the thread of the caller.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from modeaware.admin.expected_replicas import Seen, expectation_failures
 from modeaware.cluster.answers import refusal
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
 from modeaware.wire.brokers.client import Ask, Brokers
+from modeaware.wire.brokers.controller import Route, ask_controller, route_to_controller
 from modeaware.wire.brokers.messages import (
     AlterPartitionReassignmentsRequest,
     ListPartitionReassignmentsRequest,
@@ -23,8 +24,6 @@ PartitionKey = tuple[str, int]
 """Topic and partition."""
 Replicas = tuple[int, ...]
 """Broker ids; the first is the preferred leader."""
-Route = tuple[int, int]
-"""A broker that answers, and the one that it takes for the controller (below 0: it does not say)."""
 
 REQUEST_TIMEOUT_S = 60.0
 OPTION_NOT_SUPPORTED = (
@@ -86,7 +85,7 @@ def list_reassignments(
     def request() -> Any:
         return ListPartitionReassignmentsRequest(timeout_ms=_timeout_ms(timeout_s), topics=topics)
 
-    answer = _ask_controller(brokers, route or _route(brokers), request, timeout_s)
+    answer = _asked(brokers, route or route_to_controller(brokers), request, timeout_s)
     if answer.error_code:
         raise _failure("list partition reassignments", answer.error_code, answer.error_message)
     return {
@@ -121,7 +120,7 @@ def alter_reassignments(
         ClusterError: no broker answered before anything was sent.
     """
     failures: dict[PartitionKey, ModeAwareError | None] = {}
-    route = _route(brokers)  # found before the last look, so that nothing is between that and the request
+    route = route_to_controller(brokers)  # found before the last look, so that nothing is between that and the request
     if expected_replicas:
         failures.update(_unexpected(brokers, route, expected_replicas, timeout_s))
     left = {key: replicas for key, replicas in wanted.items() if key not in failures}
@@ -180,9 +179,7 @@ def _alter(
     timeout_s: float,
 ) -> dict[PartitionKey, ModeAwareError | None]:
     try:
-        answer = _ask_controller(
-            brokers, route, lambda: _request(wanted, allow_change, timeout_s), timeout_s, once=True
-        )
+        answer = _asked(brokers, route, lambda: _request(wanted, allow_change, timeout_s), timeout_s, once=True)
     except ClusterError as error:
         known = error.code is ErrorCode.UNSUPPORTED_VERSION  # found before anything was sent
         failure = RequestRefused if known else ClusterError
@@ -220,26 +217,8 @@ def _request(wanted: Mapping[PartitionKey, Replicas | None], allow_change: bool,
     )
 
 
-def _route(brokers: Brokers) -> Route:
-    node, cluster = brokers.ask_any(MetadataRequest(topics=[], allow_auto_topic_creation=False))
-    return node, int(cluster.controller_id)
-
-
-def _ask_controller(brokers: Brokers, route: Route, request: Any, timeout_s: float, *, once: bool = False) -> Any:
-    """Any broker of a KRaft cluster passes it on; with ZooKeeper the controller is a broker, and others refuse.
-
-    Args:
-        request: makes the message anew each time it is sent.
-    """
-    node, controller = route
-    answer = _one(brokers.ask_each([Ask(node, request(), once)], timeout_s))
-    if answer.error_code == ErrorCode.NOT_CONTROLLER and controller >= 0:
-        answer = _one(brokers.ask_each([Ask(controller, request(), once)], timeout_s))
-    return answer
-
-
-def _one(answers: list[Any]) -> Any:
-    (answer,) = answers
+def _asked(brokers: Brokers, route: Route, request: Callable[[], Any], timeout_s: float, *, once: bool = False) -> Any:
+    answer = ask_controller(brokers, route, request, lambda told: [told.error_code], once=once, timeout_s=timeout_s)
     if isinstance(answer, ClusterError):
         raise answer
     return answer

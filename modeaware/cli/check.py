@@ -26,7 +26,9 @@ Asks the brokers as the user of --command-config, and changes nothing. One line 
 unknown (not named, or the brokers do not tell). Then the commands of kafka-acls.sh that grant what is missing, and what
 is lost without it. The rights are those of docs/permissions.md.
 
-A client is a producer of its topics, or with --group a consumer; without --topic only what modeaware adds is checked.
+A client is a producer of its topics, or with --group a consumer (check one that is both in two runs); without --topic
+only what modeaware adds is checked. It needs nothing on the mode log where a bootstrap server tells the modes: the
+controller's endpoint does.
 
 --json prints one object:
   {"role", "principal", "bootstrap_servers", "mode_log_topic", "mode_log_missing", "passed", "rights", "settings",
@@ -99,6 +101,11 @@ def _scope(args: argparse.Namespace, target: Connection) -> Scope:
         raise ConfigError("a name cannot be empty")
     if role is not Role.CLIENT and args.transactional_id:
         raise ConfigError(f"--transactional-id is a client's: a {role.value} has one of its own")
+    if args.transactional_id and args.group:
+        raise ConfigError(
+            "--transactional-id and --group: check a client that reads and writes in two runs, one for the topics it "
+            "reads with --group, one for those it writes with --transactional-id"
+        )
     if role is Role.CLIENT and args.closed_groups:
         raise ConfigError("--closed-groups is for controllers and operators: a client looks at no groups")
     config = controller_config(args, target.config)
@@ -109,7 +116,7 @@ def _scope(args: argparse.Namespace, target: Connection) -> Scope:
         tuple(args.group),
         tuple(args.transactional_id),
         closed=args.closed_groups,
-        reads_log=role is not Role.CLIENT or target.config.mode_source != "wire",
+        mode_source=target.config.mode_source,
         session_timeout_ms=config.session_timeout_ms,
     )
 

@@ -163,7 +163,8 @@ class Cluster:
         deleted and recreated under its name would be hit.
 
         Args:
-            check: called right before the request is sent (and sent again); what it raises keeps it from being sent.
+            check: called right before the request is sent (and sent again); what it raises keeps it from being sent
+                (invariant I5).
 
         Raises:
             ClusterError: it was refused or not answered; it may be asked for again.
@@ -181,6 +182,7 @@ class Cluster:
 
     @staticmethod
     def _check_id(effect: Effect, found: set[str | None]) -> None:
+        # Records of a topic that was made anew under the name are nobody's to delete (invariant I1).
         if found != {effect.topic_id}:
             raise ClusterError(
                 f"topic {effect.topic!r} is not the topic {effect.topic_id} any more: nothing was done",

@@ -10,12 +10,12 @@ from modeaware.cluster.leader_requests import LeaderRequests
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import KafkaError
 from modeaware.lifecycle.effects import CommitOffsets, CreatePartitions, DeleteRecords
-from modeaware.wire.brokers.client import Ask, Brokers
+from modeaware.wire.brokers.client import Brokers
+from modeaware.wire.brokers.controller import ask_controller, route_to_controller
 from modeaware.wire.brokers.messages import (
     CreatePartitionsRequest,
     DeleteRecordsRequest,
     FindCoordinatorRequest,
-    MetadataRequest,
     OffsetCommitRequest,
 )
 
@@ -39,7 +39,8 @@ def no_check() -> None:
 
 
 def delete_records(brokers: Brokers, effect: DeleteRecords, check: Check = no_check) -> None:
-    """Have each partition's leader delete the records below the effect's offset, if it leads under the effect's epoch.
+    """Have each partition's leader delete the records below the effect's offset, if it leads under the effect's epoch
+    (invariant I1).
 
     The request itself names no epoch: an election right before it arrives is not noticed.
 
@@ -74,27 +75,25 @@ def delete_records(brokers: Brokers, effect: DeleteRecords, check: Check = no_ch
 def create_partitions(brokers: Brokers, effect: CreatePartitions, validate_only: bool, check: Check = no_check) -> None:
     """Grow the topic, or only have it checked.
 
-    Any broker of a KRaft cluster passes it on to the controller; with ZooKeeper the controller is a broker.
-
     Raises:
         ClusterError: refused, or (REQUEST_TIMED_OUT) not known to be done.
     """
     what = f"create partitions of topic {effect.topic!r}"
-    node, cluster = brokers.ask_any(MetadataRequest(topics=[], allow_auto_topic_creation=False))
-    check()
-    result = _created(brokers, node, what, _growth(effect, validate_only))
-    if result.error_code == KafkaError.NOT_CONTROLLER and cluster.controller_id >= 0:
+
+    def request() -> Any:
         check()
-        result = _created(brokers, int(cluster.controller_id), what, _growth(effect, validate_only))
+        return _growth(effect, validate_only)
+
+    answer = ask_controller(brokers, route_to_controller(brokers), request, _codes)
+    if isinstance(answer, ClusterError):
+        raise ClusterError(f"cannot {what}: {answer}", code=answer.code, topic=effect.topic)
+    (result,) = answer.results
     if result.error_code:
         raise refusal(what, result.error_code, result.error_message, topic=effect.topic)
 
 
-def _created(brokers: Brokers, node_id: int, what: str, request: Any) -> Any:
-    (answer,) = brokers.ask_each([Ask(node_id, request, once=True)])
-    if isinstance(answer, ClusterError):
-        raise ClusterError(f"cannot {what}: {answer}", code=answer.code, topic=request.topics[0].name)
-    return answer.results[0]
+def _codes(answer: Any) -> list[int]:
+    return [result.error_code for result in answer.results]
 
 
 def _growth(effect: CreatePartitions, validate_only: bool) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any
@@ -20,6 +20,7 @@ from modeaware.librdkafka_admin import (
 
 ENSURE_TIMEOUT_S = 10.0
 """For all requests together."""
+WEAKNESS_TIMEOUT_S = 3.0
 _SLACK_S = 1.0
 _NO_ANSWER = frozenset({KafkaError._TIMED_OUT, KafkaError._TIMED_OUT_QUEUE, KafkaError._TRANSPORT})
 
@@ -83,15 +84,52 @@ def unfit(topic: str, partitions: int, configs: Mapping[str, str | None]) -> str
     return None
 
 
+def weakness(replicas: int, min_in_sync: str | None, brokers: int) -> str | None:
+    """How a mode log is kept less safely than one that was made now would be, and what to do; None: it is not.
+
+    Args:
+        min_in_sync: its ``min.insync.replicas``; None: not known.
+    """
+    wanted, told = min(3, brokers), []
+    if replicas < wanted:
+        told.append(
+            f"it has {replicas} of the {wanted} replicas that {brokers} brokers can keep: give it {wanted} "
+            "(modeaware reassign-partitions, or kafka-reassign-partitions.sh)"
+        )
+    if brokers >= 3 and min_in_sync is not None and int(min_in_sync) < 2:
+        then = "then " if told else ""
+        told.append(f"one replica alone may take appends: {then}set its min.insync.replicas to 2 (kafka-configs.sh)")
+    return "; ".join(told) or None
+
+
+def log_weakness(admin: AdminClient, topic: str) -> str | None:
+    """The :func:`weakness` of the mode log that is there; None as well where that is not told within
+    :data:`WEAKNESS_TIMEOUT_S`."""
+    deadline_s = time.monotonic() + WEAKNESS_TIMEOUT_S
+    try:
+        partitions, configs = _described(admin, topic, deadline_s)
+        cluster = _result(admin.describe_cluster(request_timeout=_left_s(deadline_s)), deadline_s)
+    except (ClusterError, KafkaException):
+        return None
+    replicas = min((len(partition.replicas) for partition in partitions), default=0)
+    return weakness(replicas, configs.get("min.insync.replicas"), len(cluster.nodes))
+
+
 def _check(admin: AdminClient, topic: str, deadline_s: float) -> None:
+    partitions, configs = _described(admin, topic, deadline_s)
+    reason = unfit(topic, len(partitions), configs)
+    if reason is not None:
+        raise ClusterError(f"mode log: {reason}", topic=topic)
+
+
+def _described(admin: AdminClient, topic: str, deadline_s: float) -> tuple[Sequence[Any], dict[str, str | None]]:
+    """Its partitions, and its configs by name."""
     # describe_topics, because AdminClient.list_topics(topic) makes a missing topic where the broker allows that.
     described = admin.describe_topics(TopicCollection([topic]), request_timeout=_left_s(deadline_s))
     found = _result(described[topic], deadline_s)
     resource = ConfigResource(ResourceType.TOPIC, topic)
     entries = _result(admin.describe_configs([resource], request_timeout=_left_s(deadline_s))[resource], deadline_s)
-    reason = unfit(topic, len(found.partitions), {name: entry.value for name, entry in entries.items()})
-    if reason is not None:
-        raise ClusterError(f"mode log: {reason}", topic=topic)
+    return found.partitions, {name: entry.value for name, entry in entries.items()}
 
 
 def _check_soon(admin: AdminClient, topic: str, deadline_s: float) -> None:

@@ -11,6 +11,7 @@ from modeaware.cluster.partition_leaders import base64_id
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import KafkaError
 from modeaware.wire.brokers.client import Brokers
+from modeaware.wire.brokers.controller import ask_controller, route_to_controller
 from modeaware.wire.brokers.messages import (
     DescribeConfigsRequest,
     DescribeTopicPartitionsRequest,
@@ -156,11 +157,16 @@ def _plain_partition(told: Any, live: frozenset[int]) -> PartitionReplicas:
 
 def _reassignments(brokers: Brokers) -> dict[tuple[str, int], tuple[tuple[int, ...], tuple[int, ...]]]:
     """(topic, partition) -> what is being added and removed; nothing where the user may not know, or no broker does."""
-    try:
-        answer = brokers.ask(ListPartitionReassignmentsRequest(timeout_ms=_TIMEOUT_MS, topics=None))
-    except ClusterError as error:
-        if error.code is not ErrorCode.UNSUPPORTED_VERSION:
-            raise
+    answer = ask_controller(
+        brokers,
+        route_to_controller(brokers),
+        lambda: ListPartitionReassignmentsRequest(timeout_ms=_TIMEOUT_MS, topics=None),
+        lambda told: [told.error_code],
+        once=False,
+    )
+    if isinstance(answer, ClusterError):
+        if answer.code is not ErrorCode.UNSUPPORTED_VERSION:
+            raise answer
         return {}
     if answer.error_code == KafkaError.CLUSTER_AUTHORIZATION_FAILED:
         return {}

@@ -33,11 +33,13 @@ class MockKafka:
         return self._bootstrap_servers
 
     def start(self) -> Self:
-        """Start it.
+        """Start it; harmless while it runs.
 
         Raises:
             LocalKafkaError: it has no address.
         """
+        if self._host is not None:
+            return self
         self._host = Producer({"test.mock.num.brokers": 1, "log_level": 0})
         brokers = self._host.list_topics(timeout=START_TIMEOUT_S).brokers.values()
         if not brokers:

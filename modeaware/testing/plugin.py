@@ -19,8 +19,14 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def modeaware_modes() -> Iterator[ScriptedModes]:
-    """The modes that every client made in the test sees, by script: :class:`modeaware.testing.ScriptedModes`."""
+def modeaware_modes(request: pytest.FixtureRequest) -> Iterator[ScriptedModes]:
+    """The modes that every client made in the test sees, by script: :class:`modeaware.testing.ScriptedModes`.
+
+    Raises:
+        pytest.UsageError: the test has a controller as well, whose modes no client would see.
+    """
+    if "modeaware_controller" in request.fixturenames:
+        raise pytest.UsageError("modeaware_modes hides the modes of modeaware_controller: ask for one of them")
     from modeaware.testing.scripted_modes import ScriptedModes
 
     with ScriptedModes() as modes:
@@ -58,27 +64,24 @@ def modeaware_controller_configs() -> Mapping[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def _modeaware_controller(
+def modeaware_controller(
     modeaware_kafka: Kafka, modeaware_controller_configs: Mapping[str, Any]
 ) -> Iterator[Controller]:
+    """The controller of ``modeaware_kafka``, with quick settings; it runs until the end of the run: do not stop it.
+
+    Raises:
+        pytest.UsageError: the extra ``testing`` is not installed.
+    """
     with warnings.catch_warnings():
         # kafka-python 3.0.12 reads its schemas with a function that Python 3.11 and 3.12 call deprecated, which is an
         # error where the project's settings say so.
         warnings.simplefilter("ignore", DeprecationWarning)
-        from modeaware.testing.controllers import run_controller
+        try:
+            from modeaware.testing.controllers import run_controller
+        except ImportError as error:
+            raise pytest.UsageError(
+                f"modeaware_controller needs the package {error.name or 'kafka-python'}: install modeaware[testing]"
+            ) from error
 
     with run_controller(modeaware_kafka.bootstrap_servers, **modeaware_controller_configs) as controller:
         yield controller
-
-
-@pytest.fixture
-def modeaware_controller(request: pytest.FixtureRequest) -> Controller:
-    """The controller of ``modeaware_kafka``, with quick settings; it runs until the end of the run: do not stop it.
-
-    Raises:
-        pytest.UsageError: the test scripts modes as well: clients would see these, and not the controller's.
-    """
-    if "modeaware_modes" in request.fixturenames:
-        raise pytest.UsageError("modeaware_modes hides the modes of modeaware_controller: ask for one of them")
-    controller: Controller = request.getfixturevalue("_modeaware_controller")
-    return controller

@@ -21,33 +21,44 @@ from tests.support.kafka_tools import finish_tool
 from tests.support.rights import KINDS, Acls, Right, documented
 from tests.support.secured import ADMIN, SecuredKafka, login, secret, secured_kafka
 
-TOPIC, GROUP, LOG, KEPT = "orders", "billing", "__partition_modes", "kept-modes"
+TOPIC, GROUP, TRANSACTION, LOG, KEPT = "orders", "billing", "payments", "__partition_modes", "kept-modes"
 NAMES = {"TOPIC": [TOPIC], "GROUP": [GROUP]}
-DOCUMENTED = {
+CLIENT = documented("producer and consumer", NAMES)
+NEEDED: dict[str, set[Right]] = {
     "controller": documented("controllers", NAMES),
     "operator": documented("Operators", NAMES),
-    "client": documented("producer and consumer", NAMES),
+    "client": CLIENT,
+    "producer": CLIENT
+    | {
+        (ResourceType.TOPIC, TOPIC, AclOperation.WRITE),
+        (ResourceType.TRANSACTIONAL_ID, TRANSACTION, AclOperation.WRITE),
+    },
+    "consumer": CLIENT
+    | {(ResourceType.TOPIC, TOPIC, AclOperation.READ), (ResourceType.GROUP, GROUP, AclOperation.READ)},
 }
-NAMED = {
-    "controller": ("--topic", TOPIC, "--group", GROUP),
-    "operator": ("--topic", TOPIC),
-    "client": (),
+"""What the documents name, and a client's own rights."""
+ASKED = {
+    "controller": ("--role", "controller", "--topic", TOPIC, "--group", GROUP),
+    "operator": ("--role", "operator", "--topic", TOPIC),
+    "client": ("--role", "client"),
+    "producer": ("--role", "client", "--topic", TOPIC, "--transactional-id", TRANSACTION),
+    "consumer": ("--role", "client", "--topic", TOPIC, "--group", GROUP),
 }
-EACH = [(role, right) for role, rights in DOCUMENTED.items() for right in sorted(rights, key=str)]
+EACH = [(who, right) for who, rights in NEEDED.items() for right in sorted(rights, key=str)]
 LACKING = {each: f"lacking-{number}" for number, each in enumerate(EACH)}
-"""A user for each right: it has all of the role's but this one."""
+"""A user for each right: it has all of the others."""
 CREATE: Right = (ResourceType.TOPIC, LOG, AclOperation.CREATE)
 ON_CLUSTER: Right = (ResourceType.BROKER, "kafka-cluster", AclOperation.CREATE)
-HIDDEN = {right for right in DOCUMENTED["controller"] if right[1] in ("*", "kafka-cluster")}
+HIDDEN = {right for right in NEEDED["controller"] if right[1] in ("*", "kafka-cluster")}
 READERS = {
     (ResourceType.GROUP, name, AclOperation.DESCRIBE)
     for name in ("modeaware-control-records", "modeaware-stragglers", GROUP)
 }
 USERS = {
-    **DOCUMENTED,
-    **{LACKING[role, right]: DOCUMENTED[role] - {right} for role, right in EACH},
-    "managed": DOCUMENTED["controller"] - HIDDEN | READERS,
-    "creator": DOCUMENTED["controller"] - {CREATE} | {ON_CLUSTER},
+    **NEEDED,
+    **{LACKING[who, right]: NEEDED[who] - {right} for who, right in EACH},
+    "managed": NEEDED["controller"] - HIDDEN | READERS,
+    "creator": NEEDED["controller"] - {CREATE} | {ON_CLUSTER},
     "describer": {(ResourceType.TOPIC, LOG, AclOperation.DESCRIBE_CONFIGS), CREATE},
     "nobody": set(),
 }
@@ -86,8 +97,8 @@ class Site:
         assert status in (0, 3), told
         return status, told.out
 
-    def report(self, capsys: pytest.CaptureFixture[str], user: str, role: str, *arguments: str) -> dict[str, Any]:
-        status, out = self.check(capsys, user, "--role", role, "--json", *arguments)
+    def report(self, capsys: pytest.CaptureFixture[str], user: str, *arguments: str) -> dict[str, Any]:
+        status, out = self.check(capsys, user, "--json", *arguments)
         report: dict[str, Any] = json.loads(out)
         assert status == (0 if report["passed"] else 3)
         return report
@@ -124,11 +135,11 @@ def failed(report: dict[str, Any]) -> list[tuple[str, str, str]]:
     return [(r["resource"], r["name"], r["operation"]) for r in report["rights"] if r["state"] == "fail"]
 
 
-@pytest.mark.parametrize("role", DOCUMENTED)
-def test_exactly_the_documented_rights_pass(site: Site, capsys: pytest.CaptureFixture[str], role: str) -> None:
+@pytest.mark.parametrize("who", NEEDED)
+def test_exactly_the_documented_rights_pass(site: Site, capsys: pytest.CaptureFixture[str], who: str) -> None:
     before = site.topics()
-    report = site.report(capsys, role, role, *NAMED[role])
-    assert {(r["resource"], r["name"], r["operation"]) for r in report["rights"]} == set(map(told_as, DOCUMENTED[role]))
+    report = site.report(capsys, who, *ASKED[who])
+    assert {(r["resource"], r["name"], r["operation"]) for r in report["rights"]} == set(map(told_as, NEEDED[who]))
     assert {r["state"] for r in report["rights"]} == {"pass"}
     assert "fail" not in {setting["state"] for setting in report["settings"]}
     assert report["passed"]
@@ -136,12 +147,12 @@ def test_exactly_the_documented_rights_pass(site: Site, capsys: pytest.CaptureFi
     assert site.topics() == before, "asking made no internal topic"
 
 
-@pytest.mark.parametrize(("role", "right"), EACH, ids=[f"{role} {'-'.join(told_as(r))}" for role, r in EACH])
+@pytest.mark.parametrize(("who", "right"), EACH, ids=[f"{who} {'-'.join(told_as(r))}" for who, r in EACH])
 def test_the_one_that_is_missing_is_named(
-    site: Site, capsys: pytest.CaptureFixture[str], role: str, right: Right
+    site: Site, capsys: pytest.CaptureFixture[str], who: str, right: Right
 ) -> None:
-    user = LACKING[role, right]
-    report = site.report(capsys, user, role, *NAMED[role])
+    user = LACKING[who, right]
+    report = site.report(capsys, user, *ASKED[who])
     assert failed(report) == [told_as(right)]
     assert {r["state"] for r in report["rights"]} == {"pass", "fail"} or len(report["rights"]) == 1
     assert "fail" not in {setting["state"] for setting in report["settings"]}
@@ -152,25 +163,25 @@ def test_the_one_that_is_missing_is_named(
 
 
 def test_as_text_there_is_a_line_a_check(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
-    status, out = site.check(capsys, "operator", "--role", "operator", "--topic", TOPIC)
+    status, out = site.check(capsys, "operator", *ASKED["operator"])
     assert status == 0
     lines = out.splitlines()
     assert lines[0] == f"operator as User:operator at {site.servers}, mode log {LOG}"
-    assert sum(line.startswith("pass     ") for line in lines) == len(DOCUMENTED["operator"]) + 1
+    assert sum(line.startswith("pass     ") for line in lines) == len(NEEDED["operator"]) + 1
     assert "fail" not in out
 
 
 def test_a_managed_kafka_is_told_what_it_means(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
-    report = site.report(capsys, "managed", "controller", *NAMED["controller"])
+    report = site.report(capsys, "managed", *ASKED["controller"])
     assert set(failed(report)) == set(map(told_as, HIDDEN))
     (note,) = report["notes"]
     assert "groups-hidden" in note
     assert "modeaware groups closed" in note
-    assert site.report(capsys, "managed", "controller", *NAMED["controller"], "--closed-groups")["passed"]
+    assert site.report(capsys, "managed", *ASKED["controller"], "--closed-groups")["passed"]
 
 
 def test_a_cluster_without_users_lets_everybody_pass(kafka: Kafka, capsys: pytest.CaptureFixture[str]) -> None:
-    for role in DOCUMENTED:
+    for role in ("client", "controller", "operator"):
         options = ("--bootstrap-server", kafka.bootstrap_servers, "--role", role, "--group", "any")
         assert cli.main(["check", *options, "--config", "modeaware.mode.log.topic=never-made"]) == 0
         first, *lines = capsys.readouterr().out.splitlines()
@@ -179,21 +190,21 @@ def test_a_cluster_without_users_lets_everybody_pass(kafka: Kafka, capsys: pytes
 
 
 def test_create_may_be_granted_on_the_cluster(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
-    assert site.report(capsys, "creator", "controller", *NAMED["controller"])["passed"]
+    assert site.report(capsys, "creator", *ASKED["controller"])["passed"]
 
 
 def test_rights_that_do_not_include_describe_are_seen_alone(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
-    report = site.report(capsys, "describer", "controller")
+    report = site.report(capsys, "describer", "--role", "controller")
     passed = [(r["name"], r["operation"]) for r in report["rights"] if r["state"] == "pass"]
     assert passed == [(LOG, "CREATE"), (LOG, "DESCRIBE_CONFIGS")]
 
 
 def test_what_is_pasted_mends_it(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     config = ("--config", "modeaware.mode.log.topic=made-beforehand")
-    report = site.report(capsys, "nobody", "controller", *NAMED["controller"], *config)
+    report = site.report(capsys, "nobody", *ASKED["controller"], *config)
     assert {right["state"] for right in report["rights"]} == {"fail"}
     *grants, creation = report["commands"]
-    assert len(grants) == len(DOCUMENTED["controller"])
+    assert len(grants) == len(NEEDED["controller"])
     wanted = (
         "DescribeConfigs --topic made",
         "--topic '*'",
@@ -206,7 +217,7 @@ def test_what_is_pasted_mends_it(site: Site, capsys: pytest.CaptureFixture[str])
     assert len(pasted) == len(wanted)
     for command in (*pasted, creation):
         site.paste(command)
-    after = site.report(capsys, "nobody", "controller", *NAMED["controller"], *config)
+    after = site.report(capsys, "nobody", *ASKED["controller"], *config)
     mended = {right["command"] for right in report["rights"]} - {right["command"] for right in after["rights"]}
     assert mended - pasted == {grants[0]}, "CREATE is not needed any more"
     assert {"state": "pass", "name": "the mode log made-beforehand", "detail": "1 partition, compacted"} in after[
@@ -221,7 +232,7 @@ def test_it_disturbs_neither_a_transaction_nor_a_controller(site: Site, capsys: 
     producer.begin_transaction()
     producer.produce(TOPIC, b"v")
     producer.flush(30)
-    site.report(capsys, ADMIN, "controller", *NAMED["controller"])
+    site.report(capsys, ADMIN, *ASKED["controller"])
     producer.commit_transaction(30)
     kept = ("--config", f"modeaware.mode.log.topic={KEPT}")
     with_log = ControllerConfig(mode_log_topic=KEPT)
@@ -231,18 +242,22 @@ def test_it_disturbs_neither_a_transaction_nor_a_controller(site: Site, capsys: 
         controller.start(wait_active_s=60)
         before = read_mode_log(site.conf, KEPT, 20).claim
         for role in ("controller", "operator"):
-            report = site.report(capsys, ADMIN, role, *NAMED[role], *kept)
+            report = site.report(capsys, ADMIN, *ASKED[role], *kept)
             assert report["passed"]
         (answering,) = [each for each in report["settings"] if each["name"] == "the controller"]
         assert answering["state"] == "pass", answering
         assert before is not None
         assert read_mode_log(site.conf, KEPT, 20).claim == before, "it was not replaced"
+        assert controller.address is not None
+        told = site.report(capsys, "nobody", "--role", "client", *kept, "--bootstrap-server", controller.address)
+        assert told["rights"] == [], "the endpoint tells the modes"
+        assert [each["state"] for each in told["settings"]] == ["pass"]
     finally:
         controller.stop()
 
 
 def test_a_topic_that_is_no_mode_log_is_told(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
-    report = site.report(capsys, ADMIN, "controller", "--config", f"modeaware.mode.log.topic={TOPIC}")
+    report = site.report(capsys, ADMIN, "--role", "controller", "--config", f"modeaware.mode.log.topic={TOPIC}")
     assert failed(report) == []
     (wrong,) = [each for each in report["settings"] if each["state"] == "fail"]
     assert "4 partitions" in wrong["detail"]

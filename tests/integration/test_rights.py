@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer as StockConsumer
-from confluent_kafka import Producer as StockProducer
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AclOperation, AdminClient, NewTopic, ResourceType
 
@@ -92,7 +91,7 @@ def consume(group: Group, count: int) -> None:
     eventually(lambda: len(group.delivered()) >= count or _fail(len(group.delivered())), 30)
 
 
-def send(producer: Producer | StockProducer, count: int) -> None:
+def send(producer: Producer, count: int) -> None:
     """Keyed records; all of them are acknowledged."""
     errors: list[Any] = []
     for n in range(count):
@@ -103,11 +102,12 @@ def send(producer: Producer | StockProducer, count: int) -> None:
 
 def send_in_transaction(site: Site, partition: int) -> None:
     """One record, and behind it a control record that no consumer is given."""
-    producer = StockProducer({**site.conf("client"), "transactional.id": TRANSACTION})
+    producer = Producer({**site.conf("client"), "transactional.id": TRANSACTION})
     producer.init_transactions(30)
     producer.begin_transaction()
     producer.produce(TOPIC, b"v", partition=partition)
     producer.commit_transaction(30)
+    producer.close()
 
 
 def commit_before_the_last(site: Site, group: str) -> None:

@@ -19,6 +19,11 @@ import pytest
 @pytest.fixture(scope="session")
 def modeaware_controller_configs():
     return {{"mode_log_topic": "{log}"}}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def of_the_whole_run(modeaware_controller):
+    assert modeaware_controller.is_active
 """
 
 

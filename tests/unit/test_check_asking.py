@@ -26,7 +26,8 @@ class Answering(Brokers):
         self.answers = answers
         self.operations: Any = ALL
         self.error = 0
-        self.partitions: list[int] = [0]
+        self.controller = -1
+        self.partitions: list[Any] = [SimpleNamespace(replica_nodes=[1, 2]), SimpleNamespace(replica_nodes=[3])]
         self.asked: list[Any] = []
 
     def ask_any(self, request: Any) -> tuple[int, Any]:
@@ -39,12 +40,12 @@ class Answering(Brokers):
             )
             for topic in request.topics
         ]
-        return 7, SimpleNamespace(topics=topics, brokers=[1, 2, 3])
+        return 7, SimpleNamespace(topics=topics, brokers=[1, 2, 3], controller_id=self.controller)
 
     def ask_each(self, asks: Any, timeout_s: float | None = None) -> list[Any]:
         (asked,) = asks
         assert isinstance(asked, Ask)
-        assert asked.node_id == 7
+        assert asked.node_id in (7, self.controller)
         self.asked.append(asked.request)
         name = type(asked.request).__name__.removesuffix("Request")
         default = SimpleNamespace(
@@ -54,6 +55,9 @@ class Answering(Brokers):
             results=[SimpleNamespace(error_code=0)],
             topics=[SimpleNamespace(error_code=0, error_message=None)],
         )
+        if asked.node_id == 7 != self.controller >= 0 and name == "CreateTopics":
+            moved = SimpleNamespace(error_code=KafkaError.NOT_CONTROLLER, error_message=None)
+            return [SimpleNamespace(topics=[moved])]
         return [self.answers.get(name, default)]
 
     def kinds(self) -> set[str]:
@@ -137,6 +141,7 @@ def test_a_refusal_of_something_else_proves_the_right() -> None:
         (KafkaError.TOPIC_AUTHORIZATION_FAILED, State.FAIL, None),
         (KafkaError.CLUSTER_AUTHORIZATION_FAILED, State.FAIL, None),
         (KafkaError.TOPIC_ALREADY_EXISTS, State.PASS, None),
+        (KafkaError.REQUEST_TIMED_OUT, State.UNKNOWN, None),
         (KafkaError.POLICY_VIOLATION, State.PASS, "POLICY_VIOLATION: three replicas at least"),
     ],
 )
@@ -147,6 +152,15 @@ def test_a_log_that_is_missing_is_tried(code: int, state: State, why: str | None
     states, found = asked_of(brokers, CONTROLLER)
     assert states[f"topic {LOG} CREATE"] is state
     assert found.not_creatable == why
+
+
+def test_with_zookeeper_the_controller_is_asked_whether_a_log_can_be_made() -> None:
+    brokers = Answering()
+    brokers.error, brokers.partitions, brokers.controller = KafkaError.UNKNOWN_TOPIC_OR_PART, [], 2
+    states, found = asked_of(brokers, CONTROLLER)
+    assert states[f"topic {LOG} CREATE"] is State.PASS
+    assert found.not_creatable is None
+    assert [type(request).__name__ for request in brokers.asked].count("CreateTopicsRequest") == 2
 
 
 def test_a_log_that_is_there_is_not_tried() -> None:

@@ -87,6 +87,7 @@ def test_the_mode_log_is_the_one_of_the_settings(asked: list[Scope], tmp_path: P
     "arguments",
     [
         ("--role", "controller", "--transactional-id", "t"),
+        ("--role", "client", "--topic", "t", "--group", "g", "--transactional-id", "t"),
         ("--role", "client", "--closed-groups"),
         ("--role", "client", "--topic", ""),
         ("--role", "controller", "--config", "modeaware.mode.log.topic=no topic"),

@@ -52,7 +52,7 @@ def test_closed_lists_need_no_sight_of_everything() -> None:
 def test_a_client_has_rights_of_its_own() -> None:
     log = f"topic {LOG} READ"
     assert names(Scope(Role.CLIENT)) == {log}
-    assert names(Scope(Role.CLIENT, reads_log=False)) == set()
+    assert names(Scope(Role.CLIENT, mode_source="wire")) == set()
     assert names(Scope(Role.CLIENT, topics=["a"])) == {log, "topic a WRITE"}
     assert names(Scope(Role.CLIENT, topics=["a"], groups=["g"])) == {log, "topic a READ", "group g READ"}
     producer = Scope(Role.CLIENT, topics=["a"], transactional_ids=["t"])

@@ -78,6 +78,20 @@ def test_a_mode_log_that_the_brokers_would_not_make() -> None:
     assert verdict == Verdict(State.FAIL, "it cannot be made: POLICY_VIOLATION: no")
 
 
+def test_a_controller_is_told_that_the_log_could_be_kept_more_safely() -> None:
+    def told(role: Role, replicas: int | None, in_sync: str) -> str:
+        configs = {"cleanup.policy": "compact", "min.insync.replicas": in_sync}
+        verdict = found(role, {LOG: SeenTopic(1, True, None, replicas)}, {LOG: configs})[f"the mode log {LOG}"]
+        assert verdict.state is State.PASS
+        return verdict.detail
+
+    assert told(Role.CONTROLLER, 3, "2") == told(Role.CONTROLLER, None, "2") == "1 partition, compacted"
+    assert told(Role.CLIENT, 1, "1") == "1 partition, compacted"
+    detail = told(Role.CONTROLLER, 2, "1")
+    assert detail.startswith("1 partition, compacted, but it has 2 of the 3 replicas that 3 brokers can keep")
+    assert "modeaware reassign-partitions" in detail
+
+
 def test_topics_that_are_there_and_not() -> None:
     told = found(
         Role.CONTROLLER,

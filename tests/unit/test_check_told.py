@@ -61,7 +61,9 @@ def test_a_failure_has_its_command_in_text_and_json() -> None:
     (failed,) = [right for right in told["rights"] if right["state"] == "fail"]
     assert (failed["resource"], failed["name"], failed["operation"]) == ("topic", "orders", "DELETE")
     assert told["commands"] == [failed["command"]]
-    assert failed["command"] in lines
+    assert lines[lines.index(failed["command"]) - 1] == "To be pasted by an administrator:"
+    secured = list(as_text(found, Site("here:1", secured=True)))
+    assert "To be pasted by an administrator, with settings in admin.properties:" in secured
     assert told["notes"] == []
     assert told["passed"] is False
 

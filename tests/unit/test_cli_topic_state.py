@@ -27,11 +27,29 @@ LIVE = frozenset({1, 2})
 
 
 class FakeBrokers:
-    """Two topics of three partitions; ``codes``: what is answered about a name, or in place of an answer."""
+    """Two topics of three partitions; ``codes``: what is answered about a name, or in place of an answer.
 
-    def __init__(self, **codes: int | ErrorCode) -> None:
+    ``moved_to``: the broker that is the controller of a cluster with ZooKeeper.
+    """
+
+    def __init__(self, moved_to: int | None = None, **codes: int | ErrorCode) -> None:
         self.asked: list[str] = []
+        self.nodes: list[int] = []
+        self._moved_to = moved_to
         self._codes = codes
+
+    def ask_any(self, _: Any) -> tuple[int, Any]:
+        return 1, SimpleNamespace(controller_id=self._moved_to or -1)
+
+    def ask_each(self, asks: list[Ask], timeout_s: float | None = None) -> list[Any]:
+        (ask,) = asks
+        self.nodes.append(ask.node_id)
+        if self._moved_to not in (None, ask.node_id):
+            return [SimpleNamespace(error_code=ErrorCode.NOT_CONTROLLER, error_message=None, topics=[])]
+        try:
+            return [self.ask(ask.request)]
+        except ClusterError as error:
+            return [error]
 
     def ask(self, request: Any) -> Any:
         self.asked.append(type(request).__name__.removesuffix("Request"))
@@ -125,6 +143,13 @@ def test_without_the_right_to_see_reassignments_none_is_shown(code: int) -> None
     assert [p.adding for p in first.partitions] == [None] * 3
 
 
+def test_the_controller_tells_reassignments_where_brokers_pass_nothing_on() -> None:
+    brokers = FakeBrokers(moved_to=2)
+    first, _ = states(brokers)
+    assert [p.adding for p in first.partitions] == [None, (2,), None]
+    assert brokers.nodes == [1, 2]
+
+
 def test_without_the_right_to_see_configs_they_are_not_known() -> None:
     first, _ = states(FakeBrokers(DescribeConfigs=int(KafkaError.TOPIC_AUTHORIZATION_FAILED)))
     assert (first.configs, first.min_isr) == (None, None)
@@ -151,7 +176,7 @@ class Deleting:
     def ask_any(self, _: Any) -> tuple[int, Any]:
         return 1, SimpleNamespace(controller_id=self._controller)
 
-    def ask_each(self, asks: list[Ask]) -> list[Any]:
+    def ask_each(self, asks: list[Ask], timeout_s: float | None = None) -> list[Any]:
         (ask,) = asks
         assert isinstance(ask.request, DeleteTopicsRequest)
         wanted = [topic.topic_id for topic in ask.request.topics]

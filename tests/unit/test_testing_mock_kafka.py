@@ -38,6 +38,12 @@ def test_each_has_topics_of_its_own() -> None:
         producer.close()
 
 
+def test_it_is_started_once() -> None:
+    with MockKafka() as kafka:
+        address = kafka.bootstrap_servers
+        assert kafka.start().bootstrap_servers == address
+
+
 def test_a_topic_needs_a_running_mock() -> None:
     with pytest.raises(LocalKafkaError, match="does not run"):
         MockKafka().make_topic("orders")

@@ -7,9 +7,24 @@ import sys
 from importlib.metadata import entry_points
 from pathlib import Path
 from textwrap import dedent
+from types import ModuleType
 
+import pytest
+from _pytest.assertion.rewrite import AssertionRewriter
+
+import modeaware
+import partitioners
 from tests.support.outside_project import documented, run_pytest
 from tests.support.program import run_program
+
+NO_CONTROLLER = """
+import pytest
+
+
+@pytest.fixture(scope="session")
+def modeaware_controller():
+    return None
+"""
 
 
 def outcomes(done: subprocess.CompletedProcess[str]) -> str:
@@ -55,9 +70,8 @@ def test_modes_end_with_the_test_that_scripted_them(tmp_path: Path) -> None:
 
 
 def test_scripted_modes_and_a_controller_exclude_each_other(tmp_path: Path) -> None:
-    """It says so before it starts a Kafka."""
     test = "def test_both(modeaware_modes, modeaware_controller): pass\n"
-    done = run_pytest(tmp_path, test, "--tb=line", KAFKA_BOOTSTRAP_SERVERS="127.0.0.1:1", MODEAWARE_LOCAL_KAFKA="")
+    done = run_pytest(tmp_path, test, "--tb=line", conftest=NO_CONTROLLER)
     assert done.returncode == 1
     assert "UsageError: modeaware_modes hides the modes of modeaware_controller: ask for one of them" in done.stdout
 
@@ -84,9 +98,34 @@ def test_a_run_that_asks_for_no_fixture_loads_no_client(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("package", [modeaware, partitioners])
+def test_a_pytest_that_finds_the_packages_loaded_does_not_complain(package: ModuleType) -> None:
+    """As under ``python -m modeaware run -m pytest``. By an editable install it does not know the packages' names."""
+    assert AssertionRewriter.is_rewrite_disabled(package.__doc__ or "")
+
+
 def test_without_pytest_the_package_loads() -> None:
     program = (
         "import sys; sys.modules['pytest'] = None; import modeaware.testing as t; print(t.ScriptedModes, t.modes_of)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_without_kafka_python_the_extra_of_the_fixtures_is_named(tmp_path: Path) -> None:
+    conftest = """
+        import sys
+
+        import pytest
+
+        sys.modules["kafka"] = None
+
+        @pytest.fixture(scope="session")
+        def modeaware_kafka():
+            return None
+    """
+    test = "def test_any(modeaware_controller): pass\n"
+    done = run_pytest(tmp_path, test, "--tb=line", conftest=dedent(conftest))
+    assert done.returncode == 1
+    assert "UsageError: modeaware_controller needs the package kafka" in done.stdout
+    assert "install modeaware[testing]" in done.stdout

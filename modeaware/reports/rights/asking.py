@@ -20,6 +20,7 @@ from modeaware.modelog.topic import log_configs
 from modeaware.reports.rights.findings import State, Verdict
 from modeaware.reports.rights.needs import CLUSTER, EVERY, GROUP, TOPIC, Need
 from modeaware.wire.brokers.client import Ask, Brokers
+from modeaware.wire.brokers.controller import Route, ask_controller
 from modeaware.wire.brokers.messages import (
     AddOffsetsToTxnRequest,
     CreateTopicsRequest,
@@ -42,17 +43,22 @@ _NOT_DESCRIBED = frozenset(
 _TOPIC_REFUSED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 """What says that a right on a topic is missing; of groups and transactional ids it is one code each."""
 
+_NO_VERDICT = frozenset({KafkaError.NOT_CONTROLLER, KafkaError.REQUEST_TIMED_OUT})
+"""Of a creation: nobody has judged it."""
+
 
 @dataclass(frozen=True)
 class SeenTopic:
     """A topic as Metadata tells it: partitions, None where it is not there or not shown; ``shown``: may be described.
 
-    ``operations``: what the user may do with it, None where the broker does not say.
+    ``operations``: what the user may do with it, None where the broker does not say. ``replicas``: the fewest that a
+    partition has.
     """
 
     partitions: int | None
     shown: bool
     operations: frozenset[int] | None
+    replicas: int | None = None
 
 
 @dataclass(frozen=True)
@@ -83,25 +89,26 @@ def ask(brokers: Brokers, wanted: Sequence[Need], mode_log: str) -> Asked:
     names = {_asked_name(need, stranger) for need in wanted if need.kind == TOPIC and need.named}
     node, metadata = brokers.ask_any(_metadata(sorted(names | {mode_log})))
     topics = {topic.name: _seen(topic) for topic in metadata.topics}
-    session = _Session(brokers, node, topics, mode_log, len(metadata.brokers), stranger)
+    route = Route(node, int(metadata.controller_id))
+    session = _Session(brokers, route, topics, mode_log, len(metadata.brokers), stranger)
     verdicts = tuple(session.verdict(need) for need in wanted)
     return Asked(verdicts, topics, node, len(metadata.brokers), session.not_creatable)
 
 
 class _Session:
-    """Questions to one broker."""
+    """Questions to one broker, and where it is not the controller of a cluster with ZooKeeper, to that."""
 
     def __init__(
         self,
         brokers: Brokers,
-        node: int,
+        route: Route,
         topics: Mapping[str, SeenTopic],
         mode_log: str,
         count: int,
         stranger: str,
     ) -> None:
         self._brokers = brokers
-        self._node = node
+        self._route = route
         self._topics = topics
         self._mode_log = mode_log
         self._count = count
@@ -139,7 +146,13 @@ class _Session:
     def _creation(self, name: str, seen: SeenTopic) -> Verdict:
         if seen.partitions is not None:
             return Verdict(State.PASS, "not needed: it is there")
-        answer = self._answer(_creation(name, self._count))
+        answer = ask_controller(
+            self._brokers,
+            self._route,
+            lambda: _creation(name, self._count),
+            lambda told: [told.topics[0].error_code],
+            once=False,
+        )
         if isinstance(answer, ClusterError):
             return Verdict(State.UNKNOWN, str(answer))
         (result,) = answer.topics
@@ -148,7 +161,10 @@ class _Session:
         if result.error_code == KafkaError.TOPIC_ALREADY_EXISTS:
             return Verdict(State.PASS, "not needed: it is there")
         if result.error_code:
-            self.not_creatable = f"{KafkaError(result.error_code).name()}: {result.error_message}"
+            reason = f"{KafkaError(result.error_code).name()}: {result.error_message}"
+            if result.error_code in _NO_VERDICT:
+                return Verdict(State.UNKNOWN, reason)
+            self.not_creatable = reason
         return Verdict(State.PASS)
 
     def _cluster(self, need: Need) -> Verdict:
@@ -168,7 +184,7 @@ class _Session:
         return _granted(code(answer) != refused)
 
     def _answer(self, request: Any) -> Any:
-        return self._brokers.ask_each([Ask(self._node, request)])[0]
+        return self._brokers.ask_each([Ask(self._route.node, request)])[0]
 
 
 def _granted(there: bool) -> Verdict:
@@ -183,7 +199,8 @@ def _seen(topic: Any) -> SeenTopic:
     refused = topic.error_code in _TOPIC_REFUSED
     # Who is shown a topic may describe it: with no operation at all, none was told.
     operations = None if refused else _operations(topic.authorized_operations) or None
-    return SeenTopic(len(topic.partitions) or None, not refused, operations)
+    replicas = min((len(partition.replica_nodes) for partition in topic.partitions), default=None)
+    return SeenTopic(len(topic.partitions) or None, not refused, operations, replicas)
 
 
 def _operations(bits: Iterable[int] | None) -> frozenset[int] | None:

@@ -35,7 +35,7 @@ class Scope:
         groups: those that use the topics; of a client: its own, which makes it a consumer.
         transactional_ids: a client's own.
         closed: the lists of groups are closed (``modeaware groups closed``), so not all groups need be seen.
-        reads_log: False for a client with ``modeaware.mode.source=wire``.
+        mode_source: a client's ``modeaware.mode.source``; controllers and operators read the log.
         session_timeout_ms: ``modeaware.controller.session.timeout.ms``.
     """
 
@@ -45,8 +45,13 @@ class Scope:
     groups: Sequence[str] = ()
     transactional_ids: Sequence[str] = ()
     closed: bool = False
-    reads_log: bool = True
+    mode_source: str = "auto"
     session_timeout_ms: int = 8_000
+
+    @property
+    def reads_log(self) -> bool:
+        """Whether the modes come from the mode log."""
+        return self.role is not Role.CLIENT or self.mode_source != "wire"
 
 
 @dataclass(frozen=True)

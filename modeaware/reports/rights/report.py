@@ -7,6 +7,7 @@ from typing import Any
 
 from modeaware.endpoint.authorise import AclOperation
 from modeaware.reports.rights.asking import ask
+from modeaware.reports.rights.endpoints import over_the_wire
 from modeaware.reports.rights.findings import Report, Right, State
 from modeaware.reports.rights.needs import Scope, needs
 from modeaware.reports.rights.settings import Settings
@@ -22,6 +23,7 @@ def check(brokers: Brokers, scope: Scope, conf: Mapping[str, Any]) -> Report:
     Raises:
         ClusterError: no broker answers.
     """
+    scope, wire = over_the_wire(scope, conf)
     wanted = needs(scope)
     asked = ask(brokers, wanted, scope.mode_log)
     rights = tuple(Right(need, verdict) for need, verdict in zip(wanted, asked.verdicts, strict=True))
@@ -31,6 +33,6 @@ def check(brokers: Brokers, scope: Scope, conf: Mapping[str, Any]) -> Report:
         and right.verdict.state is State.PASS
         for right in rights
     )
-    settings = tuple(Settings(brokers, scope, asked, conf, readable).found())
+    settings = [*([wire] if wire else []), *Settings(brokers, scope, asked, conf, readable).found()]
     log = asked.topics[scope.mode_log]
-    return Report(scope, rights, settings, log.partitions is None if log.shown else None, asked.brokers)
+    return Report(scope, rights, tuple(settings), log.partitions is None if log.shown else None, asked.brokers)

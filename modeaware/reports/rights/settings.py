@@ -9,7 +9,7 @@ from typing import Any
 from modeaware.errors import ClusterError, ControllerUnavailable, ModeSourceError
 from modeaware.librdkafka import KafkaError
 from modeaware.modelog.reader import read_mode_log
-from modeaware.modelog.topic import unfit
+from modeaware.modelog.topic import unfit, weakness
 from modeaware.reports.rights.asking import Asked
 from modeaware.reports.rights.findings import Setting, State, Verdict
 from modeaware.reports.rights.needs import Role, Scope
@@ -20,6 +20,7 @@ from modeaware.wire.client import is_running
 _READ_TIMEOUT_S = 10.0
 _TOPIC_RESOURCE, _BROKER_RESOURCE = 2, 4
 _SESSION = "modeaware.controller.session.timeout.ms"
+_MIN_IN_SYNC = "min.insync.replicas"
 _LEAST, _MOST = "group.min.session.timeout.ms", "group.max.session.timeout.ms"
 
 
@@ -66,11 +67,16 @@ class Settings:
             if self.asked.not_creatable is not None:
                 return Verdict(State.FAIL, f"it cannot be made: {self.asked.not_creatable}")
             return Verdict(State.UNKNOWN, "not there yet: the first controller makes it, until then all is ReadWrite")
-        policy = self._config(_TOPIC_RESOURCE, name, "cleanup.policy").get("cleanup.policy")
+        configs = self._config(_TOPIC_RESOURCE, name, "cleanup.policy", _MIN_IN_SYNC)
+        policy = configs.get("cleanup.policy")
         reason = unfit(name, seen.partitions, {"cleanup.policy": "compact" if policy is None else policy})
         if reason is not None:
             return Verdict(State.FAIL, reason)
-        return Verdict(State.PASS, "1 partition" if policy is None else "1 partition, compacted")
+        detail = "1 partition" if policy is None else "1 partition, compacted"
+        if self.scope.role is Role.CONTROLLER and seen.replicas is not None:
+            weak = weakness(seen.replicas, configs.get(_MIN_IN_SYNC), self.asked.brokers)
+            detail += f", but {weak}" if weak is not None else ""
+        return Verdict(State.PASS, detail)
 
     def _topic(self, name: str) -> Verdict:
         partitions = self.asked.topics[name].partitions

@@ -90,7 +90,7 @@ def as_text(report: Report, site: Site) -> Iterator[str]:
         yield _line(setting.verdict.state, setting.name, setting.verdict.detail)
     if pasted := commands(report, site):
         yield ""
-        yield "To be pasted by an administrator:"
+        yield f"To be pasted by an administrator{f', with settings in {ADMIN_CONFIG}' if site.secured else ''}:"
         yield from pasted
     for note in notes(report):
         yield ""

@@ -2,5 +2,6 @@
 
 librdkafka's admin client hides what a controller must see: share groups, leader epochs of commits, which broker said
 what. So this package asks for it. With ``wire.codec`` it is the only place that imports kafka-python. ``client`` is the
-connection, ``messages`` are the requests, ``settings`` translates librdkafka's configuration.
+connection, ``controller`` asks the controller of the cluster, ``messages`` are the requests, ``settings`` translates
+librdkafka's configuration.
 """

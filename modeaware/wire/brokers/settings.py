@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from typing import Any
 
+from modeaware.config import OAUTH_CALLBACK, named_function
 from modeaware.errors import ConfigError
 from modeaware.wire.client_tls import TLS_SETTINGS, security_protocol, servers, ssl_context
 from modeaware.wire.codec import MissingExtra
@@ -81,11 +82,12 @@ def _sasl(conf: Mapping[str, Any]) -> dict[str, Any]:
     if mechanism == "OAUTHBEARER":
         if str(conf.get("sasl.oauthbearer.method", "default")).lower() != "default":
             raise ConfigError("sasl.oauthbearer.method: the controller takes tokens from oauth_cb only")
-        if not callable(conf.get("oauth_cb")):
+        callback = conf.get(OAUTH_CALLBACK)
+        if isinstance(callback, str):
+            callback = named_function(OAUTH_CALLBACK, callback)
+        if not callable(callback):
             raise ConfigError("oauth_cb is missing, which sasl.mechanism OAUTHBEARER takes its tokens from")
-        settings["sasl_oauth_token_provider"] = OauthCallback(
-            conf["oauth_cb"], str(conf.get("sasl.oauthbearer.config", ""))
-        )
+        settings["sasl_oauth_token_provider"] = OauthCallback(callback, str(conf.get("sasl.oauthbearer.config", "")))
     elif mechanism == "GSSAPI":
         if find_spec("gssapi") is None:
             raise ConfigError("sasl.mechanism: GSSAPI needs the Python package gssapi beside kafka-python")
@@ -112,12 +114,16 @@ class OauthCallback(AbstractTokenProvider):  # type: ignore[misc,unused-ignore] 
         """A token, asked for anew with each connection.
 
         Raises:
-            SaslAuthenticationFailedError: the callback failed, with anything.
+            SaslAuthenticationFailedError: the callback failed, with anything, or returned something else.
         """
         try:
             answer = self._callback(self._config)
         except Exception as error:
             raise SaslAuthenticationFailedError(f"oauth_cb failed: {type(error).__name__}: {error}") from error
+        if not isinstance(answer, tuple | list) or len(answer) < 2:  # not told: it may be the bare token
+            raise SaslAuthenticationFailedError(
+                f"oauth_cb has to return (token, expiry in seconds), not {type(answer).__name__}"
+            )
         self._extensions = dict(answer[3]) if len(answer) > 3 and answer[3] else {}
         return str(answer[0])
 
