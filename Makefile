@@ -7,7 +7,7 @@ STAMP := $(VENV)/.ready
 EXTRAS := dev,demo
 SOURCES := modeaware partitioners tests $(wildcard benchmarks examples)
 
-.PHONY: setup test lint format demo bench hashes chaos simulate fuzz coverage clean
+.PHONY: setup test lint browser docs format demo bench hashes chaos simulate fuzz coverage clean
 .DELETE_ON_ERROR:
 
 setup: $(STAMP)
@@ -25,13 +25,21 @@ lint: $(STAMP)
 	$(PY) -m mypy --strict modeaware partitioners
 
 # Spark's tests in a process of their own: a JVM in it, its signal handlers and sockets are nothing for the others.
-test: lint
+test: lint browser
 ifdef PYTEST_ARGS
 	$(PY) -m pytest -q $(PYTEST_ARGS)
 else
 	$(PY) -m pytest -q --ignore tests/spark
 	$(PY) -m pytest -q tests/spark
 endif
+
+# For the tests of the status page: the one on PATH, else Debian's (as root), else playwright's; without one they are skipped.
+browser: $(STAMP)
+	@$(PY) -m tests.support.browser $(VENV)/.browser-tried
+
+# The API reference and the pages beside it; tests/unit/test_reference.py does the same.
+docs: $(STAMP)
+	$(PY) -m sphinx -q -W --keep-going -b html -c docs/reference . build/docs
 
 format: $(STAMP)
 	$(VENV)/bin/ruff check --fix $(SOURCES)

@@ -135,7 +135,7 @@ class Guarding:
         *,
         backlog: Backlog | None = None,
         ended: Callable[[], object] | None = None,
-        held: type[KeyHeld] = KeyHeld,
+        held: Callable[..., KeyHeld] = KeyHeld,
         refused: type[KeyMoved] = KeyMoved,
     ) -> None:
         self.inner = inner

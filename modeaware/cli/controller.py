@@ -6,7 +6,8 @@ import argparse
 import logging
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -22,7 +23,9 @@ from modeaware.cli.options import (
 )
 from modeaware.controller.contact import DEFAULT_LISTEN, default_listen
 from modeaware.controller.daemon import Controller as Daemon
-from modeaware.errors import ClusterError, ErrorCode
+from modeaware.errors import ClusterError, ConfigError, ErrorCode
+from modeaware.monitoring.pages import ControllerPages
+from modeaware.monitoring.server import MonitoringServer
 
 _LOOKS = 2
 """How often the brokers are looked for at the start: a look gives up after some ten seconds."""
@@ -57,6 +60,12 @@ class Controller:
         parser.add_argument(
             "--tls-key", metavar="FILE", help="PEM, its private key (default: it is in the certificate's file)"
         )
+        parser.add_argument(
+            "--http",
+            metavar="HOST:PORT",
+            help="serve /metrics, /health, /ready and a read-only status page there, without TLS and to whoever can "
+            "connect: 127.0.0.1:9404, say (default: not at all)",
+        )
         parser.add_argument("--once", action="store_true", help="take every topic as far as it goes now, then exit")
         parser.add_argument("--verbose", action="store_true", help="log more")
 
@@ -66,6 +75,8 @@ class Controller:
         logging.getLogger("modeaware").setLevel(level)
         target = connection(args, defaults={} if args.verbose else {"log_level": 0})
         config = controller_config(args, target.config)
+        if args.once and args.http is not None:
+            raise ConfigError("--http with --once: nobody would have the time to look. Leave one of them out")
         signal.signal(signal.SIGTERM, _stop)
         try:
             with kafka_errors("run the controller"):
@@ -81,10 +92,29 @@ class Controller:
                 if args.once:
                     aside(daemon.run_once, daemon.stop)
                 else:
-                    daemon.run_forever()
+                    with _watched(daemon, args.http):
+                        daemon.run_forever()
         except KeyboardInterrupt:
             logging.getLogger(__name__).info("stopped")
         return 0
+
+
+@contextmanager
+def _watched(daemon: Daemon, http: str | None) -> Iterator[None]:
+    """Have the controller watched by HTTP meanwhile, if it is to be.
+
+    Raises:
+        ConfigError: the address cannot be used.
+    """
+    if http is None:
+        yield
+        return
+    server = MonitoringServer(http, ControllerPages(daemon.snapshot))
+    server.start()
+    try:
+        yield
+    finally:
+        server.stop()
 
 
 def _connect(target: Connection, looks: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import contextmanager
@@ -11,13 +11,15 @@ from contextlib import contextmanager
 from modeaware.cli.options import Connection
 from modeaware.cli.situation import READ_TIMEOUT_S
 from modeaware.config import ControllerConfig
-from modeaware.confluent.admin import AdminClient
+from modeaware.confluent.admin import AdminClient, DeletePartitions
 from modeaware.controller.contact import default_listen
 from modeaware.controller.daemon import ELECTION_SLACK_S, Controller
 from modeaware.errors import ClusterError, ControllerUnavailable, ErrorCode, RequestRefused
-from modeaware.lifecycle.commands import AlterGroupRulesCommand, Command, CommandResult
+from modeaware.lifecycle.commands import AlterGroupRulesCommand, Command, CommandResult, DeletePartitionsCommand
+from modeaware.modelog.deletion import RETENTION_DELAY_MS
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modelog.records import ClaimRecord
+from modeaware.modes import PartitionMode
 from modeaware.wire.client import is_running
 
 ANSWER_TIMEOUT_S = 30.0
@@ -80,6 +82,19 @@ def carry_out(controller: Controller, command: Command) -> CommandResult:
     if result.code is not ErrorCode.NONE:
         raise RequestRefused(result.message or "refused", code=result.code, topic=result.topic)
     return result
+
+
+def ask_for_shrink(admin: AdminClient, command: DeletePartitionsCommand) -> Mapping[int, PartitionMode]:
+    """Have the controller that runs carry a shrink out. Returns the modes of the partitions that are retired now.
+
+    Raises:
+        ModeAwareError: as of :meth:`AdminClient.delete_partitions`.
+    """
+    delay_ms = None if command.delay_ms == RETENTION_DELAY_MS else command.delay_ms
+    wanted = DeletePartitions(
+        command.total_count, command.immediate_delete, command.accept_state_loss, command.evacuate
+    )
+    return admin.delete_partitions({command.topic: wanted}, delay_ms=delay_ms)[command.topic].result().retired
 
 
 def our_settings(target: Connection) -> dict[str, object]:

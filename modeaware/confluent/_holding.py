@@ -16,6 +16,7 @@ from typing import Any
 from modeaware.confluent._offsets import Key, StartOffsets, key_of
 from modeaware.librdkafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
 from modeaware.modes import format_ranges
+from modeaware.tally import PARTITIONS_LEFT_OUT, PARTITIONS_TAKEN_UP, TALLY
 from modeaware.topic_view import TopicView
 
 log = logging.getLogger(__name__)
@@ -108,6 +109,7 @@ class Holding:
         self.held |= held
         self._starts.update({key_of(p): p.offset for p in partitions})
         self._pause(keys - held)
+        TALLY.add(PARTITIONS_LEFT_OUT, len(keys - held))
         self._resume(held & self._paused_by_us)
         if self.manual and held < keys:
             for topic in sorted({topic for topic, _ in keys - held}):
@@ -120,6 +122,7 @@ class Holding:
         """Hold ``keys`` no longer; what was fetched of them and not delivered is dropped."""
         hidden = self.held & set(keys)
         self._pause(hidden)
+        TALLY.add(PARTITIONS_LEFT_OUT, len(hidden))
         self.held -= hidden
 
     def show(self, keys: Iterable[Key]) -> set[Key]:
@@ -143,6 +146,7 @@ class Holding:
             else:
                 later.add(key)
         self._resume(places.keys() - later)
+        TALLY.add(PARTITIONS_TAKEN_UP, len(places.keys() - later))
         return later
 
     def choose(self, target: set[Key], partitions: Iterable[TopicPartition]) -> None:

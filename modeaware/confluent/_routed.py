@@ -1,7 +1,8 @@
 """``produce`` and ``produce_batch`` while some topic has retired partitions.
 
 They take the arguments of confluent_kafka's methods, by position or by name, and leave every check of them to those
-methods: what is added is the partition, where the caller left it out, and a refusal of retired ones.
+methods: what is added is the partition, where the caller left it out, and a refusal of retired ones. That is said once,
+before the record is librdkafka's, and never again (invariant I7).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from modeaware.confluent.errors import RetiredPartitionChosen
 from modeaware.errors import KeyHeld
 from modeaware.librdkafka import KafkaError
 from modeaware.routing import Route
+from modeaware.tally import SENDS_REFUSED, TALLY
 from partitioners import HashFunction
 
 ABSENT: Final[Any] = object()
@@ -159,6 +161,7 @@ def place(route: Route | None, key: Any, partition: Any, value: Any = None) -> A
 def _refuse_retired(route: Route, partition: int) -> None:
     refusal = route.refusal(partition)
     if refusal is not None:
+        TALLY.add(SENDS_REFUSED)
         raise RetiredPartitionChosen(refusal, topic=route.view.topic, partition=partition)
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Self, TypeVar
 
 from modeaware import librdkafka
-from modeaware.config import PREFIX, split_client_config, with_process_settings
+from modeaware.config import PREFIX, split_client_config, with_oauth_callback, with_process_settings
 from modeaware.confluent._backlog import Backlogs
 from modeaware.confluent._every_topic import partition_count
 from modeaware.confluent._hints import SOFTWARE_NAME, Hints
@@ -107,8 +107,10 @@ class Producer(librdkafka.Producer):
                 ``poll()`` and try again. In a transaction, abort that first: nothing is handed over of a partition
                 with an open one.
             MovedKeyRefused: the key has moved (``modeaware.on.resize=error``). A ``KafkaException``.
-            FirstViewPending: no view of the modes yet (``modeaware.on.unknown=block``). A ``BufferError``.
-            FirstViewTimeout: no view of the modes yet (``modeaware.on.unknown=error``). A ``KafkaException``.
+            modeaware.confluent.errors.FirstViewPending: no view of the modes yet (``modeaware.on.unknown=block``). A
+                ``BufferError``.
+            modeaware.confluent.errors.FirstViewTimeout: no view of the modes yet (``modeaware.on.unknown=error``). A
+                ``KafkaException``.
             BufferError, KafkaException, TypeError, RuntimeError: as from confluent_kafka.
         """
         # Reached by super().produce() and Producer.produce(p, ...) only: p.produce is an attribute, see __init__.
@@ -127,7 +129,7 @@ class Producer(librdkafka.Producer):
         Raises:
             RetiredPartitionChosen: a message, or ``partition``, names one that takes no records; nothing was queued.
             MovedKeyRefused: a key has moved (``modeaware.on.resize=error``); nothing was queued.
-            FirstViewPending, FirstViewTimeout, BufferError, KafkaException, TypeError, RuntimeError: as there.
+            BufferError, KafkaException, TypeError, RuntimeError: as there.
         """
         routing = self._modeaware
         if routing is None:
@@ -195,11 +197,12 @@ _PRODUCE_BATCH = Producer.produce_batch
 def _without_ours(conf: Any) -> Any:
     if not isinstance(conf, dict):
         return conf  # librdkafka's to refuse
-    return {
+    theirs = {
         name: value
         for name, value in conf.items()
         if not (str(name).startswith(PREFIX) or (name == "partitioner" and is_beyond_librdkafka(value)))
     }
+    return with_oauth_callback(theirs)
 
 
 def _over_patched(cls: type[P]) -> type[P]:

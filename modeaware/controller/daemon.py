@@ -27,6 +27,7 @@ from modeaware.controller.log import ControllerLog
 from modeaware.controller.observed import BrokerWatch
 from modeaware.controller.parts import Parts
 from modeaware.controller.status import Role, Status
+from modeaware.controller.watched import MODE_LOG, Seen, Snapshot
 from modeaware.controller.worker import Worker, run_worker
 from modeaware.endpoint.server import Server
 from modeaware.endpoint.tls import server_context
@@ -34,6 +35,7 @@ from modeaware.endpoint.upstream import Upstream
 from modeaware.errors import ClusterError, ConfigError, ControllerUnavailable, ErrorCode
 from modeaware.librdkafka import KafkaException
 from modeaware.lifecycle.commands import Command, CommandResult
+from modeaware.modelog.records import ClaimRecord
 from modeaware.views import registry
 from modeaware.wire.brokers.client import REQUEST_TIMEOUT_S
 
@@ -93,6 +95,7 @@ class Controller:
         self._server: Server | None = None
         self._desk: ControllerDesk | None = None
         self._thread: threading.Thread | None = None
+        self._made: Parts | None = None
 
     @property
     def address(self) -> str | None:
@@ -218,6 +221,35 @@ class Controller:
             self._inbox.refuse_all("this controller has stopped: nothing was changed")
         return future
 
+    def snapshot(self) -> Snapshot:
+        """What it is and sees now, for those who watch it. Costs its thread nothing, asks no broker, never blocks."""
+        status, made, now_s = self._status, self._made, self._clock.monotonic_s()
+        role, epoch = status.role, status.epoch
+        active = role is Role.ACTIVE
+        seen = made.engine.watched.seen() if made is not None else Seen((), (), {})
+        return Snapshot(
+            taken_ms=self._clock.now_ms(),
+            controller_id=self._controller_id,
+            role=role,
+            epoch=epoch if active else None,
+            address=self.address,
+            claim=self._claim_known(made, epoch if active else None),
+            loop_age_s=None if status.round_s is None else max(now_s - status.round_s, 0.0),
+            contact_age_s=None if status.contact_s is None else max(now_s - status.contact_s, 0.0),
+            stopped_by=None if status.failure is None else f"{type(status.failure).__name__}: {status.failure}",
+            topics=seen.topics if active else (),
+            rules=seen.rules,
+            ignored_groups=self._config.ignored_groups,
+            errors={**seen.errors, MODE_LOG: status.log_failures},
+            takeovers=status.takeovers,
+        )
+
+    def _claim_known(self, made: Parts | None, epoch: int | None) -> ClaimRecord | None:
+        if epoch is not None:
+            at = self._server.advertised_address if self._server is not None else None
+            return ClaimRecord(epoch, at, self._controller_id, 0, socket.gethostname())
+        return made.claims.claim if made is not None else None
+
     def _serve_at(self, listen: str) -> Contact:
         """Start the endpoint. The views it tells are those of the mode log, read as the controller's own user."""
         upstream = Upstream.from_conf(self._conf)
@@ -252,4 +284,6 @@ class Controller:
         brokers = BrokerWatch(
             lambda: registered_brokers(cluster.brokers), log, config.under_replicated_creation, self._clock
         )
-        return Parts(engine, log, election, claims, self._inbox, self._status, brokers)
+        clusters = (cluster, leased)
+        self._made = Parts(engine, log, election, claims, self._inbox, self._status, brokers, clusters)
+        return self._made

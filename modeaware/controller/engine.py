@@ -12,11 +12,13 @@ from dataclasses import replace
 
 from modeaware.clock import Clock
 from modeaware.config import ControllerConfig
+from modeaware.controller.about import about_controller, about_record, about_topic
 from modeaware.controller.contact import NOWHERE, Contact
 from modeaware.controller.failures import Failures
 from modeaware.controller.ports import Effects, ModeLog, TopicObserver
 from modeaware.controller.refusals import RULES_UNREADABLE, newer, refusal
 from modeaware.controller.schedule import Schedule, elapsed_ms
+from modeaware.controller.watched import COMMAND, Watched
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, NewerRecord, RequestRefused
 from modeaware.lifecycle.admit import admit
 from modeaware.lifecycle.advance import advance, give_up_opening
@@ -41,6 +43,7 @@ class Engine:
     Attributes:
         schedule: when to look at which topic again; on the time of :func:`elapsed_ms`.
         failures: keeps what nobody foresaw in the work on one topic from ending the work on all others.
+        watched: what other threads may see of it.
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class Engine:
         self._given = 0  # the last epoch that a claim was made under, on the log or not
         self.schedule = Schedule(config.check_interval_ms)
         self.failures = Failures()
+        self.watched = Watched()
 
     @property
     def records(self) -> tuple[TopicRecord, ...]:
@@ -71,9 +75,9 @@ class Engine:
         return self._rules.rules
 
     def claim(self, controller_id: str, contact: Contact = NOWHERE, not_before_ms: int = 0, seen_epoch: int = 0) -> int:
-        """Become the controller: fence, read the log, claim it under the next epoch. Returns that epoch.
+        """Become the controller: fence, read the log, claim it under the next epoch (invariant I5). Returns that epoch.
 
-        Topics whose last record was written for a newer reader are left alone.
+        Topics whose last record was written for a newer reader are left alone (invariant I4).
 
         Args:
             contact: where it takes commands.
@@ -106,10 +110,13 @@ class Engine:
         claim = ClaimRecord(epoch, contact.address, controller_id, claimed_ms, contact.host, contact.security_protocol)
         self._log.append([(CLAIM_KEY, claim.to_json())])
         self._claim = claim
+        self.watched.claimed(self._records.values(), self.group_rules, self._clock.now_ms())
         self.schedule = Schedule(self._config.check_interval_ms)
         for topic_id in self._records:
             self._at_once(topic_id)
-        logger.info("controller %s claimed the mode log: epoch %d, %d topics", controller_id, epoch, len(self._records))
+        told = about_controller(controller_id, epoch)
+        text = "controller %s claimed the mode log: epoch %d, %d topics"
+        logger.info(text, controller_id, epoch, len(self._records), extra=told)
         return epoch
 
     def release(self) -> None:
@@ -121,6 +128,8 @@ class Engine:
 
     def execute(self, command: Command) -> CommandResult:
         """Carry out one command. A refusal is a result, not an exception.
+
+        What is done outside the log is on the log first, under this claim (invariant I5).
 
         Raises:
             ClusterError, ControllerFenced: the mode log could not be appended to; whether it was is known after a
@@ -141,10 +150,13 @@ class Engine:
                 if new is not None or (isinstance(command, CreatePartitionsCommand) and command.validate_only):
                     self._validate(command, facts)
         except (RequestRefused, ClusterError) as error:
+            if isinstance(error, ClusterError):
+                self.watched.failed(COMMAND)
             return refusal(command, error, record)
         if admission.record is not None:
             self._append(admission.record)
-            logger.info("%s: %s", command, admission.record.view().describe())
+            told = about_record(admission.record)
+            logger.info("%s: %s", command, admission.record.view().describe(), extra=told)
         if new is not None and admission.record is not None:
             failure = self._create(new, admission.record, facts)
             if failure is not None:
@@ -163,23 +175,28 @@ class Engine:
             with self.failures.isolated(f"topic {record.topic!r}: a check"):
                 facts = self._observe(record.topic, record)
                 now_ms = self._clock.now_ms()
+                self.watched.looked(topic_id, facts, now_ms)
                 step = advance(record, facts, self._config, epoch, now_ms, self.group_rules)
         except (ClusterError, RequestRefused) as error:
-            logger.warning("topic %s: cannot be checked now: %s", record.topic, error)
+            logger.warning("topic %s: cannot be checked now: %s", record.topic, error, extra=about_record(record))
+            self.watched.not_looked(topic_id, str(error))
             self.put_off(topic_id)
             return False
         for alarm in step.alarms:
-            logger.warning("%s", alarm)
+            logger.warning("%s", alarm, extra=about_record(record))
         if facts.groups_doubt is not None and not is_settled(record):
-            logger.info("topic %s: which groups use it is not certain: %s", record.topic, facts.groups_doubt.detail)
+            text = "topic %s: which groups use it is not certain: %s"
+            logger.info(text, record.topic, facts.groups_doubt.detail, extra=about_record(record))
         if step.tombstone:
             self._log.append([(topic_id, None)])
             del self._records[topic_id]
+            self.watched.removed(topic_id)
             self.schedule.forget(topic_id)
             return True
         if step.record is not None:
             self._append(step.record)
-            logger.info("%s, phase %s", step.record.view().describe(), topic_phase(step.record))
+            told = about_record(step.record)
+            logger.info("%s, phase %s", step.record.view().describe(), topic_phase(step.record), extra=told)
         performed = self._perform_all(step.effects, appended=step.record is not None)
         changed = step.record is not None or any(performed)
         settled = is_settled(self._records.get(topic_id))
@@ -201,7 +218,8 @@ class Engine:
         self.schedule.now(topic_id, elapsed_ms(self._clock))
 
     def _observe(self, topic: str, record: TopicRecord | None) -> TopicFacts:
-        """The facts of a topic. While the rules about groups cannot be read, nobody knows who else is waited for."""
+        """The facts of a topic. While the rules about groups cannot be read, nobody knows who else is waited for, which
+        is a doubt (invariant I2)."""
         facts = self._observer.observe(topic, record, self.group_rules)
         if self._rules_unreadable and (facts.groups_doubt is None or facts.groups_doubt.hidden):
             return replace(facts, groups_doubt=RULES_UNREADABLE)
@@ -218,6 +236,7 @@ class Engine:
         if after != self._rules:
             self._log.append([(GROUP_RULES_KEY, after.to_json())])
             self._rules, self._rules_unreadable = after, False
+            self.watched.ruled(after.rules)
             logger.info("group rules: %s", command)
             for record in self._records.values():
                 if not is_settled(record):
@@ -237,6 +256,7 @@ class Engine:
     def _append(self, record: TopicRecord) -> None:
         self._log.append([(record.topic_id, record.to_json())])
         self._records[record.topic_id] = record
+        self.watched.appended(record, self._clock.now_ms())
         self._at_once(record.topic_id)
 
     def _validate(self, command: Command, facts: TopicFacts) -> None:
@@ -265,10 +285,11 @@ class Engine:
             return
         if facts.topic_id == record.topic_id and facts.partition_count < effect.total_count:
             self._append(give_up_opening(record, facts, self._epoch, self._clock.now_ms()))
-            logger.error("topic %s: its growth to %d is given up: %s", record.topic, effect.total_count, refused)
+            text, told = "topic %s: its growth to %d is given up: %s", about_record(record)
+            logger.error(text, record.topic, effect.total_count, refused, extra=told)
 
     def _perform_all(self, effects: Sequence[Effect], *, appended: bool) -> list[bool]:
-        """Carry the effects out, each right after an append, which fails where another controller has taken over."""
+        """Carry the effects out, each right after an append, which fails for one that was replaced (invariant I5)."""
         performed = []
         for effect in effects:
             if not appended:
@@ -276,10 +297,11 @@ class Engine:
             error = self._perform(effect)
             performed.append(error is None)
             appended = False
+            told = about_topic(effect.topic, topic_id=effect.topic_id, effect=type(effect).__name__)
             if error is None:
-                logger.info("topic %s: done: %s", effect.topic, effect)
+                logger.info("topic %s: done: %s", effect.topic, effect, extra=told)
                 continue
-            logger.warning("topic %s: %s; looked at again later", effect.topic, error)
+            logger.warning("topic %s: %s; looked at again later", effect.topic, error, extra=told)
             if isinstance(effect, CreatePartitions) and error.code not in _NOT_REFUSED:
                 self._take_back(effect, error)
         return performed
@@ -291,6 +313,7 @@ class Engine:
             with self.failures.isolated(what, ErrorCode.REQUEST_TIMED_OUT):
                 self._effects.perform(effect)
         except ClusterError as error:
+            self.watched.failed(type(effect).__name__)
             return error
         return None
 

@@ -7,6 +7,7 @@ import logging
 from modeaware.clock import Clock
 from modeaware.config import ControllerConfig
 from modeaware.controller import parts as waiting
+from modeaware.controller.about import about_controller
 from modeaware.controller.contact import Contact
 from modeaware.controller.election import Seat
 from modeaware.controller.inbox import Job
@@ -51,6 +52,8 @@ class Leader:
         self._contact = contact
         self._controller_id = controller_id
         self._clock = clock
+        self._log_looked_at = False
+        self._log_weakness: str | None = None
         self.served_s = clock.monotonic_s()
 
     def claim(self) -> int | None:
@@ -72,6 +75,7 @@ class Leader:
         if not confirmed:
             return None
         term = self._election.term
+        self._status.contact_s = self._clock.monotonic_s()
         epoch = self._engine.claim(
             self._controller_id,
             self._contact,
@@ -79,7 +83,8 @@ class Leader:
             seen_epoch=self._claims.highest_epoch,
         )
         self._status.become(Role.ACTIVE, epoch)
-        logger.info("active: epoch %d", epoch)
+        self._log_looked_at = False
+        logger.info("active: epoch %d", epoch, extra=about_controller(self._controller_id, epoch))
         return term
 
     def release(self) -> None:
@@ -114,6 +119,7 @@ class Leader:
                 if not self._inbox.empty:
                     break  # commands do not wait for a round over all topics
             self._watch_brokers()
+            self._look_at_log()
 
     def settle(self, term: int) -> None:
         """Take every topic as far as it goes now.
@@ -140,12 +146,17 @@ class Leader:
         """Poll; whether this is still the leader in ``term``. Waits for the end of a rebalance, if it ever ends."""
         election, stopping = self._election, self._status.stopping
         election.poll()
-        deadline_s = self._clock.monotonic_s() + STUCK_S
+        self._status.round_s = self._clock.monotonic_s()
+        deadline_s = self._status.round_s + STUCK_S
         while election.seat is Seat.WAITING and not election.lost and not stopping.is_set():
             if self._clock.monotonic_s() > deadline_s:
                 return False
             election.poll(waiting.POLL_S)
-        return election.leader and election.term == term
+            self._status.round_s = self._clock.monotonic_s()
+        leads = election.leader and election.term == term
+        if leads:  # librdkafka takes the place away where no heartbeat came through for a session
+            self._status.contact_s = self._clock.monotonic_s()
+        return leads
 
     def _watch_brokers(self) -> None:
         """Remember the brokers, when there is nothing else to do."""
@@ -157,6 +168,19 @@ class Leader:
         except ClusterError as error:
             if not self._goes_on(error):
                 raise
+
+    def _look_at_log(self) -> None:
+        """Once a claim, and not as a part of it: that has to be quick. The same is warned of only once."""
+        if self._log_looked_at:
+            return
+        self._log_looked_at, before = True, self._log_weakness
+        self._log_weakness = self._log.weakness()
+        if self._log_weakness not in (None, before):
+            logger.warning(
+                "the mode log is not as safe as it could be: %s",
+                self._log_weakness,
+                extra=about_controller(self._controller_id, self._status.epoch),
+            )
 
     def _wait_s(self) -> float:
         next_ms = self._engine.schedule.next_ms()

@@ -1,4 +1,4 @@
-"""What a controller does outside of the mode log, it does only while it surely is the active one."""
+"""What a controller does outside of the mode log, it does only while it surely is the active one (invariant I5)."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from modeaware.errors import ClusterError, ControllerFenced, ErrorCode
 from modeaware.modelog.observed_brokers import OBSERVED_BROKERS_KEY, ObservedBrokersRecord
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modelog.replay import Replay
-from modeaware.modelog.topic import ensure_mode_log
+from modeaware.modelog.topic import ensure_mode_log, log_weakness
 from modeaware.modelog.writer import ModeLogWriter
 
 READ_TIMEOUT_S = 20.0
@@ -65,6 +65,10 @@ class ControllerLog:
                 self._cluster.renew_admin()
             raise
 
+    def weakness(self) -> str | None:
+        """How the log is kept less safely than it could be, and what to do; None: it is not, or nobody tells."""
+        return log_weakness(self._cluster.admin, self._topic)
+
     def open(self) -> Replay:
         """Fence every earlier writer, then read the log to its end. A writer used before is thrown away.
 
@@ -85,7 +89,8 @@ class ControllerLog:
         return replay
 
     def append(self, records: Sequence[tuple[str, bytes | None]]) -> None:
-        """Append ``(key, value)`` records in one transaction; a value of None is a tombstone.
+        """Append ``(key, value)`` records in one transaction, as the elected controller (invariant I5); a value of None
+        is a tombstone.
 
         Raises:
             ControllerFenced: this one is not the leader any more; nothing was appended.

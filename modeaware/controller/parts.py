@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from modeaware.cluster.cluster import Cluster
 from modeaware.controller.claims import ClaimWatch
 from modeaware.controller.election import Election
 from modeaware.controller.engine import Engine
@@ -19,7 +20,11 @@ POLL_S = 0.1
 
 @dataclass(frozen=True)
 class Parts:
-    """All of it is used by the worker's thread alone, but for the inbox and the status."""
+    """All of it is used by the worker's thread alone, but for the inbox and the status.
+
+    Attributes:
+        clusters: the connections of all others, closed when the worker leaves.
+    """
 
     engine: Engine
     log: ControllerLog
@@ -28,6 +33,7 @@ class Parts:
     inbox: Inbox
     status: Status
     brokers: BrokerWatch | None = None
+    clusters: tuple[Cluster, ...] = ()
 
 
 def may_pass(error: ModeAwareError) -> bool:

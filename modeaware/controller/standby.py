@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from modeaware.clock import Clock
+from modeaware.controller.about import about_controller
 from modeaware.controller.claims import describe_claim
 from modeaware.controller.election import Seat
 from modeaware.controller.parts import POLL_S, Parts
@@ -53,6 +54,7 @@ class Standby:
         """Who is active, as far as the log tells now."""
         try:
             self._claims.look(CLAIM_READ_TIMEOUT_S)
+            self._status.contact_s = self._clock.monotonic_s()
         except ModeSourceError as error:
             logger.info("who is active cannot be looked up: %s", error)
 
@@ -66,7 +68,9 @@ class Standby:
             self._make_log()
         self._known_s = self._clock.monotonic_s()
         if self._status.role is Role.STANDBY and (first or before != self._claims.claim):
-            logger.info("standby: %s", describe_claim(self._claims.claim))
+            claim = self._claims.claim
+            told = {} if claim is None else about_controller(claim.controller_id, claim.controller_epoch)
+            logger.info("standby: %s", describe_claim(claim), extra=told)
 
     def _make_log(self) -> None:
         """Nobody is elected while there is no mode log."""

@@ -22,6 +22,11 @@ class Status:
     Attributes:
         stopping: set by whoever wants it to stop.
         trouble: the last thing that went wrong while it was starting, for whoever gives up waiting; None: nothing.
+        round_s: when its thread last went round (``Clock.monotonic_s``); None: it has not begun to.
+        contact_s: when it last was sure of its place in the election while active, or read the mode log to its end
+            while standing by; None: not yet.
+        log_failures: how often the mode log had to be claimed again, because of an error.
+        takeovers: how often it has become active; claiming again while it is counts for nothing.
     """
 
     def __init__(self) -> None:
@@ -31,6 +36,10 @@ class Status:
         self._failure: BaseException | None = None
         self.stopping = threading.Event()
         self.trouble: str | None = None
+        self.round_s: float | None = None
+        self.contact_s: float | None = None
+        self.log_failures = 0
+        self.takeovers = 0
 
     @property
     def role(self) -> Role:
@@ -50,6 +59,7 @@ class Status:
         """Note a new role. Returns whether it is another one than before."""
         with self._changed:
             changed = (role, epoch) != (self._role, self._epoch)
+            self.takeovers += role is Role.ACTIVE and self._role is not Role.ACTIVE
             self._role, self._epoch = role, epoch
             self._changed.notify_all()
         return changed

@@ -52,6 +52,7 @@ class Worker:
         self._election = parts.election
         self._claims = parts.claims
         self._status = parts.status
+        self._clusters = parts.clusters
         self._clock = clock
         self._seated_s = clock.monotonic_s()  # when its place last was worth keeping: joined, or standing by
 
@@ -65,6 +66,7 @@ class Worker:
         try:
             self._enter()
             while not self._status.stopping.is_set():
+                self._status.round_s = self._clock.monotonic_s()
                 if self._leads():
                     self._lead()
                 else:
@@ -103,6 +105,7 @@ class Worker:
         """Take the step, again and again where nobody answers: a single broker may just be restarted, or frozen."""
         deadline_s = self._clock.monotonic_s() + START_PATIENCE_S
         while not self._status.stopping.is_set():
+            self._status.round_s = self._clock.monotonic_s()
             try:
                 step()
                 return
@@ -143,6 +146,8 @@ class Worker:
         finally:
             self._log.close()
             self._election.close()
+            for cluster in self._clusters:
+                cluster.close()
 
     # The election
 
@@ -195,6 +200,7 @@ class Worker:
                     raise
                 self._status.trouble = str(error)
             # What became of the last append is not known: a new claim reads the log again.
+            self._status.log_failures += 1
             logger.warning("%s; claiming the mode log again", error)
             self._log.close()
             self._pause(RETRY_DELAY_S)

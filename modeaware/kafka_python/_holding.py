@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from modeaware.kafka_python._starts import Partition, Starts
+from modeaware.tally import PARTITIONS_LEFT_OUT, PARTITIONS_TAKEN_UP, TALLY
 from modeaware.topic_view import TopicView
 
 
@@ -68,12 +69,15 @@ class Holding:
             elif partition not in self.hidden:
                 self._paused_by_application.add(partition)
             self._subscription.pause(partition)
+            if partition not in self.hidden:
+                TALLY.add(PARTITIONS_LEFT_OUT)
             self.hidden.add(partition)
 
     def show(self, partitions: Iterable[Partition]) -> None:
         """Hold ``partitions`` again, each from where it was, or from its start."""
         for partition in partitions:
             self.hidden.discard(partition)
+            TALLY.add(PARTITIONS_TAKEN_UP)
             position = self._subscription.position(partition)
             start = None if position is None else self._starts.returning(partition, position.offset)
             if start is not None:

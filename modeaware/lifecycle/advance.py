@@ -51,11 +51,14 @@ def advance(
     now_ms: int,
     rules: Sequence[GroupRule] = (),
 ) -> Advance:
-    """Take every retired partition of the topic as far as the facts and the operator's rules allow."""
+    """Take every retired partition of the topic as far as the facts and the operator's rules allow.
+
+    The topic's record goes only when brokers confirm that it is gone (invariant I4).
+    """
     if facts.gone:
         return Advance(tombstone=True, alarms=(f"topic {record.topic!r} is gone: its mode record is removed",))
     if facts.topic_id != record.topic_id:
-        return Advance()  # not confirmed yet: a stale broker's word changes nothing (invariant I4)
+        return Advance()  # not confirmed yet: a stale broker's word changes nothing
     requirement = requirement_of(record, facts, rules, config.ignored_groups, now_ms)
     noted = _note_groups(record, facts, config, requirement)
     now = Pass(noted, facts, requirement, config.seal_quiet_ms, now_ms)
@@ -99,7 +102,8 @@ def give_up_opening(record: TopicRecord, facts: TopicFacts, controller_epoch: in
 def _note_groups(
     record: TopicRecord, facts: TopicFacts, config: ControllerConfig, requirement: Requirement
 ) -> TopicRecord:
-    """Where the groups could not be noted for sure at the admission, the first sure listing completes them."""
+    """Where the groups could not be noted for sure at the admission, the first sure listing completes them (invariant
+    I1)."""
     if record.groups_complete or requirement.doubt is not None:
         return record
     using = using_groups(facts, config.ignored_groups, requirement.registered)

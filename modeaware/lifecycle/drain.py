@@ -38,7 +38,7 @@ def check_drain(
     facts: TopicFacts,
     requirement: Requirement,
 ) -> Drain:
-    """Check every group of ``requirement``.
+    """Check every group of ``requirement`` (invariants I1 and I2).
 
     An empty partition is drained, whatever the groups say: there is nothing left to read. A commit beyond the end, or
     on a part of the log that was truncated, is doubt, not proof; so is one beyond ``truncated_to`` that names no leader

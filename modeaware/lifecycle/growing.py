@@ -64,7 +64,9 @@ def _check_assignments(command: CreatePartitionsCommand, new: int) -> None:
 
 
 def _revive(record: TopicRecord, total_count: int, now_ms: int) -> TopicRecord:
-    """Open retired partitions for writes again, lowest id first. A partition that is still opening goes on opening.
+    """Open retired partitions for writes again, lowest id first: the writable ones stay the first (invariant I3).
+
+    A partition that is still opening goes on opening.
 
     What is left of the shrink moves keys again, so its handover begins anew, and so does what is left of an evacuation.
     One that is undone hands nothing over, unless it overlaps an earlier one: keys that this has moved wait on.

@@ -18,8 +18,8 @@ def advance_opening(
     """``(record, effects, due_ms)``: create what does not exist yet, then open all new partitions together.
 
     Groups without members get the open offset committed for them, so that a ``latest`` group does not skip the first
-    records. A group that commits nothing in ``modeaware.open.timeout.ms`` holds nothing up any longer: it is where it
-    would be with a stock growth.
+    records (invariant I2). A group that commits nothing in ``modeaware.open.timeout.ms`` holds nothing up any longer:
+    it is where it would be with a stock growth.
     """
     opening = {p: r.seal_offset or 0 for p, r in record.retired.items() if r.opening}
     if not opening:

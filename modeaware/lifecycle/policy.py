@@ -11,7 +11,8 @@ def reclaim_policy(partition: int, record: TopicRecord, retired: RetiredPartitio
     """``retention``, ``drained`` or ``immediate``.
 
     What an ``immediate`` shrink takes unread was counted when it was asked for. What comes after the seal, or takes the
-    place of what was truncated, was not, nor were partitions that an earlier shrink has retired: they are drained.
+    place of what was truncated, was not, nor were partitions that an earlier shrink has retired: they are drained
+    (invariant I2).
 
     Args:
         retired: the partition as it is by now, where that is not what the record says.

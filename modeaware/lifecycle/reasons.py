@@ -59,6 +59,11 @@ _TEXTS = {
 }
 
 
+CODES = frozenset(_TEXTS)
+"""Every code there is, for those who need a closed set."""
+AS_ASKED = frozenset({DELAY, RETENTION, OPENING})
+"""What is waited for because somebody asked for it: nothing is wrong."""
+
 _TEXTS_AT_REST = {
     COMPACTED: "nothing: its records stay on the brokers, and no client reads them (with "
     "cleanup.policy=compact,delete, retention.ms=-1 and a shrink that named a delay they are deleted)",

@@ -89,7 +89,7 @@ def required_of(
     accept_state_loss: Sequence[str] = (),
     evacuation: str | None = None,
 ) -> Requirement:
-    """Put together whom to wait for.
+    """Put together whom to wait for: who was noted, who uses the topic, who is registered (invariant I2).
 
     Args:
         noted: the groups that used the topic when the change was admitted.

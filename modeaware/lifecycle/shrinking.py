@@ -29,7 +29,7 @@ def admit_delete(
     now_ms: int,
     rules: Sequence[GroupRule],
 ) -> Admission:
-    """Decide on a shrink.
+    """Decide on a shrink. One at a time: whom a drain waits for is noted for one change (invariant I1).
 
     Raises:
         RequestRefused: it may not be carried out.
@@ -146,7 +146,8 @@ def _check_cleanup_policy(command: DeletePartitionsCommand, facts: TopicFacts) -
 
 
 def _check_state(command: DeletePartitionsCommand, facts: TopicFacts) -> None:
-    """State that is kept per partition does not move with the keys: it is given up only by the group's name."""
+    """State that is kept per partition does not move with the keys: it is given up by the group's name alone (invariant
+    I1)."""
     if facts.stateful_owner is not None:
         raise refusal(
             command,
@@ -168,6 +169,11 @@ def _check_state(command: DeletePartitionsCommand, facts: TopicFacts) -> None:
 def _retire(
     command: DeletePartitionsCommand, record: TopicRecord, facts: TopicFacts, requirement: Requirement, now_ms: int
 ) -> TopicRecord:
+    """The record that retires the tail.
+
+    ReadOnly comes first, so that nothing is hidden unread (invariant I2); the highest ids go, and survivors' ends are
+    noted, so that keys have one place at each epoch (invariant I3); a listing in doubt is marked (invariant I1).
+    """
     keep, writable = command.total_count, record.writable_count
     modes = list(record.modes)
     retired = dict(record.retired)

@@ -99,7 +99,8 @@ def _seal(
 ) -> tuple[RetiredPartition, int | None]:
     """Seal a partition that has been quiet since it was retired, at ``retired_ms``, at the earliest.
 
-    Quiet is no proof; it only avoids flapping (how-it-works.md, phase "seal"). While records arrive, a last stable
+    An open transaction's records are not readable yet, so there is no seal behind them (invariant I2). Quiet is no
+    proof; it only avoids flapping (how-it-works.md, phase "seal"). While records arrive, a last stable
     offset below the end says nothing of a transaction: it was read a moment before the end was.
     """
     quiet_from_ms = max(log.quiet_since_ms, retired_ms) + now.seal_quiet_ms
@@ -117,7 +118,7 @@ def _seal(
 
 
 def _unseal(topic: str, partition: int, retired: RetiredPartition, log: PartitionFacts) -> tuple[RetiredPartition, str]:
-    """The seal is broken: a straggler arrived, or the log was truncated. Drain it again (I2)."""
+    """The seal is broken: a straggler arrived, or the log was truncated. Drain it again (invariant I2)."""
     assert retired.seal_offset is not None
     truncated = seal_broken_by(retired.seal_offset, log) == reasons.TRUNCATED
     # A group that never committed here (it starts at the latest) goes on at what was drained, not behind the straggler.
@@ -139,7 +140,7 @@ def _unseal(topic: str, partition: int, retired: RetiredPartition, log: Partitio
 def _drained(
     partition: int, retired: RetiredPartition, seal_offset: int, log: PartitionFacts, now: Pass
 ) -> tuple[Drain, int | None]:
-    """Whether the reclaim policy lets the partition go, and when it may fall due."""
+    """Whether the reclaim policy lets the partition go (invariants I1 and I2), and when it may fall due."""
     deletion, policy = deletion_of(now.record), reclaim_policy(partition, now.record, retired)
     if not log.settled:
         return Drain(reason=reasons.OPEN_TRANSACTION), None
@@ -155,7 +156,10 @@ def _drained(
 
 
 def _step_none(partition: int, log: PartitionFacts, now: Pass) -> Step:
-    """Watch a None partition, and delete its records up to the recorded seal where the policy says so."""
+    """Watch a None partition (invariant I2), and delete its records up to the recorded seal where the policy says so.
+
+    Never to wherever the end is, and with the proof on the record first (invariant I1).
+    """
     retired = now.record.retired[partition]
     if retired.seal_offset is None or seal_broken_by(retired.seal_offset, log) is not None:
         sealed = retired if retired.seal_offset is not None else replace(retired, seal_offset=0)
@@ -204,7 +208,8 @@ def _left_alone(retired: RetiredPartition) -> RetiredPartition:
 def _still_drained(
     partition: int, retired: RetiredPartition, seal_offset: int, log: PartitionFacts, now: Pass
 ) -> Drain:
-    """The proof taken anew, right before the records go. Without one they stay, and the partition is readable again.
+    """The proof taken anew, right before the records go. Without one they stay, and the partition is readable again
+    (invariant I1).
 
     What was evacuated stays so, whatever becomes of the offsets of the group that proved it.
     """

@@ -1,7 +1,8 @@
 """The views of one cluster, from wherever they are to be had: the mode log, or KIP-694's Metadata over the wire.
 
 One thread does it all: it asks the bootstrap servers whether they have the feature, follows the log meanwhile, and goes
-over to the wire once that has told the modes. Where the wire is lost, the log is followed again. Clients see one board.
+over to the wire once that has told the modes. Where the wire is lost, the log is followed again (invariant I6). Clients
+see one board.
 """
 
 from __future__ import annotations

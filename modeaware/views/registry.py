@@ -7,6 +7,7 @@ import os
 import threading
 import weakref
 from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from modeaware.config import ClientConfig
@@ -35,11 +36,41 @@ def acquire(conf: Mapping[str, Any], config: ClientConfig) -> Views:
     return _Handle(conf, config)
 
 
+@dataclass(frozen=True)
+class Source:
+    """One source of views that clients of this process use now.
+
+    Attributes:
+        cluster: its bootstrap servers, as the first client has named them.
+        mode_log: the topic that is its mode log.
+        clients: how many share it.
+        stats: as of :meth:`Views.stats`.
+        views: as of :meth:`Views.views`.
+    """
+
+    cluster: str
+    mode_log: str
+    clients: int
+    stats: Mapping[str, Any]
+    views: Mapping[str, TopicView]
+
+
+def sources() -> list[Source]:
+    """What clients of this process use now, for metrics. Thread-safe; asks nobody."""
+    with _registry.lock:
+        found = list(_registry.sources.values())
+    return [
+        Source(shared.cluster, shared.mode_log, len(shared.users), shared.source.stats(), shared.source.views())
+        for shared in found
+    ]
+
+
 class _Shared:
     """A source and its users. They are held weakly: a client that is dropped without close() must not keep it."""
 
     def __init__(self, key: Hashable, conf: Mapping[str, Any], config: ClientConfig) -> None:
         self._key = key
+        self.cluster, self.mode_log = str(conf.get("bootstrap.servers", "")), config.mode_log_topic
         self.users: weakref.WeakSet[_Handle] = weakref.WeakSet()
         self.source = ClusterViews(conf, config, self._wanted)
 

@@ -7,10 +7,12 @@ import warnings
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import replace
+from typing import Any
 
 from modeaware.errors import KeyHeld, KeyMoved, ResizeWarning
 from modeaware.resize import Backlog, Guarding, Resize, Watching, lighter, resize_of
 from modeaware.routing import Route, route_over
+from modeaware.tally import RESIZE_WARNINGS, SENDS_HELD, TALLY
 from modeaware.topic_view import TopicView
 from partitioners import Partitioner
 
@@ -98,7 +100,9 @@ class Resizes:
 
     def _tell(self, resize: Resize) -> None:
         self.count += 1
-        logger.warning("%s", resize.describe())
+        TALLY.add(RESIZE_WARNINGS)
+        told = {"topic": resize.topic, "mode_epoch": resize.epoch}
+        logger.warning("%s", resize.describe(), extra=told)
         if self._callback is not None:
             self._callback(resize)
         warnings.warn(ResizeWarning(resize.describe()), stacklevel=1)  # the sender is any number of calls away
@@ -176,9 +180,13 @@ class Resizes:
             waited_for,
             backlog=backlog if own else None,
             ended=lambda: self._seen(topic),
-            held=self._held,
+            held=self._keep_back,
         )
         return replace(route, partitioner=guarding, open=False)
+
+    def _keep_back(self, message: str, **about: Any) -> KeyHeld:
+        TALLY.add(SENDS_HELD)
+        return self._held(message, **about)
 
 
 def lightened(route: Route) -> Route:

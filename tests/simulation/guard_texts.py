@@ -295,7 +295,8 @@ GUARDS: tuple[Guard, ...] = (
         "a growth is on the log before it is done", "I5", 234,
         ENGINE,
         "        if admission.record is not None:\n            self._append(admission.record)\n"
-        '            logger.info("%s: %s", command, admission.record.view().describe())\n'
+        "            told = about_record(admission.record)\n"
+        '            logger.info("%s: %s", command, admission.record.view().describe(), extra=told)\n'
         "        if new is not None and admission.record is not None:\n"
         "            failure = self._create(new, admission.record, facts)\n",
         "        if new is not None:\n            self._effects.perform(new)\n"

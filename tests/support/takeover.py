@@ -66,6 +66,10 @@ class ControllerProcess:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
 
     @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
     def said(self) -> str:
         return self._said.read_text(encoding="utf-8")
 

@@ -127,6 +127,10 @@ class Log:
         self.timeout_s: float | None = None
         self.is_open = False
         self.appends = 0
+        self.weaknesses: list[str | None] = []
+
+    def weakness(self) -> str | None:
+        return self.weaknesses.pop(0) if self.weaknesses else None
 
     def ensure(self) -> None:
         self._world.did.append("ensure")

@@ -19,7 +19,9 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "modeaware.topic_view",
         "modeaware.clock",
         "modeaware.config",
+        "modeaware.keyword_settings",
         "modeaware.properties",
+        "modeaware.tally",
     ),
     ("modeaware.routing", "modeaware.resize", "modeaware.assignment"),
     (
@@ -37,19 +39,21 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("modeaware.cluster",),
     ("modeaware.modelog", "modeaware.views"),
     ("modeaware.admin",),
-    ("modeaware.confluent", "modeaware.kafka_python"),
+    ("modeaware.confluent", "modeaware.kafka_python", "modeaware.aiokafka"),
     ("modeaware.aio",),
-    ("modeaware.adoption",),
+    ("modeaware.adoption", "modeaware.metrics"),
     ("modeaware.endpoint",),
     ("modeaware",),  # the names at the top, re-exported
     (
         "modeaware.controller",
+        "modeaware.apply",
         "modeaware.plan",
         "modeaware.reports",
         "modeaware.spark",
         "modeaware.local",
         "modeaware.testing",
     ),
+    ("modeaware.monitoring",),
     ("modeaware.demo",),
     ("modeaware.cli", "modeaware.__main__"),
 )
@@ -57,6 +61,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 # In one layer, but strangers: neither of a pair imports the other.
 STRANGERS = (
     {"modeaware.confluent", "modeaware.kafka_python"},
+    {"modeaware.aiokafka", "modeaware.confluent"},
+    {"modeaware.aiokafka", "modeaware.kafka_python"},
     {"modeaware.controller", "modeaware.local"},
     {"modeaware.controller", "modeaware.plan"},
     {"modeaware.controller", "modeaware.reports"},
@@ -75,7 +81,10 @@ HOMES: dict[str, tuple[str, ...]] = {
         "modeaware.kafka_python._gateway",
         "partitioners.call_forms",  # the base class of what plain kafka-python calls
     ),
+    "prometheus_client": ("modeaware.metrics", "modeaware.monitoring"),
+    "aiokafka": ("modeaware.aiokafka._gateway",),
     "rich": ("modeaware.cli", "modeaware.demo"),
+    "yaml": ("modeaware.apply.read",),
     "numpy": ("modeaware.spark", "partitioners.columns"),
     "pandas": ("modeaware.demo", "modeaware.spark"),
     "pyarrow": ("modeaware.spark", "partitioners.columns"),
@@ -147,7 +156,7 @@ def test_a_package_that_spans_layers_imports_nothing_itself() -> None:
 
 
 def test_the_gateways_hold_no_code() -> None:
-    for gateway in (*HOMES["confluent_kafka"], "modeaware.kafka_python._gateway"):
+    for gateway in (*HOMES["confluent_kafka"], *HOMES["aiokafka"], "modeaware.kafka_python._gateway"):
         allowed = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.Expr)
         assert all(isinstance(node, allowed) for node in tree(MODULES[gateway]).body), gateway
 

@@ -101,6 +101,16 @@ def test_after_a_failed_append_it_asks_before_it_claims_again(world: World, fail
     assert future.exception(0) is failure
 
 
+def test_a_log_that_could_be_safer_is_warned_of_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world.log.weaknesses = ["one replica", "one replica", None, "one replica"]
+    terms = [sits(world, Seat.LEADER, term) for term in range(1, 5)]
+    did = run(world, *(event for term in terms for event in (term, nothing, nothing)))
+    assert did.count("claim") == 4
+    assert world.log.weaknesses == []
+    warnings = [record for record in caplog.records if "not as safe as it could be: one replica" in record.message]
+    assert [record.levelname for record in warnings] == ["WARNING"] * 2, "again where it was mended in between"
+
+
 def test_a_rebalance_in_between_interrupts_nothing(world: World) -> None:
     did = run(world, sits(world, Seat.LEADER), sits(world, Seat.WAITING), nothing, sits(world, Seat.LEADER), nothing)
     assert did.count("claim") == 1

@@ -1,0 +1,126 @@
+"""Metrics of this process's clients for Prometheus (extra ``metrics``). See docs/observability.md.
+
+``modeaware.metrics.register()`` once, in any process that has producers or consumers of ours. Nothing is counted for a
+record: views and clients are asked when Prometheus asks.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+
+from prometheus_client import REGISTRY, CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from modeaware import tally
+from modeaware.topic_view import TopicView
+from modeaware.views.registry import Source, sources
+
+__all__ = ["ClientCollector", "register"]
+
+_registered: weakref.WeakKeyDictionary[CollectorRegistry, ClientCollector] = weakref.WeakKeyDictionary()
+_registering = threading.Lock()
+_TOLD = {
+    "sends_refused": (tally.SENDS_REFUSED, "Sends to an explicit partition that takes no records."),
+    "sends_held": (tally.SENDS_HELD, "Sends that were told to try again, their key's old partition not being read."),
+    "resize_warnings": (tally.RESIZE_WARNINGS, "Resizes of topics with keys that producers have told of."),
+    "partitions_left_out": (tally.PARTITIONS_LEFT_OUT, "Partitions that consumers were given and left out."),
+    "partitions_taken_up": (tally.PARTITIONS_TAKEN_UP, "Partitions that consumers have taken up again."),
+}
+
+
+def register(registry: CollectorRegistry = REGISTRY, topics: Collection[str] | None = None) -> ClientCollector:
+    """Export the metrics of this process's clients. A second call for the same registry changes nothing.
+
+    Args:
+        registry: of prometheus_client; default the one that its own servers export.
+        topics: see :class:`ClientCollector`.
+
+    Returns:
+        The collector of that registry (``registry.unregister`` takes it).
+    """
+    with _registering:
+        known = _registered.get(registry)
+        if known is None:
+            known = ClientCollector(topics)
+            registry.register(known)
+            _registered[registry] = known
+        return known
+
+
+class ClientCollector(Collector):
+    """Tells what the clients of this process know of partition modes, and what has happened to them. Thread-safe.
+
+    Args:
+        topics: whose epochs and modes are told; None: those of every topic that has a record in the mode log.
+    """
+
+    def __init__(self, topics: Collection[str] | None = None) -> None:
+        self._topics = None if topics is None else frozenset(topics)
+
+    def describe(self) -> Iterable[Metric]:
+        """The families, without samples."""
+        return _families().values()
+
+    def collect(self) -> Iterator[Metric]:
+        families = _families()
+        alike: dict[tuple[str, str], list[Source]] = {}
+        for source in sources():  # two users of one cluster have a source each: no label tells them apart
+            alike.setdefault((source.cluster, source.mode_log), []).append(source)
+        for labels, found in alike.items():
+            self._add(families, labels, found)
+        counts = tally.TALLY.counts()
+        for name, (event, _) in _TOLD.items():
+            families[name].add_metric((), counts[event])
+        yield from families.values()
+
+    def _add(
+        self,
+        families: dict[str, GaugeMetricFamily | CounterMetricFamily],
+        labels: tuple[str, str],
+        found: list[Source],
+    ) -> None:
+        """The worst of the sources under one label: a failing one must not hide behind another."""
+        stats = [source.stats for source in found]
+        if (age_ms := max(one["view_age_ms"] for one in stats)) >= 0:
+            families["view_age_seconds"].add_metric(labels, age_ms / 1000)
+        families["view_ready"].add_metric(labels, float(all(one["ready"] for one in stats)))
+        families["view_stale"].add_metric(labels, float(any(one["stale"] for one in stats)))
+        families["view_refresh_failures"].add_metric(labels, sum(one["refresh_failures"] for one in stats))
+        families["view_clients"].add_metric(labels, sum(source.clients for source in found))
+        oldest: dict[str, TopicView] = {}
+        for view in [view for source in found for view in source.views.values()]:
+            if view.topic not in oldest or view.epoch < oldest[view.topic].epoch:
+                oldest[view.topic] = view
+        for view in self._told(oldest.values()):
+            families["topic_epoch"].add_metric((*labels, view.topic), view.epoch)
+            for mode, count in sorted(Counter(mode.label for mode in view.modes).items()):
+                families["topic_partitions"].add_metric((*labels, view.topic, mode), count)
+
+    def _told(self, views: Iterable[TopicView]) -> list[TopicView]:
+        told = [view for view in views if self._topics is None or view.topic in self._topics]
+        return sorted(told, key=lambda view: view.topic)
+
+
+def _families() -> dict[str, GaugeMetricFamily | CounterMetricFamily]:
+    source = ("cluster", "mode_log")
+    gauges = {
+        "view_age_seconds": ("Since the source of the modes last confirmed the views.", source),
+        "view_ready": ("1: the first view of the modes is there.", source),
+        "view_stale": ("1: the source fails, or the views are older than they may be.", source),
+        "view_clients": ("Clients of this process that share the views.", source),
+        "topic_epoch": ("Mode epoch of the topic's view in force.", (*source, "topic")),
+        "topic_partitions": ("Partitions by mode, as this process sees them.", (*source, "topic", "mode")),
+    }
+    families: dict[str, GaugeMetricFamily | CounterMetricFamily] = {
+        name: GaugeMetricFamily(f"modeaware_client_{name}", told, labels=labels)
+        for name, (told, labels) in gauges.items()
+    }
+    failures = "modeaware_client_view_refresh_failures"
+    families["view_refresh_failures"] = CounterMetricFamily(failures, "Failed questions to the source.", labels=source)
+    for name, (_, told) in _TOLD.items():
+        families[name] = CounterMetricFamily(f"modeaware_client_{name}", told, labels=())
+    return families

@@ -1,0 +1,118 @@
+"""A controller's metrics for Prometheus, made of a snapshot whenever they are asked for. See docs/observability.md."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from modeaware.controller.status import Role
+from modeaware.controller.watched import Snapshot
+from modeaware.lifecycle.phases import PHASES, topic_phase
+from modeaware.modelog.records import TopicRecord
+from modeaware.modes import ReplicaState
+from modeaware.monitoring.status import blocked_ages_s, ready, unread_by_group
+
+_Sample = tuple[tuple[str, ...], float]
+
+
+class ControllerCollector(Collector):
+    """Tells Prometheus about one controller. Thread-safe.
+
+    Topics are told by the active controller alone, so that sums over all controllers count each once. Labels are topics
+    with a record in the mode log, and closed sets.
+
+    Args:
+        snapshot: gives the controller as it is now.
+    """
+
+    def __init__(self, snapshot: Callable[[], Snapshot]) -> None:
+        self._snapshot = snapshot
+
+    def describe(self) -> Iterable[Metric]:
+        """The families, without samples: no snapshot is taken when this is registered."""
+        yield from _families()
+
+    def collect(self) -> Iterator[Metric]:
+        snapshot = self._snapshot()
+        samples = {**_own(snapshot), **_topics(snapshot)}
+        for family in _families():
+            for labels, value in samples[family.name]:
+                family.add_metric(labels, value)
+            yield family
+
+
+def _families() -> list[GaugeMetricFamily | CounterMetricFamily]:
+    def gauge(name: str, told: str, *labels: str) -> GaugeMetricFamily:
+        return GaugeMetricFamily(f"modeaware_{name}", told, labels=labels)
+
+    def counter(name: str, told: str, *labels: str) -> CounterMetricFamily:
+        return CounterMetricFamily(f"modeaware_{name}", told, labels=labels)
+
+    return [
+        gauge("controller_active", "1: this controller is the active one."),
+        gauge("controller_ready", "1: active or standing by, and in contact with the cluster."),
+        gauge("controller_epoch", "Epoch of the last claim of the mode log that this controller knows."),
+        gauge("controller_loop_age_seconds", "Since the controller's thread last went round."),
+        gauge("controller_contact_age_seconds", "Since it was last sure of its place, or read the mode log."),
+        counter("controller_takeovers", "How often this process has become the active controller."),
+        counter("controller_errors", "What has failed and is tried again.", "operation"),
+        gauge("topic_epoch", "The topic's mode epoch.", "topic"),
+        gauge("topic_partitions", "Partitions by mode and replica state.", "topic", "mode", "replica_state"),
+        gauge("topic_phase", "1: the phase of the partition that is furthest behind.", "topic", "phase"),
+        gauge("topic_blocked_seconds", "For how long partitions are held up, by what holds them up now.", "topic", "reason"),
+        gauge("topic_unread_offsets", "The most that a required group has to read in retired partitions.", "topic"),
+        gauge("topic_look_age_seconds", "Since the controller last looked at the topic's logs and groups.", "topic"),
+        counter("topic_stragglers", "Seals that were broken by a late record.", "topic"),
+    ]
+
+
+def _own(snapshot: Snapshot) -> dict[str, list[_Sample]]:
+    epoch = snapshot.claim.controller_epoch if snapshot.claim is not None else 0
+    values = {
+        "modeaware_controller_active": float(snapshot.role is Role.ACTIVE),
+        "modeaware_controller_ready": float(ready(snapshot) is None),
+        "modeaware_controller_epoch": float(epoch),
+        "modeaware_controller_loop_age_seconds": snapshot.loop_age_s,
+        "modeaware_controller_contact_age_seconds": snapshot.contact_age_s,
+        "modeaware_controller_takeovers": float(snapshot.takeovers),
+    }
+    samples: dict[str, list[_Sample]] = {
+        name: [((), value)] if value is not None else [] for name, value in values.items()
+    }
+    samples["modeaware_controller_errors"] = [((name,), count) for name, count in sorted(snapshot.errors.items())]
+    return samples
+
+
+def _topics(snapshot: Snapshot) -> dict[str, list[_Sample]]:
+    named = ("epoch", "partitions", "phase", "blocked_seconds", "unread_offsets", "look_age_seconds", "stragglers")
+    samples: dict[str, list[_Sample]] = {f"modeaware_topic_{name}": [] for name in named}
+
+    def add(name: str, labels: tuple[str, ...], value: float) -> None:
+        samples[f"modeaware_topic_{name}"].append((labels, value))
+
+    newest = {seen.record.topic: seen for seen in sorted(snapshot.topics, key=lambda seen: seen.record.changed_ms)}
+    for topic, seen in sorted(newest.items()):  # of a topic made again under its name both may still be on the log
+        add("epoch", (topic,), seen.record.epoch)
+        for (mode, state), count in sorted(_states(seen.record).items()):
+            add("partitions", (topic, mode, state), count)
+        for phase in PHASES:
+            add("phase", (topic, phase), float(topic_phase(seen.record) == phase))
+        for code, age_s in sorted(blocked_ages_s(seen, snapshot.taken_ms).items()):
+            add("blocked_seconds", (topic, code), max(age_s, 0.0))
+        add("unread_offsets", (topic,), max((group["unread"] for group in unread_by_group(seen, snapshot)), default=0))
+        looked_ms = seen.known_ms if seen.looked_ms is None else seen.looked_ms  # or one that always fails has no age
+        if looked_ms is not None:
+            add("look_age_seconds", (topic,), max(snapshot.taken_ms - looked_ms, 0) / 1000)
+        add("stragglers", (topic,), seen.stragglers)
+    return samples
+
+
+def _states(record: TopicRecord) -> Counter[tuple[str, str]]:
+    states: Counter[tuple[str, str]] = Counter()
+    for partition, mode in enumerate(record.modes):
+        retired = record.retired.get(partition)
+        states[mode.label, (retired.replica_state if retired is not None else ReplicaState.ONLINE).value] += 1
+    return states

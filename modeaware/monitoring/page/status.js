@@ -1,0 +1,111 @@
+// Asks for /status.json every two seconds and shows it. What is written goes through textContent alone: nothing that a
+// topic or a group is called can become markup.
+import { card, element, line, urgency } from "./topic.js";
+
+const PERIOD_MS = 2000;
+const PATIENCE_MS = 8000;
+const MOST_SETTLED = 500;
+const MOST_PICTURES = 50;
+const shown = new Map();
+let lastMs = null; // when an answer last came, by performance.now(): the clocks of two machines may differ
+let offsetMs = 0; // what the controller's clock says more than this one's
+
+const at = (id) => document.getElementById(id);
+
+function since(ms) {
+  const s = Math.max(0, Math.round((Date.now() + offsetMs - ms) / 1000));
+  if (s < 90) return `${s} s`;
+  const m = Math.round(s / 60);
+  if (m < 90) return `${m} min`;
+  const h = Math.round(m / 60);
+  return h < 48 ? `${h} h` : `${Math.round(h / 24)} days`;
+}
+
+function tell(word, kind) {
+  const live = at("live");
+  if (live.textContent !== word) live.textContent = word;
+  live.className = `pill ${kind}`;
+}
+
+function controllers(status) {
+  const own = status.controller;
+  const claim = status.claim;
+  const rows = [["This controller", own.id], ["It is", own.role + (own.epoch === null ? "" : `, epoch ${own.epoch}`)]];
+  if (own.role === "active") {
+    rows.push(["Endpoint", own.endpoint ?? "none"]);
+  } else if (claim) {
+    rows.push(["Last claim", `${claim.id}${claim.host ? ` on ${claim.host}` : ""}, epoch ${claim.epoch}`]);
+    rows.push(["Its endpoint", claim.endpoint ?? "none: stopped, or takes no commands"]);
+  } else {
+    rows.push(["Last claim", "none yet"]);
+  }
+  const failed = Object.entries(own.errors).filter(([, count]) => count);
+  if (failed.length) rows.push(["Errors so far", failed.map(([name, count]) => `${name} ${count}`).join(", ")]);
+  const box = element("div", { class: "card" }, [
+    element("dl", {}, rows.map(([name, told]) => element("div", {}, [element("dt", { text: name }), element("dd", { text: told })]))),
+  ]);
+  if (own.not_ready) box.append(element("p", { class: "trouble", text: `Not ready: ${own.not_ready}` }));
+  if (own.role === "standby") {
+    box.append(element("p", { class: "soft", text: "Topics are shown by the active controller's page." }));
+  }
+  return box;
+}
+
+function keep(id, wanted) {
+  // Only what has changed is built anew, so that a selection or a scrolled table stays.
+  const parent = at(id);
+  const nodes = wanted.map(([key, told, build]) => {
+    const text = JSON.stringify(told);
+    const known = shown.get(key);
+    if (known && known.text === text) return known.node;
+    const node = build(told);
+    shown.set(key, { text, node });
+    return node;
+  });
+  if (nodes.length !== parent.childNodes.length || nodes.some((node, place) => node !== parent.childNodes[place])) {
+    parent.replaceChildren(...nodes);
+  }
+}
+
+function show(status) {
+  offsetMs = status.taken_ms - Date.now();
+  keep("controllers", [["controllers", { controller: status.controller, claim: status.claim }, controllers]]);
+  const changing = status.topics.filter((topic) => topic.phase !== "done").sort((a, b) => (urgency(a) < urgency(b) ? -1 : urgency(a) > urgency(b) ? 1 : 0));
+  const settled = status.topics.filter((topic) => topic.phase === "done");
+  keep("changing", changing.map((topic) => [`changing ${topic.topic_id}`, topic, card]));
+  keep("settled", settled.slice(0, MOST_SETTLED).map((topic) => [`settled ${topic.topic_id}`, topic, (told) => line(told, settled.length <= MOST_PICTURES)]));
+  const there = new Set(["controllers", ...changing.map((t) => `changing ${t.topic_id}`), ...settled.map((t) => `settled ${t.topic_id}`)]);
+  for (const key of shown.keys()) if (!there.has(key)) shown.delete(key);
+  at("changing-n").textContent = changing.length ? changing.length : "nothing";
+  at("settled-n").textContent = settled.length
+    ? settled.length + (settled.length > MOST_SETTLED ? `, ${MOST_SETTLED} shown` : "")
+    : "nothing";
+}
+
+function tick() {
+  for (const node of document.querySelectorAll("[data-since]")) {
+    const told = since(Number(node.dataset.since));
+    if (node.textContent !== told) node.textContent = told;
+  }
+  const age = lastMs === null ? null : performance.now() - lastMs;
+  const stale = age === null || age > 3 * PERIOD_MS;
+  document.body.classList.toggle("stale", age !== null && stale);
+  if (age === null) return;
+  tell(stale ? `stale: no answer for ${Math.round(age / 1000)} s` : "live", stale ? "bad" : "good");
+}
+
+async function ask() {
+  try {
+    const answer = await fetch("/status.json", { signal: AbortSignal.timeout(PATIENCE_MS), cache: "no-store" });
+    if (!answer.ok) throw new Error(`HTTP ${answer.status}`);
+    show(await answer.json());
+    lastMs = performance.now();
+  } catch (error) {
+    if (lastMs === null) tell(`no answer: ${error.message}`, "bad");
+  }
+  tick();
+  setTimeout(ask, PERIOD_MS);
+}
+
+ask();
+setInterval(tick, 1000);

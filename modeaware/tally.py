@@ -1,0 +1,42 @@
+"""How often what seldom happens has happened in this process, to all clients of ours together."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+from collections.abc import Mapping
+
+SENDS_REFUSED = "sends-refused"
+SENDS_HELD = "sends-held"
+RESIZE_WARNINGS = "resize-warnings"
+PARTITIONS_LEFT_OUT = "partitions-left-out"
+PARTITIONS_TAKEN_UP = "partitions-taken-up"
+NAMES = (SENDS_REFUSED, SENDS_HELD, RESIZE_WARNINGS, PARTITIONS_LEFT_OUT, PARTITIONS_TAKEN_UP)
+
+
+class Tally:
+    """Counts. Thread-safe; in a forked child they begin at 0. Not for anything that is done for each record."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: Counter[str] = Counter()
+
+    def add(self, name: str, times: int = 1) -> None:
+        """``name`` (one of :data:`NAMES`) has happened so many times more."""
+        with self._lock:
+            self._counts[name] += times
+
+    def counts(self) -> Mapping[str, int]:
+        """All of :data:`NAMES`."""
+        with self._lock:
+            return {name: self._counts[name] for name in NAMES}
+
+    def forget_parent(self) -> None:
+        """In a forked child, whose parent may have held the lock."""
+        self._lock = threading.Lock()
+        self._counts = Counter()
+
+
+TALLY = Tally()
+os.register_at_fork(after_in_child=TALLY.forget_parent)

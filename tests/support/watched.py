@@ -1,0 +1,92 @@
+"""Snapshots of a controller as no test has to make one on a cluster: of a shrink that waits, and one that is done."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from modeaware.clock import SYSTEM_CLOCK
+from modeaware.controller.status import Role
+from modeaware.controller.watched import OPERATIONS, Snapshot, TopicSeen
+from modeaware.lifecycle import reasons
+from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, TopicFacts
+from modeaware.modelog.deletion import DeleteTopicPartitions
+from modeaware.modelog.records import ClaimRecord, RetiredPartition, TopicRecord
+from modeaware.modes import PartitionMode, PartitionState, ReplicaState
+from tests.support.lifecycle import log
+
+RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
+NAUGHTY = '<img src=x onerror="window.hit=1">'
+MINUTE_MS = 60_000
+
+
+def gone(**more: Any) -> RetiredPartition:
+    done = ReplicaState.DELETION_SUCCESSFUL
+    return RetiredPartition(PartitionState.NON_EXISTENT, done, seal_offset=200, **more)
+
+
+def blocked(reason: str, seal: int | None = 200, **more: Any) -> RetiredPartition:
+    ineligible = ReplicaState.DELETION_INELIGIBLE
+    return RetiredPartition(replica_state=ineligible, seal_offset=seal, reason=reason, **more)
+
+
+def record(topic: str, kept: int, retired: dict[int, RetiredPartition], now_ms: int, **more: Any) -> TopicRecord:
+    def mode(partition: int) -> PartitionMode:
+        held = retired.get(partition)
+        if held is None:
+            return RW
+        return RO if held.partition_state is PartitionState.ONLINE else NONE
+
+    count = kept + len(retired)
+    fields: dict[str, Any] = {
+        "deletion": DeleteTopicPartitions(kept, 0, False, now_ms - 90 * MINUTE_MS, count),
+        "changed_ms": now_ms - 45 * MINUTE_MS,
+        **more,
+    }
+    return TopicRecord(topic, f"id-{topic}", 7, 3, tuple(mode(p) for p in range(count)), retired=retired, **fields)
+
+
+def busy_snapshot(now_ms: int | None = None) -> Snapshot:
+    """An active controller: a drain that two groups hold up, one with a name that is HTML, and a topic that is done."""
+    now_ms = SYSTEM_CLOCK.now_ms() if now_ms is None else now_ms
+    lag, hold = reasons.of_group(reasons.GROUP_LAG, "billing"), reasons.of_group(reasons.GROUP_LAG, NAUGHTY)
+    retired = {p: gone() for p in (4, 5, 6)} | {p: blocked(lag) for p in (7, 8, 9)} | {10: blocked(hold)}
+    retired |= {11: blocked(reasons.STILL_WRITTEN, None)}
+    orders = record("orders", 4, retired, now_ms, required_groups=("billing", "audit", NAUGHTY))
+    groups = {
+        "billing": GroupFacts(dict.fromkeys(range(7, 10), 120) | {10: 200, 11: 40}, has_members=True),
+        "audit": GroupFacts(dict.fromkeys(range(7, 12), 200), has_members=True),
+        NAUGHTY: GroupFacts(dict.fromkeys((7, 8, 9, 11), 200) | {10: 199}),
+    }
+    logs = {p: log(200, 200) for p in (4, 5, 6)} | {p: log(200, 0) for p in range(7, 11)} | {11: log(40, 0)}
+    facts = TopicFacts("orders", "id-orders", 12, partitions=logs, groups=groups)
+    since = {7: now_ms - 50 * MINUTE_MS, 8: now_ms - 45 * MINUTE_MS, 9: now_ms - 45 * MINUTE_MS, 10: now_ms - 9_000}
+    waiting = TopicSeen(orders, facts, now_ms - 4_000, None, since | {11: now_ms - 30_000}, stragglers=1)
+
+    waits = {p: blocked(reasons.RETENTION) for p in range(32, 128)}
+    clicks = record("clicks", 32, waits, now_ms, deletion=DeleteTopicPartitions(32, -1, False, now_ms, 128))
+    doubt = GroupsDoubt("group 'x' is in a rebalance")
+    wide = TopicSeen(clicks, TopicFacts("clicks", "id-clicks", 128, groups_doubt=doubt), now_ms - 70_000)
+
+    opening = {p: blocked(reasons.OPENING, None, opening=True) for p in (3, 4)}
+    grown = TopicSeen(record("grown", 3, opening, now_ms, deletion=None), None, None, "no broker answered")
+    done = TopicSeen(record("payments", 6, {p: gone() for p in range(6, 24)}, now_ms), None, now_ms - 200_000)
+    return Snapshot(
+        taken_ms=now_ms,
+        controller_id="host-1-4711-ab12cd34",
+        role=Role.ACTIVE,
+        epoch=3,
+        address="10.0.0.7:9095",
+        claim=ClaimRecord(3, "10.0.0.7:9095", "host-1-4711-ab12cd34", now_ms, "host-1"),
+        loop_age_s=0.1,
+        contact_age_s=0.2,
+        topics=(wide, grown, waiting, done),
+        errors={**dict.fromkeys(OPERATIONS, 0), "check": 3},
+        takeovers=1,
+    )
+
+
+def standby_snapshot() -> Snapshot:
+    """A standby that knows who is active."""
+    busy = busy_snapshot()
+    return replace(busy, controller_id="host-2", role=Role.STANDBY, epoch=None, topics=(), takeovers=0)

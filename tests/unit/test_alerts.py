@@ -1,0 +1,90 @@
+"""The example alert rules: valid YAML and PromQL, over metrics that we export, with a page of the runbook each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import promql_parser
+import pytest
+import yaml
+
+from modeaware.lifecycle import reasons
+from modeaware.metrics import ClientCollector
+from modeaware.monitoring.controller_metrics import ControllerCollector
+from tests.support.watched import busy_snapshot
+
+ROOT = Path(__file__).parents[2]
+GROUPS = yaml.safe_load((ROOT / "examples" / "alerts.yaml").read_text(encoding="utf-8"))["groups"]
+RULES: list[dict[str, Any]] = [rule for group in GROUPS for rule in group["rules"]]
+HEADINGS = (
+    "A drain is blocked",
+    "Stragglers",
+    "No controller",
+    "A client's view is old",
+    "The mode log was lost or restored",
+    "The controller cannot reach a broker",
+)
+
+
+def exported() -> dict[str, tuple[str, ...]]:
+    """The names that Prometheus gets -> their labels."""
+    collectors = (ControllerCollector(busy_snapshot), ClientCollector())
+    families = [family for collector in collectors for family in collector.describe()]
+    return {
+        family.name + ("_total" if family.type == "counter" else ""): tuple(family._labelnames) for family in families
+    }
+
+
+def selectors(expression: Any) -> Iterator[promql_parser.VectorSelector]:
+    if isinstance(expression, promql_parser.VectorSelector):
+        yield expression
+    for name in ("lhs", "rhs", "expr", "vector_selector", "args"):
+        part = getattr(expression, name, None)
+        for each in part if isinstance(part, list) else [part]:
+            if each is not None:
+                yield from selectors(each)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
+def test_a_rule(rule: dict[str, Any]) -> None:
+    known = exported()
+    found = list(selectors(promql_parser.parse(rule["expr"])))
+    named = set(re.findall(r"\bmodeaware_\w+", rule["expr"]))
+    assert {selector.name for selector in found} == named, "every one is found, and no other"
+    assert named <= set(known)
+    for selector in found:
+        for matcher in selector.matchers.matchers:
+            assert matcher.name in known[selector.name]
+    assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
+    assert rule["labels"]["severity"] in ("warning", "critical")
+    assert {"summary", "description", "runbook"} == set(rule["annotations"])
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
+def test_its_page_of_the_runbook(rule: dict[str, Any]) -> None:
+    path, _, anchor = rule["annotations"]["runbook"].partition("#")
+    headings = re.findall(r"^#+ (.*)$", (ROOT / path).read_text(encoding="utf-8"), re.MULTILINE)
+    assert anchor in {anchor_of(heading) for heading in HEADINGS}
+    assert anchor in {anchor_of(heading) for heading in headings}
+
+
+def test_every_page_has_a_rule() -> None:
+    anchors = {rule["annotations"]["runbook"].partition("#")[2] for rule in RULES}
+    assert anchors == {anchor_of(heading) for heading in HEADINGS}
+
+
+def test_the_reasons_that_are_no_trouble_are_codes() -> None:
+    (rule,) = [rule for rule in RULES if rule["alert"] == "ModeawareDrainBlocked"]
+    (spared,) = re.findall(r'reason!~"([^"]+)"', rule["expr"])
+    assert set(spared.split("|")) == reasons.AS_ASKED, "the page calls the same ones waiting"
+
+
+def test_names_are_unique() -> None:
+    assert len({rule["alert"] for rule in RULES}) == len(RULES)
+
+
+def anchor_of(heading: str) -> str:
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")

@@ -1,0 +1,204 @@
+"""Metrics of clients: what is exported of views and clients, and that nothing but the collector ever computes it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import pytest
+from confluent_kafka import TopicPartition
+from prometheus_client import REGISTRY, CollectorRegistry, generate_latest
+
+from modeaware import tally
+from modeaware.confluent._backlog import Backlogs
+from modeaware.confluent._holding import Holding
+from modeaware.confluent.consumer import Consumer
+from modeaware.confluent.errors import RetiredPartitionChosen
+from modeaware.confluent.producer import Producer
+from modeaware.errors import KeyHeld, ResizeWarning
+from modeaware.metrics import ClientCollector, register
+from modeaware.modes import PartitionMode
+from tests.support.fake_endpoint import FakeEndpoint
+from tests.support.fake_sources import Acquire
+from tests.support.fake_views import FakeViews, modes_of
+from tests.support.modelog import topic_record
+from tests.support.offline import CONF
+from tests.support.program import run_program
+from tests.support.resizing import MOVED_12_TO_5, Makes
+from tests.support.waiting import eventually
+
+
+class Exported:
+    """What the collector exports, and by how much its counters have risen since this was made."""
+
+    def __init__(self, **restricted: Any) -> None:
+        self.registry = CollectorRegistry()
+        self.collector = register(self.registry, **restricted)
+        self._before = {name: self.value(name) or 0 for name in COUNTERS}
+
+    def value(self, name: str, **labels: str) -> float | None:
+        return self.registry.get_sample_value(f"modeaware_client_{name}", labels)
+
+    def risen(self) -> dict[str, float]:
+        now = {name: (self.value(name) or 0) - before for name, before in self._before.items()}
+        return {name: rise for name, rise in now.items() if rise}
+
+
+COUNTERS = [
+    f"{name}_total"
+    for name in ("sends_refused", "sends_held", "resize_warnings", "partitions_left_out", "partitions_taken_up")
+]
+
+
+@pytest.fixture
+def exported() -> Exported:
+    return Exported()
+
+
+def test_what_a_process_knows_of_the_modes(acquire: Acquire, endpoint: FakeEndpoint, exported: Exported) -> None:
+    endpoint.views["orders"] = topic_record("orders", 7).view()
+    views = acquire()
+    acquire()
+    assert views.wait_ready(30)
+    at = {"cluster": endpoint.address, "mode_log": "__partition_modes"}
+    assert exported.value("topic_epoch", **at, topic="orders") == 7
+    assert exported.value("topic_partitions", **at, topic="orders", mode="ReadWrite") == 4
+    assert exported.value("topic_partitions", **at, topic="orders", mode="ReadOnly") == 8
+    assert exported.value("view_ready", **at) == 1
+    assert exported.value("view_stale", **at) == 0
+    assert exported.value("view_clients", **at) == 2
+    assert exported.value("view_refresh_failures_total", **at) == 0
+    assert 0 <= (exported.value("view_age_seconds", **at) or 0) < 300
+
+
+def test_topics_can_be_restricted(acquire: Acquire, endpoint: FakeEndpoint) -> None:
+    endpoint.views |= {name: topic_record(name, 1).view() for name in ("orders", "clicks")}
+    assert acquire().wait_ready(30)
+    exported = Exported(topics=["clicks"])
+    text = generate_latest(exported.registry).decode()
+    assert set(re.findall(r'topic="(\w+)"', text)) == {"clicks"}
+
+
+def test_before_the_first_view_there_is_no_age(acquire: Acquire, exported: Exported) -> None:
+    acquire(servers="127.0.0.1:1")
+    at = {"cluster": "127.0.0.1:1", "mode_log": "__partition_modes"}
+    assert exported.value("view_ready", **at) == 0
+    assert exported.value("view_age_seconds", **at) is None
+
+
+def test_a_source_that_fails_is_stale(acquire: Acquire, endpoint: FakeEndpoint, exported: Exported) -> None:
+    at = {"cluster": endpoint.address, "mode_log": "__partition_modes"}
+    assert acquire(interval_ms=100).wait_ready(30)
+    endpoint.stop()
+    eventually(lambda: exported.value("view_stale", **at) == 1)
+    eventually(lambda: exported.value("view_refresh_failures_total", **at))
+
+
+def test_refused_sends_are_counted(producer: Producer, views: FakeViews, exported: Exported) -> None:
+    views.set("orders", modes_of(12, 4))
+    for _ in range(3):
+        with pytest.raises(RetiredPartitionChosen):
+            producer.produce("orders", b"v", partition=11)
+    producer.produce("orders", b"v", partition=3)
+    assert exported.risen() == {"sends_refused_total": 3}
+
+
+@pytest.fixture
+def made(views: FakeViews, monkeypatch: pytest.MonkeyPatch) -> Iterator[Makes]:
+    monkeypatch.setattr(Backlogs, "_queued", lambda self: 0)
+    made = Makes()
+    yield made
+    made.close()
+
+
+def test_held_sends_and_resizes_are_counted(made: Makes, views: FakeViews, exported: Exported) -> None:
+    producer = made("hold")
+    views.set("orders", modes_of(12, 12))
+    views.set("orders", modes_of(12, 5), previous_count=12)
+    with pytest.warns(ResizeWarning), pytest.raises(KeyHeld):
+        producer.produce("orders", b"v", MOVED_12_TO_5[0])
+    assert exported.risen() == {"sends_held_total": 1, "resize_warnings_total": 1}
+
+
+def test_partitions_left_out_and_taken_up_are_counted(views: FakeViews, exported: Exported) -> None:
+    class Stock:
+        """librdkafka's consumer, in so far as a holding asks it."""
+
+        def __getattr__(self, name: str) -> Any:
+            return lambda partitions: partitions
+
+    class Offsets:
+        has_commit: ClassVar[set[Any]] = set()
+
+        def __getattr__(self, name: str) -> Any:
+            return lambda partitions: partitions
+
+    views.set("t", modes_of(4, 2, PartitionMode.NONE))
+    holding = Holding(Stock(), Offsets(), views.view)  # type: ignore[arg-type] # stands in
+    holding.assign([TopicPartition("t", partition, 0) for partition in range(4)])
+    assert exported.risen() == {"partitions_left_out_total": 2}
+    holding.show({("t", 2)})
+    assert exported.risen() == {"partitions_left_out_total": 2, "partitions_taken_up_total": 1}
+    holding.hide({("t", 1), ("t", 2)})
+    assert exported.risen() == {"partitions_left_out_total": 4, "partitions_taken_up_total": 1}
+
+
+def test_a_real_consumer_counts(views: FakeViews, exported: Exported) -> None:
+    views.set("t", modes_of(4, 2, PartitionMode.NONE))
+    consumer = Consumer({**CONF, "group.id": "g"})
+    consumer.assign([TopicPartition("t", partition, 0) for partition in range(4)])
+    assert exported.risen() == {"partitions_left_out_total": 2}
+    consumer.close()
+
+
+def test_sends_on_the_direct_path_touch_no_count(
+    producer: Producer, views: FakeViews, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    views.set("orders", modes_of(12, 4))
+    monkeypatch.setattr(tally.Tally, "add", lambda *_: pytest.fail("counted for a record"))
+    producer.produce("orders", b"v", b"key")
+    producer.produce("orders", b"v", partition=1)
+
+
+def test_one_collector_for_a_registry(exported: Exported) -> None:
+    assert register(exported.registry) is exported.collector
+    assert register(CollectorRegistry()) is not exported.collector
+    with pytest.raises(ValueError, match="Duplicated"):
+        exported.registry.register(ClientCollector())
+    assert REGISTRY.get_sample_value("modeaware_client_sends_refused_total") is None, "only where it was asked for"
+
+
+@pytest.mark.parametrize("family", ClientCollector().describe(), ids=lambda family: family.name)
+def test_names_follow_prometheus(family: Any) -> None:
+    assert re.fullmatch(r"modeaware_client_[a-z]+(_[a-z]+)*", family.name)
+    assert family.documentation.endswith(".")
+
+
+def test_every_count_is_exported() -> None:
+    assert {f"modeaware_client_{name.replace('-', '_')}" for name in tally.NAMES} <= {
+        family.name for family in ClientCollector().describe()
+    }
+
+
+def test_a_forked_child_counts_from_0() -> None:
+    done = run_program("""
+        import os
+        from modeaware.tally import SENDS_HELD, TALLY
+        TALLY.add(SENDS_HELD)
+        TALLY._lock.acquire()  # as another thread of the parent may
+        if os.fork() == 0:
+            TALLY.add(SENDS_HELD)
+            os._exit(TALLY.counts()[SENDS_HELD] + 10)
+        print(os.waitstatus_to_exitcode(os.wait()[1]))
+    """)
+    assert done.stdout == "11\n", done.stderr
+
+
+def test_without_the_extra_clients_work() -> None:
+    done = run_program("""
+        import sys
+        import modeaware
+        print("prometheus_client" in sys.modules)
+    """)
+    assert done.stdout == "False\n", done.stderr

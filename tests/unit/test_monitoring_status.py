@@ -1,0 +1,129 @@
+"""What a controller's status says, and its health."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from http import HTTPStatus
+from typing import Any
+
+import pytest
+
+from modeaware.controller.status import Role
+from modeaware.controller.watched import Snapshot, TopicSeen
+from modeaware.lifecycle import reasons
+from modeaware.monitoring import status
+from modeaware.monitoring.pages import KEPT_S, ControllerPages
+from tests.support.simulated import SimClock
+from tests.support.watched import MINUTE_MS, NAUGHTY, blocked, busy_snapshot, record, standby_snapshot
+
+NOW_MS = 1_700_000_000_000
+
+
+def topic(name: str) -> dict[str, Any]:
+    told = status.status_of(busy_snapshot(NOW_MS))
+    json.dumps(told)
+    (found,) = [one for one in told["topics"] if one["topic"] == name]
+    return found
+
+
+def test_a_drain_that_is_held_up() -> None:
+    orders = topic("orders")
+    assert orders["phase"] == "seal"
+    assert orders["phases"] == {"seal": 1, "drain": 4, "done": 3}
+    assert orders["modes"] == [[0, 3, "ReadWrite"], [4, 6, "None"], [7, 11, "ReadOnly"]]
+    held = orders["blocked"]
+    assert [(one["code"], one["partitions"], NOW_MS - one["since_ms"]) for one in held] == [
+        ("group-lag", "7-9", 50 * MINUTE_MS),
+        ("still-written", "11", 30_000),
+        ("group-lag", "10", 9_000),
+    ]
+    assert held[0]["text"] == "group 'billing' has not consumed it to the seal: run its consumers"
+
+
+def test_what_each_group_has_to_read() -> None:
+    told = {one["group"]: (one["unread"], one["partitions"], one["running"]) for one in topic("orders")["groups"]}
+    assert told == {"billing": (240, "7-9", True), NAUGHTY: (1, "10", False), "audit": (0, "-", True)}
+    assert [one["group"] for one in topic("orders")["groups"]] == ["billing", NAUGHTY, "audit"]
+
+
+def test_a_topic_that_is_done_waits_for_nobody() -> None:
+    payments = topic("payments")
+    assert (payments["phase"], payments["blocked"], payments["groups"]) == ("done", [], [])
+
+
+def test_a_look_that_failed_and_groups_in_doubt() -> None:
+    assert topic("grown")["trouble"] == "no broker answered"
+    assert topic("grown")["looked_ms"] is None
+    assert "rebalance" in topic("clicks")["groups_doubt"]
+
+
+def test_a_reason_of_a_newer_controller_stays_in_the_closed_set() -> None:
+    seen = TopicSeen(record("t", 1, {1: blocked("invented:by somebody")}, NOW_MS))
+    assert status.blocked_ages_s(seen, NOW_MS) == {"other": 45 * 60.0}
+    for code in reasons.CODES:
+        assert code == reasons.of_group(code, "g").partition(":")[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "alive", "ready"),
+    [
+        ({}, None, None),
+        ({"role": Role.STANDBY}, None, None),
+        ({"role": Role.STARTING, "loop_age_s": None, "contact_age_s": None}, None, "starting"),
+        ({"loop_age_s": 121.0}, "its thread has not gone round for 121 s", "its thread has not gone round for 121 s"),
+        ({"contact_age_s": 46.0}, None, "no contact with the cluster for 46 s"),
+        ({"contact_age_s": None}, None, "no contact with the cluster yet"),
+        ({"role": Role.STOPPED}, "stopped", "stopped"),
+        ({"role": Role.STOPPED, "stopped_by": "ValueError: x"}, "stopped: ValueError: x", "stopped"),
+    ],
+)
+def test_health(change: dict[str, Any], alive: str | None, ready: str | None) -> None:
+    snapshot = replace(busy_snapshot(NOW_MS), **change)
+    assert status.alive(snapshot) == alive
+    assert status.ready(snapshot) == ready
+    pages = ControllerPages(lambda: snapshot)
+    for path, wrong in (("/health", alive), ("/ready", ready)):
+        answer = pages(path, "")
+        assert answer is not None
+        assert answer.status == (HTTPStatus.OK if wrong is None else HTTPStatus.SERVICE_UNAVAILABLE)
+        assert answer.body.decode() == f"{wrong or 'ok'}\n"
+
+
+def test_a_standby_names_the_active_one() -> None:
+    told = status.status_of(standby_snapshot())
+    assert told["controller"]["role"] == "standby"
+    assert told["claim"]["id"] == "host-1-4711-ab12cd34"
+    assert told["topics"] == []
+
+
+def test_the_page_is_all_there_and_names_nothing_elsewhere() -> None:
+    pages = ControllerPages(busy_snapshot)
+    page = pages("/", "")
+    assert page is not None
+    for path in ("/", "/status.css", "/status.js", "/topic.js", "/icon.svg"):
+        part = pages(path, "")
+        assert part is not None
+        text = part.body.decode().replace("http:" + "//www.w3.org/2000/svg", "")
+        assert "http:" not in text
+        assert "https:" not in text
+        assert "innerHTML" not in text
+        assert path == "/" or path.encode() in page.body or path == "/topic.js"
+    assert pages("/status.html", "") is None
+    assert pages("/../status.py", "") is None
+
+
+def test_many_who_ask_share_an_answer() -> None:
+    clock, asked = SimClock(), []
+
+    def snapshot() -> Snapshot:
+        asked.append(1)
+        return busy_snapshot(NOW_MS)
+
+    pages = ControllerPages(snapshot, clock)
+    for _ in range(5):
+        pages("/status.json", "")
+    assert len(asked) == 1
+    clock.advance(KEPT_S * 1000)
+    pages("/status.json", "")
+    assert len(asked) == 2

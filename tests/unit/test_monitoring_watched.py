@@ -1,0 +1,85 @@
+"""What the controller's thread notes for those who watch it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from modeaware.config import ControllerConfig
+from modeaware.controller.daemon import Controller
+from modeaware.controller.status import Role
+from modeaware.controller.watched import CHECK, OPERATIONS, TopicSeen, Watched
+from modeaware.lifecycle import reasons
+from modeaware.lifecycle.effects import CommitOffsets, CreatePartitions, DeleteRecords
+from modeaware.lifecycle.facts import TopicFacts
+from modeaware.modelog.records import RetiredPartition
+from tests.support.watched import blocked, record
+
+NOW_MS = 1_700_000_000_000
+LAG = reasons.of_group(reasons.GROUP_LAG, "a")
+
+
+def only(watched: Watched) -> TopicSeen:
+    (seen,) = watched.seen().topics
+    return seen
+
+
+def test_a_reason_is_as_old_as_its_code() -> None:
+    watched = Watched()
+    first = record("orders", 1, {1: blocked(LAG), 2: RetiredPartition()}, NOW_MS)
+    watched.appended(first, NOW_MS)
+    assert only(watched).blocked_since == {1: NOW_MS}
+    other_group = blocked(reasons.of_group(reasons.GROUP_LAG, "b"))
+    watched.appended(replace(first, retired={1: other_group, 2: blocked(LAG)}), NOW_MS + 5)
+    assert only(watched).blocked_since == {1: NOW_MS, 2: NOW_MS + 5}
+    watched.appended(replace(first, retired={1: blocked(reasons.STRAGGLER), 2: RetiredPartition()}), NOW_MS + 9)
+    assert only(watched).blocked_since == {1: NOW_MS + 9}
+
+
+def test_who_takes_over_counts_from_the_record() -> None:
+    watched = Watched()
+    taken = record("orders", 1, {1: blocked(LAG)}, NOW_MS, changed_ms=NOW_MS - 7)
+    watched.claimed([taken], ())
+    assert only(watched).blocked_since == {1: NOW_MS - 7}
+    watched.appended(replace(taken, changed_ms=NOW_MS), NOW_MS)
+    assert only(watched).blocked_since == {1: NOW_MS - 7}
+    assert watched.seen().takeovers == 1
+
+
+def test_stragglers_are_counted_as_they_come_and_over_claims() -> None:
+    watched = Watched()
+    before = record("orders", 1, {1: RetiredPartition(stragglers=2)}, NOW_MS)
+    watched.claimed([before], ())
+    assert only(watched).stragglers == 0, "another controller has told those"
+    after = replace(before, retired={1: RetiredPartition(stragglers=3)})
+    watched.appended(after, NOW_MS)
+    watched.appended(replace(after, retired={}), NOW_MS)
+    assert only(watched).stragglers == 1
+    watched.claimed([after], ())
+    assert only(watched).stragglers == 1, "a counter does not go back while the process lives"
+
+
+def test_looks_and_failures() -> None:
+    watched = Watched()
+    watched.claimed([record("orders", 1, {}, NOW_MS)], ())
+    facts = TopicFacts("orders", "id-orders", 1)
+    watched.not_looked("id-orders", "nobody answers")
+    assert only(watched).trouble == "nobody answers"
+    watched.looked("id-orders", facts, NOW_MS)
+    assert only(watched) == replace(only(watched), facts=facts, looked_ms=NOW_MS, trouble=None)
+    watched.looked("id-unknown", facts, NOW_MS)
+    watched.removed("id-orders")
+    watched.not_looked("id-orders", "gone")
+    assert watched.seen().topics == ()
+    assert watched.seen().errors[CHECK] == 2
+
+
+def test_operations_are_a_closed_set() -> None:
+    assert set(Watched().seen().errors) == set(OPERATIONS)
+    assert {effect.__name__ for effect in (DeleteRecords, CreatePartitions, CommitOffsets)} <= set(OPERATIONS)
+
+
+def test_a_controller_that_has_not_started_has_a_snapshot() -> None:
+    controller = Controller({"bootstrap.servers": "127.0.0.1:1"}, ControllerConfig(), controller_id="c")
+    snapshot = controller.snapshot()
+    assert (snapshot.role, snapshot.controller_id, snapshot.topics, snapshot.address) == (Role.STARTING, "c", (), None)
+    assert (snapshot.loop_age_s, snapshot.contact_age_s, snapshot.claim) == (None, None, None)
