@@ -7,6 +7,7 @@ have KIP-694's names where it gives them.
 from __future__ import annotations
 
 import difflib
+import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from modeaware.errors import ConfigError
 
 PREFIX = "modeaware."
+OAUTH_CALLBACK = "oauth_cb"
 DEFAULT_MODE_LOG_TOPIC = "__partition_modes"
 ON_UNKNOWN = ("block", "writable", "error")
 MODE_SOURCES = ("auto", "log", "wire")
@@ -98,16 +100,60 @@ class ControllerConfig:
 def split_client_config(conf: Mapping[str, Any]) -> tuple[ClientConfig, dict[str, Any]]:
     """Part ``conf`` into our settings and the rest, which is librdkafka's.
 
+    An ``oauth_cb`` that is a text (``package.module:name``) becomes the function of that name: a file of settings can
+    say it, and a configuration that is sent to another process.
+
     Raises:
-        ConfigError: an unknown ``modeaware.`` setting (the message gives the nearest known name) or a bad value.
+        ConfigError: an unknown ``modeaware.`` setting (the message gives the nearest known name), a bad value, or an
+            ``oauth_cb`` that cannot be found.
     """
     ours = {name: value for name, value in conf.items() if name.startswith(PREFIX)}
     rest = {name: value for name, value in conf.items() if not name.startswith(PREFIX)}
+    rest = with_oauth_callback(rest)
     fields = _parse(ours, _CLIENT_SETTINGS, "setting")
     refresh = str(rest.get("topic.metadata.refresh.interval.ms", ""))
     if refresh.isdecimal() and int(refresh) > 0:  # a bad value is librdkafka's to refuse
         fields["refresh_interval_ms"] = int(refresh)
     return ClientConfig(**fields), rest
+
+
+def with_oauth_callback(conf: Mapping[str, Any]) -> dict[str, Any]:
+    """``conf`` with the function in place of the name of an ``oauth_cb``.
+
+    Raises:
+        ConfigError: there is none of that name.
+    """
+    callback = conf.get(OAUTH_CALLBACK)
+    return {**conf, OAUTH_CALLBACK: named_function(OAUTH_CALLBACK, callback)} if isinstance(callback, str) else {**conf}
+
+
+def named_function(setting: str, name: str) -> Callable[..., Any]:
+    """The function that ``package.module:name`` names; its module is imported (``name`` may have dots).
+
+    Args:
+        setting: whose value this is, for the error.
+
+    Raises:
+        ConfigError: no such module or name, no function, or the import failed.
+    """
+    module_name, _, path = (part.strip() for part in name.partition(":"))
+    if not path or not all(part.isidentifier() for part in (*module_name.split("."), *path.split("."))):
+        raise ConfigError(f"{setting}: {name!r} is not package.module:name of a function")
+    try:
+        found: Any = importlib.import_module(module_name)
+    except Exception as error:
+        absent = isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(f"{error.name}.")
+        why = "there is no such module: install it, or name its folder in PYTHONPATH" if absent else f"{error!r}"
+        raise ConfigError(f"{setting}: cannot import {module_name!r} of {name!r}: {why}") from error
+    for part in path.split("."):
+        if not hasattr(found, part):
+            raise ConfigError(f"{setting}: {name!r}: the module {module_name!r} has no {path!r}")
+        found = getattr(found, part)
+    if not callable(found):
+        # Not the value itself: it may be a token.
+        raise ConfigError(f"{setting}: {name!r} is no function: its type is {type(found).__name__}")
+    function: Callable[..., Any] = found
+    return function
 
 
 def set_process_settings(settings: Mapping[str, Any]) -> None:

@@ -17,14 +17,15 @@ def read_properties(path: Path) -> dict[str, str]:
         ConfigError: the file cannot be read, or a line is neither.
     """
     try:
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8-sig")  # a BOM would be a part of the first key
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read {path}: {error}") from error
     settings = {}
     for number, line in _logical_lines(text):
         key, separator, value = line.partition("=")
         if not separator or not key.strip():
-            raise ConfigError(f"{path}, line {number}: {line!r} is not key=value")
+            # Not the line itself: it may hold a password.
+            raise ConfigError(f"{path}, line {number} is not key=value")
         settings[key.strip()] = value.strip()
     return settings
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from modeaware import librdkafka_aio
 from modeaware.aio._inside import with_names
+from modeaware.config import with_oauth_callback
 from modeaware.confluent.consumer import Consumer
 
 _init = with_names(librdkafka_aio.AIOConsumer.__init__, confluent_kafka=SimpleNamespace(Consumer=Consumer))
@@ -26,7 +27,7 @@ class AIOConsumer(librdkafka_aio.AIOConsumer):
     _consumer: Consumer
 
     def __init__(self, consumer_conf: dict[str, Any], *args: Any, **kwargs: Any) -> None:
-        _init(self, dict(consumer_conf), *args, **kwargs)
+        _init(self, with_oauth_callback(consumer_conf), *args, **kwargs)
 
     def modeaware_stats(self) -> dict[str, Any]:
         """See :meth:`modeaware.Consumer.modeaware_stats`; does not wait for anything."""

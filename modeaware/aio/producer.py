@@ -8,6 +8,7 @@ from typing import Any
 
 from modeaware import librdkafka_aio
 from modeaware.aio._inside import with_names
+from modeaware.config import with_oauth_callback
 from modeaware.confluent.producer import Producer
 from modeaware.errors import ModeAwareError
 from modeaware.librdkafka import KafkaError, KafkaException
@@ -61,7 +62,7 @@ class AIOProducer(librdkafka_aio.AIOProducer):
     _producer: Producer
 
     def __init__(self, producer_conf: dict[str, Any], *args: Any, **kwargs: Any) -> None:
-        _init(self, dict(producer_conf), *args, **kwargs)
+        _init(self, with_oauth_callback(producer_conf), *args, **kwargs)
 
     async def close(self) -> None:
         """As ``confluent_kafka.aio.AIOProducer.close``. Where that fails or is cancelled, messages may be outstanding,

@@ -74,6 +74,11 @@ COMMANDS = (
     ),
     Entry("shrink", "modeaware.cli.shrink:Shrink", "retire a topic's last partitions"),
     Entry("grow", "modeaware.cli.grow:Grow", "revive retired partitions, then create new ones"),
+    Entry(
+        "apply",
+        "modeaware.cli.apply:Apply",
+        "bring topics to what a file declares: fewer partitions are a shrink, nothing is ever deleted",
+    ),
     Entry("groups", "modeaware.cli.groups:Groups", "show whom a drain waits for, and make rules about it"),
     Entry(
         "certificate",
@@ -93,7 +98,7 @@ COMMANDS = (
     Entry(
         "run",
         "modeaware.cli.run:Run",
-        "run a program with mode-aware clients in place of confluent_kafka's and kafka-python's",
+        "run a program with mode-aware clients in place of confluent_kafka's, kafka-python's and aiokafka's",
     ),
     Entry("local", "modeaware.cli.local:Local", "run a real Kafka on this machine to try things out"),
 )

@@ -14,7 +14,7 @@ from modeaware.admin.topics_to_make import NewPartitions
 from modeaware.cli import INTERRUPTED
 from modeaware.cli import plan as plans
 from modeaware.cli.confirm import confirmed
-from modeaware.cli.embedded import carry_out, embedded_controller, our_settings, tell
+from modeaware.cli.embedded import ask_for_shrink, carry_out, embedded_controller, our_settings, tell
 from modeaware.cli.options import (
     Connection,
     add_controller_config_option,
@@ -28,7 +28,7 @@ from modeaware.cli.situation import Situation, look
 from modeaware.cli.waiting import wait_for_topic
 from modeaware.cluster.cluster import Cluster
 from modeaware.config import ControllerConfig
-from modeaware.confluent.admin import AdminClient, DeletePartitions
+from modeaware.confluent.admin import AdminClient
 from modeaware.controller.daemon import Controller
 from modeaware.errors import RequestRefused
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand, TopicCommand
@@ -209,12 +209,8 @@ class _Change:
             self._grow(command, validate_only=False)
             return ()
         with self._admin() as admin:
-            delay = None if command.delay_ms == RETENTION_DELAY_MS else command.delay_ms
-            wanted = DeletePartitions(
-                command.total_count, command.immediate_delete, command.accept_state_loss, command.evacuate
-            )
-            result = admin.delete_partitions({command.topic: wanted}, delay_ms=delay)[command.topic].result()
-            return [result.retired.get(p) for p in range(max(result.retired, default=-1) + 1)]
+            retired = ask_for_shrink(admin, command)
+            return [retired.get(p) for p in range(max(retired, default=-1) + 1)]
 
     def _grow(self, command: CreatePartitionsCommand, *, validate_only: bool) -> None:
         replicas = {} if command.assignments is None else {"replica_assignment": [*map(list, command.assignments)]}

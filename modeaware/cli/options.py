@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from modeaware.adoption.settings import from_environment, variable_of
 from modeaware.cluster.cluster import Cluster, cluster_error
-from modeaware.config import ClientConfig, ControllerConfig, parse_controller_config, split_client_config
+from modeaware.config import PREFIX, ClientConfig, ControllerConfig, parse_controller_config, split_client_config
 from modeaware.errors import ClusterError, ConfigError
 from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.librdkafka_admin import AdminClient
@@ -29,14 +32,15 @@ CONTROLLER_CONFIGS = (
     "modeaware.under.replicated.creation",
 )
 
+_MODE_LOG_TOPIC = "modeaware.mode.log.topic"
 _REFUSAL_LOOKS, _REFUSAL_LOOK_S = 20, 0.15
 
 _JAVA_ONLY = {
     "sasl.jaas.config": "use sasl.username and sasl.password",
     "ssl.truststore.location": "use ssl.ca.location (PEM)",
     "ssl.keystore.type": "use ssl.keystore.location (PKCS#12), or ssl.certificate.location and ssl.key.location",
-    "sasl.client.callback.handler.class": "use sasl.oauthbearer.method and its settings",
-    "sasl.login.callback.handler.class": "use sasl.oauthbearer.method and its settings",
+    "sasl.client.callback.handler.class": "use oauth_cb=package.module:name",
+    "sasl.login.callback.handler.class": "use oauth_cb=package.module:name",
 }
 
 
@@ -66,7 +70,8 @@ def add_connection_options(parser: argparse.ArgumentParser) -> None:
         "--command-config",
         type=Path,
         metavar="FILE",
-        help="client settings, one KEY=VALUE a line: librdkafka's (security.protocol, ...) and modeaware's",
+        help="client settings, one KEY=VALUE a line: librdkafka's (security.protocol, ...) and modeaware's, and "
+        "oauth_cb=package.module:name",
     )
 
 
@@ -86,12 +91,18 @@ def add_controller_config_option(parser: argparse.ArgumentParser, name: str, not
 def connection(args: argparse.Namespace, defaults: Mapping[str, Any] | None = None) -> Connection:
     """The connection the options ask for. Asks nothing of the cluster yet.
 
+    Our settings are taken from the options, else the file of ``--command-config``, else the environment
+    (``MODEAWARE_MODE_LOG_TOPIC`` and so on), else they have their defaults.
+
     Raises:
         ConfigError: a bad file, an unknown setting, or a bad value.
     """
-    settings: dict[str, Any] = dict(defaults or {})
+    settings: dict[str, Any] = {**(defaults or {}), **environment_settings(os.environ)}
     if args.command_config is not None:
         settings |= read_properties(args.command_config)
+    asked_for = dict(getattr(args, "controller_config", ()))
+    if _MODE_LOG_TOPIC in asked_for:  # of the whole command: it must not look at one log and keep another
+        settings[_MODE_LOG_TOPIC] = asked_for[_MODE_LOG_TOPIC]
     settings["bootstrap.servers"] = args.bootstrap_server
     config, conf = split_client_config(settings)
     for name, advice in _JAVA_ONLY.items():
@@ -100,14 +111,38 @@ def connection(args: argparse.Namespace, defaults: Mapping[str, Any] | None = No
     return Connection(conf, config)
 
 
+def environment_settings(environ: Mapping[str, str]) -> dict[str, str]:
+    """The settings of clients that are ours and that the environment gives.
+
+    Raises:
+        ConfigError: one has a bad value.
+    """
+    settings = from_environment(environ)
+    for name, value in settings.items():
+        _checked_variable(name, partial(split_client_config, {name: value}))
+    return settings
+
+
 def controller_config(args: argparse.Namespace, client: ClientConfig) -> ControllerConfig:
-    """The controller's configs from the options, on the mode log that the client settings name.
+    """The controller's configs from the options, else the environment, on the mode log that the client settings name.
 
     Raises:
         ConfigError: an unknown config, or a bad value.
     """
-    settings = {"modeaware.mode.log.topic": client.mode_log_topic, **dict(args.controller_config)}
-    return parse_controller_config(settings)
+    own = [name for name in CONTROLLER_CONFIGS if name.startswith(PREFIX) and name != _MODE_LOG_TOPIC]
+    variables = {name: os.environ[variable_of(name)] for name in own if variable_of(name) in os.environ}
+    for name, value in variables.items():
+        _checked_variable(name, partial(parse_controller_config, {name: value}))
+    return parse_controller_config(
+        {**variables, _MODE_LOG_TOPIC: client.mode_log_topic, **dict(args.controller_config)}
+    )
+
+
+def _checked_variable(name: str, check: Callable[[], object]) -> None:
+    try:
+        check()
+    except ConfigError as error:
+        raise ConfigError(f"environment variable {variable_of(name)}: {error.message}") from error
 
 
 def connect(connection: Connection) -> Cluster:

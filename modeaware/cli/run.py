@@ -6,14 +6,17 @@ import argparse
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 from modeaware.adoption.settings import NOT_TEXT, variable_of
 from modeaware.config import PREFIX, split_client_config
 from modeaware.errors import ConfigError
+from modeaware.properties import read_properties
 
 HELP = """\
-In the program's process confluent_kafka's and kafka-python's clients are ours (modeaware.install()): arguments, exit
-status, signals and standard streams are the program's own, as with `python app.py` and `python -m module`.
+In the program's process confluent_kafka's, kafka-python's and aiokafka's clients are ours (modeaware.install()).
+Arguments, exit status, signals and standard streams are the program's own, as with `python app.py` and
+`python -m module`.
 
 Each --set modeaware.mode.log.topic=NAME is the environment variable MODEAWARE_MODE_LOG_TOPIC=NAME of the program, for
 clients whose own configuration does not say otherwise. Options stand before the program; what follows it is its own.
@@ -24,14 +27,21 @@ class Run:
     """Becomes the program: the process stays the same, so that signals and a supervisor reach it."""
 
     name = "run"
-    help = "run a program with mode-aware clients in place of confluent_kafka's and kafka-python's"
+    help = "run a program with mode-aware clients in place of confluent_kafka's, kafka-python's and aiokafka's"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         parser.formatter_class = argparse.RawDescriptionHelpFormatter
-        parser.usage = "modeaware run [--set KEY=VALUE] (APP.py | -m MODULE) [ARGUMENTS ...]"
+        parser.usage = "modeaware run [--command-config FILE] [--set KEY=VALUE] (APP.py | -m MODULE) [ARGUMENTS ...]"
         parser.epilog = HELP
         parser.add_argument(
             "--set", action="append", default=[], metavar="KEY=VALUE", help="a modeaware. setting, may be repeated"
+        )
+        parser.add_argument(
+            "--command-config",
+            type=Path,
+            metavar="FILE",
+            help="a file with modeaware. settings, which --set outweighs; what else stands there is no business of the "
+            "program, whose clients have their own configuration",
         )
         parser.add_argument("-m", dest="module", action="store_true", help="the program is a module, not a file")
         parser.add_argument("program", nargs=argparse.REMAINDER, metavar="PROGRAM", help="and its arguments")
@@ -41,13 +51,15 @@ class Run:
         """Does not return.
 
         Raises:
-            ConfigError: a ``--set`` that is no setting of clients, or has a bad value.
+            ConfigError: a file that cannot be read, or a ``--set`` that is no setting of clients, or has a bad value.
             SystemExit: bad usage.
         """
         if not args.program:
             self._parser.error("name a program, or a module with -m")
         program = ["-m", *args.program] if args.module else args.program
-        os.environ.update(variables(args.set))
+        file = {} if args.command_config is None else read_properties(args.command_config)
+        ours = [f"{name}={value}" for name, value in file.items() if name.startswith(PREFIX)]
+        os.environ.update(variables([*ours, *args.set]))
         sys.stdout.flush()
         flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined] # not in typeshed
         os.execv(sys.executable, [sys.executable, *flags, "-m", "modeaware.adoption", *program])

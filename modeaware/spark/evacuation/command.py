@@ -9,12 +9,14 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from modeaware.adoption.settings import from_environment
 from modeaware.errors import ModeAwareError
 from modeaware.properties import read_properties
 from modeaware.spark.evacuation.job import DEFAULT_PASSES, DEFAULT_WAIT_S, evacuate
@@ -34,7 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"evacuate: {missing}: install modeaware[spark]", file=sys.stderr)
         return 1
     try:
-        conf: dict[str, Any] = dict(read_properties(args.command_config)) if args.command_config is not None else {}
+        conf: dict[str, Any] = dict(from_environment(os.environ))
+        if args.command_config is not None:
+            conf |= read_properties(args.command_config)
         conf["bootstrap.servers"] = args.bootstrap_server
         if args.partitioner is not None:
             conf["partitioner"] = args.partitioner

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from modeaware.adoption.settings import from_environment
 from modeaware.errors import ModeAwareError
 from modeaware.plan.html import plan_html
 from modeaware.plan.report import plan_json
@@ -22,7 +24,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print the plan; 0, or 1 with a line on standard error where there is none."""
     args = _parser().parse_args(arguments)
     try:
-        conf: dict[str, Any] = read_properties(args.command_config) if args.command_config is not None else {}
+        conf: dict[str, Any] = dict(from_environment(os.environ))
+        if args.command_config is not None:
+            conf |= read_properties(args.command_config)
         conf["bootstrap.servers"] = args.bootstrap_server
         spark = session("modeaware plan", dict(args.spark_conf))
         try:

@@ -1,0 +1,223 @@
+"""``modeaware apply`` on a real Kafka with a controller: topics as a file declares them."""
+
+from __future__ import annotations
+
+import json
+import signal
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+
+from modeaware import cli
+from tests.conftest import MakeTopic
+from tests.support.command_line import QUICK, Site
+from tests.support.plain import watermarks
+from tests.support.waiting import eventually
+
+Write = Callable[..., str]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Writes a file of topics: ``write(orders={"partitions": 4})``; JSON is YAML."""
+
+    def write(**topics: dict[str, Any]) -> str:
+        path = tmp_path / "topics.yaml"
+        path.write_text(json.dumps({"version": 1, "topics": topics}))
+        return str(path)
+
+    return write
+
+
+def told_json(site: Site, *arguments: str, status: int = 0) -> dict[str, dict[str, Any]]:
+    """The topics of the printed object, by name."""
+    told = site.run("apply", *arguments, "--json")
+    assert told.status == status, told.out + told.err
+    return {topic["topic"]: topic for topic in json.loads(told.out)["topics"]}
+
+
+def own_configs(site: Site, topic: str) -> dict[str, str]:
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    admin = AdminClient({"bootstrap.servers": site.servers})
+    found = admin.describe_configs([resource])[resource].result(30)
+    return {name: entry.value for name, entry in found.items() if entry.source == 1}
+
+
+def state(site: Site, *topics: str) -> tuple[object, ...]:
+    """What a run that changes nothing leaves as it is."""
+    return site.log(), *((sorted(watermarks(site.servers, topic)), own_configs(site, topic)) for topic in topics)
+
+
+def exists(site: Site, topic: str) -> bool:
+    return topic in AdminClient({"bootstrap.servers": site.servers}).list_topics(timeout=30).topics
+
+
+@pytest.mark.usefixtures("controller")
+def test_a_file_is_applied_and_applied_again(site: Site, filled: str, make_topic: MakeTopic, write: Write) -> None:
+    new, grows = f"new-{uuid.uuid4().hex[:8]}", make_topic(2)
+    drained = {"policy": "drained", "delay_ms": 0}
+    topics = {
+        filled: {"partitions": 2, "configs": {"retention.ms": 3600000}, "shrink": drained},
+        new: {"partitions": 3, "replication_factor": 1, "configs": {"cleanup.policy": "compact"}},
+        grows: {"partitions": 4},
+    }
+    file = write(**topics)
+    before = state(site, filled, grows)
+    shown = site.run("apply", file, "--check")
+    assert shown.status == 3, shown.err
+    assert "  ~ partitions: 6 -> 2" in shown.out
+    assert "ReadOnly: 2-5; policy drained" in shown.out
+    assert "67% of the keys move" in shown.out
+    assert "+ retention.ms: the cluster's default -> 3600000" in shown.out
+    assert "Topics: 3 to change." in shown.out
+    assert site.run("apply", file, "--dry-run").status == 0
+    asked = site.run("apply", file)
+    assert (asked.status, "say --yes" in asked.err) == (1, True)
+    assert (state(site, filled, grows), exists(site, new)) == (before, False), "nothing was changed by all that"
+
+    done = site.run("apply", file, "--yes", "--wait")
+    assert done.status == 0, done.err
+    assert site.modes(filled) == ["ReadWrite"] * 2 + ["None"] * 4
+    assert (len(watermarks(site.servers, grows)), len(watermarks(site.servers, new))) == (4, 3)
+    assert own_configs(site, filled) == {"retention.ms": "3600000"}
+    assert own_configs(site, new) == {"cleanup.policy": "compact"}
+
+    again = site.run("apply", file, "--check")
+    assert (again.status, again.out) == (0, "Topics: 3 as declared.\nDry run: nothing was changed.\n"), again.err
+    reverted = write(**{**topics, filled: {"partitions": 8, "configs": {"retention.ms": None}}})
+    grown = site.run("apply", reverted, "--yes", "--wait")
+    assert grown.status == 0, grown.err
+    assert "ReadWrite again: 2-5" in grown.out
+    assert site.modes(filled) == ["ReadWrite"] * 8
+    assert own_configs(site, filled) == {}
+
+
+@pytest.mark.usefixtures("controller")
+def test_in_mid_shrink(site: Site, filled: str, write: Write, make_group: Callable[[], str]) -> None:
+    site.commit(filled, make_group(), dict.fromkeys(range(6), 0))  # it holds the drain up
+    drained = {"policy": "drained", "delay_ms": 0}
+    assert site.run("apply", write(**{filled: {"partitions": 4, "shrink": drained}}), "--yes").status == 0
+    eventually(lambda: site.describe(filled)["phase"] == "drain")
+    before = site.describe(filled)["deletion"]
+
+    same = told_json(site, write(**{filled: {"partitions": 4}}), "--check")[filled]
+    assert (same["status"], same["in_progress"], same["steps"]) == ("in_progress", "drain of partitions 4-5", [])
+    other = {"partitions": 4, "shrink": {"policy": "retention"}}
+    (warning,) = told_json(site, write(**{filled: other}), "--yes")[filled]["warnings"]
+    assert "goes on as it began (policy drained, delay_ms 0, without an evacuation)" in warning
+    lower = told_json(site, write(**{filled: {"partitions": 2}}), "--yes", status=1)[filled]
+    assert lower["status"] == "refused"
+    assert f"take it back (modeaware topics --undo --topic {filled})" in lower["error"]
+    assert (site.describe(filled)["deletion"], site.modes(filled)[3:]) == (before, ["ReadWrite", *["ReadOnly"] * 2])
+
+    accepts = {"partitions": 4, "shrink": {**drained, "accept_state_loss": ["streams"]}}
+    accepted = told_json(site, write(**{filled: accepts}), "--yes")[filled]
+    assert (accepted["status"], accepted["steps"]) == (
+        "applied",
+        [{"step": "accept_state_loss", "groups": ["streams"]}],
+    )
+    part = {"partitions": 5, "shrink": {**drained, "accept_state_loss": ["streams", "tables"]}}
+    back = told_json(site, write(**{filled: part}), "--yes")[filled]
+    assert back["steps"] == [
+        {"step": "grow", "from": 4, "to": 5, "revived": [4], "created": []},
+        {"step": "accept_state_loss", "groups": ["tables"]},
+    ]
+    assert "takes back the shrink" in back["notes"][0]
+    assert site.modes(filled) == ["ReadWrite"] * 5 + ["ReadOnly"]
+    assert site.describe(filled)["deletion"]["accept_state_loss"] == ["streams", "tables"]
+
+
+@pytest.mark.usefixtures("controller")
+def test_one_step_that_would_fail_keeps_all_others_from_being_taken(
+    site: Site, filled: str, make_topic: MakeTopic, write: Write
+) -> None:
+    other, new = make_topic(2), f"new-{uuid.uuid4().hex[:8]}"
+    before = state(site, filled, other)
+    for bad, reason in (
+        ({"partitions": 2, "configs": {"no.such.config": "1"}}, "no.such.config"),
+        ({"partitions": 2, "configs": {"retention.ms": "soon"}}, "retention.ms"),
+        (
+            {"partitions": 2, "replication_factor": 3},
+            "its replication factor is 1, not 3: change it with modeaware reass",
+        ),
+    ):
+        topics = told_json(
+            site, write(**{filled: {"partitions": 2}, new: {"partitions": 1}, other: bad}), "--yes", status=1
+        )
+        assert reason in topics[other]["error"]
+        assert [topics[name]["status"] for name in (filled, new, other)] == ["pending", "pending", "refused"]
+        assert (state(site, filled, other), exists(site, new)) == (before, False)
+    compacted = {"partitions": 1, "replication_factor": 9}
+    (refused,) = told_json(site, write(**{new: compacted}), "--yes", status=1).values()
+    assert "INVALID_REPLICATION_FACTOR" in refused["error"]
+    for internal in ("__consumer_offsets", site.mode_log):
+        assert told_json(site, write(**{internal: {"partitions": 1}}), "--yes", status=1)[internal]["error"]
+
+
+def test_a_shrink_without_a_controller_is_refused_before_anything_is_changed(
+    site: Site, filled: str, make_topic: MakeTopic, write: Write
+) -> None:
+    grows = make_topic(1)
+    file = write(**{grows: {"partitions": 2}, filled: {"partitions": 2, "shrink": {"policy": "drained"}}})
+    refused = site.run("apply", file, "--yes")
+    assert refused.status == 1
+    assert "no controller is running" in refused.out
+    assert len(watermarks(site.servers, grows)) == 1
+    done = site.run("apply", file, "--yes", "--wait", *QUICK)
+    assert done.status == 0, done.err
+    assert "No controller is running: its work is done here." in done.err
+    assert site.modes(filled) == ["ReadWrite"] * 2 + ["None"] * 4
+
+
+def test_a_file_that_is_not_right_is_told_by_its_lines(site: Site, tmp_path: Path) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text("version: 1\ntopics:\n  orders:\n    partition: 4\n  orders:\n    partitions: 4\n")
+    told = site.run("apply", str(path), "--yes")
+    assert told.status == 1
+    assert told.err.splitlines() == [
+        f"error: {path}, line 5: topics: 'orders' stands in line 3 already",
+        f"{path}, line 4: topic 'orders': unknown key 'partition': did you mean 'partitions'?",
+        f"{path}, line 3: topic 'orders': partitions: is needed",
+    ]
+
+
+@pytest.mark.usefixtures("controller")
+def test_a_topic_that_fails_does_not_stop_the_others(
+    site: Site, filled: str, make_topic: MakeTopic, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from modeaware.cli import apply_look
+
+    monkeypatch.setattr(apply_look.Validation, "of", lambda self, plan: plan)  # things change after it, say
+    bad, grows = make_topic(1), make_topic(1)
+    topics = {bad: {"partitions": 1, "configs": {"retention.ms": "soon"}}, grows: {"partitions": 2}}
+    told = told_json(site, write(**topics), "--yes", status=4)
+    assert {name: topic["status"] for name, topic in told.items()} == {bad: "failed", grows: "applied"}
+    assert "retention.ms" in told[bad]["error"]
+    assert len(watermarks(site.servers, grows)) == 2
+
+
+def test_ctrl_c_leaves_it_and_another_run_goes_on(site: Site, filled: str, make_topic: MakeTopic, write: Write) -> None:
+    """A group that lags holds the drain up until it has read on."""
+    group, grows = f"slow-{filled}", make_topic(1)
+    site.commit(filled, group, dict.fromkeys(range(6), 0))
+    drained = {"policy": "drained", "delay_ms": 0}
+    file = write(**{filled: {"partitions": 2, "shrink": drained}, grows: {"partitions": 2}})
+    process = site.spawn("apply", file, "--yes", "--wait", *QUICK)
+    try:
+        eventually(lambda: site.describe(filled)["phase"] == "drain", 60, interval_s=0.5)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == cli.INTERRUPTED, err
+    assert "to do the rest, run it again" in err
+    assert "Traceback" not in err
+    site.commit(filled, group, {p: end for p, (_, end) in watermarks(site.servers, filled).items()})
+    again = site.run("apply", file, "--yes", "--wait", *QUICK)
+    assert again.status == 0, again.err
+    assert site.modes(filled) == ["ReadWrite"] * 2 + ["None"] * 4
+    assert len(watermarks(site.servers, grows)) == 2

@@ -1,0 +1,92 @@
+"""``modeaware apply``: what is shown, as a diff and as JSON; bad usage."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from modeaware import cli
+from modeaware.apply.desired import ShrinkRules
+from modeaware.apply.steps import AcceptStateLoss, AlterConfigs, Create, Grow, Shrink, TopicPlan
+from modeaware.cli.apply_text import plan_lines, plans_json
+from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
+
+DRAINED = "policy drained: their records are deleted once every group has read them"
+SHRINK = Shrink(12, ShrinkRules("drained", 60_000, True, ("g",)).command("a", 4))
+PLANS = (
+    TopicPlan("a", "f, line 3", (SHRINK,), warnings=("keys move",), notes=("so it is",)),
+    TopicPlan("b", "f, line 9", (Create(3, 2, {"x": "1"}),)),
+    TopicPlan("c", "f, line 12", (AlterConfigs({"x": "1", "y": "2"}, ("z",), {"x": "0", "z": "9"}),)),
+    TopicPlan(
+        "d",
+        "f, line 15",
+        (Grow(4, CreatePartitionsCommand("d", 14), range(4, 12), range(12, 14), by_controller=True),),
+        progress="drain of partitions 4-11",
+    ),
+    TopicPlan("e", "f, line 18", refusal="no"),
+    TopicPlan("f", "f, line 21", progress="seal of partitions 2"),
+    TopicPlan("g", "f, line 24"),
+    TopicPlan("h", "f, line 27", (AcceptStateLoss(DeletePartitionsCommand("h", 2), ("s", "t")),)),
+)
+
+
+def test_what_is_shown() -> None:
+    assert list(plan_lines(PLANS)) == [
+        "a (f, line 3)",
+        "  ~ partitions: 12 -> 4",
+        f"      ReadOnly: 4-11; {DRAINED}, 60000 ms from now at the earliest; evacuated first",
+        "  ! WARNING: keys move",
+        "    (so it is)",
+        "b (f, line 9)",
+        "  + create with 3 partitions, replication factor 2",
+        "      + x: 1",
+        "c (f, line 12)",
+        "  ~ x: 0 -> 1",
+        "  + y: the cluster's default -> 2",
+        "  - z: 9 -> the cluster's default",
+        "d (f, line 15)",
+        "  ~ partitions: 4 -> 14",
+        "      ReadWrite again: 4-11",
+        "      new: 12-13",
+        "  = in progress: drain of partitions 4-11",
+        "e (f, line 18)",
+        "  ! refused: no",
+        "f (f, line 21)",
+        "  = in progress: seal of partitions 2",
+        "h (f, line 27)",
+        "  ~ the shrink in progress goes on although s, t keep state",
+        "Topics: 5 to change, 1 in progress, 1 as declared, 1 refused.",
+    ]
+    assert list(plan_lines([])) == ["Topics: none."]
+    stays = TopicPlan("a", "f, line 3", (replace(SHRINK, records_stay=True),))
+    assert "their records stay on the brokers" in list(plan_lines([stays]))[2]
+
+
+def test_the_same_as_json() -> None:
+    told = plans_json(PLANS, {"b": None, "c": "broken"})
+    assert json.loads(json.dumps(told)) == told
+    topics = {topic["topic"]: topic for topic in told["topics"]}
+    statuses = "pending applied failed pending refused in_progress unchanged pending"
+    assert [topic["status"] for topic in told["topics"]] == statuses.split()
+    assert told["changed"] == 1
+    (shrink,) = topics["a"]["steps"]
+    assert (shrink["step"], shrink["from"], shrink["to"], shrink["delay_ms"]) == ("shrink", 12, 4, 60_000)
+    assert (shrink["policy"], shrink["evacuate"], shrink["accept_state_loss"]) == ("drained", True, ["g"])
+    assert (topics["c"]["error"], topics["e"]["error"], topics["b"]["error"]) == ("broken", "no", None)
+    assert topics["d"]["steps"][0]["created"] == [12, 13]
+
+
+def test_nobody_is_asked_between_lines_of_json(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as raised:
+        cli.main(["apply", "absent.yaml", "--bootstrap-server", "127.0.0.1:1", "--json"])
+    assert raised.value.code == 2
+    assert "--json needs --yes, --dry-run or --check" in capsys.readouterr().err
+
+
+def test_the_file_is_read_before_anybody_is_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "absent.yaml"
+    assert cli.main(["apply", str(path), "--bootstrap-server", "127.0.0.1:1"]) == 1
+    assert f"error: cannot read {path}" in capsys.readouterr().err
