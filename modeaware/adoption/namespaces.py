@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 _NOT_TO_TOUCH = ("modeaware", "partitioners")  # what they hold, they hold on purpose
-_LIBRARIES = ("confluent_kafka", "kafka")
+_LIBRARIES = ("aiokafka", "confluent_kafka", "kafka")
 
 
 class _Front(property):

@@ -1,8 +1,9 @@
-"""Which class of ours stands for which of confluent_kafka's and kafka-python's."""
+"""Which class of ours stands for which of confluent_kafka's, kafka-python's and aiokafka's."""
 
 from __future__ import annotations
 
 import logging
+import sys
 import types
 from collections.abc import Iterator, Mapping
 from importlib import import_module
@@ -10,6 +11,9 @@ from types import ModuleType
 from typing import NamedTuple
 
 log = logging.getLogger(__name__)
+
+AIOKAFKA, AIOKAFKA_PRODUCER = "aiokafka", "modeaware.aiokafka.producer"
+"""aiokafka is left for later where the program has not imported it: many have it, and few of them use it."""
 
 # Where applications import the classes, and where ours of the same names are.
 _CONFLUENT = (
@@ -27,6 +31,7 @@ _KAFKA_PYTHON = (
     ("kafka", "KafkaProducer", "modeaware.kafka_python.producer"),
     ("kafka", "KafkaConsumer", "modeaware.kafka_python.consumer"),
 )
+_AIOKAFKA = (("aiokafka", "AIOKafkaProducer", AIOKAFKA_PRODUCER),)
 
 
 class Replacement(NamedTuple):
@@ -37,13 +42,22 @@ class Replacement(NamedTuple):
     ours: type
 
 
-def replacements() -> list[Replacement]:
-    """What can be replaced in this process. kafka-python's where it can be imported, which this does.
+def aiokafka_is_here() -> bool:
+    """Whether aiokafka is imported: all of it, not just being imported by somebody."""
+    module = sys.modules.get(AIOKAFKA)
+    return module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False)
+
+
+def replacements(*, aiokafka: bool) -> list[Replacement]:
+    """What can be replaced in this process: kafka-python's where it can be imported, which this does.
+
+    Args:
+        aiokafka: aiokafka's as well, which is imported.
 
     A subclass that somebody put in a package already (a tracer) stays in effect: ours is put over it.
     """
     # All of ours first, with the stock classes that they build on: our own code never sees a replaced one.
-    found = [_replacement(*entry) for entry in (*_CONFLUENT, *_kafka_python())]
+    found = [_replacement(*entry) for entry in (*_CONFLUENT, *_kafka_python(), *(_aiokafka() if aiokafka else ()))]
     return [one for one in found if one is not None]
 
 
@@ -74,6 +88,15 @@ def _kafka_python() -> Iterator[tuple[str, str, str]]:
             log.warning("kafka-python's clients stay as they are, unaware of partition modes: %s", error)
         return
     yield from _KAFKA_PYTHON
+
+
+def _aiokafka() -> Iterator[tuple[str, str, str]]:
+    try:
+        import_module(AIOKAFKA_PRODUCER)
+    except ImportError as error:  # another release, or another package of this name
+        log.warning("aiokafka's producer stays as it is, unaware of partition modes: %s", error)
+        return
+    yield from _AIOKAFKA
 
 
 def _replacement(package_name: str, name: str, our_module: str) -> Replacement | None:

@@ -2,116 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
-from collections.abc import Callable, Mapping
 from typing import Any
 
-from modeaware.config import ClientConfig
 from modeaware.kafka_python import _gateway
-from modeaware.kafka_python.errors import HeldKeyError, MovedKeyError, RetiredPartitionError
-from modeaware.resize import Backlog, Guarding, Watching
-from modeaware.routing import Route, route_for
-from modeaware.topic_view import TopicView
-from modeaware.views.resizes import Resizes, lightened
-from partitioners import Partitioner, named
-
-
-class Routes:
-    """The routes of one producer's topics: a listener of views. One thread at a time applies them, any may look.
-
-    Args:
-        config: our settings: what to do about resizes.
-        partitioner: the producer's, if it is one of :mod:`partitioners`; any other is taken to place records with a
-            key by murmur2, as kafka-python's do.
-        backlog: tells what the producer has queued for a topic now; None: nothing, ever.
-
-    Attributes:
-        known: set when the first views are followed.
-        changes: how often views came.
-    """
-
-    def __init__(
-        self,
-        config: ClientConfig,
-        partitioner: Partitioner | None = None,
-        backlog: Callable[[str], Backlog] | None = None,
-    ) -> None:
-        self._routes: dict[str, Route | None] = {}
-        # Does not pick: says which records keep to a partition by their key, and what share of the keys moves.
-        self._picker = named("murmur2_random") if partitioner is None else partitioner
-        self._resizes = Resizes(
-            config.on_resize,
-            self._picker,
-            config.resize_callback,
-            self._noticed,
-            backlog=backlog,
-            held=HeldKeyError,
-            refused=MovedKeyError,
-        )
-        self._lock = threading.Lock()
-        self.known = threading.Event()
-        self.changes = 0
-
-    def __call__(self, changed: Mapping[str, TopicView]) -> None:
-        with self._lock:
-            for topic, view in changed.items():
-                route = route_for(view, self._picker)
-                self._routes[topic] = self._resizes.adjusted(view, route, first=not self.known.is_set())
-            self.changes += 1
-            self.known.set()
-            due = self._resizes.take_due()
-        self._resizes.tell(due)
-
-    @property
-    def resizes(self) -> int:
-        """How many resizes of topics with keys were told of."""
-        return self._resizes.count
-
-    def look_at_key(self, topic: str, key: bytes, chosen: int, before: Callable[[int], int]) -> None:
-        """A record with a key is about to be queued in ``chosen``.
-
-        Args:
-            key: as it is sent.
-            before: where the key was, when that many partitions were writable.
-
-        Raises:
-            HeldKeyError, MovedKeyError: it has to stay out.
-        """
-        route = self.of(topic)
-        if route is None or route.open or not route.partitioner.requires_consistency(key):
-            return
-        looking = route.partitioner
-        if isinstance(looking, Watching):
-            looking.notice()
-            looking = looking.inner
-        if isinstance(looking, Guarding):
-            looking.judge(before, chosen)
-
-    def _noticed(self, topic: str) -> None:
-        with self._lock:
-            route = self._routes.get(topic)
-            if route is not None and not route.open:
-                self._routes[topic] = lightened(route)
-
-    def of(self, topic: str) -> Route | None:
-        """The route in force; None where every partition is writable."""
-        return self._routes.get(topic)
-
-    @property
-    def routed_topics(self) -> int:
-        """How many topics have retired partitions."""
-        return sum(route is not None for route in list(self._routes.values()))
-
-    def refuse_retired(self, topic: str, partition: int) -> None:
-        """
-        Raises:
-            RetiredPartitionError: ``partition`` takes no records.
-        """
-        route = self.of(topic)
-        refusal = None if route is None else route.refusal(partition)
-        if refusal is not None:
-            raise RetiredPartitionError(refusal, topic=topic, partition=partition)
+from modeaware.views.routes import Routes
 
 
 class WritablePartitioner(_gateway.Partitioner):  # type: ignore[misc,unused-ignore]  # untyped

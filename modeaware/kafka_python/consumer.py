@@ -21,7 +21,7 @@ from modeaware.kafka_python._listener import HeldListener
 from modeaware.kafka_python._starts import Partition, Starts
 from modeaware.kafka_python._stock import Stock
 from modeaware.kafka_python.assignors import ReadableAssignor, aware_strategy
-from modeaware.kafka_python.settings import split_settings
+from modeaware.keyword_settings import split_settings
 from modeaware.modes import format_ranges
 from modeaware.topic_view import TopicView
 from modeaware.views import registry

@@ -12,9 +12,11 @@ from modeaware.kafka_python._backlog import Backlog
 from modeaware.kafka_python._connection import Hint, named_client
 from modeaware.kafka_python._first_view import FirstView
 from modeaware.kafka_python._partitioner_conf import one_of_ours
-from modeaware.kafka_python._writable import Routes, WritablePartitioner
-from modeaware.kafka_python.settings import split_settings
+from modeaware.kafka_python._writable import WritablePartitioner
+from modeaware.kafka_python.errors import HeldKeyError, MovedKeyError, RetiredPartitionError
+from modeaware.keyword_settings import split_settings
 from modeaware.views import registry
+from modeaware.views.routes import RouteErrors, Routes
 from modeaware.views.share import Share
 from modeaware.views.source import Views
 from partitioners.call_forms import for_kafka_python
@@ -28,7 +30,7 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
     it was chosen, takes no writes is refused before it is queued. ``partitioner`` may also be a name that
     :func:`partitioners.named` knows, ``"package.module:name"``, or a partitioner of :mod:`partitioners`.
 
-    Settings that begin with ``modeaware_`` are ours (:func:`~modeaware.kafka_python.settings.split_settings`). The
+    Settings that begin with ``modeaware_`` are ours (:class:`~modeaware.config.ClientConfig`, with underscores). The
     constructor asks the cluster for its versions, as kafka-python's does; the first ``send`` waits for the first view
     of the modes as well. Methods may be called from any thread. ``close()``, ``with``, or dropping the producer gives
     its share of the views back.
@@ -53,7 +55,8 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
             super().__init__(**named_client(settings.theirs))
             undo.pop_all()
         backlog = partial(Backlog, self._accumulator) if settings.config.on_resize == "hold" else None
-        routes = Routes(settings.config, partitioner, backlog)
+        errors = RouteErrors(RetiredPartitionError, HeldKeyError, MovedKeyError)
+        routes = Routes(settings.config, errors, partitioner, backlog)
         self.config["partitioner"] = WritablePartitioner(self.config["partitioner"], routes)
         first_view = FirstView(settings.config, routes.known.wait, views.error)
         self._modeaware = _Modes(views, routes, first_view, Share(self, views, routes))
@@ -86,7 +89,7 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
         serialized_key: bytes | None,
         serialized_value: bytes | None,
     ) -> Any:
-        # Explicit or picked, and the record is not queued yet.
+        # Explicit or picked, and the record is not queued yet; once it is, nothing here moves it (invariant I7).
         record = (key, serialized_key, value, serialized_value)
         if self._modeaware is None:
             return super()._partition(topic, partition, key, value, serialized_key, serialized_value)

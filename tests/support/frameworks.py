@@ -1,7 +1,8 @@
 """Frameworks over Kafka clients, each in a folder of its own beside the test environment.
 
 QuixStreams asks for a confluent-kafka older than ours, so that pip would not install both: it comes without its
-dependencies, and these by themselves. The folders stay (``MODEAWARE_CACHE_DIR``); the first test that asks installs.
+dependencies, and these by themselves. So does Faust, whose aiokafka is to be the one of the test environment. The
+folders stay (``MODEAWARE_CACHE_DIR``); the first test that asks installs.
 """
 
 from __future__ import annotations
@@ -21,11 +22,21 @@ QUIXSTREAMS_NEEDS = (
     *("attrs", "authlib<2", "fastavro", "httpx", "jsonlines", "jsonpath-ng", "jsonschema"),
     *("orjson", "protobuf", "pydantic>=2.7,<3", "pydantic-settings", "requests", "rocksdict", "typing-extensions"),
 )
+FAUST = "faust-streaming==0.15.3"
+FAUST_NEEDS = (
+    *("aiohttp>=3.8,<4", "aiohttp_cors>=0.7,<2", "click>=6.7,<8.4", "croniter>=0.3.16", "intervaltree>=3.2"),
+    *("mode-streaming>=0.6", "mypy_extensions", "six", "terminaltables>=3.1,<4", "venusian==3.1.0", "yarl>=1,<2"),
+)
 
 
 def quixstreams() -> Path:
     """The folder to be put on ``PYTHONPATH``."""
     return _installed(QUIXSTREAMS, QUIXSTREAMS_NEEDS)
+
+
+def faust() -> Path:
+    """The same for Faust, without aiokafka."""
+    return _installed(FAUST, FAUST_NEEDS)
 
 
 def _installed(package: str, needs: tuple[str, ...]) -> Path:

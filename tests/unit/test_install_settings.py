@@ -15,7 +15,7 @@ from modeaware.config import (
     with_process_settings,
 )
 from modeaware.errors import ConfigError
-from modeaware.kafka_python.settings import split_settings
+from modeaware.keyword_settings import split_settings
 from tests.support.program import run_program
 
 

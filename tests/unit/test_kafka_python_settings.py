@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
 
+from modeaware import keyword_settings as settings
 from modeaware.config import ClientConfig
 from modeaware.errors import ConfigError
-from modeaware.kafka_python import settings
-from modeaware.kafka_python.settings import SAME_VALUES, librdkafka_conf, split_settings
+from modeaware.keyword_settings import SAME_VALUES, librdkafka_conf, split_settings
 from modeaware.librdkafka import Producer
 
 

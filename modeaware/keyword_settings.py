@@ -1,8 +1,8 @@
-"""kafka-python's keyword arguments, parted into ours and its own, and its connection in librdkafka's words.
+"""Keyword arguments of kafka-python and aiokafka: ours, theirs, and their connection in librdkafka's words.
 
 The views of the modes are read by librdkafka (:mod:`modeaware.views`), for whatever client they serve. So what says
 where the cluster is, and as whom to go there, is translated; all that is about producing, consuming and groups stays
-with kafka-python. What decides who connects or how, and has nothing like it in librdkafka, is refused.
+with that library. What decides who connects or how, and has nothing like it in librdkafka, is refused.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def split_settings(configs: Mapping[str, Any]) -> Settings:
     theirs = {name: value for name, value in configs.items() if not _is_ours(name)}
     overrides = configs.get(OVERRIDES) or {}
     if not isinstance(overrides, Mapping):
-        raise ConfigError(f"{OVERRIDES}: must be a dict of librdkafka settings, not {overrides!r}")
+        raise ConfigError(f"{OVERRIDES}: must be a dict of librdkafka settings, not {type(overrides).__name__}")
     try:
         config, conf = split_client_config(with_process_settings({**librdkafka_conf(theirs, overrides), **ours}))
     except ConfigError as error:

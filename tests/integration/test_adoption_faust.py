@@ -1,0 +1,59 @@
+"""Faust, unchanged, by ``modeaware run``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import MakeTopic
+from tests.support.adopted import (
+    DIFFERENT_KEYS,
+    command,
+    end,
+    refused_for_its_state,
+    through_a_shrink_of_both,
+)
+from tests.support.controlled import Controlled, produce
+from tests.support.frameworks import faust, programs
+from tests.support.plain import drain_topic
+from tests.support.waiting import eventually
+
+EXAMPLE = "faust_app.py"
+
+
+@pytest.mark.timeout(280)
+@pytest.mark.parametrize("guarantee", [(), ("--exactly-once",)], ids=["at-least-once", "exactly-once"])
+def test_two_processes_through_a_shrink_of_what_they_read_and_what_they_write(
+    setting: Controlled,
+    make_topic: MakeTopic,
+    make_group: Callable[[], str],
+    tmp_path: Path,
+    guarantee: tuple[str, ...],
+) -> None:
+    setting.start()
+    names, log = (make_topic(12), make_topic(12), make_group()), tmp_path / "log"
+    two = [command(setting, EXAMPLE, *names, *guarantee, "--state-dir", str(tmp_path / n)) for n in ("one", "two")]
+    with programs(two, log, PYTHONPATH=str(faust())) as running:
+        through_a_shrink_of_both(setting, *names, running, log)
+
+
+@pytest.mark.timeout(280)
+def test_a_shrink_under_an_application_with_a_table_is_refused_with_the_reason_and_the_table_goes_on(
+    setting: Controlled, make_topic: MakeTopic, make_group: Callable[[], str], tmp_path: Path
+) -> None:
+    setting.start()
+    source, to, group = make_topic(12), make_topic(12), make_group()
+    log, state = tmp_path / "log", str(tmp_path / "state")
+    one = command(setting, EXAMPLE, source, to, group, "--count", "--state-dir", state)
+    with programs([one], log, PYTHONPATH=str(faust())) as running:
+        produce(setting, source, 2 * DIFFERENT_KEYS)
+        eventually(lambda: len(drain_topic(setting.servers, to)) == 2 * DIFFERENT_KEYS, 90, message=str(log))
+        refused_for_its_state(setting, source, group)
+        produce(setting, source, DIFFERENT_KEYS)
+        eventually(lambda: len(drain_topic(setting.servers, to)) == 3 * DIFFERENT_KEYS, 60, message=str(log))
+        end(running, log)
+    counts = Counter(message.value() for message in drain_topic(setting.servers, to))
+    assert counts == {b"1": DIFFERENT_KEYS, b"2": DIFFERENT_KEYS, b"3": DIFFERENT_KEYS}

@@ -1,0 +1,134 @@
+"""modeaware.aiokafka.AIOKafkaProducer on a real Kafka."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import ssl
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka.abc import AbstractTokenProvider
+from confluent_kafka import murmur2
+from confluent_kafka.admin import NewTopic
+
+from modeaware.aiokafka import AIOKafkaProducer, RetiredPartitionError
+from modeaware.local import Kafka
+from tests.conftest import MakeKafka, MakeTopic
+from tests.support.fake_views import FakeViews, modes_of
+from tests.support.modelog import RealLog, topic_record
+from tests.support.plain import drain_topic
+from tests.support.secured import ADMIN, login, secret, secured_kafka
+
+KEYS = [b"key-%d" % number for number in range(200)] + [b""]
+
+
+def landed(kafka: Kafka, topic: str, value: bytes) -> dict[bytes | None, int | None]:
+    messages = drain_topic(kafka.bootstrap_servers, topic)
+    return {message.key(): message.partition() for message in messages if message.value() == value}
+
+
+def test_records_go_to_the_writable_partitions_that_their_keys_name(
+    fake_views: FakeViews, make_topic: MakeTopic, kafka: Kafka
+) -> None:
+    topic, writable = make_topic(12), (0, 1, 2, 3, 5)
+
+    async def send() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers) as producer:
+            for value, modes in ((b"1", modes_of(12, 12)), (b"2", modes_of(12, writable)), (b"3", modes_of(12, 12))):
+                fake_views.set(topic, modes)
+                await asyncio.gather(*[producer.send_and_wait(topic, value, key) for key in KEYS])
+            fake_views.set(topic, modes_of(12, writable))
+            unkeyed = await asyncio.gather(*[producer.send_and_wait(topic, b"4") for _ in range(60)])
+            assert {delivered.partition for delivered in unkeyed} <= {*writable}
+
+    asyncio.run(send())
+    assert landed(kafka, topic, b"1") == {key: murmur2(key, 12) for key in KEYS}
+    assert landed(kafka, topic, b"2") == {key: writable[murmur2(key, 5)] for key in KEYS}
+    assert landed(kafka, topic, b"3") == {key: murmur2(key, 12) for key in KEYS}
+
+
+def test_what_names_a_retired_partition_is_refused_and_what_was_queued_goes_on(
+    fake_views: FakeViews, make_topic: MakeTopic, kafka: Kafka
+) -> None:
+    topic = make_topic(6)
+
+    async def send() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers, linger_ms=200) as producer:
+            queued = await producer.send(topic, b"queued", partition=5)
+            fake_views.set(topic, modes_of(6, 3))
+            batch = producer.create_batch()
+            assert batch.append(timestamp=None, key=b"k", value=b"batch")
+            await asyncio.sleep(0)  # lets the loop take up the views
+            with pytest.raises(RetiredPartitionError, match="partition 5"):
+                await producer.send(topic, b"named", partition=5)
+            with pytest.raises(RetiredPartitionError, match="partition 4"):
+                await producer.send_batch(batch, topic, partition=4)
+            await (await producer.send_batch(batch, topic, partition=2))
+            assert (await queued).partition == 5
+
+    asyncio.run(send())
+    found = {message.value(): message.partition() for message in drain_topic(kafka.bootstrap_servers, topic)}
+    assert found == {b"queued": 5, b"batch": 2}
+
+
+def test_a_transaction_keeps_to_writable_partitions(
+    fake_views: FakeViews, make_topic: MakeTopic, make_group: Any, kafka: Kafka
+) -> None:
+    topic = make_topic(6)
+    fake_views.set(topic, modes_of(6, 2))
+
+    async def send() -> None:
+        producer = AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers, transactional_id=make_group())
+        async with producer, producer.transaction():
+            for key in KEYS:
+                await producer.send(topic, b"v", key)
+
+    asyncio.run(send())
+    assert landed(kafka, topic, b"v") == {key: murmur2(key, 2) for key in KEYS}
+
+
+class Unsecured(AbstractTokenProvider):  # type: ignore[misc,unused-ignore]  # untyped
+    """Tokens as brokers without a validator for signatures take them (KIP-255)."""
+
+    async def token(self) -> str:
+        now = time.time()
+        parts = ({"alg": "none"}, {"sub": ADMIN, "iat": now, "exp": now + 3600})
+        encoded = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in parts]
+        return f"{'.'.join(encoded)}."
+
+
+def test_the_views_are_read_as_the_same_user(make_kafka: MakeKafka, tmp_path: Path) -> None:
+    secured = secured_kafka(make_kafka, tmp_path)
+    log = RealLog(secured.bootstrap_servers, **login(secured.certificate, ADMIN, "PLAIN"))
+    log.create()
+    log.admin.create_topics([NewTopic("orders", 12)])["orders"].result(30)
+    log.append(topic_record("orders"))
+    log.close()
+    shared = {
+        "bootstrap_servers": secured.bootstrap_servers,
+        "security_protocol": "SASL_SSL",
+        "ssl_context": ssl.create_default_context(cafile=str(secured.certificate.certificate)),
+        "modeaware_mode_log_topic": log.topic,
+        "modeaware_view_timeout_ms": 60_000,
+    }
+    password = {"sasl_plain_username": ADMIN, "sasl_plain_password": secret(ADMIN)}
+    logins: list[dict[str, Any]] = [
+        password,
+        {"sasl_mechanism": "SCRAM-SHA-256", **password},
+        {"sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": Unsecured()},
+    ]
+    retired = topic_record("orders").retired
+
+    async def send(user: dict[str, Any]) -> None:
+        async with AIOKafkaProducer(**shared, **user) as producer:
+            with pytest.raises(RetiredPartitionError):
+                await producer.send("orders", b"v", partition=max(retired))
+            assert (await producer.send_and_wait("orders", b"v", b"k")).partition not in retired
+            assert not producer.modeaware_stats()["views"]["stale"]
+
+    for user in logins:
+        asyncio.run(send(user))

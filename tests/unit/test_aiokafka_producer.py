@@ -1,0 +1,320 @@
+"""modeaware.aiokafka.AIOKafkaProducer without a broker: what stands before aiokafka's choice, and when."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import weakref
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiokafka
+import pytest
+from aiokafka.errors import KafkaError, KafkaTimeoutError
+from confluent_kafka import murmur2
+
+from modeaware.aiokafka import (
+    AIOKafkaProducer,
+    FirstViewPending,
+    FirstViewTimeout,
+    MovedKeyError,
+    RetiredPartitionError,
+    _gateway,
+)
+from modeaware.errors import PartitionRetired, ResizeWarning
+from tests.support.fake_views import FakeViews, modes_of
+from tests.support.offline import Acquired
+from tests.support.waiting import eventually
+
+TOPIC, NOWHERE = "t", "127.0.0.1:1"
+KEYS = [b"key-%d" % number for number in range(60)] + [b""]
+
+
+class Metadata:
+    """Twelve partitions; those in ``down`` have no leader."""
+
+    def __init__(self, down: tuple[int, ...] = ()) -> None:
+        self._down = down
+
+    def partitions_for_topic(self, topic: str) -> set[int]:
+        return set(range(12))
+
+    def available_partitions_for_topic(self, topic: str) -> set[int]:
+        return set(range(12)).difference(self._down)
+
+
+@pytest.fixture(autouse=True)
+def connected(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The producers that were to connect, which none does."""
+    asked: list[object] = []
+
+    async def start(self: object) -> None:
+        asked.append(self)
+
+    monkeypatch.setattr(_gateway.AIOKafkaProducer, "start", start)
+    return asked
+
+
+def in_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    signature = inspect.signature(test)
+
+    def run(**fixtures: Any) -> None:
+        asyncio.run(test(**fixtures))
+
+    run.__signature__ = signature  # type: ignore[attr-defined]  # pytest reads the fixtures from it
+    return run
+
+
+@asynccontextmanager
+async def started(cls: type[AIOKafkaProducer] = AIOKafkaProducer, **settings: Any) -> AsyncIterator[AIOKafkaProducer]:
+    producer = cls(bootstrap_servers=NOWHERE, **settings)
+    producer._metadata = Metadata()
+    try:
+        await producer.start()
+        yield producer
+    finally:
+        await producer.stop()
+
+
+async def applied() -> None:
+    """What the views' thread has handed over is done."""
+    await asyncio.sleep(0)  # lets the loop run what was called in
+
+
+def place(producer: AIOKafkaProducer, key: bytes | None = None, partition: int | None = None) -> int:
+    chosen: int = producer._partition(TOPIC, partition, key, b"v", key, b"v")
+    return chosen
+
+
+def untouched(producer: AIOKafkaProducer) -> bool:
+    """Whether aiokafka's own methods alone are on the way of a record."""
+    own = ("send", "send_and_wait", "send_batch", "_partition", "_serialize")
+    return all(
+        getattr(getattr(producer, name), "__func__", None) is getattr(aiokafka.AIOKafkaProducer, name) for name in own
+    )
+
+
+@in_a_loop
+async def test_nothing_of_ours_is_on_the_way_but_while_a_topic_has_retired_partitions(views: FakeViews) -> None:
+    views.set(TOPIC, modes_of(12, 12))
+    async with started() as producer:
+        assert untouched(producer)
+        assert producer.modeaware_stats()["state"] == "direct"
+        views.set(TOPIC, modes_of(12, 4))
+        await applied()
+        assert not untouched(producer)
+        assert producer.modeaware_stats() | {"views": {}} == {
+            "state": "routed",
+            "routed_topics": 1,
+            "view_changes": 1,
+            "resizes": 0,
+            "views": {},
+        }
+        views.set(TOPIC, modes_of(12, 12))
+        await applied()
+        assert untouched(producer)
+
+
+@in_a_loop
+async def test_keys_and_records_without_one_go_to_writable_partitions(views: FakeViews) -> None:
+    writable = (0, 1, 2, 3, 5)
+    views.set(TOPIC, modes_of(12, writable))
+    async with started(modeaware_on_resize="ignore") as producer:
+        assert [place(producer, key) for key in KEYS] == [writable[murmur2(key, 5)] for key in KEYS]
+        assert {place(producer) for _ in range(200)} == {*writable}
+        producer._metadata = Metadata(down=(0, 1, 11))
+        assert {place(producer) for _ in range(200)} == {2, 3, 5}
+        assert [place(producer, key) for key in KEYS] == [writable[murmur2(key, 5)] for key in KEYS]
+        assert producer._partition("other", None, b"k", b"v", b"k", b"v") == murmur2(b"k", 12)
+
+
+@in_a_loop
+async def test_a_partition_that_takes_no_records_is_refused(views: FakeViews) -> None:
+    views.set(TOPIC, modes_of(12, 4))
+    async with started() as producer:
+        assert place(producer, b"k", 3) == 3
+        with pytest.raises(RetiredPartitionError, match="partition 7 of t is ReadOnly") as caught:
+            place(producer, b"k", 7)
+        assert isinstance(caught.value, PartitionRetired | KafkaError | ValueError)
+        assert (caught.value.topic, caught.value.partition) == (TOPIC, 7)
+        with pytest.raises(AssertionError, match="Unrecognized partition"):
+            place(producer, b"k", 12)
+        views.set(TOPIC, modes_of(12, 0))
+        await applied()
+        with pytest.raises(RetiredPartitionError, match="no partition of t takes records"):
+            place(producer, b"k")
+
+
+@in_a_loop
+async def test_the_applications_partitioner_sees_the_writable_ones(views: FakeViews) -> None:
+    seen: list[tuple[Any, ...]] = []
+
+    def pick(key: bytes, partitions: list[int], available: list[int]) -> int:
+        seen.append((key, partitions, available))
+        return 9 if key == b"bad" else partitions[-1]
+
+    views.set(TOPIC, modes_of(12, (2, 4)))
+    async with started(partitioner=pick) as producer:
+        assert place(producer, b"k") == 4
+        assert seen == [(b"k", [2, 4], [2, 4])]
+        with pytest.raises(RetiredPartitionError):
+            place(producer, b"bad")
+
+
+@in_a_loop
+async def test_a_subclass_that_chooses_itself_is_asked_where_partitions_are_named(views: FakeViews) -> None:
+    class Mine(AIOKafkaProducer):
+        def _partition(self, topic: str, partition: Any, *rest: Any) -> int:
+            return int(partition or 0) + 1
+
+    views.set(TOPIC, modes_of(12, 4))
+    async with started(Mine) as producer:
+        assert place(producer, b"k", 2) == 3
+        with pytest.raises(RetiredPartitionError):
+            place(producer, b"k", 3)
+
+
+@pytest.mark.parametrize(("policy", "error"), [("block", FirstViewPending), ("error", FirstViewTimeout)])
+def test_the_first_view_is_waited_for_by_start(
+    acquired: Acquired, connected: list[object], policy: str, error: type[Exception]
+) -> None:
+    async def test() -> None:
+        views = acquired.views = FakeViews(ready=False)
+        views.failure = OSError("no broker answers")
+        views.set(TOPIC, modes_of(12, 4))
+        producer = AIOKafkaProducer(bootstrap_servers=NOWHERE, modeaware_view_timeout_ms=1, modeaware_on_unknown=policy)
+        producer._metadata = Metadata()
+        for _ in range(2):
+            with pytest.raises(error, match=r"within 1 ms .*no broker answers"):
+                await producer.start()
+        with pytest.raises(error):
+            place(producer, b"k")
+        assert producer.modeaware_stats()["state"] == "waiting"
+        views.set_ready()
+        await producer.start()
+        assert place(producer, b"k") == murmur2(b"k", 4)
+        assert connected == [producer]
+        connected.clear()
+        await producer.stop()
+
+    asyncio.run(test())
+    assert issubclass(FirstViewPending, KafkaTimeoutError)
+    assert issubclass(FirstViewPending, BufferError)
+    assert issubclass(FirstViewTimeout, KafkaError)
+
+
+def test_the_event_loop_goes_on_while_the_first_view_is_waited_for(acquired: Acquired) -> None:
+    async def test() -> None:
+        acquired.views = FakeViews(ready=False)
+        producer = AIOKafkaProducer(bootstrap_servers=NOWHERE, modeaware_view_timeout_ms=60_000)
+        starting = asyncio.create_task(producer.start())
+        await applied()
+        assert not starting.done()
+        acquired.views.set_ready()
+        await starting
+        await producer.stop()
+
+    asyncio.run(test())
+
+
+def test_every_partition_is_taken_as_writable_without_a_view_where_that_is_asked_for(
+    acquired: Acquired, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test() -> None:
+        views = acquired.views = FakeViews(ready=False)
+        async with started(modeaware_view_timeout_ms=1, modeaware_on_unknown="writable") as producer:
+            assert untouched(producer)
+            views.set(TOPIC, modes_of(12, 4))
+            views.set_ready()
+            await applied()
+            assert place(producer, b"k") == murmur2(b"k", 4)
+
+    asyncio.run(test())
+    assert "every partition is taken as ReadWrite" in caplog.text
+
+
+@pytest.mark.filterwarnings("default::modeaware.errors.ResizeWarning")
+@in_a_loop
+async def test_a_resize_under_keys_warns_once(views: FakeViews) -> None:
+    told: list[Any] = []
+    views.set(TOPIC, modes_of(12, 12))
+    async with started(modeaware_resize_cb=told.append) as producer:
+        views.set(TOPIC, modes_of(12, 5), previous_count=12)
+        await applied()
+        place(producer)
+        place(producer, b"k", 3)
+        assert told == []
+        with pytest.warns(ResizeWarning, match="went from 12 to 5 writable partitions"):
+            place(producer, b"k")
+        place(producer, b"k")
+        assert [(resize.old_count, resize.new_count) for resize in told] == [(12, 5)]
+        assert producer.modeaware_stats()["resizes"] == 1
+
+
+@in_a_loop
+async def test_moved_keys_are_refused_where_that_is_asked_for(views: FakeViews) -> None:
+    views.set(TOPIC, modes_of(12, 12))
+    async with started(modeaware_on_resize="error") as producer:
+        views.set(TOPIC, modes_of(12, 4), previous_count=12)
+        await applied()
+        stays = next(key for key in KEYS if murmur2(key, 12) < 4)
+        moves = next(key for key in KEYS if murmur2(key, 12) >= 4)
+        assert place(producer, stays) == murmur2(stays, 12)
+        with pytest.raises(MovedKeyError) as caught:
+            place(producer, moves)
+        assert isinstance(caught.value, KafkaError)
+
+
+@in_a_loop
+async def test_stop_gives_the_views_back_and_nothing_keeps_the_producer(
+    views: FakeViews, connected: list[object]
+) -> None:
+    async with started() as producer:
+        connected.clear()
+        views.set(TOPIC, modes_of(12, 4))
+        await applied()
+        dropped = weakref.ref(producer)
+        assert views.listener_count == 1
+        for listener in producer.client.cluster._listeners:
+            listener(producer.client.cluster)
+        assert views.hints == 1
+    assert views.closed
+    assert views.listener_count == 0
+    del producer
+    assert dropped() is None
+
+
+def test_a_producer_that_is_dropped_gives_its_views_back(views: FakeViews) -> None:
+    async def drop() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: None)  # aiokafka tells it there, too
+        producer = AIOKafkaProducer(bootstrap_servers=NOWHERE)
+        made = [producer]
+        del producer
+        with pytest.warns(ResourceWarning, match="Unclosed AIOKafkaProducer"):
+            made.clear()
+
+    asyncio.run(drop())
+    eventually(lambda: views.closed and views.listener_count == 0)
+
+
+def test_views_that_come_after_the_event_loop_harm_nobody(views: FakeViews) -> None:
+    async def make() -> AIOKafkaProducer:
+        return AIOKafkaProducer(bootstrap_servers=NOWHERE)
+
+    producer = asyncio.run(make())
+    views.set(TOPIC, modes_of(12, 4))
+    asyncio.run(producer.stop())
+    assert views.closed
+
+
+@in_a_loop
+async def test_what_aiokafka_refuses_leaves_nothing_behind(views: FakeViews) -> None:
+    with pytest.raises(ValueError, match="Invalid ACKS"):
+        AIOKafkaProducer(bootstrap_servers=NOWHERE, acks=7)
+    assert views.closed
+
+
+def test_the_signature_is_aiokafkas() -> None:
+    assert inspect.signature(AIOKafkaProducer) == inspect.signature(aiokafka.AIOKafkaProducer)
