@@ -3,6 +3,8 @@
 ``modeaware.Producer``, ``Consumer``, ``SerializingProducer``, ``DeserializingConsumer`` and ``AdminClient`` are drop-in
 for confluent_kafka's classes of the same names. Names are loaded when first used, so importing the package costs next
 to nothing.
+
+PYTEST_DONT_REWRITE: pytest would rewrite the assertions of a plugin's package, and warn where that is loaded already.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from modeaware.modes import PartitionMode as PartitionMode
     from modeaware.topic_view import TopicView as TopicView
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _EXPORTS = {
     "AdminClient": "modeaware.confluent.admin",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import subprocess
+from pathlib import Path
 from typing import NamedTuple
 
 from modeaware.local.jars import kafka_tools_jars
@@ -40,8 +41,22 @@ def run_tool(command: str) -> str:
 def finish_tool(command: str) -> Done:
     """The same, with its exit status and what it printed apart from what it logged."""
     script, *arguments = shlex.split(command)
-    java = [find_java(), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", f"{kafka_tools_jars()}/*"]
-    done = subprocess.run(
-        [*java, _CLASSES[script], *arguments], capture_output=True, text=True, timeout=TIMEOUT_S, check=False
-    )
+    done = subprocess.run([*_java(script), *arguments], capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     return Done(done.returncode, done.stdout, done.stderr)
+
+
+def write_tools(folder: Path) -> None:
+    """Put the tools into a folder as scripts of their own names, for a shell that has it on its PATH.
+
+    Like Kafka's own scripts they log nothing below a warning.
+    """
+    for script in _CLASSES:
+        path = folder / script
+        java = shlex.join(_java(script, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"))
+        path.write_text(f'#!/bin/sh\nexec {java} "$@"\n', encoding="utf-8")
+        path.chmod(0o755)
+
+
+def _java(script: str, *options: str) -> list[str]:
+    quick = ["-Xmx128m", "-XX:TieredStopAtLevel=1", *options]
+    return [str(find_java()), *quick, "-cp", f"{kafka_tools_jars()}/*", _CLASSES[script]]

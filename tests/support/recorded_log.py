@@ -1,0 +1,126 @@
+"""Record the mode log that a release writes: ``python -m tests.support.recorded_log 0.1.0 > tests/data/...jsonl``.
+
+Made once for each release, on a real Kafka; the tests read what it left in ``tests/data``.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from confluent_kafka.admin import AdminClient
+
+from modeaware.local import start_kafka
+from modeaware.modelog.reader import read_mode_log, read_to_end
+from modeaware.modelog.records import RetiredPartition, TopicRecord
+from modeaware.modelog.stream import LogRecord
+from tests.support.old_release import DATA, OLD_VERSION, Release, new_release, old_release
+from tests.support.plain import create_topic, produce_keyed, watermarks
+from tests.support.rolling import commit
+from tests.support.waiting import eventually
+
+LOG = "__partition_modes"
+QUICK = ("modeaware.seal.quiet.ms=200", "delete.topic.partition.check.interval.ms=500")
+Entry = tuple[str, str | None]
+
+
+def recorded(version: str = OLD_VERSION) -> list[Entry]:
+    """The log that was recorded of a release: keys and values in order; None is a tombstone."""
+    lines = (DATA / f"mode-log-{version}.jsonl").read_text(encoding="utf-8").splitlines()
+    return [(entry["key"], entry["value"]) for entry in map(json.loads, lines)]
+
+
+class Recording:
+    """A cluster with the controller of a release, and the commands of that release."""
+
+    def __init__(self, servers: str, release: Release) -> None:
+        self.servers = servers
+        self._release = release
+        self._admin = AdminClient({"bootstrap.servers": servers})
+
+    def topic(self, name: str, partitions: int) -> None:
+        create_topic(self.servers, name, partitions, configs={})
+        produce_keyed(self.servers, name, [(b"key-%d" % (n % 31), b"%d" % n) for n in range(120)])
+
+    def modeaware(self, *arguments: str) -> None:
+        self._release.run(*arguments, "--bootstrap-server", self.servers)
+
+    def record(self, topic: str) -> TopicRecord | None:
+        return read_mode_log({"bootstrap.servers": self.servers}, LOG, 20).record(topic)
+
+    def wait_for_reason(self, topic: str, reason: str) -> None:
+        def held() -> bool:
+            record = self.record(topic)
+            return record is not None and all(retired.reason == reason for retired in record.retired.values())
+
+        eventually(held, 60)
+
+    @contextmanager
+    def controller(self) -> Iterator[None]:
+        words = [word for config in QUICK for word in ("--config", config)]
+        command = self._release.command("command", "controller", "--bootstrap-server", self.servers, *words)
+        with subprocess.Popen(command, env=self._release.environment, stdout=sys.stderr) as process:
+            try:
+                yield
+            finally:
+                process.send_signal(signal.SIGTERM)
+                process.wait(60)
+
+    def play(self) -> None:
+        """All that a mode log can hold."""
+        for name, partitions in (("shrunk", 6), ("kept", 6), ("undone", 6), ("late", 4), ("at-once", 4), ("gone", 4)):
+            self.topic(name, partitions)
+        shrink = ("--yes", "--wait", "--delete-partitions-delay", "0")
+        with self.controller():
+            self.modeaware("shrink", "at-once", "--to", "2", "--yes", "--wait", "--immediate-delete")
+            ends = {p: end for p, (_, end) in watermarks(self.servers, "shrunk").items()}
+            commit(self.servers, "billing", "shrunk", ends)
+            self.modeaware("shrink", "shrunk", "--to", "2", *shrink)
+            self.modeaware("shrink", "kept", "--to", "3", "--yes")
+            self.modeaware("shrink", "gone", "--to", "2", *shrink)
+            self._admin.delete_topics(["gone"])["gone"].result(30)
+            commit(self.servers, "billing", "undone", dict.fromkeys(range(6), 0))
+            self.modeaware("shrink", "undone", "--to", "2", "--yes", "--delete-partitions-delay", "0")
+            self.wait_for_reason("undone", "group-lag:billing")
+            rule = ("audit-*", "--topic", "late", "--reason", "OPS-1: moved", "--expires", "1d")
+            self.modeaware("groups", "waive", *rule, "--yes")
+            self.modeaware("groups", "require", "export", "--topic", "late")
+            self.modeaware("groups", "forget", "require", "export", "--topic", "late", "--yes")
+        with self.controller():
+            self.modeaware("topics", "--undo", "--topic", "undone", "--yes", "--wait")
+            self.modeaware("shrink", "late", "--to", "2", *shrink)
+            produce_keyed(self.servers, "late", [(b"k", b"straggler")], partition=3)
+            eventually(lambda: any(retired.stragglers for retired in self._retired("late")), 60)
+            self.modeaware("grow", "shrunk", "--to", "8", "--yes", "--wait")
+            eventually(lambda: self.record("gone") is None, 60)
+            commit(self.servers, "billing", "kept", dict.fromkeys(range(6), 0))
+
+    def _retired(self, topic: str) -> Sequence[RetiredPartition]:
+        record = self.record(topic)
+        return [] if record is None else list(record.retired.values())
+
+    def entries(self) -> Iterator[Entry]:
+        taken: list[LogRecord] = []
+        read_to_end({"bootstrap.servers": self.servers}, LOG, 0, taken.extend, 30, must_exist=True)
+        for record in taken:
+            assert record.key is not None
+            yield record.key.decode(), None if record.value is None else record.value.decode()
+
+
+def main(version: str) -> None:
+    with tempfile.TemporaryDirectory() as folder, start_kafka() as kafka:
+        release = old_release(Path(folder)) if version == OLD_VERSION else new_release()
+        recording = Recording(kafka.bootstrap_servers, release)
+        recording.play()
+        for key, value in recording.entries():
+            print(json.dumps({"key": key, "value": value}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,159 @@
+"""Processes of an application and its controllers, each of one release, replaced by the other as they work."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from confluent_kafka import Consumer, TopicPartition
+
+from tests.support.group import FAST
+from tests.support.old_release import Release
+from tests.support.waiting import eventually
+
+BETWEEN = 150
+"""How many records of each producer at least are sent, and read, between two events."""
+
+GROUP = {"auto.offset.reset": "earliest", "session.timeout.ms": 10_000}  # soon without a member that was killed
+
+
+def commit(servers: str, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+    """Commit offsets for a group without members."""
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": group})
+    try:
+        partitions = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
+        consumer.commit(offsets=partitions, asynchronous=False)
+    finally:
+        consumer.close()
+
+
+class Running:
+    """One process: what it printed, and what it wrote down.
+
+    ``journal`` has a line for each record: ``value partition offset``.
+    """
+
+    def __init__(self, release: Release, role: str, arguments: list[str], folder: Path, name: str) -> None:
+        self.release = release
+        self.role = role
+        self.name = name
+        self._printed = folder / f"{name}.out"
+        self.journal = folder / f"{name}.journal"
+        words = [*arguments, str(self.journal), name] if role != "command" else arguments
+        with self._printed.open("wb") as out:
+            command = release.command(role, *words)
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=release.environment
+            )
+
+    @property
+    def printed(self) -> str:
+        return self._printed.read_text(encoding="utf-8")
+
+    def lines(self) -> list[str]:
+        if not self.journal.exists():
+            return []
+        *whole, _ = self.journal.read_text(encoding="utf-8").split("\n")
+        return whole
+
+    def values(self) -> set[str]:
+        return {line.partition(" ")[0] for line in self.lines()}
+
+    def wait_until_it_tells_its_release(self) -> None:
+        eventually(lambda: "\n" in self.printed or self.process.poll() is not None, 60)
+        assert self.release.proves(self.printed.partition("\n")[0]), self.printed
+
+    def stop(self) -> None:
+        """SIGTERM, and the exit status of a program that has ended well."""
+        self.process.send_signal(signal.SIGTERM)
+        assert self.process.wait(60) == 0, f"{self.name}: {self.printed}"
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(60)
+
+
+class Deployment:
+    """Controllers, producers and consumers of one topic, by name."""
+
+    def __init__(self, servers: str, log: str, topic: str, group: str, folder: Path) -> None:
+        self._servers, self._log, self._topic, self._group, self._folder = servers, log, topic, group, folder
+        self._all: list[Running] = []
+        self.now: dict[str, Running] = {}
+
+    def start(self, name: str, release: Release) -> None:
+        """``name`` says what it is: controller-N, producer-N, consumer-N."""
+        group = {**FAST, **GROUP, "group.id": self._group}
+        role, arguments = {
+            "controller": ("command", self._controller()),
+            "producer": ("send", self._client(release)),
+            "consumer": ("read", self._client(release, **group)),
+        }[name.partition("-")[0]]
+        running = Running(release, role, arguments, self._folder, f"{name}.{len(self._all)}")
+        self._all.append(running)
+        self.now[name] = running
+        running.wait_until_it_tells_its_release()
+
+    def replace(self, name: str, release: Release, *, kill: bool = False) -> None:
+        old = self.now[name]
+        old.kill() if kill else old.stop()
+        self.start(name, release)
+
+    def command(self, release: Release, *arguments: str) -> str:
+        """``modeaware`` of that release, on this mode log."""
+        config = self._folder / "client.properties"
+        config.write_text(f"modeaware.mode.log.topic={self._log}\n", encoding="utf-8")
+        where = ("--bootstrap-server", self._servers, "--command-config", str(config))
+        return release.run(*arguments, *where)
+
+    def acked(self) -> set[str]:
+        """The values that producers were told lie in the topic."""
+        return {value for each in self._all if each.role == "send" for value in each.values()} - {"failed"}
+
+    def failed(self) -> list[str]:
+        return [line for each in self._all if each.role == "send" for line in each.lines() if line.startswith("failed")]
+
+    def read(self) -> set[str]:
+        """The values that the group was given."""
+        return {value for each in self._all if each.role == "read" for value in each.values()}
+
+    def more(self) -> None:
+        """Wait until each producer has sent more, and all that is acknowledged by then is read."""
+        senders = [each for each in self.now.values() if each.role == "send"]
+        goals = {each.name: len(each.lines()) + BETWEEN for each in senders}
+        eventually(lambda: all(len(each.lines()) >= goals[each.name] for each in senders), 90, message=self.told())
+        acked = self.acked()
+        eventually(lambda: acked <= self.read(), 90, interval_s=0.3, message=self.told())
+
+    def told(self) -> str:
+        """The last words of each process, for a failure's message."""
+        return "\n".join(f"== {each.name}\n{each.printed[-1500:]}" for each in self._all)
+
+    def stop(self) -> None:
+        """All end well: first producers, then, once all is read, consumers and controllers."""
+        for prefix in ("producer", "consumer", "controller"):
+            for name in [name for name in self.now if name.startswith(prefix)]:
+                self.now.pop(name).stop()
+            if prefix == "producer":
+                eventually(lambda: self.acked() <= self.read(), 90, interval_s=0.3, message=self.told())
+
+    def kill(self) -> None:
+        for each in self._all:
+            each.kill()
+
+    def _client(self, release: Release, **settings: object) -> list[str]:
+        ours = {"modeaware.mode.log.topic": self._log} if release.clients == "modeaware" else {}
+        return [json.dumps({"bootstrap.servers": self._servers, **ours, **settings}), self._topic]
+
+    def _controller(self) -> list[str]:
+        configs = {
+            "modeaware.mode.log.topic": self._log,
+            "modeaware.seal.quiet.ms": 300,
+            "delete.topic.partition.check.interval.ms": 500,
+            "modeaware.controller.session.timeout.ms": 6000,
+        }
+        words = [word for name, value in configs.items() for word in ("--config", f"{name}={value}")]
+        return ["controller", "--bootstrap-server", self._servers, *words]
