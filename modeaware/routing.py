@@ -1,9 +1,9 @@
 """Where a record goes while its topic has retired partitions: pure decisions over a view and a partitioner.
 
 A partitioner picks an index among the writable partitions, so a keyed record goes to
-``writable[hash % len(writable)]``. A shrink retires the highest partitions, hence ``writable`` is nearly always
-``0 .. n-1`` and the index is the partition. Where ``n`` divides the old count, ``h % old % n == h % n``: only the keys
-of the retired partitions move.
+``writable[hash % len(writable)]``, by the view alone (invariant I3). A shrink retires the highest partitions, hence
+``writable`` is nearly always ``0 .. n-1`` and the index is the partition. Where ``n`` divides the old count,
+``h % old % n == h % n``: only the keys of the retired partitions move.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Route:
         return index if self.dense else self.writable[index]
 
     def refusal(self, partition: int) -> str | None:
-        """Why a record may not be addressed to ``partition``; None where it may."""
+        """Why a record may not be addressed to ``partition`` (invariant I3); None where it may."""
         view = self.view
         if view.is_writable(partition):
             return None

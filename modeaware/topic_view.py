@@ -77,7 +77,7 @@ class TopicView:
         return len(self.readable) == len(self.modes)
 
     def is_writable(self, partition: int) -> bool:
-        """Whether a producer may write to ``partition``."""
+        """Whether a producer may write to ``partition``. One that is not listed moves no key (invariant I3)."""
         if self.all_writable:
             return True
         return 0 <= partition < len(self.modes) and self.modes[partition].writable

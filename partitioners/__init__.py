@@ -10,6 +10,8 @@ a partitioner picks one of them by index. librdkafka's names and rules are its o
 
 Not imported here: ``partitioners.columns`` (whole columns of keys; needs NumPy) and ``partitioners.call_forms`` (for
 plain kafka-python and aiokafka).
+
+PYTEST_DONT_REWRITE: see ``modeaware``.
 """
 
 from __future__ import annotations

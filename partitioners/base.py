@@ -10,7 +10,7 @@ from partitioners.seam import TopicPartitioner
 
 
 class HashPartitioner(ABC):
-    """A partitioner that follows a rule. Made by :func:`~partitioners.table.named`, or by its own class.
+    """A partitioner that follows a rule. Made by :func:`~partitioners.named`, or by its own class.
 
     Attributes:
         rule: how keys are treated.

@@ -15,7 +15,7 @@ KeyFunction = Callable[[bytes | None, int], int]
 
 
 def is_plug_in(name: str) -> bool:
-    """Whether ``name`` is to be loaded, and not one of :data:`~partitioners.table.NAMES`."""
+    """Whether ``name`` is to be loaded, and not one of :data:`~partitioners.NAMES`."""
     return ":" in name
 
 
@@ -80,13 +80,15 @@ class FunctionPartitioner:
         self._name = name
 
     def for_topic(self, topic: str) -> FunctionPartitioner:
+        """Itself: one function for all topics."""
         return self
 
     def requires_consistency(self, key: bytes | None) -> bool:
+        """Always: nobody knows what the function does with a record without a key."""
         return True
 
     def partition(self, key: bytes | None, count: int) -> int:
-        """See :meth:`~partitioners.seam.TopicPartitioner.partition`.
+        """See :meth:`~partitioners.TopicPartitioner.partition`.
 
         Raises:
             ValueError: the function gave something else than an index below ``count``.

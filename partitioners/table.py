@@ -28,7 +28,7 @@ NAMES = (*RULES, *OUR_RULES)
 
 
 class LibrdkafkaPartitioner(HashPartitioner):
-    """What librdkafka does by one of its :data:`~partitioners.rules.RULES`. Made by :func:`named`."""
+    """What librdkafka does by one of its :data:`~partitioners.RULES`. Made by :func:`named`."""
 
     def __init__(
         self,

@@ -12,7 +12,8 @@ class Broker(Protocol):
     """One broker that a test can harm. Methods raise :class:`modeaware.errors.LocalKafkaError` where it is not ours."""
 
     @property
-    def node_id(self) -> int: ...
+    def node_id(self) -> int:
+        """Its id in the cluster, from 1 on."""
 
     @property
     def address(self) -> str:

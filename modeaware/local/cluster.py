@@ -46,7 +46,7 @@ class LocalKafka:
 
     Args:
         nodes: 1 to 3.
-        configs: broker settings over :func:`modeaware.local.settings.quick_defaults`, see ``server_properties`` there.
+        configs: broker settings over the quick ones, see ``modeaware.local.settings``.
         folder: an empty or missing folder for everything it writes; default: a new temporary one. :meth:`stop` removes
             it; after a failed start it stays, and the error names it.
         heap_mb: each broker's heap limit; default 512 for one node, 400 for more.
@@ -98,6 +98,7 @@ class LocalKafka:
 
     @property
     def brokers(self) -> tuple[LocalBroker, ...]:
+        """The brokers by node id."""
         return self._brokers
 
     @property
@@ -108,6 +109,7 @@ class LocalKafka:
         return ",".join(broker.address for broker in self._brokers)
 
     def logs_tail(self, lines: int = 40) -> str:
+        """The last lines of each broker's log."""
         return "\n".join(f"--- {broker.log_path}\n{broker.log_tail(lines)}" for broker in self._brokers)
 
     def start(self) -> Self:

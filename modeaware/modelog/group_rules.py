@@ -54,7 +54,7 @@ class GroupRule:
         return any(character in self.group for character in "*?[")
 
     def applies(self, topic: str, now_ms: int) -> bool:
-        """Whether it is a rule for ``topic``, and in force now."""
+        """Whether it is a rule for ``topic``, and in force now: a waiver ends when it says so (invariant I2)."""
         return (self.expires_ms is None or now_ms < self.expires_ms) and fnmatchcase(topic, self.topic)
 
     def matches(self, group: str) -> bool:
@@ -78,6 +78,11 @@ class GroupRule:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> GroupRule:
+        """The rule of a JSON form.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is none.
+        """
         if fields["kind"] not in KINDS:
             raise ValueError(f"no such kind of rule: {fields['kind']!r}")
         return cls(

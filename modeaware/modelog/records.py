@@ -77,7 +77,7 @@ class RetiredPartition:
 
     @property
     def reclaim_offset(self) -> int | None:
-        """Up to where the records go once all is drained: the seal, but never beyond a committed offset.
+        """Up to where the records go once all is drained: the seal, but never beyond a committed offset (invariant I1).
 
         A commit may lie below the seal where nothing but control records or aborted ones follow it. With the log start
         behind it, ``auto.offset.reset`` would decide where that group goes on.

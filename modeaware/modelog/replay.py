@@ -1,7 +1,8 @@
 """The fold over the mode log: from its records, in order, to what holds now. Pure: no IO, no clock.
 
 A value is the whole truth about its key, so the fold is an idempotent upsert and needs only the latest record of each
-key: ``fold(compact(log)) == fold(log)``, and a record that comes twice changes nothing.
+key: ``fold(compact(log)) == fold(log)``, and a record that comes twice changes nothing. Versions only rise (invariant
+I4), and what a controller wrote that was replaced does not count (invariant I5).
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ _NOT_ELECTED = frozenset(
 
 
 class ModeLogWriter:
-    """The one writer of the mode log: whoever opens it last fences those before. One thread owns it.
+    """The one writer of the mode log: whoever opens it last fences those before (invariant I5). One thread owns it.
 
     Args:
         conf: librdkafka settings (``bootstrap.servers``, security settings; others are ignored).

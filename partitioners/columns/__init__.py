@@ -42,7 +42,7 @@ _MOST = 2**31 - 1
 def hash_column(column: Any, which: Hash) -> NDArray[np.uint32]:
     """The number of each key whose remainder by a count is its index; a null key counts as an empty one.
 
-    Equal to :data:`partitioners.hashes.NUMBERS` for each row: murmur2 without its sign bit, FNV-1a made positive.
+    Equal to :data:`partitioners.NUMBERS` for each row: murmur2 without its sign bit, FNV-1a made positive.
 
     Raises:
         TypeError: ``column`` is no column of keys.
@@ -63,7 +63,7 @@ def partition_column(
     Args:
         column: the keys.
         count: how many candidates there are, from 1 to 2**31 - 1.
-        name: one of :data:`partitioners.table.NAMES`.
+        name: one of :data:`partitioners.NAMES`.
         null_partitions: the indices for the rows that ``name`` does not hash (null keys; for ``consistent_random``
             empty ones as well, for ``random`` and the like all): one for all, or one for each row of the column. Left
             out, these rows go to one candidate after the other, from a random one on: as even as can be. There are no

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from modeaware.cli import COMMANDS
 from modeaware.config import ClientConfig, ControllerConfig, parse_controller_config, split_client_config
 from modeaware.modelog.deletion import DeleteTopicPartitions
 from modeaware.modelog.group_rules import GroupRule, GroupRulesRecord
@@ -51,6 +52,12 @@ def test_links_within_the_repository_lead_somewhere(document: Path) -> None:
     links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", document.read_text(encoding="utf-8"))
     local = [link for link in links if "://" not in link]
     assert [link for link in local if not (document.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_commands_that_are_named_are_there(document: Path) -> None:
+    named = re.findall(r"(?:`|^ *|\$ )modeaware ([a-z][a-z-]*)", document.read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(set(named) - {command.name for command in COMMANDS}) == []
 
 
 def test_the_table_of_mode_transitions_is_the_codes() -> None:

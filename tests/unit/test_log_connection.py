@@ -8,9 +8,11 @@ import pytest
 
 from modeaware.errors import ModeSourceError, NotAuthorized
 from modeaware.librdkafka import Consumer, KafkaError
+from modeaware.librdkafka_admin import AdminClient
+from modeaware.modelog import topic as topic_module
 from modeaware.modelog.connection import cluster_key, connection_conf, tail_conf
 from modeaware.modelog.stream import LogAbsent, LogRewound, LogUnreachable, Verdict, judge, to_error
-from modeaware.modelog.topic import log_configs, unfit
+from modeaware.modelog.topic import log_configs, log_weakness, unfit, weakness
 
 
 def token(_config: str) -> tuple[str, float]:
@@ -159,3 +161,31 @@ def test_a_mode_log_has_one_partition_and_is_compacted_without_deletion(
 def test_a_new_mode_log_takes_appends_on_any_cluster(brokers: int, in_sync: str) -> None:
     assert log_configs(brokers)["min.insync.replicas"] == in_sync
     assert log_configs(brokers)["cleanup.policy"] == "compact"
+
+
+@pytest.mark.parametrize(
+    ("replicas", "in_sync", "brokers", "told"),
+    [
+        (1, "1", 1, []),
+        (2, "1", 2, []),
+        (3, "2", 9, []),
+        (3, None, 3, []),
+        (1, "1", 2, ["it has 1 of the 2 replicas"]),
+        (2, "2", 3, ["it has 2 of the 3 replicas"]),
+        (3, "1", 3, ["one replica alone may take appends: set its min.insync.replicas to 2"]),
+        (1, "1", 5, ["it has 1 of the 3 replicas that 5 brokers can keep: give it 3", "appends: then set its min.ins"]),
+    ],
+)
+def test_a_log_that_was_made_while_brokers_were_down_is_told(
+    replicas: int, in_sync: str | None, brokers: int, told: list[str]
+) -> None:
+    weak = weakness(replicas, in_sync, brokers)
+    assert (weak or "").count("; ") == max(len(told) - 1, 0)
+    assert (weak is None) is (not told)
+    assert [each for each in told if each not in str(weak)] == []
+
+
+def test_what_nobody_tells_of_a_log_is_no_weakness(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_module, "WEAKNESS_TIMEOUT_S", 0.3)
+    admin = AdminClient({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
+    assert log_weakness(admin, "modes") is None

@@ -50,18 +50,17 @@ def evacuate(
 
     For a shrink that was asked for with ``--evacuate``, of a compacted topic: no retired partition of it becomes NONE
     before this has run. A key whose value in a partition that stays is newer
-    (:mod:`~modeaware.spark.evacuation.versions` says which is) is left alone, whenever that value comes; deleted keys
+    (``modeaware.spark.evacuation.versions`` says which is) is left alone, whenever that value comes; deleted keys
     are copied as what they are, with null values; keys, headers and timestamps are kept (but not the timestamps of a
     topic with ``message.timestamp.type=LogAppendTime``), and one header is added. Producers and consumers go on
     meanwhile.
 
     Run it within ``delete.retention.ms`` of the shrink (24 h by default): the tombstone of a key that is deleted
-    meanwhile lies in another partition than its value, and is dropped then
-    (:func:`~modeaware.spark.evacuation.tombstones.warn_of_lost_tombstones`).
+    meanwhile lies in another partition than its value, and is dropped then (``modeaware.spark.evacuation.tombstones``).
 
     It may be stopped and run again at any time: what is copied already is not copied twice. Two at once do no harm, the
     later one stops the other. The proof is the offsets that it commits, once all is copied, for the consumer group that
-    :func:`~modeaware.lifecycle.evacuation.evacuation_group` names.
+    ``modeaware.lifecycle.evacuation`` names.
 
     Needs, beside reading and writing the topic and reading the mode log: WRITE and DESCRIBE on the transactional ids
     ``modeaware-evacuation-<topic>-*``, READ on the group ``modeaware-evacuation-<topic>-*``.

@@ -42,8 +42,8 @@ def plan(
     stay on the executors; sums by count and partition come to the driver. Nothing is changed, no group is joined and
     nothing is committed, and neither a controller nor a mode log is needed.
 
-    :func:`modeaware.plan.text.plan_text`, :func:`modeaware.plan.report.plan_json` and
-    :func:`modeaware.plan.html.plan_html` show the result as ``modeaware plan`` does.
+    ``modeaware.plan.text.plan_text``, ``modeaware.plan.report.plan_json`` and ``modeaware.plan.html.plan_html`` show
+    the result as ``modeaware plan`` does.
 
     Args:
         spark: a session with Spark's Kafka connector (:func:`modeaware.spark.packages`).

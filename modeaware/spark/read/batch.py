@@ -32,7 +32,7 @@ def read_from_kafka(spark: SparkSession, topic: str, conf: Mapping[str, Any], **
 
     Raises:
         ConfigError: an option names the topic or partitions, or ``conf`` cannot be translated for Java's client.
-        ViewTimeout: the modes are not known (see :func:`modeaware.spark.driver.topic_view`).
+        ViewTimeout: the modes are not known (see ``modeaware.view.timeout.ms``).
         ClusterError: the topic is not there, or no broker answered.
     """
     given = caller_options(options)

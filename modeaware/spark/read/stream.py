@@ -22,7 +22,7 @@ def read_stream_from_kafka(spark: SparkSession, topic: str, conf: Mapping[str, A
     it is by default (true), fails the query then.
 
     Args:
-        conf: as for :func:`~modeaware.spark.read.batch.read_from_kafka`; the modes play no part here.
+        conf: as for :func:`~modeaware.spark.read_from_kafka`; the modes play no part here.
         options: options of the Kafka source (``startingOffsets``, ``maxOffsetsPerTrigger``, ``kafka.*``), with Spark's
             defaults.
 

@@ -25,7 +25,7 @@ def arrow_writer(topic: str, conf: Mapping[str, Any], *, at_least: Version | Non
     """A function for ``df.mapInArrow(writer, modeaware.spark.write.arrow.SCHEMA)``, far faster than row by row.
 
     Columns, arguments, guarantees and errors are those of
-    :func:`~modeaware.spark.write.rows.foreach_partition_writer`. The frame that ``mapInArrow`` returns has to be
+    :func:`~modeaware.spark.foreach_partition_writer`. The frame that ``mapInArrow`` returns has to be
     computed once for the records to be written, as :func:`write_arrow` does.
     """
     return ArrowWriter(topic, conf, at_least=at_least)

@@ -44,9 +44,9 @@ def foreach_batch_writer(
 
     Args:
         topic: its name.
-        conf: as for :func:`~modeaware.spark.write.sink.write_to_kafka` and the other writers.
-        through: ``sink`` (Spark's own, by ``write_to_kafka``), ``arrow`` (:func:`~modeaware.spark.write.arrow
-            .write_arrow`, which keeps timestamps) or ``rows`` (``foreach_partition_writer``). Where ``conf`` names no
+        conf: as for :func:`~modeaware.spark.write_to_kafka` and the other writers.
+        through: ``sink`` (Spark's own, by ``write_to_kafka``), ``arrow`` (:func:`~modeaware.spark.write_arrow`,
+            which keeps timestamps) or ``rows`` (``foreach_partition_writer``). Where ``conf`` names no
             partitioner, the first has murmur2_random and the others consistent_random.
         retries: how often a batch is written again, at most.
         hash_in, options: for ``sink``, see there.

@@ -1,0 +1,107 @@
+"""docs/runbook.md quotes what the code says: log lines, reasons, metrics, commands. Alerts lead to its headings."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from collections.abc import Iterator
+from functools import cache
+
+import pytest
+
+from modeaware.cli import _parse
+from modeaware.lifecycle.reasons import CODES
+from tests.support.source_tree import ROOT, modules, tree
+
+DOCUMENT = (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8")
+FIXED_CHARACTERS = 13
+"""A quoted line must have as many in common with a text of the code, beside what is filled in."""
+PLACEHOLDER = re.compile(r"%(?:\.?\d*)[sdrgfx]")
+
+
+def blocks(language: str) -> list[str]:
+    """The contents of the code blocks of a language, without the indentation of lists."""
+    found = re.findall(rf"^( *)```{language}\n(.*?)^ *```$", DOCUMENT, re.MULTILINE | re.DOTALL)
+    return [re.sub(rf"^{indent}", "", text, flags=re.MULTILINE) for indent, text in found]
+
+
+def lines(language: str) -> list[str]:
+    return [line for block in blocks(language) for line in block.splitlines() if line.strip()]
+
+
+@cache
+def patterns() -> tuple[re.Pattern[str], ...]:
+    """The texts of the code that are long enough to be known again, with gaps for what is filled in."""
+    found = set()
+    for path in modules().values():
+        inner = {id(part) for node in ast.walk(tree(path)) if isinstance(node, ast.JoinedStr) for part in node.values}
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.Constant | ast.JoinedStr) and id(node) not in inner:
+                found |= set(_pattern(node))
+    return tuple(re.compile(pattern) for pattern in found)
+
+
+def _pattern(node: ast.Constant | ast.JoinedStr) -> Iterator[str]:
+    parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+    fixed: list[str | None] = []
+    for part in parts:
+        if isinstance(part, ast.Constant) and isinstance(part.value, str):
+            pieces = PLACEHOLDER.split(part.value)
+            fixed += [piece for one in pieces[:-1] for piece in (one, None)] + [pieces[-1]]
+        else:
+            fixed.append(None)
+    words = (piece.strip() for piece in fixed if piece and " " in piece.strip())  # names alone prove nothing
+    if max(map(len, words), default=0) >= FIXED_CHARACTERS:
+        yield "".join(".*" if piece is None else re.escape(piece) for piece in fixed)
+
+
+@pytest.mark.parametrize(
+    "heading",
+    [
+        "A drain is blocked",
+        "Stragglers",
+        "No controller",
+        "A client's view is old",
+        "The mode log was lost or restored",
+    ],
+)
+def test_alerts_find_their_headings(heading: str) -> None:
+    assert f"\n## {heading}\n" in DOCUMENT
+
+
+@pytest.mark.parametrize("line", lines("text"))
+def test_quoted_log_lines_are_the_codes(line: str) -> None:
+    assert any(pattern.search(line) for pattern in patterns()), "no text of the code is like this line"
+
+
+@pytest.mark.parametrize("text", ["is gone; restore it", "has lost its tail", "older than the view held", "put off: "])
+def test_words_that_are_looked_for_are_the_codes(text: str) -> None:
+    assert any(text in path.read_text(encoding="utf-8") for path in modules().values())
+
+
+def test_a_line_that_nobody_writes_is_noticed() -> None:
+    assert not any(pattern.search("the mode log has been eaten by the dog of epoch 3") for pattern in patterns())
+
+
+def test_reasons_are_the_codes() -> None:
+    section = DOCUMENT.partition("## A drain is blocked")[2].partition("\n## ")[0]
+    items = re.findall(r"^- ((?:`[a-z-]+`(?:, )?)+)", section, re.MULTILINE)
+    codes = {code for item in items for code in re.findall(r"[a-z-]+", item)}
+    assert len(codes) > 5
+    assert codes <= CODES
+
+
+def test_metrics_are_those_that_there_are() -> None:
+    observability = (ROOT / "docs" / "observability.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"modeaware_(?:controller|topic|client)_\w+", DOCUMENT))
+    assert len(named) > 4
+    assert [name for name in sorted(named) if f"`{name}`" not in observability] == []
+
+
+COMMANDS = [line for line in lines("sh") if line.lstrip().startswith("modeaware ")]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.split()[1])
+def test_commands_are_taken(command: str) -> None:
+    _parse(shlex.split(command, comments=True)[1:])
