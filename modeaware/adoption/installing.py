@@ -53,7 +53,7 @@ def install(**settings: Any) -> None:
     with _lock:
         set_process_settings({**from_environment(os.environ), **process_settings(), **dotted(settings)})
         _replace()
-        if not aiokafka_is_here():
+        if AIOKAFKA not in sys.modules:  # else it has come, or comes just now: what waits for it must not be taken away
             while _until_aiokafka:
                 _until_aiokafka.pop()()
             _until_aiokafka.append(after_import(AIOKAFKA, _aiokafka_arrived))

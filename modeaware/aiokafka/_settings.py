@@ -68,7 +68,13 @@ class _TokenProvider:
     loop: asyncio.AbstractEventLoop
 
     def token(self) -> str:
-        return str(asyncio.run_coroutine_threadsafe(self.provider.token(), self.loop).result(TOKEN_TIMEOUT_S))
+        asking = self.provider.token()
+        try:
+            future = asyncio.run_coroutine_threadsafe(asking, self.loop)
+        except RuntimeError:  # the loop is closed
+            asking.close()
+            raise
+        return str(future.result(TOKEN_TIMEOUT_S))
 
     def extensions(self) -> Mapping[str, str]:
         found: Mapping[str, str] = getattr(self.provider, "extensions", dict)() or {}

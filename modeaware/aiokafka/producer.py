@@ -7,7 +7,7 @@ import inspect
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import update_wrapper
-from typing import Any
+from typing import Any, Self
 
 from modeaware.aiokafka import _gateway
 from modeaware.aiokafka._modes import Modes
@@ -16,7 +16,7 @@ from modeaware.views import registry
 
 _ARGUMENTS = ("self", "topic", "partition", "key", "value", "serialized_key", "serialized_value")
 
-if tuple(inspect.signature(_gateway.AIOKafkaProducer._partition).parameters) != _ARGUMENTS:
+if tuple(inspect.signature(getattr(_gateway.AIOKafkaProducer, "_partition", object)).parameters) != _ARGUMENTS:
     raise ImportError("aiokafka chooses partitions in another way than aiokafka 0.14 does", name=__name__)
 
 
@@ -71,6 +71,14 @@ class AIOKafkaProducer(_gateway.AIOKafkaProducer):  # type: ignore[misc,unused-i
             self._modeaware_connected = True
         if self._modeaware is not None:
             await self._modeaware.first_view()
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.start()
+        except BaseException:
+            await self.stop()  # it may be connected already, and nobody else will: the block is not entered
+            raise
+        return self
 
     async def stop(self) -> None:
         """As ``aiokafka.AIOKafkaProducer.stop``. The share of the views is given back; the last ones stay in force."""

@@ -124,10 +124,7 @@ class Watched:
         """A look at a topic found this."""
         with self._lock:
             if (seen := self._topics.get(topic_id)) is not None:
-                earlier = seen.earlier
-                if seen.facts is not None and seen.looked_ms is not None:
-                    if earlier is None or now_ms - earlier[0] > PACE_MS:
-                        earlier = seen.looked_ms, seen.facts
+                earlier = _earlier(seen, now_ms)
                 self._topics[topic_id] = replace(seen, facts=facts, looked_ms=now_ms, earlier=earlier, trouble=None)
 
     def not_looked(self, topic_id: str, trouble: str) -> None:
@@ -163,6 +160,15 @@ class Watched:
 def reason_code(reason: str) -> str:
     """A reason without the group that it may name."""
     return reason.partition(":")[0]
+
+
+def _earlier(seen: TopicSeen, now_ms: int) -> tuple[int, TopicFacts] | None:
+    """What the next look is compared with. It stays for some time, and then the last look takes its place."""
+    if seen.facts is None or seen.looked_ms is None:
+        return None
+    if seen.earlier is None or now_ms - seen.earlier[0] > PACE_MS:
+        return seen.looked_ms, seen.facts
+    return seen.earlier
 
 
 def _hold(record: TopicRecord, partition: int, retired: RetiredPartition) -> tuple[str, bool] | None:

@@ -62,7 +62,12 @@ def _families() -> list[GaugeMetricFamily | CounterMetricFamily]:
         gauge("topic_epoch", "The topic's mode epoch.", "topic"),
         gauge("topic_partitions", "Partitions by mode and replica state.", "topic", "mode", "replica_state"),
         gauge("topic_phase", "1: the phase of the partition that is furthest behind.", "topic", "phase"),
-        gauge("topic_blocked_seconds", "For how long partitions are held up, by what holds them up now.", "topic", "reason"),
+        gauge(
+            "topic_blocked_seconds",
+            "For how long partitions are held up, by what holds them up now.",
+            "topic",
+            "reason",
+        ),
         gauge("topic_unread_offsets", "The most that a required group has to read in retired partitions.", "topic"),
         gauge("topic_look_age_seconds", "Since the controller last looked at the topic's logs and groups.", "topic"),
         counter("topic_stragglers", "Seals that were broken by a late record.", "topic"),
@@ -70,11 +75,10 @@ def _families() -> list[GaugeMetricFamily | CounterMetricFamily]:
 
 
 def _own(snapshot: Snapshot) -> dict[str, list[_Sample]]:
-    epoch = snapshot.claim.controller_epoch if snapshot.claim is not None else 0
-    values = {
+    values: dict[str, float | None] = {
         "modeaware_controller_active": float(snapshot.role is Role.ACTIVE),
         "modeaware_controller_ready": float(ready(snapshot) is None),
-        "modeaware_controller_epoch": float(epoch),
+        "modeaware_controller_epoch": None if snapshot.claim is None else float(snapshot.claim.controller_epoch),
         "modeaware_controller_loop_age_seconds": snapshot.loop_age_s,
         "modeaware_controller_contact_age_seconds": snapshot.contact_age_s,
         "modeaware_controller_takeovers": float(snapshot.takeovers),

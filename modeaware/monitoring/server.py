@@ -47,8 +47,8 @@ class Answer(NamedTuple):
 _MISDIRECTED = Answer(
     HTTPStatus.MISDIRECTED_REQUEST,
     "text/plain; charset=utf-8",
-    b"421: this is served on the loopback interface, and not by the name in the header Host: ask for it by its address, "
-    b"and have a proxy do so\n",
+    b"421: served on the loopback interface, and not by the name in the header Host: ask by its address, and have "
+    b"a proxy do so\n",
 )
 Pages = Callable[[str, str], Answer | None]
 """Gives the answer for a path and the header ``Accept``; None: there is no such page."""

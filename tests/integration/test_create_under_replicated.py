@@ -115,9 +115,22 @@ def replicas(brokers: Brokers, topic: str) -> dict[int, tuple[int, ...]]:
     return created_partitions(brokers, [topic]).get(topic, {})
 
 
+def placed(brokers: Brokers, topic: str, count: int) -> dict[int, tuple[int, ...]]:
+    """The replicas of so many partitions, of which the broker that is asked may hear a little later."""
+    found: dict[int, tuple[int, ...]] = {}
+
+    def told() -> bool:
+        found.update(replicas(brokers, topic))
+        return len(found) == count
+
+    eventually(told, TIMEOUT_S)
+    return found
+
+
 def full(brokers: Brokers, topic: str) -> bool:
     """Whether all of its replicas are in sync."""
-    return not missing_replicas(brokers, topic, list(replicas(brokers, topic)), 10.0)
+    known = list(replicas(brokers, topic))
+    return bool(known) and not missing_replicas(brokers, topic, known, 10.0)
 
 
 @pytest.mark.parametrize("policy", [ENABLED, PREFER_OBSERVED])
@@ -136,9 +149,9 @@ def test_with_one_rack_down(
         assert made == CreationResult(all_of_them, tuple(range(6)), dict.fromkeys(range(6), (DOWN,)))
         with pytest.raises(CreatedUnderReplicated, match=r"0 \(brokers 3\)"):
             made.raise_for_under_replication()
-        placed = replicas(brokers, all_of_them)
-        assert all(sorted(ids) == [1, 2, DOWN] and ids[0] != DOWN for ids in placed.values())
-        assert sorted(ids[0] for ids in placed.values()) == [1, 1, 1, 2, 2, 2], "leaders are even, and alive"
+        made_of = placed(brokers, all_of_them, 6).values()
+        assert all(sorted(ids) == [1, 2, DOWN] and ids[0] != DOWN for ids in made_of)
+        assert sorted(ids[0] for ids in made_of) == [1, 1, 1, 2, 2, 2], "leaders are even, and alive"
 
         assert "only 2 brokers are alive (1, 2)" in str(refused(lambda: create(admin, none, 1, 3, 3)))
         assert not replicas(brokers, none)
@@ -152,7 +165,7 @@ def test_with_one_rack_down(
         produce(setting, all_of_them, 20)
 
         refused(lambda: grow(admin, grown, 2, 3))
-        assert len(replicas(brokers, grown)) == 1
+        assert len(placed(brokers, grown, 1)) == 1
         assert grow(admin, grown, 3, 2) == CreationResult(grown, (1, 2), {1: (DOWN,), 2: (DOWN,)})
     for topic in (all_of_them, few, grown):
         eventually(partial(full, brokers, topic), TIMEOUT_S)
@@ -171,7 +184,7 @@ def test_a_shrunk_topic_grows_by_what_is_really_new(
     with killed(racked, brokers), admin_of(setting) as admin:
         refused(lambda: grow(admin, topic, 4, 3))
         assert setting.modes(topic) == (RW, RW, NONE)
-        assert len(replicas(brokers, topic)) == 3
+        assert len(placed(brokers, topic, 3)) == 3
         assert grow(admin, topic, 3, 3) == CreationResult(topic), "what is revived has its replicas already"
         assert grow(admin, topic, 5, 2) == CreationResult(topic, (3, 4), {3: (DOWN,), 4: (DOWN,)})
     eventually(lambda: full(brokers, topic), TIMEOUT_S)
@@ -190,7 +203,7 @@ def test_without_the_policy_all_replicas_have_to_be_alive(
         assert not replicas(brokers, topic)
         made = create(admin, topic, 4, 2, 1)
         assert made.under_replicated == {}
-        assert {n for ids in replicas(brokers, topic).values() for n in ids} == {1, 2}
+        assert {n for ids in placed(brokers, topic, 4).values() for n in ids} == {1, 2}
 
 
 def test_the_mode_log_remembers_a_broker_that_the_cluster_does_not_tell_of(

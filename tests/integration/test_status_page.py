@@ -7,11 +7,14 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
+from modeaware.controller.watched import Snapshot
 from modeaware.monitoring.pages import ControllerPages
 from modeaware.monitoring.server import MonitoringServer
 from tests.conftest import MakeTopic
@@ -19,9 +22,10 @@ from tests.support.browser import browser
 from tests.support.command_line import Site
 from tests.support.plain import produce_keyed
 from tests.support.waiting import eventually
-from tests.support.watched import NAUGHTY, busy_snapshot
+from tests.support.watched import NAUGHTY, busy_snapshot, standby_snapshot, vast_snapshot
 
 DEADLINE_MS = 60_000
+NO_PACE = re.compile("not known yet|does not shrink")
 PLACE = re.compile(r"status page at (http:\S+:\d+)/")
 QUICK = (
     *("--config", "modeaware.seal.quiet.ms=200"),
@@ -84,7 +88,7 @@ def test_a_drain_from_blocked_to_done(
     page.evaluate("window.sameDocument = true")
     card = page.locator(f'article[data-topic="{topic}"]')
     row = card.locator("tr", has_text=group)
-    expect(row.locator("td")).to_have_text([group, "41", "3", "no members"])
+    expect(row.locator("td")).to_have_text([group, "41", NO_PACE, "3", "no members"])
     expect(card.locator(".blocked")).to_contain_text([f"group '{group}' has not consumed it to the seal"])
     expect(card.locator(".blocked strong")).to_contain_text(["Partition 3 blocked (group-lag) for "])
     expect(card.locator('.cell[title^="3: ReadOnly"]')).to_have_text("R")
@@ -107,6 +111,59 @@ def test_a_drain_from_blocked_to_done(
     assert process.wait(60) == 0
     expect(page.locator("#live")).to_contain_text("stale: no answer for ")
     expect(page.locator("body")).to_have_class("stale")
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1100, False), (360, True)])
+def test_the_longest_names_and_the_most_partitions_fit(page: Page, width: int, dark: bool) -> None:
+    with served(vast_snapshot) as url:
+        page.set_viewport_size({"width": width, "height": 640})
+        page.emulate_media(color_scheme="dark" if dark else "light")
+        page.goto(url)
+        expect(page.locator("article .cell")).to_have_count(500)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        expect(page.locator("tbody tr")).to_have_count(1)
+        expect(page.locator("tbody .ranges")).to_have_text(re.compile("^50, 52, .*, 72 and 213 more ranges$"))
+        expect(page.locator("tbody .pace")).to_have_text("about 50 min")
+        expect(page.locator("article")).to_contain_text("and 80 groups with nothing left to read")
+
+
+def test_a_standby_does_not_say_that_nothing_changes(page: Page) -> None:
+    with served(standby_snapshot) as url:
+        page.goto(url)
+        expect(page.locator("#controllers")).to_contain_text(
+            "the active controller's page: that of host-1-4711-ab12cd34"
+        )
+        expect(page.locator("#changing-h")).to_be_hidden()
+
+
+def test_a_new_look_that_finds_the_same_leaves_the_page_as_it_is(page: Page) -> None:
+    """Nor does a browser whose clock is wrong show wrong times."""
+    looks: list[int] = []
+
+    def snapshot() -> Snapshot:
+        looks.append(1)
+        now_ms = 1_700_000_000_000 + len(looks) * 60_000
+        seen = busy_snapshot(1_700_000_000_000).topics[2]
+        return replace(busy_snapshot(now_ms), topics=(replace(seen, looked_ms=now_ms - 5_000 * len(looks)),))
+
+    with served(snapshot) as url:
+        page.goto(url)
+        page.locator("article").evaluate("card => card.marked = true")
+        seen = len(looks)
+        eventually(lambda: page.evaluate("1") and len(looks) >= seen + 2, 60)
+        expect(page.locator("[data-looked]")).to_have_text(re.compile(r"^[1-9]\d s$"))
+        assert page.locator("article").evaluate("card => card.marked") is True
+        expect(page.locator("#state")).to_have_text("live")
+
+
+@contextmanager
+def served(snapshot: Callable[[], Snapshot]) -> Iterator[str]:
+    server = MonitoringServer("127.0.0.1:0", ControllerPages(snapshot))
+    server.start()
+    try:
+        yield f"http://{server.address}/"
+    finally:
+        server.stop()
 
 
 def test_names_become_no_markup_and_a_phone_shows_it_all(page: Page) -> None:

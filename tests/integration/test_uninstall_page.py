@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import confluent_kafka
+import pytest
 from confluent_kafka.admin import (
     AclBindingFilter,
     AclOperation,
@@ -51,6 +52,7 @@ kafka-acls.sh --bootstrap-server "$BOOTSTRAP" --add --allow-principal User:billi
 """
 
 
+@pytest.mark.timeout(600)  # Kafka's tools, each a JVM, are run one after the other
 def test_the_page_ends_with_plain_clients_an_untouched_cluster_and_nothing_lost(
     make_kafka: MakeKafka, tmp_path: Path
 ) -> None:

@@ -48,7 +48,7 @@ UP = ("controller-2", "controller-1", "consumer-1", "consumer-2!", "producer-1",
 DOWN = ("producer-1", "consumer-1", "producer-2", "consumer-2", "controller-1!", "controller-2")
 
 
-@pytest.mark.timeout(290)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(("upwards", "order"), [(True, UP), (False, DOWN)], ids=["upgrade", "rollback"])
 def test_a_rolling_restart_in_mid_shrink_loses_nothing(
     upwards: bool,

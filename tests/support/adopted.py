@@ -105,7 +105,7 @@ def through_a_shrink_of_both(
     """Nothing is lost, and nothing comes to the retired partitions of ``to`` once they are sealed."""
     with loading(setting, source) as load:
         eventually(lambda: len(arrived(setting, to)) > BETWEEN, 90, message=log.read_text()[-3000:])
-        # Faust may never commit what it processed before a rebalance and its first commit, when nothing more comes.
+        # Workers that had not committed everywhere before the shrink were seen never to (docs/adoption.md, Faust).
         eventually(lambda: all(committed(setting, source, group)), 90, message=log.read_text()[-3000:])
         setting.shrink(source, 4)
         load.more()

@@ -34,7 +34,7 @@ def browser() -> Iterator[Browser]:
     """A headless one, from PATH or else playwright's own. Skips the test where none can be started."""
     with sync_playwright() as playwright:
         try:
-            running = playwright.chromium.launch(executable_path=on_path(), args=FLAGS, timeout=60_000)
+            running = playwright.chromium.launch(executable_path=on_path(), args=FLAGS, timeout=180_000)
         except Error as error:
             pytest.skip(f"{HINT}. {error.message.splitlines()[0]}")
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from confluent_kafka import Consumer, TopicPartition
@@ -124,13 +124,9 @@ class Deployment:
         """Wait until each producer has sent more, and all that is acknowledged by then is read."""
         senders = [each for each in self.now.values() if each.role == "send"]
         goals = {each.name: len(each.lines()) + BETWEEN for each in senders}
-        eventually(lambda: all(len(each.lines()) >= goals[each.name] for each in senders), 90, message=self.told())
+        self._wait(lambda: all(len(each.lines()) >= goals[each.name] for each in senders))
         acked = self.acked()
-        eventually(lambda: acked <= self.read(), 90, interval_s=0.3, message=self.told())
-
-    def told(self) -> str:
-        """The last words of each process, for a failure's message."""
-        return "\n".join(f"== {each.name}\n{each.printed[-1500:]}" for each in self._all)
+        self._wait(lambda: acked <= self.read())
 
     def stop(self) -> None:
         """All end well: first producers, then, once all is read, consumers and controllers."""
@@ -138,11 +134,19 @@ class Deployment:
             for name in [name for name in self.now if name.startswith(prefix)]:
                 self.now.pop(name).stop()
             if prefix == "producer":
-                eventually(lambda: self.acked() <= self.read(), 90, interval_s=0.3, message=self.told())
+                self._wait(lambda: self.acked() <= self.read())
 
     def kill(self) -> None:
         for each in self._all:
             each.kill()
+
+    def _wait(self, condition: Callable[[], bool]) -> None:
+        """With the last words of each process, where it does not come true."""
+        try:
+            eventually(condition, 90, interval_s=0.3)
+        except AssertionError as error:
+            told = "\n".join(f"== {each.name}\n{each.printed[-1500:]}" for each in self._all)
+            raise AssertionError(f"{error}\n{told}") from error
 
     def _client(self, release: Release, **settings: object) -> list[str]:
         ours = {"modeaware.mode.log.topic": self._log} if release.clients == "modeaware" else {}

@@ -6,10 +6,15 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from modeaware.cluster.cluster import Cluster
+from modeaware.config import ControllerConfig
+from modeaware.controller.contact import NOWHERE
 from modeaware.controller.election import Seat
 from modeaware.controller.inbox import Inbox
+from modeaware.controller.parts import Parts
 from modeaware.controller.schedule import Schedule, elapsed_ms
 from modeaware.controller.status import Status
+from modeaware.controller.worker import Worker, run_worker
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError
 from modeaware.lifecycle.commands import Command, CommandResult, DeletePartitionsCommand
 from modeaware.modelog.records import ClaimRecord
@@ -147,3 +152,42 @@ class Log:
 
     def close(self) -> None:
         self.is_open = False
+
+
+def run(world: World, *story: Callable[[], object], clusters: tuple[Cluster, ...] = ()) -> list[str]:
+    """What it did, but for the mode log that it made sure of at the start."""
+    world.story.extend(story)
+    worker = make(world, clusters)
+    run_worker(worker, world.status, world.inbox)
+    assert world.did[0] == "ensure" or world.status.failure is not None
+    return world.did[1:]
+
+
+def make(world: World, clusters: tuple[Cluster, ...] = ()) -> Worker:
+    anything: Any = world
+    log: Any = world.log
+    engine: Any = Engine(world)
+    parts = Parts(engine, log, anything, anything, world.inbox, world.status, clusters=clusters)
+    return Worker(parts, ControllerConfig(), NOWHERE, "me", world.clock)
+
+
+def passes(world: World, seconds: float) -> Callable[[], None]:
+    return lambda: world.clock.advance(round(seconds * 1000))
+
+
+def sits(world: World, seat: Seat, term: int = 1) -> Callable[[], None]:
+    def event() -> None:
+        world.seat, world.term = seat, term
+
+    return event
+
+
+def nothing() -> None:
+    """Nothing happens at this poll."""
+
+
+def loses(world: World) -> Callable[[], None]:
+    def event() -> None:
+        world.seat, world.lost = Seat.WAITING, True
+
+    return event

@@ -7,6 +7,7 @@ from contextlib import redirect_stdout
 from functools import partial
 from importlib import import_module
 from io import StringIO
+from pathlib import Path
 
 import pytest
 
@@ -153,3 +154,33 @@ print(aiokafka.AIOKafkaProducer.__module__)
     done = run_program(program)
     assert (done.returncode, done.stdout) == (0, "aiokafka.producer.producer\n")
     assert "chooses partitions in another way than aiokafka 0.14 does" in done.stderr
+
+
+def test_a_release_without_that_method_can_still_be_imported(tmp_path: Path) -> None:
+    (tmp_path / "aiokafka").mkdir()
+    (tmp_path / "aiokafka" / "__init__.py").write_text("class AIOKafkaProducer: pass")
+    (tmp_path / "aiokafka" / "errors.py").write_text(
+        "class KafkaError(Exception): pass\nKafkaTimeoutError = KafkaError"
+    )
+    program = f"""
+import sys, modeaware
+sys.path.insert(0, {str(tmp_path)!r})
+modeaware.install()
+import aiokafka
+print(aiokafka.__file__.startswith({str(tmp_path)!r}), aiokafka.AIOKafkaProducer.__module__)
+"""
+    done = run_program(program)
+    assert (done.returncode, done.stdout) == (0, "True aiokafka\n"), done.stderr
+    assert "chooses partitions in another way than aiokafka 0.14 does" in done.stderr
+
+
+def test_a_second_call_while_aiokafka_is_being_imported_does_not_let_it_escape() -> None:
+    program = """
+import modeaware
+from modeaware.adoption import arrivals
+modeaware.install()
+arrivals.after_import("aiokafka.producer", modeaware.install)  # in the midst of aiokafka's import
+import aiokafka
+print(aiokafka.AIOKafkaProducer.__module__)
+"""
+    assert said(program) == ["modeaware.aiokafka.producer"]

@@ -204,6 +204,20 @@ def test_the_first_view_is_waited_for_by_start(
     assert issubclass(FirstViewTimeout, KafkaError)
 
 
+def test_a_block_that_is_not_entered_leaves_nothing_behind(acquired: Acquired, connected: list[object]) -> None:
+    async def test() -> None:
+        views = acquired.views = FakeViews(ready=False)
+        producer = AIOKafkaProducer(bootstrap_servers=NOWHERE, modeaware_view_timeout_ms=1)
+        with pytest.raises(FirstViewPending):
+            async with producer:
+                pytest.fail("entered without a view")
+        assert connected == [producer]
+        assert producer._closed
+        assert views.closed
+
+    asyncio.run(test())
+
+
 def test_the_event_loop_goes_on_while_the_first_view_is_waited_for(acquired: Acquired) -> None:
     async def test() -> None:
         acquired.views = FakeViews(ready=False)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import ssl
 import threading
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +80,19 @@ def test_a_token_providers_coroutine_runs_in_the_event_loop() -> None:
 
     token, _, _, extensions = asyncio.run(test())
     assert (token, extensions) == (f"of {threading.current_thread().name}", {"a": "b"})
+
+
+def test_a_token_that_is_asked_for_after_the_event_loop_is_refused_without_a_warning() -> None:
+    class Provider:
+        async def token(self) -> str:
+            return "t"
+
+    conf = {"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": Provider()}
+    callback = parted(**conf).conf["oauth_cb"]
+    with warnings.catch_warnings(record=True) as warned, pytest.raises(RuntimeError, match="closed"):
+        callback("")
+    gc.collect()
+    assert warned == []
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,10 @@ def test_links_within_the_repository_lead_somewhere(document: Path) -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_commands_that_are_named_are_there(document: Path) -> None:
-    named = re.findall(r"(?:`|^ *|\$ )modeaware ([a-z][a-z-]*)", document.read_text(encoding="utf-8"), re.MULTILINE)
+    text = document.read_text(encoding="utf-8")
+    lines = "\n".join(re.findall(r"^ *```(?:sh|text)\n(.*?)```", text, re.MULTILINE | re.DOTALL))
+    named = re.findall(r"`modeaware ([a-z][a-z-]*)", text)
+    named += re.findall(r"^ *(?:\$ )?modeaware ([a-z][a-z-]*)", lines, re.MULTILINE)
     assert sorted(set(named) - {command.name for command in COMMANDS}) == []
 
 

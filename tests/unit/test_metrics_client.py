@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from prometheus_client import REGISTRY, CollectorRegistry, generate_latest
 
-from modeaware import tally
+from modeaware import metrics, tally
 from modeaware.confluent._backlog import Backlogs
 from modeaware.confluent._holding import Holding
 from modeaware.confluent.consumer import Consumer
@@ -19,6 +19,7 @@ from modeaware.confluent.producer import Producer
 from modeaware.errors import KeyHeld, ResizeWarning
 from modeaware.metrics import ClientCollector, register
 from modeaware.modes import PartitionMode
+from modeaware.views.registry import Source
 from tests.support.fake_endpoint import FakeEndpoint
 from tests.support.fake_sources import Acquire
 from tests.support.fake_views import FakeViews, modes_of
@@ -70,6 +71,23 @@ def test_what_a_process_knows_of_the_modes(acquire: Acquire, endpoint: FakeEndpo
     assert exported.value("view_clients", **at) == 2
     assert exported.value("view_refresh_failures_total", **at) == 0
     assert 0 <= (exported.value("view_age_seconds", **at) or 0) < 300
+
+
+def test_sources_that_no_label_tells_apart_are_one_sample(monkeypatch: pytest.MonkeyPatch, exported: Exported) -> None:
+    """Two users of one cluster, say. Prometheus takes one sample a series; it must be the one that tells of trouble."""
+    good = {"ready": True, "stale": False, "view_age_ms": 1_000, "refresh_failures": 1}
+    bad = {"ready": False, "stale": True, "view_age_ms": 9_000, "refresh_failures": 4}
+    found = [
+        Source("c", "log", clients, stats, {"orders": topic_record("orders", epoch).view()})
+        for clients, stats, epoch in ((1, good, 8), (2, bad, 7))
+    ]
+    monkeypatch.setattr(metrics, "sources", lambda: found)
+    names = ("view_ready", "view_stale", "view_age_seconds", "view_clients", "view_refresh_failures_total")
+    assert [exported.value(name, cluster="c", mode_log="log") for name in names] == [0, 1, 9, 3, 5]
+    assert exported.value("topic_epoch", cluster="c", mode_log="log", topic="orders") == 7
+    lines = [line.partition(" ")[0] for line in generate_latest(exported.registry).decode().splitlines()]
+    series = [line for line in lines if line.startswith("modeaware_")]
+    assert len(series) == len(set(series))
 
 
 def test_topics_can_be_restricted(acquire: Acquire, endpoint: FakeEndpoint) -> None:

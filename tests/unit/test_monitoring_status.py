@@ -47,6 +47,29 @@ def test_what_each_group_has_to_read() -> None:
     assert [one["group"] for one in topic("orders")["groups"]] == ["billing", NAUGHTY, "audit"]
 
 
+def test_how_long_a_group_takes_at_its_pace() -> None:
+    (seen,) = (one for one in busy_snapshot(NOW_MS).topics if one.record.topic == "orders")
+    assert seen.facts is not None
+    assert seen.looked_ms is not None
+
+    def told(before_s: int, billing: dict[int, int], **facts: Any) -> tuple[float | None, int | None]:
+        assert seen.facts is not None
+        assert seen.looked_ms is not None
+        groups = {**seen.facts.groups, "billing": replace(seen.facts.groups["billing"], committed=billing)}
+        earlier = seen.looked_ms - before_s * 1000, replace(seen.facts, **{"groups": groups, **facts})
+        moved = replace(seen, earlier=earlier)
+        by_name = {one["group"]: one for one in status.unread_by_group(moved, busy_snapshot(NOW_MS))}
+        return by_name["billing"]["read_per_s"], by_name["billing"]["left_s"]
+
+    read = dict.fromkeys(range(7, 10), 100) | {10: 200, 11: 40}
+    assert told(30, read) == (2.0, 120)
+    assert told(30, dict(seen.facts.groups["billing"].committed)) == (0.0, None)
+    assert told(30, dict.fromkeys(range(7, 12), 200)) == (-8.0, None), "reset to an earlier offset"
+    assert told(1, read) == (None, None), "too short a time"
+    assert told(30, read, groups={}) == (None, None), "not seen then"
+    assert told(30, read, partitions={}) == (None, None), "another look than the last"
+
+
 def test_a_topic_that_is_done_waits_for_nobody() -> None:
     payments = topic("payments")
     assert (payments["phase"], payments["blocked"], payments["groups"]) == ("done", [], [])

@@ -7,7 +7,7 @@ from dataclasses import replace
 from modeaware.config import ControllerConfig
 from modeaware.controller.daemon import Controller
 from modeaware.controller.status import Role
-from modeaware.controller.watched import CHECK, OPERATIONS, TopicSeen, Watched
+from modeaware.controller.watched import CHECK, OPERATIONS, PACE_MS, TopicSeen, Watched
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.effects import CommitOffsets, CreatePartitions, DeleteRecords
 from modeaware.lifecycle.facts import TopicFacts
@@ -23,7 +23,7 @@ def only(watched: Watched) -> TopicSeen:
     return seen
 
 
-def test_a_reason_is_as_old_as_its_code() -> None:
+def test_a_hold_up_is_as_old_as_its_phase() -> None:
     watched = Watched()
     first = record("orders", 1, {1: blocked(LAG), 2: RetiredPartition()}, NOW_MS)
     watched.appended(first, NOW_MS)
@@ -31,36 +31,53 @@ def test_a_reason_is_as_old_as_its_code() -> None:
     other_group = blocked(reasons.of_group(reasons.GROUP_LAG, "b"))
     watched.appended(replace(first, retired={1: other_group, 2: blocked(LAG)}), NOW_MS + 5)
     assert only(watched).blocked_since == {1: NOW_MS, 2: NOW_MS + 5}
-    watched.appended(replace(first, retired={1: blocked(reasons.STRAGGLER), 2: RetiredPartition()}), NOW_MS + 9)
-    assert only(watched).blocked_since == {1: NOW_MS + 9}
+    watched.appended(replace(first, retired={1: blocked(reasons.GROUPS_UNKNOWN), 2: RetiredPartition()}), NOW_MS + 9)
+    assert only(watched).blocked_since == {1: NOW_MS}, "a rebalance in between changes the reason, not the trouble"
+    watched.appended(replace(first, retired={1: blocked(reasons.STRAGGLER, None)}), NOW_MS + 11)
+    assert only(watched).blocked_since == {1: NOW_MS + 11}, "back to another phase"
+    watched.appended(replace(first, retired={1: blocked(reasons.DELAY, None)}), NOW_MS + 12)
+    assert only(watched).blocked_since == {1: NOW_MS + 12}, "what is waited for as it was asked is no trouble"
+
+
+def test_the_pace_is_told_over_some_minutes() -> None:
+    watched = Watched()
+    watched.claimed([record("orders", 1, {}, NOW_MS)], (), NOW_MS)
+    times = [NOW_MS + passed_ms for passed_ms in (0, 1_000, 3_000, PACE_MS, PACE_MS + 1_000, PACE_MS + 2_000)]
+    earlier = []
+    for time_ms in times:
+        watched.looked("id-orders", TopicFacts("orders", "id-orders", time_ms), time_ms)
+        before = only(watched).earlier
+        assert before is None or before[1].partition_count == before[0], "a look is kept with its time"
+        earlier.append(None if before is None else before[0] - NOW_MS)
+    assert earlier == [None, 0, 0, 0, PACE_MS, PACE_MS]
 
 
 def test_who_takes_over_counts_from_the_record() -> None:
     watched = Watched()
     taken = record("orders", 1, {1: blocked(LAG)}, NOW_MS, changed_ms=NOW_MS - 7)
-    watched.claimed([taken], ())
+    watched.claimed([taken], (), NOW_MS)
     assert only(watched).blocked_since == {1: NOW_MS - 7}
     watched.appended(replace(taken, changed_ms=NOW_MS), NOW_MS)
     assert only(watched).blocked_since == {1: NOW_MS - 7}
-    assert watched.seen().takeovers == 1
 
 
 def test_stragglers_are_counted_as_they_come_and_over_claims() -> None:
     watched = Watched()
     before = record("orders", 1, {1: RetiredPartition(stragglers=2)}, NOW_MS)
-    watched.claimed([before], ())
+    watched.claimed([before], (), NOW_MS)
     assert only(watched).stragglers == 0, "another controller has told those"
     after = replace(before, retired={1: RetiredPartition(stragglers=3)})
     watched.appended(after, NOW_MS)
     watched.appended(replace(after, retired={}), NOW_MS)
     assert only(watched).stragglers == 1
-    watched.claimed([after], ())
+    watched.claimed([after], (), NOW_MS)
     assert only(watched).stragglers == 1, "a counter does not go back while the process lives"
 
 
 def test_looks_and_failures() -> None:
     watched = Watched()
-    watched.claimed([record("orders", 1, {}, NOW_MS)], ())
+    watched.claimed([record("orders", 1, {}, NOW_MS)], (), NOW_MS)
+    assert only(watched).known_ms == NOW_MS
     facts = TopicFacts("orders", "id-orders", 1)
     watched.not_looked("id-orders", "nobody answers")
     assert only(watched).trouble == "nobody answers"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from typing import Any
 
 import pytest
 
+import modeaware
 import partitioners
 from modeaware.cli import COMMANDS
 from modeaware.config import CLIENT_SETTING_NAMES
@@ -115,3 +117,10 @@ def test_what_0_1_0_does_not_know_is_named_in_the_document(old: Release) -> None
     assert [name for name in sorted(unknown) if f"`{name}`" not in rollback] == []
     ours = set(partitioners.NAMES) - set(partitioners.LIBRDKAFKA_NAMES)
     assert [name for name in sorted(ours) if f"`{name}`" not in rollback] == []
+
+
+def test_the_package_and_the_project_name_one_version(old: Release) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["version"] == modeaware.__version__ != old.version
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert modeaware.__version__ in re.findall(r"^## .*$", changes, re.MULTILINE)[0]

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from modeaware.config import ControllerConfig
 from modeaware.controller import leader as leader_module
 from modeaware.controller import parts as parts_module
 from modeaware.controller import worker as worker_module
-from modeaware.controller.contact import NOWHERE
 from modeaware.controller.election import Seat
-from modeaware.controller.parts import Parts
 from modeaware.controller.status import Role
-from modeaware.controller.worker import START_PATIENCE_S, Worker, run_worker
+from modeaware.controller.worker import START_PATIENCE_S, run_worker
 from modeaware.errors import (
     ClusterError,
     ConfigError,
@@ -27,7 +23,7 @@ from modeaware.errors import (
     NewerRecord,
     NotAuthorized,
 )
-from tests.support.worker_world import COMMAND, Engine, World
+from tests.support.worker_world import COMMAND, Engine, World, loses, make, nothing, passes, run, sits
 
 
 @pytest.fixture
@@ -35,45 +31,6 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(worker_module, "RETRY_DELAY_S", 0)
     monkeypatch.setattr(parts_module, "POLL_S", 0.001)
     return World()
-
-
-def run(world: World, *story: Callable[[], object]) -> list[str]:
-    """What it did, but for the mode log that it made sure of at the start."""
-    world.story.extend(story)
-    worker = make(world)
-    run_worker(worker, world.status, world.inbox)
-    assert world.did[0] == "ensure" or world.status.failure is not None
-    return world.did[1:]
-
-
-def make(world: World) -> Worker:
-    anything: Any = world
-    log: Any = world.log
-    engine: Any = Engine(world)
-    parts = Parts(engine, log, anything, anything, world.inbox, world.status)
-    return Worker(parts, ControllerConfig(), NOWHERE, "me", world.clock)
-
-
-def passes(world: World, seconds: float) -> Callable[[], None]:
-    return lambda: world.clock.advance(round(seconds * 1000))
-
-
-def sits(world: World, seat: Seat, term: int = 1) -> Callable[[], None]:
-    def event() -> None:
-        world.seat, world.term = seat, term
-
-    return event
-
-
-def nothing() -> None:
-    """Nothing happens at this poll."""
-
-
-def loses(world: World) -> Callable[[], None]:
-    def event() -> None:
-        world.seat, world.lost = Seat.WAITING, True
-
-    return event
 
 
 def test_elected_it_claims_serves_and_hands_over(world: World) -> None:
@@ -190,6 +147,40 @@ def test_a_claim_that_cannot_be_released_stays(
     assert did == ["join after 70", "confirm", "claim", "leave"]
     assert (world.status.role, world.status.failure) == (Role.STOPPED, None)
     assert f"the claim stays on the log, the next controller replaces it: {failure}" in caplog.text
+
+
+class Connections:
+    """A Cluster that can be closed."""
+
+    def __init__(self, did: list[str]) -> None:
+        self._did = did
+
+    def close(self) -> None:
+        self._did.append("close")
+
+
+@pytest.mark.parametrize("refusal", [None, ClusterError("not allowed")], ids=["stopped", "failed"])
+def test_who_leaves_closes_its_connections(
+    world: World, caplog: pytest.LogCaptureFixture, refusal: ModeAwareError | None
+) -> None:
+    """Clients that are left open go on, and log errors while the interpreter ends."""
+    world.claim_errors.extend([] if refusal is None else [refusal])
+    clusters: Any = (Connections(world.did), Connections(world.did))
+    did = run(world, sits(world, Seat.LEADER), nothing, clusters=clusters)
+    assert did[-3:] == ["leave", "close", "close"]
+    assert world.status.failure is refusal
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == [] or refusal is not None
+
+
+def test_claiming_again_is_no_takeover(world: World) -> None:
+    world.failures.append(ClusterError("timed out"))
+    world.inbox.put([COMMAND])
+    did = run(world, sits(world, Seat.LEADER), *[nothing] * 4)
+    assert did.count("claim") == 2
+    assert world.status.takeovers == 1
+    other = World()
+    run(other, *[sits(other, seat, term) for term in (1, 2) for seat in (Seat.LEADER, Seat.STANDBY, Seat.STANDBY)])
+    assert (other.did.count("claim"), other.status.takeovers) == (2, 2)
 
 
 # Passing trouble
@@ -330,57 +321,6 @@ def test_a_claim_is_above_every_epoch_that_was_seen(world: World) -> None:
     world.highest_epoch = 7
     run(world, sits(world, Seat.LEADER), nothing)
     assert world.seen_epoch == 7
-
-
-# Answers
-
-
-def test_an_answer_from_memory_is_confirmed_first(world: World) -> None:
-    world.appends_nothing = True
-    future = world.inbox.put([COMMAND])
-    did = run(world, sits(world, Seat.LEADER), *[nothing] * 3)
-    assert did == ["join after 70", "confirm", "claim", "execute", "confirm", "release", "leave"]
-    assert future.result(0)
-
-
-def test_a_refusal_needs_no_confirmation(world: World) -> None:
-    """It claims nothing to be done, and may say that no broker answers."""
-    world.appends_nothing, world.result = True, ErrorCode.REQUEST_TIMED_OUT
-    future = world.inbox.put([COMMAND])
-    did = run(world, sits(world, Seat.LEADER), nothing)
-    assert did == ["join after 70", "confirm", "claim", "execute", "release", "leave"]
-    assert future.result(0)
-
-
-def test_a_rebalance_delays_the_answer(world: World) -> None:
-    world.appends_nothing = True
-    world.confirmations.extend([True, None, True])
-    future = world.inbox.put([COMMAND])
-    run(world, sits(world, Seat.LEADER), *[nothing] * 5)
-    assert future.result(0)
-
-
-def test_a_stale_answer_is_not_given(world: World) -> None:
-    world.appends_nothing = True
-    world.confirmations.extend([True])
-    future = world.inbox.put([COMMAND])
-    run(world, sits(world, Seat.LEADER), nothing, loses(world), nothing, sits(world, Seat.STANDBY))
-    error = future.exception(0)
-    assert isinstance(error, ControllerUnavailable)
-    assert error.code is ErrorCode.NOT_CONTROLLER
-
-
-def test_a_record_that_is_too_large_is_answered_and_not_claimed_for(world: World) -> None:
-    failure = ClusterError("too large", code=ErrorCode.MESSAGE_TOO_LARGE)
-    world.failures.extend([failure] * 2)
-    world.log_stays_open = True
-    world.due.append("an-id")
-    first, second = world.inbox.put([COMMAND]), world.inbox.put([COMMAND])
-    did = run(world, sits(world, Seat.LEADER), *[nothing] * 6)
-    assert first.exception(0) is failure
-    assert second.exception(0) is failure or second.result(0)
-    assert did.count("claim") == 1
-    assert "check" in did
 
 
 # Once

@@ -21,10 +21,11 @@ function since(ms) {
   return h < 48 ? `${h} h` : `${Math.round(h / 24)} days`;
 }
 
-function tell(word, kind) {
-  const live = at("live");
-  if (live.textContent !== word) live.textContent = word;
-  live.className = `pill ${kind}`;
+function tell(word, kind, more = "") {
+  // The seconds stand beside the status: within it, a screen reader would read each of them out.
+  if (at("state").textContent !== word) at("state").textContent = word;
+  at("age").textContent = more;
+  at("live").className = `pill ${kind}`;
 }
 
 function controllers(status) {
@@ -45,8 +46,9 @@ function controllers(status) {
     element("dl", {}, rows.map(([name, told]) => element("div", {}, [element("dt", { text: name }), element("dd", { text: told })]))),
   ]);
   if (own.not_ready) box.append(element("p", { class: "trouble", text: `Not ready: ${own.not_ready}` }));
-  if (own.role === "standby") {
-    box.append(element("p", { class: "soft", text: "Topics are shown by the active controller's page." }));
+  if (own.role !== "active") {
+    const where = claim?.host ? `: that of ${claim.id} on ${claim.host}` : "";
+    box.append(element("p", { class: "soft", text: `Topics are shown by the active controller's page${where}.` }));
   }
   return box;
 }
@@ -55,9 +57,12 @@ function keep(id, wanted) {
   // Only what has changed is built anew, so that a selection or a scrolled table stays.
   const parent = at(id);
   const nodes = wanted.map(([key, told, build]) => {
-    const text = JSON.stringify(told);
+    const text = JSON.stringify(told, (name, value) => (name === "looked_ms" ? value !== null : value));
     const known = shown.get(key);
-    if (known && known.text === text) return known.node;
+    if (known && known.text === text) {
+      known.node.querySelector("[data-looked]")?.setAttribute("data-since", told.looked_ms);
+      return known.node;
+    }
     const node = build(told);
     shown.set(key, { text, node });
     return node;
@@ -70,6 +75,7 @@ function keep(id, wanted) {
 function show(status) {
   offsetMs = status.taken_ms - Date.now();
   keep("controllers", [["controllers", { controller: status.controller, claim: status.claim }, controllers]]);
+  at("topics").hidden = status.controller.role !== "active";
   const changing = status.topics.filter((topic) => topic.phase !== "done").sort((a, b) => (urgency(a) < urgency(b) ? -1 : urgency(a) > urgency(b) ? 1 : 0));
   const settled = status.topics.filter((topic) => topic.phase === "done");
   keep("changing", changing.map((topic) => [`changing ${topic.topic_id}`, topic, card]));
@@ -79,7 +85,7 @@ function show(status) {
   at("changing-n").textContent = changing.length ? changing.length : "nothing";
   at("settled-n").textContent = settled.length
     ? settled.length + (settled.length > MOST_SETTLED ? `, ${MOST_SETTLED} shown` : "")
-    : "nothing";
+    : status.topics.length ? "nothing" : "nothing: no topic of this cluster has been shrunk or grown yet";
 }
 
 function tick() {
@@ -91,7 +97,7 @@ function tick() {
   const stale = age === null || age > 3 * PERIOD_MS;
   document.body.classList.toggle("stale", age !== null && stale);
   if (age === null) return;
-  tell(stale ? `stale: no answer for ${Math.round(age / 1000)} s` : "live", stale ? "bad" : "good");
+  tell(stale ? "stale" : "live", stale ? "bad" : "good", stale ? `: no answer for ${Math.round(age / 1000)} s` : "");
 }
 
 async function ask() {

@@ -2,7 +2,8 @@
 const SMALL_FROM = 97;
 const LETTERS = { rw: "W", ro: "R", opening: "O", none: "N" };
 const PHASES = ["done", "reclaim", "drain", "seal", "opening"];
-const WAITS = new Set(["delay", "retention", "opening"]); // as it was asked for: nothing is wrong
+const MOST_RANGES = 12;
+const CALM_GROUPS = 8; // more than that, and those with nothing left to read are folded away
 const SVG = "http://www.w3.org/2000/svg";
 const DOES = {
   seal: "Waiting until writers have left the partitions that retire",
@@ -21,7 +22,19 @@ export function element(name, { text, ...attributes } = {}, children = []) {
   return node;
 }
 
-const ago = (ms) => element("span", { "data-since": ms });
+const ago = (ms, more = {}) => element("span", { "data-since": ms, ...more });
+
+function ranges(all) {
+  const each = all.split(",");
+  const more = each.length - MOST_RANGES;
+  return each.slice(0, MOST_RANGES).join(", ") + (more > 0 ? ` and ${more} more ranges` : "");
+}
+
+function lasting(s) {
+  if (s < 90) return `${s} s`;
+  if (s < 5400) return `${Math.round(s / 60)} min`;
+  return s < 172800 ? `${Math.round(s / 3600)} h` : `${Math.round(s / 86400)} days`;
+}
 
 function cells(topic, look = topic.count < SMALL_FROM ? "cells" : "cells many") {
   const more = new Map(topic.partitions.map((one) => [one.partition, one]));
@@ -72,11 +85,11 @@ function progress(topic) {
 }
 
 function blocked(one) {
-  const waits = WAITS.has(one.code);
+  const waits = one.as_asked; // nothing is wrong then
   const many = one.count === 1 ? "Partition" : "Partitions";
   return element("div", { class: waits ? "blocked waits" : "blocked" }, [
     element("strong", {}, [
-      `${many} ${one.partitions} ${waits ? "wait" : "blocked"}${waits && one.count === 1 ? "s" : ""} (${one.code}) for `,
+      `${many} ${ranges(one.partitions)} ${waits ? "wait" : "blocked"}${waits && one.count === 1 ? "s" : ""} (${one.code}) for `,
       ago(one.since_ms),
     ]),
     element("p", { text: one.text }),
@@ -89,14 +102,24 @@ function state(group) {
   return (group.evacuation ? "evacuation, " : "") + (group.running ? "running" : "no members");
 }
 
+function pace(group) {
+  if (!group.unread) return "-";
+  if (group.read_per_s === null) return "not known yet";
+  if (group.left_s === null) return "does not shrink";
+  return `about ${lasting(group.left_s)}`;
+}
+
 function groups(topic) {
   if (!topic.groups.length) return [];
-  const head = [["Group", ""], ["Still to read", "n"], ["In partitions", ""], ["State", ""]];
-  const rows = topic.groups.map((group) =>
+  const busy = topic.groups.filter((group) => group.unread || group.waived);
+  const told = topic.groups_count <= CALM_GROUPS ? topic.groups : busy;
+  const head = [["Group", ""], ["Still to read", "n"], ["Left at its pace", ""], ["In partitions", ""], ["State", ""]];
+  const rows = told.map((group) =>
     element("tr", {}, [
       element("td", { class: "name", text: group.group }),
       element("td", { class: "n", text: number.format(group.unread) }),
-      element("td", { text: group.partitions }),
+      element("td", { class: "pace", text: pace(group) }),
+      element("td", { class: "ranges", text: ranges(group.partitions) }),
       element("td", { text: state(group) }),
     ]),
   );
@@ -104,16 +127,22 @@ function groups(topic) {
     element("thead", {}, [element("tr", {}, head.map(([text, kind]) => element("th", { text, class: kind, scope: "col" })))]),
     element("tbody", {}, rows),
   ]);
-  const found = [element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Groups of ${topic.topic}` }, [table])];
-  const left = topic.groups_count - topic.groups.length;
-  if (left > 0) found.push(element("p", { class: "soft", text: `and ${left} groups with less to read` }));
+  const found = !rows.length ? [] : [element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Groups of ${topic.topic}` }, [table])];
+  const left = topic.groups_count - told.length;
+  const less = busy.length < topic.groups.length ? "nothing left to read" : "less to read";
+  if (left > 0) found.push(element("p", { class: "soft", text: `${rows.length ? "and " : ""}${left} groups with ${less}` }));
   return found;
 }
 
 function looked(topic) {
   if (topic.looked_ms === null) return element("p", { class: "soft", text: "Not looked at yet." });
   const more = topic.groups_doubt === null ? "." : `; there may be more groups: ${topic.groups_doubt}`;
-  return element("p", { class: "soft" }, ["Looked at ", ago(topic.looked_ms), " ago", more]);
+  return element("p", { class: "soft" }, ["Looked at ", ago(topic.looked_ms, { "data-looked": "" }), " ago", more]);
+}
+
+function does(topic) {
+  const waits = topic.phase === "drain" && topic.blocked.length && topic.blocked.every((one) => one.as_asked);
+  return waits ? "Waiting, as it was asked to" : DOES[topic.phase] ?? topic.phase;
 }
 
 export function card(topic) {
@@ -123,20 +152,20 @@ export function card(topic) {
       element("h3", { text: topic.topic }),
       element("span", { class: "soft", text: `${topic.writable} of ${topic.count} writable, epoch ${topic.epoch}${policy}` }),
     ]),
-    element("p", { text: DOES[topic.phase] ?? topic.phase }),
+    element("p", { text: does(topic) }),
     ...cells(topic),
     ...progress(topic),
   ]);
   if (topic.trouble !== null) node.append(element("p", { class: "trouble", text: `The last look failed: ${topic.trouble}` }));
   node.append(...topic.blocked.map(blocked), ...groups(topic), looked(topic));
-  if (topic.stragglers) node.append(element("p", { class: "trouble", text: `Seals broken by late records: ${topic.stragglers}` }));
+  if (topic.stragglers) node.append(element("p", { class: "trouble", text: `Seals broken by late records: ${topic.stragglers}. Some producer does not honour modes; the controller's log says what came. Nothing is lost.` }));
   return node;
 }
 
 // What needs somebody first: blocked the longest, then what waits as it was asked to.
 export function urgency(topic) {
   if (topic.trouble !== null) return 0;
-  return Math.min(Infinity, ...topic.blocked.filter((one) => !WAITS.has(one.code)).map((one) => one.since_ms));
+  return Math.min(Infinity, ...topic.blocked.filter((one) => !one.as_asked).map((one) => one.since_ms));
 }
 
 export function line(topic, picture) {
