@@ -22,6 +22,7 @@ from tests.support.rights import Acls, documented, secured, user
 from tests.support.waiting import eventually
 
 TOPIC, OTHER, GROUP, IDLE_GROUP, TRANSACTION = "orders", "payments", "billing", "audit", "client-transactions"
+NEW = "refunds"
 NAMES = {"TOPIC": [TOPIC], "GROUP": [GROUP, IDLE_GROUP]}
 CONTROLLER = documented("controllers", NAMES)
 OPERATOR = documented("Operators", NAMES)
@@ -63,11 +64,11 @@ class Site:
         for controller in self._controllers:
             controller.stop()
 
-    def run(self, *arguments: str) -> str:
+    def run(self, *arguments: str, status: int = 0) -> str:
         self._capsys.readouterr()
-        status = cli.main([*arguments, "--bootstrap-server", self.servers, "--command-config", str(self._config)])
+        ended = cli.main([*arguments, "--bootstrap-server", self.servers, "--command-config", str(self._config)])
         told = self._capsys.readouterr()
-        assert status == 0, told
+        assert ended == status, told
         return told.out
 
     def describe(self) -> dict[str, Any]:
@@ -159,6 +160,42 @@ def test_the_documented_rights_are_enough_for_a_shrink_and_for_growth(site: Site
     site.run("grow", TOPIC, "--to", "8", "--yes")  # two are revived; on the two new ones the controller commits
     site.wait_done()
     assert [p["mode"] for p in site.describe()["partitions"]] == ["ReadWrite"] * 8
+
+
+FILE = """
+version: 1
+topics:
+  orders:
+    partitions: 4
+    configs: {retention.ms: 3600000}
+    shrink: {policy: drained, delay_ms: 0}
+  refunds:
+    partitions: 2
+    replication_factor: 1
+    configs: {retention.ms: 3600000}
+"""
+
+
+def test_a_file_is_applied_with_the_documented_rights_and_nothing_without_one(site: Site, tmp_path: Path) -> None:
+    site.acls.grant("controller", CONTROLLER)
+    site.start_controller()
+    file = tmp_path / "topics.yaml"
+    file.write_text(FILE)
+    beside = {
+        (ResourceType.TOPIC, NEW, AclOperation.CREATE),
+        (ResourceType.TOPIC, NEW, AclOperation.DESCRIBE_CONFIGS),
+    }
+    site.acls.grant("operator", beside)
+    assert "AUTHORIZATION_FAILED" in site.run("apply", str(file), "--yes", status=1).upper()
+    assert [p["mode"] for p in site.describe()["partitions"]] == ["ReadWrite"] * 6
+    assert NEW not in site.run("topics", "--list").split()
+
+    site.acls.grant("operator", {(ResourceType.TOPIC, TOPIC, AclOperation.ALTER_CONFIGS)})
+    site.run("apply", str(file), "--yes")
+    site.wait_done()
+    assert [p["mode"] for p in site.describe()["partitions"]] == ["ReadWrite"] * 4 + ["None"] * 2
+    eventually(lambda: NEW in site.run("topics", "--list").split(), 30)
+    site.run("apply", str(file), "--check")
 
 
 def test_without_the_right_to_see_all_groups_only_a_closed_list_lets_a_drain_end(site: Site) -> None:
