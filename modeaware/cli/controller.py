@@ -25,7 +25,7 @@ from modeaware.controller.contact import DEFAULT_LISTEN, default_listen
 from modeaware.controller.daemon import Controller as Daemon
 from modeaware.errors import ClusterError, ConfigError, ErrorCode
 from modeaware.monitoring.pages import ControllerPages
-from modeaware.monitoring.server import MonitoringServer
+from modeaware.monitoring.server import MonitoringServer, check_listen
 
 _LOOKS = 2
 """How often the brokers are looked for at the start: a look gives up after some ten seconds."""
@@ -73,6 +73,10 @@ class Controller:
         level = logging.DEBUG if args.verbose else logging.INFO
         logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)-7s %(message)s", level=logging.WARNING)
         logging.getLogger("modeaware").setLevel(level)
+        if not args.verbose:  # it tells each connection that fails in several lines; ours say what could not be asked
+            logging.getLogger("kafka").setLevel(logging.CRITICAL)
+        if args.http is not None:
+            check_listen(args.http)
         target = connection(args, defaults={} if args.verbose else {"log_level": 0})
         config = controller_config(args, target.config)
         if args.once and args.http is not None:

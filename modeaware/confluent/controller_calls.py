@@ -205,6 +205,6 @@ class ControllerCalls:
     def _how_to_start(self) -> str:
         servers = self._conf.get("bootstrap.servers", "HOST:PORT")
         return (
-            f"start one with 'modeaware controller --bootstrap-server {servers}', "
-            "or let the CLI do its work: 'modeaware topics ... --wait'"
+            f"start one with 'modeaware controller --bootstrap-server {servers}', try again in some seconds where "
+            "another one stands by, or let a command do its work: shrink, grow and apply with --wait"
         )

@@ -6,8 +6,10 @@ docs/observability.md.
 
 from __future__ import annotations
 
+from modeaware.lifecycle import reasons
 from modeaware.lifecycle.phases import topic_phase
 from modeaware.modelog.records import TopicRecord
+from modeaware.modes import format_ranges
 
 Fields = dict[str, str | int]
 
@@ -27,6 +29,16 @@ def about_record(record: TopicRecord, **more: str | int) -> Fields:
         phase=topic_phase(record),
         **more,
     )
+
+
+def describe_waiting(record: TopicRecord) -> str:
+    """The phase of a topic, and what its partitions wait for: ``drain (4-6: group 'billing' has not ...)``."""
+    phase, waiting = topic_phase(record), dict[str, list[int]]()
+    for partition, retired in sorted(record.retired.items()):
+        if retired.reason is not None:
+            waiting.setdefault(retired.reason, []).append(partition)
+    told = [f"{format_ranges(held)}: {reasons.text(why, rests=phase == 'done')}" for why, held in waiting.items()]
+    return f"{phase} ({'; '.join(told)})" if told else phase
 
 
 def about_controller(controller_id: str, epoch: int | None = None) -> Fields:

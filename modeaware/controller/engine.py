@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from modeaware.clock import Clock
 from modeaware.config import ControllerConfig
-from modeaware.controller.about import about_controller, about_record, about_topic
+from modeaware.controller.about import about_controller, about_record, about_topic, describe_waiting
 from modeaware.controller.contact import NOWHERE, Contact
 from modeaware.controller.failures import Failures
 from modeaware.controller.ports import Effects, ModeLog, TopicObserver
@@ -26,7 +26,7 @@ from modeaware.lifecycle.commands import AlterGroupRulesCommand, Command, Comman
 from modeaware.lifecycle.effects import CreatePartitions, Effect
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.group_rules import alter_group_rules
-from modeaware.lifecycle.phases import is_settled, topic_phase
+from modeaware.lifecycle.phases import is_settled
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule, GroupRulesRecord
 from modeaware.modelog.records import CLAIM_KEY, ClaimRecord, TopicRecord
 
@@ -196,7 +196,7 @@ class Engine:
         if step.record is not None:
             self._append(step.record)
             told = about_record(step.record)
-            logger.info("%s, phase %s", step.record.view().describe(), topic_phase(step.record), extra=told)
+            logger.info("%s, phase %s", step.record.view().describe(), describe_waiting(step.record), extra=told)
         performed = self._perform_all(step.effects, appended=step.record is not None)
         changed = step.record is not None or any(performed)
         settled = is_settled(self._records.get(topic_id))
