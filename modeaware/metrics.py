@@ -6,14 +6,19 @@ record: views and clients are asked when Prometheus asks.
 
 from __future__ import annotations
 
+try:
+    from prometheus_client import REGISTRY, CollectorRegistry
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+    from prometheus_client.registry import Collector
+except ModuleNotFoundError as missing:
+    raise ModuleNotFoundError(
+        "modeaware.metrics needs prometheus_client: install modeaware[metrics]", name=missing.name
+    ) from missing
+
 import threading
 import weakref
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-
-from prometheus_client import REGISTRY, CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from modeaware import tally
 from modeaware.topic_view import TopicView

@@ -60,7 +60,8 @@ def propose(
             count = len(in_progress[key].target if key in in_progress else current[key])
             if count > len(ring):
                 raise RequestRefused(
-                    f"{topic}-{partition} has replication factor {count}: larger than the {len(ring)} brokers to use",
+                    f"{topic}-{partition} has replication factor {count}: larger than the number of "
+                    f"brokers to use, {len(ring)}",
                     code=ErrorCode.INVALID_REPLICATION_FACTOR,
                     topic=topic,
                     partition=partition,

@@ -54,16 +54,19 @@ def place_by_policy(
     live = [broker for broker in brokers if broker.live]
     required = factor if policy == DISABLED else minimum
     if minimum > factor:
-        _refuse(topic, f"a minimum of {minimum} live replicas is more than the replication factor {factor}")
+        _refuse(topic, f"a minimum of {_many(minimum, 'live replica')} is more than the replication factor {factor}")
     if len(live) < required:
         why = (
-            f"each partition needs {required} live replicas and only {len(live)} brokers are alive "
+            f"each partition needs {_many(required, 'live replica')} and only {_many(len(live), 'broker')} "
+            f"{'is' if len(live) == 1 else 'are'} alive "
             f"({_ids(live)}); {_down(brokers)}"
         )
         advice = f" (policy {policy}: all replicas have to be alive)" if policy == DISABLED and minimum < factor else ""
         _refuse(topic, why + advice)
     if len(brokers) < factor:
-        _refuse(topic, f"a replication factor of {factor} and only {len(brokers)} known brokers ({_ids(brokers)})")
+        _refuse(
+            topic, f"a replication factor of {factor} and only {_many(len(brokers), 'known broker')} ({_ids(brokers)})"
+        )
     if policy == DISABLED or (policy == ENABLED and len(live) >= factor):
         return place(count, factor, live, factor, start)
     return place(count, factor, brokers, min(factor, len(live)) if policy == ENABLED else minimum, start)
@@ -88,8 +91,8 @@ def check_given(
         if len(up) < required:
             _refuse(
                 topic,
-                f"assignment {number} ({', '.join(map(str, replicas))}) has {len(up)} live replicas, and "
-                f"{required} are required (policy {policy})",
+                f"assignment {number} ({', '.join(map(str, replicas))}) has {_many(len(up), 'live replica')}, and "
+                f"{required} {'is' if required == 1 else 'are'} required (policy {policy})",
             )
 
 
@@ -144,6 +147,10 @@ def _refuse(topic: str, why: str) -> None:
     raise RequestRefused(
         f"topic {topic!r}: {why}; nothing was created", code=ErrorCode.INVALID_REPLICATION_FACTOR, topic=topic
     )
+
+
+def _many(count: int, thing: str) -> str:
+    return f"{count} {thing}{'' if count == 1 else 's'}"
 
 
 def _ids(brokers: Sequence[Candidate]) -> str:

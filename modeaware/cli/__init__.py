@@ -52,6 +52,13 @@ class Entry(NamedTuple):
             raise ModeAwareError(
                 f"`modeaware {self.name}` needs the package {error.name}: install modeaware[controller]"
             ) from error
+        except ImportError as error:
+            if not isinstance(error, ModeAwareError):
+                raise
+            raise ModeAwareError(
+                f"`modeaware {self.name}` needs kafka-python, its --help too ({error.__cause__}): "
+                "install modeaware[controller]"
+            ) from error
         command: Command = getattr(module, class_name)()
         return command
 

@@ -7,6 +7,15 @@
 
 from __future__ import annotations
 
+try:
+    from modeaware.kafka_python import _gateway as _gateway
+except ModuleNotFoundError as missing:
+    if missing.name != "kafka":
+        raise  # it is there, in another release, or another package of this name
+    raise ModuleNotFoundError(
+        "modeaware.kafka_python needs kafka-python: install modeaware[kafka-python]", name=missing.name
+    ) from missing
+
 from modeaware.kafka_python.assignors import (
     ReadableCooperativeStickyAssignor,
     ReadableRangeAssignor,

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.endpoint.address import resolve
 from modeaware.errors import ConfigError
+from modeaware.wire.client_tls import split_address
 
 logger = logging.getLogger("modeaware.monitoring")
 
@@ -52,6 +53,18 @@ _MISDIRECTED = Answer(
 )
 Pages = Callable[[str, str], Answer | None]
 """Gives the answer for a path and the header ``Accept``; None: there is no such page."""
+
+
+def check_listen(listen: str) -> None:
+    """See that ``listen`` is of the form ``HOST:PORT``. Nothing is looked up.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    try:
+        split_address(listen)
+    except ValueError as error:
+        raise ConfigError(f"--http: {error}. Write a host and a port: 127.0.0.1:9404, say") from error
 
 
 class MonitoringServer:

@@ -10,7 +10,7 @@ from http import HTTPStatus
 
 import pytest
 
-from modeaware.cli import main
+from modeaware.cli import controller, main
 from modeaware.errors import ConfigError
 from modeaware.monitoring import server as serving
 from modeaware.monitoring.server import Answer, MonitoringServer
@@ -198,6 +198,16 @@ def test_an_address_that_is_none(listen: str) -> None:
 def test_the_command_refuses_what_cannot_be_watched(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["controller", "--bootstrap-server", "127.0.0.1:1", "--once", "--http", "127.0.0.1:0"]) == 1
     assert "--http with --once" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("listen", ["nonsense", "0", "127.0.0.1:x", "127.0.0.1:70000"])
+def test_the_command_refuses_what_is_no_address_before_it_asks_anybody(
+    listen: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(controller, "connection", None)  # calling it would fail
+    assert main(["controller", "--bootstrap-server", "127.0.0.1:1", "--http", listen]) == 1
+    told = f"error: --http: {listen!r} is not HOST:PORT. Write a host and a port: 127.0.0.1:9404, say\n"
+    assert capsys.readouterr().err == told
 
 
 def test_threads_end(server: MonitoringServer) -> None:

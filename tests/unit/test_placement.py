@@ -127,6 +127,10 @@ class TestPolicies:
             by_policy(policy, 3, 3)
         assert caught.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
 
+    def test_one_live_one(self) -> None:
+        with pytest.raises(RequestRefused, match=r"needs 2 live replicas and only 1 broker is alive \(1\)"):
+            by_policy(ENABLED, 2, 2, candidates({1: None}, {2: None}))
+
     def test_disabled_asks_for_all(self) -> None:
         with pytest.raises(RequestRefused, match="policy disabled"):
             by_policy(DISABLED, 3, 1)
@@ -148,6 +152,6 @@ def test_assignments_of_the_callers_own() -> None:
     check_given("t", [[1, 3], [3, 2]], 1, [1, 2], ENABLED)
     check_given("t", [[1, 2]], 1, [1, 2], DISABLED)
     for policy, minimum in ((ENABLED, 2), (DISABLED, 1)):
-        with pytest.raises(RequestRefused, match=r"assignment 1 \(1, 3\) has 1 live replicas") as caught:
+        with pytest.raises(RequestRefused, match=r"assignment 1 \(1, 3\) has 1 live replica, and") as caught:
             check_given("t", [[1, 2], [1, 3]], minimum, [1, 2], policy)
         assert caught.value.code is ErrorCode.INVALID_REPLICATION_FACTOR

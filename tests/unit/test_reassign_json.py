@@ -111,7 +111,7 @@ def test_a_partition_that_moves_counts_with_what_it_will_have() -> None:
 
 
 def test_too_few_brokers() -> None:
-    with pytest.raises(RequestRefused, match="replication factor 2: larger than the 1 brokers"):
+    with pytest.raises(RequestRefused, match="replication factor 2: larger than the number of brokers to use, 1"):
         propose({("t", 0): (1, 2)}, {1: None}, {}, lambda count: 0)
 
 
