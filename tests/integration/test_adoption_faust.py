@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,24 @@ from tests.support.plain import drain_topic
 from tests.support.waiting import eventually
 
 EXAMPLE = "faust_app.py"
+GENERATION = re.compile(r"\[(\d+)\] \[INFO\] generation id (\d+) ")
+READY = re.compile(r"\[(\d+)\] \[INFO\] \[\^-*Recovery\]: Worker ready")
+
+
+def settled(log: str, workers: int) -> bool:
+    """Whether so many workers are in one generation of their group, and ready since they are.
+
+    What comes while a worker recovers, Faust may repeat or leave out, with and without us (docs/adoption.md).
+    """
+    generations: dict[str, str] = {}
+    ready: set[str] = set()
+    for line in log.splitlines():
+        if joined := GENERATION.search(line):
+            generations[joined[1]] = joined[2]
+            ready.discard(joined[1])
+        elif at_work := READY.search(line):
+            ready.add(at_work[1])
+    return len(ready) == len(generations) == workers and len(set(generations.values())) == 1
 
 
 @pytest.mark.timeout(280)
@@ -38,6 +57,7 @@ def test_two_processes_through_a_shrink_of_what_they_read_and_what_they_write(
     names, log = (make_topic(12), make_topic(12), make_group()), tmp_path / "log"
     two = [command(setting, EXAMPLE, *names, *guarantee, "--state-dir", str(tmp_path / n)) for n in ("one", "two")]
     with programs(two, log, PYTHONPATH=str(faust())) as running:
+        eventually(lambda: settled(log.read_text(), 2), 90, message=str(log))
         through_a_shrink_of_both(setting, *names, running, log)
 
 
@@ -59,7 +79,7 @@ def test_a_shrink_under_an_application_with_a_table_is_refused_with_the_reason_a
         eventually(lambda: sum(committed(setting, source, group)) == sent, 60, message=str(log))
 
     def ready(times: int) -> None:
-        """What comes while a worker recovers, Faust may repeat or leave out, with and without us (docs/adoption.md)."""
+        """See :func:`settled`."""
         eventually(lambda: log.read_text().count("Worker ready") == times, 90, message=str(log))
 
     with programs([one], log, PYTHONPATH=str(faust())) as running:
