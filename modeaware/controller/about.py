@@ -7,7 +7,7 @@ docs/observability.md.
 from __future__ import annotations
 
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.phases import topic_phase
+from modeaware.lifecycle.phases import held_up, topic_phase
 from modeaware.modelog.records import TopicRecord
 from modeaware.modes import format_ranges
 
@@ -33,12 +33,8 @@ def about_record(record: TopicRecord, **more: str | int) -> Fields:
 
 def describe_waiting(record: TopicRecord) -> str:
     """The phase of a topic, and what its partitions wait for: ``drain (4-6: group 'billing' has not ...)``."""
-    phase, waiting = topic_phase(record), dict[str, list[int]]()
-    for partition, retired in sorted(record.retired.items()):
-        if retired.reason is not None:
-            waiting.setdefault(retired.reason, []).append(partition)
-    told = [f"{format_ranges(held)}: {reasons.text(why, rests=phase == 'done')}" for why, held in waiting.items()]
-    return f"{phase} ({'; '.join(told)})" if told else phase
+    told = [f"{format_ranges(held)}: {reasons.text(reason)}" for reason, held in held_up(record).items()]
+    return f"{topic_phase(record)} ({'; '.join(told)})" if told else topic_phase(record)
 
 
 def about_controller(controller_id: str, epoch: int | None = None) -> Fields:

@@ -27,6 +27,15 @@ def rests(mode: PartitionMode, retired: RetiredPartition) -> bool:
     return mode is PartitionMode.NONE and retired.evacuated and ineligible
 
 
+def held_up(record: TopicRecord) -> dict[str, list[int]]:
+    """Reason -> the partitions that wait for it, in order. One that :func:`rests` waits for nothing."""
+    waiting: dict[str, list[int]] = {}
+    for partition, retired in sorted(record.retired.items()):
+        if retired.reason is not None and not rests(record.modes[partition], retired):
+            waiting.setdefault(retired.reason, []).append(partition)
+    return waiting
+
+
 def topic_phase(record: TopicRecord) -> str:
     """The phase of the partition that is furthest behind; ``done`` when no change is in progress."""
     present = {partition_phase(record.modes[p], retired) for p, retired in record.retired.items()}

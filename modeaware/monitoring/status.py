@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from modeaware.controller.status import Role
@@ -10,9 +11,9 @@ from modeaware.controller.watched import Snapshot, TopicSeen, reason_code
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.drain import unread_offsets
 from modeaware.lifecycle.facts import TopicFacts
-from modeaware.lifecycle.phases import PHASES, in_progress, partition_phase, rests, topic_phase
+from modeaware.lifecycle.phases import PHASES, held_up, in_progress, partition_phase, topic_phase
 from modeaware.lifecycle.requirement import Requirement, requirement_of
-from modeaware.modelog.records import RetiredPartition, TopicRecord
+from modeaware.modelog.records import TopicRecord
 from modeaware.modes import PartitionMode, format_ranges, to_ranges
 
 LOOP_STALE_S = 120.0
@@ -118,28 +119,19 @@ def blocked_ages_s(seen: TopicSeen, now_ms: int) -> dict[str, float]:
     """Reason code -> for how long a partition has been held up by it, the longest, in seconds. A code that this version
     does not know is ``other``."""
     ages: dict[str, float] = {}
-    for partition, retired in _held_up(seen.record).items():
-        code = reason_code(retired.reason or "")
+    for reason, partitions in held_up(seen.record).items():
+        code = reason_code(reason)
         code = code if code in reasons.CODES else "other"
-        since_ms = seen.blocked_since.get(partition, seen.record.changed_ms)
-        ages[code] = max(ages.get(code, 0.0), (now_ms - since_ms) / 1000)
+        ages[code] = max(ages.get(code, 0.0), (now_ms - _held_up_since_ms(seen, partitions)) / 1000)
     return ages
 
 
-def _held_up(record: TopicRecord) -> dict[int, RetiredPartition]:
-    """The partitions that wait for something; one that rests has a reason, and waits for nothing."""
-    return {
-        p: retired
-        for p, retired in sorted(record.retired.items())
-        if retired.reason is not None and not rests(record.modes[p], retired)
-    }
+def _held_up_since_ms(seen: TopicSeen, partitions: Iterable[int]) -> int:
+    return min(seen.blocked_since.get(p, seen.record.changed_ms) for p in partitions)
 
 
 def _blocked(seen: TopicSeen) -> list[dict[str, Any]]:
     """Each reason, with the partitions that it holds up; the oldest first."""
-    by_reason: dict[str, list[int]] = {}
-    for partition, retired in _held_up(seen.record).items():
-        by_reason.setdefault(retired.reason or "", []).append(partition)
     told = [
         {
             "reason": reason,
@@ -148,9 +140,9 @@ def _blocked(seen: TopicSeen) -> list[dict[str, Any]]:
             "partitions": format_ranges(partitions),
             "count": len(partitions),
             "as_asked": reason_code(reason) in reasons.AS_ASKED,
-            "since_ms": min(seen.blocked_since.get(p, seen.record.changed_ms) for p in partitions),
+            "since_ms": _held_up_since_ms(seen, partitions),
         }
-        for reason, partitions in by_reason.items()
+        for reason, partitions in held_up(seen.record).items()
     ]
     return sorted(told, key=lambda one: (one["since_ms"], one["reason"]))
 
