@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import json
 import ssl
-import time
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +18,7 @@ from tests.conftest import MakeKafka, MakeTopic
 from tests.support.fake_views import FakeViews, modes_of
 from tests.support.modelog import RealLog, topic_record
 from tests.support.plain import drain_topic
+from tests.support.raw_client import token
 from tests.support.secured import ADMIN, login, secret, secured_kafka
 
 KEYS = [b"key-%d" % number for number in range(200)] + [b""]
@@ -95,10 +93,7 @@ class Unsecured(AbstractTokenProvider):  # type: ignore[misc,unused-ignore]  # u
     """Tokens as brokers without a validator for signatures take them (KIP-255)."""
 
     async def token(self) -> str:
-        now = time.time()
-        parts = ({"alg": "none"}, {"sub": ADMIN, "iat": now, "exp": now + 3600})
-        encoded = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in parts]
-        return f"{'.'.join(encoded)}."
+        return token(ADMIN)
 
 
 def test_the_views_are_read_as_the_same_user(make_kafka: MakeKafka, tmp_path: Path) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +12,7 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 from modeaware.kafka_python import KafkaConsumer, KafkaProducer, RetiredPartitionError
 from tests.conftest import MakeKafka
 from tests.support.modelog import RealLog, topic_record
+from tests.support.raw_client import token
 from tests.support.secured import ADMIN, login, secret, secured_kafka
 from tests.support.waiting import eventually
 
@@ -23,10 +21,7 @@ class Unsecured(AbstractTokenProvider):  # type: ignore[misc,unused-ignore]  # u
     """Tokens as brokers without a validator for signatures take them (KIP-255)."""
 
     def token(self) -> str:
-        now = time.time()
-        parts = ({"alg": "none"}, {"sub": ADMIN, "iat": now, "exp": now + 3600})
-        encoded = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in parts]
-        return f"{'.'.join(encoded)}."
+        return token(ADMIN)
 
 
 def test_the_views_are_read_as_the_same_user(make_kafka: MakeKafka, tmp_path: Path) -> None:
