@@ -24,6 +24,7 @@ from modeaware.cli.options import (
     Connection,
     add_connection_options,
     add_controller_config_option,
+    add_timeout_option,
     connect,
     connection,
     controller_config,
@@ -35,9 +36,14 @@ from modeaware.config import ControllerConfig
 from modeaware.confluent.admin import AdminClient
 from modeaware.controller.daemon import Controller
 from modeaware.errors import ControllerUnavailable, ModeAwareError
+from modeaware.modelog.reader import read_mode_log
+from modeaware.modelog.records import ClaimRecord
+from modeaware.retries import Deadline, Outcome, Retrying, outcome_of
 from modeaware.wire.client import is_running
 
 CHANGES_PENDING, SOME_FAILED = 3, 4
+NOTE_TIMEOUT_S = 0.5
+"""How long a controller is looked for where nothing but a note depends on it."""
 HELP = """\
 Shows what is to be done as a diff, has brokers and controller validate every step, asks, and does it. Fewer partitions
 are a shrink by partition modes; no topic is ever deleted, and one that no file names is not touched. To run it again is
@@ -88,6 +94,7 @@ class Apply:
             help="show the progress of shrinks and growths until all are done (Ctrl-C leaves it without harm); does "
             "the controller's work where none runs",
         )
+        add_timeout_option(parser)
         parser.add_argument("--json", action="store_true", help="print one JSON object, see below")
         add_controller_config_option(parser, "--controller-config", " (for --wait where no controller runs)")
 
@@ -178,7 +185,8 @@ class _Application:
     def _validated(self, plans: Sequence[TopicPlan], found: Found) -> list[TopicPlan]:
         if not self._args.wait and any(p.needs_controller or p.progress is not None for p in plans):
             plans = self._with_controller(plans, found)
-        validation = Validation(self._target, self._cluster, self._admin, self._config, found)
+        timeout_s = self._args.timeout
+        validation = Validation(self._target, self._cluster, self._admin, self._config, found, timeout_s)
         return [validation.of(plan) if plan.status == PENDING else plan for plan in plans]
 
     def _with_controller(self, plans: Sequence[TopicPlan], found: Found) -> Sequence[TopicPlan]:
@@ -187,17 +195,31 @@ class _Application:
         Raises:
             ControllerUnavailable: whether one runs cannot be told from here, and it is needed.
         """
+        needed = any(plan.needs_controller for plan in plans)
+        deadline = Deadline(self._args.timeout if needed else NOTE_TIMEOUT_S)
         try:
-            if is_running(self._target.conf, found.replay.claim):
-                return plans
-        except ControllerUnavailable:
-            if any(plan.needs_controller for plan in plans):
+            Retrying(deadline).call(lambda: self._check_controller(found.replay.claim, deadline), repeatable=True)
+        except ControllerUnavailable as error:
+            if outcome_of(error) is Outcome.NOT_DONE:
+                return [_without_controller(plan) for plan in plans]
+            if needed:
                 raise
-            return plans
-        return [_without_controller(plan) for plan in plans]
+        return plans
+
+    def _check_controller(self, claim: ClaimRecord | None, deadline: Deadline) -> None:
+        """A controller may be taking over: then its claim is newer than the one that was found.
+
+        Raises:
+            ControllerUnavailable: none answers; or whether one runs cannot be told from here.
+        """
+        if is_running(self._target.conf, claim):
+            return
+        replay = read_mode_log(self._target.conf, self._target.config.mode_log_topic, deadline.left_s())
+        if replay.claim == claim or not is_running(self._target.conf, replay.claim):
+            raise ControllerUnavailable("no controller is running for this cluster")
 
     def _take(self, pending: Sequence[TopicPlan], embedded: Controller | None) -> None:
-        carrier = Carrier(self._cluster, self._admin, embedded, self._say)
+        carrier = Carrier(self._cluster, self._admin, embedded, self._say, self._args.timeout)
         for plan in pending:
             error = self._failures[plan.topic] = carrier.take(plan)
             if error is not None:

@@ -25,6 +25,7 @@ from modeaware.modelog.replay import Replay
 from modeaware.reports.describe import unusable_record
 from modeaware.reports.topic_list import list_topics
 from modeaware.reports.topic_state import topic_states
+from modeaware.retries import Deadline, Retrying, RetryPolicy
 
 
 @dataclass(frozen=True)
@@ -76,16 +77,25 @@ class Validation:
 
     Args:
         config: what a controller is taken to be configured with.
+        timeout_s: how long a check that may succeed later is retried.
     """
 
     def __init__(
-        self, target: Connection, cluster: Cluster, admin: AdminClient, config: ControllerConfig, found: Found
+        self,
+        target: Connection,
+        cluster: Cluster,
+        admin: AdminClient,
+        config: ControllerConfig,
+        found: Found,
+        timeout_s: float,
     ) -> None:
         self._target = target
         self._cluster = cluster
         self._admin = admin
         self._config = config
         self._found = found
+        self._deadline = Deadline(timeout_s)
+        self._policy = RetryPolicy.from_conf(target.conf)
         self._record: TopicRecord | None = None
 
     def of(self, plan: TopicPlan) -> TopicPlan:
@@ -107,7 +117,8 @@ class Validation:
             growth = {topic: NewPartitions(topic, step.command.total_count)}
             self._admin.create_partitions(growth, validate_only=True)[topic].result()
         else:
-            return self._admission(topic, step)
+            retrying = Retrying(self._deadline, self._policy)
+            return retrying.call(lambda: self._admission(topic, step), repeatable=True)
         return None
 
     def _admission(self, topic: str, step: Step) -> str | None:

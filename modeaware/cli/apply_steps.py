@@ -24,15 +24,22 @@ class Carrier:
     Args:
         embedded: the controller in this process; None: one runs elsewhere, or none is needed.
         say: gets a line for each step taken.
+        timeout_s: how long a step that did nothing is retried.
     """
 
     def __init__(
-        self, cluster: Cluster, admin: AdminClient, embedded: Controller | None, say: Callable[[str], None]
+        self,
+        cluster: Cluster,
+        admin: AdminClient,
+        embedded: Controller | None,
+        say: Callable[[str], None],
+        timeout_s: float,
     ) -> None:
         self._cluster = cluster
         self._admin = admin
         self._embedded = embedded
         self._say = say
+        self._timeout_s = timeout_s
 
     def take(self, plan: TopicPlan) -> str | None:
         """Take the steps of one topic, up to the first that fails. Returns why it did."""
@@ -61,15 +68,15 @@ class Carrier:
 
     def _grow(self, topic: str, step: Grow) -> None:
         if step.by_controller and self._embedded is not None:
-            carry_out(self._embedded, step.command)
+            carry_out(self._embedded, step.command, self._timeout_s)
             return
         growth = {topic: NewPartitions(topic, step.command.total_count)}
-        self._admin.create_partitions(growth)[topic].result()
+        self._admin.create_partitions(growth, request_timeout=self._timeout_s)[topic].result()
 
     def _shrink(self, command: DeletePartitionsCommand) -> list[int]:
         """Returns the partitions that are ReadOnly now."""
         if self._embedded is not None:
-            modes = dict(enumerate(carry_out(self._embedded, command).modes))
+            modes = dict(enumerate(carry_out(self._embedded, command, self._timeout_s).modes))
         else:
-            modes = {**ask_for_shrink(self._admin, command)}
+            modes = {**ask_for_shrink(self._admin, command, self._timeout_s)}
         return [partition for partition, mode in sorted(modes.items()) if mode is PartitionMode.READ_ONLY]

@@ -18,6 +18,7 @@ from modeaware.cli.embedded import ask_for_shrink, carry_out, embedded_controlle
 from modeaware.cli.options import (
     Connection,
     add_controller_config_option,
+    add_timeout_option,
     connect,
     connection,
     controller_config,
@@ -28,6 +29,7 @@ from modeaware.cli.situation import Situation, look
 from modeaware.cli.waiting import wait_for_topic
 from modeaware.cluster.cluster import Cluster
 from modeaware.config import ControllerConfig
+from modeaware.confluent._admin_base import REQUEST_TIMEOUT_S
 from modeaware.confluent.admin import AdminClient
 from modeaware.controller.daemon import Controller
 from modeaware.errors import RequestRefused
@@ -35,6 +37,7 @@ from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitio
 from modeaware.lifecycle.effects import CreatePartitions
 from modeaware.modelog.deletion import RETENTION_DELAY_MS
 from modeaware.modes import PartitionMode, format_ranges
+from modeaware.retries import Deadline, Retrying, RetryPolicy
 
 CommandOf = Callable[[Situation], TopicCommand | None]
 """The command to carry out as things stand; None: there is nothing to do."""
@@ -46,7 +49,7 @@ class ChangeOptions:
     """How a change is carried out: without asking, only shown, watched to its end, and by which embedded controller.
 
     ``min_required_replication_factor`` is KIP-409's, for partitions that are created. ``command_config`` is the file of
-    client settings, for the commands that are proposed.
+    client settings, for the commands that are proposed. ``timeout_s``: how long what did nothing is retried.
     """
 
     yes: bool
@@ -55,6 +58,7 @@ class ChangeOptions:
     controller_config: ControllerConfig
     min_required_replication_factor: int | None = None
     command_config: Path | None = None
+    timeout_s: float = REQUEST_TIMEOUT_S
 
 
 def add_change_options(parser: argparse.ArgumentParser) -> None:
@@ -67,6 +71,7 @@ def add_change_options(parser: argparse.ArgumentParser) -> None:
         help="show the progress until all is done (Ctrl-C leaves it without harm); does the controller's work where "
         "none runs",
     )
+    add_timeout_option(parser)
     add_controller_config_option(parser, "--controller-config", " (for --wait where no controller runs)")
 
 
@@ -130,7 +135,7 @@ def run_change(args: argparse.Namespace, topic: str, command_of: CommandOf, note
     target = connection(args, defaults={"log_level": 0})  # one line of ours says what librdkafka would in many
     minimum = getattr(args, "min_required_replication_factor", None)  # the short forms have no such option
     config = controller_config(args, target.config)
-    options = ChangeOptions(args.yes, args.dry_run, args.wait, config, minimum, args.command_config)
+    options = ChangeOptions(args.yes, args.dry_run, args.wait, config, minimum, args.command_config, args.timeout)
     with kafka_errors("change the topic"):
         return _Change(target, topic, options).run(command_of, notes)
 
@@ -145,16 +150,20 @@ class _Change:
 
     def run(self, command_of: CommandOf, notes: NotesOf) -> int:
         cluster = connect(self._target)
-        situation = look(self._target, cluster, self._topic)
-        command = command_of(situation)
-        if command is None:
+        seen: list[Situation] = []  # the last one
+        policy = RetryPolicy.from_conf(self._target.conf)
+        try:
+            found = Retrying(Deadline(self._options.timeout_s), policy).call(
+                lambda: self._look(cluster, command_of, seen), repeatable=True
+            )
+        except RequestRefused:
+            if seen:
+                tell(*plans.changing_warning(seen[-1]))
+            raise
+        if found is None:
             print(f"{self._topic}: nothing to undo, no partition is retired.")
             return 0
-        try:
-            note, changes = self._preview(command, situation, cluster)
-        except RequestRefused:
-            tell(*plans.changing_warning(situation))
-            raise
+        situation, command, note, changes = found
         if changes:
             tell(*plans.warnings(command, situation), *plans.plan(command, situation), *notes(situation))
         if note:
@@ -173,6 +182,18 @@ class _Change:
             if changes:
                 self._carry_out(command, embedded)
             return self._wait(embedded) if wait else 0
+
+    def _look(
+        self, cluster: Cluster, command_of: CommandOf, seen: list[Situation]
+    ) -> tuple[Situation, TopicCommand, str | None, bool] | None:
+        """The topic, the command, and :meth:`_preview` of it; None: there is nothing to do. Changes nothing.
+
+        Raises:
+            ModeAwareError: as of :func:`look` and :meth:`_preview`.
+        """
+        seen[:] = [look(self._target, cluster, self._topic)]
+        command = command_of(seen[0])
+        return None if command is None else (seen[0], command, *self._preview(command, seen[0], cluster))
 
     def _preview(self, command: TopicCommand, situation: Situation, cluster: Cluster) -> tuple[str | None, bool]:
         """What a controller would say of the command, and whether it would change anything.
@@ -194,7 +215,11 @@ class _Change:
 
     def _carry_out(self, command: TopicCommand, embedded: Controller | None) -> None:
         direct = embedded is not None and self._options.min_required_replication_factor is None
-        modes = carry_out(embedded, command).modes if embedded is not None and direct else self._ask_for(command)
+        modes = (
+            carry_out(embedded, command, self._options.timeout_s).modes
+            if embedded is not None and direct
+            else self._ask_for(command)
+        )
         if isinstance(command, DeletePartitionsCommand):
             read_only = [p for p, mode in enumerate(modes) if mode is PartitionMode.READ_ONLY]
             print(f"{command.topic}: ReadOnly now: {format_ranges(read_only)}.")
@@ -209,15 +234,18 @@ class _Change:
             self._grow(command, validate_only=False)
             return ()
         with self._admin() as admin:
-            retired = ask_for_shrink(admin, command)
+            retired = ask_for_shrink(admin, command, self._options.timeout_s)
             return [retired.get(p) for p in range(max(retired, default=-1) + 1)]
 
     def _grow(self, command: CreatePartitionsCommand, *, validate_only: bool) -> None:
         replicas = {} if command.assignments is None else {"replica_assignment": [*map(list, command.assignments)]}
         minimum = self._options.min_required_replication_factor
         new = NewPartitions(command.topic, command.total_count, **replicas, min_required_replication_factor=minimum)
+        timeout_s = self._options.timeout_s
         with self._admin() as admin:
-            growth = admin.create_partitions({command.topic: new}, validate_only=validate_only)
+            growth = admin.create_partitions(
+                {command.topic: new}, validate_only=validate_only, request_timeout=timeout_s
+            )
             result = growth[command.topic].result()
         if result.under_replicated:
             (tell if validate_only else print)(result.describe())

@@ -11,15 +11,19 @@ from contextlib import contextmanager
 from modeaware.cli.options import Connection
 from modeaware.cli.situation import READ_TIMEOUT_S
 from modeaware.config import ControllerConfig
+from modeaware.confluent._admin_base import REQUEST_TIMEOUT_S
 from modeaware.confluent.admin import AdminClient, DeletePartitions
+from modeaware.controller.claims import describe_claim
 from modeaware.controller.contact import default_listen
 from modeaware.controller.daemon import ELECTION_SLACK_S, Controller
+from modeaware.controller.status import Role
 from modeaware.errors import ClusterError, ControllerUnavailable, ErrorCode, RequestRefused
 from modeaware.lifecycle.commands import AlterGroupRulesCommand, Command, CommandResult, DeletePartitionsCommand
 from modeaware.modelog.deletion import RETENTION_DELAY_MS
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modelog.records import ClaimRecord
 from modeaware.modes import PartitionMode
+from modeaware.retries import Deadline, Retrying
 from modeaware.wire.client import is_running
 
 ANSWER_TIMEOUT_S = 30.0
@@ -65,13 +69,19 @@ def alter_group_rules(
             raise RequestRefused(result.message or "refused", code=result.code)
 
 
-def carry_out(controller: Controller, command: Command) -> CommandResult:
+def carry_out(controller: Controller, command: Command, timeout_s: float = REQUEST_TIMEOUT_S) -> CommandResult:
     """Have a controller in this process carry a command out, and wait for that.
+
+    Where nothing was done and another attempt may succeed, the command is given again until ``timeout_s`` have passed.
 
     Raises:
         RequestRefused: it was refused.
         ControllerUnavailable, ControllerFenced, ClusterError: as of :meth:`Controller.submit`.
     """
+    return Retrying(Deadline(timeout_s)).call(lambda: _carried_out(controller, command), repeatable=False)
+
+
+def _carried_out(controller: Controller, command: Command) -> CommandResult:
     try:
         (result,) = controller.submit([command]).result(ANSWER_TIMEOUT_S)
     except FutureTimeoutError as error:
@@ -84,7 +94,9 @@ def carry_out(controller: Controller, command: Command) -> CommandResult:
     return result
 
 
-def ask_for_shrink(admin: AdminClient, command: DeletePartitionsCommand) -> Mapping[int, PartitionMode]:
+def ask_for_shrink(
+    admin: AdminClient, command: DeletePartitionsCommand, timeout_s: float = REQUEST_TIMEOUT_S
+) -> Mapping[int, PartitionMode]:
     """Have the controller that runs carry a shrink out. Returns the modes of the partitions that are retired now.
 
     Raises:
@@ -94,7 +106,8 @@ def ask_for_shrink(admin: AdminClient, command: DeletePartitionsCommand) -> Mapp
     wanted = DeletePartitions(
         command.total_count, command.immediate_delete, command.accept_state_loss, command.evacuate
     )
-    return admin.delete_partitions({command.topic: wanted}, delay_ms=delay_ms)[command.topic].result().retired
+    futures = admin.delete_partitions({command.topic: wanted}, delay_ms=delay_ms, request_timeout=timeout_s)
+    return futures[command.topic].result().retired
 
 
 def our_settings(target: Connection) -> dict[str, object]:
@@ -115,12 +128,16 @@ def _elected(
     tell("No controller is running: its work is done here.")
     controller = Controller(target.conf, config, listen=default_listen(target.conf))
     answers = controller.submit(commands) if commands else None
+    # A killed controller holds its place in the election for a session; then another standby may be elected.
+    deadline = Deadline(config.session_timeout_ms / 1000 + ELECTION_SLACK_S)
     try:
-        # One that was killed holds its place in the election for a session.
-        controller.start(config.session_timeout_ms / 1000 + ELECTION_SLACK_S)
-    except ControllerUnavailable:
-        if not is_running(target.conf, read_mode_log(target.conf, config.mode_log_topic, READ_TIMEOUT_S).claim):
-            raise
+        controller.start()
+        taken_over = Retrying(deadline).call(lambda: _taken_over(target, config, controller), repeatable=True)
+    except BaseException:
+        controller.stop()
+        raise
+    if taken_over:
+        controller.stop()
         tell("Another controller has taken over meanwhile: it does the work.")
         return None, []
     try:
@@ -134,6 +151,20 @@ def _elected(
     except BaseException:
         controller.stop()
         raise
+
+
+def _taken_over(target: Connection, config: ControllerConfig, controller: Controller) -> bool:
+    """Whether another controller than ``controller`` is active; False: it is itself.
+
+    Raises:
+        ControllerUnavailable: neither yet.
+    """
+    if controller.role is Role.ACTIVE:
+        return False
+    claim = read_mode_log(target.conf, config.mode_log_topic, READ_TIMEOUT_S).claim
+    if claim is not None and claim.controller_id != controller.controller_id and is_running(target.conf, claim):
+        return True
+    raise ControllerUnavailable(f"no controller was elected: {describe_claim(claim)}")
 
 
 def _answered(

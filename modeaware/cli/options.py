@@ -14,10 +14,12 @@ from typing import Any
 from modeaware.adoption.settings import from_environment, variable_of
 from modeaware.cluster.cluster import Cluster, cluster_error
 from modeaware.config import PREFIX, ClientConfig, ControllerConfig, parse_controller_config, split_client_config
+from modeaware.confluent._admin_base import REQUEST_TIMEOUT_S
 from modeaware.errors import ClusterError, ConfigError
 from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.librdkafka_admin import AdminClient
 from modeaware.properties import read_properties
+from modeaware.retries import RetryPolicy
 from modeaware.wire.brokers.messages import MetadataRequest
 
 CONTROLLER_CONFIGS = (
@@ -85,6 +87,18 @@ def add_controller_config_option(parser: argparse.ArgumentParser, name: str, not
         dest="controller_config",
         metavar="KEY=VALUE",
         help=f"a config of the controller ({', '.join(CONTROLLER_CONFIGS)}), may be repeated{note}",
+    )
+
+
+def add_timeout_option(parser: argparse.ArgumentParser) -> None:
+    """``--timeout``: the deadline of what is retried."""
+    parser.add_argument(
+        "--timeout",
+        type=seconds,
+        default=REQUEST_TIMEOUT_S,
+        metavar="SECONDS",
+        help="retry for so long where nothing was done: no controller answers, no leader is available (default: "
+        f"{REQUEST_TIMEOUT_S:g}); an unknown topic is retried for {RetryPolicy.unknown_topic_s:g} s at most",
     )
 
 
@@ -203,6 +217,17 @@ def key_value(text: str) -> tuple[str, str]:
     if not separator or not key.strip():
         raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
     return key.strip(), value.strip()
+
+
+def seconds(text: str) -> float:
+    """argparse type: seconds, more than 0."""
+    try:
+        number = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
+    return number
 
 
 def delay_ms(text: str) -> int:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from modeaware.admin.topics_to_make import CreationResult, minimum_of
 from modeaware.confluent._admin_base import REQUEST_TIMEOUT_S, AdminBase
-from modeaware.confluent.controller_calls import Deadline
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
 from modeaware.librdkafka_admin import NewPartitions, NewTopic
 from modeaware.lifecycle.commands import CreatePartitionsCommand
+from modeaware.retries import Deadline
 from modeaware.views.source import Views
 
 if TYPE_CHECKING:

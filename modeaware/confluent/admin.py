@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 from modeaware.confluent._admin_base import REQUEST_TIMEOUT_S
 from modeaware.confluent._creation import CreatingClient
 from modeaware.confluent._reassignments import ReassigningClient
-from modeaware.confluent.controller_calls import Answers, Deadline
+from modeaware.confluent.controller_calls import Answers
 from modeaware.errors import ErrorCode, ModeAwareError, RequestRefused
 from modeaware.lifecycle.commands import AlterGroupRulesCommand
 from modeaware.modelog.deletion import RETENTION_DELAY_MS
 from modeaware.modelog.group_rules import GroupRule
+from modeaware.retries import Deadline
 from modeaware.topic_view import TopicView
 
 if TYPE_CHECKING:

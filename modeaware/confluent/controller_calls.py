@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from modeaware.config import ClientConfig
-from modeaware.errors import ControllerUnavailable, ErrorCode, ModeAwareError, RecordError, RequestRefused, ViewTimeout
+from modeaware.errors import (
+    ClusterError,
+    ControllerUnavailable,
+    ErrorCode,
+    ModeAwareError,
+    ModeSourceError,
+    RecordError,
+    RequestRefused,
+    ViewTimeout,
+)
 from modeaware.lifecycle.commands import AlterGroupRulesCommand, CreatePartitionsCommand
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule
 from modeaware.modelog.observed_brokers import OBSERVED_BROKERS_KEY, ObservedBrokersRecord
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modelog.records import ClaimRecord
 from modeaware.modelog.replay import Replay
+from modeaware.retries import Deadline, Outcome, Retrying, RetryPolicy, in_doubt, outcome_of
 from modeaware.views import registry
 from modeaware.views.source import Views
 
 if TYPE_CHECKING:
     from modeaware.wire.messages import TopicResult
-
-    _Results = Mapping[str, TopicResult | RequestRefused]
 
 Answers = dict[str, "TopicResult | ModeAwareError"]
 """Per topic what was answered; what made the request fail as a whole is the answer of each of its topics."""
@@ -39,17 +46,6 @@ def group_rules_of(replay: Replay, mode_log_topic: str) -> tuple[GroupRule, ...]
             "modeaware, or look at the log"
         )
     return replay.group_rules.rules if replay.group_rules is not None else ()
-
-
-class Deadline:
-    """A moment on the monotonic clock by which something has to be done."""
-
-    def __init__(self, timeout_s: float) -> None:
-        self._at_s = time.monotonic() + timeout_s
-
-    def left_s(self) -> float:
-        """What is left, in seconds; always above 0, so that it can be given as a timeout."""
-        return max(self._at_s - time.monotonic(), 0.001)
 
 
 class ControllerCalls:
@@ -101,13 +97,18 @@ class ControllerCalls:
         deadline: Deadline,
     ) -> Answers:
         """Have topics shrunk to ``counts``. Errors, in the answers: RequestRefused (nothing changed),
-        ControllerUnavailable (nothing was sent), ClusterError (sent and not answered), ModeSourceError.
+        ControllerUnavailable (nothing was sent), ClusterError (sent, outcome unknown), ModeSourceError.
+
+        An attempt without an answer is repeated, except an ``immediate_delete``. Whether an earlier attempt was carried
+        out is read from the mode log.
         """
         from modeaware.wire import messages
 
-        def message(timeout_ms: int) -> Any:
+        before = {topic: views.view(topic) for topic in counts}
+
+        def message(topics: Sequence[str], timeout_ms: int) -> Any:
             return messages.delete_partitions_request(
-                counts,
+                {topic: counts[topic] for topic in topics},
                 delay_ms=delay_ms,
                 immediate_delete=immediate_delete,
                 timeout_ms=timeout_ms,
@@ -115,16 +116,30 @@ class ControllerCalls:
                 evacuate=evacuate,
             )
 
-        return self._answers(counts, views, message, deadline)
+        def settle(topic: str, last: ModeAwareError) -> TopicResult | ModeAwareError:
+            try:
+                views.refresh(deadline.left_s())
+            except ModeSourceError:
+                return in_doubt(topic, last)
+            now = views.view(topic)
+            unchanged = (now.topic_id, now.epoch) == (before[topic].topic_id, before[topic].epoch)
+            if unchanged and outcome_of(last) is Outcome.FINAL:
+                return last
+            if unchanged or len(now.writable) != counts[topic]:
+                return in_doubt(topic, last)
+            retired = {p: mode for p, mode in enumerate(now.modes) if not mode.writable}
+            return messages.TopicResult(topic, retired, "an earlier attempt has done it")
+
+        return self._answers(counts, views, message, deadline, repeatable=not immediate_delete, settle=settle)
 
     def alter_group_rules(self, views: Views, command: AlterGroupRulesCommand, deadline: Deadline) -> Answers:
         """Have rules about groups changed. The one answer has the key ``""``; errors as :meth:`delete_partitions`."""
         from modeaware.wire import messages
 
-        def message(timeout_ms: int) -> Any:
+        def message(_: Sequence[str], timeout_ms: int) -> Any:
             return messages.alter_group_rules_request(command, timeout_ms=timeout_ms)
 
-        return self._answers([command.topic], views, message, deadline)
+        return self._answers([command.topic], views, message, deadline, repeatable=not command.remove)
 
     def group_rules(self, deadline: Deadline) -> tuple[GroupRule, ...]:
         """The rules about groups on the mode log now.
@@ -158,49 +173,69 @@ class ControllerCalls:
         """Have topics grown. Errors as :meth:`delete_partitions` has them."""
         from modeaware.wire import messages
 
-        def message(timeout_ms: int) -> Any:
-            return messages.create_partitions_request(commands, validate_only=validate_only, timeout_ms=timeout_ms)
+        by_topic = {command.topic: command for command in commands}
 
-        return self._answers([command.topic for command in commands], views, message, deadline)
+        def message(topics: Sequence[str], timeout_ms: int) -> Any:
+            chosen = [by_topic[topic] for topic in topics]
+            return messages.create_partitions_request(chosen, validate_only=validate_only, timeout_ms=timeout_ms)
+
+        return self._answers(by_topic, views, message, deadline, repeatable=validate_only)
 
     def _answers(
-        self, topics: Iterable[str], views: Views, message_of: Callable[[int], Any], deadline: Deadline
+        self,
+        topics: Collection[str],
+        views: Views,
+        message_of: Callable[[Sequence[str], int], Any],
+        deadline: Deadline,
+        *,
+        repeatable: bool,
+        settle: Callable[[str, ModeAwareError], TopicResult | ModeAwareError] = in_doubt,
     ) -> Answers:
-        try:
-            return {**self._ask(views, message_of, deadline)}
-        except ModeAwareError as error:
-            return dict.fromkeys(topics, error)
+        """Ask the controller that the log names, and the next one where it is gone: see :mod:`modeaware.retries`."""
+        first = True
 
-    def _ask(self, views: Views, message_of: Callable[[int], Any], deadline: Deadline) -> _Results:
-        """Ask the controller that the log names; where it is gone, the one that has taken over meanwhile."""
-        claim = views.claim()
-        try:
-            return self._ask_at(claim, message_of, deadline)
-        except ControllerUnavailable:
-            views.refresh(deadline.left_s())
-            if views.claim() == claim:
-                raise
-        return self._ask_at(views.claim(), message_of, deadline)
+        def attempt(pending: Sequence[str]) -> Mapping[str, TopicResult | ModeAwareError]:
+            nonlocal first
+            try:
+                if not first:  # before the first one, the caller has read the log
+                    views.refresh(deadline.left_s())
+                first = False
+                return self._ask(views.claim(), lambda timeout_ms: message_of(pending, timeout_ms), deadline)
+            except ModeAwareError as error:
+                return dict.fromkeys(pending, error)
 
-    def _ask_at(self, claim: ClaimRecord | None, message_of: Callable[[int], Any], deadline: Deadline) -> _Results:
+        retrying = Retrying(deadline, RetryPolicy.from_conf(self._conf))
+        return retrying.each(topics, attempt, repeatable=repeatable, settle=settle)
+
+    def _ask(
+        self, claim: ClaimRecord | None, message_of: Callable[[int], Any], deadline: Deadline
+    ) -> dict[str, TopicResult | ModeAwareError]:
         from modeaware.wire import client, messages
 
         if claim is None or claim.address is None:
-            raise ControllerUnavailable(f"no controller is running for this cluster; {self._how_to_start()}")
+            raise self._unavailable("no controller is running for this cluster")
         left_s = deadline.left_s()
         message = message_of(max(int(left_s * 900), 1))  # it has to answer before we stop waiting for it
         try:
             results = messages.results_of(client.request(self._conf, claim, message, left_s))
         except ControllerUnavailable as error:
-            raise ControllerUnavailable(f"{error}; {self._how_to_start()}") from error
+            raise self._unavailable(error.message, error) from error
         except RequestRefused as error:
-            results = {"": error}
-            if error.code is not ErrorCode.NOT_CONTROLLER:
-                raise
-        for result in results.values():  # a standby: another one has taken over, or is about to
-            if isinstance(result, RequestRefused) and result.code is ErrorCode.NOT_CONTROLLER:
-                raise ControllerUnavailable(result.message) from result
-        return results
+            if error.code is ErrorCode.NOT_CONTROLLER:
+                raise self._unavailable(error.message) from error
+            if error.code is ErrorCode.UNKNOWN_SERVER_ERROR:  # the controller failed on the request as a whole
+                raise ClusterError(error.message, code=error.code) from error
+            raise
+        return {
+            topic: self._unavailable(result.message)
+            if isinstance(result, RequestRefused) and result.code is ErrorCode.NOT_CONTROLLER
+            else result
+            for topic, result in results.items()
+        }
+
+    def _unavailable(self, why: str, error: ModeAwareError | None = None) -> ControllerUnavailable:
+        code = error.code if error is not None else None
+        return ControllerUnavailable(f"{why}; {self._how_to_start()}", code=code)
 
     def _how_to_start(self) -> str:
         servers = self._conf.get("bootstrap.servers", "HOST:PORT")

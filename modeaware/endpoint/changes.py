@@ -18,7 +18,7 @@ from modeaware.endpoint.authorise import (
     granted,
 )
 from modeaware.endpoint.desk import ActiveController, Outcome
-from modeaware.errors import ClusterError, ControllerUnavailable, ErrorCode, ModeAwareError
+from modeaware.errors import ClusterError, ControllerFenced, ControllerUnavailable, ErrorCode, ModeAwareError
 from modeaware.lifecycle.commands import (
     AlterGroupRulesCommand,
     Command,
@@ -35,6 +35,7 @@ _MAX_TIMEOUT_MS = 600_000
 _MAX_NAME = 249
 _MAX_MESSAGE = 1_000
 _GLOB = "*?["
+_LOOK = "the request may have been carried out: look before trying again"
 _DECODED_FACTOR = 70
 """Bytes of memory for each byte of a request of many small parts: assignments without a replica are the worst."""
 
@@ -88,6 +89,8 @@ class Change:
 
     def answer(self, outcome: Outcome) -> bytes:
         """The answer once the allowed commands have come to ``outcome`` ([] where there was none)."""
+        if isinstance(outcome, ControllerFenced):  # its code is retriable in Kafka, and says that nothing was done
+            return self._failed(ModeAwareError(f"{outcome.message}; {_LOOK}", code=ErrorCode.REQUEST_TIMED_OUT))
         if outcome is None or isinstance(outcome, Exception) or len(outcome) != len(self.allowed):
             return self._failed(outcome if isinstance(outcome, ModeAwareError) else _unexpected(outcome))
         done = iter(outcome)
@@ -144,6 +147,10 @@ class _Rights:
         topic = self._topics.get(name)
         if topic is not None and topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return CommandResult(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+        if topic is not None and topic.error_code == ErrorCode.LEADER_NOT_AVAILABLE:
+            return CommandResult(
+                name, ErrorCode.LEADER_NOT_AVAILABLE, f"topic {name}: no leader available; retry, or check the brokers"
+            )
         if topic is not None and topic.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION:
             return CommandResult(name, ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is no name of a topic")
         if topic is None or topic.error_code or not needed <= granted(topic.topic_authorized_operations):
@@ -199,7 +206,7 @@ def _clipped(result: CommandResult) -> CommandResult:
 def _unexpected(outcome: object) -> ModeAwareError:
     what = type(outcome).__name__
     return ClusterError(
-        f"the controller failed ({what}); the request may have been carried out: look before trying again",
+        f"the controller failed ({what}); {_LOOK}",
         code=ErrorCode.UNKNOWN_SERVER_ERROR,
     )
 

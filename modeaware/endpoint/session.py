@@ -15,11 +15,22 @@ from modeaware.endpoint import api_versions, changes, metadata
 from modeaware.endpoint.api_versions import Awareness
 from modeaware.endpoint.authentication import Authentication
 from modeaware.endpoint.changes import Change
-from modeaware.endpoint.desk import REFUSE, Action, Close, Desk, Outcome, Refresh, Submit, ToClient, ToUpstream
+from modeaware.endpoint.desk import (
+    REFUSE,
+    Action,
+    ActiveController,
+    Close,
+    Desk,
+    Outcome,
+    Refresh,
+    Submit,
+    ToClient,
+    ToUpstream,
+)
 from modeaware.endpoint.limits import Limits
 from modeaware.endpoint.metadata import Answers, ModesQuery
 from modeaware.endpoint.order import Ended, Order, Slot
-from modeaware.errors import ModeAwareError
+from modeaware.errors import ModeAwareError, ModeSourceError
 from modeaware.wire import codec, stock
 from modeaware.wire.codec import Header, peek_header
 from modeaware.wire.frames import MalformedFrame
@@ -247,11 +258,19 @@ class Session:
         """The broker has said what its user may do: hand on what he may, or answer."""
         change.judge(rights)
         if not self._desk.is_active():
-            self._finish(change.not_controller(self._desk.claim()))
+            self._finish(change.not_controller(self._last_active()))
         elif commands := change.allowed:
             self._actions.append(Submit(self._new_ticket(), commands, change.timeout_ms))
         else:
             self._finish(change.answer([]))
+
+    def _last_active(self) -> ActiveController | None:
+        """The active controller, as far as is known: a controller that starts has not read the mode log yet, and a
+        closed connection would leave its client in doubt about a request that went nowhere."""
+        try:
+            return self._desk.claim()
+        except ModeSourceError:
+            return None
 
     def _resolve(self, outcome: Outcome) -> None:
         self._ticket = None

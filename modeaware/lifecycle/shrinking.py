@@ -73,8 +73,8 @@ def _check_partitions(command: DeletePartitionsCommand, current: TopicRecord, fa
     if missing:
         raise refusal(
             command,
-            ErrorCode.UNKNOWN_SERVER_ERROR,
-            f"partitions {format_ranges(missing)} have no leader that answers: try again when they are back",
+            ErrorCode.LEADER_NOT_AVAILABLE,
+            f"no leader available for partitions {format_ranges(missing)}; retry, or check the brokers",
         )
 
 

@@ -20,6 +20,9 @@ from modeaware.wire.frames import MAX_REQUEST_BYTES, MalformedFrame, frame
 if TYPE_CHECKING:
     from modeaware.wire.brokers.one import OneServer
 
+HELLO_TIMEOUT_S = 5.0
+"""How long a controller may take to accept a connection and to answer ApiVersions. Nothing is sent before, so a caller
+may then look for the next controller: the host of a dead one may drop packets, and a stopped process never answers."""
 _HELLO_VERSION = 3
 
 
@@ -43,7 +46,7 @@ def request(conf: Mapping[str, Any], claim: ClaimRecord, message: Any, timeout_s
     deadline_s = time.monotonic() + timeout_s
     server = _server(conf, claim)
     try:
-        api_version = _common_version(server, claim, message.API_KEY, timeout_s)
+        api_version = _common_version(server, claim, message.API_KEY, min(timeout_s, HELLO_TIMEOUT_S))
         payload = codec.encode_request(message, api_version, 0, CLIENT_NAME)
         frame(payload, MAX_REQUEST_BYTES)  # refused here, before anything of it is sent
         try:
@@ -114,13 +117,15 @@ def _server(conf: Mapping[str, Any], claim: ClaimRecord) -> OneServer:
     if loopback and claim.host and claim.host != socket.gethostname():
         raise ControllerUnavailable(
             f"the controller {claim.controller_id} runs on host {claim.host} and takes commands there only "
-            f"({claim.address}): run the command on that host"
+            f"({claim.address}): run the command on that host",
+            code=ErrorCode.INVALID_CONFIG,  # time does not change it
         )
     wanted = security_protocol(conf)
     if wanted.endswith("SSL") and not claim.security_protocol.endswith("SSL") and not loopback:
         raise ControllerUnavailable(
             f"the controller {claim.controller_id} takes commands at {claim.address} without TLS, and "
-            f"security.protocol is {wanted}: nothing was sent"
+            f"security.protocol is {wanted}: nothing was sent",
+            code=ErrorCode.INVALID_CONFIG,
         )
     return OneServer({**conf, "security.protocol": claim.security_protocol}, claim.address)
 

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AclOperation, NewPartitions
 from modeaware import AdminClient, cli
 from modeaware.config import ClientConfig
 from modeaware.confluent.admin import DeletePartitions
-from modeaware.confluent.controller_calls import ControllerCalls, Deadline
+from modeaware.confluent.controller_calls import ControllerCalls
 from modeaware.controller.daemon import Controller
 from modeaware.controller.status import Role
 from modeaware.errors import ErrorCode, RequestRefused
@@ -23,6 +23,7 @@ from modeaware.lifecycle.commands import AlterGroupRulesCommand
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modelog.records import ClaimRecord
+from modeaware.retries import Deadline
 from modeaware.views.source import Views
 from modeaware.wire import kip694, messages
 from tests.support.guarded import MODE_LOG, OWNER, Guarded, address_of

@@ -23,7 +23,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "modeaware.properties",
         "modeaware.tally",
     ),
-    ("modeaware.routing", "modeaware.resize", "modeaware.assignment"),
+    ("modeaware.routing", "modeaware.resize", "modeaware.assignment", "modeaware.retries"),
     (
         "modeaware.lifecycle",
         "modeaware.modelog.deletion",

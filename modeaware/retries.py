@@ -1,0 +1,243 @@
+"""Retrying requests to a controller: when, how long, and what is said at the end.
+
+Kafka's own clients retry a retriable error until the deadline of the call. Ours do the same, by three rules:
+
+1. *Nothing was done*: a retriable refusal, or a request that was never sent. It is retried with backoff until the
+   deadline. A controller takes over within a session of the election (10 s), a new topic's leaders are elected within
+   milliseconds, and both are shorter than the deadline.
+2. *In doubt*: the request was sent, and its outcome is unknown. It is retried only where the call is repeatable:
+   carried out twice, it does what it does once. A shrink to a count is; an ``immediate_delete`` is not retried. If no
+   later attempt succeeds, ``settle`` looks at what became of it, and otherwise the call ends in doubt.
+3. *Unknown topic*: retriable in Kafka, because a broker may lag behind a creation, yet a mistyped name gets the same
+   answer. It is retried for ``unknown_topic_s`` after the first of an unbroken row of such answers, then it is final.
+
+Everything else is final at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, TypeVar
+
+from modeaware.clock import SYSTEM_CLOCK, Clock
+from modeaware.errors import ClusterError, ControllerFenced, ErrorCode, ModeAwareError, ModeSourceError
+
+logger = logging.getLogger("modeaware.admin")
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+NOTICE_AFTER_S = 2.0
+"""A call that has been retried for this long logs one line, so that a person who waits learns why."""
+JITTER = 0.2
+"""Waits differ by up to this share either way, as in Kafka (KIP-580): clients must not come back all at once."""
+
+_NOT_DONE = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+    }
+)
+
+
+class Outcome(Enum):
+    """What an error says of the request it ends. See the rules at the top of the module."""
+
+    FINAL = "final"
+    NOT_DONE = "nothing was done"
+    IN_DOUBT = "in doubt"
+
+
+def outcome_of(error: ModeAwareError) -> Outcome:
+    """Classify an error by its class and code."""
+    if isinstance(error, ModeSourceError):  # nothing was sent, and the reader of the mode log has retried itself
+        return Outcome.FINAL
+    if isinstance(error, ControllerFenced) or error.code is ErrorCode.REQUEST_TIMED_OUT:
+        return Outcome.IN_DOUBT
+    return Outcome.NOT_DONE if error.code in _NOT_DONE else Outcome.FINAL
+
+
+class Deadline:
+    """A moment on the monotonic clock by which something has to be done."""
+
+    def __init__(self, timeout_s: float, clock: Clock = SYSTEM_CLOCK) -> None:
+        self.timeout_s = timeout_s
+        self.clock = clock
+        self._at_s = clock.monotonic_s() + timeout_s
+
+    def left_s(self) -> float:
+        """Return what is left, in seconds; always above 0, so that it can be given as a timeout."""
+        return max(self._at_s - self.clock.monotonic_s(), 0.001)
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """How long to wait, and when to give up. Pure.
+
+    Attributes:
+        backoff_s, backoff_max_s: the first wait and the longest; each is twice the one before.
+        unknown_topic_s: how long an unbroken row of "unknown topic" is retried.
+    """
+
+    backoff_s: float = 0.1
+    backoff_max_s: float = 1.0
+    unknown_topic_s: float = 5.0
+
+    @classmethod
+    def from_conf(cls, conf: Mapping[str, Any]) -> RetryPolicy:
+        """Take the backoff from librdkafka's settings ``retry.backoff.ms`` and ``retry.backoff.max.ms``."""
+        first_s = float(conf.get("retry.backoff.ms", cls.backoff_s * 1000)) / 1000
+        longest_s = float(conf.get("retry.backoff.max.ms", cls.backoff_max_s * 1000)) / 1000
+        return cls(first_s, max(first_s, longest_s))
+
+    def wait_s(self, attempts: int, jitter: float) -> float:
+        """Return the wait after so many attempts (1 or more), in seconds; ``jitter`` is from -1 to 1."""
+        grown_s = self.backoff_s * 2.0 ** min(attempts - 1, 30)
+        return min(grown_s, self.backoff_max_s) * (1 + JITTER * jitter)
+
+    def may_retry(
+        self, error: ModeAwareError, *, repeatable: bool, wait_s: float, left_s: float, unknown_s: float
+    ) -> bool:
+        """Decide whether to attempt again after ``error``.
+
+        Args:
+            repeatable: carried out twice, the request does what it does once.
+            wait_s: the backoff before that attempt, which must fit into ``left_s``, the time to the deadline.
+            unknown_s: for how long the topic has been unknown in every answer.
+        """
+        outcome = outcome_of(error)
+        if outcome is Outcome.FINAL or wait_s >= left_s:
+            return False
+        if outcome is Outcome.IN_DOUBT:
+            return repeatable
+        return error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or unknown_s < self.unknown_topic_s
+
+
+def in_doubt(_: object, last: ModeAwareError) -> ModeAwareError:
+    """Return the error of a call of which an attempt may have been carried out, given the last attempt's."""
+    if isinstance(last, ClusterError) and outcome_of(last) is Outcome.IN_DOUBT:
+        return last
+    earlier = "" if outcome_of(last) is Outcome.IN_DOUBT else "an earlier attempt got no answer; "
+    doubt = ClusterError(
+        f"{earlier}{last.message}; it may have been carried out: look at the topic ('modeaware topics --describe') "
+        "before trying again",
+        code=ErrorCode.REQUEST_TIMED_OUT,
+        topic=last.topic,
+    )
+    doubt.__cause__ = last
+    return doubt
+
+
+class Retrying:
+    """The attempts of one call. One thread.
+
+    Args:
+        deadline: no attempt begins after it.
+        sleep: waits so many seconds.
+        jitter: returns a number from -1 to 1.
+    """
+
+    def __init__(
+        self,
+        deadline: Deadline,
+        policy: RetryPolicy = RetryPolicy(),
+        *,
+        sleep: Callable[[float], object] = time.sleep,
+        jitter: Callable[[], float] = lambda: random.uniform(-1, 1),
+    ) -> None:
+        self._deadline = deadline
+        self._policy = policy
+        self._sleep = sleep
+        self._jitter = jitter
+        self._began_s = self._now_s()
+        self._attempts = 0
+        self._noticed = False
+
+    def each(
+        self,
+        keys: Collection[K],
+        attempt: Callable[[Sequence[K]], Mapping[K, V | ModeAwareError]],
+        *,
+        repeatable: bool,
+        settle: Callable[[K, ModeAwareError], V | ModeAwareError] = in_doubt,
+    ) -> dict[K, V | ModeAwareError]:
+        """Attempt something for many keys, and again for those that may be retried. Returns the last answers.
+
+        Args:
+            keys: topics, say. An answer without one of them is final for it.
+            settle: decides on a key that has been in doubt and did not succeed later, given its last error.
+        """
+        answers: dict[K, V | ModeAwareError] = {}
+        doubtful: set[K] = set()
+        unknown_since: dict[K, float] = {}
+        pending = list(keys)
+        while pending:
+            answers |= attempt(pending)
+            self._attempts += 1
+            now_s, left_s = self._now_s(), self._deadline.left_s()
+            wait_s = self._policy.wait_s(self._attempts, self._jitter())
+            again = []
+            for key in pending:
+                error = answers.get(key)
+                if not isinstance(error, ModeAwareError):
+                    continue
+                if outcome_of(error) is Outcome.IN_DOUBT:
+                    doubtful.add(key)
+                since_s = unknown_since.pop(key, now_s)
+                if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    unknown_since[key] = since_s
+                if self._policy.may_retry(
+                    error, repeatable=repeatable, wait_s=wait_s, left_s=left_s, unknown_s=now_s - since_s
+                ):
+                    again.append(key)
+            pending = again
+            if pending:
+                self._notice(answers[pending[0]], left_s)
+                self._sleep(wait_s)
+        for key, answer in answers.items():
+            if isinstance(answer, ModeAwareError):
+                last = self._with_effort(answer)
+                answers[key] = settle(key, last) if key in doubtful else last
+        return answers
+
+    def call(self, attempt: Callable[[], V], *, repeatable: bool) -> V:
+        """Attempt one thing.
+
+        Raises:
+            ModeAwareError: what the last attempt raised.
+        """
+
+        def one(_: Sequence[None]) -> dict[None, V | ModeAwareError]:
+            try:
+                return {None: attempt()}
+            except ModeAwareError as error:
+                return {None: error}
+
+        answer = self.each([None], one, repeatable=repeatable, settle=lambda _, last: last)[None]
+        if isinstance(answer, ModeAwareError):
+            raise answer
+        return answer
+
+    def _with_effort(self, last: ModeAwareError) -> ModeAwareError:
+        """The error, with what was tried, where an attempt more might have helped."""
+        if self._attempts == 1 or outcome_of(last) is Outcome.FINAL:
+            return last
+        text = f"{last.message} (gave up after {self._now_s() - self._began_s:.1f} s and {self._attempts} attempts)"
+        told = type(last)(text, code=last.code, topic=last.topic, partition=last.partition)
+        told.__cause__ = last
+        return told
+
+    def _notice(self, error: object, left_s: float) -> None:
+        if not self._noticed and self._now_s() - self._began_s >= NOTICE_AFTER_S:
+            self._noticed = True
+            logger.warning("%s; retrying for up to %.0f s more", error, left_s)
+
+    def _now_s(self) -> float:
+        return self._deadline.clock.monotonic_s()

@@ -1,0 +1,232 @@
+"""Retries: when another attempt is made, how long that goes on, and what is reported at the end."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from modeaware.errors import (
+    ClusterError,
+    ControllerFenced,
+    ControllerUnavailable,
+    ErrorCode,
+    ModeAwareError,
+    RequestRefused,
+    ViewTimeout,
+)
+from modeaware.retries import Deadline, Outcome, Retrying, RetryPolicy, outcome_of
+
+GONE = ControllerUnavailable("no controller is running; start one")
+LEADERLESS = RequestRefused("topic 'a': no leader available", code=ErrorCode.LEADER_NOT_AVAILABLE, topic="a")
+UNKNOWN = RequestRefused("there is no topic a", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic="a")
+REFUSED = RequestRefused("it has 4 already", code=ErrorCode.INVALID_PARTITIONS, topic="a")
+SILENT = ClusterError("no answer", code=ErrorCode.REQUEST_TIMED_OUT)
+POLICY = RetryPolicy(0.1, 1.0, 5.0)
+
+
+class Time:
+    """A clock that moves only while something sleeps."""
+
+    def __init__(self) -> None:
+        self.now_s = 1_000.0
+        self.slept: list[float] = []
+
+    def now_ms(self) -> int:
+        return int(self.now_s * 1000)
+
+    def monotonic_s(self) -> float:
+        return self.now_s
+
+    def sleep(self, wait_s: float) -> None:
+        self.slept.append(wait_s)
+        self.now_s += wait_s
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+Start = Callable[..., Retrying]
+
+
+@pytest.fixture
+def start(time: Time) -> Start:
+    def start(timeout_s: float = 60.0, jitter: float = 0.0) -> Retrying:
+        return Retrying(Deadline(timeout_s, time), POLICY, sleep=time.sleep, jitter=lambda: jitter)
+
+    return start
+
+
+class Answers:
+    """Gives one answer after the other, the last one for ever."""
+
+    def __init__(self, *answers: str | ModeAwareError) -> None:
+        self._answers = answers
+        self.attempts = 0
+
+    def __call__(self) -> str:
+        answer = self._answers[min(self.attempts, len(self._answers) - 1)]
+        self.attempts += 1
+        if isinstance(answer, ModeAwareError):
+            raise answer
+        return answer
+
+    def each(self, keys: Sequence[str]) -> dict[str, str | ModeAwareError]:
+        try:
+            return dict.fromkeys(keys, self())
+        except ModeAwareError as error:
+            return dict.fromkeys(keys, error)
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (GONE, Outcome.NOT_DONE),
+        (LEADERLESS, Outcome.NOT_DONE),
+        (UNKNOWN, Outcome.NOT_DONE),
+        (RequestRefused("quota", code=ErrorCode.THROTTLING_QUOTA_EXCEEDED), Outcome.NOT_DONE),
+        (SILENT, Outcome.IN_DOUBT),
+        (RequestRefused("late", code=ErrorCode.REQUEST_TIMED_OUT), Outcome.IN_DOUBT),
+        (ControllerFenced("replaced"), Outcome.IN_DOUBT),
+        (REFUSED, Outcome.FINAL),
+        (RequestRefused("no right", code=ErrorCode.TOPIC_AUTHORIZATION_FAILED), Outcome.FINAL),
+        (ControllerUnavailable("not let in", code=ErrorCode.SASL_AUTHENTICATION_FAILED), Outcome.FINAL),
+        (ControllerUnavailable("on another host", code=ErrorCode.INVALID_CONFIG), Outcome.FINAL),
+        (ViewTimeout("the log was not read"), Outcome.FINAL),
+        (ClusterError("no code"), Outcome.FINAL),
+    ],
+)
+def test_errors_are_classified_by_class_and_code(error: ModeAwareError, outcome: Outcome) -> None:
+    assert outcome_of(error) is outcome
+
+
+@pytest.mark.parametrize(
+    ("error", "repeatable", "wait_s", "left_s", "unknown_s", "again"),
+    [
+        (GONE, False, 0.1, 50.0, 0.0, True),
+        (GONE, False, 1.0, 1.0, 0.0, False),
+        (LEADERLESS, False, 0.1, 50.0, 99.0, True),
+        (UNKNOWN, False, 0.1, 50.0, 4.9, True),
+        (UNKNOWN, False, 0.1, 50.0, 5.0, False),
+        (SILENT, True, 0.1, 50.0, 0.0, True),
+        (SILENT, False, 0.1, 50.0, 0.0, False),
+        (REFUSED, True, 0.1, 50.0, 0.0, False),
+    ],
+)
+def test_retry_decision(
+    error: ModeAwareError, repeatable: bool, wait_s: float, left_s: float, unknown_s: float, again: bool
+) -> None:
+    decided = POLICY.may_retry(error, repeatable=repeatable, wait_s=wait_s, left_s=left_s, unknown_s=unknown_s)
+    assert decided is again
+
+
+def test_backoff_doubles_up_to_its_maximum_and_has_jitter() -> None:
+    assert [POLICY.wait_s(n, 0.0) for n in range(1, 7)] == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
+    assert POLICY.wait_s(10_000, 0.0) == 1.0
+    assert (POLICY.wait_s(1, -1.0), POLICY.wait_s(5, 1.0)) == (pytest.approx(0.08), pytest.approx(1.2))
+
+
+def test_backoff_comes_from_librdkafkas_settings() -> None:
+    assert RetryPolicy.from_conf({}) == RetryPolicy(0.1, 1.0)
+    assert RetryPolicy.from_conf({"retry.backoff.ms": "250", "retry.backoff.max.ms": 400}) == RetryPolicy(0.25, 0.4)
+    assert RetryPolicy.from_conf({"retry.backoff.ms": 5_000}) == RetryPolicy(5.0, 5.0)
+
+
+def test_call_succeeds_once_a_controller_answers(start: Start, time: Time) -> None:
+    answers = Answers(GONE, LEADERLESS, UNKNOWN, "done")
+    assert start().call(answers, repeatable=False) == "done"
+    assert time.slept == [0.1, 0.2, 0.4]
+
+
+def test_final_refusal_is_not_retried_and_kept_as_it_is(start: Start, time: Time) -> None:
+    with pytest.raises(RequestRefused) as caught:
+        start().call(Answers(REFUSED), repeatable=True)
+    assert (caught.value, time.slept) == (REFUSED, [])
+
+
+def test_call_gives_up_at_its_deadline_and_says_what_it_saw_last(start: Start, time: Time) -> None:
+    with pytest.raises(
+        RequestRefused, match=r"'a': no leader available \(gave up after 59\.\d s and 6\d attem"
+    ) as caught:
+        start(60.0).call(Answers(LEADERLESS), repeatable=False)
+    assert (caught.value.code, caught.value.topic) == (ErrorCode.LEADER_NOT_AVAILABLE, "a")
+    assert time.now_s < 1_060.0
+
+
+def test_unknown_topic_is_final_after_a_few_seconds(start: Start, time: Time) -> None:
+    with pytest.raises(RequestRefused) as caught:
+        start(60.0).call(Answers(UNKNOWN), repeatable=False)
+    assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert 1_005.0 <= time.now_s <= 1_006.0
+
+
+def test_patience_with_an_unknown_topic_begins_anew_after_another_answer(start: Start, time: Time) -> None:
+    answers = Answers(*[UNKNOWN] * 7, LEADERLESS, *[UNKNOWN] * 4, "done")
+    assert start(60.0).call(answers, repeatable=False) == "done"
+    assert time.now_s > 1_006.0
+
+
+def test_request_in_doubt_is_not_sent_twice_unless_it_is_repeatable(start: Start) -> None:
+    answers = Answers(SILENT, "done")
+    assert start().each(["a"], answers.each, repeatable=False) == {"a": SILENT}
+    assert answers.attempts == 1
+    assert start().each(["b"], Answers(SILENT, "done").each, repeatable=True) == {"b": "done"}
+
+
+@pytest.mark.parametrize("later", [GONE, REFUSED])
+def test_call_that_was_in_doubt_never_ends_as_if_nothing_was_done(start: Start, later: ModeAwareError) -> None:
+    answer = start().each(["a"], Answers(SILENT, later).each, repeatable=True)["a"]
+    assert isinstance(answer, ClusterError)
+    assert answer.code is ErrorCode.REQUEST_TIMED_OUT
+    assert "may have been carried out" in answer.message
+    assert later.message in answer.message
+
+
+def test_doubt_is_settled_by_the_caller(start: Start) -> None:
+    seen = []
+
+    def settle(key: str, last: ModeAwareError) -> str:
+        seen.append((key, last))
+        return "done before"
+
+    assert start().each(["a"], Answers(SILENT, REFUSED).each, repeatable=True, settle=settle) == {"a": "done before"}
+    assert seen == [("a", REFUSED)]
+    assert start().each(["a"], Answers(REFUSED).each, repeatable=True, settle=settle) == {"a": REFUSED}
+    assert len(seen) == 1, "without a doubt there is nothing to settle"
+
+
+def test_refusal_with_a_timeout_is_reported_as_a_doubt(start: Start) -> None:
+    late = RequestRefused("not done in time", code=ErrorCode.REQUEST_TIMED_OUT, topic="a")
+    answer = start().each(["a"], Answers(late).each, repeatable=False)["a"]
+    assert isinstance(answer, ClusterError)
+    assert answer.topic == "a"
+
+
+def test_only_topics_without_an_answer_are_asked_for_again(start: Start) -> None:
+    asked: list[list[str]] = []
+
+    def attempt(topics: Sequence[str]) -> dict[str, str | ModeAwareError]:
+        asked.append(list(topics))
+        if len(asked) == 1:
+            return {"a": "done", "b": LEADERLESS, "c": REFUSED}
+        return dict.fromkeys(topics, "done")
+
+    answers = start().each(["a", "b", "c", "d"], attempt, repeatable=False)
+    assert answers == {"a": "done", "b": "done", "c": REFUSED}, "d was never answered"
+    assert asked == [["a", "b", "c", "d"], ["b"]]
+
+
+def test_long_wait_is_logged_once(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "modeaware.admin"), pytest.raises(ControllerUnavailable):
+        start(30.0).call(Answers(GONE), repeatable=False)
+    (record,) = caplog.records
+    assert record.getMessage() == "no controller is running; start one; retrying for up to 28 s more"
+
+
+def test_short_wait_is_not_logged(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "modeaware.admin"):
+        start().call(Answers(*[GONE] * 4, "done"), repeatable=False)
+    assert caplog.records == []
