@@ -235,7 +235,9 @@ class Retrying:
         return told
 
     def _notice(self, error: object, left_s: float) -> None:
-        if not self._noticed and self._now_s() - self._began_s >= NOTICE_AFTER_S:
+        """An unknown topic ends soon, and says so itself."""
+        unknown = isinstance(error, ModeAwareError) and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if not unknown and not self._noticed and self._now_s() - self._began_s >= NOTICE_AFTER_S:
             self._noticed = True
             logger.warning("%s; retrying for up to %.0f s more", error, left_s)
 

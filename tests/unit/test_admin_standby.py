@@ -66,10 +66,11 @@ def test_a_standby_alone_is_no_controller(
     with served(controller, "standby", active=False) as standby:
         views.set_claim(ClaimRecord(1, standby.address, "standby"))
         future: Future[Any] = (
-            admin.alter_group_rules([RULE])
+            admin.alter_group_rules([RULE], request_timeout=0.5)
             if rules
-            else admin.delete_partitions({"orders": DeletePartitions(1)})["orders"]
+            else admin.delete_partitions({"orders": DeletePartitions(1)}, request_timeout=0.5)["orders"]
         )
         with pytest.raises(ControllerUnavailable, match="other"):
             future.result(10)
-    assert (controller.commands, views.refreshes) == ([], 2)
+    assert controller.commands == []
+    assert views.refreshes >= 2, "the log is read before every attempt"

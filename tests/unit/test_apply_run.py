@@ -47,8 +47,8 @@ class Cluster:
             raise self.running
         return self.running
 
-    def run(self, **options: bool) -> int:
-        chosen = {"yes": False, "wait": False, "json": False, "dry_run": False, "check": False, **options}
+    def run(self, **options: object) -> int:
+        chosen = {"yes": False, "wait": False, "json": False, "dry_run": False, "check": False, "timeout": 0.3, **options}
         nobody: Any = None
         target = Connection({"bootstrap.servers": "b:1"}, ClientConfig())
         run = apply._Application(argparse.Namespace(**chosen), target, nobody, nobody, ControllerConfig())
@@ -91,7 +91,7 @@ def test_a_change_in_progress_that_nobody_carries_on_is_told(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster.looks = [{"a": shrinking(), "b": IDLE}]
-    for running, told in ((True, False), (False, True), (ControllerUnavailable("on another host"), False)):
+    for running, told in ((True, False), (False, True), (ControllerUnavailable("on another host", code=ErrorCode.INVALID_CONFIG), False)):
         cluster.running = running
         assert cluster.run(check=True) == 0
         out = capsys.readouterr().out
@@ -106,7 +106,7 @@ def test_what_needs_a_controller_is_refused_where_none_is_seen(
     cluster.running = False
     assert (cluster.run(yes=True), cluster.taken) == (1, [])
     assert "refused: no controller is running, which keeps the modes: start one" in capsys.readouterr().out
-    cluster.running = ControllerUnavailable("on another host")
+    cluster.running = ControllerUnavailable("on another host", code=ErrorCode.INVALID_CONFIG)
     with pytest.raises(ControllerUnavailable):
         cluster.run(yes=True)
 

@@ -11,6 +11,7 @@ from modeaware.cli import embedded
 from modeaware.cli.options import Connection
 from modeaware.config import ClientConfig, ControllerConfig
 from modeaware.controller.contact import DEFAULT_LISTEN
+from modeaware.controller.status import Role
 from modeaware.errors import ClusterError, ControllerUnavailable, ErrorCode, RequestRefused
 from modeaware.lifecycle.commands import AlterGroupRulesCommand, Command, CommandResult, DeletePartitionsCommand
 from modeaware.modelog.records import ClaimRecord
@@ -25,6 +26,7 @@ OLD, NEW = ClaimRecord(1, "127.0.0.1:1", "killed"), ClaimRecord(2, "127.0.0.1:2"
 class StubController:
     """Notes in which order it is used; ``elected`` False: another one is."""
 
+    controller_id = "ours"
     elected = True
     stands_by = False
     code: ErrorCode | None = ErrorCode.NONE
@@ -46,11 +48,12 @@ class StubController:
             self._answer.set_result([CommandResult(commands[0].topic, self.code, "no such rule")])
         return self._answer
 
-    def start(self, wait_active_s: float) -> None:
+    def start(self) -> None:
         self.calls.append("start")
-        assert wait_active_s > 1.0, "one that was killed is in the election for a session"
-        if not self.elected:
-            raise ControllerUnavailable("not elected")
+
+    @property
+    def role(self) -> Role:
+        return Role.ACTIVE if self.elected else Role.STANDBY
 
     def stop(self) -> None:
         self.calls.append("stop")
@@ -125,11 +128,37 @@ def test_the_one_that_was_elected_instead_is_asked(
 
 def test_nobody_elected_in_time_is_an_error(stub: type[StubController], monkeypatch: pytest.MonkeyPatch) -> None:
     stub.elected = False
+    monkeypatch.setattr(embedded, "ELECTION_SLACK_S", -0.5)
     _claimed_by(monkeypatch, OLD)
     with pytest.raises(ControllerUnavailable):
         embedded.alter_group_rules(TARGET, CONFIG, OLD, COMMAND)
     with pytest.raises(ControllerUnavailable), embedded.embedded_controller(TARGET, CONFIG, OLD):
         raise AssertionError("nobody is active")
+
+
+def test_controller_elected_late_is_followed(
+    stub: type[StubController], asked: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The claim of the killed controller stands on the log until the next one is active."""
+    stub.elected = False
+    claims = [OLD, OLD, NEW]
+    monkeypatch.setattr(embedded, "read_mode_log", lambda *_: fold([("controller", claims.pop(0).to_json())]))
+    embedded.alter_group_rules(TARGET, CONFIG, OLD, COMMAND)
+    assert (asked, claims, stub.calls[-1]) == ([COMMAND.remove], [], "stop")
+
+
+def test_command_that_a_new_topic_refuses_is_given_again(stub: type[StubController]) -> None:
+    codes = [ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NONE]
+
+    class Waiting(stub):  # type: ignore[valid-type, misc]  # the fixture makes a class for each test
+        def submit(self, commands: Sequence[Command]) -> Future[list[CommandResult]]:
+            self.calls.append("submit")
+            future: Future[list[CommandResult]] = Future()
+            future.set_result([CommandResult(commands[0].topic, codes.pop(0), "no leader")])
+            return future
+
+    assert embedded.carry_out(Waiting({}, CONFIG, None), SHRINK).code is ErrorCode.NONE
+    assert codes == []
 
 
 def test_a_refusal_is_raised_and_the_controller_stopped(stub: type[StubController]) -> None:
