@@ -30,6 +30,7 @@ from modeaware.cli.options import (
     controller_config,
     kafka_errors,
 )
+from modeaware.cli.situation import READ_TIMEOUT_S
 from modeaware.cli.waiting import wait_for_topic
 from modeaware.cluster.cluster import Cluster
 from modeaware.config import ControllerConfig
@@ -42,8 +43,6 @@ from modeaware.retries import Deadline, Outcome, Retrying, outcome_of
 from modeaware.wire.client import is_running
 
 CHANGES_PENDING, SOME_FAILED = 3, 4
-NOTE_TIMEOUT_S = 0.5
-"""How long a controller is looked for where nothing but a note depends on it."""
 HELP = """\
 Shows what is to be done as a diff, has brokers and controller validate every step, asks, and does it. Fewer partitions
 are a shrink by partition modes; no topic is ever deleted, and one that no file names is not touched. To run it again is
@@ -196,26 +195,28 @@ class _Application:
             ControllerUnavailable: whether one runs cannot be told from here, and it is needed.
         """
         needed = any(plan.needs_controller for plan in plans)
-        deadline = Deadline(self._args.timeout if needed else NOTE_TIMEOUT_S)
+        claim = found.replay.claim
         try:
-            Retrying(deadline).call(lambda: self._check_controller(found.replay.claim, deadline), repeatable=True)
-        except ControllerUnavailable as error:
-            if outcome_of(error) is Outcome.NOT_DONE:
-                return [_without_controller(plan) for plan in plans]
             if needed:
+                Retrying(Deadline(self._args.timeout)).call(lambda: self._check_controller(claim), repeatable=True)
+            elif not is_running(self._target.conf, claim):
+                return [_without_controller(plan) for plan in plans]
+        except ControllerUnavailable as error:
+            if needed and outcome_of(error) is Outcome.FINAL:
                 raise
+            return [_without_controller(plan) for plan in plans] if needed else plans
         return plans
 
-    def _check_controller(self, claim: ClaimRecord | None, deadline: Deadline) -> None:
-        """A controller may be taking over: then its claim is newer than the one that was found.
+    def _check_controller(self, claim: ClaimRecord | None) -> None:
+        """Check that a controller answers: the one that made ``claim``, or one that has taken over meanwhile.
 
         Raises:
             ControllerUnavailable: none answers; or whether one runs cannot be told from here.
         """
         if is_running(self._target.conf, claim):
             return
-        replay = read_mode_log(self._target.conf, self._target.config.mode_log_topic, deadline.left_s())
-        if replay.claim == claim or not is_running(self._target.conf, replay.claim):
+        now = read_mode_log(self._target.conf, self._target.config.mode_log_topic, READ_TIMEOUT_S).claim
+        if now == claim or not is_running(self._target.conf, now):
             raise ControllerUnavailable("no controller is running for this cluster")
 
     def _take(self, pending: Sequence[TopicPlan], embedded: Controller | None) -> None:

@@ -9,13 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from modeaware.errors import ErrorCode
-from modeaware.lifecycle.commands import DeletePartitionsCommand
 from modeaware.local import Kafka
 from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled
 from tests.support.plain import drain_topic
-from tests.support.waiting import eventually
 
 CONFLUENT = """
 import sys
@@ -75,7 +72,7 @@ def test_clients_keep_to_the_writable_partitions(
     setting: Controlled, make_topic: MakeTopic, make_group: Callable[[], str], tmp_path: Path, text: str
 ) -> None:
     topic = make_topic(12)
-    eventually(lambda: setting.ask(DeletePartitionsCommand(topic, 4, 0)).code is ErrorCode.NONE)  # its leaders are new
+    setting.shrink(topic, 4)
     setting.wait_done(topic)
     program = tmp_path / "program.py"
     program.write_text(text)

@@ -163,7 +163,7 @@ def test_a_shrink_without_a_controller_is_refused_before_anything_is_changed(
 ) -> None:
     grows = make_topic(1)
     file = write(**{grows: {"partitions": 2}, filled: {"partitions": 2, "shrink": {"policy": "drained"}}})
-    refused = site.run("apply", file, "--yes")
+    refused = site.run("apply", file, "--yes", "--timeout", "1")
     assert refused.status == 1
     assert "no controller is running" in refused.out
     assert len(watermarks(site.servers, grows)) == 1

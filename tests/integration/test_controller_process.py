@@ -116,8 +116,7 @@ def test_a_deleted_topic_s_record_goes_after_a_while(
     if recreated:
         eventually(lambda: topic not in setting.admin.list_topics(timeout=10).topics)
         create_topic(setting.servers, topic, 3, configs={})
-        shrink = DeletePartitionsCommand(topic, 1, 3_600_000)
-        eventually(lambda: setting.ask(shrink).code is ErrorCode.NONE, message="its leaders are not known yet")
+        setting.shrink(topic, 1, delay_ms=3_600_000)
         assert setting.record(topic).topic_id != old.topic_id
         assert setting.modes(topic) == (RW, RO, RO)
     eventually(lambda: old.topic_id not in read_mode_log(setting.conf, setting.log, 20).records)

@@ -12,8 +12,6 @@ from kafka import TopicPartition as KafkaPythonPartition
 from kafka.errors import KafkaTimeoutError
 
 from modeaware.controller.daemon import Controller
-from modeaware.errors import ErrorCode
-from modeaware.lifecycle.commands import DeletePartitionsCommand
 from modeaware.modes import PartitionMode
 from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled
@@ -84,7 +82,7 @@ def test_served_clients_work_before_during_and_after_a_shrink(
         running.wait_for(read)
     all_work(address, topic, "before", 3)
 
-    shrink(setting, topic, 1)
+    setting.shrink(topic, 1)
     held = setting.wait_for(topic, lambda record: {each.reason for each in record.retired.values()})
     assert held.modes == (RW, RO, RO, RO), "the group has not read what was written before"
     all_work(address, topic, "during", 3)
@@ -131,7 +129,7 @@ class Refusing:
         self.address = address_of(setting.start(old_clients="refuse"))
         self.other, self.shrinking = make_topic(4), make_topic(4)
         produce_at_brokers(setting, self.shrinking, 20)
-        shrink(setting, self.shrinking, 2, LONG_DELAY_MS)
+        setting.shrink(self.shrinking, 2, LONG_DELAY_MS)
 
 
 @pytest.fixture
@@ -198,7 +196,7 @@ def test_refused_kafkas_own_tools(refusing: Refusing) -> None:
 def shrunk(setting: Controlled, make_topic: MakeTopic, old_clients: str) -> tuple[str, str]:
     """An endpoint's address, and a topic of it with 2 of its 6 partitions left."""
     address, topic = address_of(setting.start(old_clients=old_clients)), make_topic(6)
-    shrink(setting, topic, 2)
+    setting.shrink(topic, 2)
     setting.wait_done(topic)
     eventually(lambda: (confluent_code(address, topic) == 0) == (old_clients == "serve"))
     return address, topic
@@ -236,7 +234,7 @@ def test_refused_confluent_kafkas_growth_is_the_controllers(setting: Controlled,
 def test_growth_by_kafkas_own_tool_is_the_controllers(setting: Controlled, make_topic: MakeTopic, count: int) -> None:
     """Served ones: to one that is refused, the tool's own look at the topic is an error."""
     address, topic = address_of(setting.start()), make_topic(6)
-    shrink(setting, topic, 2)
+    setting.shrink(topic, 2)
     setting.wait_done(topic)
     said = run_tool(f"kafka-topics.sh --bootstrap-server {address} --alter --topic {topic} --partitions {count}")
     assert "rror" not in said, said
@@ -247,7 +245,7 @@ def test_growth_reaches_the_active_controller_through_a_standbys_endpoint(
     setting: Controlled, make_topic: MakeTopic
 ) -> None:
     active, topic = setting.start(), make_topic(6)
-    shrink(setting, topic, 2)
+    setting.shrink(topic, 2)
     setting.wait_done(topic)
     standby = setting.start()
     assert active.is_active
@@ -261,12 +259,6 @@ def test_growth_reaches_the_active_controller_through_a_standbys_endpoint(
 
     eventually(grown)
     assert_grown(setting, topic, 4)
-
-
-def shrink(setting: Controlled, topic: str, to: int, delay_ms: int = 0) -> None:
-    """A topic that is new may have leaders that do not answer yet."""
-    command = DeletePartitionsCommand(topic, to, delay_ms)
-    eventually(lambda: setting.ask(command).code is ErrorCode.NONE)
 
 
 def assert_grown(setting: Controlled, topic: str, count: int) -> None:

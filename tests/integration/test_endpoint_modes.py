@@ -9,8 +9,6 @@ import pytest
 from confluent_kafka import Message
 
 from modeaware.confluent.producer import Producer
-from modeaware.errors import ErrorCode
-from modeaware.lifecycle.commands import DeletePartitionsCommand
 from modeaware.modes import PartitionMode
 from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled
@@ -65,7 +63,7 @@ def test_ours_are_not_turned_away_where_old_clients_are(
 ) -> None:
     """The librdkafka underneath asks for the same Metadata as an old client does."""
     controller, topic = setting.start(old_clients="refuse"), make_topic(PARTITIONS)
-    eventually(lambda: setting.ask(DeletePartitionsCommand(topic, KEPT)).code is ErrorCode.NONE)
+    setting.shrink(topic, KEPT, delay_ms=None)
     setting.wait_done(topic)
     conf: dict[str, Any] = {"bootstrap.servers": controller.address, "modeaware.mode.source": "wire"}
     reading = {**conf, **FAST, "group.id": make_group(), "auto.offset.reset": "earliest"}

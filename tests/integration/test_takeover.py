@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from modeaware.cli.embedded import carry_out
 from modeaware.controller.daemon import Controller
 from modeaware.controller.election import Election, Seat
 from modeaware.controller.status import Role
@@ -56,8 +57,8 @@ def ask(controller: Controller, topic: str, to: int = 1) -> CommandResult:
 
 
 def shrinks(controller: Controller, topic: str) -> bool:
-    """Whether it carries the command out, at the latest when it knows a new topic's leaders."""
-    return eventually(lambda: ask(controller, topic).code is ErrorCode.NONE)
+    """Whether it carries the command out; a new topic's leaders are waited for."""
+    return carry_out(controller, DeletePartitionsCommand(topic, 1, LONG_DELAY_MS)).code is ErrorCode.NONE
 
 
 def epoch(setting: Controlled) -> int:

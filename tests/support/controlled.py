@@ -7,10 +7,12 @@ from collections.abc import Callable
 
 from confluent_kafka.admin import AdminClient
 
+from modeaware import AdminClient as OurAdminClient
+from modeaware import DeletePartitions
 from modeaware.config import ControllerConfig
 from modeaware.controller.daemon import Controller
 from modeaware.errors import ErrorCode
-from modeaware.lifecycle.commands import Command, CommandResult, CreatePartitionsCommand, DeletePartitionsCommand
+from modeaware.lifecycle.commands import Command, CommandResult, CreatePartitionsCommand
 from modeaware.lifecycle.phases import topic_phase
 from modeaware.local import Kafka
 from modeaware.modelog.reader import read_mode_log
@@ -47,9 +49,10 @@ class Controlled:
         (result,) = self.started[-1].submit([command]).result(30)
         return result
 
-    def shrink(self, topic: str, to: int, delay_ms: int = 0) -> None:
-        result = self.ask(DeletePartitionsCommand(topic, to, delay_ms))
-        assert result.code is ErrorCode.NONE, result.message
+    def shrink(self, topic: str, to: int, delay_ms: int | None = 0) -> None:
+        """As applications do it: the topic may be new, and a controller may be taking over."""
+        with OurAdminClient({**self.conf, "modeaware.mode.log.topic": self.log}) as admin:
+            admin.delete_partitions({topic: DeletePartitions(to)}, delay_ms)[topic].result()
 
     def grow(self, topic: str, to: int) -> None:
         result = self.ask(CreatePartitionsCommand(topic, to))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from contextlib import nullcontext
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -16,13 +17,15 @@ from modeaware.cli.apply_look import Found, Validation
 from modeaware.cli.apply_steps import Carrier
 from modeaware.cli.options import Connection
 from modeaware.config import ClientConfig, ControllerConfig
-from modeaware.errors import ControllerUnavailable
+from modeaware.errors import ControllerUnavailable, ErrorCode
 from modeaware.librdkafka import KafkaError, KafkaException
+from modeaware.modelog.records import ClaimRecord
 from modeaware.modelog.replay import Replay
 from tests.support.applying import ModelTopic
 
 WANTED = [DesiredTopic("a", 4, where="f, line 3"), DesiredTopic("b", 2, where="f, line 5")]
 IDLE = CurrentTopic(2)
+ELSEWHERE = ControllerUnavailable("on another host", code=ErrorCode.INVALID_CONFIG)
 
 
 class Cluster:
@@ -34,6 +37,7 @@ class Cluster:
         self.taken: list[str] = []
         monkeypatch.setattr(apply, "look_at", lambda *_: self._look())
         monkeypatch.setattr(apply, "is_running", lambda *_: self._is_running())
+        monkeypatch.setattr(apply, "read_mode_log", lambda *_: Replay())
         monkeypatch.setattr(Validation, "of", lambda _, plan: plan)
         monkeypatch.setattr(Carrier, "take", lambda _, plan: self.taken.append(plan.topic))
         monkeypatch.setattr(apply, "confirmed", lambda yes: True)
@@ -48,7 +52,8 @@ class Cluster:
         return self.running
 
     def run(self, **options: object) -> int:
-        chosen = {"yes": False, "wait": False, "json": False, "dry_run": False, "check": False, "timeout": 0.3, **options}
+        flags = dict.fromkeys(("yes", "wait", "json", "dry_run", "check"), False)
+        chosen = {**flags, "timeout": 0.3, **options}
         nobody: Any = None
         target = Connection({"bootstrap.servers": "b:1"}, ClientConfig())
         run = apply._Application(argparse.Namespace(**chosen), target, nobody, nobody, ControllerConfig())
@@ -91,7 +96,7 @@ def test_a_change_in_progress_that_nobody_carries_on_is_told(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster.looks = [{"a": shrinking(), "b": IDLE}]
-    for running, told in ((True, False), (False, True), (ControllerUnavailable("on another host", code=ErrorCode.INVALID_CONFIG), False)):
+    for running, told in ((True, False), (False, True), (ELSEWHERE, False)):
         cluster.running = running
         assert cluster.run(check=True) == 0
         out = capsys.readouterr().out
@@ -106,9 +111,20 @@ def test_what_needs_a_controller_is_refused_where_none_is_seen(
     cluster.running = False
     assert (cluster.run(yes=True), cluster.taken) == (1, [])
     assert "refused: no controller is running, which keeps the modes: start one" in capsys.readouterr().out
-    cluster.running = ControllerUnavailable("on another host", code=ErrorCode.INVALID_CONFIG)
+    cluster.running = ELSEWHERE
     with pytest.raises(ControllerUnavailable):
         cluster.run(yes=True)
+
+
+def test_controller_that_is_taking_over_is_waited_for(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The claim that was found is a killed controller's; the next controller's follows."""
+    claims = [None, None, ClaimRecord(2, "127.0.0.1:2", "next")]
+    monkeypatch.setattr(
+        apply, "read_mode_log", lambda *_: SimpleNamespace(claim=claims.pop(0) if len(claims) > 1 else claims[0])
+    )
+    monkeypatch.setattr(apply, "is_running", lambda _, claim: claim is not None)
+    cluster.looks = [{"a": CurrentTopic(6), "b": IDLE}]
+    assert (cluster.run(yes=True, timeout=30.0), cluster.taken) == (0, ["a"])
 
 
 def test_an_error_while_waiting_does_not_say_that_nothing_was_changed(
