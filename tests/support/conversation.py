@@ -64,6 +64,7 @@ class FakeDesk:
         return self.number
 
     def claim(self) -> ActiveController | None:
+        self._fail()
         return self.claimed
 
     def is_active(self) -> bool:

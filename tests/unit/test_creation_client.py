@@ -139,7 +139,7 @@ def test_what_the_controller_refuses_is_the_futures_failure(admin: AdminClient, 
 
 def test_without_a_controller_only_shrunk_topics_cannot_grow(admin: AdminClient, views: FakeViews) -> None:
     views.set_claim(None)
-    futures = admin.create_partitions({t: NewPartitions.increase_to(5) for t in ("t", "shrunk")})
+    futures = admin.create_partitions({t: NewPartitions.increase_to(5) for t in ("t", "shrunk")}, timeout_ms=500)
     assert futures["t"].result(10).partitions == (1, 2, 3, 4)
     with pytest.raises(ControllerUnavailable):
         futures["shrunk"].result(10)

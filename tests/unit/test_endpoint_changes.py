@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from modeaware.errors import ClusterError, ControllerUnavailable, ErrorCode
+from modeaware.errors import ClusterError, ControllerFenced, ControllerUnavailable, ErrorCode, ModeSourceError
 from modeaware.lifecycle.commands import (
     CommandResult,
     CreatePartitionsCommand,
@@ -86,7 +86,15 @@ def test_creating_needs_alter(version: int, bits: int, may: bool) -> None:
     assert result.error_code == (0 if may else ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
-@pytest.mark.parametrize("code", [29, -1, 5, 72])
+def test_topic_without_a_leader_is_retriable() -> None:
+    talk = Talk()
+    talk.ask(delete({"orders": 2}))
+    talk.broker_answers(metadata_answer(-1, {"orders": (5, 3, ALTER_AND_DELETE)}))
+    assert talk.submitted == []
+    assert topic_code(talk) == ErrorCode.LEADER_NOT_AVAILABLE
+
+
+@pytest.mark.parametrize("code", [29, -1, 72])
 def test_any_error_of_a_topic_is_a_no(code: int) -> None:
     talk = Talk()
     talk.ask(delete({"orders": 2}))
@@ -153,11 +161,23 @@ def test_a_standby_submits_nothing_and_one_that_lost_the_claim_meanwhile_neither
     assert "active.example:9691" in result.error_message
 
 
+def test_starting_controller_that_has_not_read_the_log_is_not_the_controller() -> None:
+    """A closed connection would leave the client in doubt about a request that went nowhere."""
+    desk = FakeDesk(active=False)
+    talk = Talk(desk)
+    talk.ask(delete({"orders": 2}))
+    desk.failure = ModeSourceError("the mode log has not been read yet")
+    talk.broker_answers()
+    assert answered(talk, 694, 0).error_code == ErrorCode.NOT_CONTROLLER
+    assert talk.submitted == []
+
+
 @pytest.mark.parametrize(
     ("outcome", "code"),
     [
         (ControllerUnavailable("it stops"), ErrorCode.NOT_CONTROLLER),
         (ClusterError("too late", code=ErrorCode.REQUEST_TIMED_OUT), ErrorCode.REQUEST_TIMED_OUT),
+        (ControllerFenced("replaced in the middle"), ErrorCode.REQUEST_TIMED_OUT),  # never "nothing was done"
         (ClusterError("no code"), ErrorCode.UNKNOWN_SERVER_ERROR),
         (RuntimeError("secret"), ErrorCode.UNKNOWN_SERVER_ERROR),
         (None, ErrorCode.UNKNOWN_SERVER_ERROR),
