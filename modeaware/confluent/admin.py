@@ -71,9 +71,9 @@ class AdminClient(ReassigningClient, CreatingClient):
             delay_ms: records of the retired partitions are deleted once every group has consumed them, and no earlier
                 than this many milliseconds from now. None (the default): they are never deleted early, the topic's own
                 retention takes them.
-            request_timeout: the deadline, in seconds. Until then the call is retried where nothing was done: no controller
-                answers, another one is taking over, partitions have no leader yet. See :mod:`modeaware.retries`, also
-                for unknown topics and for requests without an answer.
+            request_timeout: the deadline, in seconds. Until then the call is retried where nothing was done: no
+                controller answers, another one is taking over, partitions have no leader yet. See
+                :mod:`modeaware.retries`, also for unknown topics and for requests without an answer.
 
         Returns:
             Per topic a future of :class:`~modeaware.wire.messages.TopicResult`: the retired partitions and their

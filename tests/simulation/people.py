@@ -22,6 +22,7 @@ ANSWERS = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.UNKNOWN_TOPIC_ID,
         ErrorCode.POLICY_VIOLATION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
         ErrorCode.UNKNOWN_SERVER_ERROR,
         ErrorCode.REQUEST_TIMED_OUT,
         ErrorCode.INVALID_REQUEST,
