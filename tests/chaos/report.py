@@ -14,6 +14,7 @@ from tests.chaos.verdict import VIOLATIONS, Verdict
 
 TAKEOVERS = "(of a busy machine, with shorter sessions, other faults at the same time; the limit of 15 s is for a \
 controller killed alone, with defaults: benchmarks/takeover.py)"
+MINUTES_A_REMADE_TOPIC = 2.0
 _AWARE = {writer.name for writer in WRITERS if writer.aware}
 _TRANSACTIONAL = {writer.name for writer in WRITERS if writer.transactional}
 
@@ -77,6 +78,20 @@ class Report:
         return total
 
     @property
+    def remade(self) -> list[Event]:
+        """Rounds in which a topic was deleted and created again under its name."""
+        return [event for event in self._events if event["event"] == "remade"]
+
+    def _remade_goals(self) -> Iterator[Goal]:
+        rounds = sum(event["shrunk"] for event in self.remade)
+        least = int(self._minutes / MINUTES_A_REMADE_TOPIC)
+        yield Goal("shrunk topics deleted and created again", str(least), str(rounds), rounds >= least)
+        yield nobody("records unread in them", [str(event["unread"]) for event in self.remade if event["unread"]])
+        yield nobody("sends failed in them", [text for event in self.remade for text in event["failures"]])
+        crowds = [event for event in self._events if event["event"] == "crowd-shrunk"]
+        yield nobody("outcomes of large requests that are untrue", [t for event in crowds for t in event["untrue"]])
+
+    @property
     def killed_at_the_end(self) -> list[str]:
         return [name for event in self._events for name in event.get("killed", [])]
 
@@ -103,6 +118,7 @@ class Report:
             judged(self.verdict.routing),
             nobody("ended by itself", self.failed()),
             nobody("had to be killed at the end", self.killed_at_the_end),
+            *self._remade_goals(),
         ]
 
     @property

@@ -20,6 +20,7 @@ from tests.chaos.fleet import Child, Fleet
 from tests.chaos.mode_records import ModeRecords
 from tests.chaos.nemesis import Nemesis
 from tests.chaos.operator import Operator
+from tests.chaos.remaker import Remaker
 from tests.chaos.setting import GROUPS, PARTITIONS, WRITERS, Setting
 from tests.chaos.sleepers import Sleepers
 from tests.chaos.watch import Watch
@@ -62,6 +63,7 @@ class Story:
         faults = Faults(chronicle)
         self._nemesis = Nemesis(kafka, self._fleet, chronicle, faults, setting.seed, self._active, gap_s)
         self._sleepers = Sleepers(self._fleet, faults, setting.seed)
+        self._gap_s = gap_s
         self._watch: Watch | None = None
 
     def tell(self) -> None:
@@ -80,8 +82,10 @@ class Story:
             closing.callback(records.stop)
             records.start()
             operator = Operator(self._setting, self._chronicle, lambda: watch.view, records, self._sleepers)
+            remaker = Remaker(self._setting, self._chronicle, watch.view_of, self._gap_s)
             self._phase("harm")
             operator.start()
+            remaker.start()
             self._nemesis.start()
             try:
                 self._until(lambda: self._nemesis.failed, self._seconds)
@@ -89,6 +93,7 @@ class Story:
             finally:
                 self._phase("revive")
                 self._nemesis.stop()
+                remaker.stop()
             self._settle(operator)
         self._phase("end")
 

@@ -46,7 +46,11 @@ class Watch:
     @property
     def view(self) -> TopicView:
         """The topic's view now."""
-        return self._views.view(self._setting.topic)
+        return self.view_of(self._setting.topic)
+
+    def view_of(self, topic: str) -> TopicView:
+        """The view of any topic now."""
+        return self._views.view(topic)
 
     @property
     def controller_id(self) -> str | None:
