@@ -35,6 +35,7 @@ from modeaware.config import ControllerConfig
 from modeaware.confluent.admin import AdminClient
 from modeaware.controller.daemon import Controller
 from modeaware.errors import ControllerUnavailable, ModeAwareError
+from modeaware.printable import printable_lines
 from modeaware.wire.client import is_running
 
 CHANGES_PENDING, SOME_FAILED = 3, 4
@@ -129,7 +130,7 @@ class _Application:
         found = self._look(desired)
         plans = self._validated(self._plans(desired, found), found)
         if not self._args.json:
-            print(*plan_lines(plans), sep="\n")
+            print(printable_lines(plan_lines(plans)))
         try:
             return self._go_on(desired, plans, found)
         finally:

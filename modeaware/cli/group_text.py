@@ -10,6 +10,7 @@ from modeaware.clock import utc
 from modeaware.lifecycle import reasons
 from modeaware.modelog.group_rules import CLOSED, REQUIRE, GroupRule
 from modeaware.modes import format_ranges
+from modeaware.printable import printable_lines
 from modeaware.reports.groups import GroupReport, TopicGroups
 from modeaware.reports.table import table
 
@@ -39,10 +40,10 @@ _BECAUSE = {
 
 def groups_text(topics: Iterable[TopicGroups], rules: Sequence[GroupRule], now_ms: int) -> str:
     """Each topic with its groups, then all rules."""
-    blocks = ["\n".join(_topic_lines(topic)) for topic in topics]
+    blocks: list[str] = [printable_lines(_topic_lines(topic)) for topic in topics]
     if not blocks:
         blocks = ["No topic is in a change: nobody is waited for. (--topic shows who would be.)"]
-    return "\n\n".join([*blocks, "\n".join(_rule_lines(rules, now_ms))])
+    return "\n\n".join([*blocks, printable_lines(_rule_lines(rules, now_ms))])
 
 
 def groups_json(topics: Iterable[TopicGroups], rules: Iterable[GroupRule], now_ms: int) -> dict[str, Any]:
