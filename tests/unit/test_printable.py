@@ -120,6 +120,7 @@ def _plans(name: str) -> list[str]:
 def _errors(name: str) -> list[str]:
     error = ModeAwareError(f"broker: {name}")
     retired = RetiredPartitionChosen(name, topic="t", partition=1)
+    assert retired.args[0].str() == printable(name)
     local = LocalKafkaError(f"refused:\n{name.splitlines()[0]}")
     assert str(local).startswith("refused:\n"), "the lines of a local log stay lines"
     return [str(error), str(error.args[0]), str(retired), str(local), failures("head", {("t", 0): error})]
@@ -128,7 +129,7 @@ def _errors(name: str) -> list[str]:
 RENDERERS = {
     "groups": _group_texts,
     "describe": lambda name: [describe_text([_descriptions(name)], expand=False)],
-    "table": lambda name: table(("A", name), [(name, "x")]),
+    "table": lambda name: table(("A", "B"), [(name, "x"), ("short", name)], {"B"}),
     "progress": _progress,
     "plan": _plans,
     "errors": _errors,
