@@ -24,7 +24,7 @@ from modeaware.cli.embedded import tell
 from modeaware.cli.group_text import given_up, groups_json, groups_text, rule_text
 from modeaware.cli.progress import Lines
 from modeaware.cli.reassign_text import failures
-from modeaware.cli.waiting import LiveProgress, PlainProgress
+from modeaware.cli.waiting import LiveProgress, PlainProgress, progress_on
 from modeaware.confluent.errors import RetiredPartitionChosen
 from modeaware.errors import LocalKafkaError, ModeAwareError
 from modeaware.lifecycle.facts import GroupFacts
@@ -77,7 +77,7 @@ def _group_texts(name: str) -> list[str]:
     topics = [report_groups(RECORD, facts, [rule], IGNORED, NOW)]
     without = [report_groups(RECORD, facts, [], IGNORED, NOW)]
     assert json.loads(json.dumps(groups_json(topics, [rule], NOW)))["rules"][0]["group"] == name, "JSON is exact"
-    text = groups_text(topics, [rule], NOW)
+    text = groups_text([replace(topics[0], topic=name, doubt=name)], [rule], NOW)
     assert printable(name) in text
     return [text, *told(lambda: tell(rule_text(rule), *given_up(without, topics, rule)))]
 
@@ -171,6 +171,19 @@ def test_command_prints_no_control_character_of_an_error(
     monkeypatch.setattr(cli, "_parse", lambda _: type("Args", (), {"command": Fails()}))
     assert cli.main([]) == 1
     assert capsys.readouterr().err == f"error: group g\\n{FORGED}\n"
+
+
+def test_live_display_takes_no_style_from_a_name() -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    screen = Terminal()
+    with progress_on(screen) as progress:
+        progress.show(
+            replace(_descriptions("[red]x[/red]"), partitions=(draining(4, reason="group-lag:[red]x[/red]"),))
+        )
+    assert screen.getvalue().count("[red]x[/red]") >= 2, "the topic and the group it waits for"
 
 
 def test_markup_is_escaped_for_pages() -> None:
