@@ -12,6 +12,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from modeaware.printable import escape_logs
+
 if TYPE_CHECKING:
     from modeaware.admin.topics_to_make import CreationResult as CreationResult
     from modeaware.admin.topics_to_make import NewPartitions as NewPartitions
@@ -50,6 +52,9 @@ _EXPORTS = {
 }
 
 __all__ = [*sorted(_EXPORTS), "__version__"]
+
+
+escape_logs()
 
 
 def __getattr__(name: str) -> Any:

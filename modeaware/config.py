@@ -70,9 +70,9 @@ class ControllerConfig:
             before it is sealed.
         open_timeout_ms: ``modeaware.open.timeout.ms`` (60000): how long new partitions stay closed to writes for groups
             that have not committed an offset on them yet.
-        ignored_groups: ``modeaware.ignored.groups`` (``console-consumer-*``), comma-separated names or globs: groups
-            that count only once they have committed an offset on the topic. Kafka's console consumer makes a new group
-            each time, and commits nothing for it.
+        ignored_groups: ``modeaware.ignored.groups`` (``console-consumer-*``), comma-separated globs (``[[]`` is a
+            literal ``[``): groups that count only once they have committed an offset on the topic. Kafka's console
+            consumer makes a new group each time, and commits nothing for it.
         session_timeout_ms: ``modeaware.controller.session.timeout.ms`` (8000): how long an active controller may be
             silent before a standby takes over; 1000 to 10000, and within the brokers' ``group.min.session.timeout.ms``.
         old_clients: ``modeaware.old.clients`` (``serve``): what the endpoint tells clients that cannot read modes of

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from modeaware.printable import printable, printable_lines
+
 
 class ErrorCode(IntEnum):
     """The Kafka protocol error codes the controller answers with (names and numbers are Kafka's own)."""
@@ -41,7 +43,8 @@ class ModeAwareError(Exception):
     """Base class of every error raised by modeaware.
 
     Args:
-        message: what happened, on which topic and partition, and what to do.
+        message: what happened, on which topic and partition, and what to do; kept as
+            :func:`~modeaware.printable.printable` shows it.
         code: the Kafka error code, where there is one.
         topic: the topic concerned, if any.
         partition: the partition concerned, if any.
@@ -57,6 +60,7 @@ class ModeAwareError(Exception):
         topic: str | None = None,
         partition: int | None = None,
     ) -> None:
+        message = printable(message)
         super().__init__(message)
         self.message = message
         self.code = code if code is not None else self.default_code
@@ -156,4 +160,7 @@ class ClusterError(ModeAwareError):
 
 
 class LocalKafkaError(ModeAwareError):
-    """A local Kafka could not be installed, started, or controlled."""
+    """A local Kafka could not be installed, started, or controlled. The message may have several lines, of its log."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable_lines(message.split("\n")))

@@ -9,6 +9,7 @@ from typing import Any
 from modeaware import librdkafka_aio
 from modeaware.aio._inside import with_names
 from modeaware.config import with_oauth_callback
+from modeaware.confluent._routed import key_bytes
 from modeaware.confluent.producer import Producer
 from modeaware.errors import ModeAwareError
 from modeaware.librdkafka import KafkaError, KafkaException
@@ -28,10 +29,21 @@ class _BatchProducer(Producer):
             if len(messages) == 1:
                 messages[0]["_error"] = _as_kafka_error(refusal)
                 return 0
+        # One may be refused for its key, and the others not. A first view may also arrive between two messages: after
+        # a refusal that may be tried again, later records of that key are refused, too, or they would overtake it.
+        queued = 0
+        refused: dict[bytes, KafkaError] = {}
         for message in messages:
+            key = key_bytes(message)
+            if key in refused:
+                message["_error"] = refused[key]
+                continue
             message.pop("_error", None)
-        # One may be refused for its key, and the others not.
-        return sum(self.produce_batch(topic, [message], *args, **kwargs) for message in messages)
+            queued += self.produce_batch(topic, [message], *args, **kwargs)
+            error = message.get("_error")
+            if error is not None and error.code() == KafkaError._QUEUE_FULL and key is not None:
+                refused[key] = error
+        return queued
 
 
 def _as_kafka_error(refusal: ModeAwareError) -> KafkaError:

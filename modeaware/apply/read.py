@@ -12,6 +12,7 @@ import yaml
 from modeaware.apply.desired import DRAINED, POLICIES, RETENTION, DesiredTopic, ShrinkRules
 from modeaware.errors import ConfigError
 from modeaware.modelog.json_fields import MAX_PARTITIONS
+from modeaware.printable import printable_lines
 
 VERSION = 1
 _FILE = ("version", "topics")
@@ -55,7 +56,7 @@ def read_files(paths: Iterable[Path]) -> list[DesiredTopic]:
                 mistakes.append(f"{topic.where}: topic {topic.name!r} stands in {found[topic.name].where} already")
             found.setdefault(topic.name, topic)
     if mistakes:
-        raise ConfigError("\n".join(mistakes))
+        raise ConfigError(printable_lines(mistakes))
     return list(found.values())
 
 
@@ -67,7 +68,7 @@ def read_text(text: str, name: str = "topics.yaml") -> list[DesiredTopic]:
     """
     topics, mistakes = _read(text, name)
     if mistakes:
-        raise ConfigError("\n".join(mistakes))
+        raise ConfigError(printable_lines(mistakes))
     return topics
 
 

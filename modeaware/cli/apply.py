@@ -39,6 +39,7 @@ from modeaware.controller.daemon import Controller
 from modeaware.errors import ControllerUnavailable, ModeAwareError
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modelog.records import ClaimRecord
+from modeaware.printable import printable_lines
 from modeaware.retries import Deadline, Outcome, Retrying, outcome_of
 from modeaware.wire.client import is_running
 
@@ -135,7 +136,7 @@ class _Application:
         found = self._look(desired)
         plans = self._validated(self._plans(desired, found), found)
         if not self._args.json:
-            print(*plan_lines(plans), sep="\n")
+            print(printable_lines(plan_lines(plans)))
         try:
             return self._go_on(desired, plans, found)
         finally:

@@ -14,6 +14,7 @@ from modeaware.cli.options import (
     controller_config,
     kafka_errors,
 )
+from modeaware.printable import printable
 from modeaware.reports.certificate import all_drained, take_certificate
 
 NOT_DRAINED = 3
@@ -73,5 +74,5 @@ class Certificate:
             return 0
         for partition in document["partitions"]:
             if partition["reason"] is not None:
-                print(f"{args.topic}-{partition['partition']}: {partition['verdict']}", file=sys.stderr)
+                print(printable(f"{args.topic}-{partition['partition']}: {partition['verdict']}"), file=sys.stderr)
         return NOT_DRAINED

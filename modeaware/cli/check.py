@@ -15,6 +15,7 @@ from modeaware.cli.options import (
     kafka_errors,
 )
 from modeaware.errors import ConfigError
+from modeaware.printable import printable_lines
 from modeaware.reports.rights.needs import Role, Scope
 from modeaware.reports.rights.report import check
 from modeaware.reports.rights.told import PLACEHOLDER, Site, as_json, as_text
@@ -81,7 +82,7 @@ class Check:
         if args.json:
             print(json.dumps(as_json(report, site), indent=2))
         else:
-            print(*as_text(report, site), sep="\n")
+            print(printable_lines(as_text(report, site)))
         return 0 if report.passed else FAILED
 
 

@@ -9,6 +9,7 @@ from modeaware.clock import utc
 from modeaware.modelog.deletion import DeleteTopicPartitions
 from modeaware.modelog.straggler import Straggler
 from modeaware.modes import format_ranges
+from modeaware.printable import printable_lines
 from modeaware.reports.describe import HandoverDescription, PartitionDescription, TopicDescription, straggler_json
 from modeaware.reports.table import table
 
@@ -41,7 +42,7 @@ _RIGHT = {"Seal", "Log start", "Log end", "Lag"}
 
 def describe_text(descriptions: Iterable[TopicDescription], *, expand: bool) -> str:
     """All topics, as text: partitions that are alike in one line, or each in its own (``expand``)."""
-    blocks = ["\n".join(_topic_lines(description, expand)) for description in descriptions]
+    blocks = [printable_lines(_topic_lines(description, expand)) for description in descriptions]
     return "\n\n".join(blocks) if blocks else "No topic has been changed: every partition of every topic is ReadWrite."
 
 

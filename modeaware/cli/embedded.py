@@ -23,6 +23,7 @@ from modeaware.modelog.deletion import RETENTION_DELAY_MS
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modelog.records import ClaimRecord
 from modeaware.modes import PartitionMode
+from modeaware.printable import printable
 from modeaware.retries import Deadline, Retrying
 from modeaware.wire.client import is_running
 
@@ -118,7 +119,7 @@ def our_settings(target: Connection) -> dict[str, object]:
 def tell(*lines: str) -> None:
     """For the person, not for a pipe."""
     for line in lines:
-        print(line, file=sys.stderr)
+        print(printable(line), file=sys.stderr)
 
 
 def _elected(

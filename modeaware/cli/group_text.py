@@ -10,6 +10,7 @@ from modeaware.clock import utc
 from modeaware.lifecycle import reasons
 from modeaware.modelog.group_rules import CLOSED, REQUIRE, GroupRule
 from modeaware.modes import format_ranges
+from modeaware.printable import printable_lines
 from modeaware.reports.groups import GroupReport, TopicGroups
 from modeaware.reports.table import table
 
@@ -24,7 +25,7 @@ used the topic when the shrink was admitted), using (it does now), registered (b
 the evacuation of a compacted topic) and ignored (not waited for until it commits); unread, held_up and waived by
 retired partition: the offsets it has still to consume, the reason code for which it holds the partition up, the reason
 of the waiver by which it does not. rules has, expired ones too,
-  {"kind", "group", "topic", "reason", "created_ms", "expires_ms", "uncommitted_only", "expired"}
+  {"kind", "group", "glob", "topic", "reason", "created_ms", "expires_ms", "uncommitted_only", "expired"}
 Fields may be added.
 """
 
@@ -39,10 +40,10 @@ _BECAUSE = {
 
 def groups_text(topics: Iterable[TopicGroups], rules: Sequence[GroupRule], now_ms: int) -> str:
     """Each topic with its groups, then all rules."""
-    blocks = ["\n".join(_topic_lines(topic)) for topic in topics]
+    blocks: list[str] = [printable_lines(_topic_lines(topic)) for topic in topics]
     if not blocks:
         blocks = ["No topic is in a change: nobody is waited for. (--topic shows who would be.)"]
-    return "\n\n".join([*blocks, "\n".join(_rule_lines(rules, now_ms))])
+    return "\n\n".join([*blocks, printable_lines(_rule_lines(rules, now_ms))])
 
 
 def groups_json(topics: Iterable[TopicGroups], rules: Iterable[GroupRule], now_ms: int) -> dict[str, Any]:
@@ -62,6 +63,7 @@ def groups_json(topics: Iterable[TopicGroups], rules: Iterable[GroupRule], now_m
             {
                 "kind": rule.kind,
                 "group": rule.group,
+                "glob": rule.glob,
                 "topic": rule.topic,
                 "reason": rule.reason,
                 "created_ms": rule.created_ms,
@@ -78,14 +80,19 @@ def rule_text(rule: GroupRule) -> str:
     """A rule in one line."""
     about = f"Topics {rule.topic!r}: "
     if rule.kind == REQUIRE:
-        about += f"group {rule.group!r} must have consumed what is deleted, listed or not"
+        listed = "as far as it is listed" if rule.glob else "listed or not"
+        about += f"{_named(rule)} must have consumed what is deleted, {listed}"
     elif rule.kind == CLOSED:
         about += "the groups that are registered or seen are taken for all there are"
     else:
-        about += f"group {rule.group!r} is not waited for"
+        about += f"{_named(rule)} is not waited for"
         about += " where it has never committed" if rule.uncommitted_only else ""
     until = "" if rule.expires_ms is None else f", until {utc(rule.expires_ms)}"
     return f"{about}{until}" + (f" ({rule.reason})." if rule.reason else ".")
+
+
+def _named(rule: GroupRule) -> str:
+    return f"each group that matches the glob {rule.group!r}" if rule.glob else f"group {rule.group!r}"
 
 
 def given_up(before: Sequence[TopicGroups], after: Sequence[TopicGroups], waiver: GroupRule) -> list[str]:
@@ -153,7 +160,7 @@ def _rule_lines(rules: Sequence[GroupRule], now_ms: int) -> list[str]:
         return ["There are no rules about groups."]
     rows = [
         (
-            rule.kind + (" (uncommitted only)" if rule.uncommitted_only else ""),
+            rule.kind + (" (glob)" if rule.glob else "") + (" (uncommitted only)" if rule.uncommitted_only else ""),
             rule.group or "-",
             rule.topic,
             _until(rule, now_ms),

@@ -26,7 +26,8 @@ from modeaware.lifecycle.commands import AlterGroupRulesCommand
 from modeaware.lifecycle.group_rules import alter_group_rules as check_rules
 from modeaware.modelog.group_rules import CLOSED, KINDS, REQUIRE, WAIVE, GroupRule, GroupRulesRecord
 
-_GLOB = "a name or a glob: * ? [...], case counts"
+_GLOB = "* ? [...], case counts"
+_TOPICS = f"a name or a glob: {_GLOB}"
 
 
 class Groups:
@@ -67,15 +68,15 @@ def _configure_list(parser: argparse.ArgumentParser) -> None:
 
 
 def _configure_require(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "group", metavar="GROUP", help=f"the group; {_GLOB} (a glob requires the groups that are listed)"
-    )
+    parser.add_argument("group", metavar="GROUP", help="the group, by its exact name (or see --glob)")
+    _add_glob(parser, "it requires the groups that are listed")
     _add_rule_options(parser, reason_required=False)
     parser.add_argument("--expires", metavar="WHEN", help="when it ends: 90s, 30m, 12h, 7d, 2w, or an ISO time")
 
 
 def _configure_waive(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("group", metavar="GROUP", help=f"the group; {_GLOB} (a glob leaves registered groups alone)")
+    parser.add_argument("group", metavar="GROUP", help="the group, by its exact name (or see --glob)")
+    _add_glob(parser, "it leaves registered groups alone")
     _add_rule_options(parser, reason_required=True)
     end = parser.add_mutually_exclusive_group(required=True)
     end.add_argument("--expires", metavar="WHEN", help="when it ends: 90s, 30m, 12h, 7d, 2w, or an ISO time")
@@ -97,8 +98,12 @@ def _configure_forget(parser: argparse.ArgumentParser) -> None:
     _add_how(parser)
 
 
+def _add_glob(parser: argparse.ArgumentParser, effect: str) -> None:
+    parser.add_argument("--glob", action="store_true", help=f"GROUP is a pattern: {_GLOB}; {effect}")
+
+
 def _add_rule_options(parser: argparse.ArgumentParser, *, reason_required: bool) -> None:
-    parser.add_argument("--topic", required=True, metavar="GLOB", help=f"the topics it is for: {_GLOB}")
+    parser.add_argument("--topic", required=True, metavar="GLOB", help=f"the topics it is for: {_TOPICS}")
     parser.add_argument(
         "--reason", required=reason_required, default="", metavar="TEXT", help="why; it stands in the certificate"
     )
@@ -137,7 +142,8 @@ def _rule(args: argparse.Namespace, kind: str, group: str) -> GroupRule:
         expires_ms = None if args.expires is None else expiry(args.expires, now_ms)
     except ValueError as error:
         args.action_parser.error(f"--expires: {error}")
-    return GroupRule(kind, group, args.topic, args.reason, now_ms, expires_ms, getattr(args, "uncommitted_only", False))
+    uncommitted_only, glob = getattr(args, "uncommitted_only", False), getattr(args, "glob", False)
+    return GroupRule(kind, group, args.topic, args.reason, now_ms, expires_ms, uncommitted_only, glob)
 
 
 def _add(args: argparse.Namespace, target: Connection, config: ControllerConfig, rule: GroupRule) -> int:

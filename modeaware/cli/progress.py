@@ -7,6 +7,8 @@ from typing import TextIO
 
 from rich.live import Live
 
+from modeaware.printable import printable
+
 
 class Lines:
     """A line for each change; for files and pipes."""
@@ -18,7 +20,7 @@ class Lines:
     def note(self, text: str) -> None:
         if text != self._last:
             self._last = text
-            print(f"{time.strftime('%H:%M:%S')} {text}", file=self._out, flush=True)
+            print(f"{time.strftime('%H:%M:%S')} {printable(text)}", file=self._out, flush=True)
 
 
 class Redrawn:
@@ -32,7 +34,7 @@ class Redrawn:
     def note(self, text: str) -> None:
         if text != self._note:
             self._note = text
-            self._live.console.print(text, style="yellow", markup=False, highlight=False)
+            self._live.console.print(printable(text), style="yellow", markup=False, highlight=False)
 
     def _elapsed(self) -> str:
         """Minutes and seconds since it began."""

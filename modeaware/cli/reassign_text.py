@@ -8,6 +8,7 @@ from modeaware.admin.log_dirs import LogDirs, Replica, replica_name
 from modeaware.admin.reassignment_json import format_plan
 from modeaware.admin.reassignment_state import MoveState
 from modeaware.admin.reassignments import PartitionKey, PartitionReassignment, Replicas
+from modeaware.printable import printable_lines
 
 ANOTHER_IS_ACTIVE = (
     "Cannot execute because there is an existing partition assignment.  Use --additional to override this and create a "
@@ -94,12 +95,14 @@ def cancelled(keys: Iterable[PartitionKey]) -> str:
 
 def failures(head: str, errors: Mapping[PartitionKey, Exception]) -> str:
     """A line for each partition that was refused."""
-    return "\n".join([head, *(f"{name(key)}: {errors[key]}" for key in sorted(errors))])
+    return printable_lines([head, *(f"{name(key)}: {errors[key]}" for key in sorted(errors))])
 
 
 def status(states: Mapping[PartitionKey, MoveState]) -> str:
     """What --verify prints of the partitions."""
-    return "\n".join(["Status of partition reassignment:", *(_status(key, states[key]) for key in sorted(states))])
+    return printable_lines(
+        ["Status of partition reassignment:", *(_status(key, states[key]) for key in sorted(states))]
+    )
 
 
 def _status(key: PartitionKey, state: MoveState) -> str:
@@ -116,7 +119,7 @@ def _status(key: PartitionKey, state: MoveState) -> str:
 def moves_status(wanted: Mapping[Replica, str], found: Mapping[Replica, LogDirs]) -> str:
     """What --verify prints of the directories; empty where the plan names none."""
     lines = [_move_status(replica, wanted[replica], found[replica]) for replica in sorted(wanted, key=_by_broker)]
-    return "\n".join(lines)
+    return printable_lines(lines)
 
 
 def _by_broker(replica: Replica) -> tuple[int, str, int]:
@@ -156,7 +159,7 @@ def listing(in_progress: Mapping[PartitionKey, PartitionReassignment]) -> str:
         adding = f" adding: {ids(each.adding_replicas)}." if each.adding_replicas else ""
         removing = f" removing: {ids(each.removing_replicas)}." if each.removing_replicas else ""
         lines.append(f"{name(key)}: replicas: {ids(each.replicas)}.{adding}{removing}")
-    return "\n".join(["Current partition reassignments:", *lines])
+    return printable_lines(["Current partition reassignments:", *lines])
 
 
 def clearing(kind: str, whose: Iterable[object]) -> str:

@@ -98,7 +98,7 @@ def progress_on(out: TextIO) -> Iterator[Progress]:
     if not out.isatty():
         yield PlainProgress(out)
         return
-    with Live(console=Console(file=out), refresh_per_second=4, transient=False) as live:
+    with Live(console=Console(file=out, markup=False, emoji=False), refresh_per_second=4, transient=False) as live:
         yield LiveProgress(live)
 
 

@@ -25,6 +25,7 @@ from modeaware.cli.topic_text import (
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modelog.records import TopicRecord
+from modeaware.printable import printable_lines
 from modeaware.reports.describe import describe_topics, unusable_record
 from modeaware.reports.topic_list import ListedTopic, TopicList, list_topics, matching, named
 from modeaware.reports.topic_state import PARTITIONS_PER_ANSWER, TopicState, topic_states
@@ -47,7 +48,7 @@ def list_names(args: argparse.Namespace) -> int:
         found = matching(list_topics(cluster.brokers).topics, args.topic, exclude_internal=args.exclude_internal)
     finally:
         cluster.close()
-    print("\n".join(topic.name for topic in found))
+    print(printable_lines(topic.name for topic in found))
     return 0
 
 

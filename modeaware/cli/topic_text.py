@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from modeaware.printable import printable
 from modeaware.reports.topic_state import PartitionReplicas, TopicState
 
 UNKNOWN = "unknown"
@@ -38,7 +39,7 @@ def _ids(brokers: Iterable[int] | None) -> str:
 def _configs(topic: TopicState) -> str:
     if topic.configs is None:  # the user may not know; kafka-topics gives up then
         return "N/A"
-    pairs = {name: "null" if value is None else value for name, value in topic.configs.items()}
+    pairs = {name: "null" if value is None else printable(value) for name, value in topic.configs.items()}
     return ",".join(f"{name}={pairs[name]}" for name in in_java_order(pairs, topic.config_count))
 
 

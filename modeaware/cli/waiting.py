@@ -21,6 +21,7 @@ from modeaware.cli.options import Connection
 from modeaware.cli.progress import Lines, Redrawn
 from modeaware.errors import ClusterError, ModeSourceError
 from modeaware.modes import format_ranges
+from modeaware.printable import printable
 from modeaware.reports.describe import PartitionDescription, TopicDescription, describe_topics
 from modeaware.topic_view import TopicView
 from modeaware.views import registry
@@ -47,7 +48,7 @@ def progress_lines(description: TopicDescription) -> list[Line]:
             group[0].phase or "",
             format_ranges(p.partition for p in group),
             sum(p.lag or 0 for p in group),
-            group[0].waits_for or "",
+            printable(group[0].waits_for or ""),
         )
         for group in alike(changing, lambda p: (p.phase, p.reason))
     ]
@@ -97,7 +98,7 @@ class LiveProgress(Redrawn):
     def _picture(self, description: TopicDescription) -> Group:
         done, count = done_share(description)
         head = Text.assemble(
-            (description.topic, "bold"),
+            (printable(description.topic), "bold"),
             f"  {done} of {count} partitions done  {self._elapsed()}",
         )
         rows = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
@@ -115,7 +116,7 @@ def progress_on(out: TextIO) -> Iterator[Progress]:
     if not out.isatty():
         yield PlainProgress(out)
         return
-    console = Console(file=out)
+    console = Console(file=out, markup=False, emoji=False)  # a name is no style
     with Live(console=console, refresh_per_second=4, transient=False) as live:
         yield LiveProgress(live)
 

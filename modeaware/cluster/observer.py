@@ -126,7 +126,7 @@ class Observer:
 
     def _groups(self, topic: str, count: int, record: TopicRecord | None, rules: Sequence[GroupRule]) -> GroupsFound:
         now_ms = self._clock.now_ms()
-        by_name = [rule for rule in rules if rule.kind == REQUIRE and not rule.is_glob]
+        by_name = [rule for rule in rules if rule.kind == REQUIRE and not rule.glob]
         also = [rule.group for rule in by_name if rule.applies(topic, now_ms)]
         if (evacuation := evacuation_of(record)) is not None:
             also.append(evacuation)

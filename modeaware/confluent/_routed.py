@@ -98,6 +98,9 @@ def produce_batch(base: Callable[..., Any], routes: Routes) -> Callable[..., Any
     """A routed ``produce_batch``: one call of ``base`` for each partition, with the caller's own message dicts, so that
     ``_error`` lands in them. A message's own ``partition`` counts, as confluent_kafka documents it (its 2.16 ignores
     it).
+
+    A key that is held stays held for the rest of the call. A polling thread may open the guard between two messages,
+    and a later record of the key would then overtake the refused one.
     """
 
     def produce(topic: Any, messages: Any, partition: Any = ABSENT, *args: Any, **kwargs: Any) -> Any:
@@ -106,18 +109,29 @@ def produce_batch(base: Callable[..., Any], routes: Routes) -> Callable[..., Any
         if route is None or not _well_formed(messages):  # the latter raises there, before anything is queued
             return base(topic, messages, default, *args, **kwargs)
         by_partition: dict[Any, list[dict[str, Any]]] = {}
+        held: dict[bytes | None, KafkaError] = {}
         for message in messages:
             own = message.get("partition")
+            given = default if own is None else own
+            key = key_bytes(message)
+            if key in held and given == UNASSIGNED:
+                message["_error"] = held[key]
+                continue
             try:
-                given = default if own is None else own
-                where = place(route, message.get("key"), given, message.get("value"))
-            except KeyHeld as held:  # as base tells of a full queue
-                message["_error"] = KafkaError(KafkaError._QUEUE_FULL, str(held))
+                where = place(route, key, given, message.get("value"))
+            except KeyHeld as error:  # reported as base reports a full queue
+                held[key] = message["_error"] = KafkaError(KafkaError._QUEUE_FULL, str(error))
             else:
                 by_partition.setdefault(where, []).append(message)
         return sum(base(topic, group, where, *args, **kwargs) for where, group in by_partition.items())
 
     return produce
+
+
+def key_bytes(message: dict[str, Any]) -> bytes | None:
+    """Return the key of a message of ``produce_batch`` as it is written: text and its UTF-8 bytes are one key."""
+    key = message.get("key")
+    return key.encode() if isinstance(key, str) else key
 
 
 def hashed_count(route: Route | None) -> int:

@@ -19,7 +19,7 @@ class _WithKafkaError(ModeAwareError):
 
     def __init__(self, message: str, **details: Any) -> None:
         super().__init__(message, **details)
-        self.args = (KafkaError(self.kafka_code, message),)
+        self.args = (KafkaError(self.kafka_code, self.message),)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.message,), {"code": self.code, "topic": self.topic, "partition": self.partition}

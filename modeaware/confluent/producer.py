@@ -124,7 +124,7 @@ class Producer(librdkafka.Producer):
         """Queue records: confluent_kafka's ``produce_batch``, routed like :meth:`produce`.
 
         Messages whose keys are held (``modeaware.on.resize=hold``) are not counted, and have the ``_error`` that a full
-        queue gives them.
+        queue gives them. A key held once in a call is held for the rest of it: try its messages again in their order.
 
         Raises:
             RetiredPartitionChosen: a message, or ``partition``, names one that takes no records; nothing was queued.

@@ -8,7 +8,15 @@ from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle.admission import MAX_RECORD_BYTES
 from modeaware.lifecycle.commands import AlterGroupRulesCommand
 from modeaware.lifecycle.evacuation import EVACUATION_PREFIX
-from modeaware.modelog.group_rules import CLOSED, KINDS, REQUIRE, WAIVE, GroupRule, GroupRulesRecord
+from modeaware.modelog.group_rules import (
+    CLOSED,
+    KINDS,
+    REQUIRE,
+    WAIVE,
+    GroupRule,
+    GroupRulesRecord,
+    has_glob_characters,
+)
 
 LATEST_MS = 253_402_300_799_000
 """The end of the year 9999, the last that has a form in writing."""
@@ -30,6 +38,8 @@ def alter_group_rules(
         if rules.pop(key, None) is None:
             kind, group, topic = key
             raise _refusal(f"there is no rule {kind!r} for group {group!r} and topic {topic!r}")
+    for rule in command.add:
+        _refuse_ambiguous(rule, rules.get(rule.key))
     rules |= {rule.key: rule for rule in command.add}
     if tuple(rules.values()) == record.rules:
         return record
@@ -54,6 +64,10 @@ def _check(rule: GroupRule) -> None:
             f"group {rule.group!r} is the proof that the latest values of keys were copied before a partition goes: it "
             "cannot be waived. Run the Spark job modeaware.spark.evacuate, or take the shrink back (--undo)"
         )
+    if rule.glob and not has_glob_characters(rule.group):
+        raise _refusal(
+            f"group {rule.group!r} is no glob: it has none of * ? [. Leave out --glob (glob=True) for a name"
+        )
     if not rule.topic:
         raise _refusal(f"a rule {rule.kind!r} must name a topic, or a glob")
     if rule.kind != REQUIRE and not rule.reason.strip():
@@ -63,6 +77,17 @@ def _check(rule: GroupRule) -> None:
 
     if rule.expires_ms is not None and rule.expires_ms > LATEST_MS:
         raise _refusal(f"the rule {rule.kind!r} for group {rule.group!r} would end beyond the year 9999")
+
+
+def _refuse_ambiguous(rule: GroupRule, held: GroupRule | None) -> None:
+    """Refuse a name where a glob of the same text is in force, and a glob where a name is."""
+    if held is None or held.glob is rule.glob:
+        return
+    was, now = ("a glob", "a name") if held.glob else ("a name", "a glob")
+    raise _refusal(
+        f"group {rule.group!r} is {now} here, and {was} in a rule {rule.kind!r} for topic {rule.topic!r} that is in "
+        f"force. Remove that rule first: modeaware groups forget {rule.kind} GROUP --topic TOPIC"
+    )
 
 
 def _refusal(why: str) -> RequestRefused:

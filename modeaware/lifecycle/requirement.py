@@ -45,7 +45,7 @@ class Requirement:
         committed = group is None or partition in group.committed
         is_registered = _matches_any(self.registered, name)
         for rule in self.waivers:
-            spared = (rule.uncommitted_only and committed) or (rule.is_glob and is_registered)
+            spared = (rule.uncommitted_only and committed) or (rule.glob and is_registered)
             if rule.matches(name) and not spared:
                 return rule
         return None
@@ -105,7 +105,7 @@ def required_of(
         if (any if rule.kind == REQUIRE else all)(rule.applies(facts.topic, at_ms) for at_ms in (listed_ms, now_ms))
     ]
     registered = tuple(rule for rule in in_force if rule.kind == REQUIRE)
-    named = {rule.group for rule in registered if not rule.is_glob}
+    named = {rule.group for rule in registered if not rule.glob}
     using = using_groups(facts, ignored_groups, registered)
     doubt = facts.groups_doubt
     if doubt is not None and doubt.hidden and any(rule.kind == CLOSED for rule in in_force):

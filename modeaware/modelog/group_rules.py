@@ -2,6 +2,12 @@
 
 One record holds all rules. It is written by the controller, like every other, and read by nobody else but the command
 line: clients pass it over.
+
+A group id may hold any character, those of a glob included, so each rule keeps whether its text is a name or a glob.
+Up to 0.2.0 a text with ``*``, ``?`` or ``[`` was always a glob, and a rule without the field ``literal`` is still read
+so. A literal name with these characters has the field, and raises the record's ``min_reader``: a reader of 0.2.0 cannot
+read the rules then, and a controller that cannot read the rules deletes nothing. Were the name read as a glob, a waiver
+would give up other groups' records, and a required group would be left out once no broker lists it.
 """
 
 from __future__ import annotations
@@ -15,8 +21,15 @@ from modeaware.errors import RecordError
 from modeaware.modelog.json_fields import WRITER_VERSION, dump, load, optional_int, text
 
 GROUP_RULES_KEY = "group-rules"
+LITERAL_READER = 2
+"""The ``min_reader`` of a record with a literal name that an older reader would take for a glob."""
 REQUIRE, WAIVE, CLOSED = "require", "waive", "closed"
 KINDS = (REQUIRE, WAIVE, CLOSED)
+
+
+def has_glob_characters(group: str) -> bool:
+    """Return whether a group's text can be a glob; up to 0.2.0 it then was one."""
+    return any(character in group for character in "*?[")
 
 
 @dataclass(frozen=True)
@@ -25,14 +38,15 @@ class GroupRule:
 
     Attributes:
         kind: ``require``: the group must have consumed a retired partition before its records go, whether the brokers
-            list the group or not (a plain name) or as far as they do (a glob). ``waive``: it is not waited for.
+            list the group or not (a name) or as far as they do (a glob). ``waive``: it is not waited for.
             ``closed``: the list of groups is closed: the registered ones and those that are seen are all there are,
             though the controller may not see every group.
-        group: the group's name, or a glob (``*``, ``?``, ``[...]``; case counts); ``""`` for ``closed``.
-        topic: the topics it is for: a name or a glob.
+        group: the group's name, taken literally; or a glob, where ``glob`` is set; ``""`` for ``closed``.
+        topic: the topics it is for: a name or a glob. (No topic's name can hold ``*``, ``?`` or ``[``.)
         reason: why, in the operator's words; it stands in the drain certificate.
         created_ms, expires_ms: wall-clock times in ms since the epoch; ``expires_ms`` None: it holds until removed.
         uncommitted_only: of a waiver: only where the group has never committed an offset on the partition.
+        glob: ``group`` is a pattern (``*``, ``?``, ``[...]``; case counts).
     """
 
     kind: str
@@ -42,6 +56,7 @@ class GroupRule:
     created_ms: int
     expires_ms: int | None = None
     uncommitted_only: bool = False
+    glob: bool = False
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -49,9 +64,9 @@ class GroupRule:
         return (self.kind, self.group, self.topic)
 
     @property
-    def is_glob(self) -> bool:
-        """Whether ``group`` stands for more than one name."""
-        return any(character in self.group for character in "*?[")
+    def is_unlike_0_2_0(self) -> bool:
+        """Whether a reader of 0.2.0 would take the group for a glob, and it is a name."""
+        return not self.glob and has_glob_characters(self.group)
 
     def applies(self, topic: str, now_ms: int) -> bool:
         """Whether it is a rule for ``topic``, and in force now: a waiver ends when it says so (invariant I2)."""
@@ -59,7 +74,7 @@ class GroupRule:
 
     def matches(self, group: str) -> bool:
         """Whether it is about ``group``."""
-        return group == self.group or fnmatchcase(group, self.group)
+        return group == self.group or (self.glob and fnmatchcase(group, self.group))
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
@@ -74,6 +89,8 @@ class GroupRule:
             fields["expires_ms"] = self.expires_ms
         if self.uncommitted_only:
             fields["uncommitted_only"] = True
+        if self.is_unlike_0_2_0:
+            fields["literal"] = True
         return fields
 
     @classmethod
@@ -85,14 +102,16 @@ class GroupRule:
         """
         if fields["kind"] not in KINDS:
             raise ValueError(f"no such kind of rule: {fields['kind']!r}")
+        group = text(fields["group"])
         return cls(
             kind=fields["kind"],
-            group=text(fields["group"]),
+            group=group,
             topic=text(fields["topic"]),
             reason=text(fields["reason"]),
             created_ms=int(fields["created_ms"]),
             expires_ms=optional_int(fields.get("expires_ms")),
             uncommitted_only=bool(fields.get("uncommitted_only", False)),
+            glob=has_glob_characters(group) and not fields.get("literal", False),
         )
 
 
@@ -112,7 +131,7 @@ class GroupRulesRecord:
         return dump(
             {
                 "version": WRITER_VERSION,
-                "min_reader": 1,
+                "min_reader": LITERAL_READER if any(rule.is_unlike_0_2_0 for rule in self.rules) else 1,
                 "controller_epoch": self.controller_epoch,
                 "epoch": self.epoch,
                 "rules": [rule.to_dict() for rule in self.rules],
@@ -126,7 +145,7 @@ class GroupRulesRecord:
         Raises:
             RecordError: it is not a record of group rules, or needs a newer reader.
         """
-        fields = load(value)
+        fields = load(value, reader_version=LITERAL_READER)
         try:
             return cls(
                 rules=tuple(GroupRule.from_dict(rule) for rule in fields["rules"]),

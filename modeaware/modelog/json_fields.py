@@ -20,8 +20,12 @@ def dump(fields: Mapping[str, Any]) -> bytes:
     return json.dumps(fields, separators=(",", ":"), sort_keys=True).encode()
 
 
-def load(value: bytes) -> dict[str, Any]:
+def load(value: bytes, *, reader_version: int = READER_VERSION) -> dict[str, Any]:
     """The fields of a value.
+
+    Args:
+        value: the record's bytes.
+        reader_version: the newest form of this kind of record that can be read here.
 
     Raises:
         NewerRecord: it was written for a newer reader.
@@ -36,10 +40,10 @@ def load(value: bytes) -> dict[str, Any]:
     min_reader = fields.get("min_reader", 1)
     if not isinstance(min_reader, int):
         raise RecordError(f"mode log: min_reader is {min_reader!r}, not a number")
-    if min_reader > READER_VERSION:
+    if min_reader > reader_version:
         raise NewerRecord(
             f"mode log: the record of {fields.get('topic', 'the controller')!r} needs a reader of version "
-            f"{min_reader}, this one is {READER_VERSION}; upgrade modeaware",
+            f"{min_reader}, this one is {reader_version}; upgrade modeaware",
             topic=topic if isinstance(topic := fields.get("topic"), str) else None,
         )
     return fields

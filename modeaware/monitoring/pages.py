@@ -13,6 +13,7 @@ from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.controller.watched import Snapshot
 from modeaware.monitoring.server import Answer
 from modeaware.monitoring.status import alive, ready, status_of
+from modeaware.printable import printable
 
 KEPT_S = 1.0
 """So long an answer that is made of every topic is given again, however many ask."""
@@ -70,7 +71,7 @@ class _Kept:
 def _verdict(wrong: str | None) -> Answer:
     if wrong is None:
         return Answer(HTTPStatus.OK, _PLAIN, b"ok\n")
-    return Answer(HTTPStatus.SERVICE_UNAVAILABLE, _PLAIN, f"{wrong}\n".encode())
+    return Answer(HTTPStatus.SERVICE_UNAVAILABLE, _PLAIN, f"{printable(wrong)}\n".encode())
 
 
 @cache

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from html import escape
 
 from modeaware.clock import utc
 from modeaware.plan.report import ResizePlan
@@ -19,6 +18,7 @@ from modeaware.plan.words import (
     target_text,
     verdict_text,
 )
+from modeaware.printable import markup as escape
 
 _STYLE = """
 :root{color-scheme:light dark;--ink:#1b1f24;--soft:#57606a;--paper:#fff;--line:#d0d7de;--room:#eef1f4;--bar:#5b8db8;

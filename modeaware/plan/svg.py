@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from html import escape
 from typing import NamedTuple
+
+from modeaware.printable import markup as escape
 
 _WIDTH = 720
 _ROW = 30

@@ -18,6 +18,7 @@ from modeaware.plan.words import (
     target_text,
     verdict_text,
 )
+from modeaware.printable import printable_lines
 from modeaware.reports.table import table
 
 JSON_HELP = """\
@@ -69,7 +70,7 @@ def plan_text(plan: ResizePlan) -> str:
         ["Groups", *_groups(plan.groups, plan.shrinks)],
         ["In the way", *_blockers(plan)],
     ]
-    return "\n\n".join("\n".join(section) for section in sections)
+    return "\n\n".join(printable_lines(section) for section in sections)
 
 
 def bar(share: float, width: int = _BAR) -> str:

@@ -16,6 +16,7 @@ from modeaware.wire import codec
 from modeaware.wire.api_versions import CLIENT_NAME
 from modeaware.wire.client_tls import security_protocol, split_address
 from modeaware.wire.frames import MAX_REQUEST_BYTES, MalformedFrame, frame
+from modeaware.wire.messages import lost_in_version
 
 if TYPE_CHECKING:
     from modeaware.wire.brokers.one import OneServer
@@ -38,7 +39,7 @@ def request(conf: Mapping[str, Any], claim: ClaimRecord, message: Any, timeout_s
     Raises:
         ControllerUnavailable: nothing was sent: no connection, the user was not let in, or whatever listens there is
             not that controller.
-        RequestRefused: the request is too large; nothing was sent.
+        RequestRefused: the request is too large, or that controller would misread it; nothing was sent.
         ConfigError: a security setting cannot be used.
         ClusterError: the command was sent, and no answer that could be read came back in time; it may
             have been carried out.
@@ -47,6 +48,8 @@ def request(conf: Mapping[str, Any], claim: ClaimRecord, message: Any, timeout_s
     server = _server(conf, claim)
     try:
         api_version = _common_version(server, claim, message.API_KEY, min(timeout_s, HELLO_TIMEOUT_S))
+        if (why := lost_in_version(message, api_version)) is not None:
+            raise RequestRefused(why, code=ErrorCode.UNSUPPORTED_VERSION)
         payload = codec.encode_request(message, api_version, 0, CLIENT_NAME)
         frame(payload, MAX_REQUEST_BYTES)  # refused here, before anything of it is sent
         try:

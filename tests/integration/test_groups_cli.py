@@ -108,7 +108,17 @@ def test_rules_are_kept_where_no_controller_runs(site: Site, filled: str) -> Non
     assert told.status == 0, told.err
     assert rules(site) == [("require", "spark", f"{filled[:4]}*"), ("closed", "", filled)]
     told = site.run(
-        "groups", "waive", "*", "--topic", filled, "--reason", "idle", "--forever", "--uncommitted-only", "--yes"
+        "groups",
+        "waive",
+        "*",
+        "--glob",
+        "--topic",
+        filled,
+        "--reason",
+        "idle",
+        "--forever",
+        "--uncommitted-only",
+        "--yes",
     )
     assert "No topic that is in a change matches" in told.err
     assert listed(site)["rules"][2]["uncommitted_only"] is True
@@ -184,7 +194,7 @@ def test_groups_of_a_topic_that_does_not_exist(site: Site) -> None:
 
 def test_the_admin_client_keeps_the_same_rules(site: Site, filled: str, controller: Controller) -> None:
     conf = {"bootstrap.servers": site.servers, "modeaware.mode.log.topic": site.mode_log}
-    rule = GroupRule("waive", "old-*", filled, "moved", 1_000)
+    rule = GroupRule("waive", "old-*", filled, "moved", 1_000, glob=True)
     with AdminClient(conf) as admin:
         admin.alter_group_rules([rule]).result(TIMEOUT_S)
         assert admin.describe_group_rules().result(TIMEOUT_S) == (rule,)

@@ -235,8 +235,8 @@ GUARDS: tuple[Guard, ...] = (
     ),
     guard(
         "a waiver may be for those without a commit", "I2", 1205,
-        REQUIREMENT, "(rule.uncommitted_only and committed) or (rule.is_glob and is_registered)",
-        "(rule.is_glob and is_registered)",
+        REQUIREMENT, "(rule.uncommitted_only and committed) or (rule.glob and is_registered)",
+        "(rule.glob and is_registered)",
     ),
     guard(
         "unreadable rules are a doubt", "I2", 303,

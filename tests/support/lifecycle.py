@@ -14,7 +14,7 @@ from modeaware.lifecycle.advance import Advance, advance
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand, TopicCommand
 from modeaware.lifecycle.effects import DeleteRecords
 from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts
-from modeaware.modelog.group_rules import GroupRule
+from modeaware.modelog.group_rules import GroupRule, has_glob_characters
 from modeaware.modelog.records import TopicRecord
 from modeaware.modes import PartitionMode
 
@@ -50,8 +50,9 @@ def group(
 
 
 def rule(kind: str, group: str = "", topic: str = TOPIC, **more: Any) -> GroupRule:
-    """A rule about groups, in force from NOW_MS on."""
-    return GroupRule(kind, group, topic, **{"reason": "because", "created_ms": NOW_MS, **more})
+    """A rule about groups, in force from NOW_MS on; a group with characters of a glob is one."""
+    about = {"reason": "because", "created_ms": NOW_MS, "glob": has_glob_characters(group)}
+    return GroupRule(kind, group, topic, **{**about, **more})
 
 
 def facts(

@@ -413,7 +413,7 @@ def test_all_modes_are_described_at_once(admin: AdminClient, views: FakeViews) -
     assert {name: future.result(10) for name, future in admin.describe_modes().items()} == expected
 
 
-RULE = GroupRule("waive", "old-*", "orders", "the team is gone", 1000, None)
+RULE = GroupRule("waive", "old-*", "orders", "the team is gone", 1000, None, glob=True)
 
 
 def test_rules_about_groups_go_to_the_controller(admin: AdminClient, controller: StubController) -> None:

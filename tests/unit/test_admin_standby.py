@@ -14,7 +14,7 @@ from modeaware.modelog.records import ClaimRecord
 from tests.support.fake_views import FakeViews
 from tests.support.stub_controller import StubController, served
 
-RULE = GroupRule("waive", "old-*", "orders", "the team is gone", 1000, None)
+RULE = GroupRule("waive", "old-*", "orders", "the team is gone", 1000, None, glob=True)
 
 
 @pytest.fixture

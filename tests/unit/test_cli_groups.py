@@ -75,6 +75,9 @@ def test_options_make_the_rule(altered: list[AlterGroupRulesCommand]) -> None:
     ).add
     assert (rule.kind, rule.group, rule.reason, rule.uncommitted_only) == ("waive", "a*", "r", True)
     assert rule.expires_ms == rule.created_ms + 7 * DAY_MS
+    assert not rule.glob, "a name is literal without --glob"
+    for action in (("waive", "--forever", "--reason", "r"), ("require",)):
+        assert _made(altered, *action, "a*", "--glob", "--topic", "t").add[0].glob
     (rule,) = _made(altered, "waive", "a", "--topic", "t", "--reason", "r", "--forever").add
     assert (rule.expires_ms, rule.uncommitted_only) == (None, False)
     (rule,) = _made(altered, "closed", "--topic", "t", "--reason", "r").add
@@ -206,6 +209,14 @@ def test_the_list_as_json_has_the_documented_fields_and_no_others() -> None:
         (OLD, "Topics 'orders': group 'old' is not waited for, until 1970-01-02 00:00:05 UTC (the team is gone)."),
         (EXPIRED, "Topics 'o*': group 'spark' must have consumed what is deleted, listed or not, until 1970-01-01 "),
         (GroupRule("closed", "", "*", "r", 0), "Topics '*': the groups that are registered or seen are taken for all"),
+        (
+            GroupRule("waive", "g*", "t", "r", 0, glob=True),
+            "Topics 't': each group that matches the glob 'g*' is not waited for (r).",
+        ),
+        (
+            GroupRule("require", "g*", "t", "", 0, glob=True),
+            "Topics 't': each group that matches the glob 'g*' must have consumed what is deleted, as far as it is ",
+        ),
         (
             GroupRule("waive", "g", "t", "r", 0, None, True),
             "Topics 't': group 'g' is not waited for where it has never",

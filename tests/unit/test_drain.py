@@ -192,11 +192,18 @@ def test_a_waiver_for_many_spares_a_registered_group() -> None:
     assert reason(groups, rules=[many, rule("require", "etl-main"), rule("waive", "etl-main")]) is None
 
 
+def test_waiver_of_a_name_with_brackets_leaves_other_groups_alone() -> None:
+    waiver = rule("waive", "reports[1]", glob=False)
+    assert reason({"reports1": group({P: 1})}, rules=[waiver]) == "group-lag:reports1"
+    assert reason({"reports[1]": group({P: 1})}, rules=[waiver]) is None
+
+
 def test_a_registered_group_that_is_not_listed_blocks() -> None:
     """It may be a reader that only publishes its progress, or one that is to run tomorrow."""
     assert reason({}, rules=[rule("require", "spark")]) == "group-gone:spark"
     assert reason({"spark": group({P: SEAL})}, rules=[rule("require", "spark")]) is None
     assert reason({}, rules=[rule("require", "spark-*")]) is None
+    assert reason({}, rules=[rule("require", "spark[1]", glob=False)]) == "group-gone:spark[1]", "a name, not a glob"
     assert reason({}, rules=[rule("require", "spark", created_ms=NOW_MS, expires_ms=LATER_MS)]) is None
 
 

@@ -36,7 +36,7 @@ def test_what_the_endpoint_takes_is_what_it_offers(version: int) -> None:
         36: (0, 2),
         37: (0, 3),
         694: (0, 0),
-        695: (0, 0),
+        695: (0, 1),
     }
     assert answer.throttle_time_ms == (5 if version else 0)
 
@@ -64,7 +64,7 @@ def test_features_are_the_brokers_and_ours(version: int) -> None:
 
 def test_a_broker_too_old_for_modes_is_not_said_to_have_them() -> None:
     told = spans(versions(keys={3: (0, 8), 17: (0, 0), 18: (0, 2)}))
-    assert told == {3: (0, 8), 18: (0, 2), 37: (0, 3), 694: (0, 0), 695: (0, 0)}
+    assert told == {3: (0, 8), 18: (0, 2), 37: (0, 3), 694: (0, 0), 695: (0, 1)}
 
 
 @pytest.mark.parametrize("version", [5, 99, -1])

@@ -38,7 +38,7 @@ class TestRecord:
             b'{"rules":[{}],"epoch":0,"controller_epoch":1}',
             HELD.to_json().replace(b'"require"', b'"demand"'),
             HELD.to_json().replace(b'"spark"', b"7"),
-            HELD.to_json().replace(b'"min_reader":1', b'"min_reader":2'),
+            HELD.to_json().replace(b'"min_reader":1', b'"min_reader":3'),
         ],
     )
     def test_rubbish_is_refused(self, value: bytes) -> None:
@@ -46,10 +46,28 @@ class TestRecord:
             GroupRulesRecord.from_json(value)
 
     def test_names_are_exact_and_globs_are_globs(self) -> None:
-        assert rule("waive", "a*").matches("abc")
-        assert not rule("waive", "a*").matches("Abc")
-        assert rule("waive", "we[ird").matches("we[ird"), "a name that is no glob, though it looks like one"
+        assert rule("waive", "a*", glob=True).matches("abc")
+        assert not rule("waive", "a*", glob=True).matches("Abc")
+        assert rule("waive", "we[ird", glob=True).matches("we[ird"), "an unclosed bracket is itself"
         assert not rule("waive", "abc").matches("abcd")
+
+    @pytest.mark.parametrize("name", ["reports[1]", "all*", "wh?t", "*"])
+    def test_literal_name_with_glob_characters_matches_itself_alone(self, name: str) -> None:
+        waiver = GroupRule("waive", name, TOPIC, "because", NOW_MS)
+        assert waiver.matches(name)
+        assert not any(waiver.matches(other) for other in ("reports1", "all of them", "what", "other"))
+        assert GroupRulesRecord.from_json(GroupRulesRecord((waiver,)).to_json()).rules == (waiver,)
+
+    def test_rule_written_by_0_2_0_is_read_as_0_2_0_read_it(self) -> None:
+        fields = {"kind": "waive", "topic": TOPIC, "reason": "r", "created_ms": 1}
+        assert GroupRule.from_dict({**fields, "group": "reports[1]"}).matches("reports1")
+        assert not GroupRule.from_dict({**fields, "group": "reports"}).glob
+
+    def test_record_stays_as_0_2_0_wrote_it_unless_a_literal_name_looks_like_a_glob(self) -> None:
+        assert b'"min_reader":1' in HELD.to_json()
+        assert b"literal" not in HELD.to_json()
+        literal = replace(HELD, rules=(*HELD.rules, rule("waive", "reports[1]", glob=False)))
+        assert b'"min_reader":2' in literal.to_json(), "0.2.0 would take it for a glob, and gives up reports1"
 
 
 class TestReplay:
@@ -112,6 +130,20 @@ class TestAlter:
             alter_group_rules(HELD, AlterGroupRulesCommand((FIRST, added)), 7)
         assert caught.value.code is ErrorCode.INVALID_REQUEST
 
+    def test_name_is_refused_while_a_glob_of_the_same_text_is_in_force(self) -> None:
+        for held, added in ((True, False), (False, True)):
+            record = GroupRulesRecord((rule("waive", "reports[1]", glob=held),), 3, 4)
+            command = AlterGroupRulesCommand((rule("waive", "reports[1]", glob=added),))
+            with pytest.raises(RequestRefused, match="forget waive") as caught:
+                alter_group_rules(record, command, 7)
+            assert caught.value.code is ErrorCode.INVALID_REQUEST
+            removed = alter_group_rules(record, replace(command, remove=(command.add[0].key,)), 7)
+            assert removed.rules == command.add
+
+    def test_glob_without_a_character_of_one_is_refused(self) -> None:
+        with pytest.raises(RequestRefused, match="is no glob"):
+            alter_group_rules(HELD, AlterGroupRulesCommand((rule("waive", "reports", glob=True),)), 7)
+
     def test_removing_what_is_not_there_is_refused(self) -> None:
         with pytest.raises(RequestRefused, match="no rule 'waive' for group 'g'"):
             alter_group_rules(HELD, AlterGroupRulesCommand(remove=(("waive", "g", "*"),)), 7)
@@ -156,7 +188,7 @@ class TestController:
 
     def test_rules_of_a_newer_version_are_left_alone(self) -> None:
         world = World()
-        world.log.entries.append((GROUP_RULES_KEY, HELD.to_json().replace(b'"min_reader":1', b'"min_reader":2')))
+        world.log.entries.append((GROUP_RULES_KEY, HELD.to_json().replace(b'"min_reader":1', b'"min_reader":3')))
         world.restart()
         assert world.engine.execute(AlterGroupRulesCommand((FIRST,))).code is ErrorCode.UNSUPPORTED_VERSION
 
@@ -165,7 +197,7 @@ class TestController:
         [
             b"rubbish",
             HELD.to_json().replace(b'"require"', b'"demand"'),
-            HELD.to_json().replace(b'"min_reader":1', b'"min_reader":2'),
+            HELD.to_json().replace(b'"min_reader":1', b'"min_reader":3'),
             b'{"version":9,"min_reader":9,"topic":"orders"}',
         ],
         ids=["rubbish", "a kind that is unknown here", "a newer version", "one that names a topic"],

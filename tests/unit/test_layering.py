@@ -15,6 +15,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("partitioners",),
     (
         "modeaware.errors",
+        "modeaware.printable",
         "modeaware.modes",
         "modeaware.topic_view",
         "modeaware.clock",

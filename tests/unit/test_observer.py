@@ -249,7 +249,7 @@ class TestGroups:
         now_ms = looking.clock.now_ms()
         rules = [
             GroupRule("require", "spark", TOPIC, "", 0),
-            GroupRule("require", "team-*", TOPIC, "", 0),
+            GroupRule("require", "team-*", TOPIC, "", 0, glob=True),
             GroupRule("require", "elsewhere", "other", "", 0),
             GroupRule("require", "expired", "*", "", 0, expires_ms=now_ms),
             GroupRule("waive", "waived", "*", "", 0),

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, murmur2
 
+from modeaware.aio.producer import _BatchProducer
 from modeaware.confluent._backlog import Backlogs
 from modeaware.errors import KeyHeld, ResizeWarning
+from modeaware.tally import SENDS_HELD, TALLY
 from tests.support.fake_views import FakeViews, modes_of
-from tests.support.offline import Acquired, Reports
+from tests.support.offline import CONF, Acquired, Reports, finish
 from tests.support.resizing import KEPT_12_TO_5, KEYS, MOVED_12_TO_5, Make, Makes
 
 pytestmark = pytest.mark.filterwarnings("default::modeaware.errors.ResizeWarning")
@@ -25,6 +27,19 @@ def make(views: FakeViews, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     made = Makes()
     yield made
     made.close()
+
+
+@pytest.fixture
+def shrink_with_backlog(views: FakeViews, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Returns a function that shrinks 12 → 5 with all groups through and records of the producer itself outstanding.
+    Its queue empties right after the next refusal, as when a polling thread empties it in mid-batch."""
+
+    def shrink() -> None:
+        before = TALLY.counts()[SENDS_HELD]
+        monkeypatch.setattr(Backlogs, "_queued", lambda self: int(TALLY.counts()[SENDS_HELD] == before))
+        views.set("orders", modes_of(12, 5), previous_count=12, handed_over=range(12))
+
+    return shrink
 
 
 class TestHold:
@@ -129,6 +144,53 @@ class TestHold:
         held = [message for message in batch if "_error" in message]
         assert [message["key"] for message in held] == MOVED_12_TO_5
         assert held[0]["_error"].code() == KafkaError._QUEUE_FULL
+
+    @pytest.mark.parametrize("text_keys", [False, True], ids=["same form", "text and bytes"])
+    def test_key_held_once_in_a_batch_stays_held_though_the_guard_opens_in_mid_batch(
+        self, make: Make, shrink_with_backlog: Callable[[], None], text_keys: bool
+    ) -> None:
+        producer = make("hold")
+        key, other = MOVED_12_TO_5[0], MOVED_12_TO_5[1]
+        shrink_with_backlog()
+        batch: list[dict[str, Any]] = [{"key": key, "value": b"%d" % number} for number in range(50)]
+        if text_keys:
+            batch[1::2] = [{**message, "key": key.decode()} for message in batch[1::2]]
+        batch += [{"key": other, "value": b"v"}, {"key": key, "value": b"v", "partition": 0}, {"value": b"no key"}]
+        assert producer.produce_batch("orders", batch) == 3
+        assert ["_error" in message for message in batch] == [True] * 50 + [False] * 3
+        again: list[dict[str, Any]] = [{"key": key, "value": message["value"]} for message in batch[:50]]
+        assert producer.produce_batch("orders", again) == 50
+
+    def test_aio_holds_a_key_for_the_rest_of_a_batch(self, shrink_with_backlog: Callable[[], None]) -> None:
+        key = MOVED_12_TO_5[0]
+        producer = _BatchProducer({**CONF, "partitioner": "murmur2_random", "modeaware.on.resize": "hold"})
+        try:
+            shrink_with_backlog()
+            batch: list[dict[str, Any]] = [{"key": key, "value": b"%d" % number} for number in range(50)]
+            assert producer.produce_batch("orders", batch) == 0
+            assert all(message["_error"].code() == KafkaError._QUEUE_FULL for message in batch)
+        finally:
+            finish(producer)
+
+    def test_aio_keeps_back_later_records_of_a_key_refused_before_the_first_view(self, acquired: Acquired) -> None:
+        acquired.views = FakeViews(ready=False)
+        producer = _BatchProducer({**CONF, "modeaware.view.timeout.ms": 0})
+
+        class Batch(list[dict[str, Any]]):
+            """Its views arrive after two of its messages were tried alone."""
+
+            def __iter__(self) -> Iterator[dict[str, Any]]:
+                for number, message in enumerate(super().__iter__()):
+                    if number == 2:
+                        acquired.views.set_ready()
+                    yield message
+
+        try:
+            batch = Batch({"key": key, "value": b"v"} for key in (b"a", b"b", b"a", b"c", "b", b"a"))
+            assert producer.produce_batch("orders", batch) == 1
+            assert [message["key"] for message in batch if "_error" not in message] == [b"c"]
+        finally:
+            finish(producer)
 
     def test_the_warning_comes_as_well(self, make: Make, views: FakeViews) -> None:
         producer = make("hold")

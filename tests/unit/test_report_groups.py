@@ -40,7 +40,7 @@ FACTS = TopicFacts(
 
 
 def _rule(kind: str, group: str = "", topic: str = "orders", **fields: Any) -> GroupRule:
-    return GroupRule(kind, group, topic, fields.pop("reason", "why"), 0, **fields)
+    return GroupRule(kind, group, topic, fields.pop("reason", "why"), 0, glob="*" in group, **fields)
 
 
 def _groups(*rules: GroupRule, record: TopicRecord | None = RECORD, facts: TopicFacts = FACTS) -> dict[str, Any]:

@@ -90,6 +90,17 @@ def test_rules_about_groups_reach_the_controller(server: Server, controller: Stu
     assert controller.submitted == [([command], 100)]
 
 
+def test_literal_name_is_not_sent_to_a_controller_that_takes_it_for_a_glob(
+    server: Server, controller: StubController, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "_common_version", lambda *_: 0)
+    command = AlterGroupRulesCommand((GroupRule("waive", "reports[1]", "t", "gone", 5),))
+    with pytest.raises(RequestRefused, match="would take the name") as refused:
+        client.request({}, _claim(server.address), messages.alter_group_rules_request(command, timeout_ms=100), 10)
+    assert refused.value.code is ErrorCode.UNSUPPORTED_VERSION
+    assert controller.submitted == []
+
+
 def test_a_standby_says_so_and_runs(controller: StubController) -> None:
     with served(controller, ID, active=False) as standby:
         claim = _claim(standby.address)

@@ -188,7 +188,7 @@ def test_null_in_the_tagged_field_is_malformed(value: bytes) -> None:
         codec.decode_request(prefix + topic + b"\0")
 
 
-WAIVE = GroupRule("waive", "tmp-*", "orders", "a test of last year", 1000, 2000, uncommitted_only=True)
+WAIVE = GroupRule("waive", "tmp-*", "orders", "a test of last year", 1000, 2000, uncommitted_only=True, glob=True)
 REQUIRE = GroupRule("require", "spark", "o*", "", 1000)
 ALTER = AlterGroupRulesCommand((WAIVE, REQUIRE), (("closed", "", "*"), ("waive", "g", "t")))
 
@@ -209,6 +209,16 @@ def test_alter_group_rules_has_the_documented_layout() -> None:
     )
     answer = messages.response_of(message, [CommandResult("", message="hi")])
     assert codec.encode_response(answer, 0, 7) == struct.pack(">i", 7) + b"\0" + struct.pack(">ih", 0, 0) + b"\x03hi\0"
+
+
+def test_literal_name_with_glob_characters_needs_version_1() -> None:
+    literal = replace(WAIVE, group="reports[1]", glob=False)
+    for added in (literal, WAIVE, REQUIRE):
+        message = messages.alter_group_rules_request(AlterGroupRulesCommand((added,)), timeout_ms=10)
+        decoded = codec.decode_request(codec.encode_request(message, 1, 3, "client"))[1]
+        assert messages.commands_of(decoded) == [AlterGroupRulesCommand((added,))]
+        assert messages.lost_in_version(message, 1) is None
+        assert (messages.lost_in_version(message, 0) is not None) is (added is literal)
 
 
 def test_alter_group_rules_round_trips() -> None:
@@ -300,7 +310,7 @@ def test_null_where_a_value_must_stand_is_malformed() -> None:
 
 
 @pytest.mark.parametrize(
-    "header", [codec.Header(3, 9, 1), codec.Header(694, 1, 1), codec.Header(695, 1, 1), codec.Header(37, 9, 1)]
+    "header", [codec.Header(3, 9, 1), codec.Header(694, 1, 1), codec.Header(695, 2, 1), codec.Header(37, 9, 1)]
 )
 def test_what_is_not_spoken_is_named(header: codec.Header) -> None:
     payload = struct.pack(">hhih", header.api_key, header.api_version, 1, -1)

@@ -14,10 +14,15 @@ const DOES = {
 };
 const number = new Intl.NumberFormat("en");
 
+// A name may hold any character: what is not printable shows as its escape, as modeaware.printable does it.
+export function shown(text) {
+  return String(text).replace(/[\p{C}\p{Zl}\p{Zp}]/gu, (c) => "\\u{" + c.codePointAt(0).toString(16) + "}");
+}
+
 export function element(name, { text, ...attributes } = {}, children = []) {
   const node = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-  if (text !== undefined) node.textContent = text;
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, shown(value));
+  if (text !== undefined) node.textContent = shown(text);
   node.append(...children);
   return node;
 }

@@ -1,0 +1,72 @@
+r"""Names and texts of the cluster, made safe for people to read.
+
+A group id, a member id or the reason of a waiver may hold any character: ESC sequences that move a terminal's cursor, a
+line end that forges a line of a report, a right-to-left override that shows a name backwards. :func:`printable` shows
+each such character as its escape (``\x1b``, ``\n``, ``\u202e``). It is applied where text leaves for people, not where
+a name comes in:
+
+- errors: :class:`~modeaware.errors.ModeAwareError` escapes its message;
+- logs: :func:`escape_logs`, for every logger below ``modeaware``;
+- text of commands: :func:`printable_lines` joins lines, :func:`~modeaware.reports.table.table` escapes cells before it
+  aligns them, ``tell`` and the displays of progress escape what they print;
+- HTML and SVG: :func:`markup`; the status page has the same in JavaScript (``shown`` in ``topic.js``).
+
+JSON stays exact: it has escapes of its own.
+"""
+
+from __future__ import annotations
+
+import html
+import logging
+from collections.abc import Iterable
+
+
+class Printable(str):
+    """Text that :func:`printable` has no need to escape: line ends in it are ours."""
+
+    __slots__ = ()
+
+
+def printable(text: object) -> Printable:
+    r"""Return ``text`` with every character that is not printable as its escape.
+
+    These are control characters (C0, DEL, C1), format characters (bidirectional controls, zero-width ones), surrogates,
+    unassigned ones, and all separators but the blank: what :meth:`str.isprintable` says. A backslash stays as it is.
+    """
+    if isinstance(text, Printable):
+        return text
+    plain = str(text)
+    if plain.isprintable():
+        return Printable(plain)
+    return Printable("".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in plain))
+
+
+def printable_lines(lines: Iterable[object]) -> Printable:
+    """Return ``lines``, each of them :func:`printable`, joined by line ends."""
+    return Printable("\n".join(printable(line) for line in lines))
+
+
+def markup(text: object) -> str:
+    """Return ``text`` :func:`printable` and escaped for HTML and SVG, attributes included."""
+    return html.escape(printable(text))
+
+
+class _Escaping(logging.Handler):
+    """Escapes a record's message before the handlers further up see it. Writes nothing itself."""
+
+    def handle(self, record: logging.LogRecord) -> bool:
+        message = record.getMessage()
+        if not message.isprintable():
+            record.msg, record.args = printable(message), ()
+        last = logging.lastResort
+        alone = not logging.root.handlers and logging.getLogger("modeaware").handlers == [self]
+        if alone and last is not None and record.levelno >= last.level:
+            last.handle(record)  # logging would use it where no handler is found, and finds this one
+        return True
+
+
+def escape_logs() -> None:
+    """Escape the messages of all loggers below ``modeaware``, whatever handlers the application adds. Idempotent."""
+    logger = logging.getLogger("modeaware")
+    if not any(isinstance(handler, _Escaping) for handler in logger.handlers):
+        logger.handlers.insert(0, _Escaping())  # before the application's own on this logger

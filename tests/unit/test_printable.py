@@ -1,0 +1,199 @@
+"""Names of the cluster may hold any character; nothing that people read shows them raw."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+from rich.live import Live
+
+from modeaware import cli
+from modeaware.cli.display import describe_text
+from modeaware.cli.embedded import tell
+from modeaware.cli.group_text import given_up, groups_json, groups_text, rule_text
+from modeaware.cli.progress import Lines
+from modeaware.cli.reassign_text import failures
+from modeaware.cli.waiting import LiveProgress, PlainProgress, progress_on
+from modeaware.confluent.errors import RetiredPartitionChosen
+from modeaware.errors import LocalKafkaError, ModeAwareError
+from modeaware.lifecycle.facts import GroupFacts
+from modeaware.modelog.group_rules import GroupRule
+from modeaware.monitoring.pages import _verdict
+from modeaware.plan.html import plan_html
+from modeaware.plan.svg import Bar, bars
+from modeaware.plan.text import plan_text
+from modeaware.printable import markup, printable, printable_lines
+from modeaware.reports.groups import report_groups
+from modeaware.reports.table import table
+from tests.unit.test_cli_display import draining, shrinking
+from tests.unit.test_plan_report import planned
+from tests.unit.test_report_groups import FACTS, IGNORED, NOW, RECORD
+
+FORGED = "none (all drained)"
+HOSTILE = (
+    f"g\n{FORGED}",
+    f"g\r{FORGED}\x1b[2K",
+    "\x1b]0;title\x07\x1b[31mred",
+    "c1\x9b31m\x85next",
+    "bidi\u202egpj.exe\u2066\u200f",
+    f"lines\u2028{FORGED}\u2029",
+    "[bold red]x[/bold red][link=https://example.org]y[/link]:boom:",
+    "<script>alert(1)</script>\"'&\ufeff\udcff",
+)
+
+
+def is_safe(text: str) -> bool:
+    """Whether each of the lines that ``text`` was joined of is printable. Tabs are kafka-topics' own."""
+    return all(line.replace("\t", "").isprintable() for line in text.split("\n"))
+
+
+@given(st.text())
+def test_every_text_is_made_printable_and_stays_so(text: str) -> None:
+    shown = printable(text)
+    assert shown.isprintable()
+    assert printable(str(shown)) == shown
+    assert (shown == text) == text.isprintable()
+    assert len(printable_lines([text, "x"]).split("\n")) == 2
+
+
+def test_escapes_can_be_read() -> None:
+    assert printable("a\x1b[0m\nb\x9b\u202e\udcff ä→") == r"a\x1b[0m\nb\x9b\u202e\udcff ä→"
+
+
+def _group_texts(name: str) -> list[str]:
+    rule = GroupRule("waive", name, "orders", name, 0)
+    facts = replace(FACTS, groups={**FACTS.groups, name: GroupFacts({})})
+    topics = [report_groups(RECORD, facts, [rule], IGNORED, NOW)]
+    without = [report_groups(RECORD, facts, [], IGNORED, NOW)]
+    assert json.loads(json.dumps(groups_json(topics, [rule], NOW)))["rules"][0]["group"] == name, "JSON is exact"
+    text = groups_text([replace(topics[0], topic=name, doubt=name)], [rule], NOW)
+    assert printable(name) in text
+    return [text, *told(lambda: tell(rule_text(rule), *given_up(without, topics, rule)))]
+
+
+def told(call: Callable[[], object]) -> list[str]:
+    err, sys.stderr = sys.stderr, io.StringIO()
+    try:
+        call()
+        return [sys.stderr.getvalue()]
+    finally:
+        sys.stderr = err
+
+
+def _descriptions(name: str) -> Any:
+    partition = draining(4, lagging_group=name, reason=f"group-lag:{name}")
+    topic = shrinking(partition)
+    return replace(topic, topic=name, required_groups=(name,), waived={name: name}, groups_doubt=name)
+
+
+def _progress(name: str) -> list[str]:
+    out, screen = io.StringIO(), io.StringIO()
+    PlainProgress(out).show(_descriptions(name))
+    Lines(out).note(name)
+    console = Console(file=screen, markup=False, emoji=False, width=500)
+    with Live(console=console, auto_refresh=False) as live:
+        picture = LiveProgress(live)
+        console.print(picture._picture(_descriptions(name)))
+        picture.note(name)
+    assert printable(name) in screen.getvalue()
+    return [out.getvalue(), screen.getvalue()]
+
+
+def _plans(name: str) -> list[str]:
+    plan = planned("murmur2", 5, group=name)
+    page = plan_html(plan)
+    assert "<script" not in page
+    return [plan_text(plan), page, bars("id", name, name, [Bar(name, 0.5, name)])]
+
+
+def _errors(name: str) -> list[str]:
+    error = ModeAwareError(f"broker: {name}")
+    retired = RetiredPartitionChosen(name, topic="t", partition=1)
+    assert retired.args[0].str() == printable(name)
+    local = LocalKafkaError(f"refused:\n{name.splitlines()[0]}")
+    assert str(local).startswith("refused:\n"), "the lines of a local log stay lines"
+    return [str(error), str(error.args[0]), str(retired), str(local), failures("head", {("t", 0): error})]
+
+
+RENDERERS = {
+    "groups": _group_texts,
+    "describe": lambda name: [describe_text([_descriptions(name)], expand=False)],
+    "table": lambda name: table(("A", "B"), [(name, "x"), ("short", name)], {"B"}),
+    "progress": _progress,
+    "plan": _plans,
+    "errors": _errors,
+    "health": lambda name: [_verdict(name).body.decode()],
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=[str(number) for number in range(len(HOSTILE))])
+@pytest.mark.parametrize("renderer", RENDERERS)
+def test_hostile_name_is_escaped_wherever_people_read_it(renderer: str, name: str) -> None:
+    for text in RENDERERS[renderer](name):
+        assert is_safe(text), repr(text)
+        assert FORGED not in [line.strip() for line in text.split("\n")]
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=[str(number) for number in range(len(HOSTILE))])
+def test_hostile_name_is_escaped_in_every_log(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    logging.getLogger("modeaware.some.module").warning("group %s of %d", name, 1)
+    assert caplog.messages == [f"group {printable(name)} of 1"]
+    caplog.clear()
+    logging.getLogger("an.application").warning("%s", name)
+    assert caplog.messages == [name], "the logs of others are theirs"
+
+
+def test_logs_of_an_application_without_handlers_still_reach_standard_error() -> None:
+    log = "logging.getLogger('modeaware.x')"
+    program = f"import logging, modeaware; {log}.warning('a\\x1bb'); {log}.info('no')"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stderr == "a\\x1bb\n"
+
+
+def test_command_prints_no_control_character_of_an_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Fails:
+        def run(self, args: object) -> int:
+            raise ModeAwareError(f"group g\n{FORGED}")
+
+    monkeypatch.setattr(cli, "_parse", lambda _: type("Args", (), {"command": Fails()}))
+    assert cli.main([]) == 1
+    assert capsys.readouterr().err == f"error: group g\\n{FORGED}\n"
+
+
+def test_live_display_takes_no_style_from_a_name() -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    screen = Terminal()
+    with progress_on(screen) as progress:
+        progress.show(
+            replace(_descriptions("[red]x[/red]"), partitions=(draining(4, reason="group-lag:[red]x[/red]"),))
+        )
+    assert screen.getvalue().count("[red]x[/red]") >= 2, "the topic and the group it waits for"
+
+
+def test_markup_is_escaped_for_pages() -> None:
+    assert markup('<b a="\'">\x1b') == "&lt;b a=&quot;&#x27;&quot;&gt;\\x1b"
+
+
+def test_page_writes_names_through_one_function() -> None:
+    """The status page has its own, in JavaScript; its test in a browser is in test_monitoring_browser."""
+    from importlib.resources import files
+
+    source = files("modeaware.monitoring").joinpath("page", "topic.js").read_text()
+    assert re.findall(r"node\.(?:textContent = |setAttribute\(key, )(\w+)", source) == ["shown", "shown"]
+    assert "innerHTML" not in source
