@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 from modeaware.cluster.answers import refusal
 from modeaware.cluster.effect_requests import Check, commit_offsets, create_partitions, delete_records, no_check
 from modeaware.cluster.leader_requests import LeaderRequests
-from modeaware.cluster.partition_leaders import base64_id, topic_ids
+from modeaware.cluster.partition_leaders import base64_id
+from modeaware.cluster.topic_identity import topic_ids
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.librdkafka_admin import AdminClient
@@ -157,28 +158,30 @@ class Cluster:
         }
 
     def perform(self, effect: Effect, check: Check = no_check) -> None:
-        """Carry out an effect, after checking that the topic is still the one it was decided for.
+        """Carry out an effect, if by every broker's word the topic is still the one it was decided for.
 
-        The brokers' requests name topics, not ids: between this check and the request a window remains in which a topic
-        deleted and recreated under its name would be hit.
+        The requests name topics, not ids, so the ids are compared right before each request is sent, and sent again:
+        between that and the request's arrival a window remains in which a topic deleted and made anew under its name
+        would be hit.
 
         Args:
-            check: called right before the request is sent (and sent again); what it raises keeps it from being sent
+            check: called after that, right before the request is sent; what it raises keeps it from being sent
                 (invariant I5).
 
         Raises:
             ClusterError: it was refused or not answered; it may be asked for again.
         """
+
+        def last_checks() -> None:
+            self._check_id(effect, set(topic_ids(self.brokers, effect.topic).values()))
+            check()
+
         if isinstance(effect, DeleteRecords):
-            self._check_id(effect, set(topic_ids(self.brokers, effect.topic).values()))  # every broker's word
-            delete_records(self.brokers, effect, check)
-            return
-        shape = self.describe([effect.topic])[effect.topic]
-        self._check_id(effect, {shape.topic_id if shape is not None else None})
-        if isinstance(effect, CreatePartitions):
-            create_partitions(self.brokers, effect, False, check)
+            delete_records(self.brokers, effect, last_checks)
+        elif isinstance(effect, CreatePartitions):
+            create_partitions(self.brokers, effect, False, last_checks)
         else:
-            commit_offsets(self.brokers, effect, check)
+            commit_offsets(self.brokers, effect, last_checks)
 
     @staticmethod
     def _check_id(effect: Effect, found: set[str | None]) -> None:

@@ -10,8 +10,9 @@ from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.cluster.cluster import Cluster, LogOffsets, TopicShape
 from modeaware.cluster.commits import CommitsChecked, check_commits
 from modeaware.cluster.groups.found import GroupsFound, find_groups
-from modeaware.cluster.partition_leaders import epoch_ends, topic_ids, writers
+from modeaware.cluster.partition_leaders import epoch_ends, writers
 from modeaware.cluster.stragglers import sample_records
+from modeaware.cluster.topic_identity import topic_ids
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle.evacuation import evacuation_of
 from modeaware.lifecycle.facts import GroupsDoubt, PartitionFacts, TopicFacts

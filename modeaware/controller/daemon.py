@@ -15,6 +15,7 @@ from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.cluster.cluster import Cluster
 from modeaware.cluster.observer import Observer
 from modeaware.cluster.registered import registered_brokers
+from modeaware.cluster.topic_identity import ids_of_each_broker, ids_of_one_broker
 from modeaware.config import ClientConfig, ControllerConfig
 from modeaware.controller.claims import ClaimWatch, describe_claim
 from modeaware.controller.contact import DEFAULT_LISTEN, NOWHERE, Contact, check_listener
@@ -26,6 +27,7 @@ from modeaware.controller.lease import LeasedEffects, request_timeout_s
 from modeaware.controller.log import ControllerLog
 from modeaware.controller.observed import BrokerWatch
 from modeaware.controller.parts import Parts
+from modeaware.controller.replaced import TopicWatch
 from modeaware.controller.status import Role, Status
 from modeaware.controller.watched import MODE_LOG, Seen, Snapshot
 from modeaware.controller.worker import Worker, run_worker
@@ -288,6 +290,12 @@ class Controller:
         brokers = BrokerWatch(
             lambda: registered_brokers(cluster.brokers), log, config.under_replicated_creation, self._clock
         )
+        topics = TopicWatch(
+            engine,
+            lambda names: ids_of_one_broker(cluster.brokers, names),
+            lambda names: ids_of_each_broker(cluster.brokers, names),
+            self._clock,
+        )
         clusters = (cluster, leased)
-        self._made = Parts(engine, log, election, claims, self._inbox, self._status, brokers, clusters)
+        self._made = Parts(engine, log, election, claims, self._inbox, self._status, brokers, clusters, topics)
         return self._made

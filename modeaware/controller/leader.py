@@ -49,6 +49,7 @@ class Leader:
         self._inbox = parts.inbox
         self._status = parts.status
         self._brokers = parts.brokers
+        self._topics = parts.topics
         self._config = config
         self._contact = contact
         self._controller_id = controller_id
@@ -119,6 +120,7 @@ class Leader:
                 self._check(topic_id)
                 if not self._inbox.empty:
                     break  # commands do not wait for a round over all topics
+            self._watch_topics()
             self._watch_brokers()
             self._look_at_log()
 
@@ -129,6 +131,7 @@ class Leader:
             ControllerFenced, ClusterError: the log could not be appended to.
         """
         engine, patience_ms = self._engine, self._config.seal_quiet_ms + SEAL_SLACK_MS
+        self._watch_topics()
         self._watch_brokers()
         give_up_ms = elapsed_ms(self._clock) + patience_ms
         while not self._status.stopping.is_set():
@@ -158,6 +161,16 @@ class Leader:
         if leads:  # librdkafka takes the place away where no heartbeat came through for a session
             self._status.contact_s = self._clock.monotonic_s()
         return leads
+
+    def _watch_topics(self) -> None:
+        """Drop the records of topics that were made anew, however much else there is to do."""
+        if self._topics is None:
+            return
+        try:
+            self._topics.step()
+        except ClusterError as error:
+            if not self._goes_on(error):
+                raise
 
     def _watch_brokers(self) -> None:
         """Remember the brokers, when there is nothing else to do."""

@@ -85,8 +85,9 @@ class Ticket:
         self._tell(_outcome(future))
 
     def _too_late(self) -> None:
-        if isinstance(self._future, Expiring):
-            self._future.expire()  # its callback has handed the outcome to the loop
+        future: object = self._future
+        if isinstance(future, Expiring):
+            future.expire()  # its callback has handed the outcome to the loop
             return
         self._tell(ClusterError(self._late, code=ErrorCode.REQUEST_TIMED_OUT))
 
