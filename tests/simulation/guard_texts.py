@@ -178,11 +178,11 @@ GUARDS: tuple[Guard, ...] = (
         ADVANCE, "if facts.gone:", "if facts.topic_id != record.topic_id:",
     ),
     guard(
-        "one broker's other id starts an inquiry only", "I4", 1,
+        "one broker's other id starts an inquiry only", "I4", 45,
         TOPIC_WATCH, "for record in replaced_records(suspects, list(told.values())))", "for record in suspects)",
     ),
     guard(
-        "every broker names another id", "I4", 1,
+        "every broker names another id", "I4", 129,
         REPLACED, "if told and all(", "if told and any(",
     ),
     # One controller, one order
