@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from modeaware.controller import leader as leader_module
@@ -9,7 +11,9 @@ from modeaware.controller import parts as parts_module
 from modeaware.controller import worker as worker_module
 from modeaware.controller.election import Seat
 from modeaware.controller.inbox import Inbox, Job
-from modeaware.endpoint.tickets import Expiring
+from modeaware.endpoint.desk import Outcome
+from modeaware.endpoint.quotas import Seldom
+from modeaware.endpoint.tickets import Ticket
 from modeaware.errors import ClusterError, ControllerFenced, ControllerUnavailable, ErrorCode, ModeAwareError
 from modeaware.lifecycle.commands import Command, CommandResult, DeletePartitionsCommand
 from tests.support.simulated import SimClock
@@ -120,8 +124,20 @@ class TestJob:
         job.expire()
         assert codes(job) == [ErrorCode.NONE] + [ErrorCode.REQUEST_TIMED_OUT] * 4
 
-    def test_the_endpoint_can_end_it(self) -> None:
-        assert isinstance(Job(MANY), Expiring)
+    def test_the_endpoint_answers_at_the_deadline_with_what_is_known(self) -> None:
+        """The controller's thread may be busy with one command, or with the election, by then."""
+        job = Job(MANY)
+        begun(job, 2)
+        loop = asyncio.new_event_loop()
+        try:
+            told: asyncio.Future[Outcome] = loop.create_future()
+            Ticket(loop, Seldom(loop.time), "a command", job, 0.01, "late", told.set_result)
+            outcome = loop.run_until_complete(asyncio.wait_for(told, 30))
+        finally:
+            loop.close()
+        assert isinstance(outcome, list)
+        assert [result.code for result in outcome] == [ErrorCode.NONE] * 2 + [ErrorCode.REQUEST_TIMED_OUT] * 3
+        assert job.begin(0.0) is None
 
 
 class TestInbox:
