@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from modeaware.cli.options import Connection
 from modeaware.cli.situation import READ_TIMEOUT_S
 from modeaware.clock import SYSTEM_CLOCK
 from modeaware.cluster.cluster import Cluster
+from modeaware.cluster.groups.found import list_groups_with_members
 from modeaware.cluster.observer import Observer
 from modeaware.config import ControllerConfig
 from modeaware.confluent.controller_calls import group_rules_of
@@ -57,9 +59,17 @@ class GroupSituation:
 
 
 def look_at_topics(
-    connection: Connection, cluster: Cluster, config: ControllerConfig, topic: str | None
+    connection: Connection,
+    cluster: Cluster,
+    config: ControllerConfig,
+    topic: str | None,
+    wanted: Callable[[str], bool] = lambda topic: True,
 ) -> GroupSituation:
-    """Look at one topic; or (None) at all that are in a change, leaving out what cannot be looked at.
+    """Look at one topic; or (None) at all that are in a change, leaving out what cannot be looked at. Groups are listed
+    once, and only where there is a topic to look at.
+
+    Args:
+        wanted: which of the topics in a change, by name: a look takes a tenth of a second, and hundreds may be pending.
 
     Raises:
         RequestRefused: the topic that was named does not exist.
@@ -69,8 +79,13 @@ def look_at_topics(
     log_topic = config.mode_log_topic
     replay = read_mode_log(connection.conf, log_topic, READ_TIMEOUT_S)
     rules = group_rules_of(replay, log_topic)
-    names = [topic] if topic is not None else sorted(r.topic for r in replay.records.values() if in_progress(r))
-    observer = Observer(cluster, connection.conf)
+    names = (
+        [topic]
+        if topic is not None
+        else sorted(r.topic for r in replay.records.values() if in_progress(r) and wanted(r.topic))
+    )
+    listed = list_groups_with_members(cluster.brokers) if names else None
+    observer = Observer(cluster, connection.conf, listed=listed)
     looked_at = []
     for name, shape in cluster.describe(names).items():
         if topic is not None and shape is None:

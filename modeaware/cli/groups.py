@@ -147,7 +147,10 @@ def _rule(args: argparse.Namespace, kind: str, group: str) -> GroupRule:
 
 
 def _add(args: argparse.Namespace, target: Connection, config: ControllerConfig, rule: GroupRule) -> int:
-    situation = look_at_topics(target, connect(target), config, None)
+    def given_up_on(topic: str) -> bool:  # of other rules no consequence is shown
+        return rule.kind == WAIVE and rule.applies(topic, rule.created_ms)
+
+    situation = look_at_topics(target, connect(target), config, None, given_up_on)
     command = AlterGroupRulesCommand(add=(rule,))
     _check(command, situation)
     tell(rule_text(rule), *_consequences(rule, situation))
@@ -166,7 +169,7 @@ def _ends_earlier(rule: GroupRule, situation: GroupSituation) -> bool:
 def _forget(args: argparse.Namespace, target: Connection, config: ControllerConfig) -> int:
     if (args.kind == CLOSED) is bool(args.group):
         args.action_parser.error("name the GROUP" if args.kind != CLOSED else "a rule 'closed' names no GROUP")
-    situation = look_at_topics(target, connect(target), config, None)
+    situation = look_at_topics(target, connect(target), config, None, lambda topic: False)
     command = AlterGroupRulesCommand(remove=((args.kind, args.group, args.topic),))
     _check(command, situation)
     tell(*(f"To be forgotten: {rule_text(rule)}" for rule in situation.rules if rule.key in command.remove))

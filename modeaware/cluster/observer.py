@@ -9,9 +9,10 @@ from typing import Any
 from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.cluster.cluster import Cluster, LogOffsets, TopicShape
 from modeaware.cluster.commits import CommitsChecked, check_commits
-from modeaware.cluster.groups.found import GroupsFound, find_groups
-from modeaware.cluster.partition_leaders import epoch_ends, topic_ids, writers
+from modeaware.cluster.groups.found import GroupsFound, ListedGroups, find_groups
+from modeaware.cluster.partition_leaders import epoch_ends, writers
 from modeaware.cluster.stragglers import sample_records
+from modeaware.cluster.topic_identity import topic_ids
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle.evacuation import evacuation_of
 from modeaware.lifecycle.facts import GroupsDoubt, PartitionFacts, TopicFacts
@@ -31,16 +32,24 @@ class Observer:
     Args:
         cluster: the admin connection.
         conf: librdkafka configuration for short-lived consumers, which look for control records and stragglers.
+        listed: the cluster's groups, where looks at many topics decide nothing; None: each look lists them.
 
     Raises:
         ConfigError: the cluster's configuration has a setting that cannot be translated for kafka-python.
     """
 
-    def __init__(self, cluster: Cluster, conf: Mapping[str, Any], clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        conf: Mapping[str, Any],
+        clock: Clock = SYSTEM_CLOCK,
+        listed: ListedGroups | None = None,
+    ) -> None:
         self._cluster = cluster
         self._brokers = cluster.brokers
         self._conf = dict(conf)
         self._clock = clock
+        self._listed = listed
         self._seen: dict[str, dict[int, PartitionFacts]] = {}
         self._missing_since_s: dict[str, float] = {}
 
@@ -130,7 +139,7 @@ class Observer:
         also = [rule.group for rule in by_name if rule.applies(topic, now_ms)]
         if (evacuation := evacuation_of(record)) is not None:
             also.append(evacuation)
-        return find_groups(self._cluster, topic, range(count), tuple(also))
+        return find_groups(self._cluster, topic, range(count), tuple(also), self._listed)
 
     def _partition(self, last: PartitionFacts | None, log: LogOffsets) -> PartitionFacts:
         """A log as it is now; another leader's may have become another one with the same end."""

@@ -27,26 +27,6 @@ def leaders(brokers: Brokers, topic: str) -> dict[int, int]:
     return {p.partition_index: int(p.leader_id) for t in answer.topics for p in t.partitions if p.leader_id >= 0}
 
 
-def topic_ids(brokers: Brokers, topic: str) -> dict[int, str | None]:
-    """What each broker says of a topic: node id -> topic id (Kafka's base64 form), None: it knows none of that name.
-
-    Raises:
-        ClusterError: a broker did not answer, or refused.
-    """
-    nodes = brokers.node_ids()
-    found: dict[int, str | None] = {}
-    for node, answer in zip(nodes, brokers.ask_each([Ask(n, _metadata(topic)) for n in nodes]), strict=True):
-        if isinstance(answer, ClusterError):
-            raise answer
-        (described,) = answer.topics
-        if described.error_code not in (0, _UNKNOWN_TOPIC, _LEADER_NOT_AVAILABLE):
-            raise ClusterError(
-                f"broker {node} does not describe topic {topic!r}: error {described.error_code}", topic=topic
-            )
-        found[node] = None if described.error_code == _UNKNOWN_TOPIC else base64_id(described.topic_id)
-    return found
-
-
 def epoch_ends(brokers: Brokers, topic: str, wanted: Iterable[tuple[int, int]]) -> dict[tuple[int, int], int]:
     """Where the leader's log ends for a leader epoch: (partition, epoch) -> end offset.
 
@@ -180,4 +160,3 @@ def _writer(producer: Any) -> WriterFacts:
 
 
 _LATEST = -1
-_UNKNOWN_TOPIC, _LEADER_NOT_AVAILABLE = 3, 5

@@ -15,6 +15,7 @@ from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.cluster.cluster import Cluster
 from modeaware.cluster.observer import Observer
 from modeaware.cluster.registered import registered_brokers
+from modeaware.cluster.topic_identity import ids_of_each_broker, ids_of_one_broker
 from modeaware.config import ClientConfig, ControllerConfig
 from modeaware.controller.claims import ClaimWatch, describe_claim
 from modeaware.controller.contact import DEFAULT_LISTEN, NOWHERE, Contact, check_listener
@@ -26,6 +27,7 @@ from modeaware.controller.lease import LeasedEffects, request_timeout_s
 from modeaware.controller.log import ControllerLog
 from modeaware.controller.observed import BrokerWatch
 from modeaware.controller.parts import Parts
+from modeaware.controller.replaced import TopicWatch
 from modeaware.controller.status import Role, Status
 from modeaware.controller.watched import MODE_LOG, Seen, Snapshot
 from modeaware.controller.worker import Worker, run_worker
@@ -91,7 +93,7 @@ class Controller:
         self._controller_id = controller_id or f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self._clock = clock
         self._status = Status()
-        self._inbox = Inbox()
+        self._inbox = Inbox(clock)
         self._server: Server | None = None
         self._desk: ControllerDesk | None = None
         self._thread: threading.Thread | None = None
@@ -208,15 +210,19 @@ class Controller:
     def submit(self, commands: Sequence[Command], timeout_ms: int = 0) -> Future[list[CommandResult]]:
         """Hand commands to the controller's thread; the future gives one result per command, in order.
 
-        It may give instead:
+        Args:
+            timeout_ms: after that no further command is begun, and the future ends: commands that were not begun have
+                the code REQUEST_TIMED_OUT. 0: no limit.
+
+        The future may raise instead:
             ControllerUnavailable: it stands by (the message names the active one), or stops; nothing was done.
-            ControllerFenced, ClusterError: whether it was done is told by the mode log.
+            ControllerFenced, ClusterError: of the only command, or of all: the message says whether anything was done.
         """
         if self._status.stopping.is_set():
             future: Future[list[CommandResult]] = Future()
             future.set_exception(ControllerUnavailable("this controller is stopping"))
             return future
-        future = self._inbox.put(commands)
+        future = self._inbox.put(commands, timeout_ms)
         if self._status.role is Role.STOPPED:  # it stopped in between: nobody will look into the inbox again
             self._inbox.refuse_all("this controller has stopped: nothing was changed")
         return future
@@ -284,6 +290,12 @@ class Controller:
         brokers = BrokerWatch(
             lambda: registered_brokers(cluster.brokers), log, config.under_replicated_creation, self._clock
         )
+        topics = TopicWatch(
+            engine,
+            lambda names: ids_of_one_broker(cluster.brokers, names),
+            lambda names: ids_of_each_broker(cluster.brokers, names),
+            self._clock,
+        )
         clusters = (cluster, leased)
-        self._made = Parts(engine, log, election, claims, self._inbox, self._status, brokers, clusters)
+        self._made = Parts(engine, log, election, claims, self._inbox, self._status, brokers, clusters, topics)
         return self._made

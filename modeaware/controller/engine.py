@@ -113,7 +113,7 @@ class Engine:
         self.watched.claimed(self._records.values(), self.group_rules, self._clock.now_ms())
         self.schedule = Schedule(self._config.check_interval_ms)
         for topic_id in self._records:
-            self._at_once(topic_id)
+            self.check_at_once(topic_id)
         told = about_controller(controller_id, epoch)
         text = "controller %s claimed the mode log: epoch %d, %d topics"
         logger.info(text, controller_id, epoch, len(self._records), extra=told)
@@ -188,10 +188,7 @@ class Engine:
             text = "topic %s: which groups use it is not certain: %s"
             logger.info(text, record.topic, facts.groups_doubt.detail, extra=about_record(record))
         if step.tombstone:
-            self._log.append([(topic_id, None)])
-            del self._records[topic_id]
-            self.watched.removed(topic_id)
-            self.schedule.forget(topic_id)
+            self._remove([topic_id])
             return True
         if step.record is not None:
             self._append(step.record)
@@ -199,7 +196,8 @@ class Engine:
             logger.info("%s, phase %s", step.record.view().describe(), describe_waiting(step.record), extra=told)
         performed = self._perform_all(step.effects, appended=step.record is not None)
         changed = step.record is not None or any(performed)
-        settled = is_settled(self._records.get(topic_id))
+        # A topic that is not there is no settled one: whether it is gone is found out soon.
+        settled = is_settled(self._records.get(topic_id)) and facts.topic_id == topic_id
         # What an effect did is seen by the next look, at once; one that failed is tried again after a while.
         due_in_ms = 0 if performed and all(performed) else None
         if step.due_ms is not None and not performed:
@@ -210,11 +208,31 @@ class Engine:
         )
         return changed
 
+    def remove(self, topic_ids: Sequence[str]) -> None:
+        """Remove the records of topics that every broker knows under another id.
+
+        Raises:
+            ClusterError, ControllerFenced: the mode log could not be appended to.
+        """
+        for topic_id in topic_ids:
+            record = self._records[topic_id]
+            text = "topic %r was deleted and made anew: the mode record of the earlier one, %s, is removed"
+            logger.warning(text, record.topic, topic_id, extra=about_record(record))
+        self._remove(topic_ids)
+
+    def _remove(self, topic_ids: Sequence[str]) -> None:
+        self._log.append([(topic_id, None) for topic_id in topic_ids])
+        for topic_id in topic_ids:
+            del self._records[topic_id]
+            self.watched.removed(topic_id)
+            self.schedule.forget(topic_id)
+
     def put_off(self, topic_id: str) -> None:
         """Look at the topic again after a while, a longer one each time."""
         self.schedule.after_check(topic_id, elapsed_ms(self._clock), progress=False, settled=False)
 
-    def _at_once(self, topic_id: str) -> None:
+    def check_at_once(self, topic_id: str) -> None:
+        """Have the topic checked as soon as there is time."""
         self.schedule.now(topic_id, elapsed_ms(self._clock))
 
     def _observe(self, topic: str, record: TopicRecord | None) -> TopicFacts:
@@ -240,7 +258,7 @@ class Engine:
             logger.info("group rules: %s", command)
             for record in self._records.values():
                 if not is_settled(record):
-                    self._at_once(record.topic_id)
+                    self.check_at_once(record.topic_id)
         return CommandResult(command.topic)
 
     @property
@@ -257,7 +275,7 @@ class Engine:
         self._log.append([(record.topic_id, record.to_json())])
         self._records[record.topic_id] = record
         self.watched.appended(record, self._clock.now_ms())
-        self._at_once(record.topic_id)
+        self.check_at_once(record.topic_id)
 
     def _validate(self, command: Command, facts: TopicFacts) -> None:
         """Have the brokers check a growth before anything is written: their refusal changes nothing."""

@@ -1,101 +1,209 @@
-"""Commands on their way to the controller's thread."""
+"""Commands on their way to the controller's thread, and the outcome of each.
+
+A request may name hundreds of topics. Its commands are executed one at a time, in slices, so that other requests, due
+checks and the election get their turn in between. The request can therefore end early, by its deadline or because the
+controller stops; the answer then says of each command whether it was executed, was never begun, or has an unknown
+outcome.
+"""
 
 from __future__ import annotations
 
-import queue
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from threading import Condition, RLock
 
-from modeaware.errors import ControllerUnavailable, ErrorCode, ModeAwareError
+from modeaware.clock import SYSTEM_CLOCK, Clock
+from modeaware.errors import ClusterError, ControllerUnavailable, ErrorCode, ModeAwareError
 from modeaware.lifecycle.commands import Command, CommandResult
 
 MAX_WAITING = 1_000
+NOT_BEGUN = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+"""The code of a command that was not begun: retriable, and nothing was done (as in KIP-599)."""
 _Results = list[CommandResult]
-_Job = tuple[Sequence[Command], "Future[list[CommandResult]]"]
+_UNPROVED = ControllerUnavailable("the brokers do not confirm that this is the active controller; nothing was changed")
+
+
+class Job(Future[_Results]):
+    """The commands of one request, and the future of their results: one per command, in order.
+
+    The controller's thread begins and ends commands; :meth:`expire` may be called from any thread. Where no command has
+    a result of its own, the future raises the common error instead.
+
+    Args:
+        deadline_s: when commands are no longer begun (``Clock.monotonic_s``); None: never.
+    """
+
+    def __init__(self, commands: Sequence[Command], deadline_s: float | None = None) -> None:
+        super().__init__()
+        self._commands = tuple(commands)
+        self._deadline_s = deadline_s
+        self._outcomes: list[CommandResult | ModeAwareError] = []
+        self._unknown: set[int] = set()
+        self._unproved: set[int] = set()
+        self._in_command = False
+        self._lock = RLock()
+
+    def begin(self, now_s: float) -> Command | None:
+        """Begin the next command. None: none is left, and the job is answered once :meth:`finish` is called; or the
+        deadline has passed, and it is answered."""
+        with self._lock:
+            if self.complete or not self._start():
+                return None
+            if self._deadline_s is not None and now_s >= self._deadline_s:
+                self.expire()
+                return None
+            self._in_command = True
+            return self._commands[len(self._outcomes)]
+
+    def end(self, outcome: CommandResult | ModeAwareError, *, unknown: bool = False, proved: bool = True) -> None:
+        """Note the outcome of the command that was begun.
+
+        Args:
+            unknown: the command has failed, and may have been carried out.
+            proved: no later controller was elected before this outcome. A success that is never proved
+                (:meth:`prove`) is answered as a refusal.
+        """
+        with self._lock:
+            self._in_command = False
+            if unknown:
+                self._unknown.add(len(self._outcomes))
+            if not proved:
+                self._unproved.add(len(self._outcomes))
+            self._outcomes.append(outcome)
+
+    def prove(self) -> None:
+        """Every outcome up to now is that of the active controller."""
+        with self._lock:
+            self._unproved.clear()
+
+    @property
+    def proved(self) -> bool:
+        """Whether that is so for every outcome."""
+        return not self._unproved
+
+    def drop_unproved(self) -> None:
+        """Refuse what is not proved for good: a later claim proves nothing of the time before it."""
+        with self._lock:
+            for number in self._unproved:
+                self._outcomes[number] = _UNPROVED
+            self._unproved.clear()
+
+    @property
+    def in_command(self) -> bool:
+        """Whether a command was begun and has no outcome yet."""
+        return self._in_command
+
+    @property
+    def complete(self) -> bool:
+        """Whether every command has an outcome, or the answer was given before that."""
+        return self.done() or len(self._outcomes) == len(self._commands)
+
+    def finish(self) -> None:
+        """Answer, now that every command has an outcome."""
+        with self._lock:
+            if not self.done() and self._start():
+                self._answer(self._outcomes)
+
+    def refuse(self, error: ModeAwareError) -> None:
+        """Answer now; ``error`` says why the commands that were not begun are not executed: nothing was done of
+        them."""
+        with self._lock:
+            if self.done() or not self._start():
+                return
+            outcomes = list(self._outcomes)
+            if self._in_command:
+                self._unknown.add(len(outcomes))
+                outcomes.append(
+                    ClusterError("not done before the request's deadline", code=ErrorCode.REQUEST_TIMED_OUT)
+                )
+            self._answer([*outcomes, *[error] * (len(self._commands) - len(outcomes))])
+
+    def expire(self) -> None:
+        """End the request at its deadline: no further command is begun, and the answer is given."""
+        text = "not begun before the request's deadline: nothing was changed; send the request again"
+        self.refuse(ClusterError(text, code=NOT_BEGUN))
+
+    def _start(self) -> bool:
+        """Whether the job may begin: its future was not cancelled."""
+        return self.running() or self.set_running_or_notify_cancel()
+
+    def _answer(self, outcomes: Sequence[CommandResult | ModeAwareError]) -> None:
+        outcomes = [_UNPROVED if number in self._unproved else outcome for number, outcome in enumerate(outcomes)]
+        first = outcomes[0] if outcomes else None
+        if isinstance(first, ModeAwareError) and all(outcome is first for outcome in outcomes):
+            self.set_exception(first)
+            return
+        self.set_result([self._told(number, outcome) for number, outcome in enumerate(outcomes)])
+
+    def _told(self, number: int, outcome: CommandResult | ModeAwareError) -> CommandResult:
+        if isinstance(outcome, CommandResult):
+            return outcome
+        topic = self._commands[number].topic
+        if number in self._unknown:
+            text = f"{outcome}; it may have been carried out: look at the topic before sending the request again"
+            return CommandResult(topic, ErrorCode.REQUEST_TIMED_OUT, text)
+        # Clients of 0.2.0 read NOT_CONTROLLER of one topic as the answer to the whole request.
+        known = outcome.code not in (None, ErrorCode.NOT_CONTROLLER)
+        code = outcome.code if known and outcome.code is not None else NOT_BEGUN
+        return CommandResult(topic, code, str(outcome))
 
 
 class Inbox:
-    """A queue of commands. Any thread puts them in, the controller's thread takes them out and answers."""
+    """A queue of jobs. Any thread puts commands in, the controller's thread takes jobs out.
 
-    def __init__(self) -> None:
-        self._jobs: queue.Queue[_Job | None] = queue.Queue(MAX_WAITING)
+    Args:
+        clock: deadlines are on its monotonic time.
+    """
 
-    def put(self, commands: Sequence[Command]) -> Future[_Results]:
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
+        self._jobs: deque[Job] = deque()
+        self._changed = Condition()
+        self._woken = False
+
+    def put(self, commands: Sequence[Command], timeout_ms: int = 0) -> Job:
         """Leave commands; the future gives one result per command, in order.
 
-        It may give instead:
+        Args:
+            timeout_ms: after that no further command is begun; 0: no limit.
+
+        The future may raise:
             ControllerUnavailable: nothing was done.
-            ControllerFenced, ClusterError: what was done of it is on the log, or not.
+            ControllerFenced, ClusterError: the message says whether anything was done.
         """
-        future: Future[_Results] = Future()
-        try:
-            self._jobs.put_nowait((commands, future))
-        except queue.Full:
-            future.set_exception(
-                ControllerUnavailable("too many commands are waiting: try again", code=ErrorCode.REQUEST_TIMED_OUT)
-            )
-        return future
+        job = Job(commands, self._clock.monotonic_s() + timeout_ms / 1000 if timeout_ms else None)
+        with self._changed:
+            if len(self._jobs) < MAX_WAITING:
+                self._jobs.append(job)
+                self._changed.notify()
+                return job
+        job.refuse(ControllerUnavailable("too many commands are waiting: try again", code=NOT_BEGUN))
+        return job
+
+    def put_back(self, job: Job) -> None:
+        """Queue a job that is not complete, behind all others."""
+        with self._changed:
+            self._jobs.append(job)
 
     def wake(self) -> None:
         """End :meth:`take`'s wait."""
-        with suppress(queue.Full):  # then there is something to wake up for already
-            self._jobs.put_nowait(None)
+        with self._changed:
+            self._woken = True
+            self._changed.notify()
 
     def take(self, wait_s: float) -> Job | None:
-        """The next commands, within ``wait_s`` seconds; None when there are none, or when woken."""
-        try:
-            job = self._jobs.get(timeout=wait_s) if wait_s > 0 else self._jobs.get_nowait()
-        except queue.Empty:
-            return None
-        return Job(*job) if job is not None else None
+        """The next job, within ``wait_s`` seconds; None when there is none, or when woken."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._jobs or self._woken, max(wait_s, 0.0))
+            self._woken = False
+            return self._jobs.popleft() if self._jobs else None
 
     @property
     def empty(self) -> bool:
-        return self._jobs.empty()
+        return not self._jobs
 
     def refuse_all(self, reason: str) -> None:
-        """Answer everything that waits with ControllerUnavailable."""
-        while not self.empty:
-            job = self.take(0)
-            if job is not None:
-                job.refuse(ControllerUnavailable(reason))
-
-
-class Job:
-    """Commands that were taken out, to be answered once."""
-
-    def __init__(self, commands: Sequence[Command], future: Future[_Results]) -> None:
-        self._commands = commands
-        self._future = future
-
-    def carry_out(
-        self, execute: Callable[[Command], CommandResult], before_answering: Callable[[_Results], None] | None = None
-    ) -> None:
-        """Execute the commands in order and answer.
-
-        Args:
-            before_answering: called with the results; what it raises is the answer instead.
-
-        Raises:
-            ModeAwareError: an execution failed; whoever waits for the answer gets it too.
-        """
-        if not self._future.set_running_or_notify_cancel():
-            return
-        try:
-            results = [execute(command) for command in self._commands]
-            if before_answering is not None:
-                before_answering(results)
-        except ModeAwareError as error:
-            self._future.set_exception(error)
-            raise
-        else:
-            self._future.set_result(results)
-        finally:
-            if not self._future.done():
-                self._future.set_exception(ControllerUnavailable("this controller has stopped on an unexpected error"))
-
-    def refuse(self, error: ModeAwareError) -> None:
-        """Answer with ``error``: nothing was done."""
-        if self._future.set_running_or_notify_cancel():
-            self._future.set_exception(error)
+        """Answer everything that waits: what was not begun is refused with ControllerUnavailable."""
+        while (job := self.take(0)) is not None:
+            job.refuse(ControllerUnavailable(reason))

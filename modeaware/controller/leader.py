@@ -15,7 +15,6 @@ from modeaware.controller.parts import Parts
 from modeaware.controller.schedule import elapsed_ms
 from modeaware.controller.status import Role
 from modeaware.errors import ClusterError, ControllerFenced, ControllerUnavailable, ErrorCode
-from modeaware.lifecycle.commands import CommandResult
 from modeaware.lifecycle.phases import topic_phase
 
 logger = logging.getLogger("modeaware.controller")
@@ -25,6 +24,8 @@ STUCK_S = 45.0
 """So long a place that leads to nothing is kept: a leader that cannot claim the log, a member that is given no seat."""
 SEAL_SLACK_MS = 1_000
 STOP_APPEND_TIMEOUT_S = 3.0
+SLICE_S = 0.25
+"""For how long commands of one request are executed before others, and due checks, have their turn."""
 
 
 class Leader:
@@ -48,6 +49,7 @@ class Leader:
         self._inbox = parts.inbox
         self._status = parts.status
         self._brokers = parts.brokers
+        self._topics = parts.topics
         self._config = config
         self._contact = contact
         self._controller_id = controller_id
@@ -118,6 +120,7 @@ class Leader:
                 self._check(topic_id)
                 if not self._inbox.empty:
                     break  # commands do not wait for a round over all topics
+            self._watch_topics()
             self._watch_brokers()
             self._look_at_log()
 
@@ -128,6 +131,7 @@ class Leader:
             ControllerFenced, ClusterError: the log could not be appended to.
         """
         engine, patience_ms = self._engine, self._config.seal_quiet_ms + SEAL_SLACK_MS
+        self._watch_topics()
         self._watch_brokers()
         give_up_ms = elapsed_ms(self._clock) + patience_ms
         while not self._status.stopping.is_set():
@@ -157,6 +161,16 @@ class Leader:
         if leads:  # librdkafka takes the place away where no heartbeat came through for a session
             self._status.contact_s = self._clock.monotonic_s()
         return leads
+
+    def _watch_topics(self) -> None:
+        """Drop the records of topics that were made anew, however much else there is to do."""
+        if self._topics is None:
+            return
+        try:
+            self._topics.step()
+        except ClusterError as error:
+            if not self._goes_on(error):
+                raise
 
     def _watch_brokers(self) -> None:
         """Remember the brokers, when there is nothing else to do."""
@@ -189,25 +203,46 @@ class Leader:
         return min(max(next_ms - elapsed_ms(self._clock), 0) / 1000, waiting.POLL_S)
 
     def _carry_out(self, job: Job, term: int) -> None:
-        """Execute and answer. An append proves that this is the leader; "done already" from memory alone may be an
-        answer of the past, of a process that was paused: then the election is asked before it is given."""
-        appends = self._log.appends
+        """Execute commands of the job for :data:`SLICE_S`, and answer once all of them have an outcome.
 
-        def before_answering(results: list[CommandResult]) -> None:
-            if self._log.appends > appends or not any(result.code is ErrorCode.NONE for result in results):
-                return
-            if not self._surely_leads(term):
-                raise ControllerUnavailable(
-                    "the brokers do not confirm that this is the active controller; nothing was changed"
-                )
-
+        An append proves that this is the leader. A success that appended nothing rests on memory, and would be an
+        answer of the past in a process that was paused: the election is asked before it is given.
+        """
+        until_s = self._clock.monotonic_s() + SLICE_S
         try:
-            job.carry_out(self._engine.execute, before_answering)
-        except ControllerUnavailable as error:
-            logger.warning("%s", error)
-        except ClusterError as error:
-            if not self._goes_on(error):
-                raise
+            while (command := job.begin(self._clock.monotonic_s())) is not None:
+                appends = self._log.appends
+                try:
+                    result = self._engine.execute(command)
+                except (ClusterError, ControllerFenced) as error:
+                    goes_on = isinstance(error, ClusterError) and self._goes_on(error)
+                    fenced_first = isinstance(error, ControllerFenced) and self._log.appends == appends
+                    job.end(error, unknown=not goes_on and not fenced_first)
+                    if not goes_on:
+                        raise
+                    continue
+                appended = self._log.appends > appends
+                job.end(result, proved=appended or result.code is not ErrorCode.NONE)
+                if appended:
+                    job.prove()
+                if self._clock.monotonic_s() >= until_s or not self._still_leads(term):
+                    break
+            if not job.proved and self._surely_leads(term):
+                job.prove()
+        finally:
+            self._put_down(job)
+
+    def _put_down(self, job: Job) -> None:
+        """Answer the job where it is complete, else queue it again: its commands go on after a new claim as well."""
+        if job.in_command:
+            job.end(ControllerUnavailable("this controller has stopped on an unexpected error"), unknown=True)
+        if not job.proved:
+            logger.warning("the brokers do not confirm that this is the active controller: commands are refused")
+            job.drop_unproved()
+        if job.complete:
+            job.finish()
+        else:
+            self._inbox.put_back(job)
 
     def _surely_leads(self, term: int) -> bool:
         deadline_s = self._clock.monotonic_s() + CONFIRM_TIMEOUT_S

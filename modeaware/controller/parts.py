@@ -11,6 +11,7 @@ from modeaware.controller.engine import Engine
 from modeaware.controller.inbox import Inbox
 from modeaware.controller.log import ControllerLog
 from modeaware.controller.observed import BrokerWatch
+from modeaware.controller.replaced import TopicWatch
 from modeaware.controller.status import Status
 from modeaware.errors import ErrorCode, ModeAwareError
 
@@ -34,6 +35,7 @@ class Parts:
     status: Status
     brokers: BrokerWatch | None = None
     clusters: tuple[Cluster, ...] = ()
+    topics: TopicWatch | None = None
 
 
 def may_pass(error: ModeAwareError) -> bool:

@@ -7,7 +7,7 @@ import concurrent.futures
 import logging
 import traceback
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from modeaware.endpoint.desk import Outcome
 from modeaware.endpoint.quotas import Seldom
@@ -16,11 +16,20 @@ from modeaware.errors import ClusterError, ErrorCode, ModeAwareError
 logger = logging.getLogger(__name__)
 
 
+@runtime_checkable
+class Expiring(Protocol):
+    """A future that can be ended at its deadline with what is known by then."""
+
+    def expire(self) -> None:
+        """Begin nothing more, and have a result or an exception now."""
+
+
 class Ticket:
     """Waits for ``future`` and tells ``resolve`` once, in the loop's thread, what it has come to.
 
     A failure is logged, one that comes too late as well. What the future stands for is never cancelled: the controller
-    does not take a command back.
+    does not take a command back. An :class:`Expiring` future ends with its time; its commands that were not begun never
+    are.
 
     Args:
         loop: whose thread this is.
@@ -32,7 +41,7 @@ class Ticket:
         resolve: called with the outcome, unless :meth:`drop` came first.
     """
 
-    __slots__ = ("_late", "_log", "_loop", "_resolve", "_timer", "_what")
+    __slots__ = ("_future", "_late", "_log", "_loop", "_resolve", "_timer", "_what")
 
     def __init__(
         self,
@@ -45,6 +54,7 @@ class Ticket:
         resolve: Callable[[Outcome], None],
     ) -> None:
         self._loop = loop
+        self._future: concurrent.futures.Future[Any] | None = future
         self._log = log
         self._what = what
         self._late = late
@@ -54,7 +64,7 @@ class Ticket:
 
     def drop(self) -> None:
         """Nobody waits any more."""
-        self._resolve = None
+        self._resolve = self._future = None
         self._timer.cancel()
 
     def _done(self, future: concurrent.futures.Future[Any]) -> None:
@@ -75,6 +85,10 @@ class Ticket:
         self._tell(_outcome(future))
 
     def _too_late(self) -> None:
+        future: object = self._future
+        if isinstance(future, Expiring):
+            future.expire()  # its callback has handed the outcome to the loop
+            return
         self._tell(ClusterError(self._late, code=ErrorCode.REQUEST_TIMED_OUT))
 
     def _tell(self, outcome: Outcome) -> None:

@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
+from modeaware import AdminClient
 from modeaware.errors import ErrorCode
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
 from modeaware.modelog.reader import read_mode_log
@@ -16,7 +17,8 @@ from modeaware.modes import PartitionMode
 from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled, left, produce
 from tests.support.groups import RunningGroup
-from tests.support.plain import drain_topic, watermarks
+from tests.support.plain import create_topic, drain_topic, watermarks
+from tests.support.waiting import eventually
 
 RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
 
@@ -280,3 +282,40 @@ def test_bad_input_changes_nothing(
     assert result.code is code
     assert result.message
     assert read_mode_log(setting.conf, setting.log, 20).records == {}
+
+
+def test_a_topic_made_anew_loses_its_record_within_seconds(setting: Controlled, make_topic: MakeTopic) -> None:
+    """The check interval of a settled topic has no part in it."""
+    topic = make_topic(6)
+    setting.start(check_interval_ms=300_000)
+    setting.shrink(topic, 2)
+    earlier = setting.wait_done(topic).topic_id
+    with AdminClient({**setting.conf, "modeaware.mode.log.topic": setting.log}) as client:
+
+        def writable() -> list[int]:
+            view = client.describe_modes([topic])[topic].result(20)
+            return [partition for partition in range(6) if view.is_writable(partition)]
+
+        assert writable() == [0, 1]
+        setting.admin.delete_topics([topic])[topic].result(20)
+        eventually(lambda: topic not in setting.admin.list_topics(timeout=20).topics)
+        create_topic(setting.servers, topic, 6, configs={})
+        eventually(lambda: earlier not in read_mode_log(setting.conf, setting.log, 20).records)
+        assert writable() == list(range(6))
+
+
+def test_a_request_for_many_topics_lets_others_in_between(setting: Controlled, make_topic: MakeTopic) -> None:
+    """Each topic has its own outcome, and the small request is answered first."""
+    topics = [make_topic(2) for _ in range(20)]
+    controller = setting.start()
+    epoch = controller.epoch
+    large = controller.submit([DeletePartitionsCommand(topic, 1, 3_600_000) for topic in (*topics, "no-such-topic")])
+    small = controller.submit([CreatePartitionsCommand("no-such-topic", 3)])
+    order: list[str] = []
+    large.add_done_callback(lambda _: order.append("large"))
+    small.add_done_callback(lambda _: order.append("small"))
+    codes = [result.code for result in large.result(60)]
+    assert order == ["small", "large"]
+    assert codes == [ErrorCode.NONE] * 20 + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert all(setting.modes(topic) == (RW, RO) for topic in topics)
+    assert controller.epoch == epoch

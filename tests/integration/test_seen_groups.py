@@ -28,7 +28,8 @@ from modeaware.clock import SYSTEM_CLOCK
 from modeaware.cluster.cluster import Cluster
 from modeaware.cluster.control_records import Gap, without_records
 from modeaware.cluster.groups.found import GroupsFound, find_groups
-from modeaware.cluster.partition_leaders import epoch_ends, topic_ids, writers
+from modeaware.cluster.partition_leaders import epoch_ends, writers
+from modeaware.cluster.topic_identity import topic_ids
 from modeaware.cluster.stragglers import sample_records
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle.effects import CommitOffsets, DeleteRecords

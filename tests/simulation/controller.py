@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from modeaware.config import ControllerConfig
 from modeaware.controller.engine import Engine
 from modeaware.controller.failures import Failures
+from modeaware.controller.replaced import TopicWatch
 from modeaware.errors import ClusterError, ControllerFenced, ErrorCode, ModeSourceError, NewerRecord
 from modeaware.lifecycle.commands import Command, CommandResult
 from tests.simulation.effects import effects_of
 from tests.simulation.looked import Looked
 from tests.simulation.modelog import LogSession
-from tests.simulation.observer import SimObserver
+from tests.simulation.observer import SimObserver, ids_of_each_broker, ids_of_one_broker
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -64,6 +66,8 @@ class Controller:
         log = LogSession(world, world.log, self)
         self.engine = Engine(log, SimObserver(world, self), effects_of(world, self), self._config, world)
         self.engine.failures = Nothing()
+        one, each = partial(ids_of_one_broker, world), partial(ids_of_each_broker, world)
+        self.watch = TopicWatch(self.engine, one, each, world)
         self.epoch = -1
 
     def step(self) -> None:
@@ -79,6 +83,10 @@ class Controller:
         if not self.claimed:
             self._run(self._claim)
             return
+        if self.world.ids_are_watched:
+            self._run(self.watch.step)
+            if not self.claimed:
+                return
         due = self.engine.schedule.due(self.world.time_ms)
         if due:
             self._run(lambda: self.engine.check(due[0]))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from modeaware.cluster.cluster import Cluster, TopicShape
+from modeaware.cluster.cluster import Cluster
 from modeaware.controller.election import Election
 from modeaware.controller.lease import LeasedEffects
 from modeaware.errors import ClusterError, ErrorCode
@@ -76,19 +76,15 @@ class SimCluster(Cluster):
         return self
 
     def perform(self, effect: Effect, *args: Any) -> None:
+        """Asking for the id takes its time here; how things stand right before the request is read without any."""
         self._may_be_recreated()
-        super().perform(effect, *args)
-
-    def describe(self, topics: Iterable[str]) -> dict[str, TopicShape | None]:
         self._world.io(self._controller, "asks for the topic's id")
-        topic = self._world.topic
-        shape = None if topic is None else TopicShape(topic.topic_id, False, len(topic.logs))
-        return dict.fromkeys(topics, shape)
+        self._check_id(effect, set(self.topic_ids(effect.topic).values()))
+        super().perform(effect, *args)
 
     def topic_ids(self, topic: str) -> dict[int, str | None]:
         """Every broker's word."""
-        shape = self.describe([topic])[topic]
-        return {0: None if shape is None else shape.topic_id}
+        return {0: None if self._world.topic is None else self._world.topic.topic_id}
 
     def _may_be_recreated(self) -> None:
         """The topic may be replaced right before the check of its id, which must notice; or right after it."""

@@ -17,6 +17,7 @@ from tests.simulation.guard_form import (
     OPENING,
     POLICY,
     RECORDS,
+    REPLACED,
     REPLAY,
     REQUIREMENT,
     ROUTING,
@@ -24,6 +25,7 @@ from tests.simulation.guard_form import (
     SHRINKING,
     STEPS,
     TOPIC_VIEW,
+    TOPIC_WATCH,
     Guard,
     guard,
 )
@@ -175,6 +177,14 @@ GUARDS: tuple[Guard, ...] = (
         "gone only when confirmed", "I4", 14,
         ADVANCE, "if facts.gone:", "if facts.topic_id != record.topic_id:",
     ),
+    guard(
+        "one broker's other id starts an inquiry only", "I4", 45,
+        TOPIC_WATCH, "for record in replaced_records(suspects, list(told.values())))", "for record in suspects)",
+    ),
+    guard(
+        "every broker names another id", "I4", 129,
+        REPLACED, "if told and all(", "if told and any(",
+    ),
     # One controller, one order
     guard("the lease is shown before an effect", "I5", 979, ENGINE, "if not appended:", "if False:"),
     guard(
@@ -311,7 +321,7 @@ GUARDS: tuple[Guard, ...] = (
     # One controller, more closely
     guard(
         "the lease is looked at right before DeleteRecords", "I5", 213,
-        CLUSTER, "delete_records(self.brokers, effect, check)", "delete_records(self.brokers, effect)",
+        CLUSTER, "delete_records(self.brokers, effect, last_checks)", "delete_records(self.brokers, effect)",
     ),
     guard(
         "an older claim is dropped", "I5", 1,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -208,3 +208,16 @@ class SimObserver:
             self._missing_since_ms.pop(record.topic_id, None)
             return False
         return now_ms - self._missing_since_ms.setdefault(record.topic_id, now_ms) >= GONE_AFTER_MS
+
+
+def ids_of_one_broker(world: World, names: Sequence[str]) -> Mapping[str, str | None]:
+    """One broker's word, which may be stale: it still names the topic before, or knows none."""
+    found = None if world.topic is None else world.topic.topic_id
+    if world.odds[Fault.STALE_BROKER] and not world.calm and world.side_random() < 0.3:
+        found = world.earlier_id if world.side_random() < 0.7 else None
+    return dict.fromkeys(names, found)
+
+
+def ids_of_each_broker(world: World, names: Sequence[str]) -> dict[int, Mapping[str, str | None]]:
+    """Every broker's word: one of them is up to date."""
+    return {0: dict.fromkeys(names, world.topic and world.topic.topic_id), 1: ids_of_one_broker(world, names)}

@@ -41,6 +41,9 @@ class World:
         modes_away: producers can not reach the mode log.
         compacted: the schedule is about topics that are.
         gone: records that had been deleted or expired, and came back with an unclean election.
+        side_random: dice for what was added later: a throw changes nothing else in a schedule.
+        ids_are_watched: controllers compare the ids of all records with the cluster's (in some schedules: the others
+            show what holds without that).
         windows: deletions that met the window which is documented (the topic or the log changed after the last check).
     """
 
@@ -49,6 +52,8 @@ class World:
     def __init__(self, seed: int, partitions: int, coverage: Coverage, story: list[str] | None = None) -> None:
         self.rng = random.Random(seed)
         self.random = self.rng.random
+        self.side_random = random.Random(f"side {seed}").random
+        self.ids_are_watched = seed % 4 == 1
         self.coverage = coverage
         self.story = story
         self.steps = 0
@@ -243,6 +248,11 @@ class World:
     def record(self) -> TopicRecord | None:
         """The record in force of the topic there is now."""
         return None if self.topic is None else self.log.truth.records.get(self.topic.topic_id)
+
+    @property
+    def earlier_id(self) -> str | None:
+        """The id of the topic before the one there is now, or was last; None: there was none."""
+        return f"id-{self._ids - 1}" if self._ids > 1 else None
 
     @property
     def readers(self) -> list[Reader]:

@@ -67,7 +67,9 @@ class Looking:
         patch.setattr(module, "sample_records", self._samples)
         patch.setattr(commits, "without_records", self._without_records)
 
-    def _find_groups(self, _cluster: object, _topic: str, _partitions: object, also: Sequence[str]) -> GroupsFound:
+    def _find_groups(
+        self, _cluster: object, _topic: str, _partitions: object, also: Sequence[str], _listed: object
+    ) -> GroupsFound:
         self.asked_for_groups += 1
         self.asked.append(("also", tuple(also)))
         return GroupsFound(dict(self.groups))

@@ -49,7 +49,7 @@ class World:
         self.highest_epoch = self.seen_epoch = 0
         self.due: deque[str] = deque()
         self.log = Log(self)
-        self.status, self.inbox = Status(), Inbox()
+        self.status, self.inbox = Status(), Inbox(self.clock)
 
     # An Election
 

@@ -238,7 +238,20 @@ class TestDeleteRecords:
             CommitOffsets(TOPIC, TOPIC_ID, "g", {0: 1}),
         ):
             assert refused(cluster, effect).code is ErrorCode.UNKNOWN_TOPIC_ID
-        assert {name for _, name in fakes.asked} == {"Metadata"}
+        assert {name for _, name in fakes.asked} == {"Metadata", "FindCoordinator"}
+
+    def test_the_id_is_every_brokers_word_right_before_each_request(
+        self, fakes: TopicBrokers, cluster: OverFakes
+    ) -> None:
+        for effect, last in (
+            (self.EFFECT, "DeleteRecords"),
+            (CreatePartitions(TOPIC, TOPIC_ID, 3, None), "CreatePartitions"),
+            (CommitOffsets(TOPIC, TOPIC_ID, "g", {0: 1}), "OffsetCommit"),
+        ):
+            fakes.asked.clear()
+            cluster.perform(effect)
+            names = [name for _, name in fakes.asked]
+            assert fakes.asked[names.index(last) - 2 : names.index(last)] == [(1, "Metadata"), (2, "Metadata")]
 
 
 class TestCreatePartitions:

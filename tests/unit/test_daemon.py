@@ -67,7 +67,10 @@ def test_what_the_thread_finishes_last_is_still_answered(monkeypatch: pytest.Mon
         while job is None:
             job = inbox.take(0.05)
         status.stopping.wait(30)
-        job.carry_out(lambda command: CommandResult(command.topic))
+        command = job.begin(0.0)
+        assert command is not None
+        job.end(CommandResult(command.topic))
+        job.finish()
         order.append("thread")
 
     monkeypatch.setattr(daemon_module, "Server", Server)

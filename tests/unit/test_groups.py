@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
+from modeaware.cluster.cluster import TOPIC_NAMES_AGE_S, Cluster
 from modeaware.cluster.groups.found import GroupsFound, find_groups
 from modeaware.cluster.groups.listing import names_for_partitions, partition_of
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt
 from tests.support.fake_brokers import FakeBrokers, FakeGroup
+from tests.support.simulated import SimClock
 
 TOPIC = "orders"
 PARTITIONS = range(3)
@@ -321,3 +323,29 @@ def test_a_name_for_every_partition() -> None:
     names = names_for_partitions(50)
     assert {partition: partition_of(name, 50) for partition, name in names.items()} == {p: p for p in range(50)}
     assert names_for_partitions(0) == {}
+
+
+class TestTopicNames:
+    """The names of all topics cost a Metadata answer with every partition of the cluster."""
+
+    def test_they_are_asked_for_only_where_a_group_may_own_changelogs(self, brokers: FakeBrokers) -> None:
+        asked: list[str] = []
+        brokers.topic_names = lambda: asked.append("names") or ["billing-counts-changelog"]
+        committed(brokers, "elsewhere", "other")
+        find(brokers)
+        assert asked == []
+        committed(brokers, "billing")
+        assert find(brokers).groups["billing"].stateful
+        assert asked == ["names"]
+
+    def test_they_are_asked_for_once_in_a_while(self) -> None:
+        clock, brokers = SimClock(), FakeBrokers()
+        cluster = Cluster({"bootstrap.servers": "127.0.0.1:1", "log_level": 0}, clock=clock)
+        brokers.on_metadata = lambda node, request: SimpleNamespace(topics=[SimpleNamespace(name="orders")])
+        cluster._brokers = cast(Any, brokers)
+        for _ in range(3):
+            assert cluster.topic_names() == ["orders"]
+        assert len(brokers.asked) == 1
+        clock.advance(round(TOPIC_NAMES_AGE_S * 1000))
+        assert cluster.topic_names() == ["orders"]
+        assert len(brokers.asked) == 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from modeaware.cluster.cluster import Cluster
 from modeaware.cluster.groups.listing import ListedGroup, Listing, list_groups
@@ -33,7 +33,31 @@ class GroupsFound:
     stateful_owner: str | None = None
 
 
-def find_groups(cluster: Cluster, topic: str, partitions: Iterable[int], also: Sequence[str] = ()) -> GroupsFound:
+@dataclass(frozen=True)
+class ListedGroups:
+    """All groups of the cluster with their members, as one look found them: the same for every topic."""
+
+    listing: Listing
+    members: Mapping[str, Members]
+
+
+def list_groups_with_members(brokers: Brokers) -> ListedGroups:
+    """List and describe all groups.
+
+    Raises:
+        ClusterError: the cluster cannot be reached.
+    """
+    listing = list_groups(brokers)
+    return ListedGroups(listing, describe_groups(brokers, listing.groups.values()))
+
+
+def find_groups(
+    cluster: Cluster,
+    topic: str,
+    partitions: Iterable[int],
+    also: Sequence[str] = (),
+    listed: ListedGroups | None = None,
+) -> GroupsFound:
     """Every group with a commit on ``topic``, or with members subscribed to it or assigned to it.
 
     Groups of every type and state, as all brokers together list them. What could hide a group, or what a group is doing
@@ -42,13 +66,16 @@ def find_groups(cluster: Cluster, topic: str, partitions: Iterable[int], also: S
 
     Args:
         also: groups whose commits are read though no broker lists them.
+        listed: the groups, for looks at many topics at one moment that decide nothing; None: they are listed now.
 
     Raises:
         ClusterError: the cluster cannot be reached.
     """
     brokers = cluster.brokers
-    listing = list_groups(brokers)
-    members = describe_groups(brokers, listing.groups.values())
+    if listed is None:
+        listed = list_groups_with_members(brokers)
+    listing = replace(listed.listing, doubts=list(listed.listing.doubts))  # what is doubted below concerns this topic
+    members = listed.members
     groups = {**listing.groups, **_unlisted(brokers, listing, also)}
     commits = read_offsets(brokers, groups.values(), topic, sorted(partitions))
     using: dict[str, ListedGroup] = {}
@@ -59,7 +86,9 @@ def find_groups(cluster: Cluster, topic: str, partitions: Iterable[int], also: S
         if detail := _trouble(group, own, theirs, topic):
             listing.doubt(f"group {name!r} {detail}")
     streams = {name for name, group in groups.items() if _is_streams(group, members.get(name, NOBODY))}
-    stateful = stateful_groups(cluster.topic_names() if using else (), using, streams)
+    # A group that is not known as a Streams group may still own changelogs, which only the names of topics tell.
+    in_doubt = any(using[name].kind != "share" for name in using.keys() - streams)
+    stateful = stateful_groups(cluster.topic_names() if in_doubt else (), using, streams)
     return GroupsFound(
         {n: _facts(g, commits.get(n, _NOT_ANSWERED), members.get(n, NOBODY), n in stateful) for n, g in using.items()},
         _worst(listing.doubts),

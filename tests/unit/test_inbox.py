@@ -1,0 +1,228 @@
+"""Requests of many commands: the outcome of each, deadlines, and turns."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from modeaware.controller import leader as leader_module
+from modeaware.controller import parts as parts_module
+from modeaware.controller import worker as worker_module
+from modeaware.controller.election import Seat
+from modeaware.controller.inbox import Inbox, Job
+from modeaware.endpoint.desk import Outcome
+from modeaware.endpoint.quotas import Seldom
+from modeaware.endpoint.tickets import Ticket
+from modeaware.errors import ClusterError, ControllerFenced, ControllerUnavailable, ErrorCode, ModeAwareError
+from modeaware.lifecycle.commands import Command, CommandResult, DeletePartitionsCommand
+from tests.support.simulated import SimClock
+from tests.support.worker_world import COMMAND, World, loses, nothing, run, sits
+
+MANY = [DeletePartitionsCommand(f"topic-{number}", 1) for number in range(5)]
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setattr(worker_module, "RETRY_DELAY_S", 0)
+    monkeypatch.setattr(parts_module, "POLL_S", 0.001)
+    return World()
+
+
+def begun(job: Job, commands: int) -> None:
+    for _ in range(commands):
+        command = job.begin(0.0)
+        assert command is not None
+        job.end(CommandResult(command.topic))
+
+
+def codes(job: Job) -> list[ErrorCode]:
+    return [result.code for result in job.result(0)]
+
+
+class Slow:
+    """Lets time pass with every command, and notes the order in which topics are served."""
+
+    def __init__(self, world: World, seconds: float) -> None:
+        self._world = world
+        self._ms = round(seconds * 1000)
+        self.served: list[str] = []
+
+    def __call__(self, _engine: object, command: Command) -> CommandResult:
+        self.served.append(command.topic)
+        self._world.log.append()
+        self._world.clock.advance(self._ms)
+        return CommandResult(command.topic)
+
+
+@pytest.fixture
+def slow(world: World, monkeypatch: pytest.MonkeyPatch) -> Slow:
+    """Each command takes 0.2 s: two of them are a slice."""
+    commands = Slow(world, 0.2)
+    monkeypatch.setattr("tests.support.worker_world.Engine.execute", lambda *args: commands(*args))
+    return commands
+
+
+class TestJob:
+    def test_each_command_has_its_own_result(self) -> None:
+        job = Job(MANY)
+        begun(job, 5)
+        job.finish()
+        assert [result.topic for result in job.result(0)] == [command.topic for command in MANY]
+
+    def test_done_unknown_and_not_begun_are_told_apart_at_the_deadline(self) -> None:
+        job = Job(MANY, deadline_s=60.0)
+        begun(job, 2)
+        assert job.begin(59.0) == MANY[2]
+        job.expire()
+        assert codes(job) == [
+            ErrorCode.NONE,
+            ErrorCode.NONE,
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            ErrorCode.REQUEST_TIMED_OUT,
+            ErrorCode.REQUEST_TIMED_OUT,
+        ]
+        told = [result.message or "" for result in job.result(0)]
+        assert "may have been carried out" in told[2]
+        assert "nothing was changed" in told[3]
+        job.end(CommandResult("topic-2"))
+        job.finish()
+        assert job.begin(59.0) is None
+
+    def test_no_command_is_begun_after_the_deadline(self) -> None:
+        job = Job(MANY, deadline_s=60.0)
+        assert job.begin(60.0) is None
+        error = job.exception(0)
+        assert isinstance(error, ClusterError)
+        assert error.code is ErrorCode.REQUEST_TIMED_OUT
+        assert "nothing was changed" in str(error)
+
+    def test_a_deadline_takes_no_outcome_back(self) -> None:
+        job = Job(MANY, deadline_s=60.0)
+        begun(job, 5)
+        assert job.begin(61.0) is None
+        job.finish()
+        assert codes(job) == [ErrorCode.NONE] * 5
+
+    def test_a_job_that_was_not_begun_is_refused_as_a_whole(self) -> None:
+        job, error = Job(MANY), ControllerUnavailable("stopped")
+        job.refuse(error)
+        assert job.exception(0) is error
+
+    def test_a_job_that_was_begun_keeps_its_results_when_the_controller_stops(self) -> None:
+        job = Job(MANY)
+        begun(job, 3)
+        job.refuse(ControllerUnavailable("stopped: nothing was changed"))
+        # NOT_CONTROLLER for one topic would be read as the answer to all of them.
+        assert codes(job) == [ErrorCode.NONE] * 3 + [ErrorCode.REQUEST_TIMED_OUT] * 2
+
+    def test_a_success_that_is_not_proved_is_no_success(self) -> None:
+        job = Job(MANY)
+        begun(job, 1)
+        assert job.begin(0.0) is not None
+        job.end(CommandResult("topic-1"), proved=False)
+        job.expire()
+        assert codes(job) == [ErrorCode.NONE] + [ErrorCode.REQUEST_TIMED_OUT] * 4
+
+    def test_the_endpoint_answers_at_the_deadline_with_what_is_known(self) -> None:
+        """The controller's thread may be busy with one command, or with the election, by then."""
+        job = Job(MANY)
+        begun(job, 2)
+        loop = asyncio.new_event_loop()
+        try:
+            told: asyncio.Future[Outcome] = loop.create_future()
+            Ticket(loop, Seldom(loop.time), "a command", job, 0.01, "late", told.set_result)
+            outcome = loop.run_until_complete(asyncio.wait_for(told, 30))
+        finally:
+            loop.close()
+        assert isinstance(outcome, list)
+        assert [result.code for result in outcome] == [ErrorCode.NONE] * 2 + [ErrorCode.REQUEST_TIMED_OUT] * 3
+        assert job.begin(0.0) is None
+
+
+class TestInbox:
+    def test_a_job_that_is_put_back_waits_behind_the_others(self) -> None:
+        inbox = Inbox()
+        large, small = inbox.put(MANY), inbox.put([COMMAND])
+        assert inbox.take(0) is large
+        inbox.put_back(large)
+        assert (inbox.take(0), inbox.take(0), inbox.take(0)) == (small, large, None)
+
+    def test_a_timeout_is_counted_from_when_it_was_put_in(self) -> None:
+        clock = SimClock()
+        inbox = Inbox(clock)
+        job = inbox.put(MANY, timeout_ms=5_000)
+        clock.advance(4_999)
+        assert job.begin(clock.monotonic_s()) is not None
+        clock.advance(1)
+        assert inbox.put([COMMAND]).begin(clock.monotonic_s()) is not None, "without a timeout there is no deadline"
+        job.end(CommandResult("topic-0"))
+        assert job.begin(clock.monotonic_s()) is None
+        assert codes(job) == [ErrorCode.NONE] + [ErrorCode.REQUEST_TIMED_OUT] * 4
+
+
+class TestTurns:
+    def test_the_election_is_polled_between_commands(self, world: World, slow: Slow) -> None:
+        job = world.inbox.put(MANY)
+        polls: list[int] = []
+        run(world, sits(world, Seat.LEADER), nothing, *[lambda: polls.append(len(slow.served))] * 12)
+        assert codes(job) == [ErrorCode.NONE] * 5
+        assert {1, 2, 3, 4} <= set(polls)
+
+    def test_a_large_request_lets_others_in_between(self, world: World, slow: Slow) -> None:
+        large, small = world.inbox.put(MANY), world.inbox.put([COMMAND])
+        world.due.append("an-id")
+        did = run(world, sits(world, Seat.LEADER), *[nothing] * 30)
+        assert slow.served == ["topic-0", "topic-1", "orders", "topic-2", "topic-3", "topic-4"]
+        assert "check" in did
+        assert codes(large) == [ErrorCode.NONE] * 5
+        assert codes(small) == [ErrorCode.NONE]
+
+    def test_what_is_not_begun_in_time_is_not_executed(self, world: World, slow: Slow) -> None:
+        job = world.inbox.put(MANY, timeout_ms=500)
+        run(world, sits(world, Seat.LEADER), *[nothing] * 20)
+        assert slow.served == ["topic-0", "topic-1", "topic-2"]
+        assert codes(job) == [ErrorCode.NONE] * 3 + [ErrorCode.REQUEST_TIMED_OUT] * 2
+
+    def test_a_request_survives_a_new_term(self, world: World, slow: Slow) -> None:
+        job = world.inbox.put(MANY)
+        run(world, sits(world, Seat.LEADER), nothing, nothing, sits(world, Seat.LEADER, 2), *[nothing] * 20)
+        assert slow.served == [command.topic for command in MANY]
+        assert codes(job) == [ErrorCode.NONE] * 5
+
+    def test_a_controller_that_loses_its_place_tells_what_it_has_done(self, world: World, slow: Slow) -> None:
+        job = world.inbox.put(MANY)
+        run(world, sits(world, Seat.LEADER), nothing, loses(world), nothing, *[sits(world, Seat.STANDBY)] * 3)
+        done = len(slow.served)
+        assert 0 < done < 5
+        assert codes(job) == [ErrorCode.NONE] * done + [ErrorCode.REQUEST_TIMED_OUT] * (5 - done)
+
+
+@pytest.mark.parametrize(
+    ("failure", "code"),
+    [
+        (ClusterError("timed out"), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (ControllerFenced("fenced"), ErrorCode.REQUEST_TIMED_OUT),
+    ],
+    ids=["in doubt", "nothing was appended"],
+)
+def test_an_append_that_fails_is_the_outcome_of_its_own_command(
+    world: World, failure: ModeAwareError, code: ErrorCode
+) -> None:
+    world.failures.append(failure)
+    job = world.inbox.put(MANY)
+    did = run(world, sits(world, Seat.LEADER), *[nothing] * 20)
+    assert did.count("claim") == 2
+    assert codes(job) == [code] + [ErrorCode.NONE] * 4
+
+
+def test_a_memory_of_an_earlier_term_is_not_proved_by_a_later_claim(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leader_module, "SLICE_S", 0)
+    world.appends_nothing = True
+    world.confirmations.extend([True, None])
+    monkeypatch.setattr(leader_module, "CONFIRM_TIMEOUT_S", -1)
+    job = world.inbox.put(MANY[:2])
+    run(world, sits(world, Seat.LEADER), nothing, nothing, sits(world, Seat.LEADER, 2), *[nothing] * 20)
+    assert codes(job) == [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NONE]

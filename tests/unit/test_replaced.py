@@ -1,0 +1,153 @@
+"""Records of topics that were deleted or made anew: noticed within seconds, removed on every broker's word."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from modeaware.controller.replaced import COST_SHARE, LOOK_INTERVAL_S, TopicWatch
+from modeaware.errors import ClusterError, ErrorCode
+from modeaware.lifecycle.replaced import missing_records, replaced_records
+from modeaware.modelog.replay import fold
+from tests.support.engine_world import INTERVAL_MS, World
+from tests.support.lifecycle import TOPIC_ID, admitted, shrink
+
+OTHER = "another-id"
+RECORD = admitted(shrink(4))
+
+
+@pytest.mark.parametrize(
+    ("told", "replaced"),
+    [
+        ([OTHER, OTHER], True),
+        ([OTHER, "a-third"], True),
+        ([OTHER, TOPIC_ID], False),
+        ([OTHER, None], False),
+        ([None, None], False),
+        ([TOPIC_ID], False),
+        ([], False),
+    ],
+)
+def test_a_record_is_replaced_when_every_broker_names_another_id(told: Sequence[str | None], replaced: bool) -> None:
+    found = replaced_records([RECORD], [{RECORD.topic: topic_id, "other": "x"} for topic_id in told])
+    assert found == ((RECORD,) if replaced else ())
+
+
+def test_a_broker_that_refuses_to_describe_a_topic_decides_nothing() -> None:
+    assert replaced_records([RECORD], [{RECORD.topic: OTHER}, {}]) == ()
+    assert missing_records([RECORD], {}) == ()
+
+
+class Brokers:
+    """What two brokers say of the one topic; the first is the one that any question goes to."""
+
+    def __init__(self, world: World) -> None:
+        self.told: list[str | None] = [world.cluster.topic_id] * 2
+        self.failure: ClusterError | None = None
+        self.asked: list[str] = []
+        self.cost_ms = 0
+        self._world = world
+
+    def one(self, names: Sequence[str]) -> Mapping[str, str | None]:
+        self.asked.append("one")
+        self._world.clock.advance(self.cost_ms)
+        return dict.fromkeys(names, self.told[0])
+
+    def each(self, names: Sequence[str]) -> Mapping[int, Mapping[str, str | None]]:
+        self.asked.append("each")
+        if self.failure is not None:
+            raise self.failure
+        return {node: dict.fromkeys(names, topic_id) for node, topic_id in enumerate(self.told)}
+
+
+class TestWatch:
+    @pytest.fixture
+    def world(self) -> World:
+        world = World()
+        world.shrink(4)
+        world.run(20_000)
+        return world
+
+    @pytest.fixture
+    def brokers(self, world: World) -> Brokers:
+        return Brokers(world)
+
+    @pytest.fixture
+    def watch(self, world: World, brokers: Brokers) -> TopicWatch:
+        return TopicWatch(world.engine, brokers.one, brokers.each, world.clock)
+
+    def test_a_topic_made_anew_loses_its_record_at_the_next_look(
+        self, world: World, brokers: Brokers, watch: TopicWatch
+    ) -> None:
+        watch.step()
+        assert len(world.engine.records) == 1
+        brokers.told = [OTHER, OTHER]
+        world.clock.advance(round(LOOK_INTERVAL_S * 1000))
+        watch.step()
+        assert world.engine.records == ()
+        assert fold(world.log.entries).records == {}
+        assert world.engine.schedule.next_ms() is None
+
+    def test_looks_are_some_seconds_apart_and_one_request_each(
+        self, world: World, brokers: Brokers, watch: TopicWatch
+    ) -> None:
+        for _ in range(5):
+            watch.step()
+            world.clock.advance(round(LOOK_INTERVAL_S * 500))
+        assert brokers.asked == ["one"] * 3
+
+    def test_a_look_that_takes_long_is_repeated_less_often(
+        self, world: World, brokers: Brokers, watch: TopicWatch
+    ) -> None:
+        brokers.cost_ms = 1_000
+        watch.step()
+        world.clock.advance(COST_SHARE * 1_000 - 1)
+        watch.step()
+        assert brokers.asked == ["one"]
+        world.clock.advance(1)
+        watch.step()
+        assert brokers.asked == ["one"] * 2
+
+    @pytest.mark.parametrize("stale", ["the record's id", None], ids=["names the old id", "knows no such topic"])
+    def test_a_stale_broker_delays(self, world: World, brokers: Brokers, watch: TopicWatch, stale: str | None) -> None:
+        brokers.told = [OTHER, world.record.topic_id if stale else None]
+        watch.step()
+        assert len(world.engine.records) == 1
+        brokers.told = [OTHER, OTHER]
+        world.clock.advance(round(LOOK_INTERVAL_S * 1000))
+        watch.step()
+        assert world.engine.records == ()
+
+    def test_a_broker_that_does_not_answer_delays(self, world: World, brokers: Brokers, watch: TopicWatch) -> None:
+        brokers.told = [OTHER, OTHER]
+        brokers.failure = ClusterError("no answer", code=ErrorCode.REQUEST_TIMED_OUT)
+        watch.step()
+        assert len(world.engine.records) == 1
+        brokers.failure = None
+        world.clock.advance(round(LOOK_INTERVAL_S * 1000))
+        watch.step()
+        assert world.engine.records == ()
+
+    def test_a_topic_that_is_missing_is_checked_at_once_and_goes_on_the_careful_path(
+        self, world: World, brokers: Brokers, watch: TopicWatch
+    ) -> None:
+        world.cluster.topic_id, brokers.told = None, [None, None]
+        (topic_id,) = (record.topic_id for record in world.engine.records)
+        for _ in range(2):  # noticed once
+            watch.step()
+            world.clock.advance(round(LOOK_INTERVAL_S * 1000))
+        assert world.engine.schedule.due(world.clock.now_ms()) == [topic_id]
+        assert not world.engine.check(topic_id)
+        assert brokers.asked == ["one"] * 2
+        next_ms = world.engine.schedule.next_ms()
+        assert next_ms is not None
+        assert next_ms - world.clock.now_ms() < INTERVAL_MS / 100, "it is not looked at as a settled topic is"
+        world.cluster.gone = True
+        assert world.engine.check(topic_id)
+        assert world.engine.records == ()
+
+    def test_without_records_nothing_is_asked(self, brokers: Brokers) -> None:
+        world = World()
+        TopicWatch(world.engine, brokers.one, brokers.each, world.clock).step()
+        assert brokers.asked == []
