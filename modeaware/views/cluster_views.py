@@ -118,7 +118,7 @@ class ClusterViews(OnBoard):
         self._checks.verify(topics, timeout_s, max_age_s)
 
     def _take_id(self, topic: str, live_id: str) -> bool:
-        """Have the view of ``live_id`` in force: the cluster has it for the topic. Whether that took another one out."""
+        """The cluster has ``live_id`` for the topic: have its view in force. Whether that took another one out."""
         with self.board.turn:
             if live_id in self.board.past_ids or self._log.removed([live_id]):
                 logger.debug("a broker that lags behind returns a past topic id of %s: %s", topic, live_id)

@@ -18,8 +18,8 @@ class Views(Protocol):
     """A client's handle on the shared views of one cluster. All methods may be called from any thread.
 
     Listeners run right after the views they name are in force: one at a time, in the source's own thread or in that of
-    a caller of :meth:`refresh`, :meth:`verify` or :meth:`subscribe`. They must not block; do not subscribe while holding a lock that a
-    listener takes. What they raise is logged and harms nobody else.
+    a caller of :meth:`refresh`, :meth:`verify` or :meth:`subscribe`. They must not block; do not call
+    these three while holding a lock that a listener takes. What they raise is logged and harms nobody else.
     """
 
     def wait_ready(self, timeout_s: float) -> bool:
