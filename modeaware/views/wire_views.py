@@ -267,7 +267,8 @@ class WireViews:
             if past is not None and view.version <= past:
                 logger.debug("%s still tells of a topic %r that was made anew since", self.server, view.topic)
                 continue
-            if held is not None and held.topic_id != view.topic_id:
+            aside = self._board.is_aside(view.topic, view.topic_id)
+            if held is not None and held.topic_id != view.topic_id and not aside:
                 self._leave_behind(held)
             fit.append(view)
         self._board.publish(fit)
