@@ -25,7 +25,7 @@ from concurrent.futures import TimeoutError as NoAnswerInTime
 from typing import Any
 
 from modeaware.clock import SYSTEM_CLOCK, Clock
-from modeaware.librdkafka import KafkaError, KafkaException
+from modeaware.librdkafka import KafkaError, KafkaException, base64_id
 from modeaware.modelog.connection import connection_conf
 
 logger = logging.getLogger(__name__)
@@ -125,7 +125,7 @@ def id_from(answer: Future[Any], timeout_s: float) -> str:
         TopicIdUnknown: no answer, or one without an id.
     """
     try:
-        topic_id = str(answer.result(max(timeout_s, 0.0)).topic_id)
+        topic_id = base64_id(answer.result(max(timeout_s, 0.0)).topic_id)
     except NoAnswerInTime as error:
         raise TopicIdUnknown("no broker has answered in time") from error
     except KafkaException as error:
