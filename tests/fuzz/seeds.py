@@ -48,7 +48,7 @@ def _of_sessions() -> Iterator[bytes]:
         modes_request(4, ["größer"], include_topic_authorized_operations=True),
         modes_request(5, modes_only=True),
     ]
-    answer = Event(Kind.BROKER, 0, metadata_answer(0, TOPICS)[4:])
+    answer = Event(Kind.BROKER, 0, metadata_answer(0, TOPICS, version=stock.METADATA_WITH_IDS)[4:])
     for setting in (16, 20, 24, 26):
         yield build(setting, [*begun, *(event for asked in modes for event in (_client(asked), answer))])
         yield build(setting, [*begun, *map(_client, modes), *[answer] * len(modes)])

@@ -12,7 +12,7 @@ from uuid import UUID
 from kafka.protocol.metadata import MetadataRequest as KafkasQuestion
 from kafka.protocol.metadata import MetadataResponse as KafkasMetadata
 
-from modeaware.endpoint.desk import Action, ActiveController, Close, Refresh, Submit, ToClient, ToUpstream
+from modeaware.endpoint.desk import REFUSE, Action, ActiveController, Close, Refresh, Submit, ToClient, ToUpstream
 from modeaware.endpoint.limits import Limits
 from modeaware.endpoint.session import Session
 from modeaware.lifecycle.commands import AlterGroupRulesCommand, CreatePartitionsCommand
@@ -321,3 +321,22 @@ def rules(*topics: str, remove: tuple[str, ...] = ()) -> bytes:
 def ids(told: list[bytes]) -> list[int]:
     """The correlation ids of answers."""
     return [struct.unpack_from(">i", payload)[0] for payload in told]
+
+
+def refused(version: int, names: list[str] | None, **broker: Any) -> Any:
+    """What an old client is answered where such clients are refused."""
+    talk = Talk(FakeDesk(old_clients=REFUSE), broker=FakeBroker(**broker))
+    talk.ask(old_metadata_request(5, version, names))
+    told = talk.all_answered()
+    assert talk.closed is None
+    correlation_id, answer = stock.decode_response(told[0], 3, version)
+    assert correlation_id == 5
+    return answer
+
+
+def asked(talk: Talk, payload: bytes) -> Any:
+    """What a modeaware client is told."""
+    talk.ask(hello(1), payload)
+    told = talk.all_answered()
+    assert talk.closed is None
+    return kip694.decode_modes_response(told[-1])[1]
