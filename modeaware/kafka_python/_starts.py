@@ -28,7 +28,13 @@ MOST_LISTING_MS = 5000
 
 
 def start_offset(
-    view: TopicView, partition: int, committed: int | None, resume: int | None, named: int | None, log_start: int | None
+    view: TopicView,
+    partition: int,
+    committed: int | None,
+    resume: int | None,
+    named: int | None,
+    log_start: int | None,
+    log_end: int | None = None,
 ) -> int | None:
     """Where to start: at the committed offset, else at the one the mode log names for partitions that came back or
     are new, else where ``auto_offset_reset`` says; never below what is known to be deleted.
@@ -38,6 +44,7 @@ def start_offset(
         resume: the offset at which a ``latest`` group reads such a partition; None where another rule holds.
         named: what ``auto_offset_reset`` names: the log start or the end; None where it names nothing.
         log_start: the partition's log start, where an offset below it would be reset to the end.
+        log_end: how far the group may read now, where that is known: what is said to be deleted cannot lie behind it.
 
     Returns:
         None where there is none: kafka-python decides.
@@ -51,7 +58,7 @@ def start_offset(
     if start is None:
         return None
     reclaimed = view.resume_offsets.get(partition, 0) if partition in view.reclaimed else 0
-    return max(start, reclaimed, 0 if log_start is None else log_start)
+    return max(start, reclaimed if log_end is None else min(reclaimed, log_end), 0 if log_start is None else log_start)
 
 
 class Found(NamedTuple):
@@ -124,11 +131,19 @@ class Starts:
         if to_name:
             named = (stock.beginning_offsets if self.earliest else stock.end_offsets)(to_name, listing_ms)
         log_starts: Offsets = stock.beginning_offsets(behind, listing_ms) if behind else {}
-        unknown = (to_name - named.keys()) | (behind - log_starts.keys())
+        raised = {p for p in (*committed, *resumed) if p.partition in self._view_of(p.topic).reclaimed}
+        log_ends: Offsets = stock.end_offsets(raised, listing_ms) if raised else {}
+        unknown = (to_name - named.keys()) | (behind - log_starts.keys()) | (raised - log_ends.keys())
         starts: Offsets = {}
         for p in parts - unknown:
             start = start_offset(
-                self._view_of(p.topic), p.partition, committed.get(p), resumed.get(p), named.get(p), log_starts.get(p)
+                self._view_of(p.topic),
+                p.partition,
+                committed.get(p),
+                resumed.get(p),
+                named.get(p),
+                log_starts.get(p),
+                log_ends.get(p, named.get(p) if self.latest else None),
             )
             if start is not None:
                 starts[p] = start
@@ -144,7 +159,8 @@ class Starts:
             return None
         with self._lock:
             topic_id, remembered = self._resume.get(partition, (None, None))
-        told = [view.resume_offsets.get(partition.partition), remembered if view.topic_id in (None, topic_id) else None]
+        # Of this topic id alone (invariant I8); a view without one is of a topic that has no record.
+        told = [view.resume_offsets.get(partition.partition), remembered if view.topic_id == topic_id else None]
         return min((offset for offset in told if offset is not None), default=None)
 
     def _forget(self, partitions: Iterable[Partition]) -> None:
