@@ -72,8 +72,9 @@ def _of_sessions() -> Iterator[bytes]:
             _client(old_metadata_request(7, version, topics))
             for topics in (["orders", "t"], [] if not version else None)
         ]
-        told = Event(Kind.BROKER, 0, metadata_answer(0, TOPICS, version=version)[4:])
         for setting in (2, 10, 18) if version else (0, 2):
+            asked = stock.METADATA_WITH_IDS if setting & 2 else version
+            told = Event(Kind.BROKER, 0, metadata_answer(0, TOPICS, version=asked)[4:])
             yield build(setting, [old[0], told, *old, told, told, old[1], Event(Kind.GOOD, version)])
     for version in range(6):
         said = Event(Kind.BROKER, 0, broker_versions(min(version, 4), 0)[4:])
