@@ -80,11 +80,11 @@ class Board:
             held = self.cache.held(topic)
             live: TopicView | None = None
             for view in (*told, *self._aside.pop(topic, {}).values(), *([held] if held is not None else [])):
-                if view.topic_id not in (None, live_id):
+                if not view.applies_to(live_id):
                     self._put_aside(view)
-                elif view.topic_id == live_id and (live is None or view.version >= live.version):
+                elif view.topic_id is not None and (live is None or view.version >= live.version):
                     live = view
-            replaced = held is not None and held.topic_id not in (None, live_id)
+            replaced = held is not None and not held.applies_to(live_id)
             self.publish([live] if live else (), [topic] if replaced and not live else ())
             return replaced
 

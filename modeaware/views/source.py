@@ -10,6 +10,8 @@ from modeaware.topic_view import TopicView
 
 MAX_ID_AGE_S = 0.25
 """How old the cluster's answer about a topic id may be, so that clients which start together share one request."""
+VERIFY_TIMEOUT_S = 3.0
+"""How long a client waits for the comparison of topic ids before it goes on with the last view (invariant I6)."""
 
 ViewListener = Callable[[Mapping[str, TopicView]], None]
 

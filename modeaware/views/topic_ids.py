@@ -170,7 +170,8 @@ class IdChecks:
         self._failing: dict[str, str] = {}
         self._complained: set[str] = set()
         self._pending: dict[str, Future[Any]] = {}
-        self._due_s = clock.monotonic_s() + self._interval_s
+        self._asked_s = clock.monotonic_s()
+        self._due_s = self._asked_s + self._interval_s
 
     def verify(self, topics: Iterable[str], timeout_s: float, max_age_s: float) -> None:
         """See ``Views``."""
@@ -192,8 +193,8 @@ class IdChecks:
                 self._stopping.wait(RETRY_S)
 
     def soon(self) -> None:
-        """Something suggests that a topic may have been replaced: have :meth:`step` compare at its next turn."""
-        self._due_s = min(self._due_s, self._clock.monotonic_s())
+        """Something suggests that a topic may have been replaced: have :meth:`step` compare, at most once a second."""
+        self._due_s = min(self._due_s, self._asked_s + CONFIRM_S)
 
     def step(self) -> None:
         """Compare what is due and take up answers that have arrived. Never blocks."""
@@ -201,7 +202,8 @@ class IdChecks:
             self._settle(topic, self._pending.pop(topic), 0.0)
         if self._pending or self._clock.monotonic_s() < self._due_s:
             return
-        self._due_s = self._clock.monotonic_s() + self._interval_s
+        self._asked_s = self._clock.monotonic_s()
+        self._due_s = self._asked_s + self._interval_s
         with self._lock:
             in_use = set(self._in_use)
         due = self._recorded(in_use) if in_use else set()

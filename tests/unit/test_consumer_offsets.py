@@ -163,6 +163,8 @@ def test_an_earliest_group_reads_all_there_is_and_nothing_below_what_was_reclaim
     world.view = TopicView("t", "id", (1, 1), modes_of(1, 0), {0: 20})
     assert world.resolve(OFFSET_INVALID) == [10]
     world.view = TopicView("t", "id", (1, 2), modes_of(1, 0), {0: 20}, frozenset({0}))
+    assert world.resolve(OFFSET_INVALID) == [10], "the log start is a fact of the topic, the view's offset is not (I8)"
+    world.stock.first = {0: 20}
     assert world.resolve(OFFSET_INVALID) == [20]
     world.stock.committed_offsets = {0: 15}
     assert world.resolve(OFFSET_INVALID) == [20]
