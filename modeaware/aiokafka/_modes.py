@@ -11,9 +11,9 @@ from typing import Any
 from modeaware.aiokafka.errors import FirstViewPending, FirstViewTimeout, MovedKeyError, RetiredPartitionError
 from modeaware.config import ClientConfig
 from modeaware.topic_view import TopicView
-from modeaware.views.routes import VERIFY_TIMEOUT_S, RouteErrors, Routes, VerifiedRoutes
+from modeaware.views.routes import RouteErrors, Routes, VerifiedRoutes
 from modeaware.views.share import Share
-from modeaware.views.source import Views
+from modeaware.views.source import VERIFY_TIMEOUT_S, Views
 
 log = logging.getLogger(__name__)
 

@@ -25,8 +25,8 @@ from modeaware.keyword_settings import split_settings
 from modeaware.modes import format_ranges
 from modeaware.topic_view import TopicView
 from modeaware.views import registry
-from modeaware.views.routes import VERIFY_TIMEOUT_S
 from modeaware.views.share import Share
+from modeaware.views.source import VERIFY_TIMEOUT_S
 
 log = logging.getLogger(__name__)
 

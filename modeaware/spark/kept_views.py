@@ -14,7 +14,7 @@ from modeaware.librdkafka import Consumer, KafkaException, TopicPartition
 from modeaware.modelog.connection import cluster_key, tail_conf
 from modeaware.topic_view import TopicView
 from modeaware.views.registry import acquire
-from modeaware.views.routes import VERIFY_TIMEOUT_S
+from modeaware.views.source import VERIFY_TIMEOUT_S
 
 IDLE_S = 60.0
 """How long after the last question they are kept."""

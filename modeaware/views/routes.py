@@ -13,11 +13,8 @@ from modeaware.routing import Route, route_for
 from modeaware.tally import SENDS_REFUSED, TALLY
 from modeaware.topic_view import TopicView
 from modeaware.views.resizes import Resizes, lightened
-from modeaware.views.source import Views
+from modeaware.views.source import VERIFY_TIMEOUT_S, Views
 from partitioners import Partitioner, named
-
-VERIFY_TIMEOUT_S = 3.0
-"""How long a record waits for the cluster's topic id; without an answer the view that is held counts."""
 
 
 class RouteErrors(NamedTuple):

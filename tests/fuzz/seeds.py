@@ -62,11 +62,12 @@ def _of_sessions() -> Iterator[bytes]:
         rules("*", remove=("orders",)),
         *(create({"plain": 9, "orders": 6}, version) for version in range(4)),
     )
+    said_before = Event(Kind.BROKER, 0, metadata_answer(0, TOPICS)[4:])
     granted = Event(Kind.BROKER, 0, metadata_answer(0, TOPICS, cluster=ALTER_AND_DELETE)[4:])
     for number, asked in enumerate(changes):
         done = [_client(asked), granted, Event(Kind.RESOLVED, 0), _client(asked), Event(Kind.GOOD, number)]
-        yield build(16, [*begun, *done, Event(Kind.RESOLVED, number + 1), _client(asked), answer])
-        yield build(20, [*begun, *done, Event(Kind.DESK, number), _client(asked), answer])
+        yield build(16, [*begun, *done, Event(Kind.RESOLVED, number + 1), _client(asked), said_before])
+        yield build(20, [*begun, *done, Event(Kind.DESK, number), _client(asked), said_before])
     for version in range(10):
         old = [
             _client(old_metadata_request(7, version, topics))

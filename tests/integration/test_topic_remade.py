@@ -1,6 +1,7 @@
 """A topic that was shrunk, deleted and created again under its name: no client applies the old topic's modes (I8).
 
-The controller is stopped before the topic goes, so the old record stays on the mode log for good.
+The controller is stopped before the topic goes, so the old record stays on the mode log for good. confluent_kafka's
+clients: ``test_recreated_topic.py``.
 """
 
 from __future__ import annotations
@@ -14,13 +15,10 @@ import pytest
 from confluent_kafka import murmur2
 
 from modeaware.aiokafka import AIOKafkaProducer
-from modeaware.confluent.consumer import Consumer
-from modeaware.confluent.producer import Producer
 from modeaware.kafka_python import KafkaConsumer, KafkaProducer
 from modeaware.modes import PartitionMode
 from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled
-from tests.support.group import FAST
 from tests.support.plain import create_topic, drain_topic, produce_keyed
 from tests.support.waiting import eventually
 
@@ -72,14 +70,6 @@ Assigned = Callable[[], int]
 
 
 @contextmanager
-def of_confluent(of: Remade, group: str, reset: str) -> Iterator[tuple[Poll, Assigned]]:
-    conf = {"bootstrap.servers": of.servers, "group.id": group, "auto.offset.reset": reset, **FAST}
-    with closing(Consumer({**conf, "modeaware.mode.log.topic": of.log})) as consumer:
-        consumer.subscribe([of.topic])
-        yield lambda: [m.value() for m in consumer.consume(500, 0.2)], lambda: len(consumer.assignment())
-
-
-@contextmanager
 def of_kafka_python(of: Remade, group: str, reset: str) -> Iterator[tuple[Poll, Assigned]]:
     consumer = KafkaConsumer(
         of.topic,
@@ -97,9 +87,7 @@ def of_kafka_python(of: Remade, group: str, reset: str) -> Iterator[tuple[Poll, 
 
 
 Reading = Callable[[Remade, str, str], AbstractContextManager[tuple[Poll, Assigned]]]
-CONSUMERS = pytest.mark.parametrize(
-    "reading", [pytest.param(of_confluent, id="confluent_kafka"), pytest.param(of_kafka_python, id="kafka_python")]
-)
+CONSUMERS = pytest.mark.parametrize("reading", [pytest.param(of_kafka_python, id="kafka_python")])
 
 
 def read_until(poll: Poll, seen: set[bytes | None], condition: Callable[[], bool]) -> None:
@@ -158,22 +146,6 @@ Send = Callable[[list[bytes]], None]
 
 
 @contextmanager
-def by_confluent(of: Remade) -> Iterator[Send]:
-    conf = {"bootstrap.servers": of.servers, "partitioner": "murmur2_random", "modeaware.mode.log.topic": of.log}
-    producer = Producer(conf)
-
-    def send(keys: list[bytes]) -> None:
-        failed: list[object] = []
-        for key in keys:
-            producer.produce(of.topic, b"x", key, on_delivery=lambda error, _: failed.append(error) if error else None)
-        assert producer.flush(30) == 0
-        assert failed == []
-
-    yield send
-    producer.close()
-
-
-@contextmanager
 def by_kafka_python(of: Remade) -> Iterator[Send]:
     producer = KafkaProducer(bootstrap_servers=of.servers, modeaware_mode_log_topic=of.log)
 
@@ -207,7 +179,6 @@ Sending = Callable[[Remade], AbstractContextManager[Send]]
 PRODUCERS = pytest.mark.parametrize(
     "sending",
     [
-        pytest.param(by_confluent, id="confluent_kafka"),
         pytest.param(by_kafka_python, id="kafka_python"),
         pytest.param(by_aiokafka, id="aiokafka"),
     ],

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from modeaware.config import ClientConfig
+from modeaware.librdkafka import base64_id
 from modeaware.librdkafka_admin import AdminClient, TopicCollection
 from modeaware.modelog.records import RetiredPartition, TopicRecord
 from modeaware.modelog.topic import ensure_mode_log
@@ -68,7 +69,7 @@ class RealLog:
     def live_id(self, topic: str) -> str:
         """The id of the topic that has the name now."""
         found = self.admin.describe_topics(TopicCollection([topic]), request_timeout=30)
-        return str(found[topic].result(30).topic_id)
+        return base64_id(found[topic].result(30).topic_id)
 
     def append_raw(self, records: Iterable[tuple[str, bytes | None]]) -> None:
         if self._writer is None:

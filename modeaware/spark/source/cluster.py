@@ -15,7 +15,7 @@ from modeaware.librdkafka_admin import AdminClient, IsolationLevel, OffsetSpec, 
 from modeaware.modelog.connection import connection_conf
 from modeaware.topic_view import TopicView
 from modeaware.views.registry import acquire
-from modeaware.views.routes import VERIFY_TIMEOUT_S
+from modeaware.views.source import VERIFY_TIMEOUT_S
 from modeaware.views.topic_ids import NO_ID
 
 logger = logging.getLogger(__name__)
