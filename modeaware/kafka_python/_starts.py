@@ -34,7 +34,6 @@ def start_offset(
     resume: int | None,
     named: int | None,
     log_start: int | None,
-    log_end: int | None = None,
 ) -> int | None:
     """Where to start: at the committed offset, else at the one the mode log names for partitions that came back or
     are new, else where ``auto_offset_reset`` says; never below what is known to be deleted.
@@ -43,8 +42,8 @@ def start_offset(
         committed: the group's committed offset, if there is one.
         resume: the offset at which a ``latest`` group reads such a partition; None where another rule holds.
         named: what ``auto_offset_reset`` names: the log start or the end; None where it names nothing.
-        log_start: the partition's log start, where an offset below it would be reset to the end.
-        log_end: how far the group may read now, where that is known: what is said to be deleted cannot lie behind it.
+        log_start: the partition's log start. Where it is known, the view's word on what is deleted does not count: that
+            of the brokers holds for the topic that has the name now, so nothing that can be read is skipped.
 
     Returns:
         None where there is none: kafka-python decides.
@@ -54,11 +53,10 @@ def start_offset(
         # An end below it: the log was truncated, or another topic has the name now.
         start = resume if named is None else min(resume, named)
     if start is None:
-        start = named
-    if start is None:
-        return None
-    reclaimed = view.resume_offsets.get(partition, 0) if partition in view.reclaimed else 0
-    return max(start, reclaimed if log_end is None else min(reclaimed, log_end), 0 if log_start is None else log_start)
+        return named
+    if log_start is None:
+        log_start = view.resume_offsets.get(partition, 0) if partition in view.reclaimed else 0
+    return max(start, log_start)
 
 
 class Found(NamedTuple):
@@ -122,18 +120,14 @@ class Starts:
         resumed = {p: offset for p in parts - committed.keys() if (offset := self._resume_of(p)) is not None}
         to_name = parts - committed.keys() if self.earliest or self.latest else set()
         # An offset below the log start would be reset to the end.
-        behind = (
-            {p for p in (*committed, *resumed) if self._view_of(p.topic).topic_id is not None} if self.latest else set()
-        )
+        behind = {p for p in (*committed, *resumed) if self._may_be_behind(p)}
         listing_ms = MOST_LISTING_MS if timeout_ms is None else timeout_ms
         listing_ms = min(max(listing_ms, LEAST_LISTING_MS), MOST_LISTING_MS)
         named: Offsets = {}
         if to_name:
             named = (stock.beginning_offsets if self.earliest else stock.end_offsets)(to_name, listing_ms)
         log_starts: Offsets = stock.beginning_offsets(behind, listing_ms) if behind else {}
-        raised = {p for p in (*committed, *resumed) if p.partition in self._view_of(p.topic).reclaimed}
-        log_ends: Offsets = stock.end_offsets(raised, listing_ms) if raised else {}
-        unknown = (to_name - named.keys()) | (behind - log_starts.keys()) | (raised - log_ends.keys())
+        unknown = (to_name - named.keys()) | (behind - log_starts.keys())
         starts: Offsets = {}
         for p in parts - unknown:
             start = start_offset(
@@ -143,7 +137,6 @@ class Starts:
                 resumed.get(p),
                 named.get(p),
                 log_starts.get(p),
-                log_ends.get(p, named.get(p) if self.latest else None),
             )
             if start is not None:
                 starts[p] = start
@@ -151,6 +144,10 @@ class Starts:
         self.has_commit.update(committed)
         self._forget(parts - unknown)
         return Found(starts, unknown)
+
+    def _may_be_behind(self, partition: Partition) -> bool:
+        view = self._view_of(partition.topic)
+        return (self.latest and view.topic_id is not None) or partition.partition in view.reclaimed
 
     def _resume_of(self, partition: Partition) -> int | None:
         view = self._view_of(partition.topic)
