@@ -88,7 +88,7 @@ class TopicDescription:
         groups_doubt: why there may be more.
         handover: None where all is handed over, and where there is nothing to be.
         evacuation: the group that has to prove the evacuation, or has; None where nothing is evacuated.
-        gone_ids: the topic ids of records that the mode log holds of deleted topics of that name; they apply to nothing.
+        gone_ids: the topic ids of records in the mode log of deleted topics of that name; they apply to nothing.
     """
 
     topic: str

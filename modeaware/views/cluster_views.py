@@ -70,7 +70,7 @@ class ClusterViews(OnBoard):
         name = f"the mode log {config.mode_log_topic!r}" if self._source == "log" else "the source of partition modes"
         self.board = Board(self._fetch, max(config.refresh_interval_ms, MIN_TTL_MS), clock, name)
         self._log = LogViews(self._conf, config, self._log_goes_on, clock, self.board, self._absence_counts)
-        self._wire = WireViews(self._conf, self.board, lambda: not self._stopping.is_set(), clock)
+        self._wire = WireViews(self._conf, self.board, lambda: not self._stopping.is_set(), clock, self._take_id)
         self._ids = TopicIds(self._conf, clock)
         self._checks = IdChecks(
             self._ids, self.board.recorded, self._take_id, config.refresh_interval_ms / 1000, self._stopping, clock
