@@ -222,7 +222,7 @@ class StartOffsets:
         decide.
 
         The view says where to look, and the log start that the brokers return is the offset: it holds for the topic
-        that has the name now, so nothing that can be read is ever skipped.
+        that has the name now, so nothing that can be read is ever skipped (invariant I8).
         """
         parts = list(partitions)
         behind = [p for p in parts if 0 <= p.offset < self._reclaimed_to(key_of(p))]

@@ -99,7 +99,7 @@ class Rebalance:
     def on_assign(self, consumer: Any, partitions: list[TopicPartition]) -> None:
         """``partitions`` is the whole assignment (eager), or what is added to it (incremental)."""
         new = {key_of(p) for p in partitions}
-        self._verify({p.topic for p in partitions})  # before anything is decided by a view
+        self._verify({p.topic for p in partitions})  # before anything is decided by a view (invariant I8)
         self._holding.manual = False
         if self._conf.incremental:
             self.given = (self.given or set()) | new

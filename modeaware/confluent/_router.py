@@ -129,7 +129,7 @@ class Router:
 
     def _settle(self, topic: str) -> Route | None:
         """The first record of ``topic`` by a view of another topic id: have that compared with the cluster's. Where it
-        cannot be, the last view stays (invariant I6), and the source repeats the comparison."""
+        cannot be, the last view stays, and the source repeats the comparison."""
         self._compare(topic, VERIFY_TIMEOUT_S, MAX_ID_AGE_S)
         with self._lock:
             unverified = self._routes.get(topic)

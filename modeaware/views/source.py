@@ -11,7 +11,7 @@ from modeaware.topic_view import TopicView
 MAX_ID_AGE_S = 0.25
 """How old the cluster's answer about a topic id may be, so that clients which start together share one request."""
 VERIFY_TIMEOUT_S = 3.0
-"""How long a client waits for the comparison of topic ids before it goes on with the last view (invariant I6)."""
+"""How long a client waits for the comparison of topic ids before it goes on with the last view."""
 
 ViewListener = Callable[[Mapping[str, TopicView]], None]
 
@@ -76,7 +76,7 @@ class Views(Protocol):
 
         Costs nothing for topics without a record. Blocks for one Metadata request, which concurrent callers share.
         Without an answer (no broker, not authorized, unknown topic, brokers without topic ids) the last view stays in
-        force, and :meth:`stats` names the topic (invariants I4 and I6). Never creates a topic, and never raises.
+        force, and :meth:`stats` names the topic. Never creates a topic, and never raises.
 
         Args:
             topics: names of topics that the client is about to use.

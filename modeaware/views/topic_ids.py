@@ -12,7 +12,7 @@ How far an answer is to be trusted:
   followed on the log, is ignored. Any other answer counts until the next one: nothing is decided for good, and the
   comparison is repeated in the background for as long as the topic is in use.
 * No answer is no proof. A topic that a broker does not know, a refusal and a broker without topic ids change nothing
-  (invariants I4 and I6).
+  (a client works on by its last view).
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ class IdChecks:
         self._due_s = min(self._due_s, self._asked_s + CONFIRM_S)
 
     def step(self) -> None:
-        """Compare what is due and take up answers that have arrived. Never blocks."""
+        """Compare what is due and take up answers that have arrived (invariant I8). Never blocks."""
         for topic in [topic for topic, answer in self._pending.items() if answer.done()]:
             self._settle(topic, self._pending.pop(topic), 0.0)
         if self._pending or self._clock.monotonic_s() < self._due_s:
