@@ -50,6 +50,7 @@ class RealLog:
         self.config = ClientConfig(mode_log_topic=self.topic)
         self.admin = AdminClient(self.conf)
         self._writer: ModeLogWriter | None = None
+        self._ids: dict[str, str] = {}
 
     def create(self) -> None:
         ensure_mode_log(self.admin, self.topic)
@@ -65,6 +66,11 @@ class RealLog:
             if record.topic_id == f"id-of-{record.topic}" and record.topic in listed:
                 record = replace(record, topic_id=self.live_id(record.topic))
             self.append_raw([(record.topic_id, record.to_json())])
+            self._ids[record.topic] = record.topic_id
+
+    def take_back(self, topic: str) -> None:
+        """Append the tombstone of the topic's last record."""
+        self.append_raw([(self._ids[topic], None)])
 
     def live_id(self, topic: str) -> str:
         """The id of the topic that has the name now."""
