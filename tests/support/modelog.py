@@ -59,11 +59,18 @@ class RealLog:
 
     def append(self, *records: TopicRecord) -> None:
         """Append ``records``; one of :func:`topic_record` gets the id of the topic that has its name now, if any."""
-        listed = self.admin.list_topics(timeout=30).topics
         for record in records:
-            if record.topic_id == f"id-of-{record.topic}" and record.topic in listed:
-                record = replace(record, topic_id=self.live_id(record.topic))
+            if record.topic_id == f"id-of-{record.topic}":
+                record = replace(record, topic_id=self._id_of(record.topic))
             self.append_raw([(record.topic_id, record.to_json())])
+
+    def remove(self, topic: str) -> None:
+        """Append the tombstone of a record that :func:`topic_record` made."""
+        self.append_raw([(self._id_of(topic), None)])
+
+    def _id_of(self, topic: str) -> str:
+        listed = self.admin.list_topics(timeout=30).topics
+        return self.live_id(topic) if topic in listed else f"id-of-{topic}"
 
     def live_id(self, topic: str) -> str:
         """The id of the topic that has the name now."""
