@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, final
 
 from modeaware.confluent.errors import RetiredPartitionChosen
 from modeaware.errors import KeyHeld
@@ -22,6 +22,7 @@ ABSENT: Final[Any] = object()
 UNASSIGNED = -1  # librdkafka's RD_KAFKA_PARTITION_UA: the partitioner chooses
 
 
+@final
 class Unverified:
     """Stands for a route until the topic id in its view has been compared with the cluster's (invariant I8).
 
@@ -40,6 +41,8 @@ class Unverified:
 Routes = Mapping[str, "Route | Unverified | None"]
 Doubt = Callable[[str], object]
 """Called with a topic whose view a failed call puts in doubt: has its topic id compared again."""
+Arguments = tuple[Any, Any, Any]
+"""The key, the partition and the value of a call."""
 _DOUBTFUL = (KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC)
 
 
@@ -84,7 +87,11 @@ def fast_produce(
         elif count and key and partition is ABSENT and type(key) is str:
             where = hash_function(key.encode(), count)
         else:
-            where = _place(routes, topic, key, partition, value, doubt)
+            route = _route(routes, topic)
+            try:
+                where = place(route, key, partition, value)
+            except RetiredPartitionChosen as refused:
+                where = _place_again(refused, route, routes, topic, (key, partition, value), doubt)
             if where is ABSENT:
                 where = UNASSIGNED
         try:
@@ -99,7 +106,7 @@ def fast_produce(
             if partition is not ABSENT or not _is_doubtful(error.args[0]):
                 raise
             doubt(topic)
-            again = _place(routes, topic, key, partition, value, doubt)
+            again = place(_route(routes, topic), key, partition, value)
             again = UNASSIGNED if again is ABSENT else again
             if again == where:
                 raise
@@ -121,7 +128,11 @@ def faithful_produce(base: Callable[..., Any], routes: Routes, doubt: Doubt = bo
             return base(*args, **kwargs)
         key = args[2] if len(args) > 2 else kwargs.get("key")
         given = args[3] if len(args) > 3 else kwargs.get("partition", ABSENT)
-        where = _place(routes, topic, key, given, args[1] if len(args) > 1 else kwargs.get("value"), doubt)
+        value = args[1] if len(args) > 1 else kwargs.get("value")
+        try:
+            where = place(route, key, given, value)
+        except RetiredPartitionChosen as refused:
+            where = _place_again(refused, route, routes, topic, (key, given, value), doubt)
         if where is given:
             return base(*args, **kwargs)
         try:
@@ -152,22 +163,26 @@ def produce_batch(base: Callable[..., Any], routes: Routes, doubt: Doubt = bool)
             return base(topic, messages, default, *args, **kwargs)
         by_partition: dict[Any, list[dict[str, Any]]] = {}
         for message in messages:
+            message.pop("_error", None)  # of an earlier call: what is found below is of this one
             own = message.get("partition")
+            arguments = (message.get("key"), default if own is None else own, message.get("value"))
             try:
-                given = default if own is None else own
-                where = _place(routes, topic, message.get("key"), given, message.get("value"), doubt)
+                try:
+                    where = place(route, *arguments)
+                except RetiredPartitionChosen as refused:
+                    where = _place_again(refused, route, routes, topic, arguments, doubt)
             except KeyHeld as held:  # as base tells of a full queue
                 message["_error"] = KafkaError(KafkaError._QUEUE_FULL, str(held))
             else:
                 by_partition.setdefault(where, []).append(message)
         queued = sum(base(topic, group, where, *args, **kwargs) for where, group in by_partition.items())
-        refused = [] if queued == len(messages) else [m for m in messages if _is_doubtful(m.get("_error"))]
-        if refused:
+        left = [] if queued == len(messages) else [m for m in messages if _is_doubtful(m.get("_error"))]
+        if left:
             doubt(topic)
             if _route(routes, topic) is not route:
-                for message in refused:
+                for message in left:
                     del message["_error"]
-                queued += produce(topic, refused, partition, *args, **kwargs)
+                queued += produce(topic, left, partition, *args, **kwargs)
         return queued
 
     return produce
@@ -211,17 +226,19 @@ def place(route: Route | None, key: Any, partition: Any, value: Any = None) -> A
     return route.pick(key, size)
 
 
-def _place(routes: Routes, topic: Any, key: Any, partition: Any, value: Any, doubt: Doubt) -> Any:
-    """As :func:`place`, by the route in force; a refusal is given only by a view that was verified for it."""
+def _place_again(
+    refused: RetiredPartitionChosen, by: Route | None, routes: Routes, topic: Any, arguments: Arguments, doubt: Doubt
+) -> Any:
+    """:func:`place` by the view of the topic that has the name now (invariant I8), after it was refused by ``by``.
+
+    Raises:
+        RetiredPartitionChosen: that is the view that has refused it, or one that refuses it as well.
+    """
+    doubt(topic)
     route = _route(routes, topic)
-    try:
-        return place(route, key, partition, value)
-    except RetiredPartitionChosen:
-        doubt(topic)
-        again = _route(routes, topic)
-        if again is route:
-            raise
-    return place(again, key, partition, value)
+    if route is by:
+        raise refused
+    return place(route, *arguments)
 
 
 def _is_doubtful(error: Any) -> bool:
@@ -238,7 +255,7 @@ def _refuse_retired(route: Route, partition: int) -> None:
 
 def _route(routes: Routes, topic: Any) -> Route | None:
     route = routes.get(topic) if isinstance(topic, str) else None
-    return route.verified() if isinstance(route, Unverified) else route
+    return route.verified() if type(route) is Unverified else route  # isinstance() costs more
 
 
 def _well_formed(messages: Any) -> bool:

@@ -17,6 +17,7 @@ from modeaware.aio import AIOConsumer, AIOProducer
 from modeaware.local import Kafka
 from modeaware.modelog.records import RetiredPartition
 from modeaware.modes import ReplicaState
+from modeaware.views import registry
 from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled, produce
 from tests.support.group import Group, Member, settings_of
@@ -242,6 +243,25 @@ def test_aio_clients_write_and_read_every_partition_of_the_new_topic(
         await consumer.close()
 
     asyncio.run(main())
+
+
+# What proves nothing
+
+
+def test_topic_that_is_gone_keeps_its_view_and_is_not_created_by_the_comparison(world: Recreating) -> None:
+    views = registry.acquire({"bootstrap.servers": world.servers}, world.log.config)
+    assert views.wait_ready(30)
+    views.verify([world.topic], 10.0)
+    assert views.stats()["unverified_topics"] == []
+    held = views.view(world.topic)
+    assert held.topic_id == world.old_id
+    world.log.admin.delete_topics([world.topic])[world.topic].result(30)
+    eventually(lambda: world.topic not in world.log.admin.list_topics(timeout=30).topics)
+    views.verify([world.topic], 10.0, 0.0)
+    assert views.view(world.topic) == held
+    assert views.stats()["unverified_topics"] == [world.topic]
+    assert world.topic not in world.log.admin.list_topics(timeout=30).topics
+    views.close()
 
 
 # The whole of it, with a controller that shrinks and stops

@@ -1,4 +1,4 @@
-"""Spark jobs on a shrunk topic that was deleted and created again under its name, with the old record on the log (I8)."""
+"""Spark jobs on a shrunk topic that was deleted and created again, with the old record on the mode log (I8)."""
 
 from __future__ import annotations
 
@@ -40,9 +40,8 @@ def test_jobs_planned_after_a_topic_was_made_anew_use_all_of_it(
         produce_keyed(kafka.bootstrap_servers, topic, [(None, b"new")] * 5, partition=partition)
     ours = spark.read.format("modeaware").options(topic=topic, **conf).load()
     for frame in (read_from_kafka(spark, topic, conf), ours):
-        assert {
-            row["partition"]: row["count"] for row in frame.groupBy("partition").count().collect()
-        } == dict.fromkeys(range(COUNT), 5)
+        counts = {row["partition"]: row["count"] for row in frame.groupBy("partition").count().collect()}
+        assert counts == dict.fromkeys(range(COUNT), 5)
     write_to_kafka(keyed, topic, conf)
     keyed.foreachPartition(foreach_partition_writer(topic, conf))
     written = [m for m in drain_topic(kafka.bootstrap_servers, topic) if m.value() == b"v"]

@@ -50,7 +50,6 @@ class RealLog:
         self.config = ClientConfig(mode_log_topic=self.topic)
         self.admin = AdminClient(self.conf)
         self._writer: ModeLogWriter | None = None
-        self._ids: dict[str, str] = {}
 
     def create(self) -> None:
         ensure_mode_log(self.admin, self.topic)
@@ -61,16 +60,18 @@ class RealLog:
 
     def append(self, *records: TopicRecord) -> None:
         """Append ``records``; one of :func:`topic_record` gets the id of the topic that has its name now, if any."""
-        listed = self.admin.list_topics(timeout=30).topics
         for record in records:
-            if record.topic_id == f"id-of-{record.topic}" and record.topic in listed:
-                record = replace(record, topic_id=self.live_id(record.topic))
+            if record.topic_id == f"id-of-{record.topic}":
+                record = replace(record, topic_id=self._id_of(record.topic))
             self.append_raw([(record.topic_id, record.to_json())])
-            self._ids[record.topic] = record.topic_id
 
-    def take_back(self, topic: str) -> None:
-        """Append the tombstone of the topic's last record."""
-        self.append_raw([(self._ids[topic], None)])
+    def remove(self, topic: str) -> None:
+        """Append the tombstone of a record that :func:`topic_record` made."""
+        self.append_raw([(self._id_of(topic), None)])
+
+    def _id_of(self, topic: str) -> str:
+        listed = self.admin.list_topics(timeout=30).topics
+        return self.live_id(topic) if topic in listed else f"id-of-{topic}"
 
     def live_id(self, topic: str) -> str:
         """The id of the topic that has the name now."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import Uuid
 
 from modeaware import librdkafka_admin
 from modeaware.clock import SYSTEM_CLOCK
@@ -332,3 +334,12 @@ class TestViews:
         eventually(lambda: views.removed(["id-of-orders"]) == ("id-of-orders",))
         views.verify(["orders"], 10.0, 0.0)
         assert views.view("orders").topic_id == "newer"
+
+
+def test_topic_id_has_the_form_that_kafka_prints() -> None:
+    """librdkafka prints ``+`` and ``/``, and the mode log has Kafka's own form."""
+    printed = Uuid(-1, -5)
+    assert "/" in str(printed)
+    answer: Future[Any] = Future()
+    answer.set_result(SimpleNamespace(topic_id=printed))
+    assert id_from(answer, 0.0) == urlsafe_b64encode(b"\xff" * 15 + b"\xfb")[:-2].decode()
