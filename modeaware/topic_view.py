@@ -51,6 +51,11 @@ class TopicView:
         """A topic the mode log does not name: every partition is ReadWrite (KIP-694, Compatibility)."""
         return cls(topic)
 
+    def applies_to(self, topic_id: str | None) -> bool:
+        """Whether the view may be applied to the topic that has the id ``topic_id`` (invariant I8): a topic that was
+        deleted and created again is another one. None: the topic's id is not known."""
+        return topic_id is None or self.topic_id is None or self.topic_id == topic_id
+
     @property
     def epoch(self) -> int:
         """The topic's mode epoch; -1 where no record exists."""

@@ -11,14 +11,16 @@ from typing import Any
 from modeaware.aiokafka.errors import FirstViewPending, FirstViewTimeout, MovedKeyError, RetiredPartitionError
 from modeaware.config import ClientConfig
 from modeaware.topic_view import TopicView
-from modeaware.views.routes import RouteErrors, Routes
+from modeaware.views.routes import RouteErrors, Routes, VerifiedRoutes
 from modeaware.views.share import Share
-from modeaware.views.source import Views
+from modeaware.views.source import VERIFY_TIMEOUT_S, Views
 
 log = logging.getLogger(__name__)
 
 PICK = "_partition"
 """aiokafka's method that every record passes before it is queued, whoever chooses its partition."""
+WAIT = "_wait_on_metadata"
+"""The method of aiokafka's client that every record awaits before that."""
 
 
 class Modes:
@@ -36,6 +38,7 @@ class Modes:
 
     Attributes:
         routes: where the records of each topic may go.
+        verified: those of them that are about the topic that has the name now.
     """
 
     def __init__(self, producer: object, views: Views, config: ClientConfig, loop: asyncio.AbstractEventLoop) -> None:
@@ -45,6 +48,7 @@ class Modes:
         self._arrived = asyncio.Event()
         self._over = False  # records may be placed: there is a view, or nobody waits for one any more
         self.routes = Routes(config, RouteErrors(retired=RetiredPartitionError, moved=MovedKeyError))
+        self.verified = VerifiedRoutes(views, self.routes, VERIFY_TIMEOUT_S)
         setattr(producer, PICK, _Pick(self._producer, self))
         self._share = Share(producer, views, _Listener(self, loop))
 
@@ -100,13 +104,15 @@ class Modes:
         }
 
     def _settle(self) -> None:
-        producer = self._producer()
+        producer: Any = self._producer()
         if producer is None:
             return
         if self.routes.routed_topics:
             setattr(producer, PICK, _Pick(self._producer, self))
+            setattr(producer.client, WAIT, _Wait(weakref.ref(producer.client), self.verified))
         else:
             vars(producer).pop(PICK, None)
+            vars(producer.client).pop(WAIT, None)
 
     def _message(self) -> str:
         return (
@@ -127,6 +133,23 @@ class _Listener:
             self._loop.call_soon_threadsafe(self._modes.follow, changed)
         except RuntimeError as error:
             log.debug("a producer was left behind by its event loop: %s", error)
+
+
+class _Wait:
+    """In the place of the ``_wait_on_metadata`` of a producer's client, while a topic has retired partitions."""
+
+    def __init__(self, client: weakref.ref[Any], verified: VerifiedRoutes) -> None:
+        self._client = client
+        self._verified = verified
+
+    async def __call__(self, topic: str) -> Any:
+        """As ``AIOKafkaClient._wait_on_metadata``; the topic's route is verified when it returns."""
+        client: Any = self._client()  # which calls this
+        partitions = await getattr(type(client), WAIT)(client, topic)
+        if not self._verified.has(topic):
+            # The source hands a view that changes over to the event loop before this returns.
+            await asyncio.to_thread(self._verified.check, topic)
+        return partitions
 
 
 class _Pick:

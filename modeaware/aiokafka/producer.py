@@ -56,6 +56,7 @@ class AIOKafkaProducer(_gateway.AIOKafkaProducer):  # type: ignore[misc,unused-i
         self._modeaware = Modes(self, views, settings.config, loop)
         # Whenever aiokafka has asked for its metadata again, the modes may be old as well.
         self._metadata.add_listener(lambda _: views.refresh_soon())
+        self._metadata.add_listener(self._modeaware.verified.metadata_changed)
 
     async def start(self) -> None:
         """As ``aiokafka.AIOKafkaProducer.start``; waits for the first view of the modes as well.

@@ -16,7 +16,8 @@ from modeaware.reports.table import table
 JSON_HELP = """\
 --describe --json prints one object:
   {"topics": [{"topic", "topic_id", "epoch", "phase", "writable", "deletion", "required_groups", "groups_complete",
-   "waived", "groups", "groups_doubt", "handover", "evacuation_group", "partitions"}]}
+   "waived", "groups", "groups_doubt", "handover", "evacuation_group", "gone_ids",
+   "partitions"}]}
 epoch is -1 for a topic that was never changed; phase is seal, drain, reclaim, opening or done. deletion is null, or
   {"delete_partitions", "policy", "delay_ms", "immediate_delete", "create_timestamp_ms", "previous_count",
    "accept_state_loss", "evacuate"}
@@ -28,7 +29,8 @@ with kind classic, consumer, share or streams. handover says how far keys that m
 their new partitions, and is null where all are:
   {"previous_count", "handed_over", "unread_by"}
 handed_over are partitions below previous_count, unread_by groups that others wait for. evacuation_group is the one
-whose commits prove that retired partitions are evacuated, or null. partitions has one object a partition:
+whose commits prove that retired partitions are evacuated, or null. gone_ids are the topic ids of records that were
+written for deleted topics of that name and apply to nothing. partitions has one object a partition:
   {"partition", "mode", "partition_state", "replica_state", "phase", "seal_offset", "log_start", "log_end", "lag",
    "lagging_group", "reason", "waits_for", "stragglers", "straggler"}
 with mode ReadWrite, ReadOnly or None (a string). stragglers counts how often a record arrived at or after a seal;
@@ -86,6 +88,7 @@ def _topic_lines(description: TopicDescription, expand: bool) -> list[str]:
         "Phase": description.phase,
     }
     lines = ["  ".join(f"{name}: {value}" for name, value in head.items())]
+    lines += [f"  {line}" for line in gone_lines(description.gone_ids)]
     deletion = description.deletion
     if deletion is not None and deletion.delete_partitions < deletion.previous_count:
         lines.append(
@@ -102,6 +105,13 @@ def _topic_lines(description: TopicDescription, expand: bool) -> list[str]:
     groups = [[p] for p in description.partitions] if expand else alike(description.partitions, _looks)
     rows = [_row(group) for group in groups]
     return lines + ["  " + line for line in table(_HEADINGS, rows, _RIGHT)]
+
+
+def gone_lines(gone_ids: Iterable[str]) -> list[str]:
+    """What is said of records that were written for deleted topics of the same name."""
+    return [
+        f"Mode record of topic id {gone}: that topic was deleted; the record applies to nothing" for gone in gone_ids
+    ]
 
 
 def _handover_lines(description: TopicDescription) -> list[str]:
@@ -204,6 +214,7 @@ def _topic_json(description: TopicDescription) -> dict[str, Any]:
         "groups_doubt": description.groups_doubt,
         "handover": _handover_json(description.handover) if description.handover is not None else None,
         "evacuation_group": description.evacuation,
+        "gone_ids": list(description.gone_ids),
         "partitions": [_partition_json(partition) for partition in description.partitions],
     }
 

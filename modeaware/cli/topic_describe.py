@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from textwrap import indent
 
-from modeaware.cli.display import describe_json, describe_text
+from modeaware.cli.display import describe_json, describe_text, gone_lines
 from modeaware.cli.options import Connection, connect, connection, kafka_errors
 from modeaware.cli.situation import READ_TIMEOUT_S
 from modeaware.cli.topic_options import EXPAND
@@ -26,7 +26,7 @@ from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modelog.records import TopicRecord
 from modeaware.printable import printable_lines
-from modeaware.reports.describe import describe_topics, unusable_record
+from modeaware.reports.describe import describe_topics, gone_ids, unusable_record
 from modeaware.reports.topic_list import ListedTopic, TopicList, list_topics, matching, named
 from modeaware.reports.topic_state import PARTITIONS_PER_ANSWER, TopicState, topic_states
 
@@ -64,13 +64,13 @@ def describe(args: argparse.Namespace) -> int:
                 return absent(args)
             if args.json:
                 return _print_json(args, target, chosen)
-            records = _records(args, target, chosen)
+            records, gone = _records(args, target, chosen)
             limit = args.partition_size_limit_per_response or PARTITIONS_PER_ANSWER
             states = topic_states(cluster.brokers, [topic.name for topic in chosen], listed.live_brokers, limit)
         finally:
             cluster.close()
         changes = _changes(args, target, records)
-    for line in _lines(args, states, records, changes):
+    for line in _lines(args, states, records, {**gone, **changes}):
         print(line)
     return 0
 
@@ -104,8 +104,11 @@ def _print_json(args: argparse.Namespace, target: Connection, chosen: Iterable[L
     return 0
 
 
-def _records(args: argparse.Namespace, target: Connection, chosen: Iterable[ListedTopic]) -> _Records:
-    """The records of the chosen topics; one that never was changed has none.
+def _records(
+    args: argparse.Namespace, target: Connection, chosen: Iterable[ListedTopic]
+) -> tuple[_Records, dict[str, list[str]]]:
+    """The records of the chosen topics; one that never was changed has none. And topic -> what is said of records that
+    were written for deleted topics of its name.
 
     Raises:
         RecordError: of a topic that was named, and not by a pattern.
@@ -114,6 +117,7 @@ def _records(args: argparse.Namespace, target: Connection, chosen: Iterable[List
     log = target.config.mode_log_topic
     replay = read_mode_log(target.conf, log, READ_TIMEOUT_S)
     found: _Records = {}
+    gone: dict[str, list[str]] = {}
     for topic in chosen:
         unusable = unusable_record(replay, log, topic.name, topic.topic_id)
         if unusable is not None and topic.name == args.topic:
@@ -122,7 +126,9 @@ def _records(args: argparse.Namespace, target: Connection, chosen: Iterable[List
             found[topic.name] = None
         elif topic.topic_id in replay.records:
             found[topic.name] = replay.records[topic.topic_id]
-    return found
+        if lines := gone_lines(gone_ids(replay, topic.name, topic.topic_id)):
+            gone[topic.name] = [f"  {line}" for line in lines]
+    return found, gone
 
 
 def _changes(args: argparse.Namespace, target: Connection, records: _Records) -> dict[str, list[str]]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from modeaware import librdkafka
+from modeaware.confluent._routed import Unverified
 from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.modes import PartitionMode
 from modeaware.routing import Route, route_over
@@ -24,7 +25,7 @@ _PASSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE)
 _PAUSE_S = 0.1
 
 
-class EveryTopic(dict[str, Route | None]):
+class EveryTopic(dict[str, Route | Unverified | None]):
     """The routes in force; where none is, one over all partitions that the brokers tell of.
 
     How many these are is asked when a topic is first sent to, and again when that is older than ``max_age_s`` or the
@@ -55,12 +56,14 @@ class EveryTopic(dict[str, Route | None]):
         self._clock = clock
         self._whole: dict[str, tuple[Route, float]] = {}  # and when it grows old
 
-    def __setitem__(self, topic: str, route: Route | None) -> None:
+    def __setitem__(self, topic: str, route: Route | Unverified | None) -> None:
         super().__setitem__(topic, route)
         if topic in self._whole:
             self._whole[topic] = self._whole[topic][0], -math.inf
 
-    def get(self, topic: str, default: Route | None = None) -> Route | None:  # type: ignore[override] # one use of it
+    def get(  # type: ignore[override] # one use of it
+        self, topic: str, default: Route | Unverified | None = None
+    ) -> Route | Unverified | None:
         route = super().get(topic)
         if route is not None:
             return route

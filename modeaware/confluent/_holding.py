@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from modeaware.confluent._offsets import Key, StartOffsets, key_of
-from modeaware.librdkafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
+from modeaware.librdkafka import OFFSET_BEGINNING, OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
 from modeaware.modes import format_ranges
 from modeaware.tally import PARTITIONS_LEFT_OUT, PARTITIONS_TAKEN_UP, TALLY
 from modeaware.topic_view import TopicView
@@ -36,6 +36,7 @@ class Holding:
         self._offsets = offsets
         self._view = view
         self._starts: dict[Key, int] = {}
+        self._start_ids: dict[Key, str | None] = {}  # the topic ids that they hold for
         self._declined: set[Key] = set()
         # librdkafka keeps a partition's pause flag over assignments, so these outlive them too.
         self._paused_by_us: set[Key] = set()
@@ -55,8 +56,20 @@ class Holding:
 
     @property
     def starts(self) -> dict[Key, int]:
-        """Where held partitions started, as far as that is a number."""
-        return {key: start for key, start in self._starts.items() if key in self.held and start >= 0}
+        """Where held partitions started, as far as that is a number, and one of the topic that has the name now."""
+        return {
+            key: start
+            for key, start in self._starts.items()
+            if key in self.held and start >= 0 and not self._of_another_topic(key)
+        }
+
+    def _of_another_topic(self, key: Key) -> bool:
+        """Whether the topic was deleted and created again since ``key`` started (invariant I8)."""
+        return self._start_ids.get(key) not in (None, self._view(key[0]).topic_id)
+
+    def _start_at(self, key: Key, offset: int) -> None:
+        self._starts[key] = offset
+        self._start_ids[key] = self._view(key[0]).topic_id
 
     # Changes of the assignment: in a rebalance, or asked for by the application
 
@@ -91,6 +104,7 @@ class Holding:
             self.held.discard(key)
             self._declined.discard(key)
             self._starts.pop(key, None)
+            self._start_ids.pop(key, None)
             self._offsets.has_commit.discard(key)
 
     def clear(self) -> None:
@@ -99,7 +113,7 @@ class Holding:
 
     def _starting(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
         for topic in {p.topic for p in partitions}:
-            self._offsets.remember(self._view(topic))
+            self._offsets.assigning(topic)
         return partitions if self.manual else self._offsets.resolve(partitions)
 
     def _assigned(self, partitions: list[TopicPartition]) -> None:
@@ -107,7 +121,8 @@ class Holding:
         held = self.readable(keys)
         self.mine |= keys
         self.held |= held
-        self._starts.update({key_of(p): p.offset for p in partitions})
+        for partition in partitions:
+            self._start_at(key_of(partition), partition.offset)
         self._pause(keys - held)
         TALLY.add(PARTITIONS_LEFT_OUT, len(keys - held))
         self._resume(held & self._paused_by_us)
@@ -134,15 +149,22 @@ class Holding:
         back = [TopicPartition(*key) for key in sorted(set(keys) - self.held)]
         later: set[Key] = set()
         positions = self._stock.position(back)
+        replaced = {key_of(p) for p in positions if self._of_another_topic(key_of(p))}
+        for place in positions:
+            if key_of(place) in replaced:  # neither position nor start means anything now
+                place.offset = OFFSET_INVALID
+                self._starts.pop(key_of(place), None)
         idle = [
             TopicPartition(*key_of(p), self._starts.get(key_of(p), OFFSET_INVALID)) for p in positions if p.offset < 0
         ]
         known = [p for p in positions if p.offset >= 0] + self._offsets.resolve(idle)
         places = {key_of(p): p for p in self._offsets.at_least_reclaimed(known)}
         for key, place in places.items():
+            if key in replaced and place.offset == OFFSET_INVALID:
+                place.offset = OFFSET_BEGINNING  # librdkafka's own one is of the topic that was deleted
+            self._start_at(key, place.offset)
             if self._seek(place):
                 self.held.add(key)
-                self._starts[key] = place.offset
             else:
                 later.add(key)
         self._resume(places.keys() - later)
@@ -199,7 +221,7 @@ class Holding:
     def seek(self, partition: TopicPartition) -> None:
         self._stock.seek(partition)
         if key_of(partition) in self.mine:
-            self._starts[key_of(partition)] = partition.offset
+            self._start_at(key_of(partition), partition.offset)
 
     def visible(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
         """``partitions`` without those that are assigned to librdkafka and not held."""

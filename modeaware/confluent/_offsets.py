@@ -85,16 +85,35 @@ class StartOffsets:
         self._view = view
         self.resume: dict[Key, tuple[str | None, int]] = {}
         self.has_commit: set[Key] = set()
+        self._ids: dict[str, str | None] = {}  # of the topics that partitions were assigned of
+        self._made_anew: dict[str, set[int]] = {}  # topics, and the partitions that have got a start since
+
+    def assigning(self, topic: str) -> None:
+        """Partitions of ``topic`` are being assigned; its view has been verified, as far as it could be."""
+        view = self._view(topic)
+        self.remember(view)
+        self._ids[topic] = view.topic_id
 
     def remember(self, view: TopicView) -> None:
         """Keep the resume offsets that ``view`` tells, for when a later one does not (any thread).
 
-        The oldest one counts: a partition may be revived and retired again before this consumer comes back to it.
+        The oldest one counts: a partition may be revived and retired again before this consumer comes back to it. What
+        is kept of a topic goes when the topic gets another id (invariant I8).
         """
+        if self._ids.get(view.topic) not in (None, view.topic_id):
+            self._forget_topic(view.topic)
+            self._ids[view.topic] = view.topic_id
         for partition, offset in view.resume_offsets.items():
             topic_id, known = self.resume.get((view.topic, partition), (None, offset))
             oldest = min(known, offset) if topic_id == view.topic_id else offset
             self.resume[view.topic, partition] = (view.topic_id, oldest)
+
+    def _forget_topic(self, topic: str) -> None:
+        for key in [key for key in tuple(self.resume) if key[0] == topic]:
+            self.resume.pop(key, None)
+        for key in [key for key in tuple(self.has_commit) if key[0] == topic]:
+            self.has_commit.discard(key)
+        self._made_anew[topic] = set()
 
     def resolve(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """The partitions with a number as offset, wherever one can be had.
@@ -121,6 +140,8 @@ class StartOffsets:
         for partition in partitions:
             if partition.partition not in self._view(partition.topic).resume_offsets:
                 self.resume.pop(key_of(partition), None)
+            if partition.topic in self._made_anew:
+                self._made_anew[partition.topic].add(partition.partition)
 
     def _committed(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
         if not partitions:
@@ -198,18 +219,28 @@ class StartOffsets:
 
     def at_least_reclaimed(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """``partitions`` with no offset below what was reclaimed: there is nothing, and auto.offset.reset would
-        decide."""
+        decide.
+
+        The view says where to look, and the log start that the brokers return is the offset: it holds for the topic
+        that has the name now, so nothing that can be read is ever skipped (invariant I8).
+        """
         parts = list(partitions)
-        for partition in parts:
-            if partition.offset >= 0 and partition.partition in self._view(partition.topic).reclaimed:
-                reclaimed_to = self._view(partition.topic).resume_offsets.get(partition.partition, 0)
-                partition.offset = max(partition.offset, reclaimed_to)
+        behind = [p for p in parts if 0 <= p.offset < self._reclaimed_to(key_of(p))]
+        starts = {key_of(p): p.offset for p in self._listed([_bare(p, _BEGINNING) for p in behind])}
+        for partition in behind:
+            partition.offset = max(partition.offset, starts.get(key_of(partition), 0))
         return parts
+
+    def _reclaimed_to(self, key: Key) -> int:
+        view = self._view(key[0])
+        return view.resume_offsets.get(key[1], 0) if key[1] in view.reclaimed else 0
 
     def _resume(self, key: Key) -> int | None:
         view = self._view(key[0])
+        if key[0] in self._made_anew and key[1] not in self._made_anew[key[0]]:
+            return 0  # the topic was created while this consumer was there: all of it is new to the group
         topic_id, remembered = self.resume.get(key, (None, None))
-        offsets = [view.resume_offsets.get(key[1]), remembered if view.topic_id in (None, topic_id) else None]
+        offsets = [view.resume_offsets.get(key[1]), remembered if view.topic_id == topic_id else None]
         return min((offset for offset in offsets if offset is not None), default=None)
 
     def commit_read_only(self, starts: Mapping[Key, int]) -> None:

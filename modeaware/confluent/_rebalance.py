@@ -42,6 +42,7 @@ class Rebalance:
         given: what the group gave to this member in this generation; None while it has no assignment.
 
     Args:
+        verify: has the views of some topics compared with the cluster's topic ids.
         look_again: has :meth:`apply` called by the polling thread soon.
         now_s: the monotonic clock.
     """
@@ -53,10 +54,12 @@ class Rebalance:
         holding: Holding,
         offsets: StartOffsets,
         dealing: Dealing,
+        verify: Callable[[set[str]], None],
         look_again: Callable[[], None],
         now_s: Callable[[], float],
     ) -> None:
         self._stock = stock
+        self._verify = verify
         self._look_again = look_again
         self._now_s = now_s
         self._conf = conf
@@ -96,6 +99,7 @@ class Rebalance:
     def on_assign(self, consumer: Any, partitions: list[TopicPartition]) -> None:
         """``partitions`` is the whole assignment (eager), or what is added to it (incremental)."""
         new = {key_of(p) for p in partitions}
+        self._verify({p.topic for p in partitions})  # before anything is decided by a view (invariant I8)
         self._holding.manual = False
         if self._conf.incremental:
             self.given = (self.given or set()) | new
@@ -185,6 +189,7 @@ class Rebalance:
             self._assigned_inside = True
             self._holding.assign(partitions, hidden=self._hidden - {key_of(p) for p in partitions})
         else:
+            self._verify({p.topic for p in partitions})
             self._holding.manual = self.given is None
             self._holding.assign(partitions)
 
@@ -195,6 +200,7 @@ class Rebalance:
             self._assigned_inside = True
             self._holding.add(partitions, hidden=self._hidden - {key_of(p) for p in partitions})
         else:
+            self._verify({p.topic for p in partitions})
             self._holding.manual = self.given is None
             self._holding.add(partitions)
 

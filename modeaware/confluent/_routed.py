@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, final
 
 from modeaware.confluent.errors import RetiredPartitionChosen
 from modeaware.errors import KeyHeld
-from modeaware.librdkafka import KafkaError
+from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.routing import Route
 from modeaware.tally import SENDS_REFUSED, TALLY
 from partitioners import HashFunction
@@ -21,11 +21,37 @@ from partitioners import HashFunction
 ABSENT: Final[Any] = object()
 UNASSIGNED = -1  # librdkafka's RD_KAFKA_PARTITION_UA: the partitioner chooses
 
-Routes = Mapping[str, Route | None]
+
+@final
+class Unverified:
+    """Stands for a route until the topic id in its view has been compared with the cluster's (invariant I8).
+
+    Args:
+        route: the route.
+        verified: compares, and returns the route that is in force then.
+    """
+
+    __slots__ = ("route", "verified")
+
+    def __init__(self, route: Route, verified: Callable[[], Route | None]) -> None:
+        self.route = route
+        self.verified = verified
+
+
+Routes = Mapping[str, "Route | Unverified | None"]
+Doubt = Callable[[str], object]
+"""Called with a topic whose view a failed call puts in doubt: has its topic id compared again."""
+Arguments = tuple[Any, Any, Any]
+"""The key, the partition and the value of a call."""
+_DOUBTFUL = (KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC)
 
 
 def fast_produce(
-    base: Callable[..., Any], routes: Routes, counts: dict[str, int], hash_function: HashFunction
+    base: Callable[..., Any],
+    routes: Routes,
+    counts: dict[str, int],
+    hash_function: HashFunction,
+    doubt: Doubt = bool,
 ) -> Callable[..., Any]:
     """A routed ``produce`` over librdkafka's own.
 
@@ -35,6 +61,8 @@ def fast_produce(
         counts: the number of writable partitions of each topic whose keys may be hashed straight to a partition (see
             :func:`hashed_count`); changed in place as well.
         hash_function: what the partitioner hashes keys with.
+        doubt: called where the topic may have been deleted and created again; a record that was not queued is placed
+            anew after it.
     """
 
     def produce(
@@ -59,42 +87,70 @@ def fast_produce(
         elif count and key and partition is ABSENT and type(key) is str:
             where = hash_function(key.encode(), count)
         else:
-            where = place(_route(routes, topic), key, partition, value)
+            route = _route(routes, topic)
+            try:
+                where = place(route, key, partition, value)
+            except RetiredPartitionChosen as refused:
+                where = _place_again(refused, route, routes, topic, (key, partition, value), doubt)
             if where is ABSENT:
                 where = UNASSIGNED
-        if headers is None and timestamp is ABSENT and callback is ABSENT:
-            if on_delivery is None:
-                return base(topic, value, key, where)
-            return base(topic, value, key, where, on_delivery)
-        # A callback that is given at all counts, even None: on_delivery is its alias.
-        on_delivery = on_delivery if callback is ABSENT else callback
-        return base(topic, value, key, where, on_delivery, None, 0 if timestamp is ABSENT else timestamp, headers)
+        try:
+            if headers is None and timestamp is ABSENT and callback is ABSENT:
+                if on_delivery is None:
+                    return base(topic, value, key, where)
+                return base(topic, value, key, where, on_delivery)
+            # A callback that is given at all counts, even None: on_delivery is its alias.
+            called = on_delivery if callback is ABSENT else callback
+            return base(topic, value, key, where, called, None, 0 if timestamp is ABSENT else timestamp, headers)
+        except KafkaException as error:
+            if partition is not ABSENT or not _is_doubtful(error.args[0]):
+                raise
+            doubt(topic)
+            again = place(_route(routes, topic), key, partition, value)
+            again = UNASSIGNED if again is ABSENT else again
+            if again == where:
+                raise
+        called = on_delivery if callback is ABSENT else callback
+        return base(topic, value, key, again, called, None, 0 if timestamp is ABSENT else timestamp, headers)
 
     return produce
 
 
-def faithful_produce(base: Callable[..., Any], routes: Routes) -> Callable[..., Any]:
+def faithful_produce(base: Callable[..., Any], routes: Routes, doubt: Doubt = bool) -> Callable[..., Any]:
     """A routed ``produce`` over somebody else's Python function (a tracer's, a mock's), or over a partitioner that
     hashes no keys: it passes the call on as it was written, with a partition.
     """
 
     def produce(*args: Any, **kwargs: Any) -> Any:
-        route = _route(routes, args[0] if args else kwargs.get("topic"))
+        topic: Any = args[0] if args else kwargs.get("topic")
+        route = _route(routes, topic)
         if route is None:
             return base(*args, **kwargs)
         key = args[2] if len(args) > 2 else kwargs.get("key")
         given = args[3] if len(args) > 3 else kwargs.get("partition", ABSENT)
-        where = place(route, key, given, args[1] if len(args) > 1 else kwargs.get("value"))
+        value = args[1] if len(args) > 1 else kwargs.get("value")
+        try:
+            where = place(route, key, given, value)
+        except RetiredPartitionChosen as refused:
+            where = _place_again(refused, route, routes, topic, (key, given, value), doubt)
         if where is given:
             return base(*args, **kwargs)
-        if len(args) > 3:
-            return base(*args[:3], where, *args[4:], **kwargs)
-        return base(*args, **{**kwargs, "partition": where})
+        try:
+            if len(args) > 3:
+                return base(*args[:3], where, *args[4:], **kwargs)
+            return base(*args, **{**kwargs, "partition": where})
+        except KafkaException as error:
+            if not _is_doubtful(error.args[0]):
+                raise
+            doubt(topic)
+            if _route(routes, topic) is route:
+                raise
+        return produce(*args, **kwargs)
 
     return produce
 
 
-def produce_batch(base: Callable[..., Any], routes: Routes) -> Callable[..., Any]:
+def produce_batch(base: Callable[..., Any], routes: Routes, doubt: Doubt = bool) -> Callable[..., Any]:
     """A routed ``produce_batch``: one call of ``base`` for each partition, with the caller's own message dicts, so that
     ``_error`` lands in them. A message's own ``partition`` counts, as confluent_kafka documents it (its 2.16 ignores
     it).
@@ -111,19 +167,32 @@ def produce_batch(base: Callable[..., Any], routes: Routes) -> Callable[..., Any
         by_partition: dict[Any, list[dict[str, Any]]] = {}
         held: dict[bytes | None, KafkaError] = {}
         for message in messages:
+            message.pop("_error", None)  # of an earlier call: what is found below is of this one
             own = message.get("partition")
             given = default if own is None else own
             key = key_bytes(message)
             if key in held and given == UNASSIGNED:
                 message["_error"] = held[key]
                 continue
+            arguments = (message.get("key"), given, message.get("value"))
             try:
-                where = place(route, key, given, message.get("value"))
+                try:
+                    where = place(route, *arguments)
+                except RetiredPartitionChosen as refused:
+                    where = _place_again(refused, route, routes, topic, arguments, doubt)
             except KeyHeld as error:  # reported as base reports a full queue
                 held[key] = message["_error"] = KafkaError(KafkaError._QUEUE_FULL, str(error))
             else:
                 by_partition.setdefault(where, []).append(message)
-        return sum(base(topic, group, where, *args, **kwargs) for where, group in by_partition.items())
+        queued = sum(base(topic, group, where, *args, **kwargs) for where, group in by_partition.items())
+        left = [] if queued == len(messages) else [m for m in messages if _is_doubtful(m.get("_error"))]
+        if left:
+            doubt(topic)
+            if _route(routes, topic) is not route:
+                for message in left:
+                    del message["_error"]
+                queued += produce(topic, left, partition, *args, **kwargs)
+        return queued
 
     return produce
 
@@ -172,6 +241,26 @@ def place(route: Route | None, key: Any, partition: Any, value: Any = None) -> A
     return route.pick(key, size)
 
 
+def _place_again(
+    refused: RetiredPartitionChosen, by: Route | None, routes: Routes, topic: Any, arguments: Arguments, doubt: Doubt
+) -> Any:
+    """:func:`place` by the view of the topic that has the name now (invariant I8), after it was refused by ``by``.
+
+    Raises:
+        RetiredPartitionChosen: that is the view that has refused it, or one that refuses it as well.
+    """
+    doubt(topic)
+    route = _route(routes, topic)
+    if route is by:
+        raise refused
+    return place(route, *arguments)
+
+
+def _is_doubtful(error: Any) -> bool:
+    """Whether librdkafka has refused a record for what the topic no longer has."""
+    return isinstance(error, KafkaError) and error.code() in _DOUBTFUL
+
+
 def _refuse_retired(route: Route, partition: int) -> None:
     refusal = route.refusal(partition)
     if refusal is not None:
@@ -180,7 +269,8 @@ def _refuse_retired(route: Route, partition: int) -> None:
 
 
 def _route(routes: Routes, topic: Any) -> Route | None:
-    return routes.get(topic) if isinstance(topic, str) else None
+    route = routes.get(topic) if isinstance(topic, str) else None
+    return route.verified() if type(route) is Unverified else route  # isinstance() costs more
 
 
 def _well_formed(messages: Any) -> bool:

@@ -6,23 +6,29 @@ import logging
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from functools import partial
 from types import BuiltinFunctionType
 from typing import Any
 
 from modeaware.config import ClientConfig
 from modeaware.confluent import _routed
 from modeaware.confluent._every_topic import EveryTopic, Load, PartitionCount
+from modeaware.confluent._routed import Unverified
 from modeaware.confluent._switch import Switch, Target
 from modeaware.confluent.errors import FirstViewPending, FirstViewTimeout, MovedKeyRefused
 from modeaware.resize import Backlog
 from modeaware.routing import Route, route_for
 from modeaware.topic_view import TopicView
 from modeaware.views.resizes import Resizes, lightened
+from modeaware.views.source import MAX_ID_AGE_S, VERIFY_TIMEOUT_S
 from partitioners import HashPartitioner, Partitioner
 
 logger = logging.getLogger(__name__)
+
+DOUBT_AGE_S = 0.05
+"""How old an answer about a topic id may be after librdkafka has refused a record for a partition that is not there."""
 
 
 class Router:
@@ -41,6 +47,7 @@ class Router:
         failure: why the source of the views cannot be read now, for messages.
         backlog: begins to follow what the producer has queued for a topic; None: it has nothing queued, ever.
         load: see :class:`~modeaware.routing.Route`.
+        verify: ``Views.verify``; None: views hold for whatever topic has the name.
     """
 
     def __init__(
@@ -53,8 +60,11 @@ class Router:
         count: PartitionCount | None = None,
         backlog: Callable[[str], Backlog] | None = None,
         load: Load | None = None,
+        verify: Callable[[Collection[str], float, float], None] | None = None,
     ) -> None:
-        self._routes: dict[str, Route | None] = {}
+        self._routes: dict[str, Route | Unverified | None] = {}
+        self._verify = verify
+        self._verified: dict[str, str | None] = {}
         if count is not None:
             self._routes = EveryTopic(partitioner, count, config.refresh_interval_ms / 1000, load)
         self._load = load
@@ -77,7 +87,7 @@ class Router:
         self.changes = 0
         self._first = (self._first_produce, self._first_produce_batch)
         self._stock = (produce, produce_batch)
-        self._routed = (self._make_routed(produce), _routed.produce_batch(produce_batch, self._routes))
+        self._routed = (self._make_routed(produce), _routed.produce_batch(produce_batch, self._routes, self._doubt))
         self._direct = self._stock if count is None else self._routed
         self.produce = Switch(self._first[0])
         self.produce_batch = Switch(self._first[1])
@@ -86,8 +96,8 @@ class Router:
         partitioner = self._partitioner
         hash_function = partitioner.hash_function if isinstance(partitioner, HashPartitioner) else None
         if isinstance(produce, BuiltinFunctionType) and hash_function is not None:
-            return _routed.fast_produce(produce, self._routes, self._counts, hash_function)
-        return _routed.faithful_produce(produce, self._routes)
+            return _routed.fast_produce(produce, self._routes, self._counts, hash_function, self._doubt)
+        return _routed.faithful_produce(produce, self._routes, self._doubt)
 
     def apply(self, changed: Mapping[str, TopicView]) -> None:
         """Follow the views that changed; the first call says that views are known now."""
@@ -106,13 +116,42 @@ class Router:
     def _put(self, topic: str, route: Route | None) -> None:
         # In this order no call in between takes an old count for a new route: 0 leads to the route.
         self._counts[topic] = 0
-        self._routes[topic] = route if route is None or self._load is None else replace(route, load=self._load)
-        self._counts[topic] = _routed.hashed_count(route)
+        if route is not None and self._load is not None:
+            route = replace(route, load=self._load)
+        if route is None or self._is_verified(route.view):
+            self._routes[topic] = route
+            self._counts[topic] = _routed.hashed_count(route)
+        else:
+            self._routes[topic] = Unverified(route, partial(self._settle, topic))
+
+    def _is_verified(self, view: TopicView) -> bool:
+        return self._verify is None or view.topic_id is None or self._verified.get(view.topic) == view.topic_id
+
+    def _settle(self, topic: str) -> Route | None:
+        """The first record of ``topic`` by a view of another topic id: have that compared with the cluster's. Where it
+        cannot be, the last view stays, and the source repeats the comparison."""
+        self._compare(topic, VERIFY_TIMEOUT_S, MAX_ID_AGE_S)
+        with self._lock:
+            unverified = self._routes.get(topic)
+            if isinstance(unverified, Unverified):
+                self._verified[topic] = unverified.route.view.topic_id
+                self._put(topic, unverified.route)
+            route = self._routes.get(topic)
+        assert not isinstance(route, Unverified), "its id was just noted as verified"
+        return route
+
+    def _doubt(self, topic: str) -> None:
+        self._compare(topic, VERIFY_TIMEOUT_S, DOUBT_AGE_S)
+
+    def _compare(self, topic: str, timeout_s: float, max_age_s: float) -> None:
+        if self._verify is not None and not self._closed:
+            self._verify((topic,), timeout_s, max_age_s)  # without the lock: it calls this router with what changed
 
     def _shorten(self, topic: str) -> None:
         """Something has no longer to see every key of ``topic``: its resize is told of, or nothing is held any more."""
         with self._lock:
-            route = self._routes.get(topic)
+            entry = self._routes.get(topic)
+            route = entry.route if isinstance(entry, Unverified) else entry
             if route is not None and not route.open:
                 self._put(topic, lightened(route))
 

@@ -23,6 +23,7 @@ from modeaware.librdkafka import Message, TopicPartition
 from modeaware.topic_view import TopicView
 from modeaware.views import registry
 from modeaware.views.share import Share
+from modeaware.views.source import VERIFY_TIMEOUT_S
 from modeaware.wire.api_versions import UNDERLYING_NAME
 
 log = logging.getLogger(__name__)
@@ -76,7 +77,14 @@ class Consumer(_Consumer):
         self._dealing = Dealing(stock, self._group_conf, views, self._describer, time.monotonic)
         self._attention = Attention(stock.poll, stock.consume, self._act, self._due_s, time.monotonic, stats)
         self._rebalance = Rebalance(
-            stock, self._group_conf, self._holding, self._offsets, self._dealing, self._attention.call, time.monotonic
+            stock,
+            self._group_conf,
+            self._holding,
+            self._offsets,
+            self._dealing,
+            lambda topics: views.verify(topics, VERIFY_TIMEOUT_S),
+            self._attention.call,
+            time.monotonic,
         )
         self._pending: Subscription | None = None
         self._waiting_since_s = self._look_again_s = 0.0

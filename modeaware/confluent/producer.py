@@ -87,7 +87,8 @@ class Producer(librdkafka.Producer):
         views = hints.views = registry.acquire(conf, replace(config, resize_callback=None))
         backlog = None if backlogs is None else backlogs.start
         load = None if loads is None else loads.of
-        router = Router(super().produce, super().produce_batch, partitioner, config, views.error, count, backlog, load)
+        stock = (super().produce, super().produce_batch)
+        router = Router(*stock, partitioner, config, views.error, count, backlog, load, views.verify)
         self._modeaware = _Routing(self, router, views)
         for name, ours, switch in (
             ("produce", _PRODUCE, router.produce),

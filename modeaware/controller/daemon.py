@@ -212,7 +212,7 @@ class Controller:
 
         Args:
             timeout_ms: after that no further command is begun, and the future ends: commands that were not begun have
-                the code REQUEST_TIMED_OUT. 0: no limit.
+                the code THROTTLING_QUOTA_EXCEEDED. 0: no limit.
 
         The future may raise instead:
             ControllerUnavailable: it stands by (the message names the active one), or stops; nothing was done.

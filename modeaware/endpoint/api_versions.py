@@ -77,6 +77,26 @@ def answered(payload: bytes, version: int, controller_id: str, answers: Answers,
     return payload[:4] + body
 
 
+def metadata_version(payload: bytes, version: int, answers: Answers) -> int | None:
+    """The newest version of Metadata in the broker's answer (a whole frame) to ApiVersions; None where it has none.
+
+    Raises:
+        MalformedFrame: the answer cannot be read.
+    """
+    told = answers.get(
+        memoryview(payload)[4:],
+        ("metadata version", version),
+        lambda: _newest_metadata(payload, version).to_bytes(2, "big", signed=True),
+    )
+    newest = int.from_bytes(told, "big", signed=True)
+    return None if newest < 0 else newest
+
+
+def _newest_metadata(payload: bytes, version: int) -> int:
+    _, answer = stock.decode_response(payload, stock.API_VERSIONS_KEY, version)
+    return next((int(each.max_version) for each in answer.api_keys if each.api_key == stock.METADATA_KEY), -1)
+
+
 def rewritten(payload: bytes, version: int, controller_id: str, *, modes: bool) -> bytes:
     """The broker's answer (a whole frame) with what the endpoint takes and offers.
 

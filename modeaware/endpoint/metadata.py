@@ -1,7 +1,8 @@
 """Metadata as the endpoint answers it: KIP-694's version 10 with the modes, and what clients below it are answered.
 
 Every answer is made from the answer of the broker to this very user, so nobody is told of a topic that the broker does
-not tell him of. Nothing here does IO.
+not tell him of. Brokers are asked for topic ids as well: a record counts for the topic id that it was written for, and
+a topic of another id that has its name now is answered as one without a record (invariant I8). Nothing here does IO.
 """
 
 from __future__ import annotations
@@ -9,18 +10,22 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 
 from cachetools import LRUCache
 
 from modeaware.endpoint.desk import Desk
 from modeaware.endpoint.limits import Limits
-from modeaware.endpoint.splice import Additions, Node, with_controller, with_modes
+from modeaware.endpoint.splice import Additions, Node, of_live, with_controller, with_modes, without_ids
 from modeaware.errors import ErrorCode, ModeAwareError
 from modeaware.wire import kip694, stock
 from modeaware.wire.frames import MalformedFrame
 
-_UPSTREAM_VERSION = 9
 _CONTROLLER_SINCE = 1
+_WITHOUT_IDS = stock.METADATA_WITH_IDS - 1
+_CREATION_ASKED_SINCE = 4
+_NO_LISTENER_SINCE = 6
+"""Below it, brokers tell LEADER_NOT_AVAILABLE in place of LISTENER_NOT_FOUND."""
 _ENTRY_BYTES = 500  # what an entry takes beside the answer itself
 _DECODED_FACTOR = 32
 """Bytes of memory for each byte of a Metadata request of many short names."""
@@ -87,22 +92,22 @@ class ModesQuery:
         """Whether the mode log has to be read to its end first."""
         return bool(self._request.fresh)
 
-    def question(self, desk: Desk, correlation_id: int) -> bytes:
-        """The Metadata request the broker is asked in place of this one."""
+    def question(self, desk: Desk, correlation_id: int, version: int) -> bytes:
+        """The Metadata request, in ``version``, that the broker is asked in place of this one."""
         asked = self._request
         if self.modes_only:
-            topics: list[tuple[str]] | None = [(name,) for name in desk.records() if _is_text(name)]
-            creation = False
+            topics: list[str] | None = [name for name in desk.records() if _is_text(name)]
         else:
-            topics = None if asked.topics is None else [(topic.name,) for topic in asked.topics]
-            creation = asked.allow_auto_topic_creation
-        request = stock.MetadataRequest(
-            topics=topics,
-            allow_auto_topic_creation=creation,
-            include_cluster_authorized_operations=asked.include_cluster_authorized_operations,
-            include_topic_authorized_operations=asked.include_topic_authorized_operations,
+            topics = None if asked.topics is None else [topic.name for topic in asked.topics]
+        return stock.metadata_question(
+            version,
+            correlation_id,
+            self._header.client_id,
+            topics,
+            creation=asked.allow_auto_topic_creation and not self.modes_only,
+            cluster_operations=asked.include_cluster_authorized_operations,
+            topic_operations=asked.include_topic_authorized_operations,
         )
-        return stock.encode_request(request, _UPSTREAM_VERSION, correlation_id, self._header.client_id)
 
 
 def moded(
@@ -111,6 +116,7 @@ def moded(
     desk: Desk,
     answers: Answers,
     *,
+    version: int,
     known_only: bool,
     removed: tuple[str, ...] = (),
 ) -> bytes:
@@ -118,6 +124,7 @@ def moded(
 
     Args:
         correlation_id: the query's.
+        version: of the question.
         known_only, removed: as :class:`~modeaware.endpoint.splice.Additions` has them.
 
     Raises:
@@ -126,8 +133,8 @@ def moded(
     added = Additions(*_active(desk), known_only, removed)
     body = answers.get(
         memoryview(upstream)[4:],
-        ("modes", desk.version(), added),
-        lambda: with_modes(upstream, desk.views, added),
+        ("modes", version, desk.version(), added),
+        lambda: with_modes(upstream, desk.views, added, with_ids=version >= stock.METADATA_WITH_IDS),
     )
     return struct.pack(">iB", correlation_id, 0) + body
 
@@ -152,42 +159,77 @@ def served(upstream: bytes, version: int, desk: Desk) -> bytes:
     return with_controller(upstream, version, Node(kip694.ENDPOINT_NODE_ID, node.host, node.port))
 
 
-def turned_away(upstream: bytes, version: int, desk: Desk, answers: Answers) -> bytes:
-    """The broker's answer (a whole frame) for a client that does not know modes, when such clients are refused.
-
-    A topic with a partition that takes no writes has no leader. The brokers are the leaders that are left, and this
-    endpoint, so that a client whose topics are all refused keeps asking here. The controller is the active one's
-    endpoint, or this one, where another is not known.
+def gate_question(payload: bytes, correlation_id: int, version: int) -> bytes:
+    """The question in ``version`` that stands in for the Metadata request in ``payload``, of a client that does not
+    know modes.
 
     Raises:
         MalformedFrame: it cannot be read.
     """
-    here = Node(kip694.ENDPOINT_NODE_ID, *desk.advertised)
-    added = dict.fromkeys((here, _active(desk)[0] or here))
-    body = answers.get(
-        memoryview(upstream)[4:],
-        ("turned away", version, desk.version(), *added),
-        lambda: _turned_away(upstream, version, desk, list(added)),
+    header, asked = stock.decode_request(payload)
+    everything = asked.topics is None or (header.api_version == 0 and not asked.topics)
+    return stock.metadata_question(
+        version,
+        correlation_id,
+        header.client_id,
+        None if everything else [topic.name for topic in asked.topics],
+        creation=header.api_version < _CREATION_ASKED_SINCE or asked.allow_auto_topic_creation,
+        cluster_operations=asked.include_cluster_authorized_operations,
+        topic_operations=asked.include_topic_authorized_operations,
     )
-    return upstream[:4] + body
 
 
-def _turned_away(upstream: bytes, version: int, desk: Desk, added: Sequence[Node]) -> bytes:
-    correlation_id, answer = stock.decode_response(upstream, stock.METADATA_KEY, version)
-    for topic in answer.topics:
-        if not topic.error_code and not desk.views(topic.name).all_writable:  # an error: he may not be told of it
-            topic.error_code = int(ErrorCode.LEADER_NOT_AVAILABLE)
-            topic.partitions = []
-    leaders = {partition.leader_id for topic in answer.topics for partition in topic.partitions}
-    nodes = [
-        type(answer).MetadataResponseBroker(
-            version=version, node_id=node.node_id, host=node.host, port=node.port, rack=None
+@dataclass(frozen=True)
+class Gate:
+    """A Metadata request of a client that does not know modes, where such clients are refused.
+
+    Attributes:
+        correlation_id, version: of the client's request.
+        asked: the version of the question that the broker answers.
+    """
+
+    correlation_id: int
+    version: int
+    asked: int
+
+    def turned_away(self, upstream: bytes, desk: Desk, answers: Answers) -> bytes:
+        """The broker's answer (a whole frame) as the client is told it.
+
+        A topic with a partition that takes no writes has no leader. The brokers are the leaders that are left, and
+        this endpoint, so that a client whose topics are all refused keeps asking here. The controller is the active
+        one's endpoint, or this one, where another is not known.
+
+        Raises:
+            MalformedFrame: it cannot be read.
+        """
+        here = Node(kip694.ENDPOINT_NODE_ID, *desk.advertised)
+        added = dict.fromkeys((here, _active(desk)[0] or here))
+        body = answers.get(
+            memoryview(upstream)[4:],
+            ("turned away", self.version, self.asked, desk.version(), *added),
+            lambda: self._turned_away(upstream, desk, list(added)),
         )
-        for node in added
-    ]
-    answer.brokers = [*(broker for broker in answer.brokers if broker.node_id in leaders), *nodes]
-    answer.controller_id = added[-1].node_id
-    return stock.encode_response(answer, version, correlation_id)[4:]
+        return struct.pack(">i", self.correlation_id) + body
+
+    def _turned_away(self, upstream: bytes, desk: Desk, added: Sequence[Node]) -> bytes:
+        upstream, ids = without_ids(upstream) if self.asked >= stock.METADATA_WITH_IDS else (upstream, {})
+        _, answer = stock.decode_response(upstream, stock.METADATA_KEY, _WITHOUT_IDS)
+        for topic in answer.topics:
+            if topic.error_code:  # he may not be told of it
+                continue
+            if not of_live(desk.views(topic.name), ids.get(topic.name)).all_writable:
+                topic.error_code = int(ErrorCode.LEADER_NOT_AVAILABLE)
+                topic.partitions = []
+            if self.version < _NO_LISTENER_SINCE:
+                for partition in topic.partitions:
+                    if partition.error_code == ErrorCode.LISTENER_NOT_FOUND:
+                        partition.error_code = int(ErrorCode.LEADER_NOT_AVAILABLE)
+        leaders = {partition.leader_id for topic in answer.topics for partition in topic.partitions}
+        broker = type(answer).MetadataResponseBroker
+        nodes = [broker(version=self.version, node_id=n.node_id, host=n.host, port=n.port, rack=None) for n in added]
+        answer.brokers = [*(broker for broker in answer.brokers if broker.node_id in leaders), *nodes]
+        answer.controller_id = added[-1].node_id
+        return stock.encode_response(answer, self.version, self.correlation_id)[4:]
 
 
 def _active(desk: Desk) -> tuple[Node | None, str | None]:

@@ -28,7 +28,7 @@ from modeaware.endpoint.desk import (
     ToUpstream,
 )
 from modeaware.endpoint.limits import Limits
-from modeaware.endpoint.metadata import Answers, ModesQuery
+from modeaware.endpoint.metadata import Answers, Gate, ModesQuery
 from modeaware.endpoint.order import Ended, Order, Slot
 from modeaware.errors import ModeAwareError, ModeSourceError
 from modeaware.wire import codec, stock
@@ -42,6 +42,7 @@ _REFUSED = {
     78: "ShareFetch: records do not pass here",
     api_versions.DESCRIBE_TOPIC_PARTITIONS_KEY: "DescribeTopicPartitions: it is not offered here",
 }
+_WITHOUT_IDS = stock.METADATA_WITH_IDS - 1
 _LOWEST_ID = -(2**31)
 
 
@@ -76,6 +77,7 @@ class Session:
         self._last_ticket = 0
         self._last_id = 0
         self._client = Awareness()
+        self._metadata_version = stock.METADATA_WITH_IDS  # for questions of our own, until the broker tells of less
         self._closed = False
 
     @property
@@ -189,6 +191,8 @@ class Session:
         version, controller_id = header.api_version, self._desk.controller_id
 
         def rewrite(answer: bytes) -> bytes:
+            if (newest := api_versions.metadata_version(answer, version, self._answers)) is not None:
+                self._metadata_version = stock.METADATA_WITH_IDS if newest >= stock.METADATA_WITH_IDS else _WITHOUT_IDS
             return api_versions.answered(answer, version, controller_id, self._answers, modes=client.reads)
 
         self._pass_on(payload, header, Slot(rewrite=rewrite))
@@ -206,14 +210,7 @@ class Session:
         elif not stock.is_supported(header):
             raise Ended(f"Metadata version {version}, which was not offered")
         elif self._desk.old_clients == REFUSE and not self._client.heeds:
-            self._pass_on(
-                payload,
-                header,
-                Slot(
-                    rewrite=lambda answer: metadata.turned_away(answer, version, self._desk, self._answers),
-                    limited=False,
-                ),
-            )
+            self._ask_at_the_gate(payload, header)
         elif self._client.drops:
             self._pass_on(payload, header, Slot())
         else:
@@ -223,17 +220,33 @@ class Session:
                 Slot(rewrite=lambda answer: metadata.served(answer, version, self._desk), limited=False),
             )
 
+    def _ask_at_the_gate(self, payload: bytes, header: Header) -> None:
+        _check_size(payload, self._limits.modes_bytes)
+        gate = Gate(header.correlation_id, header.api_version, self._metadata_version)
+        self._stand_in(
+            lambda own_id: metadata.gate_question(payload, own_id, gate.asked),
+            Header(METADATA_KEY, gate.asked, 0),
+            Slot(rewrite=lambda answer: gate.turned_away(answer, self._desk, self._answers), limited=False),
+        )
+
     def _ask_modes(self, query: ModesQuery) -> None:
         correlation_id, known_only, removed = query.correlation_id, query.modes_only, query.removed(self._desk)
+        version = self._metadata_version
 
         def rewrite(answer: bytes) -> bytes:  # keeps nothing else of the query: many may wait for a broker
             return metadata.moded(
-                answer, correlation_id, self._desk, self._answers, known_only=known_only, removed=removed
+                answer,
+                correlation_id,
+                self._desk,
+                self._answers,
+                version=version,
+                known_only=known_only,
+                removed=removed,
             )
 
         self._stand_in(
-            lambda own_id: query.question(self._desk, own_id),
-            Header(METADATA_KEY, MODES_VERSION, 0),
+            lambda own_id: query.question(self._desk, own_id, version),
+            Header(METADATA_KEY, version, 0),
             Slot(rewrite=rewrite),
         )
 

@@ -1,4 +1,6 @@
-"""A broker's Metadata v9 answer made KIP-694's v10: the same bytes, with a mode at the end of each partition.
+"""A broker's Metadata answer made KIP-694's v10: v9's bytes, with a mode at the end of each partition.
+
+The broker's answer is v9, or Kafka's own v10, which has a topic id in each topic and is v9 otherwise.
 
 Only what must change is taken apart: an answer about thousands of partitions is made in the one thread that serves
 everybody.
@@ -7,6 +9,7 @@ everybody.
 from __future__ import annotations
 
 import struct
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -23,6 +26,8 @@ _EPOCHS = struct.Struct(">BBqBBq")  # the tags ControllerEpoch and ModeEpoch
 _MODES = {mode: struct.pack(">b", mode) for mode in PartitionMode}
 _READ_WRITE = b"\0\0"  # the mode, and no tagged field
 _NOBODY = -1
+NO_ID = bytes(16)
+"""What brokers tell as the id of a topic that has none."""
 _NO_PLAIN_STRING = b"\xff\xff"
 _COMPACT_SINCE = 9
 _UNKNOWN = (int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), int(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
@@ -54,13 +59,32 @@ class Additions:
     removed: tuple[str, ...] = ()
 
 
-def with_modes(answer: bytes, views: Callable[[str], TopicView], added: Additions) -> bytes:
-    """The v10 body (what follows the response header) for a broker's v9 answer (a whole frame).
+def of_live(view: TopicView, live_id: bytes | None) -> TopicView:
+    """The view of the topic that has the name now: ``view``, unless its record is of another topic id (invariant I8).
 
-    A topic with an error is told as it came, without a mode: its user may not be allowed to know.
+    Args:
+        live_id: the live topic's id, as brokers tell it; None or 16 zero bytes where the broker has none to tell.
+
+    Returns:
+        For another id a view without modes, whose ``topic_id`` is the live one.
+    """
+    if view.topic_id is None or live_id is None or live_id == NO_ID:
+        return view
+    live = urlsafe_b64encode(live_id)[:-2].decode()
+    return view if view.topic_id == live else TopicView(view.topic, live)
+
+
+def with_modes(answer: bytes, views: Callable[[str], TopicView], added: Additions, *, with_ids: bool = False) -> bytes:
+    """The v10 body (what follows the response header) for a broker's answer (a whole frame).
+
+    A topic with an error is told as it came, without a mode: its user may not be allowed to know. One whose record is
+    of another topic id is told without modes and epochs, and with its own id.
+
+    Args:
+        with_ids: the answer is Kafka's v10, else v9.
 
     Raises:
-        MalformedFrame: ``answer`` does not follow the layout of a Metadata v9 answer to its last byte.
+        MalformedFrame: ``answer`` does not follow that layout to its last byte.
     """
     cursor = Cursor(answer)
     cursor.take(4)
@@ -70,12 +94,42 @@ def with_modes(answer: bytes, views: Callable[[str], TopicView], added: Addition
     cursor.string()  # the cluster id
     out += [answer[start : cursor.at], _INT32.pack(added.node.node_id if added.node else _NOBODY)]
     cursor.take(4)
-    topics = [topic for topic in _topics(cursor, views, added.known_only) if topic]
+    topics = [topic for topic in _topics(cursor, views, added.known_only, with_ids) if topic]
     out += [_varint(len(topics) + 1), *topics, cursor.take(4)]
     cursor.skip_tags()
     cursor.end()
     out += _answer_tags(added)
     return b"".join(out)
+
+
+def without_ids(answer: bytes) -> tuple[bytes, dict[str, bytes]]:
+    """A broker's answer to Kafka's Metadata 10 (a whole frame) as version 9, and the topics' ids.
+
+    Raises:
+        MalformedFrame: ``answer`` does not follow that layout up to the end of its topics.
+    """
+    cursor = Cursor(answer)
+    cursor.take(4)
+    cursor.skip_tags()
+    cursor.take(4)
+    for _ in _brokers(cursor, None):
+        pass
+    cursor.string()
+    cursor.take(4)
+    out, kept, ids = [], 0, {}
+    for _ in range(cursor.count()):
+        cursor.take(2)
+        name = cursor.string()
+        out.append(answer[kept : cursor.at])
+        live_id = cursor.take(len(NO_ID))
+        kept = cursor.at
+        cursor.take(1)
+        _listed(cursor)
+        cursor.take(4)
+        cursor.skip_tags()
+        if name is not None:
+            ids[name] = live_id
+    return b"".join([*out, answer[kept:]]), ids
 
 
 def with_controller(answer: bytes, version: int, node: Node) -> bytes:
@@ -132,17 +186,18 @@ def _brokers(cursor: Cursor, node: Node | None) -> Iterator[bytes]:
         yield _INT32.pack(node.node_id) + _string(node.host) + _INT32.pack(node.port) + b"\0\0"
 
 
-def _topics(cursor: Cursor, views: Callable[[str], TopicView], known_only: bool) -> Iterator[bytes]:
+def _topics(cursor: Cursor, views: Callable[[str], TopicView], known_only: bool, with_ids: bool) -> Iterator[bytes]:
     """Each topic's bytes; none at all for one that is left out."""
     for _ in range(cursor.count()):
         start = cursor.at
         (error_code,) = cursor.unpack(_INT16)
         name = cursor.string()
-        cursor.take(1)
         head = cursor.body[start : cursor.at]
+        live_id = cursor.take(len(NO_ID)) if with_ids else None
+        head += cursor.take(1)
         if name is None:
             raise MalformedFrame("a Metadata answer with a topic without a name")
-        view = TopicView.unlisted(name) if error_code else views(name)
+        view = TopicView.unlisted(name) if error_code else of_live(views(name), live_id)
         partitions = _listed(cursor) if view.modes else _unlisted(cursor)
         operations = cursor.take(4)
         cursor.skip_tags()

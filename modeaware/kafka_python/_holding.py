@@ -32,6 +32,7 @@ class Holding:
         self._starts = starts
         self._view_of = view_of
         self._paused_by_application: set[Partition] = set()  # of the hidden ones
+        self._hidden_of: dict[Partition, str | None] = {}  # the topic id for which a partition was hidden
         self.hidden: set[Partition] = set()
 
     def unreadable(self, partitions: Iterable[Partition]) -> set[Partition]:
@@ -54,6 +55,7 @@ class Holding:
         target = self.unreadable(assigned)
         self.show((self.hidden & assigned) - target)
         self.hidden &= assigned
+        self._hidden_of = {p: topic_id for p, topic_id in self._hidden_of.items() if p in self.hidden}
         self.hide(target)
 
     def changes(self) -> tuple[set[Partition], set[Partition]]:
@@ -71,6 +73,7 @@ class Holding:
             self._subscription.pause(partition)
             if partition not in self.hidden:
                 TALLY.add(PARTITIONS_LEFT_OUT)
+                self._hidden_of[partition] = self._view_of(partition.topic).topic_id
             self.hidden.add(partition)
 
     def show(self, partitions: Iterable[Partition]) -> None:
@@ -80,6 +83,8 @@ class Holding:
             TALLY.add(PARTITIONS_TAKEN_UP)
             position = self._subscription.position(partition)
             start = None if position is None else self._starts.returning(partition, position.offset)
+            if self._hidden_of.pop(partition, None) != self._view_of(partition.topic).topic_id and position is not None:
+                start = 0  # the position is one of a topic that is gone (invariant I8)
             if start is not None:
                 self._subscription.seek(partition, start)
             if partition not in self._paused_by_application:

@@ -28,7 +28,12 @@ MOST_LISTING_MS = 5000
 
 
 def start_offset(
-    view: TopicView, partition: int, committed: int | None, resume: int | None, named: int | None, log_start: int | None
+    view: TopicView,
+    partition: int,
+    committed: int | None,
+    resume: int | None,
+    named: int | None,
+    log_start: int | None,
 ) -> int | None:
     """Where to start: at the committed offset, else at the one the mode log names for partitions that came back or
     are new, else where ``auto_offset_reset`` says; never below what is known to be deleted.
@@ -37,7 +42,8 @@ def start_offset(
         committed: the group's committed offset, if there is one.
         resume: the offset at which a ``latest`` group reads such a partition; None where another rule holds.
         named: what ``auto_offset_reset`` names: the log start or the end; None where it names nothing.
-        log_start: the partition's log start, where an offset below it would be reset to the end.
+        log_start: the partition's log start. Where it is known, the view's word on what is deleted does not count: that
+            of the brokers holds for the topic that has the name now, so nothing that can be read is skipped.
 
     Returns:
         None where there is none: kafka-python decides.
@@ -47,11 +53,10 @@ def start_offset(
         # An end below it: the log was truncated, or another topic has the name now.
         start = resume if named is None else min(resume, named)
     if start is None:
-        start = named
-    if start is None:
-        return None
-    reclaimed = view.resume_offsets.get(partition, 0) if partition in view.reclaimed else 0
-    return max(start, reclaimed, 0 if log_start is None else log_start)
+        return named
+    if log_start is None:
+        log_start = view.resume_offsets.get(partition, 0) if partition in view.reclaimed else 0
+    return max(start, log_start)
 
 
 class Found(NamedTuple):
@@ -115,9 +120,7 @@ class Starts:
         resumed = {p: offset for p in parts - committed.keys() if (offset := self._resume_of(p)) is not None}
         to_name = parts - committed.keys() if self.earliest or self.latest else set()
         # An offset below the log start would be reset to the end.
-        behind = (
-            {p for p in (*committed, *resumed) if self._view_of(p.topic).topic_id is not None} if self.latest else set()
-        )
+        behind = {p for p in (*committed, *resumed) if self._may_be_behind(p)}
         listing_ms = MOST_LISTING_MS if timeout_ms is None else timeout_ms
         listing_ms = min(max(listing_ms, LEAST_LISTING_MS), MOST_LISTING_MS)
         named: Offsets = {}
@@ -128,7 +131,12 @@ class Starts:
         starts: Offsets = {}
         for p in parts - unknown:
             start = start_offset(
-                self._view_of(p.topic), p.partition, committed.get(p), resumed.get(p), named.get(p), log_starts.get(p)
+                self._view_of(p.topic),
+                p.partition,
+                committed.get(p),
+                resumed.get(p),
+                named.get(p),
+                log_starts.get(p),
             )
             if start is not None:
                 starts[p] = start
@@ -137,6 +145,10 @@ class Starts:
         self._forget(parts - unknown)
         return Found(starts, unknown)
 
+    def _may_be_behind(self, partition: Partition) -> bool:
+        view = self._view_of(partition.topic)
+        return (self.latest and view.topic_id is not None) or partition.partition in view.reclaimed
+
     def _resume_of(self, partition: Partition) -> int | None:
         view = self._view_of(partition.topic)
         hidden = not view.is_readable(partition.partition)
@@ -144,7 +156,8 @@ class Starts:
             return None
         with self._lock:
             topic_id, remembered = self._resume.get(partition, (None, None))
-        told = [view.resume_offsets.get(partition.partition), remembered if view.topic_id in (None, topic_id) else None]
+        # Of this topic id alone (invariant I8); a view without one is of a topic that has no record.
+        told = [view.resume_offsets.get(partition.partition), remembered if view.topic_id == topic_id else None]
         return min((offset for offset in told if offset is not None), default=None)
 
     def _forget(self, partitions: Iterable[Partition]) -> None:

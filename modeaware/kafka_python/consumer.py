@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import wraps
@@ -26,6 +26,7 @@ from modeaware.modes import format_ranges
 from modeaware.topic_view import TopicView
 from modeaware.views import registry
 from modeaware.views.share import Share
+from modeaware.views.source import VERIFY_TIMEOUT_S
 
 log = logging.getLogger(__name__)
 
@@ -111,6 +112,7 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
     def assign(self, partitions: Sequence[Partition]) -> None:
         """As ``kafka.KafkaConsumer.assign``; partitions in mode None wait until they are readable again."""
         super().assign(partitions)
+        self._verify(partition.topic for partition in partitions)
         self._holding.settle()
         self._noted = True
         for topic in sorted({p.topic for p in self._holding.hidden}):
@@ -206,11 +208,17 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
         if self._noted:
             self._commit_idle()  # what a rebalance may take
             self._rejoin_if_stale()
+        if self._grouped and self._coordinator.rejoin_needed:
+            self._verify(self._subscription.subscription)  # before it joins, and perhaps deals
         if self._coordinator.rejoining:
             # kafka-python 3.0.12 forgets a join that a short poll began because the metadata had changed: dealing makes
             # it believe that it need not join, it never takes its assignment, and its heartbeats stay off.
             self._coordinator.request_rejoin()
         return super()._poll_once(timer, max_records, update_offsets=update_offsets)
+
+    def _verify(self, topics: Iterable[str]) -> None:
+        """Let go the views of topics that were deleted, and created again under their names (invariant I8)."""
+        self._views.verify(topics, VERIFY_TIMEOUT_S)
 
     def _rejoin_if_stale(self) -> None:
         """Have the group dealt again, if this member leads it and other partitions are readable than it dealt by."""
@@ -236,6 +244,7 @@ class KafkaConsumer(_gateway.KafkaConsumer):  # type: ignore[misc,unused-ignore]
             asked_s = time.monotonic()
             if asked_s < self._find_again_s:
                 return False
+            self._verify(partition.topic for partition in missing)
             try:
                 starts, unknown = self._starts.find(missing, Stock(self), timeout_ms, group=self._has_group)
             except KafkaTimeoutError:

@@ -16,7 +16,7 @@ from modeaware.kafka_python._writable import WritablePartitioner
 from modeaware.kafka_python.errors import HeldKeyError, MovedKeyError, RetiredPartitionError
 from modeaware.keyword_settings import split_settings
 from modeaware.views import registry
-from modeaware.views.routes import RouteErrors, Routes
+from modeaware.views.routes import RouteErrors, Routes, VerifiedRoutes
 from modeaware.views.share import Share
 from modeaware.views.source import Views
 from partitioners.call_forms import for_kafka_python
@@ -59,8 +59,10 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
         routes = Routes(settings.config, errors, partitioner, backlog)
         self.config["partitioner"] = WritablePartitioner(self.config["partitioner"], routes)
         first_view = FirstView(settings.config, routes.known.wait, views.error)
-        self._modeaware = _Modes(views, routes, first_view, Share(self, views, routes))
+        verified = VerifiedRoutes(views, routes, self.config["max_block_ms"] / 1000)
+        self._modeaware = _Modes(views, routes, first_view, verified, Share(self, views, routes))
         self._metadata.add_listener(Hint(views))
+        self._metadata.add_listener(verified.metadata_changed)
 
     @wraps(_gateway.KafkaProducer.send, assigned=(), updated=())  # its signature; tracers read arguments as they came
     def send(self, *args: Any, **kwargs: Any) -> Any:
@@ -94,6 +96,8 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
         if self._modeaware is None:
             return super()._partition(topic, partition, key, value, serialized_key, serialized_value)
         routes = self._modeaware.routes
+        if routes.of(topic) is not None:
+            self._modeaware.verified.check(topic)
         while True:
             route = routes.of(topic)
             chosen = super()._partition(topic, partition, key, value, serialized_key, serialized_value)
@@ -146,8 +150,11 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
 class _Modes:
     """What a producer has of ours."""
 
-    def __init__(self, views: Views, routes: Routes, first_view: FirstView, share: Share) -> None:
+    def __init__(
+        self, views: Views, routes: Routes, first_view: FirstView, verified: VerifiedRoutes, share: Share
+    ) -> None:
         self.views = views
         self.routes = routes
         self.first_view = first_view
+        self.verified = verified
         self.share = share

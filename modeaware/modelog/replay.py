@@ -78,8 +78,12 @@ class Replay:
 
     def record(self, topic: str) -> TopicRecord | None:
         """The record of the topic of that name; of several topic ids, the one that was written last."""
-        ids = self._ids.get(topic)
-        return self.records[ids[-1]] if ids else None
+        records = self.records_of(topic)
+        return records[-1] if records else None
+
+    def records_of(self, topic: str) -> list[TopicRecord]:
+        """The records of all topic ids that have, or had, that name, in the order in which they were written last."""
+        return [self.records[topic_id] for topic_id in self._ids.get(topic, ())]
 
     def view(self, topic: str) -> TopicView:
         """What clients need to know of the topic; ``TopicView.unlisted(topic)`` where there is no record."""

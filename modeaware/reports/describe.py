@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from modeaware.cluster.cluster import Cluster, LogOffsets, TopicShape
@@ -88,6 +88,7 @@ class TopicDescription:
         groups_doubt: why there may be more.
         handover: None where all is handed over, and where there is nothing to be.
         evacuation: the group that has to prove the evacuation, or has; None where nothing is evacuated.
+        gone_ids: the topic ids of records in the mode log of deleted topics of that name; they apply to nothing.
     """
 
     topic: str
@@ -103,6 +104,7 @@ class TopicDescription:
     groups_doubt: str | None = None
     handover: HandoverDescription | None = None
     evacuation: str | None = None
+    gone_ids: tuple[str, ...] = ()
 
     @property
     def modes(self) -> tuple[PartitionMode, ...]:
@@ -131,7 +133,8 @@ def describe_topics(
         if shape is not None:
             unusable = unusable_record(replay, mode_log_topic, topic, shape.topic_id)
             if unusable is None:
-                descriptions.append(_describe(cluster, topic, shape, records.get(shape.topic_id)))
+                described = _describe(cluster, topic, shape, records.get(shape.topic_id))
+                descriptions.append(replace(described, gone_ids=gone_ids(replay, topic, shape.topic_id)))
             elif topics is not None:
                 raise unusable
         elif topics is not None:
@@ -139,6 +142,15 @@ def describe_topics(
                 f"topic {topic!r} does not exist", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic=topic
             )
     return descriptions
+
+
+def gone_ids(replay: Replay, topic: str, topic_id: str) -> tuple[str, ...]:
+    """The ids of records that were written for deleted topics of that name: they apply to nothing (invariant I8).
+
+    Args:
+        topic_id: the live topic's.
+    """
+    return tuple(record.topic_id for record in replay.records_of(topic) if record.topic_id != topic_id)
 
 
 def unusable_record(replay: Replay, mode_log_topic: str, topic: str, topic_id: str) -> RecordError | None:

@@ -20,7 +20,8 @@ METADATA_TIMEOUT_S = 30.0
 
 
 def topic_view(conf: Mapping[str, Any], topic: str) -> TopicView:
-    """The view of ``topic`` that is in force now: all that the mode source held when this was called is in it.
+    """The view of ``topic`` that is in force now, of the topic that has the name now (invariant I8): all that the mode
+    source held when this was called is in it.
 
     A job does not go on with the last view by itself, as a client does: a driver that just started has none. So where
     the source cannot be read within ``modeaware.view.timeout.ms``, ``modeaware.on.unknown`` decides: ``writable`` takes
@@ -40,10 +41,12 @@ def topic_view(conf: Mapping[str, Any], topic: str) -> TopicView:
     if views.wait_ready(timeout_s):
         try:
             views.refresh(timeout_s)
+            views.verify(topic)
             return views.view(topic)
         except ModeSourceError as error:
             failure = error
     if config.on_unknown == "writable":
+        views.verify(topic)
         view = views.view(topic) if views.wait_ready(0) else TopicView.unlisted(topic)
         logger.warning("the modes cannot be read (%s); going on with %s", failure or views.error(), view.describe())
         return view

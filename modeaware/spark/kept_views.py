@@ -14,6 +14,7 @@ from modeaware.librdkafka import Consumer, KafkaException, TopicPartition
 from modeaware.modelog.connection import cluster_key, tail_conf
 from modeaware.topic_view import TopicView
 from modeaware.views.registry import acquire
+from modeaware.views.source import VERIFY_TIMEOUT_S
 
 IDLE_S = 60.0
 """How long after the last question they are kept."""
@@ -63,6 +64,11 @@ class KeptViews:
         """
         if not self._has_all():
             self._views.refresh(timeout_s)
+
+    def verify(self, topic: str) -> None:
+        """Let go a view of ``topic`` that is of another topic id than the live topic's (invariant I8); as
+        :meth:`modeaware.views.source.Views.verify`."""
+        self._views.verify([topic], VERIFY_TIMEOUT_S)
 
     def _has_all(self) -> bool:
         """Whether the views come from a log, and have all of it. Wherever that is in doubt: no."""

@@ -9,7 +9,7 @@ from typing import Any
 from modeaware.modelog.records import ClaimRecord
 from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
-from modeaware.views.source import ViewListener
+from modeaware.views.source import MAX_ID_AGE_S, ViewListener
 
 
 def modes_of(
@@ -32,6 +32,8 @@ class FakeViews:
         closed: whether the handle was given back.
         refreshes: how often :meth:`refresh` was called.
         hints: how often :meth:`refresh_soon` was.
+        live_ids: topic -> the id that the cluster has for it; without an entry it is the id of the view.
+        verified: the topics of each call of :meth:`verify`.
     """
 
     def __init__(self, *, ready: bool = True, views: Iterable[TopicView] = ()) -> None:
@@ -44,6 +46,8 @@ class FakeViews:
         self.closed = False
         self.refreshes = 0
         self.hints = 0
+        self.live_ids: dict[str, str] = {}
+        self.verified: list[frozenset[str]] = []
         if ready:
             self._ready.set()
 
@@ -146,6 +150,14 @@ class FakeViews:
 
     def refresh_soon(self) -> None:
         self.hints += 1
+
+    def verify(self, topics: Iterable[str], timeout_s: float, max_age_s: float = MAX_ID_AGE_S) -> None:
+        names = frozenset(topics)
+        self.verified.append(names)
+        with self._lock:
+            for topic in names & self.live_ids.keys() & self._views.keys():
+                if self._views[topic].topic_id not in (None, self.live_ids[topic]):
+                    self.remove(topic)
 
     def subscribe(self, listener: ViewListener) -> None:
         with self._lock:

@@ -38,24 +38,81 @@ class Board:
     Attributes:
         cache: the views.
         turn: to be held by a source while it works out what has changed.
-        past_ids: the ids of topics that are gone or were made anew, as the wire told it -> the last version of each.
+        past_ids: the ids of topics that are gone or were made anew, as the source told it -> the last version of each.
     """
 
     def __init__(self, fetch: Fetch, ttl_ms: int, clock: Clock = SYSTEM_CLOCK, name: str = "the mode source") -> None:
         self.cache = MetadataCache(fetch, ttl_ms=ttl_ms, clock=clock, name=name)
         self.turn = threading.RLock()
         self.past_ids: LRUCache[str, tuple[int, int]] = LRUCache(REMEMBERED_IDS)
+        self._aside: LRUCache[str, dict[str, TopicView]] = LRUCache(REMEMBERED_IDS)
         self._ready = threading.Event()
         self._listeners: list[ViewListener] = []
 
     # For sources
 
     def publish(self, views: Iterable[TopicView], gone: Iterable[str] = ()) -> None:
-        """Put ``views`` in force, but for those older than what is held, and let the topics ``gone`` go."""
+        """Put ``views`` in force, but for those older than what is held and those :meth:`choose` has set aside, and let
+        the topics ``gone`` go."""
         with self.turn:
-            changed = self.cache.offer(views) | self.cache.remove(gone)
+            fit = []
+            for view in views:
+                if not self.is_aside(view.topic, view.topic_id):
+                    fit.append(view)
+                else:
+                    self._put_aside(view)
+            changed = self.cache.offer(fit) | self.cache.remove(gone)
             if changed and self._ready.is_set():
                 self._tell(changed)
+
+    def choose(self, topic: str, live_id: str, told: Iterable[TopicView] = ()) -> bool:
+        """The cluster has ``live_id`` for the topic: only a view of that id may be in force (invariant I8).
+
+        Views of other ids are set aside until the cluster returns theirs.
+
+        Args:
+            told: the views of that name that the source knows.
+
+        Returns:
+            Whether this took a view out of force.
+        """
+        with self.turn:
+            held = self.cache.held(topic)
+            live: TopicView | None = None
+            for view in (*told, *self._aside.pop(topic, {}).values(), *([held] if held is not None else [])):
+                if not view.applies_to(live_id):
+                    self._put_aside(view)
+                elif view.topic_id is not None and (live is None or view.version >= live.version):
+                    live = view
+            replaced = held is not None and not held.applies_to(live_id)
+            self.publish([live] if live else (), [topic] if replaced and not live else ())
+            return replaced
+
+    def is_aside(self, topic: str, topic_id: str | None) -> bool:
+        """Whether views of that id are set aside: the cluster has another id for the topic."""
+        with self.turn:
+            return topic_id in self._aside.get(topic, ())
+
+    def recorded(self, topics: Iterable[str]) -> set[str]:
+        """Those of the topics of which a view with a topic id is known, in force or set aside."""
+        with self.turn:
+            held = ((topic, self.cache.held(topic)) for topic in topics)
+            return {topic for topic, view in held if topic in self._aside or (view is not None and view.topic_id)}
+
+    def forget_aside(self, topic: str, topic_id: str) -> None:
+        """The record of that id was taken back."""
+        with self.turn:
+            aside = self._aside.get(topic, {})
+            aside.pop(topic_id, None)
+            if not aside:
+                self._aside.pop(topic, None)
+
+    def _put_aside(self, view: TopicView) -> None:
+        assert view.topic_id is not None, "only views with an id are compared"
+        aside = self._aside.setdefault(view.topic, {})
+        before = aside.get(view.topic_id)
+        if before is None or before.version <= view.version:
+            aside[view.topic_id] = view
 
     def confirm(self) -> None:
         """What is on the board is what the source says now. The first time, clients stop waiting."""

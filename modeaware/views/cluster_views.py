@@ -21,6 +21,8 @@ from modeaware.views.board import Board, OnBoard
 from modeaware.views.cache import SourceStopped
 from modeaware.views.log_views import MIN_TTL_MS, LogViews
 from modeaware.views.scout import FIRST_BACKOFF_S, LAST_BACKOFF_S, Found, Scout
+from modeaware.views.source import MAX_ID_AGE_S
+from modeaware.views.topic_ids import IdChecks, TopicIds
 from modeaware.views.wire_views import TopicsNotTold, WireViews
 
 logger = logging.getLogger(__name__)
@@ -68,7 +70,11 @@ class ClusterViews(OnBoard):
         name = f"the mode log {config.mode_log_topic!r}" if self._source == "log" else "the source of partition modes"
         self.board = Board(self._fetch, max(config.refresh_interval_ms, MIN_TTL_MS), clock, name)
         self._log = LogViews(self._conf, config, self._log_goes_on, clock, self.board, self._absence_counts)
-        self._wire = WireViews(self._conf, self.board, lambda: not self._stopping.is_set(), clock)
+        self._wire = WireViews(self._conf, self.board, lambda: not self._stopping.is_set(), clock, self._take_id)
+        self._ids = TopicIds(self._conf, clock)
+        self._checks = IdChecks(
+            self._ids, self.board.recorded, self._take_id, config.refresh_interval_ms / 1000, self._stopping, clock
+        )
         self._scout = Scout(self._conf, self._interval_s, clock, says_so=self._source == "auto")
         self._on_wire = False
         self._wire_error: ModeAwareError | None = None
@@ -92,6 +98,7 @@ class ClusterViews(OnBoard):
         self._stopping.set()
         self._wake.set()
         self._log.tail.stop()
+        self._ids.close()
         if self._thread is threading.current_thread():
             return False
         if self._thread.ident is not None:  # it was started
@@ -107,7 +114,25 @@ class ClusterViews(OnBoard):
     def removed(self, topic_ids: Iterable[str]) -> tuple[str, ...]:
         return self._log.removed(topic_ids)
 
+    def verify(self, topics: Iterable[str], timeout_s: float, max_age_s: float = MAX_ID_AGE_S) -> None:
+        self._checks.verify(topics, timeout_s, max_age_s)
+
+    def _take_id(self, topic: str, live_id: str) -> bool:
+        """The cluster has ``live_id`` for the topic: have its view in force. Whether that took another one out."""
+        with self.board.turn:
+            if live_id in self.board.past_ids or self._log.removed([live_id]):
+                logger.debug("a broker that lags behind returns a past topic id of %s: %s", topic, live_id)
+                return False
+            replaced = self.board.choose(topic, live_id, () if self._on_wire else self._log.views_of(topic))
+        if replaced:
+            logger.warning(
+                "%s was deleted and created again (topic id %s): the view of the old topic is out of force",
+                *(topic, live_id),
+            )
+        return replaced
+
     def refresh_soon(self) -> None:
+        self._checks.soon()
         # The log tells changes by itself.
         if self._on_wire:
             self._soon = True
@@ -129,6 +154,7 @@ class ClusterViews(OnBoard):
             **own,
             "source": "wire" if self._on_wire or self._source == "wire" else "log",
             "error": error and str(error),
+            **self._checks.stats(),
         }
 
     def _fetch(self, topics: Collection[str] | None, timeout_s: float) -> Iterable[TopicView]:
@@ -172,6 +198,7 @@ class ClusterViews(OnBoard):
                 backoff_s = min(2 * backoff_s, LAST_BACKOFF_S)
         self._scout.close()
         self._wire.close()
+        self._ids.close()
 
     def _goes_on(self) -> bool:
         return not self._stopping.is_set() and self._wanted()
@@ -180,6 +207,7 @@ class ClusterViews(OnBoard):
         """Asked by the tail a few times a second: the time to look for the wire."""
         if self._on_wire or not self._goes_on():
             return False
+        self._checks.step()
         if self._source == "log" or not self._log.readings:  # the log's client is made before servers are asked
             return True
         state = (self._log.readings, self.board.cache.error() is None)
@@ -256,6 +284,7 @@ class ClusterViews(OnBoard):
         """Ask at each interval, and when somebody has reason to, until the server does not answer."""
         backoff_s = FIRST_BACKOFF_S
         while self._goes_on():
+            self._checks.step()
             if self._clock.monotonic_s() >= self._due_s(backoff_s):
                 fresh, self._soon = self._soon, False
                 self._asked_s = self._clock.monotonic_s()

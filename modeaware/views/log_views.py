@@ -75,6 +75,11 @@ class LogViews(OnBoard):
         removed = self._replay.removed
         return tuple(topic_id for topic_id in topic_ids if topic_id in removed)
 
+    def views_of(self, topic: str) -> list[TopicView]:
+        """The views of all topic ids that have a record under that name; the one written last comes last."""
+        with self._turn:
+            return [record.view() for record in self._replay.records_of(topic)]
+
     def stats(self) -> dict[str, Any]:
         return {
             "source": "log",
@@ -162,7 +167,7 @@ class LogViews(OnBoard):
         self._replay, self._staged = staged, None
         self._position = position
         gone = [view.topic for view in self.board.cache.all().values() if view.topic_id in staged.removed]
-        self._publish({topic: staged.record(topic) for topic in (*staged.topics, *gone)})
+        self._publish({topic: self._record(topic) for topic in (*staged.topics, *gone)})
 
     def _apply(self, records: Sequence[LogRecord]) -> None:
         """Put the next records in force, with one call of the listeners where views only go forward.
@@ -175,16 +180,28 @@ class LogViews(OnBoard):
             if record.offset < self._position:
                 continue  # a refresh was faster than the tail
             self._position = record.offset + 1
+            topic_id = (record.key or b"").decode(errors="replace")
+            first = topic_id not in self._replay.records
             changed = self._replay.apply(record.key, record.value)
             if record.value is None and record.key is not None:
-                changed |= self._held_under(record.key)
-            now = {topic: self._replay.record(topic) for topic in changed}
+                changed |= self._held_under(topic_id)
+            for topic in changed:
+                if record.value is None:
+                    self.board.forget_aside(topic, topic_id)
+                elif first:
+                    self._leave_behind(topic, topic_id)
+            now = {topic: self._record(topic) for topic in changed}
             if any(topic in untold and self._hides(topic, untold[topic], now[topic]) for topic in now):
                 self._publish(untold)
                 untold = {}
             untold |= now
         self._publish(untold)
         self._told_to = self._position
+
+    def _record(self, topic: str) -> TopicRecord | None:
+        """The record to go by: the one written last, but for ids that the cluster has shown not to be the topic's."""
+        records = reversed(self._replay.records_of(topic))
+        return next((record for record in records if not self.board.is_aside(topic, record.topic_id)), None)
 
     def _hides(self, topic: str, untold: TopicRecord | None, now: TopicRecord | None) -> bool:
         """Whether nobody could tell from what was and ``now`` that ``untold`` was between them."""
@@ -193,9 +210,15 @@ class LogViews(OnBoard):
             return now is not None and held is not None and held.topic_id == now.topic_id
         return now is None or now.topic_id != untold.topic_id or now.version < untold.version
 
-    def _held_under(self, key: bytes) -> frozenset[str]:
+    def _leave_behind(self, topic: str, first_id: str) -> None:
+        """The first record of ``first_id`` came while others of that name were there: those ids are of the past. The
+        order in a log that was read from its beginning proves nothing: compaction keeps the last record of each id."""
+        for record in self._replay.records_of(topic):
+            if record.topic_id != first_id:
+                self.board.past_ids[record.topic_id] = record.version
+
+    def _held_under(self, topic_id: str) -> frozenset[str]:
         """Topics with this topic id whose view is older than the reading of the log that the fold is made from."""
-        topic_id = key.decode(errors="replace")
         return frozenset(view.topic for view in self.board.cache.all().values() if view.topic_id == topic_id)
 
     def _publish(self, records: Mapping[str, TopicRecord | None]) -> None:

@@ -16,7 +16,7 @@ from modeaware.modelog.connection import cluster_key, shared_settings
 from modeaware.modelog.records import ClaimRecord
 from modeaware.topic_view import TopicView
 from modeaware.views.cluster_views import ClusterViews
-from modeaware.views.source import ViewListener, Views
+from modeaware.views.source import MAX_ID_AGE_S, ViewListener, Views
 
 STOP_TIMEOUT_S = 0.3
 """How long the last close() waits for the source's thread: one that waits for a dead broker ends on its own, later."""
@@ -171,6 +171,10 @@ class _Handle:
     def refresh_soon(self) -> None:
         if not self._closed:
             self._source().refresh_soon()
+
+    def verify(self, topics: Iterable[str], timeout_s: float, max_age_s: float = MAX_ID_AGE_S) -> None:
+        if not self._closed:
+            self._source().verify(topics, timeout_s, max_age_s)
 
     def subscribe(self, listener: ViewListener) -> None:
         if not self._closed:

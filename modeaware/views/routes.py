@@ -13,6 +13,7 @@ from modeaware.routing import Route, route_for
 from modeaware.tally import SENDS_REFUSED, TALLY
 from modeaware.topic_view import TopicView
 from modeaware.views.resizes import Resizes, lightened
+from modeaware.views.source import VERIFY_TIMEOUT_S, Views
 from partitioners import Partitioner, named
 
 
@@ -123,3 +124,35 @@ class Routes:
         if refusal is not None:
             TALLY.add(SENDS_REFUSED)
             raise self._retired(refusal, topic=topic, partition=partition)
+
+
+class VerifiedRoutes:
+    """Has each route verified before its first record, and again when the client's metadata has changed (I8).
+
+    A topic that was deleted and created again under its name takes the first record by its own partitions, not by the
+    modes of the old topic. Thread-safe.
+
+    Args:
+        timeout_s: how long a call of :meth:`check` may take.
+    """
+
+    def __init__(self, views: Views, routes: Routes, timeout_s: float) -> None:
+        self._views = views
+        self._routes = routes
+        self._timeout_s = min(timeout_s, VERIFY_TIMEOUT_S)
+        self._verified: dict[str, Route | None] = {}
+
+    def has(self, topic: str) -> bool:
+        """Whether the route in force of ``topic`` is verified."""
+        route = self._routes.of(topic)
+        return route is None or self._verified.get(topic) is route
+
+    def check(self, topic: str) -> None:
+        """Have the view of ``topic`` verified, unless its route is; see ``Views.verify``."""
+        if not self.has(topic):
+            self._views.verify([topic], self._timeout_s)
+            self._verified[topic] = self._routes.of(topic)
+
+    def metadata_changed(self, _: object = None) -> None:
+        """The client's metadata has changed: verify again."""
+        self._verified.clear()

@@ -8,6 +8,11 @@ from typing import Any, Protocol
 from modeaware.modelog.records import ClaimRecord
 from modeaware.topic_view import TopicView
 
+MAX_ID_AGE_S = 0.25
+"""How old the cluster's answer about a topic id may be, so that clients which start together share one request."""
+VERIFY_TIMEOUT_S = 3.0
+"""How long a client waits for the comparison of topic ids before it goes on with the last view."""
+
 ViewListener = Callable[[Mapping[str, TopicView]], None]
 
 
@@ -15,8 +20,8 @@ class Views(Protocol):
     """A client's handle on the shared views of one cluster. All methods may be called from any thread.
 
     Listeners run right after the views they name are in force: one at a time, in the source's own thread or in that of
-    a caller of :meth:`refresh` or :meth:`subscribe`. They must not block; do not subscribe while holding a lock that a
-    listener takes. What they raise is logged and harms nobody else.
+    a caller of :meth:`refresh`, :meth:`verify` or :meth:`subscribe`. They must not block; do not call
+    these three while holding a lock that a listener takes. What they raise is logged and harms nobody else.
     """
 
     def wait_ready(self, timeout_s: float) -> bool:
@@ -58,6 +63,25 @@ class Views(Protocol):
     def refresh_soon(self) -> None:
         """Something shows that the views may be old (an error of the cluster, say): have the source asked again soon,
         by its own thread. Returns at once; calls that come together are one question. The log needs no such hint.
+        """
+        ...
+
+    def verify(self, topics: Iterable[str], timeout_s: float, max_age_s: float = MAX_ID_AGE_S) -> None:
+        """Compare the topic ids of views with those that the cluster has now (invariant I8).
+
+        A topic that was deleted and created again has another id, and no view of the old one applies to it: such a view
+        is out of force, and listeners have been called, when this returns. A view of the live id is in force where a
+        record of it is known, :meth:`TopicView.unlisted` otherwise. From the first call on, the source repeats the
+        comparison for these topics by itself, at least every ``topic.metadata.refresh.interval.ms``.
+
+        Costs nothing for topics without a record. Blocks for one Metadata request, which concurrent callers share.
+        Without an answer (no broker, not authorized, unknown topic, brokers without topic ids) the last view stays in
+        force, and :meth:`stats` names the topic. Never creates a topic, and never raises.
+
+        Args:
+            topics: names of topics that the client is about to use.
+            timeout_s: how long to wait for the answer.
+            max_age_s: how old an earlier answer may be to be used again.
         """
         ...
 

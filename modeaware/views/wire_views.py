@@ -37,6 +37,8 @@ class WireViews:
         conf: the client's librdkafka settings.
         board: where the views go.
         wanted: whether anybody waits for an answer.
+        found: called with a topic and the id that the brokers have for it, where the server's record is of another
+            one (invariant I8); under the board's lock.
     """
 
     def __init__(
@@ -45,8 +47,11 @@ class WireViews:
         board: Board,
         wanted: Callable[[], bool] = lambda: True,
         clock: Clock = SYSTEM_CLOCK,
+        found: Callable[[str, str], object] = lambda topic, live_id: None,
     ) -> None:
         self._conf = dict(conf)
+        self._found = found
+        self._replaced: set[str] = set()  # topics that the server has told with another id than that of its record
         self._board = board
         self._wanted = wanted
         self._clock = clock
@@ -174,6 +179,9 @@ class WireViews:
     def _take(self, answer: Any) -> set[str]:
         """Put the topics that come with modes on the board; their names."""
         with self._board.turn:
+            for topic in answer.topics:
+                if not topic.error_code and topic.topic_id is not None:
+                    self._compare(topic)
             views = [
                 view for topic in answer.topics if not topic.error_code and (view := self._view(topic)) is not None
             ]
@@ -183,6 +191,16 @@ class WireViews:
             self._claim = _claim(answer, security_protocol(self._conf), self._claim) or self._claim
             self._publish(views)
             return told
+
+    def _compare(self, topic: Any) -> None:
+        """An id without epochs is that of the live topic, and the record is of another one. One broker may lag behind:
+        so the server's next word counts in its turn."""
+        if not _has_record(topic):
+            self._replaced.add(topic.name)
+            self._found(topic.name, topic.topic_id)
+        elif topic.name in self._replaced:
+            self._replaced.discard(topic.name)
+            self._found(topic.name, topic.topic_id)
 
     def _settle(self, missing: Collection[str], answer: Any) -> None:
         """Topics that are held and were not told of, asked for by name: which are gone, and which stay."""
@@ -199,7 +217,7 @@ class WireViews:
                 if held is not None and held.topic_id in removed:
                     gone.append(name)
                 elif topic is not None and not code:
-                    if self._ours and not _has_record(topic):
+                    if self._ours and not _has_record(topic) and topic.topic_id is None:
                         # Silence is no tombstone (invariant I4): the record may be one that the endpoint cannot read.
                         errors[name] = code
                 elif code == UNKNOWN_TOPIC:
@@ -267,7 +285,8 @@ class WireViews:
             if past is not None and view.version <= past:
                 logger.debug("%s still tells of a topic %r that was made anew since", self.server, view.topic)
                 continue
-            if held is not None and held.topic_id != view.topic_id:
+            aside = self._board.is_aside(view.topic, view.topic_id)
+            if held is not None and held.topic_id != view.topic_id and not aside:
                 self._leave_behind(held)
             fit.append(view)
         self._board.publish(fit)

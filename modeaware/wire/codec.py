@@ -38,6 +38,7 @@ try:
     from kafka.protocol.api_data import ApiData
     from kafka.protocol.api_header import ResponseClassRegistry
     from kafka.protocol.api_message import ApiMessage
+    from kafka.protocol.metadata import MetadataRequest as KafkaMetadataRequest
     from kafka.protocol.metadata.api_versions import ApiVersionsRequest, ApiVersionsResponse
 except ImportError as error:
     raise MissingExtra(
@@ -64,6 +65,7 @@ __all__ = [
     "DeletePartitionsResponse",
     "DeleteTopicPartitionsRecord",
     "Header",
+    "KafkaMetadataRequest",
     "MESSAGES",
     "MetadataRequest",
     "MetadataResponse",

@@ -83,7 +83,7 @@ class LogWorld:
         self.log.append(topic_record(topic, epoch, writable=writable))
 
     def remove(self, topic: str) -> None:
-        self.log.append_raw([(f"id-of-{topic}", None)])
+        self.log.remove(topic)
 
     def close(self) -> None:
         if self.handle is not None:
@@ -174,7 +174,7 @@ class EndpointWorld:
         self.log.append(topic_record(topic, epoch, writable=writable))
 
     def remove(self, topic: str) -> None:
-        self.log.append_raw([(f"id-of-{topic}", None)])
+        self.log.remove(topic)
 
     def close(self) -> None:
         if self._handle is not None:

@@ -17,6 +17,7 @@ from tests.support.conversation import (
     ALTER_AND_DELETE,
     FakeDesk,
     create,
+    decoded_question,
     delete,
     hello,
     metadata_answer,
@@ -81,9 +82,9 @@ def _converse(player: Player, hand_on: Callable[..., Any], payload: bytes, answe
     for action in hand_on(session.from_client, payload):
         if isinstance(action, ToUpstream) and codec.peek_header(action.payload).api_key == stock.METADATA_KEY:
             if answer is None:
-                asked = stock.decode_request(action.payload)[1]
+                header, asked = decoded_question(action.payload)
                 topics = {topic.name: (0, 1, ALTER_AND_DELETE) for topic in asked.topics}
-                answer = metadata_answer(-1, topics, cluster=ALTER_AND_DELETE)
+                answer = metadata_answer(-1, topics, version=header.api_version, cluster=ALTER_AND_DELETE)
             for last in hand_on(session.from_upstream, answer):
                 if isinstance(last, Submit):
                     session.resolved(last.ticket, OSError("the worst there is"))

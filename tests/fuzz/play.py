@@ -264,11 +264,14 @@ class Conversation:
             raise Finding(f"{session.pending} requests are pending, {len(self._unanswered)} have no answer")
 
 
+WITH_IDS = (stock.METADATA_KEY, stock.METADATA_WITH_IDS)
+
+
 @cache
 def good_answer(head: bytes, variant: int) -> bytes | None:
     """What a broker may answer to a request that begins with these four bytes; None: it is not looked into."""
     header = codec.peek_header(head + bytes(4))
-    if not stock.is_supported(header):
+    if not stock.is_supported(header) and (header.api_key, header.api_version) != WITH_IDS:
         return None
     if header.api_key == stock.API_VERSIONS_KEY:
         return broker_versions(header.api_version, 0)

@@ -48,7 +48,7 @@ def _of_sessions() -> Iterator[bytes]:
         modes_request(4, ["größer"], include_topic_authorized_operations=True),
         modes_request(5, modes_only=True),
     ]
-    answer = Event(Kind.BROKER, 0, metadata_answer(0, TOPICS)[4:])
+    answer = Event(Kind.BROKER, 0, metadata_answer(0, TOPICS, version=stock.METADATA_WITH_IDS)[4:])
     for setting in (16, 20, 24, 26):
         yield build(setting, [*begun, *(event for asked in modes for event in (_client(asked), answer))])
         yield build(setting, [*begun, *map(_client, modes), *[answer] * len(modes)])
@@ -62,18 +62,20 @@ def _of_sessions() -> Iterator[bytes]:
         rules("*", remove=("orders",)),
         *(create({"plain": 9, "orders": 6}, version) for version in range(4)),
     )
+    said_before = Event(Kind.BROKER, 0, metadata_answer(0, TOPICS)[4:])
     granted = Event(Kind.BROKER, 0, metadata_answer(0, TOPICS, cluster=ALTER_AND_DELETE)[4:])
     for number, asked in enumerate(changes):
         done = [_client(asked), granted, Event(Kind.RESOLVED, 0), _client(asked), Event(Kind.GOOD, number)]
-        yield build(16, [*begun, *done, Event(Kind.RESOLVED, number + 1), _client(asked), answer])
-        yield build(20, [*begun, *done, Event(Kind.DESK, number), _client(asked), answer])
+        yield build(16, [*begun, *done, Event(Kind.RESOLVED, number + 1), _client(asked), said_before])
+        yield build(20, [*begun, *done, Event(Kind.DESK, number), _client(asked), said_before])
     for version in range(10):
         old = [
             _client(old_metadata_request(7, version, topics))
             for topics in (["orders", "t"], [] if not version else None)
         ]
-        told = Event(Kind.BROKER, 0, metadata_answer(0, TOPICS, version=version)[4:])
         for setting in (2, 10, 18) if version else (0, 2):
+            asked = stock.METADATA_WITH_IDS if setting & 2 else version
+            told = Event(Kind.BROKER, 0, metadata_answer(0, TOPICS, version=asked)[4:])
             yield build(setting, [old[0], told, *old, told, told, old[1], Event(Kind.GOOD, version)])
     for version in range(6):
         said = Event(Kind.BROKER, 0, broker_versions(min(version, 4), 0)[4:])

@@ -100,9 +100,9 @@ def watched() -> Iterator[Depth]:
     depth = Depth()
 
     def counting(read: Any) -> Any:
-        def reading(*arguments: Any) -> Any:
+        def reading(*arguments: Any, **how: Any) -> Any:
             depth.entered += 1
-            result = read(*arguments)
+            result = read(*arguments, **how)
             depth.ended += 1
             return result
 

@@ -18,6 +18,7 @@ from modeaware.local import LocalKafka
 from tests.conftest import MakeTopic
 from tests.support.command_line import WAIT, Site
 from tests.support.kafka_tools import finish_tool
+from tests.support.plain import create_topic
 from tests.support.reassigning import Moving
 from tests.support.waiting import eventually
 
@@ -214,6 +215,23 @@ def test_a_shrunk_topic_has_its_modes_and_what_it_waits_for(site: Site, filled: 
     assert ours(site, "--delete", "--topic", filled, "--yes") == []
     eventually(lambda: site.log() == ({}, 0), 60, message="the controller removes the record")
     assert ours(site, "--describe", "--topic", filled, "--if-exists") == []
+
+
+def test_record_of_a_deleted_topic_of_that_name_is_shown_to_apply_to_nothing(
+    site: Site, filled: str, controller: Controller
+) -> None:
+    ours(site, "--alter", "--topic", filled, "--partitions", "4", "--yes")
+    gone = site.describe(filled)["topic_id"]
+    controller.stop()
+    kafkas(site, "--delete", "--topic", filled)
+    create_topic(site.servers, filled, 6, configs={})
+    lines = ours(site, "--describe", "--topic", filled)
+    assert without_modes(lines) == kafkas(site, "--describe", "--topic", filled)
+    assert all("Mode: ReadWrite" in line for line in lines if line.startswith("\t"))
+    said = f"Mode record of topic id {gone}: that topic was deleted; the record applies to nothing"
+    assert [line for line in lines if line.startswith("  ")] == [f"  {said}"]
+    described = site.describe(filled)
+    assert (described["epoch"], described["writable"], described["gone_ids"]) == (-1, 6, [gone])
 
 
 def test_with_a_broker_down_the_same_partitions_are_in_need(

@@ -49,6 +49,12 @@ class ClientJudge:
         if after.topic_id == before.topic_id and after.version < before.version:
             raise Violation("I4", f"a client's view goes from {before.version} back to {after.version}")
 
+    def verified(self, view: TopicView) -> None:
+        """A client has compared topic ids and acts on ``view`` next: it is none of another topic of that name (I8)."""
+        topic = self.world.topic
+        if topic is not None and view.topic_id is not None and view.topic_id != topic.topic_id:
+            raise Violation("I8", f"a client applies the view of {view.topic_id} to {topic.topic_id}")
+
     def picked(self, reader: Reader, view: TopicView, key: bytes | None, partition: int) -> None:
         """An aware producer chose: by the last view it got, whatever is out of reach (I6); a partition which that calls
         ReadWrite, the same for a key in one epoch (I3)."""

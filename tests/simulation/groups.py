@@ -115,6 +115,7 @@ class Group:
             self._deal(len(topic.logs))
         elif self.readers:
             self.readers[0].catch_up()
+            self.readers[0].verify()
             self.owners = dict.fromkeys(range(len(topic.logs)), self.readers[0])
         self.assign()
 
@@ -130,6 +131,7 @@ class Group:
             first = len(reader.seen)
             while reader.position < joined or (reader.behind and random() < 0.8):
                 reader.catch_up(1)
+            reader.verify()
             sets = possible_hidden(before, reader.seen[first:], reader.view)
             mine = share(given, name, sets)
             self.world.judge.dealt(self, taken, mine)

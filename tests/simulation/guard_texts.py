@@ -223,6 +223,10 @@ GUARDS: tuple[Guard, ...] = (
     # Clients
     guard("an explicit partition is refused", "I3", 1, ROUTING, "if view.is_writable(partition):", "if True:"),
     guard(
+        "a view applies to one topic id", "I8", 41,
+        TOPIC_VIEW, "return topic_id is None or self.topic_id is None or self.topic_id == topic_id", "return True",
+    ),
+    guard(
         "versions do not order a topic made anew", "I2", 1_000_004_458,
         ASSIGNMENT, "if len(topic_ids) > 1:", "if False:",
     ),

@@ -48,21 +48,26 @@ class Producer:
     Attributes:
         queue: what was handed over and has not reached its leader.
         transaction: the open one; only a transactional producer has any.
+        verified_id: the topic id of the views that it sends by.
     """
 
-    __slots__ = ("queue", "reader", "transaction", "world")
+    __slots__ = ("queue", "reader", "transaction", "verified_id", "world")
 
     def __init__(self, world: World, aware: bool) -> None:
         self.world = world
         self.reader = Reader(world.log, world.name) if aware else None
         self.queue: list[InFlight] = []
         self.transaction: Transaction | None = None
+        self.verified_id: str | None = None
 
     def pick(self, key: bytes, topic: Topic, explicit: int | None = None) -> tuple[int, TopicView | None] | None:
         """The partition for a record, and the view that decided; None where it is refused."""
         count = len(topic.logs)
         if self.reader is None:
             return (CRC32(key, count) if explicit is None else explicit % count), None
+        if self.reader.view.topic_id not in (None, self.verified_id):  # the first record by a view of that id
+            self.reader.verify()
+            self.verified_id = self.reader.view.topic_id
         view = self.reader.view
         if self.world.modes_away:
             self.world.hit_once(Fault.MODES_OUT_OF_REACH)

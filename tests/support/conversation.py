@@ -7,8 +7,12 @@ from collections import deque
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
-from modeaware.endpoint.desk import Action, ActiveController, Close, Refresh, Submit, ToClient, ToUpstream
+from kafka.protocol.metadata import MetadataRequest as KafkasQuestion
+from kafka.protocol.metadata import MetadataResponse as KafkasMetadata
+
+from modeaware.endpoint.desk import REFUSE, Action, ActiveController, Close, Refresh, Submit, ToClient, ToUpstream
 from modeaware.endpoint.limits import Limits
 from modeaware.endpoint.session import Session
 from modeaware.lifecycle.commands import AlterGroupRulesCommand, CreatePartitionsCommand
@@ -20,9 +24,11 @@ from modeaware.wire import codec, kip694, messages, stock
 RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
 NOT_SAID = -(2**31)
 ALTER_AND_DELETE = 1 << 7 | 1 << 6 | 1 << 8
+ORDERS_ID = "b3JkZXJzLWlkLWluLWI2NA"
+LIVE_IDS = {"orders": b"orders-id-in-b64"}
 SHRUNK = TopicView(
     "orders",
-    "b3JkZXJzLWlkLWluLTY0",
+    ORDERS_ID,
     (3, 7),
     (RW, RW, RO, NONE),
     {2: 40, 3: 50},
@@ -77,12 +83,17 @@ class FakeDesk:
 
 @dataclass
 class FakeBroker:
-    """Answers in order. ``rights``: what its user may do with each topic; one that is not there gets ``missing``."""
+    """Answers in order. ``rights``: what its user may do with each topic; one that is not there gets ``missing``.
+
+    ``ids``: the topics' live ids; one that is not there has a made-up one. ``newest``: its newest Metadata version.
+    """
 
     rights: dict[str, int] = field(default_factory=lambda: {"orders": ALTER_AND_DELETE, "plain": ALTER_AND_DELETE})
     cluster: int = 0
     missing: int = 3
     partitions: int = 3
+    ids: dict[str, bytes] = field(default_factory=lambda: dict(LIVE_IDS))
+    newest: int = 13
     asked: deque[bytes] = field(default_factory=deque)
 
     def answer(self) -> bytes:
@@ -92,11 +103,12 @@ class FakeBroker:
         if header.api_key == stock.METADATA_KEY:
             return self._metadata(payload)
         if header.api_key == stock.API_VERSIONS_KEY:
-            return broker_versions(header.api_version, header.correlation_id)
+            return broker_versions(header.api_version, header.correlation_id, {**BROKER_KEYS, 3: (0, self.newest)})
         return pass_through_answer(payload)
 
     def _metadata(self, payload: bytes) -> bytes:
-        header, request = stock.decode_request(payload)
+        header, request = decoded_question(payload)
+        assert header.api_version <= self.newest
         everything = not request.topics if header.api_version == 0 else request.topics is None
         names = list(self.rights) if everything else [topic.name for topic in request.topics]
         return metadata_answer(
@@ -104,6 +116,7 @@ class FakeBroker:
             {name: self._topic(name, request) for name in names},
             version=header.api_version,
             cluster=self.cluster if request.include_cluster_authorized_operations else NOT_SAID,
+            ids=self.ids,
         )
 
     def _topic(self, name: str, request: Any) -> tuple[int, int, int]:
@@ -187,9 +200,12 @@ def hello(correlation_id: int = 0, name: str = "modeaware", version: int = 3, *,
     return stock.encode_request(message, version, correlation_id, "a client")
 
 
+BROKER_KEYS = {0: (0, 13), 1: (4, 18), 3: (0, 13), 17: (0, 1), 18: (0, 4), 36: (0, 2), 37: (0, 9), 75: (0, 0)}
+
+
 def broker_versions(version: int, correlation_id: int, keys: dict[int, tuple[int, int]] | None = None) -> bytes:
     """A broker's ApiVersions answer."""
-    offered = keys or {0: (0, 13), 1: (4, 18), 3: (0, 13), 17: (0, 1), 18: (0, 4), 36: (0, 2), 37: (0, 9), 75: (0, 0)}
+    offered = keys or BROKER_KEYS
     message = stock.ApiVersionsResponse(
         error_code=0,
         api_keys=[(key, *span) for key, span in offered.items()],
@@ -202,46 +218,71 @@ def broker_versions(version: int, correlation_id: int, keys: dict[int, tuple[int
 
 
 def metadata_answer(
-    correlation_id: int, topics: dict[str, tuple[int, int, int]], *, version: int = 9, cluster: int = NOT_SAID
+    correlation_id: int,
+    topics: dict[str, tuple[int, int, int]],
+    *,
+    version: int = 9,
+    cluster: int = NOT_SAID,
+    ids: Mapping[str, bytes] = LIVE_IDS,
 ) -> bytes:
     """A broker's Metadata answer: per topic its error code, how many partitions it has, and the operations granted."""
-    listed = [
-        (error, name, False, [(0, p, 1 + p % 2, 4, [1, 2], [1], [2]) for p in range(count)], operations)
-        for name, (error, count, operations) in topics.items()
-    ]
-    return stock.encode_response(_metadata_message(version, listed, cluster), version, correlation_id)
-
-
-def _metadata_message(version: int, topics: list[Any], cluster: int) -> Any:
-    topic_class = stock.MetadataResponse.MetadataResponseTopic
+    answer_class = KafkasMetadata if version >= stock.METADATA_WITH_IDS else stock.MetadataResponse
+    # kafka-python keeps the operations as a set, under another name.
+    of_topic, of_cluster = "topic_authorized_operations", "cluster_authorized_operations"
+    if answer_class is KafkasMetadata:
+        of_topic = of_cluster = "authorized_operations"
+    topic_class = answer_class.MetadataResponseTopic
     partition_class = topic_class.MetadataResponsePartition
-    broker_class = stock.MetadataResponse.MetadataResponseBroker
-    partition_names = (
-        "error_code",
-        "partition_index",
-        "leader_id",
-        "leader_epoch",
-        "replica_nodes",
-        "isr_nodes",
-        "offline_replicas",
-    )
-    return stock.MetadataResponse(
+    message = answer_class(
         throttle_time_ms=0,
-        brokers=[broker_class(node_id=n, host=f"broker-{n}", port=9092, rack="r") for n in (1, 2, 3)],
+        brokers=[
+            answer_class.MetadataResponseBroker(node_id=n, host=f"broker-{n}", port=9092, rack="r") for n in (1, 2, 3)
+        ],
         cluster_id="cluster",
         controller_id=2,
         topics=[
             topic_class(
                 error_code=error,
                 name=name,
-                is_internal=internal,
-                partitions=[partition_class(**dict(zip(partition_names, p, strict=True))) for p in partitions],
-                topic_authorized_operations=operations,
+                is_internal=False,
+                partitions=[
+                    partition_class(
+                        error_code=0,
+                        partition_index=p,
+                        leader_id=1 + p % 2,
+                        leader_epoch=4,
+                        replica_nodes=[1, 2],
+                        isr_nodes=[1],
+                        offline_replicas=[2],
+                    )
+                    for p in range(count)
+                ],
+                **{of_topic: _operations(answer_class, operations)},
+                **_id(answer_class, ids.get(name, name.encode().rjust(16, b"-")[-16:])),
             )
-            for error, name, internal, partitions, operations in topics
+            for name, (error, count, operations) in topics.items()
         ],
-        cluster_authorized_operations=cluster,
+        **{of_cluster: _operations(answer_class, cluster)},
     )
+    message.API_VERSION = version
+    message.with_header(correlation_id=correlation_id)
+    return bytes(message.encode(header=True))
+
+
+def _operations(answer_class: Any, bits: int) -> Any:
+    return bits if answer_class is stock.MetadataResponse else {bit for bit in range(32) if bits >> bit & 1}
+
+
+def _id(answer_class: Any, live_id: bytes) -> dict[str, Any]:
+    return {} if answer_class is stock.MetadataResponse else {"topic_id": UUID(bytes=live_id)}
+
+
+def decoded_question(payload: bytes) -> tuple[stock.Header, Any]:
+    """A Metadata request, by kafka-python's own class."""
+    header = stock.peek_header(payload)
+    if header.api_version < stock.METADATA_WITH_IDS:
+        return stock.decode_request(payload)
+    return header, KafkasQuestion.decode(payload, version=header.api_version, header=True)
 
 
 def modes_request(correlation_id: int, topics: list[str] | None = None, **fields: Any) -> bytes:
@@ -281,3 +322,22 @@ def rules(*topics: str, remove: tuple[str, ...] = ()) -> bytes:
 def ids(told: list[bytes]) -> list[int]:
     """The correlation ids of answers."""
     return [struct.unpack_from(">i", payload)[0] for payload in told]
+
+
+def refused(version: int, names: list[str] | None, **broker: Any) -> Any:
+    """What an old client is answered where such clients are refused."""
+    talk = Talk(FakeDesk(old_clients=REFUSE), broker=FakeBroker(**broker))
+    talk.ask(old_metadata_request(5, version, names))
+    told = talk.all_answered()
+    assert talk.closed is None
+    correlation_id, answer = stock.decode_response(told[0], 3, version)
+    assert correlation_id == 5
+    return answer
+
+
+def asked(talk: Talk, payload: bytes) -> Any:
+    """What a modeaware client is told."""
+    talk.ask(hello(1), payload)
+    told = talk.all_answered()
+    assert talk.closed is None
+    return kip694.decode_modes_response(told[-1])[1]

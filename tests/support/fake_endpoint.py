@@ -31,6 +31,7 @@ class FakeEndpoint:
     Attributes:
         views: the record of each topic.
         existing: topics that exist and have no record -> the number of their partitions.
+        replaced: topics whose record is of a topic id that is gone -> the live id; with a place in ``existing``.
         removed: the ids of topics whose record was taken back.
         has_feature: whether ApiVersions shows it.
         topic_errors: topic -> the error it is told with, when asked for by name or for all.
@@ -48,6 +49,7 @@ class FakeEndpoint:
         self.ours = ours
         self.views: dict[str, TopicView] = {}
         self.existing: dict[str, int] = {}
+        self.replaced: dict[str, str] = {}
         self.removed: set[str] = set()
         self.has_feature = True
         self.topic_errors: dict[str, int] = {}
@@ -198,7 +200,9 @@ class FakeEndpoint:
             if request.topics is not None:
                 names = [topic.name for topic in request.topics]
             else:
-                everything = {*self.views} if request.modes_only and self.ours else {*self.views, *self.existing}
+                everything = (
+                    {*self.views, *self.replaced} if request.modes_only and self.ours else {*self.views, *self.existing}
+                )
                 names = sorted(everything - self.hidden)
             topics = [self._topic(name) for name in names]
         brokers = [(NODE_ID, "127.0.0.1", self.port, None)]
@@ -224,6 +228,7 @@ class FakeEndpoint:
             return topic_class(version=10, error_code=error, name=name, partitions=[])
         partitions = [self._partition(number, view) for number in range(count)]
         topic = topic_class(version=10, error_code=0, name=name, partitions=partitions)
+        topic.topic_id = self.replaced.get(name)
         if view is not None and self.ours:
             topic.topic_id = view.topic_id
             topic.controller_epoch, topic.mode_epoch = view.version

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from modeaware.config import ClientConfig
-from modeaware.librdkafka_admin import AdminClient
+from modeaware.librdkafka import base64_id
+from modeaware.librdkafka_admin import AdminClient, TopicCollection
 from modeaware.modelog.records import RetiredPartition, TopicRecord
 from modeaware.modelog.topic import ensure_mode_log
 from modeaware.modelog.writer import ModeLogWriter
@@ -57,7 +59,24 @@ class RealLog:
         self.close()
 
     def append(self, *records: TopicRecord) -> None:
-        self.append_raw((record.topic_id, record.to_json()) for record in records)
+        """Append ``records``; one of :func:`topic_record` gets the id of the topic that has its name now, if any."""
+        for record in records:
+            if record.topic_id == f"id-of-{record.topic}":
+                record = replace(record, topic_id=self._id_of(record.topic))
+            self.append_raw([(record.topic_id, record.to_json())])
+
+    def remove(self, topic: str) -> None:
+        """Append the tombstone of a record that :func:`topic_record` made."""
+        self.append_raw([(self._id_of(topic), None)])
+
+    def _id_of(self, topic: str) -> str:
+        listed = self.admin.list_topics(timeout=30).topics
+        return self.live_id(topic) if topic in listed else f"id-of-{topic}"
+
+    def live_id(self, topic: str) -> str:
+        """The id of the topic that has the name now."""
+        found = self.admin.describe_topics(TopicCollection([topic]), request_timeout=30)
+        return base64_id(found[topic].result(30).topic_id)
 
     def append_raw(self, records: Iterable[tuple[str, bytes | None]]) -> None:
         if self._writer is None:

@@ -15,7 +15,7 @@ from tests.support.source_tree import ROOT, modules, tree
 
 DOCUMENT = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 SIMULATOR = "simulator"
-NAMES = tuple(f"I{number}" for number in range(1, 8))
+NAMES = tuple(f"I{number}" for number in range(1, 9))
 CITATION = re.compile(r"\binvariants?\s+(I\d+(?:(?:,\s*|\s+and\s+)I\d+)*)")
 Row = tuple[str, str, str]
 

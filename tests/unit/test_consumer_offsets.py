@@ -11,6 +11,7 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, OFFSET_INVALID, KafkaE
 
 from modeaware.confluent import _offsets
 from modeaware.confluent._group_conf import GroupConf
+from modeaware.confluent._holding import Holding
 from modeaware.confluent._offsets import StartOffsets
 from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
@@ -163,6 +164,8 @@ def test_an_earliest_group_reads_all_there_is_and_nothing_below_what_was_reclaim
     world.view = TopicView("t", "id", (1, 1), modes_of(1, 0), {0: 20})
     assert world.resolve(OFFSET_INVALID) == [10]
     world.view = TopicView("t", "id", (1, 2), modes_of(1, 0), {0: 20}, frozenset({0}))
+    assert world.resolve(OFFSET_INVALID) == [10], "the log start is a fact of the topic, the view's offset is not (I8)"
+    world.stock.first = {0: 20}
     assert world.resolve(OFFSET_INVALID) == [20]
     world.stock.committed_offsets = {0: 15}
     assert world.resolve(OFFSET_INVALID) == [20]
@@ -256,3 +259,75 @@ def test_latest_does_not_decide_again_for_an_idle_partition_that_moves(
     world.view = TopicView("t", "id", (1, 1), modes_of(1, 1))
     world.offsets.commit_before_leaving({("t", 0): 5}, lambda _: changed)
     assert world.stock.commits == commits
+
+
+def test_start_is_never_raised_beyond_the_log_of_the_live_topic() -> None:
+    world = World("latest")
+    world.view = TopicView("t", "old", (1, 3), modes_of(1, 0), {0: 40}, frozenset({0}))
+    world.stock.end = {0: 7}
+    assert world.resolve(OFFSET_INVALID) == [7]
+    world.stock.committed_offsets = {0: 5}
+    assert world.resolve(OFFSET_INVALID) == [5]
+
+
+@pytest.mark.parametrize("now", [None, "new"])
+def test_everything_in_a_topic_that_was_created_again_is_new_to_a_latest_group(now: str | None) -> None:
+    world = World("latest")
+    old = TopicView("t", "old", (1, 3), modes_of(2, 1), {1: 40})
+    world.view = old
+    world.offsets.assigning("t")
+    world.offsets.has_commit = {("t", 1)}
+    world.view = TopicView.unlisted("t") if now is None else TopicView("t", now, (1, 1), modes_of(2, 2))
+    world.offsets.remember(world.view)
+    assert world.offsets.resume == {}
+    assert world.offsets.has_commit == set()
+    world.stock.end = {0: 7, 1: 8}
+    assert world.resolve(OFFSET_INVALID, OFFSET_INVALID) == [0, 0]
+    assert world.resolve(OFFSET_INVALID, OFFSET_INVALID) == [7, 8], "from then on the group reads on by itself"
+
+
+def test_group_that_starts_with_a_view_of_the_old_topic_begins_at_the_end() -> None:
+    world = World("latest")
+    world.offsets.remember(TopicView("t", "old", (1, 3), modes_of(1, 0), {0: 40}))  # nothing was assigned yet
+    world.view = TopicView.unlisted("t")
+    world.offsets.remember(world.view)
+    world.offsets.assigning("t")
+    world.stock.end = {0: 60}
+    assert world.resolve(OFFSET_INVALID) == [60]
+
+
+class Assigned(Stock):
+    """A client with an assignment."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sought: dict[int, int] = {}
+
+    def assign(self, partitions: list[TopicPartition]) -> None:
+        self.positions = {}
+
+    def pause(self, partitions: list[TopicPartition]) -> None: ...
+
+    def resume(self, partitions: list[TopicPartition]) -> None: ...
+
+    def seek(self, partition: TopicPartition) -> None:
+        self.sought[partition.partition] = partition.offset
+
+
+@pytest.mark.parametrize("reset", ["earliest", "latest"])
+def test_partition_shown_again_starts_anew_where_the_topic_was_created_again(reset: str) -> None:
+    world = World(reset)
+    stock = world.stock = Assigned()
+    world.offsets = StartOffsets(stock, GroupConf("g", offset_reset=reset), lambda _: world.view)
+    holding = Holding(stock, world.offsets, lambda _: world.view)
+    world.view = TopicView("t", "old", (1, 3), modes_of(2, 1, PartitionMode.NONE), {1: 40}, frozenset({1}))
+    stock.first, stock.end = defaultdict(int, {1: 40}), {0: 50, 1: 40}
+    holding.assign([TopicPartition("t", 0)], hidden=[("t", 1)])
+    stock.positions = {1: 40}
+    stock.first, stock.end = defaultdict(int), {0: 5, 1: 6}
+    world.view = TopicView.unlisted("t")
+    world.offsets.remember(world.view)
+    assert holding.starts == {}, "a start of the old topic is not committed for the new one"
+    assert holding.show({("t", 1)}) == set()
+    assert stock.sought == {1: 0}
+    assert holding.starts == {("t", 1): 0}

@@ -181,7 +181,8 @@ def test_a_large_question_about_versions_closes_before_it_is_decoded(version: in
 def test_old_clients_are_told_whatever_the_broker_tells(version: int, old_clients: str) -> None:
     talk = Talk(FakeDesk(old_clients=old_clients), limits=Limits(response_bytes=300))
     talk.ask(old_metadata_request(1, version, None))
-    talk.broker_answers(metadata_answer(1, {"plain": (0, 100, 0)}, version=version))
+    asked = (1, version) if old_clients == "serve" else (-1, 10)
+    talk.broker_answers(metadata_answer(asked[0], {"plain": (0, 100, 0)}, version=asked[1]))
     assert talk.closed is None
     assert len(talk.told[0]) > 300
 

@@ -9,32 +9,29 @@ import pytest
 from modeaware.endpoint.desk import REFUSE, ActiveController
 from modeaware.endpoint.limits import Limits
 from modeaware.endpoint.metadata import Answers
-from modeaware.endpoint.splice import Additions, with_modes
+from modeaware.endpoint.splice import Additions, with_modes, without_ids
 from modeaware.errors import ErrorCode
 from modeaware.topic_view import TopicView
 from modeaware.wire import kip694, stock
 from modeaware.wire.frames import MalformedFrame
 from tests.support.conversation import (
+    LIVE_IDS,
     NONE,
     NOT_SAID,
+    ORDERS_ID,
     RO,
     RW,
     FakeBroker,
     FakeDesk,
     Talk,
+    asked,
+    decoded_question,
     hello,
     metadata_answer,
     modes_request,
     old_metadata_request,
+    refused,
 )
-
-
-def asked(talk: Talk, payload: bytes) -> Any:
-    """What a modeaware client is told."""
-    talk.ask(hello(1), payload)
-    told = talk.all_answered()
-    assert talk.closed is None
-    return kip694.decode_modes_response(told[-1])[1]
 
 
 def topics(answer: Any) -> dict[str, Any]:
@@ -48,7 +45,7 @@ def test_modes_are_the_views_and_the_rest_is_the_brokers() -> None:
         metadata_answer(2, {"orders": (0, 3, NOT_SAID), "plain": (0, 3, NOT_SAID)}), 3, 9
     )
     orders = topics(answer)["orders"]
-    assert (orders.topic_id, orders.controller_epoch, orders.mode_epoch) == ("b3JkZXJzLWlkLWluLTY0", 3, 7)
+    assert (orders.topic_id, orders.controller_epoch, orders.mode_epoch) == (ORDERS_ID, 3, 7)
     assert [p.mode for p in orders.partitions] == [RW, RW, RO, NONE]
     assert [p.resume_offset for p in orders.partitions] == [-1, -1, 40, 50]
     assert [p.reclaimed for p in orders.partitions] == [False, False, False, True]
@@ -69,7 +66,7 @@ def test_modes_are_the_views_and_the_rest_is_the_brokers() -> None:
 
 def test_of_the_topics_a_client_holds_those_whose_record_was_taken_back_are_named() -> None:
     talk = Talk(FakeDesk(taken_back=frozenset({"gone-1", "gone-2", "not-asked"})))
-    held = {"held_topic_ids": ["gone-1", "b3JkZXJzLWlkLWluLTY0", "gone-2"]}
+    held = {"held_topic_ids": ["gone-1", ORDERS_ID, "gone-2"]}
     assert asked(talk, modes_request(2, ["orders", "plain"], **held)).removed_topic_ids == ["gone-1", "gone-2"]
     assert asked(talk, modes_request(3, ["orders", "plain"])).removed_topic_ids == []
 
@@ -102,21 +99,22 @@ def test_the_broker_is_asked_what_the_client_asked() -> None:
     talk = Talk()
     flags = {"include_cluster_authorized_operations": True, "include_topic_authorized_operations": True}
     asked(talk, modes_request(2, ["orders"], allow_auto_topic_creation=False, **flags))
-    header, request = stock.decode_request(talk.sent[1])
-    assert (header.api_version, header.correlation_id, header.client_id) == (9, -1, "a client")
+    header, request = decoded_question(talk.sent[1])
+    assert (header.api_version, header.correlation_id) == (10, -1)
+    assert b"\0\x08a client" in talk.sent[1]
     assert [topic.name for topic in request.topics] == ["orders"]
     assert not request.allow_auto_topic_creation
     assert request.include_cluster_authorized_operations
     assert request.include_topic_authorized_operations
     asked(talk, modes_request(3))
-    assert stock.decode_request(talk.sent[-1])[1].topics is None
+    assert decoded_question(talk.sent[-1])[1].topics is None
 
 
 def test_only_topics_with_a_record_are_asked_about_by_name_and_never_made() -> None:
     talk = Talk(broker=FakeBroker(rights={"orders": 0}))
     talk.desk.known = dict.fromkeys(("orders", "hidden", "\ud800"), talk.desk.known["orders"])
     answer = asked(talk, modes_request(2, modes_only=True))
-    _, request = stock.decode_request(talk.sent[1])
+    _, request = decoded_question(talk.sent[1])
     assert [topic.name for topic in request.topics] == ["orders", "hidden"]
     assert not request.allow_auto_topic_creation
     assert list(topics(answer)) == ["orders"]
@@ -131,7 +129,7 @@ def test_what_a_user_may_not_see_is_left_out(code: int, told: bool) -> None:
 def test_no_record_means_no_topic() -> None:
     talk = Talk(FakeDesk(known={}))
     assert asked(talk, modes_request(2, modes_only=True)).topics == []
-    assert stock.decode_request(talk.sent[1])[1].topics == []
+    assert decoded_question(talk.sent[1])[1].topics == []
 
 
 def test_all_with_a_record_and_some_by_name_is_no_question() -> None:
@@ -154,9 +152,9 @@ def test_without_an_active_controller_there_is_none() -> None:
 def test_an_unchanged_answer_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
 
-    def counted(answer: bytes, views: Any, added: Additions) -> bytes:
+    def counted(answer: bytes, views: Any, added: Additions, **how: Any) -> bytes:
         made.append(1)
-        return with_modes(answer, views, added)
+        return with_modes(answer, views, added, **how)
 
     monkeypatch.setattr("modeaware.endpoint.metadata.with_modes", counted)
     cache = Answers(Limits())
@@ -182,7 +180,7 @@ def test_an_unchanged_answer_is_made_once(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_mode_that_changes_is_told_at_once() -> None:
     talk = Talk()
     asked(talk, modes_request(2, ["orders"]))
-    talk.desk.known = {"orders": TopicView("orders", "id", (3, 8), (RW, RO, RO, RO))}
+    talk.desk.known = {"orders": TopicView("orders", ORDERS_ID, (3, 8), (RW, RO, RO, RO))}
     talk.desk.number += 1
     talk.ask(modes_request(3, ["orders"]))
     answer = kip694.decode_modes_response(talk.all_answered()[-1])[1]
@@ -209,14 +207,23 @@ def views(topic: str) -> TopicView:
     return VIEWS.get(topic) or TopicView.unlisted(topic)
 
 
-def test_an_answer_that_ends_early_or_late_is_none() -> None:
-    answer = metadata_answer(1, {"orders": (0, 3, 0), "plain": (0, 130, 0)})
-    assert with_modes(answer, views, ADDED)
+@pytest.mark.parametrize("version", [9, 10])
+def test_an_answer_that_ends_early_or_late_is_none(version: int) -> None:
+    answer = metadata_answer(1, {"orders": (0, 3, 0), "plain": (0, 130, 0)}, version=version)
+    with_ids = version == stock.METADATA_WITH_IDS
+    assert with_modes(answer, views, ADDED, with_ids=with_ids)
     for length in range(len(answer)):
         with pytest.raises(MalformedFrame):
-            with_modes(answer[:length], views, ADDED)
+            with_modes(answer[:length], views, ADDED, with_ids=with_ids)
     with pytest.raises(MalformedFrame):
-        with_modes(answer + b"\0", views, ADDED)
+        with_modes(answer + b"\0", views, ADDED, with_ids=with_ids)
+
+
+def test_an_answer_without_topic_ids_is_the_brokers_own_of_the_version_before() -> None:
+    told = {"orders": (0, 3, 0), "plain": (0, 130, 192), "denied": (29, 0, NOT_SAID)}
+    plain, ids = without_ids(metadata_answer(1, told, version=10))
+    assert plain == metadata_answer(1, told, version=9)
+    assert ids == {"orders": LIVE_IDS["orders"], "plain": b"-----------plain", "denied": b"----------denied"}
 
 
 def test_tagged_fields_of_others_and_long_arrays_are_read() -> None:
@@ -261,16 +268,6 @@ def test_what_follows_no_layout_is_none(rest: bytes) -> None:
 
 
 # -- old clients, refused --------------------------------------------------------------------------------------------
-
-
-def refused(version: int, names: list[str] | None, **broker: Any) -> Any:
-    talk = Talk(FakeDesk(old_clients=REFUSE), broker=FakeBroker(**broker))
-    talk.ask(old_metadata_request(5, version, names))
-    told = talk.all_answered()
-    assert talk.closed is None
-    correlation_id, answer = stock.decode_response(told[0], 3, version)
-    assert correlation_id == 5
-    return answer
 
 
 @pytest.mark.parametrize("version", range(10))
@@ -321,7 +318,7 @@ def test_a_claim_that_changes_is_told_to_who_is_turned_away_at_once() -> None:
 
 
 def test_a_topic_whose_partitions_all_take_writes_again_is_served() -> None:
-    talk = Talk(FakeDesk({"orders": TopicView("orders", "id", (1, 1), (RW, RW, RW))}, old_clients=REFUSE))
+    talk = Talk(FakeDesk({"orders": TopicView("orders", ORDERS_ID, (1, 1), (RW, RW, RW))}, old_clients=REFUSE))
     talk.ask(old_metadata_request(5, 9, ["orders"]))
     assert len(stock.decode_response(talk.all_answered()[0], 3, 9)[1].topics[0].partitions) == 3
 

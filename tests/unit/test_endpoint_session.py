@@ -8,11 +8,12 @@ from modeaware.endpoint.desk import ActiveController, ToClient, ToUpstream
 from modeaware.endpoint.limits import Limits
 from modeaware.errors import ErrorCode, ModeSourceError
 from modeaware.lifecycle.commands import CommandResult, DeletePartitionsCommand
-from modeaware.wire import codec, kip694, stock
+from modeaware.wire import codec, kip694
 from tests.support.conversation import (
     RW,
     FakeDesk,
     Talk,
+    decoded_question,
     delete,
     hello,
     ids,
@@ -162,7 +163,7 @@ def test_fresh_modes_are_asked_once_the_log_has_been_read() -> None:
     assert not talk.broker.asked
     desk.known = {"orders": FakeDesk().known["orders"]}
     talk.resolve(None)
-    _, asked = stock.decode_request(talk.sent[1])
+    _, asked = decoded_question(talk.sent[1])
     assert [topic.name for topic in asked.topics] == ["orders"]
     assert ids(talk.all_answered()) == [1, 2, 3]
 

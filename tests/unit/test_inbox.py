@@ -78,9 +78,9 @@ class TestJob:
         assert codes(job) == [
             ErrorCode.NONE,
             ErrorCode.NONE,
-            ErrorCode.UNKNOWN_SERVER_ERROR,
             ErrorCode.REQUEST_TIMED_OUT,
-            ErrorCode.REQUEST_TIMED_OUT,
+            ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+            ErrorCode.THROTTLING_QUOTA_EXCEEDED,
         ]
         told = [result.message or "" for result in job.result(0)]
         assert "may have been carried out" in told[2]
@@ -94,7 +94,7 @@ class TestJob:
         assert job.begin(60.0) is None
         error = job.exception(0)
         assert isinstance(error, ClusterError)
-        assert error.code is ErrorCode.REQUEST_TIMED_OUT
+        assert error.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
         assert "nothing was changed" in str(error)
 
     def test_a_deadline_takes_no_outcome_back(self) -> None:
@@ -114,7 +114,7 @@ class TestJob:
         begun(job, 3)
         job.refuse(ControllerUnavailable("stopped: nothing was changed"))
         # NOT_CONTROLLER for one topic would be read as the answer to all of them.
-        assert codes(job) == [ErrorCode.NONE] * 3 + [ErrorCode.REQUEST_TIMED_OUT] * 2
+        assert codes(job) == [ErrorCode.NONE] * 3 + [ErrorCode.THROTTLING_QUOTA_EXCEEDED] * 2
 
     def test_a_success_that_is_not_proved_is_no_success(self) -> None:
         job = Job(MANY)
@@ -122,7 +122,7 @@ class TestJob:
         assert job.begin(0.0) is not None
         job.end(CommandResult("topic-1"), proved=False)
         job.expire()
-        assert codes(job) == [ErrorCode.NONE] + [ErrorCode.REQUEST_TIMED_OUT] * 4
+        assert codes(job) == [ErrorCode.NONE] + [ErrorCode.THROTTLING_QUOTA_EXCEEDED] * 4
 
     def test_the_endpoint_answers_at_the_deadline_with_what_is_known(self) -> None:
         """The controller's thread may be busy with one command, or with the election, by then."""
@@ -136,7 +136,7 @@ class TestJob:
         finally:
             loop.close()
         assert isinstance(outcome, list)
-        assert [result.code for result in outcome] == [ErrorCode.NONE] * 2 + [ErrorCode.REQUEST_TIMED_OUT] * 3
+        assert [result.code for result in outcome] == [ErrorCode.NONE] * 2 + [ErrorCode.THROTTLING_QUOTA_EXCEEDED] * 3
         assert job.begin(0.0) is None
 
 
@@ -158,7 +158,7 @@ class TestInbox:
         assert inbox.put([COMMAND]).begin(clock.monotonic_s()) is not None, "without a timeout there is no deadline"
         job.end(CommandResult("topic-0"))
         assert job.begin(clock.monotonic_s()) is None
-        assert codes(job) == [ErrorCode.NONE] + [ErrorCode.REQUEST_TIMED_OUT] * 4
+        assert codes(job) == [ErrorCode.NONE] + [ErrorCode.THROTTLING_QUOTA_EXCEEDED] * 4
 
 
 class TestTurns:
@@ -182,7 +182,7 @@ class TestTurns:
         job = world.inbox.put(MANY, timeout_ms=500)
         run(world, sits(world, Seat.LEADER), *[nothing] * 20)
         assert slow.served == ["topic-0", "topic-1", "topic-2"]
-        assert codes(job) == [ErrorCode.NONE] * 3 + [ErrorCode.REQUEST_TIMED_OUT] * 2
+        assert codes(job) == [ErrorCode.NONE] * 3 + [ErrorCode.THROTTLING_QUOTA_EXCEEDED] * 2
 
     def test_a_request_survives_a_new_term(self, world: World, slow: Slow) -> None:
         job = world.inbox.put(MANY)
@@ -195,14 +195,14 @@ class TestTurns:
         run(world, sits(world, Seat.LEADER), nothing, loses(world), nothing, *[sits(world, Seat.STANDBY)] * 3)
         done = len(slow.served)
         assert 0 < done < 5
-        assert codes(job) == [ErrorCode.NONE] * done + [ErrorCode.REQUEST_TIMED_OUT] * (5 - done)
+        assert codes(job) == [ErrorCode.NONE] * done + [ErrorCode.THROTTLING_QUOTA_EXCEEDED] * (5 - done)
 
 
 @pytest.mark.parametrize(
     ("failure", "code"),
     [
-        (ClusterError("timed out"), ErrorCode.UNKNOWN_SERVER_ERROR),
-        (ControllerFenced("fenced"), ErrorCode.REQUEST_TIMED_OUT),
+        (ClusterError("timed out"), ErrorCode.REQUEST_TIMED_OUT),
+        (ControllerFenced("fenced"), ErrorCode.THROTTLING_QUOTA_EXCEEDED),
     ],
     ids=["in doubt", "nothing was appended"],
 )
@@ -225,4 +225,4 @@ def test_a_memory_of_an_earlier_term_is_not_proved_by_a_later_claim(
     monkeypatch.setattr(leader_module, "CONFIRM_TIMEOUT_S", -1)
     job = world.inbox.put(MANY[:2])
     run(world, sits(world, Seat.LEADER), nothing, nothing, sits(world, Seat.LEADER, 2), *[nothing] * 20)
-    assert codes(job) == [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NONE]
+    assert codes(job) == [ErrorCode.THROTTLING_QUOTA_EXCEEDED, ErrorCode.NONE]

@@ -29,7 +29,8 @@ RECLAIMED = TopicView("t", "id", (1, 3), modes_of(2, 1, PartitionMode.NONE), {1:
         (VIEW, None, None, None, None, None),
         (RECLAIMED, 7, None, None, None, 50),  # nothing below is there
         (RECLAIMED, 70, None, None, None, 70),
-        (RECLAIMED, None, None, 0, None, 50),
+        (RECLAIMED, 7, None, None, 9, 9),  # the brokers' word goes before the view's: it is of the live topic
+        (RECLAIMED, None, None, 0, None, 0),  # which is theirs, too
     ],
 )
 def test_start_offset(
@@ -65,6 +66,9 @@ def test_resume_offsets_outlive_the_view_that_told_them_for_one_assignment() -> 
     assert starts.find([one], Stock(), None, group=True).starts == {one: 99}
     starts.remember(TopicView("t", "other", (1, 6), modes_of(2, 1), {1: 70}), TopicPartition)
     assert starts.find([one], Stock(), None, group=True).starts == {one: 99}, "of another topic with the name"
+    views["t"] = TopicView.unlisted("t")
+    assert starts.find([one], Stock(), None, group=True).starts == {one: 99}, "of a topic id that is gone"
+    starts.remember(TopicView("t", "other", (1, 6), modes_of(2, 1), {1: 70}), TopicPartition)
     views["t"] = TopicView("t", "other", (1, 7), modes_of(2, 2))
     starts.remember(TopicView("t", "other", (1, 6), modes_of(2, 1), {1: 70}), TopicPartition)
     assert starts.find([one], Stock(), None, group=True).starts == {one: 70}

@@ -158,3 +158,59 @@ def test_writable_sends_and_is_routed_once_there_is_a_view(
     with pytest.raises(RetiredPartitionChosen):
         producer.produce("t", b"v", partition=11)
     finish(producer)
+
+
+class TestRecreatedTopic:
+    """The view is of a topic that was deleted and created again (I8)."""
+
+    def test_first_record_goes_by_the_view_of_the_live_topic(self, views: FakeViews, reports: Reports) -> None:
+        producer = Producer(reports.conf)
+        views.set("orders", modes_of(12, 4), topic_id="old")
+        views.live_ids["orders"] = "new"
+        assert views.verified == [], "a topic that is not sent to costs nothing"
+        producer.produce("orders", b"v", b"key")
+        assert views.verified == [{"orders"}]
+        assert is_librdkafkas_own(producer.produce)
+        finish(producer)
+
+    def test_view_is_compared_once_for_many_records(self, views: FakeViews, reports: Reports) -> None:
+        producer = Producer(reports.conf)
+        views.set("orders", modes_of(12, 4))
+        for _ in range(3):
+            producer.produce("orders", b"v", b"key")
+            producer.produce("orders", b"v")
+            producer.produce_batch("orders", [{"value": b"v"}])
+        assert views.verified == [{"orders"}]
+        views.set("orders", modes_of(12, 3))
+        producer.produce("orders", b"v", b"key")
+        assert views.verified == [{"orders"}], "a newer view of the same topic"
+        finish(producer)
+
+    @pytest.mark.parametrize("form", ["produce", "produce_batch"])
+    def test_explicit_partition_is_refused_by_the_view_of_the_live_topic_only(
+        self, views: FakeViews, reports: Reports, form: str
+    ) -> None:
+        producer = Producer(reports.conf)
+        views.set("orders", modes_of(12, 4), topic_id="old")
+
+        def send() -> None:
+            if form == "produce":
+                producer.produce("orders", b"v", partition=11)
+            else:
+                assert producer.produce_batch("orders", [{"value": b"v", "partition": 11}]) == 1
+
+        with pytest.raises(RetiredPartitionChosen):
+            send()
+        views.live_ids["orders"] = "new"
+        send()
+        assert producer.modeaware_stats()["state"] == "direct"
+        finish(producer)
+
+    def test_source_that_does_not_answer_leaves_the_last_view(self, views: FakeViews, reports: Reports) -> None:
+        producer = Producer(reports.conf)
+        views.set("orders", modes_of(12, 4))
+        producer.produce("orders", b"v", b"key")
+        assert producer.modeaware_stats()["state"] == "routed"
+        with pytest.raises(RetiredPartitionChosen):
+            producer.produce("orders", b"v", partition=11)
+        finish(producer)

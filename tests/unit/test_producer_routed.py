@@ -7,11 +7,13 @@ from typing import Any
 
 import confluent_kafka
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from hypothesis import given
 from hypothesis import strategies as st
 
 from modeaware.confluent import _routed
 from modeaware.confluent._partitioner_conf import partitioner_of
+from modeaware.confluent._routed import Unverified
 from modeaware.confluent.errors import RetiredPartitionChosen
 from modeaware.librdkafka_hashes import C_HASHES
 from modeaware.routing import Route, route_for
@@ -295,3 +297,73 @@ def test_batches_of_other_topics_pass_whole() -> None:
     messages: list[dict[str, Any]] = [{"key": "a", "partition": 11}, {"key": "b"}]
     assert _routed.produce_batch(base, {"orders": route()})("other", messages, callback=None) == 2
     assert base.calls == [("other", messages, -1, (), {"callback": None})]
+
+
+class TestDoubt:
+    """librdkafka refuses a record for a partition that we chose: the topic may have been created again (I8)."""
+
+    @staticmethod
+    def refusing(calls: list[int]) -> Callable[..., Any]:
+        def base(
+            topic: str, value: Any = None, key: Any = None, partition: int = -1, *args: Any, **kwargs: Any
+        ) -> None:
+            calls.append(partition)
+            if partition > 1:
+                raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION))
+
+        return base
+
+    @pytest.mark.parametrize("fast", [True, False])
+    def test_record_that_was_not_queued_is_placed_anew_once_the_view_has_changed(self, fast: bool) -> None:
+        routes: dict[str, Route | Unverified | None] = {"orders": route()}
+        counts = {"orders": _routed.hashed_count(route())}
+        calls: list[int] = []
+
+        def doubt(topic: str) -> None:
+            routes[topic], counts[topic] = None, 0
+
+        base = self.refusing(calls)
+        if fast:
+            produce = _routed.fast_produce(base, routes, counts, C_HASHES[Hash.MURMUR2], doubt)
+        else:
+            produce = _routed.faithful_produce(base, routes, doubt)
+        key = next(b"%d" % n for n in range(100) if C_HASHES[Hash.MURMUR2](b"%d" % n, 4) > 1)
+        produce("orders", b"v", key)
+        assert len(calls) == 2
+        assert calls[0] > 1
+        assert calls[1] == -1
+
+    @pytest.mark.parametrize("fast", [True, False])
+    def test_refusal_stands_while_the_view_does(self, fast: bool) -> None:
+        calls: list[int] = []
+        asked: list[str] = []
+        routes = {"orders": route()}
+        if fast:
+            counts = {"orders": _routed.hashed_count(route())}
+            hashed = C_HASHES[Hash.MURMUR2]
+            produce = _routed.fast_produce(self.refusing(calls), routes, counts, hashed, asked.append)
+        else:
+            produce = _routed.faithful_produce(self.refusing(calls), routes, asked.append)
+        key = next(b"%d" % n for n in range(100) if C_HASHES[Hash.MURMUR2](b"%d" % n, 4) > 1)
+        with pytest.raises(KafkaException):
+            produce("orders", b"v", key)
+        assert len(calls) == 1
+        assert asked == ["orders"]
+
+    def test_messages_of_a_batch_that_were_not_queued_are_placed_anew(self) -> None:
+        routes: dict[str, Route | Unverified | None] = {"orders": route()}
+        queued: list[int] = []
+
+        def base(topic: str, messages: list[dict[str, Any]], partition: int) -> int:
+            if partition > 1:
+                for message in messages:
+                    message["_error"] = KafkaError(KafkaError._UNKNOWN_PARTITION)
+                return 0
+            queued.extend([partition] * len(messages))
+            return len(messages)
+
+        produce = _routed.produce_batch(base, routes, lambda topic: routes.update({topic: None}))
+        messages = [{"value": b"v", "key": b"%d" % n} for n in range(40)]
+        assert produce("orders", messages) == 40
+        assert {0, 1, -1} == set(queued)
+        assert not any("_error" in message for message in messages)

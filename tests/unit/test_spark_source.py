@@ -117,3 +117,45 @@ def test_offsets_pass_through_checkpoints_and_readers_through_pickle() -> None:
     start = json.loads(json.dumps(start))
     assert pickle.loads(pickle.dumps(reader)).partitions(start, end) == [Stretch("t", 0, 2, 8)]
     reader.stop()
+
+
+def offsets(topic_id: str | None, **by_partition: int) -> dict[str, object]:
+    of = {} if topic_id is None else {"modeaware:topic_id": topic_id}
+    return {"modeaware:offsets": 1, **of, "t": {number.strip("p"): offset for number, offset in by_partition.items()}}
+
+
+def test_offsets_of_another_topic_id_fail_the_query_unless_it_may_lose_records() -> None:
+    start, end = offsets("old", p0=20), offsets("new", p0=30, p1=4)
+    with pytest.raises(RecordsLost, match="its id is new, and the query has read old"):
+        StreamReader(parse_options({**SERVERS, "topic": "t"})).partitions(start, end)
+    lossy = StreamReader(parse_options({**SERVERS, "topic": "t", "failondataloss": "false"}))
+    assert lossy.partitions(start, end) == [Stretch("t", 0, 0, 30), Stretch("t", 1, 0, 4)]
+
+
+@pytest.mark.parametrize("ids", [("id", "id"), (None, "id"), ("id", None)])
+def test_offsets_of_one_topic_id_or_of_an_unknown_one_go_on(ids: tuple[str | None, str | None]) -> None:
+    reader = StreamReader(parse_options({**SERVERS, "topic": "t"}))
+    assert reader.partitions(offsets(ids[0], p0=20), offsets(ids[1], p0=30)) == [Stretch("t", 0, 20, 30)]
+
+
+def test_how_far_a_stream_might_read_is_forgotten_with_the_topic_id() -> None:
+    ids = ["old", "new", None]
+
+    class Cluster:
+        def topic_id(self) -> str | None:
+            return ids.pop(0)
+
+        def partitions(self) -> list[int]:
+            return [0]
+
+        def ends(self, partitions: object) -> dict[int, int]:
+            return {0: 90}
+
+        def view(self) -> TopicView:
+            return TopicView("t", "id", (1, 1), (NONE,), {0: 5}) if len(ids) < 2 else TopicView.unlisted("t")
+
+    reader = StreamReader(parse_options({**SERVERS, "topic": "t"}))
+    reader._kept = Cluster()  # type: ignore[assignment]  # no Kafka
+    assert reader.latestOffset() == offsets("old", p0=90)
+    assert reader.latestOffset() == offsets("new", p0=5), "not held at what was read of the old topic"
+    assert reader.latestOffset() == offsets("new", p0=5), "no answer changes nothing"

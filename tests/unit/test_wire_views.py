@@ -25,7 +25,8 @@ class Wire:
         self.endpoint = FakeEndpoint(ours=ours)
         self.board = Board(lambda _topics, _timeout_s: (), 60_000)
         self.stopping = False
-        self.views = WireViews({"bootstrap.servers": self.endpoint.address}, self.board, lambda: not self.stopping)
+        conf = {"bootstrap.servers": self.endpoint.address}
+        self.views = WireViews(conf, self.board, lambda: not self.stopping, found=self.board.choose)
         self.views.point_to(self.endpoint.address, ours=ours)
         self.heard: list[dict[str, TopicView]] = []
         self.board.subscribe(self._listen)
@@ -39,6 +40,12 @@ class Wire:
         view = topic_record(*args, **others).view()  # type: ignore[arg-type] # passed on
         self.endpoint.views[view.topic] = view
         return view
+
+    def replace(self, topic: str, live_id: str) -> None:
+        """The record is of another topic id than the live topic's."""
+        del self.endpoint.views[topic]
+        self.endpoint.existing[topic] = 12
+        self.endpoint.replaced[topic] = live_id
 
     def ask(self, *, fresh: bool = False) -> None:
         self.views.fetch(10, fresh=fresh)
@@ -242,6 +249,40 @@ def empty_topic(name: str) -> object:
     from modeaware.wire import kip694
 
     return kip694.ModesResponse.MetadataResponseTopic(version=10, error_code=0, name=name + "-x", partitions=[])
+
+
+class TestTopicMadeAnew:
+    """The server tells a topic without epochs and with its id: its record is of another topic id (invariant I8)."""
+
+    def test_view_of_another_topic_id_is_put_out_of_force_and_that_is_no_error(self, wire: Wire) -> None:
+        wire.put("orders", 3, writable=4)
+        wire.ask()
+        wire.replace("orders", "another-id")
+        wire.ask()
+        assert wire.held() is None
+        assert [set(call) for call in wire.heard] == [{"orders"}, {"orders"}]
+        wire.ask()
+        assert wire.held() is None
+
+    def test_word_of_a_broker_that_lagged_behind_lasts_until_the_next(self, wire: Wire) -> None:
+        told = wire.put("orders", 3, writable=4)
+        wire.ask()
+        wire.replace("orders", "an-older-id")
+        wire.ask()
+        assert wire.held() is None
+        wire.endpoint.replaced.clear()
+        wire.endpoint.views["orders"] = told
+        wire.ask()
+        assert wire.held() == told
+
+    def test_silence_about_an_id_takes_no_view_back(self, wire: Wire) -> None:
+        told = wire.put("orders", 3, writable=4)
+        wire.ask()
+        del wire.endpoint.views["orders"]
+        wire.endpoint.existing["orders"] = 12
+        with pytest.raises(TopicsNotTold):
+            wire.ask()
+        assert wire.held() == told
 
 
 class TestBrokerOfTheKip:

@@ -11,7 +11,7 @@ from typing import Any
 from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.config import split_client_config
 from modeaware.errors import ClusterError
-from modeaware.librdkafka import KafkaException
+from modeaware.librdkafka import KafkaException, base64_id
 from modeaware.librdkafka_admin import AdminClient, TopicCollection
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.evacuation import evacuation_of
@@ -165,10 +165,9 @@ def check_topic_id(conf: Mapping[str, Any], shrink: EvacuatingShrink) -> None:
     admin = AdminClient(connection_conf(rest, "evacuate"))  # it has to live until the answer is there
     asked = admin.describe_topics(TopicCollection([shrink.topic]), request_timeout=LOG_TIMEOUT_S)
     try:
-        told = str(asked[shrink.topic].result(LOG_TIMEOUT_S + 1).topic_id)
+        found = base64_id(asked[shrink.topic].result(LOG_TIMEOUT_S + 1).topic_id)
     except (KafkaException, TimeoutError) as error:
         raise ClusterError(f"topic {shrink.topic!r} cannot be described: {error}", topic=shrink.topic) from error
-    found = told.replace("+", "-").replace("/", "_")  # as Kafka writes it
     if found != shrink.topic_id:
         raise NothingToEvacuate(
             f"topic {shrink.topic!r} has been deleted and made anew since its shrink: the id is {found} now, and "

@@ -10,11 +10,13 @@ from typing import Any
 
 from modeaware.config import split_client_config
 from modeaware.errors import ClusterError, ErrorCode, ModeSourceError, ViewTimeout
-from modeaware.librdkafka import Consumer, KafkaException, TopicPartition
-from modeaware.librdkafka_admin import AdminClient, IsolationLevel, OffsetSpec
+from modeaware.librdkafka import Consumer, KafkaException, TopicPartition, base64_id
+from modeaware.librdkafka_admin import AdminClient, IsolationLevel, OffsetSpec, TopicCollection
 from modeaware.modelog.connection import connection_conf
 from modeaware.topic_view import TopicView
 from modeaware.views.registry import acquire
+from modeaware.views.source import VERIFY_TIMEOUT_S
+from modeaware.views.topic_ids import NO_ID
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +66,8 @@ class TopicCluster:
         self._isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
 
     def view(self) -> TopicView:
-        """The modes in force now; where their source is out of reach, the last that are known.
+        """The modes in force now of the topic that has the name now; where their source is out of reach, the last that
+        are known.
 
         Raises:
             ViewTimeout: none are known within ``modeaware.view.timeout.ms``, and ``modeaware.on.unknown`` is not
@@ -83,6 +86,7 @@ class TopicCluster:
             self._views.refresh(timeout_s)
         except ModeSourceError as error:
             logger.warning("%s: going on with the partition modes that are known: %s", self.topic, error)
+        self._views.verify([self.topic], VERIFY_TIMEOUT_S)
         return self._views.view(self.topic)
 
     def partitions(self) -> list[int]:
@@ -102,6 +106,16 @@ class TopicCluster:
                 topic=self.topic,
             )
         return sorted(found.partitions)
+
+    def topic_id(self) -> str | None:
+        """The topic's id (Kafka's base64 form); None where no broker tells it."""
+        asked = self._admin.describe_topics(TopicCollection([self.topic]), request_timeout=TIMEOUT_S)
+        try:
+            topic_id = base64_id(asked[self.topic].result(TIMEOUT_S + 5).topic_id)
+        except (KafkaException, TimeoutError) as error:
+            logger.warning("%s: its topic id is not known: %s", self.topic, error)
+            return None
+        return None if topic_id == NO_ID else topic_id
 
     def starts(self, partitions: Iterable[int]) -> dict[int, int]:
         """Log start offsets.

@@ -1,0 +1,239 @@
+"""Which topic id a name has on the cluster now, and which views may therefore apply (invariant I8).
+
+A view is made for one topic id. Kafka lets a topic be deleted and created again under its name, and the record of the
+old topic may outlive it on the mode log: for good, where no controller runs. So before a client acts on a view, it has
+the id in the view compared with the one that the cluster returns for the name, by DescribeTopics (Metadata v10 and
+later, KIP-516; it never creates a topic).
+
+How far an answer is to be trusted:
+
+* An answer with another id takes the view out of force, and puts a record of that id in force where one is known.
+* One broker may lag behind and return an id of the past. An id whose record was taken back, or that another id has
+  followed on the log, is ignored. Any other answer counts until the next one: nothing is decided for good, and the
+  comparison is repeated in the background for as long as the topic is in use.
+* No answer is no proof. A topic that a broker does not know, a refusal and a broker without topic ids change nothing
+  (a client works on by its last view).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NoAnswerInTime
+from typing import Any
+
+from modeaware.clock import SYSTEM_CLOCK, Clock
+from modeaware.librdkafka import KafkaError, KafkaException, base64_id
+from modeaware.modelog.connection import connection_conf
+
+logger = logging.getLogger(__name__)
+
+REQUEST_TIMEOUT_S = 3.0
+RETRY_S = 0.05
+UNKNOWN_PATIENCE_S = 0.5
+"""How long a topic that a broker does not know is asked for again: brokers learn of a new one within milliseconds."""
+CHECK_S = 10.0
+"""How often the ids of topics in use are compared at least, however long ``topic.metadata.refresh.interval.ms`` is. It
+bounds for how long a living client applies the view of a topic that was deleted and created again."""
+CONFIRM_S = 1.0
+"""How soon a comparison is repeated that had no answer, or that took a view out of force."""
+NO_ID = "A" * 22
+"""The zero UUID: what a broker without topic ids seems to return."""
+_UNKNOWN_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.LEADER_NOT_AVAILABLE)
+_FINAL = (
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError._UNSUPPORTED_FEATURE,
+)
+
+
+class TopicIdUnknown(Exception):
+    """The cluster's id of a topic could not be had.
+
+    Attributes:
+        unknown_topic: the broker that answered does not know the topic.
+        final: asking again at once will not help.
+    """
+
+    def __init__(self, message: str, *, unknown_topic: bool = False, final: bool = False) -> None:
+        super().__init__(message)
+        self.unknown_topic = unknown_topic
+        self.final = final
+
+
+class TopicIds:
+    """Requests topic ids from the cluster. Thread-safe; the admin client is made by the first request.
+
+    Args:
+        conf: librdkafka settings of the client that it serves.
+    """
+
+    def __init__(self, conf: Mapping[str, Any], clock: Clock = SYSTEM_CLOCK) -> None:
+        self._conf = connection_conf(conf, "ids")
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._admin: Any = None
+        self._asked: dict[str, tuple[float, Future[Any]]] = {}
+        self._closed = False
+
+    def request(self, topics: Iterable[str], max_age_s: float) -> dict[str, Future[Any]]:
+        """The answer about each topic, as far as it is there: one that is under way, or an earlier one that is not
+        older than ``max_age_s``, is shared. Does not wait for answers."""
+        with self._lock:
+            now_s = self._clock.monotonic_s()
+            due = [topic for topic in topics if not self._is_fresh(topic, now_s, max_age_s)]
+            if due:
+                self._asked |= {topic: (now_s, future) for topic, future in self._describe(due).items()}
+            return {topic: self._asked[topic][1] for topic in topics}
+
+    def _is_fresh(self, topic: str, now_s: float, max_age_s: float) -> bool:
+        asked_s, future = self._asked.get(topic, (0.0, None))
+        if future is None or not future.done():
+            return future is not None
+        return now_s - asked_s < (max_age_s if future.exception() is None else min(max_age_s, RETRY_S))
+
+    def _describe(self, topics: list[str]) -> Mapping[str, Future[Any]]:
+        try:
+            if self._closed:
+                raise KafkaException(KafkaError(KafkaError._DESTROY, "the source of views is closed"))
+            # Imported here: a client whose topics have no record never needs an admin client.
+            from modeaware.librdkafka_admin import AdminClient, TopicCollection
+
+            if self._admin is None:
+                self._admin = AdminClient(self._conf)
+            found: Mapping[str, Future[Any]] = self._admin.describe_topics(
+                TopicCollection(topics), request_timeout=REQUEST_TIMEOUT_S
+            )
+            return found
+        except (KafkaException, ValueError, TypeError) as error:  # the latter two: a name that no topic can have
+            failed: Future[Any] = Future()
+            failed.set_exception(error)
+            return dict.fromkeys(topics, failed)
+
+    def close(self) -> None:
+        """Close the connection; later requests fail. Idempotent."""
+        with self._lock:
+            self._closed, self._admin = True, None
+
+
+def id_from(answer: Future[Any], timeout_s: float) -> str:
+    """The topic id that ``answer`` brings within ``timeout_s``.
+
+    Raises:
+        TopicIdUnknown: no answer, or one without an id.
+    """
+    try:
+        topic_id = base64_id(answer.result(max(timeout_s, 0.0)).topic_id)
+    except NoAnswerInTime as error:
+        raise TopicIdUnknown("no broker has answered in time") from error
+    except KafkaException as error:
+        code = error.args[0].code()
+        raise TopicIdUnknown(str(error), unknown_topic=code in _UNKNOWN_TOPIC, final=code in _FINAL) from error
+    except (ValueError, TypeError) as error:
+        raise TopicIdUnknown(str(error), final=True) from error
+    if topic_id in (NO_ID, "None"):
+        raise TopicIdUnknown("the brokers return no topic ids (Kafka before 2.8)", final=True)
+    return topic_id
+
+
+class IdChecks:
+    """Compares the ids of topics in use, when a client requests it and again in the background. Thread-safe, but for
+    :meth:`step`, which the source's thread alone calls.
+
+    Args:
+        ids: requests them from the cluster.
+        recorded: those of some topics for which a view with a topic id is known.
+        found: called with a topic and the id that the cluster has for it; returns whether a view went out of force.
+        interval_s: how often to compare at least.
+        stopping: set when the source stops: ends every wait.
+    """
+
+    def __init__(
+        self,
+        ids: TopicIds,
+        recorded: Callable[[Collection[str]], set[str]],
+        found: Callable[[str, str], bool],
+        interval_s: float,
+        stopping: threading.Event,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._ids = ids
+        self._recorded = recorded
+        self._found = found
+        self._interval_s = min(interval_s, CHECK_S)
+        self._stopping = stopping
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._in_use: set[str] = set()
+        self._failing: dict[str, str] = {}
+        self._complained: set[str] = set()
+        self._pending: dict[str, Future[Any]] = {}
+        self._asked_s = clock.monotonic_s()
+        self._due_s = self._asked_s + self._interval_s
+
+    def verify(self, topics: Iterable[str], timeout_s: float, max_age_s: float) -> None:
+        """See ``Views``."""
+        names = set(topics)
+        with self._lock:
+            self._in_use |= names
+        began_s = self._clock.monotonic_s()
+        left = self._recorded(names)
+        while left and not self._stopping.is_set():
+            answers = self._ids.request(left, max_age_s)
+            left = set()
+            for topic, answer in answers.items():
+                error = self._settle(topic, answer, began_s + timeout_s - self._clock.monotonic_s())
+                if error is not None and not error.final:
+                    patience_s = min(timeout_s, UNKNOWN_PATIENCE_S) if error.unknown_topic else timeout_s
+                    if self._clock.monotonic_s() + RETRY_S < began_s + patience_s:
+                        left.add(topic)
+            if left:
+                self._stopping.wait(RETRY_S)
+
+    def soon(self) -> None:
+        """Something suggests that a topic may have been replaced: have :meth:`step` compare, at most once a second."""
+        self._due_s = min(self._due_s, self._asked_s + CONFIRM_S)
+
+    def step(self) -> None:
+        """Compare what is due and take up answers that have arrived (invariant I8). Never blocks."""
+        for topic in [topic for topic, answer in self._pending.items() if answer.done()]:
+            self._settle(topic, self._pending.pop(topic), 0.0)
+        if self._pending or self._clock.monotonic_s() < self._due_s:
+            return
+        self._asked_s = self._clock.monotonic_s()
+        self._due_s = self._asked_s + self._interval_s
+        with self._lock:
+            in_use = set(self._in_use)
+        due = self._recorded(in_use) if in_use else set()
+        if due:
+            self._pending = self._ids.request(due, RETRY_S)
+
+    def stats(self) -> dict[str, Any]:
+        """``unverified_topics``: those in use whose views could not be compared with the cluster's topic ids."""
+        with self._lock:
+            return {"unverified_topics": sorted(self._failing)}
+
+    def _settle(self, topic: str, answer: Future[Any], timeout_s: float) -> TopicIdUnknown | None:
+        try:
+            topic_id = id_from(answer, timeout_s)
+        except TopicIdUnknown as error:
+            with self._lock:
+                self._failing[topic] = str(error)
+                told = topic in self._complained
+                self._complained.add(topic)
+            if not told:
+                logger.log(
+                    logging.DEBUG if error.unknown_topic else logging.WARNING,
+                    "%s: topic id not verified (%s); the last view stays in force", topic, error,
+                )  # fmt: skip
+            if not error.final:
+                self._due_s = min(self._due_s, self._clock.monotonic_s() + CONFIRM_S)
+            return error
+        with self._lock:
+            self._failing.pop(topic, None)
+            self._complained.discard(topic)
+        if self._found(topic, topic_id):
+            self._due_s = min(self._due_s, self._clock.monotonic_s() + CONFIRM_S)
+        return None

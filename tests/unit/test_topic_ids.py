@@ -1,0 +1,345 @@
+"""Topic ids as the cluster has them now, and what becomes of views of other ids (I8), without a broker."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import Uuid
+
+from modeaware import librdkafka_admin
+from modeaware.clock import SYSTEM_CLOCK
+from modeaware.librdkafka import KafkaError, KafkaException
+from modeaware.modes import PartitionMode
+from modeaware.topic_view import TopicView
+from modeaware.views.board import Board
+from modeaware.views.topic_ids import CHECK_S, NO_ID, IdChecks, TopicIds, TopicIdUnknown, id_from
+from tests.support.fake_sources import Acquire
+from tests.support.fake_views import modes_of
+from tests.support.modelog import RW
+from tests.support.waiting import eventually
+
+NONE = PartitionMode.NONE
+
+
+def failure(code: int) -> KafkaException:
+    return KafkaException(KafkaError(code))
+
+
+class Cluster:
+    """Stands in for confluent_kafka's AdminClient; answers at once with ``ids``, or when :meth:`answer` is called."""
+
+    def __init__(self) -> None:
+        self.ids: dict[str, str | KafkaException] = {}
+        self.asked: list[list[str]] = []
+        self.made = 0
+        self.silent = False
+        self.waiting: list[tuple[str, Future[Any]]] = []
+
+    def __call__(self, conf: Mapping[str, Any]) -> Cluster:
+        self.made += 1
+        return self
+
+    def describe_topics(self, topics: Any, request_timeout: float) -> dict[str, Future[Any]]:
+        self.asked.append(list(topics.topic_names))
+        futures: dict[str, Future[Any]] = {topic: Future() for topic in topics.topic_names}
+        self.waiting += futures.items()
+        if not self.silent:
+            self.answer()
+        return futures
+
+    def answer(self) -> None:
+        while self.waiting:
+            topic, future = self.waiting.pop()
+            found = self.ids.get(topic, failure(KafkaError.UNKNOWN_TOPIC_OR_PART))
+            if isinstance(found, KafkaException):
+                future.set_exception(found)
+            else:
+                future.set_result(SimpleNamespace(topic_id=found))
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    made = Cluster()
+    monkeypatch.setattr(librdkafka_admin, "AdminClient", made)
+    return made
+
+
+def view(topic_id: str | None, epoch: int = 1, writable: int = 4) -> TopicView:
+    return TopicView("orders", topic_id, (1, epoch), modes_of(12, writable, NONE))
+
+
+class TestTopicIds:
+    def test_callers_share_a_young_answer_and_one_that_is_under_way(self, cluster: Cluster) -> None:
+        ids = TopicIds({})
+        cluster.silent, cluster.ids = True, {"a": "id-a", "b": "id-b"}
+        first = ids.request(["a"], 0.0)
+        second = ids.request(["a", "b"], 0.0)
+        assert first["a"] is second["a"]
+        cluster.answer()
+        assert ids.request(["a", "b"], 60.0) == second
+        assert cluster.asked == [["a"], ["b"]]
+        assert cluster.made == 1
+        assert ids.request(["a"], 0.0)["a"] is not first["a"]
+
+    def test_failed_answer_is_not_kept(self, cluster: Cluster) -> None:
+        ids = TopicIds({})
+        with pytest.raises(TopicIdUnknown) as error:
+            id_from(ids.request(["a"], 60.0)["a"], 0.0)
+        assert error.value.unknown_topic
+        cluster.ids = {"a": "id-a"}
+        assert eventually(lambda: ids.request(["a"], 60.0)["a"].exception() is None)
+
+    def test_broker_without_topic_ids_is_no_answer(self, cluster: Cluster) -> None:
+        cluster.ids = {"a": NO_ID}
+        with pytest.raises(TopicIdUnknown, match="no topic ids") as error:
+            id_from(TopicIds({}).request(["a"], 0.0)["a"], 0.0)
+        assert error.value.final
+
+    def test_closed_it_makes_no_admin_client(self, cluster: Cluster) -> None:
+        ids = TopicIds({})
+        ids.close()
+        with pytest.raises(TopicIdUnknown, match="closed"):
+            id_from(ids.request(["a"], 0.0)["a"], 0.0)
+        assert cluster.made == 0
+
+
+class Clock:
+    """Time that the test moves."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def monotonic_s(self) -> float:
+        return self.now_s
+
+    def now_ms(self) -> int:
+        return round(self.now_s * 1000)
+
+
+class Checks:
+    """``IdChecks`` over a cluster that answers at once."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.clock = Clock()
+        self.recorded = {"orders"}
+        self.found: list[tuple[str, str]] = []
+        self.replaced = False
+        self.checks = IdChecks(
+            TopicIds({}, self.clock),
+            lambda topics: self.recorded.intersection(topics),
+            self._found,
+            300.0,
+            threading.Event(),
+            self.clock,
+        )
+
+    def _found(self, topic: str, topic_id: str) -> bool:
+        self.found.append((topic, topic_id))
+        return self.replaced
+
+
+@pytest.fixture
+def checks(cluster: Cluster) -> Checks:
+    cluster.ids = {"orders": "id-1", "other": "id-2"}
+    return Checks(cluster)
+
+
+class TestIdChecks:
+    def test_only_topics_with_a_record_are_asked_for(self, checks: Checks, cluster: Cluster) -> None:
+        checks.checks.verify(["orders", "other"], 1.0, 0.0)
+        checks.checks.verify(["other"], 1.0, 0.0)
+        assert cluster.asked == [["orders"]]
+        assert checks.found == [("orders", "id-1")]
+
+    def test_topics_in_use_are_compared_again_in_the_background(self, checks: Checks, cluster: Cluster) -> None:
+        checks.checks.verify(["orders", "other"], 1.0, 0.0)
+        checks.checks.step()
+        assert len(cluster.asked) == 1
+        checks.clock.now_s += CHECK_S
+        checks.recorded = {"orders", "other", "not in use"}
+        checks.checks.step()
+        checks.checks.step()
+        assert sorted(cluster.asked[1]) == ["orders", "other"]
+        assert ("other", "id-2") in checks.found
+
+    def test_step_does_not_wait_for_answers(self, checks: Checks, cluster: Cluster) -> None:
+        checks.checks.verify(["orders"], 1.0, 0.0)
+        cluster.silent = True
+        checks.clock.now_s += CHECK_S
+        checks.checks.step()
+        checks.checks.step()
+        assert len(checks.found) == 1
+        cluster.answer()
+        checks.checks.step()
+        assert len(checks.found) == 2
+
+    def test_hint_brings_the_next_comparison_forward(self, checks: Checks, cluster: Cluster) -> None:
+        checks.checks.verify(["orders"], 1.0, 0.0)
+        checks.clock.now_s += 1.5
+        checks.checks.step()
+        assert len(cluster.asked) == 1
+        checks.checks.soon()
+        checks.checks.step()
+        assert len(cluster.asked) == 2
+
+    def test_a_view_that_went_out_of_force_is_looked_at_once_more_soon(self, checks: Checks, cluster: Cluster) -> None:
+        checks.replaced = True
+        checks.checks.verify(["orders"], 1.0, 0.0)
+        checks.clock.now_s += 1.5
+        checks.checks.step()
+        assert len(cluster.asked) == 2
+
+    @pytest.mark.parametrize(
+        ("code", "level"),
+        [(KafkaError.TOPIC_AUTHORIZATION_FAILED, "WARNING"), (KafkaError._UNSUPPORTED_FEATURE, "WARNING")],
+    )
+    def test_without_an_answer_nothing_changes_and_it_is_reported_once(
+        self, checks: Checks, cluster: Cluster, caplog: pytest.LogCaptureFixture, code: int, level: str
+    ) -> None:
+        cluster.ids = {"orders": failure(code)}
+        with caplog.at_level(logging.INFO):
+            checks.checks.verify(["orders"], 1.0, 0.0)
+            checks.clock.now_s += 1.0
+            checks.checks.verify(["orders"], 1.0, 0.0)
+        assert checks.found == []
+        assert checks.checks.stats() == {"unverified_topics": ["orders"]}
+        assert [record.levelname for record in caplog.records] == [level]
+        cluster.ids = {"orders": "id-1"}
+        checks.clock.now_s += 1.0
+        checks.checks.verify(["orders"], 1.0, 0.0)
+        assert checks.checks.stats() == {"unverified_topics": []}
+
+    def test_a_topic_that_a_broker_does_not_know_yet_is_asked_for_again(self, cluster: Cluster) -> None:
+        found: list[str] = []
+        done = threading.Event()
+        ids = TopicIds({})
+        checks = IdChecks(ids, set, lambda topic, topic_id: bool(found.append(topic_id)), 300.0, done, SYSTEM_CLOCK)
+        cluster.silent = True
+        waiting = threading.Thread(target=checks.verify, args=(["orders"], 30.0, 0.0))
+        waiting.start()
+        eventually(lambda: cluster.waiting)
+        cluster.answer()  # with "unknown topic"
+        eventually(lambda: cluster.waiting)
+        cluster.ids = {"orders": "id-1"}
+        cluster.answer()
+        waiting.join(30)
+        assert found == ["id-1"]
+
+
+class TestBoard:
+    @pytest.fixture
+    def board(self) -> Board:
+        return Board(lambda topics, timeout_s: (), 1000)
+
+    def test_view_of_another_id_goes_out_of_force(self, board: Board) -> None:
+        heard: list[dict[str, TopicView]] = []
+        board.publish([view("old")])
+        board.confirm()
+        board.subscribe(lambda changed: heard.append(dict(changed)))
+        assert board.choose("orders", "new")
+        assert heard[1:] == [{"orders": TopicView.unlisted("orders")}]
+        board.publish([view("old", 2)])
+        assert board.cache.held("orders") is None
+        assert board.recorded(["orders", "other"]) == {"orders"}
+
+    def test_view_of_the_live_id_stays(self, board: Board) -> None:
+        board.publish([view("live")])
+        assert not board.choose("orders", "live", [view("live")])
+        assert board.cache.held("orders") == view("live")
+
+    @pytest.mark.parametrize("last", ["old", "live"])
+    def test_of_two_records_the_one_of_the_live_id_is_in_force(self, board: Board, last: str) -> None:
+        told = sorted([view("old"), view("live")], key=lambda each: each.topic_id == last)
+        board.publish(told)
+        board.choose("orders", "live", told)
+        assert board.cache.held("orders") == view("live")
+
+    def test_view_that_was_set_aside_for_a_stale_answer_comes_back_at_its_newest_version(self, board: Board) -> None:
+        board.publish([view("live", 5)])
+        board.choose("orders", "stale")
+        board.publish([view("live", 6)])
+        board.publish([view("live", 4)])
+        assert board.cache.held("orders") is None
+        board.choose("orders", "live")
+        assert board.cache.held("orders") == view("live", 6)
+
+    def test_new_id_that_a_record_names_needs_no_answer(self, board: Board) -> None:
+        board.publish([view("old")])
+        board.choose("orders", "new")
+        board.publish([view("new")])
+        assert board.cache.held("orders") == view("new")
+
+    def test_view_without_an_id_is_left_alone(self, board: Board) -> None:
+        board.publish([view(None)])
+        assert not board.choose("orders", "new")
+        assert board.cache.held("orders") == view(None)
+        assert board.recorded(["orders"]) == set()
+
+
+def test_view_applies_to_its_own_topic_id_only() -> None:
+    assert view("id").applies_to("id")
+    assert not view("id").applies_to("other")
+    assert view("id").applies_to(None)
+    assert view(None).applies_to("id")
+
+
+class TestViews:
+    """``Views.verify`` over a mode log that a fake tail tells."""
+
+    @pytest.fixture
+    def clients(self, monkeypatch: pytest.MonkeyPatch, acquire: Acquire) -> Callable[[], Any]:
+        from modeaware.views import log_views
+        from tests.support.fake_sources import FakeTail, log_of
+
+        monkeypatch.setattr(log_views, "Tail", FakeTail)
+        FakeTail.made, FakeTail.silent, FakeTail.log = [], False, log_of(1)
+
+        def make() -> Any:
+            views = acquire("log")
+            assert views.wait_ready(10)
+            return views
+
+        return make
+
+    def test_handles_of_one_cluster_share_one_admin_client(self, clients: Callable[[], Any], cluster: Cluster) -> None:
+        cluster.ids = {"orders": "another-id"}
+        first, second = clients(), clients()
+        assert first.view("orders").epoch == 1
+        first.verify(["orders"], 10.0)
+        second.verify(["orders"], 10.0)
+        assert first.view("orders") == second.view("orders") == TopicView.unlisted("orders")
+        assert cluster.made == 1
+        assert first.view("orders").mode(11) is RW
+
+    def test_past_id_does_not_disown_the_newer_record(self, clients: Callable[[], Any], cluster: Cluster) -> None:
+        from modeaware.modelog.stream import LogRecord
+        from tests.support.fake_sources import FakeTail, log_of
+        from tests.support.modelog import topic_record
+
+        cluster.ids = {"orders": "id-of-orders"}
+        views = clients()
+        newer = topic_record("orders", 1, topic_id="newer", writable=6)
+        FakeTail.log = [*log_of(1), LogRecord(1, b"newer", newer.to_json())]
+        eventually(lambda: views.view("orders").topic_id == "newer")
+        views.verify(["orders"], 10.0)  # answered by a broker that lags behind
+        assert views.view("orders").topic_id == "newer"
+        FakeTail.log = [*FakeTail.log, LogRecord(2, b"id-of-orders", None)]
+        eventually(lambda: views.removed(["id-of-orders"]) == ("id-of-orders",))
+        views.verify(["orders"], 10.0, 0.0)
+        assert views.view("orders").topic_id == "newer"
+
+
+def test_topic_id_has_the_form_that_kafka_prints() -> None:
+    """librdkafka prints ``+`` and ``/``, and the mode log has Kafka's own form."""
+    printed = Uuid(-1, -5)
+    assert "/" in str(printed)
+    answer: Future[Any] = Future()
+    answer.set_result(SimpleNamespace(topic_id=printed))
+    assert id_from(answer, 0.0) == urlsafe_b64encode(b"\xff" * 15 + b"\xfb")[:-2].decode()
