@@ -85,8 +85,8 @@ class Submit:
     """Hand these commands to the controller, and call ``Session.resolved(ticket, results or error)``.
 
     ``timeout_ms`` (0 to 600000): how long the answer may take; after that no further command is begun, and those that
-    were not begun are answered with THROTTLING_QUOTA_EXCEEDED. A command that runs is not taken back. Nothing is owed once the
-    session is closed.
+    were not begun are answered with THROTTLING_QUOTA_EXCEEDED. A command that runs is not taken back. Nothing is owed
+    once the session is closed.
     """
 
     ticket: int
