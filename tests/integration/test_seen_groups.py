@@ -29,8 +29,8 @@ from modeaware.cluster.cluster import Cluster
 from modeaware.cluster.control_records import Gap, without_records
 from modeaware.cluster.groups.found import GroupsFound, find_groups
 from modeaware.cluster.partition_leaders import epoch_ends, writers
-from modeaware.cluster.topic_identity import topic_ids
 from modeaware.cluster.stragglers import sample_records
+from modeaware.cluster.topic_identity import topic_ids
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle.effects import CommitOffsets, DeleteRecords
 from modeaware.lifecycle.facts import GroupFacts
