@@ -49,7 +49,7 @@ class World:
     def __init__(self, seed: int, partitions: int, coverage: Coverage, story: list[str] | None = None) -> None:
         self.rng = random.Random(seed)
         self.random = self.rng.random
-        self.tells_ids = seed % 10 == 1  # in the others clients get no topic ids (DescribeTopics is refused, say)
+        self.tells_ids = seed % 2 == 1  # in the others clients get no topic ids (DescribeTopics is refused, say)
         self.coverage = coverage
         self.story = story
         self.steps = 0
