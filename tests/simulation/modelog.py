@@ -197,10 +197,10 @@ class Reader:
         return self.view
 
     def verify(self) -> None:
-        """Compare topic ids with the cluster's, as ``Views.verify`` does it (I8). No topic, and no answer (while the
-        broker of its first partition is away), prove nothing: the last view stays."""
+        """Compare topic ids with the cluster's, as ``Views.verify`` does it (I8). No topic and no answer prove nothing:
+        the last view stays."""
         topic = self.log.world.topic
-        if topic is not None and topic.logs[0].available:
+        if topic is not None and self.log.world.tells_ids:
             views = [record.view() for record in self.replay.records_of(self.topic)]
             self.aside = frozenset(v.topic_id for v in views if v.topic_id and not v.applies_to(topic.topic_id))
             self._look()

@@ -54,6 +54,7 @@ class World:
         self.random = self.rng.random
         self.side_random = random.Random(f"side {seed}").random
         self.ids_are_watched = seed % 4 == 1
+        self.tells_ids = seed % 2 == 1  # in the others clients get no topic ids (DescribeTopics is refused, say)
         self.coverage = coverage
         self.story = story
         self.steps = 0
