@@ -127,7 +127,7 @@ class Routes:
 
 
 class VerifiedRoutes:
-    """Has each route verified before its first record, and again when the client's metadata has changed (I8).
+    """Has each route verified before its first record, and again when the client's metadata has changed.
 
     A topic that was deleted and created again under its name takes the first record by its own partitions, not by the
     modes of the old topic. Thread-safe.
@@ -148,7 +148,7 @@ class VerifiedRoutes:
         return route is None or self._verified.get(topic) is route
 
     def check(self, topic: str) -> None:
-        """Have the view of ``topic`` verified, unless its route is; see ``Views.verify``."""
+        """Have the view of ``topic`` verified, unless its route is (invariant I8); see ``Views.verify``."""
         if not self.has(topic):
             self._views.verify([topic], self._timeout_s)
             self._verified[topic] = self._routes.of(topic)
