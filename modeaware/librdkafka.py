@@ -43,11 +43,4 @@ __all__ = [
     "consistent",
     "fnv1a",
     "murmur2",
-    "base64_id",
 ]
-
-
-def base64_id(topic_id: object) -> str:
-    """Kafka's form of a topic id that librdkafka has returned, which writes ``+`` and ``/`` where Kafka has ``-`` and
-    ``_``."""
-    return str(topic_id).replace("+", "-").replace("/", "_")

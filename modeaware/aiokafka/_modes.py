@@ -147,8 +147,9 @@ class _Wait:
         client: Any = self._client()  # which calls this
         partitions = await getattr(type(client), WAIT)(client, topic)
         if not self._verified.has(topic):
-            # The source hands a view that changes over to the event loop before this returns.
-            await asyncio.to_thread(self._verified.check, topic)
+            # A view that changes is handed over to the event loop before this returns, so it is followed by then.
+            await asyncio.to_thread(self._verified.verify, topic)
+            self._verified.mark(topic)
         return partitions
 
 

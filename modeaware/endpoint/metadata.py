@@ -2,7 +2,7 @@
 
 Every answer is made from the answer of the broker to this very user, so nobody is told of a topic that the broker does
 not tell him of. Brokers are asked for topic ids as well: a record counts for the topic id that it was written for, and
-a topic of another id that has its name now is answered as one without a record (invariant I8). Nothing here does IO.
+a topic of another id that has its name now is answered as one without a record. Nothing here does IO.
 """
 
 from __future__ import annotations

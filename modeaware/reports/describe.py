@@ -145,7 +145,7 @@ def describe_topics(
 
 
 def gone_ids(replay: Replay, topic: str, topic_id: str) -> tuple[str, ...]:
-    """The ids of records that were written for deleted topics of that name: they apply to nothing (invariant I8).
+    """The ids of records that were written for deleted topics of that name: they apply to nothing.
 
     Args:
         topic_id: the live topic's.

@@ -66,7 +66,7 @@ class KeptViews:
             self._views.refresh(timeout_s)
 
     def verify(self, topic: str) -> None:
-        """Let go a view of ``topic`` that is of another topic id than the live topic's (invariant I8); as
+        """Let go a view of ``topic`` that is of another topic id than the live topic's; as
         :meth:`modeaware.views.source.Views.verify`."""
         self._views.verify([topic], VERIFY_TIMEOUT_S)
 

@@ -127,7 +127,7 @@ class Routes:
 
 
 class VerifiedRoutes:
-    """Has each route verified before its first record, and again when the client's metadata has changed (I8).
+    """Has each route verified before its first record, and again when the client's metadata has changed.
 
     A topic that was deleted and created again under its name takes the first record by its own partitions, not by the
     modes of the old topic. Thread-safe.
@@ -148,10 +148,18 @@ class VerifiedRoutes:
         return route is None or self._verified.get(topic) is route
 
     def check(self, topic: str) -> None:
-        """Have the view of ``topic`` verified, unless its route is; see ``Views.verify``."""
+        """Have the view of ``topic`` verified, unless its route is (invariant I8); see ``Views.verify``."""
         if not self.has(topic):
-            self._views.verify([topic], self._timeout_s)
-            self._verified[topic] = self._routes.of(topic)
+            self.verify(topic)
+            self.mark(topic)
+
+    def verify(self, topic: str) -> None:
+        """The first half of :meth:`check`, which may block."""
+        self._views.verify([topic], self._timeout_s)
+
+    def mark(self, topic: str) -> None:
+        """The second half: the route in force is verified. Not before the view that was found is followed."""
+        self._verified[topic] = self._routes.of(topic)
 
     def metadata_changed(self, _: object = None) -> None:
         """The client's metadata has changed: verify again."""

@@ -25,7 +25,7 @@ from concurrent.futures import TimeoutError as NoAnswerInTime
 from typing import Any
 
 from modeaware.clock import SYSTEM_CLOCK, Clock
-from modeaware.librdkafka import KafkaError, KafkaException, base64_id
+from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.modelog.connection import connection_conf
 
 logger = logging.getLogger(__name__)
@@ -116,6 +116,11 @@ class TopicIds:
         """Close the connection; later requests fail. Idempotent."""
         with self._lock:
             self._closed, self._admin = True, None
+
+
+def base64_id(topic_id: object) -> str:
+    """Kafka's form of a topic id that librdkafka has returned, which prints ``+`` and ``/`` for ``-`` and ``_``."""
+    return str(topic_id).replace("+", "-").replace("/", "_")
 
 
 def id_from(answer: Future[Any], timeout_s: float) -> str:

@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 from modeaware.config import ClientConfig
-from modeaware.librdkafka import base64_id
 from modeaware.librdkafka_admin import AdminClient, TopicCollection
 from modeaware.modelog.records import RetiredPartition, TopicRecord
 from modeaware.modelog.topic import ensure_mode_log
 from modeaware.modelog.writer import ModeLogWriter
 from modeaware.modes import PartitionMode
+from modeaware.views.topic_ids import base64_id
 
 RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
 

@@ -66,6 +66,7 @@ def test_resume_offsets_outlive_the_view_that_told_them_for_one_assignment() -> 
     assert starts.find([one], Stock(), None, group=True).starts == {one: 99}
     starts.remember(TopicView("t", "other", (1, 6), modes_of(2, 1), {1: 70}), TopicPartition)
     assert starts.find([one], Stock(), None, group=True).starts == {one: 99}, "of another topic with the name"
+    starts.remember(TopicView("t", "other", (1, 6), modes_of(2, 1), {1: 70}), TopicPartition)
     views["t"] = TopicView.unlisted("t")
     assert starts.find([one], Stock(), None, group=True).starts == {one: 99}, "of a topic id that is gone"
     starts.remember(TopicView("t", "other", (1, 6), modes_of(2, 1), {1: 70}), TopicPartition)

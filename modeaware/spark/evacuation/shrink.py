@@ -11,7 +11,7 @@ from typing import Any
 from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.config import split_client_config
 from modeaware.errors import ClusterError
-from modeaware.librdkafka import KafkaException, base64_id
+from modeaware.librdkafka import KafkaException
 from modeaware.librdkafka_admin import AdminClient, TopicCollection
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.evacuation import evacuation_of
@@ -21,6 +21,7 @@ from modeaware.modelog.records import TopicRecord
 from modeaware.modes import PartitionMode, format_ranges
 from modeaware.spark.evacuation.errors import NothingToEvacuate, NotSealed
 from modeaware.spark.evacuation.versions import Order
+from modeaware.views.topic_ids import base64_id
 
 logger = logging.getLogger(__name__)
 

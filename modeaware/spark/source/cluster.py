@@ -10,13 +10,13 @@ from typing import Any
 
 from modeaware.config import split_client_config
 from modeaware.errors import ClusterError, ErrorCode, ModeSourceError, ViewTimeout
-from modeaware.librdkafka import Consumer, KafkaException, TopicPartition, base64_id
+from modeaware.librdkafka import Consumer, KafkaException, TopicPartition
 from modeaware.librdkafka_admin import AdminClient, IsolationLevel, OffsetSpec, TopicCollection
 from modeaware.modelog.connection import connection_conf
 from modeaware.topic_view import TopicView
 from modeaware.views.registry import acquire
 from modeaware.views.source import VERIFY_TIMEOUT_S
-from modeaware.views.topic_ids import NO_ID
+from modeaware.views.topic_ids import NO_ID, base64_id
 
 logger = logging.getLogger(__name__)
 
