@@ -163,8 +163,8 @@ class Leader:
         return leads
 
     def _watch_topics(self) -> None:
-        """Drop the records of topics that were made anew, however much else there is to do."""
-        if self._topics is None:
+        """Drop the records of recreated topics, when no command waits: a silent broker takes a look seconds."""
+        if self._topics is None or not self._inbox.empty:
             return
         try:
             self._topics.step()
@@ -225,7 +225,7 @@ class Leader:
                 job.end(result, proved=appended or result.code is not ErrorCode.NONE)
                 if appended:
                     job.prove()
-                if self._clock.monotonic_s() >= until_s or not self._still_leads(term):
+                if job.complete or self._clock.monotonic_s() >= until_s or not self._still_leads(term):
                     break
             if not job.proved and self._surely_leads(term):
                 job.prove()

@@ -99,7 +99,7 @@ def test_retention_deletes_nothing_and_ends_with_the_topic_s_own(setting: Contro
     topic = make_topic(4, segment_ms=500, retention_ms=-1)
     produce(setting, topic, 100)
     setting.start()
-    setting.shrink(topic, 1, delay_ms=-1)
+    setting.shrink(topic, 1, delay_ms=None)
     setting.wait_for(topic, lambda record: setting.reasons(topic) == {"retention"})
     assert sum(left(setting, topic).values()) == 100
     _set_config(setting, topic, "retention.ms", "100")

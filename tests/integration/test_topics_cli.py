@@ -163,7 +163,8 @@ def test_what_can_be_a_name_is_never_a_pattern_of_what_to_change(site: Site) -> 
     alter = ("topics", "--alter", "--topic", dotted, "--partitions", "3", "--yes")
     assert site.run(*alter, "--if-exists") == (0, "", "")
     told = site.run(*alter)
-    assert (told.status, told.err) == (1, f"error: topic {dotted!r} does not exist\n")
+    assert told.status == 1
+    assert told.err.startswith(f"error: topic {dotted!r} does not exist (gave up after")
     shown = ours(site, "--describe", "--topic", dotted)
     assert without_modes(shown) == kafkas(site, "--describe", "--topic", dotted)
     assert f"Topic: {other}\t" in shown[0], "which is still there, as it was"
