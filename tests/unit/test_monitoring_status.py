@@ -15,7 +15,7 @@ from modeaware.lifecycle import reasons
 from modeaware.monitoring import status
 from modeaware.monitoring.pages import KEPT_S, ControllerPages
 from tests.support.simulated import SimClock
-from tests.support.watched import MINUTE_MS, NAUGHTY, blocked, busy_snapshot, record, standby_snapshot
+from tests.support.watched import MINUTE_MS, NAUGHTY, blocked, busy_snapshot, record
 
 NOW_MS = 1_700_000_000_000
 
@@ -70,11 +70,6 @@ def test_how_long_a_group_takes_at_its_pace() -> None:
     assert told(30, read, partitions={}) == (None, None), "another look than the last"
 
 
-def test_a_topic_that_is_done_waits_for_nobody() -> None:
-    payments = topic("payments")
-    assert (payments["phase"], payments["blocked"], payments["groups"]) == ("done", [], [])
-
-
 def test_a_look_that_failed_and_groups_in_doubt() -> None:
     assert topic("grown")["trouble"] == "no broker answered"
     assert topic("grown")["looked_ms"] is None
@@ -111,13 +106,6 @@ def test_health(change: dict[str, Any], alive: str | None, ready: str | None) ->
         assert answer is not None
         assert answer.status == (HTTPStatus.OK if wrong is None else HTTPStatus.SERVICE_UNAVAILABLE)
         assert answer.body.decode() == f"{wrong or 'ok'}\n"
-
-
-def test_a_standby_names_the_active_one() -> None:
-    told = status.status_of(standby_snapshot())
-    assert told["controller"]["role"] == "standby"
-    assert told["claim"]["id"] == "host-1-4711-ab12cd34"
-    assert told["topics"] == []
 
 
 def test_the_page_is_all_there_and_names_nothing_elsewhere() -> None:

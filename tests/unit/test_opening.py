@@ -48,11 +48,6 @@ def test_missing_partitions_are_created() -> None:
     assert look(opening(), facts(12), SOON_MS).effects == (CreatePartitions(TOPIC, TOPIC_ID, 14, None),)
 
 
-def test_they_stay_closed_until_they_exist() -> None:
-    """Even when the time for groups is over."""
-    assert closed(look(opening(), facts(12), DEADLINE_MS + 1))
-
-
 def test_without_groups_they_open_at_once() -> None:
     record = after(opening(), facts(14), SOON_MS)
     assert record.modes == (RW,) * 14
@@ -72,11 +67,6 @@ def test_a_group_with_members_is_waited_for() -> None:
     step = look(opening(), seen_with({"g": group({12: 0, 13: 0}, members=True)}), SOON_MS)
     assert step.record is not None
     assert step.record.modes == (RW,) * 14
-
-
-def test_every_group_is_waited_for() -> None:
-    ready = group({12: 0, 13: 0}, members=True)
-    assert closed(look(opening(), seen_with({"a": ready, "b": group(members=True)}), SOON_MS))
 
 
 def test_the_open_offset_is_committed_for_groups_without_members() -> None:
@@ -99,10 +89,6 @@ def test_partitions_that_hold_records_open_at_their_log_start() -> None:
 
 def test_a_doubtful_list_of_groups_keeps_them_closed() -> None:
     assert closed(look(opening(), seen_with({}, groups_doubt=GroupsDoubt("a broker did not answer")), SOON_MS))
-
-
-def test_partitions_without_a_leader_stay_closed() -> None:
-    assert closed(look(opening(), seen_with({}, partitions={12: log()}), SOON_MS))
 
 
 def test_nobody_is_waited_for_longer_than_the_timeout() -> None:
@@ -133,7 +119,3 @@ class TestGiveUp:
         assert record.modes == (RW,) * 12 + (RO,)
         assert record.retired[12].opening
         assert after(record, facts(13), SOON_MS).modes == (RW,) * 13
-
-    def test_what_was_revived_with_it_stays(self) -> None:
-        record = give_up_opening(admitted(grow(14), admitted(shrink(4))), facts(12), EPOCH, SOON_MS)
-        assert record.modes == (RW,) * 12
