@@ -10,7 +10,7 @@ import pytest
 from modeaware.assignment import possible_hidden
 from modeaware.config import ClientConfig
 from modeaware.errors import ModeSourceError
-from modeaware.modelog.records import CLAIM_KEY, ClaimRecord, TopicRecord
+from modeaware.modelog.records import TopicRecord
 from modeaware.modelog.stream import LogRecord
 from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
@@ -69,13 +69,6 @@ def test_nothing_is_told_before_the_end_is_reached(log: Log) -> None:
     assert [call["orders"].epoch for call in log.heard] == [2]
 
 
-def test_one_poll_is_one_call(log: Log) -> None:
-    log.read()
-    log.tell(topic_record("a"), topic_record("b"), topic_record("a", 2))
-    assert [set(call) for call in log.heard] == [set(), {"a", "b"}]
-    assert log.heard[1]["a"].epoch == 2
-
-
 def test_a_record_that_comes_twice_is_told_once(log: Log) -> None:
     log.read(topic_record(epoch=1))
     record = LogRecord(1, b"id-of-orders", topic_record(epoch=2).to_json())
@@ -128,23 +121,10 @@ def test_a_log_that_lost_its_tail_takes_no_view_back(log: Log, caplog: pytest.Lo
     assert log.epoch() == 6
 
 
-def test_an_empty_log_in_its_place_takes_no_view_away(log: Log) -> None:
-    log.read(topic_record("a"), topic_record("b"))
-    log.read(topic_record("b", 2))
-    assert (log.epoch("a"), log.epoch("b")) == (1, 2)
-
-
 def test_a_tombstone_written_while_it_was_out_of_reach_takes_the_view_away(log: Log) -> None:
     log.read(topic_record("a"), topic_record("b"))
     log.read(topic_record("b"), ("id-of-a", None))
     assert log.heard[-1] == {"a": TopicView.unlisted("a")}
-    assert set(log.views.views()) == {"b"}
-
-
-def test_a_tombstone_takes_away_a_view_that_the_log_no_longer_mentions(log: Log) -> None:
-    log.read(topic_record("a"))
-    log.read(topic_record("b"))
-    log.tell(("id-of-a", None))
     assert set(log.views.views()) == {"b"}
 
 
@@ -160,10 +140,6 @@ TOLD_IN_FULL: dict[str, tuple[list[TopicRecord | tuple[str, None]], list[tuple[s
         [record_of("old", 6), ("old", None), record_of("old", 5)],
         [("old", 6), (None, -1), ("old", 5)],
     ),
-    "the tombstone, a copy of the one that is held": (
-        [("old", None), record_of("old", 5)],
-        [(None, -1), ("old", 5)],
-    ),
     "a later record, the tombstone, a copy of the later one": (
         [record_of("old", 6), record_of("old", 7), ("old", None), record_of("old", 6)],
         [("old", 7), (None, -1), ("old", 6)],
@@ -175,10 +151,6 @@ TOLD_IN_FULL: dict[str, tuple[list[TopicRecord | tuple[str, None]], list[tuple[s
     "the topic made anew, a copy of the one that is held": (
         [record_of("new", 1), record_of("old", 5)],
         [("new", 1), ("old", 5)],
-    ),
-    "later records only": (
-        [record_of("old", 6), record_of("old", 7), record_of("old", 7)],
-        [("old", 7)],
     ),
 }
 
@@ -192,16 +164,6 @@ def test_no_state_of_a_topic_goes_by_without_a_trace(log: Log, case: str) -> Non
     log.tell(*records)
     views = [call["orders"] for call in log.heard]
     assert [(view.topic_id, view.epoch) for view in views] == told
-
-
-def test_who_reads_many_records_at_once_is_in_doubt_like_others(log: Log) -> None:
-    """Of two members of a group, one reads record by record, and joins by the view that was there between."""
-    known = record_of("old", 5)
-    log.read(known)
-    log.heard.clear()
-    log.tell(record_of("old", 6, rest=NONE), ("old", None), known)
-    seen = [call["orders"] for call in log.heard]
-    assert possible_hidden(known.view(), seen, log.views.view("orders")) is None
 
 
 def test_a_first_record_that_is_taken_back_is_told(log: Log) -> None:
@@ -228,12 +190,6 @@ def test_rubbish_and_newer_records_keep_the_last_view(log: Log) -> None:
     assert log.views.stats()["unreadable_topics"] == ["None", "k"]
 
 
-def test_the_claim_is_known(log: Log) -> None:
-    claim = ClaimRecord(3, "127.0.0.1:9694", "c")
-    log.read((CLAIM_KEY, claim.to_json()))
-    assert log.views.claim() == claim
-
-
 def test_a_listener_that_fails_harms_nobody(log: Log, caplog: pytest.LogCaptureFixture) -> None:
     def broken(_changed: Mapping[str, TopicView]) -> None:
         raise ZeroDivisionError
@@ -248,23 +204,6 @@ def test_a_listener_that_fails_harms_nobody(log: Log, caplog: pytest.LogCaptureF
     late.subscribe(broken)
     assert [call["orders"].epoch for call in log.heard] == [1]
     assert sum("a listener of partition modes failed" in message for message in caplog.messages) == 2
-
-
-def test_a_listener_may_take_itself_and_others_away(log: Log) -> None:
-    calls: list[str] = []
-
-    def second(_changed: Mapping[str, TopicView]) -> None:
-        calls.append("second")
-
-    def first(_changed: Mapping[str, TopicView]) -> None:
-        calls.append("first")
-        log.views.unsubscribe(first)
-        log.views.unsubscribe(second)
-
-    log.views.subscribe(first)
-    log.views.subscribe(second)
-    log.read()
-    assert calls == ["first"]
 
 
 def test_a_failure_is_told_once_and_ends_with_the_next_end(log: Log, caplog: pytest.LogCaptureFixture) -> None:

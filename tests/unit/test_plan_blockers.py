@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts, WriterFacts
+from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts, WriterFacts
 from modeaware.plan.blockers import Blocker, find_blockers, group_lags
 
 NOW_MS = 1_700_000_000_000
@@ -89,17 +89,6 @@ def test_groups_behind() -> None:
     assert found(facts, target=8).keys() == {"producers"}
 
 
-def test_many_groups_are_not_all_named() -> None:
-    groups = {f"g{number}": GroupFacts({3: 50 + number}, has_members=True) for number in range(9)}
-    text = found(replace(FACTS, groups=groups))["lag"].text
-    assert text.endswith("g0, g1, g2, g3, g4, ...."), text
-
-
-def test_groups_that_cannot_be_seen() -> None:
-    blockers = found(replace(FACTS, groups_doubt=GroupsDoubt("broker 2 did not answer")))
-    assert blockers["groups-doubt"].text == "There may be more groups than these: broker 2 did not answer."
-
-
 def test_producers_are_counted_once() -> None:
     first, again, other = WriterFacts(1, 0, 1000), WriterFacts(1, 1, 5000), WriterFacts(2, 0, 2000)
     partitions = {0: replace(LOG, writers=(first, other)), 1: replace(LOG, writers=(again,)), 2: LOG, 3: LOG}
@@ -115,8 +104,3 @@ def test_producers_are_counted_once() -> None:
 def test_when_the_last_record_came(age_ms: int, text: str) -> None:
     blockers = found(FACTS, last_write_ms=NOW_MS - age_ms)
     assert f"Last record that was read: {text}." in blockers["producers"].text
-
-
-def test_what_could_not_be_looked_up_is_to_be_checked() -> None:
-    blockers = found(FACTS, unknown=["Whether the topic is compacted: not allowed."])
-    assert blockers["not-seen"] == Blocker("not-seen", "check", "Whether the topic is compacted: not allowed.")

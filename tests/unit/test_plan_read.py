@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, TopicPartition
 
 from modeaware.cluster.cluster import LogOffsets, TopicShape
 from modeaware.cluster.groups.found import GroupsFound
-from modeaware.errors import ClusterError, ErrorCode, RequestRefused
+from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle.facts import GroupFacts, WriterFacts
 from modeaware.plan import read
 from modeaware.plan.sample import Stretch, choose_stretches
@@ -155,35 +155,12 @@ def test_what_does_not_come_in_time_is_left_out(monkeypatch: pytest.MonkeyPatch)
     assert len(sample.records) == 10
 
 
-def test_it_needs_no_right_on_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    refusal = FakeMessage(None, None, KafkaError.GROUP_AUTHORIZATION_FAILED)
-    reading(monkeypatch, {0: [refusal, *whole(0, 0, 10)]})
-    assert len(read.read_sample({}, "t", 1, {0: Stretch(0, 10)}, 10).records) == 10
-
-
 def test_a_topic_that_may_not_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     log = reading(monkeypatch, {0: [FakeMessage(0, 0, KafkaError.TOPIC_AUTHORIZATION_FAILED)]})
     with pytest.raises(ClusterError, match="cannot read topic 't'") as caught:
         read.read_sample({}, "t", 1, {0: Stretch(0, 10)}, 10)
     assert caught.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert log.closed == 1
-
-
-def test_a_consumer_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(conf: dict[str, Any]) -> None:
-        raise KafkaException(KafkaError(KafkaError._INVALID_ARG))
-
-    monkeypatch.setattr(read, "Consumer", refuse)
-    with pytest.raises(ClusterError, match="cannot read topic 't'"):
-        read.read_sample({}, "t", 1, {0: Stretch(0, 10)}, 10)
-
-
-def test_sizes_and_times_are_noted_and_values_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    named = FakeMessage(0, 1, named=[("trace", b"abc"), ("none", None)])
-    reading(monkeypatch, {0: [FakeMessage(0, 0), named, FakeMessage(0, 2, named=[]), FakeMessage(0, 3, EOF)]})
-    records = read.read_sample({}, "t", 1, {0: Stretch(0, 3)}, 3).records
-    assert [record.size for record in records] == [7, 7 + 8 + 4, 7]
-    assert records[0] == (0, 0, b"k0", 7, 1000)
 
 
 class FakeCluster:
@@ -240,8 +217,3 @@ def test_what_brokers_refuse_to_say_is_noted(monkeypatch: pytest.MonkeyPatch) ->
     ]
     assert look.facts.groups_doubt is not None
     assert look.facts.groups_doubt.detail == "no answer"
-
-
-def test_a_look_at_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(RequestRefused, match="topic 't' does not exist"):
-        looked(monkeypatch, FakeCluster(None), GroupsFound(), {})

@@ -47,29 +47,6 @@ def test_an_alias_follows_there_and_back(views: FakeViews, reports: Reports) -> 
     finish(producer)
 
 
-def test_topics_are_followed_one_by_one(producer: Producer, views: FakeViews) -> None:
-    views.set("a", modes_of(4, 2))
-    views.set("b", modes_of(4, 3))
-    assert producer.modeaware_stats()["routed_topics"] == 2
-    views.remove("a")
-    producer.produce("a", b"v", partition=3)
-    with pytest.raises(RetiredPartitionChosen):
-        producer.produce("b", b"v", partition=3)
-    views.remove("b")
-    assert is_librdkafkas_own(producer.produce)
-    assert producer.modeaware_stats()["view_changes"] == 4
-
-
-def test_stats_include_those_of_the_views(producer: Producer, views: FakeViews) -> None:
-    assert producer.modeaware_stats() == {
-        "state": "direct",
-        "routed_topics": 0,
-        "view_changes": 0,
-        "resizes": 0,
-        "views": views.stats(),
-    }
-
-
 def test_threads_may_send_while_the_modes_change(views: FakeViews) -> None:
     producer = Producer({**CONF, "queue.buffering.max.messages": 10_000_000})
     send = producer.produce

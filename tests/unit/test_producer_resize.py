@@ -16,7 +16,6 @@ from modeaware.confluent.producer import Producer
 from modeaware.errors import ConfigError, ModeAwareError, ResizeWarning
 from modeaware.modes import PartitionMode
 from modeaware.resize import Resize
-from modeaware.topic_view import TopicView
 from tests.support.fake_views import FakeViews, modes_of
 from tests.support.offline import CONF, Acquired, Reports, finish, is_librdkafkas_own
 from tests.support.resizing import KEPT_12_TO_5, KEYS, MOVED_12_TO_5, Make, Makes
@@ -98,24 +97,6 @@ class TestWarn:
         producer.produce("orders", b"v", b"k")
         assert silent(recwarn)
 
-    def test_a_topic_made_anew_is_no_change(
-        self, make: Make, views: FakeViews, recwarn: pytest.WarningsRecorder
-    ) -> None:
-        producer = make()
-        views.set("orders", modes_of(12, 12), topic_id="one")
-        views.set("orders", modes_of(6, 3), topic_id="two")
-        producer.produce("orders", b"v", b"k")
-        assert silent(recwarn)
-
-    def test_new_partitions_warn_when_they_open(self, make: Make, views: FakeViews) -> None:
-        producer = make()
-        views.set("orders", modes_of(16, 12))  # closed to writes as yet: nothing moves
-        producer.produce("orders", b"v", b"k")
-        assert producer.modeaware_stats()["resizes"] == 0
-        views.set("orders", modes_of(20, 16))
-        with pytest.warns(ResizeWarning, match="increased .* from 12 to 16"):
-            producer.produce("orders", b"v", b"k")
-
     def test_a_growth_warns_when_all_is_writable_where_keys_were_seen_before(
         self, make: Make, views: FakeViews, recwarn: pytest.WarningsRecorder
     ) -> None:
@@ -142,54 +123,6 @@ class TestWarn:
         send_thrice(producer)
         assert len(told) == 1
 
-    def test_what_waited_for_a_key_ends_with_the_topic(
-        self, make: Make, views: FakeViews, recwarn: pytest.WarningsRecorder
-    ) -> None:
-        producer = make()
-        views.set("orders", modes_of(12, 5), previous_count=12, topic_id="one")
-        views.remove("orders")
-        views.set("orders", modes_of(6, 3), topic_id="two")
-        send_thrice(producer)
-        assert silent(recwarn)
-
-    def test_what_one_callback_raises_does_not_silence_the_others(self, make: Make, views: FakeViews) -> None:
-        told: list[str] = []
-
-        def callback(resize: Resize) -> None:
-            told.append(resize.topic)
-            raise RuntimeError(resize.topic)
-
-        producer = make(**{"modeaware.resize_cb": callback})
-        router = producer._modeaware.router if producer._modeaware is not None else None
-        assert router is not None
-        before, after = (
-            {topic: TopicView(topic, "id", (1, epoch), modes_of(16, count)) for topic in ("orders", "bills")}
-            for epoch, count in ((1, 12), (2, 16))
-        )
-        router.apply(before)
-        for topic in before:
-            producer.produce(topic, b"v", b"k")
-        with pytest.raises(RuntimeError):
-            router.apply(after)
-        assert sorted(told) == ["bills", "orders"]
-
-    def test_a_partitioner_that_fails_for_random_keys_still_warns(self, make: Make, views: FakeViews) -> None:
-        def of_numbers(key: bytes | None, count: int) -> int:
-            return int(key or b"0") % count
-
-        producer = make(partitioner=of_numbers)
-        views.set("orders", modes_of(12, 5), previous_count=12)
-        with pytest.warns(ResizeWarning, match="from 12 to 5 writable partitions: some of the keys move"):
-            producer.produce("orders", b"v", b"7")
-
-    def test_after_it_the_hash_alone_decides(self, make: Make, views: FakeViews) -> None:
-        producer = make()
-        views.set("orders", modes_of(12, 5), previous_count=12)
-        with pytest.warns(ResizeWarning):
-            producer.produce("orders", b"v", b"k")
-        assert producer._modeaware is not None
-        assert producer._modeaware.router._counts["orders"] == 5
-
     def test_a_warning_that_is_an_error_reaches_the_sender_once(self, make: Make, views: FakeViews) -> None:
         producer = make()
         views.set("orders", modes_of(12, 5), previous_count=12)
@@ -198,14 +131,6 @@ class TestWarn:
             with pytest.raises(ResizeWarning):
                 producer.produce("orders", b"v", b"k")
             producer.produce("orders", b"v", b"k")
-
-    def test_a_hash_that_hashes_nothing_moves_nothing(
-        self, make: Make, views: FakeViews, recwarn: pytest.WarningsRecorder
-    ) -> None:
-        producer = make(partitioner="random")
-        views.set("orders", modes_of(12, 5), previous_count=12)
-        producer.produce("orders", b"v", b"k")
-        assert silent(recwarn)
 
 
 def test_ignore_says_nothing(make: Make, views: FakeViews, recwarn: pytest.WarningsRecorder) -> None:

@@ -6,16 +6,14 @@ import argparse
 import io
 import shlex
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from modeaware.admin.generate import doubtful
 from modeaware.admin.reassignment_json import Plan
-from modeaware.admin.reassignments import PartitionReassignment, Replicas
+from modeaware.admin.reassignments import PartitionReassignment
 from modeaware.cli import reassign
 from modeaware.cli.reassign_actions import Execution, execute, verify
 from modeaware.errors import ClusterError, ErrorCode, RequestRefused
@@ -65,23 +63,6 @@ def test_a_throttle_goes_where_all_is_refused(cluster: FakeCluster, capsys: pyte
     assert capsys.readouterr().err == "Nothing was started; the throttle is removed again\n"
 
 
-def test_a_throttle_that_others_may_need_stays(cluster: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
-    cluster.refuse_all = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    cluster.in_progress = [{("u", 0): MOVING}]
-    with pytest.raises(RequestRefused):
-        execute(cluster, throttled(additional=True))
-    assert cluster.configs.keys() == {*WITH_1_AND_3, (2, "u")}
-    assert STAYS in capsys.readouterr().err
-
-
-def test_after_a_partial_refusal_the_throttle_stays(cluster: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
-    cluster.refuse = {("u", 0): ErrorCode.INVALID_REPLICATION_FACTOR}
-    with pytest.raises(RequestRefused):
-        execute(cluster, throttled(Plan({("t", 0): (3,), ("u", 0): (2, 3)})))
-    assert cluster.configs.keys() >= WITH_1_AND_3
-    assert STAYS in capsys.readouterr().err
-
-
 def test_where_nobody_knows_what_was_begun_the_throttle_stays(
     cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -105,21 +86,6 @@ def test_who_interrupts_is_told_of_the_throttle(
     with pytest.raises((error, RequestRefused)):
         execute(cluster, throttled())
     assert STAYS in capsys.readouterr().err
-
-
-def test_without_a_throttle_nothing_is_said_of_one(cluster: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
-    cluster.refuse_all = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    with pytest.raises(RequestRefused):
-        execute(cluster, Execution(TO_3))
-    assert capsys.readouterr().err == ""
-
-
-def test_what_is_not_as_expected_sets_no_throttle(cluster: FakeCluster) -> None:
-    changed: list[str] = []
-    cluster.before_change = changed.append
-    with pytest.raises(RequestRefused, match="not the expected"):
-        execute(cluster, throttled(expected={("t", 0): (2,)}))
-    assert changed == []
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -151,26 +117,6 @@ def test_a_broker_that_lags_is_asked_again(cluster: FakeCluster) -> None:
     assert not verify(cluster, TO_3, preserve_throttles=True, pauses_s=[0.0, 0.0])
 
 
-@pytest.mark.parametrize(
-    ("moving", "doubted"),
-    [
-        (MOVING, False),
-        (PartitionReassignment((5, 6, 3, 4, 1, 2), (5, 6), (3, 4, 1, 2)), True),
-        (PartitionReassignment((1, 2), (2,), ()), True),
-    ],
-    ids=["moved", "redirected", "one more replica"],
-)
-def test_replicas_before_a_move_may_be_doubtful(
-    cluster: FakeCluster, capsys: pytest.CaptureFixture[str], moving: PartitionReassignment, doubted: bool
-) -> None:
-    current: dict[tuple[str, int], Replicas] = {("t", 0): moving.replicas, ("t", 1): (1, 2)}
-    assert doubtful(current, {("t", 0): moving, ("u", 0): moving}) == [("t", 0)] * doubted
-    cluster.in_progress = [{("t", 0): moving}]
-    execute(cluster, Execution(TO_3, additional=True))
-    told = "t-0: was redirected, or its replication factor changes: use the file that the first --execute printed\n"
-    assert capsys.readouterr().err == told * doubted
-
-
 def test_commands_after_an_interruption_can_be_typed_as_they_are(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -198,19 +144,3 @@ def test_commands_after_an_interruption_can_be_typed_as_they_are(
         *("modeaware", "reassign-partitions", "--bootstrap-server", "one:1,two:2"),
         *("--command-config", "my client.conf", "--reassignment-json-file", "it's.json", "--verify", "--wait"),
     ]
-
-
-def test_after_waiting_brokers_get_time_to_hear(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster.behind = {1: {("t", 0): (2,)}}
-    pauses: list[float] = []
-
-    def pause(pause_s: float) -> None:
-        pauses.append(pause_s)
-        if len(pauses) == 2:
-            cluster.behind = {}
-
-    monkeypatch.setattr(time, "sleep", pause)
-    monkeypatch.setattr(reassign, "wait_for_plan", lambda *_: None)
-    args = argparse.Namespace(preserve_throttles=True)
-    assert reassign._wait(cluster, Plan({("t", 0): (1,)}), args) == 0
-    assert len(pauses) == 2

@@ -8,9 +8,9 @@ import pytest
 
 from modeaware.errors import RecordError
 from modeaware.modelog.deletion import DeleteTopicPartitions
-from modeaware.modelog.json_fields import MAX_PARTITIONS, READER_VERSION
+from modeaware.modelog.json_fields import READER_VERSION
 from modeaware.modelog.records import ClaimRecord, RetiredPartition, TopicRecord
-from modeaware.modes import PartitionState, ReplicaState
+from modeaware.modes import ReplicaState
 from tests.support.modelog import NONE, RO, RW, topic_record
 
 FULL = topic_record(
@@ -35,20 +35,6 @@ def test_a_record_comes_back_as_it_was_written() -> None:
         FULL, required_groups=("audit", "billing")
     )  # written in order, so equal records are equal bytes
     assert read.to_json() == FULL.to_json()
-
-
-def test_a_retired_partition_comes_back_as_it_was_written() -> None:
-    retired = RetiredPartition(
-        PartitionState.ONLINE, ReplicaState.DELETION_INELIGIBLE, 0, 7, 5, {"g": 0}, "group-lag:g", True, 2
-    )
-    assert RetiredPartition.from_dict(retired.to_dict()) == retired
-    assert RetiredPartition.from_dict({}) == RetiredPartition()
-    assert RetiredPartition(seal_offset=0).to_dict()["seal_offset"] == 0
-
-
-def test_a_claim_comes_back_as_it_was_written() -> None:
-    for claim in (ClaimRecord(3, "127.0.0.1:9694", "c-1", 99), ClaimRecord(3, None, "c-1")):
-        assert ClaimRecord.from_json(claim.to_json()) == claim
 
 
 def test_a_handover_comes_back_as_it_was_written() -> None:
@@ -80,10 +66,6 @@ def test_a_view_tells_what_is_handed_over_until_all_is() -> None:
         assert (view.previous_count, view.handed_over) == (None, frozenset())
 
 
-def test_fields_that_are_not_known_are_ignored() -> None:
-    assert TopicRecord.from_json(changed(version=9, colour="blue")) == TopicRecord.from_json(FULL.to_json())
-
-
 def test_a_record_for_newer_readers_says_of_which_topic_it_is_and_what_to_do() -> None:
     with pytest.raises(
         RecordError, match=rf"'orders' needs a reader of version {READER_VERSION + 1}.*upgrade"
@@ -100,8 +82,6 @@ def test_a_record_for_newer_readers_says_of_which_topic_it_is_and_what_to_do() -
         b"",
         b"\xff\xfe\x00",
         b"null",
-        b"[]",
-        b'"orders"',
         b"{",
         b"[" * 100_000,
         b"{}",
@@ -110,40 +90,27 @@ def test_a_record_for_newer_readers_says_of_which_topic_it_is_and_what_to_do() -
         changed(topic_id=None),
         changed(epoch="seven"),
         changed(epoch=float("inf")),
-        changed(epoch=float("nan")),
-        changed(epoch=[]),
-        changed(controller_epoch=...),
         changed(min_reader="1"),
         changed(min_reader=None),
-        changed(modes=None),
         changed(modes=[]),
         changed(modes=7),
         changed(modes=[[0, 3]]),
-        changed(modes=[[0, 3, 5]]),
         changed(modes=[[0, 3, {}]]),
-        changed(modes=[[1, 3, 0]]),
         changed(modes=[[0, 3, 0], [5, 6, 1]]),
-        changed(modes=[[0, 3, 0], [3, 6, 1]]),
         changed(modes=[[0, -1, 0]]),
-        changed(modes=[[0, MAX_PARTITIONS, 0]]),
         changed(modes=[[0, 10**18, 0]]),
-        changed(modes=[[0, float("inf"), 0]]),
         changed(modes=[[0, 2.5, 0]]),
         changed(retired=[]),
         changed(retired={"four": {}}),
-        changed(retired={"4": None}),
         changed(retired={"4": {"replica_state": "Gone"}}),
         changed(retired={"4": {"drained": []}}),
         changed(retired={"4": {"seal_offset": float("inf")}}),
-        changed(switch_offsets={"0": None}),
         changed(required_groups=[1]),
-        changed(required_groups=5),
         changed(handed_over=[[0, 3], [3, 4]]),
         changed(handed_over=[[-1, 3]]),
         changed(handed_over=[[0, 10**18]]),
         changed(handed_over=[0, 1]),
         changed(handed_over=7),
-        changed(handover_offsets={"one": 1}),
         changed(handover_offsets=[1]),
         changed(deletion={}),
         changed(deletion=[1]),
@@ -164,10 +131,6 @@ def test_a_claim_of_rubbish_is_a_record_error(value: bytes) -> None:
         ClaimRecord.from_json(value)
 
 
-def test_the_largest_topic_is_read() -> None:
-    assert len(TopicRecord.from_json(changed(modes=[[0, MAX_PARTITIONS - 1, 0]], retired={})).modes) == MAX_PARTITIONS
-
-
 def test_a_view_has_modes_seals_and_what_is_reclaimed() -> None:
     record = replace(
         topic_record(writable=1, count=4),
@@ -183,13 +146,6 @@ def test_a_view_has_modes_seals_and_what_is_reclaimed() -> None:
     assert view.modes == record.modes
     assert view.resume_offsets == {2: 7, 3: 9}
     assert view.reclaimed == {3}
-
-
-def test_stamped_is_the_next_epoch() -> None:
-    record = topic_record(epoch=4, controller_epoch=2)
-    assert record.stamped(3, 77).version == (3, 5)
-    assert record.stamped(3, 77).version > record.version
-    assert record.stamped(3, 77).changed_ms == 77
 
 
 @pytest.mark.parametrize(
@@ -217,10 +173,3 @@ def test_a_group_without_a_commit_resumes_at_the_seal_that_a_straggler_broke() -
 def test_retired_partitions_without_a_retired_mode_are_no_record(retired: dict[str, object]) -> None:
     with pytest.raises(RecordError, match="among the retired"):
         TopicRecord.from_json(changed(modes=[[0, 1, 0], [2, 3, 1]], retired=retired))
-
-
-def test_where_a_log_was_truncated_to_is_kept() -> None:
-    """0 too: then it lost everything."""
-    for truncated_to in (None, 0, 7):
-        retired = RetiredPartition(truncated_to=truncated_to)
-        assert RetiredPartition.from_dict(retired.to_dict()) == retired

@@ -52,19 +52,6 @@ class TestAuto:
         assert views.wait_ready(30)
         assert views.error() is None
 
-    def test_a_log_is_enough_while_no_server_answers(
-        self, acquire: Acquire, endpoint: FakeEndpoint, tail: type[FakeTail]
-    ) -> None:
-        endpoint.stop()
-        tail.log = log_of(1)
-        views = acquire("auto")
-        assert views.wait_ready(30)
-        assert views.view("orders").epoch == 1
-        eventually(lambda: views.stats()["wire"] == "failed")
-        assert "refused" in views.stats()["probe_error"]
-        assert views.error() is None
-        endpoint.start()
-
     def test_a_log_that_is_slow_is_not_waited_for_long(
         self, acquire: Acquire, endpoint: FakeEndpoint, tail: type[FakeTail]
     ) -> None:
@@ -118,18 +105,6 @@ class TestAuto:
         endpoint.views["orders"] = topic_record("orders", 7).view()
         eventually(lambda: views.view("orders").epoch == 7)
         assert views.stats()["source"] == "wire"
-
-    def test_views_of_the_wire_do_not_end_with_a_log_that_is_absent(
-        self, acquire: Acquire, endpoint: FakeEndpoint, tail: type[FakeTail]
-    ) -> None:
-        endpoint.views["orders"] = topic_record("orders", 1).view()
-        views = acquire("auto", interval_ms=100)
-        assert views.wait_ready(30)
-        endpoint.stop()
-        eventually(lambda: "is gone" in str(views.error()))
-        assert views.view("orders").epoch == 1
-        endpoint.start()
-        eventually(lambda: views.error() is None)
 
 
 class TestWithoutKafkaPython:

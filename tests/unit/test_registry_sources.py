@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import logging
-import threading
 
 import pytest
 
@@ -19,14 +17,6 @@ from tests.support.waiting import eventually
 
 
 class TestWire:
-    def test_it_needs_no_log(self, acquire: Acquire, endpoint: FakeEndpoint) -> None:
-        endpoint.views["orders"] = topic_record("orders", 3).view()
-        views = acquire()
-        assert views.wait_ready(30)
-        assert views.view("orders") == endpoint.views["orders"]
-        assert views.stats()["source"] == "wire"
-        assert [request.fresh for request in endpoint.asked] == [True]
-
     def test_a_refresh_asks_with_fresh(self, acquire: Acquire, endpoint: FakeEndpoint) -> None:
         views = acquire()
         assert views.wait_ready(30)
@@ -54,20 +44,6 @@ class TestWire:
             views.refresh_soon()
         eventually(lambda: endpoint.asked)
         assert [request.fresh for request in endpoint.asked] == [True]
-
-    def test_concurrent_refreshes_are_few_questions(self, acquire: Acquire, endpoint: FakeEndpoint) -> None:
-        views = acquire()
-        assert views.wait_ready(30)
-        endpoint.metadata()
-        endpoint.answering.clear()
-        waiting = [threading.Thread(target=views.refresh, args=(30,)) for _ in range(20)]
-        for thread in waiting:
-            thread.start()
-        eventually(lambda: endpoint.asked)
-        endpoint.answering.set()
-        for thread in waiting:
-            thread.join(30)
-        assert len(endpoint.asked) <= 3
 
     def test_where_nobody_has_the_feature_it_is_an_error_until_somebody_has(
         self, acquire: Acquire, endpoint: FakeEndpoint
@@ -119,14 +95,6 @@ class TestWire:
         eventually(lambda: views.view("orders").epoch == 2)
         eventually(lambda: views.error() is None)
 
-    def test_one_server_of_several_is_enough(self, acquire: Acquire, endpoint: FakeEndpoint) -> None:
-        without = FakeEndpoint()
-        without.has_feature = False
-        views = acquire(servers=f"127.0.0.1:1,{without.address},{endpoint.address}")
-        assert views.wait_ready(30)
-        assert views.stats()["server"] == endpoint.address
-        without.stop()
-
     def test_the_other_endpoint_takes_over(self, acquire: Acquire, endpoint: FakeEndpoint) -> None:
         other = FakeEndpoint()
         both = {endpoint.address: endpoint, other.address: other}
@@ -150,14 +118,6 @@ class TestSharing:
         assert first.wait_ready(30)
         for views in (first, second, other):
             views.close()
-        eventually(lambda: len(threads()) == before)
-
-    def test_a_handle_that_was_dropped_counts_as_closed(self, endpoint: FakeEndpoint) -> None:
-        before = len(threads())
-        views = registry.acquire({"bootstrap.servers": endpoint.address}, ClientConfig(mode_source="wire"))
-        assert views.wait_ready(30)
-        del views
-        gc.collect()
         eventually(lambda: len(threads()) == before)
 
     def test_a_close_does_not_wait_for_a_silent_server(self, endpoint: FakeEndpoint) -> None:

@@ -27,11 +27,6 @@ def test_the_latest_record_of_a_topic_holds() -> None:
     assert list(replay.records) == [ORDERS]
 
 
-def test_a_topic_without_a_record_is_unlisted() -> None:
-    assert Replay().view("orders") == TopicView.unlisted("orders")
-    assert Replay().record("orders") is None
-
-
 def test_an_older_record_changes_nothing() -> None:
     replay = fold([(ORDERS, topic_record(epoch=5, controller_epoch=2).to_json())])
     assert replay.apply(ORDERS, topic_record(epoch=4, controller_epoch=2).to_json()) == frozenset()
@@ -46,13 +41,6 @@ def test_records_of_a_controller_that_was_replaced_do_not_count() -> None:
     assert replay.view("orders").version == (1, 1)
     assert replay.apply(ORDERS, topic_record(epoch=2, controller_epoch=2).to_json()) == {"orders"}
     assert replay.rejected == 1
-
-
-def test_an_older_claim_and_a_tombstone_of_the_claim_change_nothing() -> None:
-    replay = fold([claim(3), claim(2), (CLAIM_KEY, None)])
-    assert replay.claim is not None
-    assert replay.claim.controller_epoch == 3
-    assert replay.rejected == 2
 
 
 def test_a_tombstone_removes_the_topic() -> None:
@@ -84,9 +72,7 @@ def test_a_topic_made_anew_under_its_name_counts_from_its_first_record() -> None
         (b"\xff\xfe", topic_record().to_json()),
         (b"other-id", topic_record().to_json()),
         (b"x", b"not json"),
-        (b"x", b"[1, 2]"),
         (CLAIM_KEY.encode(), b"{}"),
-        (CLAIM_KEY.encode(), topic_record().to_json()),
         (ORDERS.encode(), b"rubbish"),
         (ORDERS.encode(), topic_record(epoch=99, min_reader=2).to_json()),
     ],

@@ -78,13 +78,6 @@ def test_a_waiver_takes_the_place_of_what_is_held_up() -> None:
     assert group.unread == {2: 8, 3: 20}, "that is what the waiver gives up"
 
 
-def test_a_waiver_of_what_was_never_committed_leaves_the_rest() -> None:
-    waiver = _rule("waive", "*", uncommitted_only=True)
-    facts = replace(FACTS, groups={"half": GroupFacts({2: 3}), **FACTS.groups})
-    group = _groups(waiver, facts=facts)["half"]
-    assert (group.held_up, group.waived) == ({2: "group-lag:half"}, {3: waiver})
-
-
 def test_an_expired_waiver_is_none() -> None:
     report = report_groups(RECORD, FACTS, [_rule("waive", "gone", expires_ms=NOW)], IGNORED, NOW)
     assert report.rules == ()
@@ -121,11 +114,6 @@ def test_a_topic_that_was_never_changed_shows_who_would_be_waited_for() -> None:
     required = [group.group for group in report.groups if group.required]
     assert required == ["billing", "done", "spark"]
     assert all(not group.held_up and not group.unread for group in report.groups)
-
-
-def test_those_noted_at_a_shrink_that_is_done_are_not_waited_for() -> None:
-    settled = replace(RECORD, retired={}, modes=(PartitionMode.READ_WRITE,) * 4)
-    assert "gone" not in _groups(record=settled)
 
 
 @pytest.mark.parametrize("policy", [{"delay_ms": -1}, {"immediate_delete": True}])

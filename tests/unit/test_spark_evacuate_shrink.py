@@ -12,11 +12,11 @@ from modeaware.errors import ConfigError
 from modeaware.modelog.deletion import DeleteTopicPartitions
 from modeaware.modelog.records import RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode
-from modeaware.spark.evacuation import EvacuationReport, NothingToEvacuate
-from modeaware.spark.evacuation.placing import PLACER_OF, Placing, recognised
+from modeaware.spark.evacuation import NothingToEvacuate
+from modeaware.spark.evacuation.placing import PLACER_OF, Placing
 from modeaware.spark.evacuation.shrink import EvacuatingShrink, shrink_of
 from modeaware.spark.evacuation.versions import Order
-from partitioners import NAMES, Hash, crc32, murmur2, named
+from partitioners import NAMES, named
 from partitioners.rules import RULES
 from partitioners.table import OUR_RULES
 
@@ -117,43 +117,7 @@ def by_length(key: bytes | None, count: int) -> int:
     return len(key or b"") % count
 
 
-def test_empty_keys_are_placed_by_some() -> None:
-    assert not Placing.of({}, "orders").empty_placed
-    assert Placing.of({}, "orders").indices([b""], 3).tolist() == [0]
-    assert Placing.of({"partitioner": "consistent"}, "orders").empty_placed
-
-
 @pytest.mark.parametrize("name", ["random", "round_robin", "manual"])
 def test_what_places_no_keys_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="places no keys"):
         Placing.of({"partitioner": name}, "orders")
-
-
-def test_an_unknown_partitioner_is_refused() -> None:
-    with pytest.raises(ConfigError, match="murmur3"):
-        Placing.of({"partitioner": "murmur3"}, "orders")
-
-
-def test_the_hash_that_placed_the_keys_is_recognised() -> None:
-    assert PLACER_OF["murmur2_random"] == Hash.MURMUR2.value
-    shares = recognised("orders", 12, [(key, murmur2(key, 12)) for key in KEYS if murmur2(key, 12) >= 4])
-    assert shares == {"murmur2": 1.0}
-    grown = [(key, murmur2(key, 6 if n < 150 else 12)) for n, key in enumerate(KEYS)]
-    assert recognised("orders", 12, [(key, p) for key, p in grown if p >= 4]) == {"murmur2": pytest.approx(1.0)}
-    assert recognised("orders", 12, [(key, crc32(key, 12)) for key in KEYS]) == {"crc32": 1.0}
-
-
-def test_the_report_says_what_was_done() -> None:
-    assert str(EvacuationReport("orders", "g", {})) == "orders: every retired partition is evacuated already."
-    report = EvacuationReport("orders", "g", {4: 10, 5: 9}, 100, 60, 5, 30, 10, 2, 3, 7, 1)
-    text = str(report)
-    for part in (
-        "partitions 4-5",
-        "100 keys: 60 copied (5",
-        "30 were copied before, 10 have",
-        "3 batches",
-        "7 records",
-    ):
-        assert part in text
-    assert "batches" not in str(replace(report, retries=0))
-    assert "without a key" not in str(replace(report, unkeyed=0))

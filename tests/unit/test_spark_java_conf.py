@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -82,41 +81,16 @@ def test_a_user_and_its_password() -> None:
     }
 
 
-def test_a_certificate_of_the_client_is_read_here(tmp_path: Path) -> None:
-    certificate = tmp_path / "client.pem"
-    certificate.write_text("CERTIFICATE")
-    conf = {
-        **SERVERS,
-        "security.protocol": "SSL",
-        "ssl.ca.pem": "CA",
-        "ssl.certificate.location": str(certificate),
-        "ssl.key.pem": "KEY",
-        "ssl.key.password": "secret",
-    }
-    options = spark_options(conf, "producer")
-    assert options["kafka.ssl.keystore.type"] == "PEM"
-    assert options["kafka.ssl.keystore.certificate.chain"] == "CERTIFICATE"
-    assert options["kafka.ssl.keystore.key"] == "KEY"
-    assert options["kafka.ssl.key.password"] == "secret"
-    assert options["kafka.ssl.truststore.certificates"] == "CA"
-
-
 @pytest.mark.parametrize(
     ("more", "named"),
     [
         ({"bootstrap.servers": ""}, "bootstrap.servers"),
         ({"transactional.id": "t"}, "transactional.id"),
-        ({"linger.ms": "soon"}, "linger.ms"),
         ({"linger.ms": 20, "message.timeout.ms": 20}, "message.timeout.ms"),
         ({"enable.ssl.certificate.verification": False}, "enable.ssl.certificate.verification"),
-        ({"ssl.cipher.suites": "X"}, "ssl.cipher.suites"),
-        ({"plugin.library.paths": "x"}, "plugin.library.paths"),
-        ({"oauth_cb": print}, "oauth_cb"),
         ({"security.protocol": "TLS"}, "security.protocol"),
         ({"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}, "OAUTHBEARER"),
-        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.password": "p"}, "sasl.username"),
         ({"security.protocol": "SSL", "ssl.key.pem": "KEY"}, "ssl.certificate"),
-        ({"security.protocol": "SSL", "ssl.key.location": "missing.pem", "ssl.certificate.pem": "C"}, "ssl.key"),
         ({"modeaware.on.unknwon": "block"}, "modeaware.on.unknwon"),
     ],
 )

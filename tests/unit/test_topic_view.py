@@ -42,10 +42,3 @@ def test_once_all_are_writable_again_so_are_those_that_are_not_listed() -> None:
     assert grown.all_writable
     assert grown.is_writable(4)
     assert grown.mode(4) is RW
-
-
-def test_views_are_values() -> None:
-    same = TopicView("orders", "id", (2, 7), (RW, RW, RO, NONE), {2: 10, 3: 20}, frozenset({3}))
-    assert same == SHRUNK
-    assert hash(same) == hash(SHRUNK)
-    assert same != TopicView("orders", "id", (2, 7), (RW, RW, RO, NONE), {2: 11, 3: 20}, frozenset({3}))

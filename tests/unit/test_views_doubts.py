@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from modeaware.errors import ErrorCode
-from modeaware.modelog.records import ClaimRecord
 from modeaware.topic_view import TopicView
 from modeaware.views.board import Board
 from modeaware.views.wire_views import TopicsNotTold, WireViews
@@ -69,13 +68,3 @@ def test_a_doubt_lasts_until_it_is_settled(wire: WireViews, doubted: TopicView) 
     due_s = wire.confirm_due_s
     wire.fetch(10, fresh=False)
     assert wire.confirm_due_s == due_s
-
-
-def test_an_answer_about_few_topics_takes_nothing_back_of_the_claim(endpoint: FakeEndpoint, wire: WireViews) -> None:
-    endpoint.controller = ("c-7", 9694)
-    endpoint.views["orders"] = topic_record("orders", 1, controller_epoch=4).view()
-    endpoint.views["others"] = topic_record("others", 1, controller_epoch=2).view()
-    wire.fetch(10, fresh=True)
-    endpoint.hidden.add("others")  # asked for by name, then
-    wire.fetch(10, fresh=True)
-    assert wire.claim() == ClaimRecord(4, "127.0.0.1:9694", "c-7")

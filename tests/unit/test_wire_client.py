@@ -12,11 +12,9 @@ import pytest
 
 from modeaware.endpoint.server import Server
 from modeaware.endpoint.tls import server_context
-from modeaware.errors import ClusterError, ConfigError, ControllerUnavailable, ErrorCode, RequestRefused
+from modeaware.errors import ClusterError, ControllerUnavailable, ErrorCode
 from modeaware.lifecycle.commands import (
     AlterGroupRulesCommand,
-    CommandResult,
-    CreatePartitionsCommand,
     DeletePartitionsCommand,
 )
 from modeaware.modelog.group_rules import GroupRule
@@ -72,16 +70,6 @@ def test_a_shrink_reaches_the_controller_and_its_answer_comes_back(server: Serve
     assert client.is_running({}, _claim(server.address))
 
 
-def test_growth_reaches_the_controller(server: Server, controller: StubController) -> None:
-    controller.answer = lambda command: CommandResult("t", ErrorCode.INVALID_PARTITIONS, "not an increase")
-    command = CreatePartitionsCommand("t", 6, ((1,),))
-    request = messages.create_partitions_request([command], validate_only=False, timeout_ms=100)
-    refusal = messages.results_of(client.request({}, _claim(server.address), request, 10))["t"]
-    assert isinstance(refusal, RequestRefused)
-    assert refusal.code is ErrorCode.INVALID_PARTITIONS
-    assert controller.submitted == [([command], 100)]
-
-
 def test_rules_about_groups_reach_the_controller(server: Server, controller: StubController) -> None:
     command = AlterGroupRulesCommand((GroupRule("require", "spark", "t", "", 5),), (("closed", "", "*"),))
     request = messages.alter_group_rules_request(command, timeout_ms=100)
@@ -96,13 +84,6 @@ def test_a_standby_says_so_and_runs(controller: StubController) -> None:
         response = client.request({}, claim, _delete(orders=1), 10)
         assert response.error_code == ErrorCode.NOT_CONTROLLER
         assert client.is_running({}, claim)
-    assert controller.submitted == []
-
-
-def test_a_request_that_is_too_large_is_not_sent(server: Server, controller: StubController) -> None:
-    counts = dict.fromkeys((f"{n:0240}" for n in range(5_000)), 1)
-    with pytest.raises(RequestRefused):
-        client.request({}, _claim(server.address), _delete(**counts), 10)
     assert controller.submitted == []
 
 
@@ -165,16 +146,6 @@ def _said(error_code: int = 0, keys: object = ((18, 0, 4),), name: str = ID) -> 
     return answer
 
 
-@pytest.mark.parametrize("keys", [[(18, 0, 4)], [(18, 0, 4), (694, 1, 9)]], ids=["no such api", "later ones"])
-def test_a_controller_that_does_not_speak_the_command_is_not_sent_it(
-    broker: FakeBroker, keys: list[tuple[int, int, int]]
-) -> None:
-    broker.answer = _said(keys=keys)
-    with pytest.raises(ControllerUnavailable, match="does not offer api key 694"):
-        client.request({}, _at(broker), _delete(orders=1), 10)
-    assert _api_keys(broker) == {codec.API_VERSIONS_KEY}
-
-
 def test_an_answer_that_cannot_be_read_is_none(broker: FakeBroker) -> None:
     def answer(payload: bytes) -> bytes:
         hello = codec.peek_header(payload).api_key == codec.API_VERSIONS_KEY
@@ -192,15 +163,6 @@ def test_a_command_is_never_sent_to_another_controller(server: Server, controlle
         client.request({}, stale, _delete(orders=1), 10)
     assert not client.is_running({}, stale)
     assert controller.submitted == []
-
-
-def test_a_controller_on_another_host_is_neither_asked_nor_taken_for_dead(broker: FakeBroker) -> None:
-    elsewhere = _claim("{}:{}".format(*broker.address), host="another-host.example")
-    with pytest.raises(ControllerUnavailable, match="run the command on that host"):
-        client.request({}, elsewhere, _delete(orders=1), 10)
-    with pytest.raises(ControllerUnavailable, match="another-host"):
-        client.is_running({}, elsewhere)
-    assert broker.accepted == 0
 
 
 def test_no_controller_is_running_without_a_claim_or_an_address() -> None:
@@ -248,11 +210,6 @@ def test_who_wants_tls_sends_nothing_across_the_network_without(
     assert broker.accepted == 0
 
 
-def test_on_its_own_host_it_is_asked_without_tls(server: Server) -> None:
-    claim = _claim(server.address, host=socket.gethostname())
-    assert client.is_running({"security.protocol": "SSL"}, claim)
-
-
 def test_the_claim_says_what_is_spoken(controller: StubController, certificate: Certificate) -> None:
     tls = server_context(certificate.certificate, certificate.key)
     conf = {"ssl.ca.location": str(certificate.certificate)}
@@ -262,12 +219,6 @@ def test_the_claim_says_what_is_spoken(controller: StubController, certificate: 
         assert not client.is_running(conf, _claim(server.address), 1.0)
         assert not client.is_running({}, claim), "its certificate is not known"
     assert controller.commands == [DeletePartitionsCommand("orders", 1)]
-
-
-@pytest.mark.parametrize("protocol", ["", "QUIC"])
-def test_a_protocol_that_is_none_is_a_config_error(server: Server, protocol: str) -> None:
-    with pytest.raises(ConfigError, match=r"security\.protocol"):
-        client.request({}, _claim(server.address, security_protocol=protocol), _delete(orders=1), 10)
 
 
 def _asks_who(error_code: int) -> Callable[[bytes], bytes]:

@@ -90,15 +90,6 @@ class TestAnswers:
             (None, True, True, False),
         ]
 
-    def test_a_listener_is_called_once_for_all_that_changed(self, wire: Wire) -> None:
-        for number in range(3):
-            wire.put(f"t{number}")
-        wire.ask()
-        wire.ask()
-        wire.put("t1", 2)
-        wire.ask()
-        assert [set(call) for call in wire.heard] == [{"t0", "t1", "t2"}, {"t1"}]
-
     def test_the_claim_is_the_controller_and_its_address(self, wire: Wire) -> None:
         wire.put("orders", 1, controller_epoch=4)
         wire.ask()
@@ -117,14 +108,6 @@ class TestAnswers:
         wire.endpoint.tamper = lambda answer: answer
         wire.ask()
         assert [call["orders"].epoch for call in wire.heard] == [1, 2]
-
-    def test_a_mode_that_is_none_is_an_error(self, broker: Wire) -> None:
-        view = broker.put("orders", 1)
-        broker.endpoint.tamper = lambda answer: answer.replace(b"\x01\x00", b"\x07\x00")
-        with pytest.raises(ModeSourceError):
-            broker.ask()
-        assert broker.held() is None
-        assert view.topic == "orders"
 
 
 class TestNeverBack:
@@ -222,27 +205,6 @@ class TestNeverBack:
         assert isinstance(caught.value, NotAuthorized) == (code == 29)
         assert (wire.held("orders"), wire.held("other")) == (kept, other)
 
-    def test_an_answer_without_the_topic_at_all_keeps_it(self, wire: Wire) -> None:
-        kept = wire.put("orders", 1)
-        wire.ask()
-        del wire.endpoint.views["orders"]
-        whole = wire.endpoint._metadata
-        empty = FakeEndpoint()
-        wire.endpoint._metadata = empty._metadata  # type: ignore[method-assign] # it answers for nothing that is asked
-        empty.existing = {}
-        empty._topic = lambda name: empty_topic(name)  # type: ignore[method-assign]  # by another name
-        with pytest.raises(TopicsNotTold):
-            wire.ask()
-        assert wire.held() == kept
-        wire.endpoint._metadata = whole  # type: ignore[method-assign] # as it was
-        empty.stop()
-
-
-def empty_topic(name: str) -> object:
-    from modeaware.wire import kip694
-
-    return kip694.ModesResponse.MetadataResponseTopic(version=10, error_code=0, name=name + "-x", partitions=[])
-
 
 class TestBrokerOfTheKip:
     def test_modes_are_taken_and_counted(self, broker: Wire) -> None:
@@ -260,16 +222,6 @@ class TestBrokerOfTheKip:
         assert held is not None
         assert (held.version, held.writable) == ((0, 2), (0, 1))
         assert len(broker.heard) == 2
-
-    def test_all_writable_again_is_a_view_of_its_own(self, broker: Wire) -> None:
-        broker.put("orders", 1, writable=4)
-        broker.ask()
-        broker.put("orders", 2, writable=12)
-        broker.ask()
-        held = broker.held()
-        assert held is not None
-        assert held.all_writable
-        assert held.version == (0, 2)
 
     def test_it_takes_no_view_back_that_came_with_an_epoch(self, broker: Wire) -> None:
         known = topic_record("orders", 3, writable=4).view()
@@ -299,16 +251,6 @@ class TestConnection:
             wire.views.fetch(0.3, fresh=False)
         assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
         wire.endpoint.answering.set()
-        wire.ask()
-
-    def test_who_is_gone_is_an_error(self, wire: Wire) -> None:
-        kept = wire.put()
-        wire.ask()
-        wire.endpoint.stop()
-        with pytest.raises(ModeSourceError, match="modes over the wire: 127"):
-            wire.views.fetch(5, fresh=False)
-        assert wire.held() == kept
-        wire.endpoint.start()
         wire.ask()
 
     def test_a_stop_ends_the_waiting(self, wire: Wire) -> None:

@@ -35,14 +35,6 @@ def test_a_refusal_needs_no_confirmation(world: World) -> None:
     assert future.result(0)
 
 
-def test_a_rebalance_delays_the_answer(world: World) -> None:
-    world.appends_nothing = True
-    world.confirmations.extend([True, None, True])
-    future = world.inbox.put([COMMAND])
-    run(world, sits(world, Seat.LEADER), *[nothing] * 5)
-    assert future.result(0)
-
-
 def test_a_stale_answer_is_not_given(world: World) -> None:
     world.appends_nothing = True
     world.confirmations.extend([True])
