@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from modeaware.errors import ConfigError, LocalKafkaError
+from modeaware.errors import LocalKafkaError
 from modeaware.local import container, start_kafka
 from modeaware.local.choose import Way, choose_way
 from modeaware.local.container import ContainerKafka
@@ -46,19 +46,6 @@ class Engine:
 )
 def test_choice(nodes: int, environment: dict[str, str], engine: bool, way: Way) -> None:
     assert choose_way(nodes, environment, Engine(engine)) is way
-
-
-@pytest.mark.parametrize(
-    ("nodes", "environment", "message"),
-    [
-        (1, {"MODEAWARE_LOCAL_KAFKA": "docker"}, "auto, container or process"),
-        (3, {"MODEAWARE_LOCAL_KAFKA": "container"}, "one node, not 3"),
-        (1, {"MODEAWARE_LOCAL_KAFKA": "process", "KAFKA_BOOTSTRAP_SERVERS": "b:9092"}, "both set"),
-    ],
-)
-def test_contradictions_are_errors(nodes: int, environment: dict[str, str], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        choose_way(nodes, environment, Engine(True))
 
 
 def test_an_external_kafka_is_used_and_never_harmed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from modeaware.errors import ModeSourceError, NotAuthorized
 from modeaware.librdkafka import KafkaError
 from modeaware.modelog.connection import cluster_key, tail_conf
 from modeaware.modelog.stream import LogAbsent, LogRewound, LogUnreachable, Verdict, judge, to_error
-from modeaware.modelog.topic import log_configs, unfit, weakness
+from modeaware.modelog.topic import unfit, weakness
 
 
 def token(_config: str) -> tuple[str, float]:
@@ -80,22 +80,6 @@ def test_clients_of_one_cluster_and_user_share_a_tail() -> None:
 
 
 @pytest.mark.parametrize(
-    "other",
-    [
-        {"bootstrap.servers": "a:1,c:3"},
-        {"security.protocol": "SASL_SSL"},
-        {"sasl.username": "bob"},
-        {"ssl.certificate.location": "x"},
-        {"oauth_cb": print},
-    ],
-)
-def test_other_clusters_and_users_do_not(other: dict[str, Any]) -> None:
-    conf = {"bootstrap.servers": "a:1", "security.protocol": "SSL", "oauth_cb": token}
-    assert cluster_key(conf, "m") != cluster_key({**conf, **other}, "m")
-    assert cluster_key(conf, "m") != cluster_key(conf, "other log")
-
-
-@pytest.mark.parametrize(
     ("code", "verdict", "error"),
     [
         (KafkaError.GROUP_AUTHORIZATION_FAILED, Verdict.IGNORE, None),
@@ -127,12 +111,6 @@ def test_a_mode_log_has_one_partition_and_is_compacted_without_deletion(
     reason = unfit("m", partitions, {"cleanup.policy": policy})
     assert (reason is None) is fit
     assert reason is None or "modeaware.mode.log.topic" in reason
-
-
-@pytest.mark.parametrize(("brokers", "in_sync"), [(1, "1"), (2, "1"), (3, "2"), (9, "2")])
-def test_a_new_mode_log_takes_appends_on_any_cluster(brokers: int, in_sync: str) -> None:
-    assert log_configs(brokers)["min.insync.replicas"] == in_sync
-    assert log_configs(brokers)["cleanup.policy"] == "compact"
 
 
 @pytest.mark.parametrize(

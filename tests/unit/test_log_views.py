@@ -25,9 +25,9 @@ class Log:
         self.views = LogViews({"bootstrap.servers": "127.0.0.1:1"}, ClientConfig())
         self.heard: list[dict[str, TopicView]] = []
         self._records: list[LogRecord] = []
-        self.views.subscribe(self._listen)
+        self.views.subscribe(self.listen)
 
-    def _listen(self, changed: Mapping[str, TopicView]) -> None:
+    def listen(self, changed: Mapping[str, TopicView]) -> None:
         self.heard.append(dict(changed))
 
     def read(self, *records: TopicRecord | tuple[str | None, bytes | None]) -> None:
@@ -59,31 +59,12 @@ def log() -> Log:
     return Log()
 
 
-def test_nothing_is_told_before_the_end_is_reached(log: Log) -> None:
-    log.views.begin()
-    log.tell(topic_record(epoch=1), topic_record(epoch=2))
-    assert not log.views.ready
-    assert log.epoch() == -1
-    log.views.reached_end(2)
-    assert log.views.ready
-    assert [call["orders"].epoch for call in log.heard] == [2]
-
-
 def test_a_record_that_comes_twice_is_told_once(log: Log) -> None:
     log.read(topic_record(epoch=1))
     record = LogRecord(1, b"id-of-orders", topic_record(epoch=2).to_json())
     log.views.records([record])
     log.views.records([record])
     assert [call["orders"].epoch for call in log.heard] == [1, 2]
-
-
-def test_where_there_is_no_log_all_topics_are_unlisted(log: Log) -> None:
-    log.views.begin()
-    log.views.absent()
-    assert log.views.ready
-    assert log.heard == [{}]
-    assert log.views.error() is None
-    assert log.views.stats()["log_present"] is False
 
 
 def test_a_log_that_appears_late_is_adopted(log: Log) -> None:
@@ -119,20 +100,6 @@ def test_a_log_that_lost_its_tail_takes_no_view_back(log: Log, caplog: pytest.Lo
     assert sum("older than the view held" in message for message in caplog.messages) == 1
     log.tell(topic_record(epoch=6))
     assert log.epoch() == 6
-
-
-def test_a_tombstone_written_while_it_was_out_of_reach_takes_the_view_away(log: Log) -> None:
-    log.read(topic_record("a"), topic_record("b"))
-    log.read(topic_record("b"), ("id-of-a", None))
-    assert log.heard[-1] == {"a": TopicView.unlisted("a")}
-    assert set(log.views.views()) == {"b"}
-
-
-def test_a_topic_made_anew_replaces_the_old_one(log: Log) -> None:
-    log.read(topic_record(epoch=9, topic_id="old"))
-    log.tell(("old", None), topic_record(epoch=1, topic_id="new"))
-    assert log.views.view("orders").topic_id == "new"
-    assert [call["orders"].version for call in log.heard] == [(1, 9), (1, 1)]
 
 
 TOLD_IN_FULL: dict[str, tuple[list[TopicRecord | tuple[str, None]], list[tuple[str | None, int]]]] = {
@@ -190,13 +157,13 @@ def test_rubbish_and_newer_records_keep_the_last_view(log: Log) -> None:
     assert log.views.stats()["unreadable_topics"] == ["None", "k"]
 
 
-def test_a_listener_that_fails_harms_nobody(log: Log, caplog: pytest.LogCaptureFixture) -> None:
+def test_alistener_that_fails_harms_nobody(log: Log, caplog: pytest.LogCaptureFixture) -> None:
     def broken(_changed: Mapping[str, TopicView]) -> None:
         raise ZeroDivisionError
 
-    log.views.unsubscribe(log._listen)
+    log.views.unsubscribe(log.listen)
     log.views.subscribe(broken)
-    log.views.subscribe(log._listen)
+    log.views.subscribe(log.listen)
     log.read(topic_record(epoch=1))
     late = LogViews({"bootstrap.servers": "127.0.0.1:1"}, ClientConfig())
     late.begin()

@@ -23,7 +23,6 @@ from tests.support.fake_sources import Acquire
 from tests.support.fake_views import FakeViews, modes_of
 from tests.support.modelog import topic_record
 from tests.support.offline import CONF
-from tests.support.program import run_program
 from tests.support.resizing import MOVED_12_TO_5, Makes
 
 
@@ -87,14 +86,6 @@ def test_sources_that_no_label_tells_apart_are_one_sample(monkeypatch: pytest.Mo
     assert len(series) == len(set(series))
 
 
-def test_topics_can_be_restricted(acquire: Acquire, endpoint: FakeEndpoint) -> None:
-    endpoint.views |= {name: topic_record(name, 1).view() for name in ("orders", "clicks")}
-    assert acquire().wait_ready(30)
-    exported = Exported(topics=["clicks"])
-    text = generate_latest(exported.registry).decode()
-    assert set(re.findall(r'topic="(\w+)"', text)) == {"clicks"}
-
-
 def test_refused_sends_are_counted(producer: Producer, views: FakeViews, exported: Exported) -> None:
     views.set("orders", modes_of(12, 4))
     for _ in range(3):
@@ -131,15 +122,6 @@ def test_partitions_left_out_and_taken_up_are_counted(views: FakeViews, exported
     consumer.close()
 
 
-def test_sends_on_the_direct_path_touch_no_count(
-    producer: Producer, views: FakeViews, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    views.set("orders", modes_of(12, 4))
-    monkeypatch.setattr(tally.Tally, "add", lambda *_: pytest.fail("counted for a record"))
-    producer.produce("orders", b"v", b"key")
-    producer.produce("orders", b"v", partition=1)
-
-
 def test_one_collector_for_a_registry(exported: Exported) -> None:
     assert register(exported.registry) is exported.collector
     assert register(CollectorRegistry()) is not exported.collector
@@ -153,16 +135,3 @@ def test_every_count_is_exported_by_a_name_as_prometheus_has_them() -> None:
     assert {f"modeaware_client_{name.replace('-', '_')}" for name in tally.NAMES} <= families.keys()
     assert all(re.fullmatch(r"modeaware_client_[a-z]+(_[a-z]+)*", name) for name in families)
     assert all(text.endswith(".") for text in families.values())
-
-
-def test_a_forked_child_counts_from_0() -> None:
-    done = run_program("""
-        import os
-        from modeaware.tally import SENDS_HELD, TALLY
-        TALLY.add(SENDS_HELD)
-        if os.fork() == 0:
-            TALLY.add(SENDS_HELD)
-            os._exit(TALLY.counts()[SENDS_HELD] + 10)
-        print(os.waitstatus_to_exitcode(os.wait()[1]))
-    """)
-    assert done.stdout == "11\n", done.stderr

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import replace
 
 import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from modeaware.controller.watched import Snapshot, TopicSeen
+from modeaware.controller.watched import Snapshot
 from modeaware.lifecycle import reasons
 from modeaware.monitoring.controller_metrics import ControllerCollector
 from modeaware.monitoring.pages import ControllerPages
-from tests.support.watched import busy_snapshot, record, standby_snapshot
+from tests.support.watched import busy_snapshot, standby_snapshot
 
 NOW_MS = 1_700_000_000_000
 
@@ -46,13 +45,6 @@ def test_what_an_active_controller_tells() -> None:
     assert value("topic_look_age_seconds", topic="orders") == 4
     assert value("topic_stragglers_total", topic="orders") == 1
     assert value("topic_blocked_seconds", topic="payments", reason="group-lag") is None
-
-
-def test_a_topic_that_cannot_be_looked_at_has_an_age() -> None:
-    """Or no alert would tell of a controller whose looks fail from its claim on."""
-    seen = TopicSeen(record("orders", 1, {}, NOW_MS), trouble="no broker answered", known_ms=NOW_MS - 7_000)
-    registry = registry_of(replace(busy_snapshot(NOW_MS), topics=(seen,)))
-    assert registry.get_sample_value("modeaware_topic_look_age_seconds", {"topic": "orders"}) == 7
 
 
 def test_a_standby_tells_no_topics() -> None:

@@ -16,7 +16,6 @@ from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.modelog import topic as topic_module
 from modeaware.modelog import writer as writer_module
-from modeaware.modelog.topic import ensure_mode_log
 from modeaware.modelog.writer import ModeLogWriter
 
 
@@ -129,14 +128,6 @@ def test_a_claim_takes_less_than_the_election_waits_for_a_poll() -> None:
         writer_module.APPEND_TIMEOUT_S + writer_module._ABORT_AT_LEAST_S,
     )
     assert sum(blocking_s) < MAX_POLL_INTERVAL_MS / 1000
-
-
-def test_no_answer_about_the_mode_log_may_be_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topic_module, "ENSURE_TIMEOUT_S", 0.3)
-    admin = topic_module.AdminClient({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
-    with pytest.raises(ClusterError) as error:
-        ensure_mode_log(admin, "modes")
-    assert error.value.code is ErrorCode.REQUEST_TIMED_OUT
 
 
 def test_after_no_answer_the_mode_log_is_looked_at_with_new_connections(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 
 from modeaware.controller.status import Role
-from modeaware.controller.watched import Snapshot, TopicSeen
+from modeaware.controller.watched import TopicSeen
 from modeaware.lifecycle import reasons
 from modeaware.monitoring import status
-from modeaware.monitoring.pages import KEPT_S, ControllerPages
-from tests.support.simulated import SimClock
-from tests.support.watched import MINUTE_MS, NAUGHTY, blocked, busy_snapshot, record
+from modeaware.monitoring.pages import ControllerPages
+from tests.support.watched import MINUTE_MS, blocked, busy_snapshot, record
 
 NOW_MS = 1_700_000_000_000
 
@@ -39,12 +38,6 @@ def test_a_drain_that_is_held_up() -> None:
         ("group-lag", "10", 9_000),
     ]
     assert held[0]["text"] == "group 'billing' has not consumed it to the seal: run its consumers"
-
-
-def test_what_each_group_has_to_read() -> None:
-    told = {one["group"]: (one["unread"], one["partitions"], one["running"]) for one in topic("orders")["groups"]}
-    assert told == {"billing": (240, "7-9", True), NAUGHTY: (1, "10", False), "audit": (0, "-", True)}
-    assert [one["group"] for one in topic("orders")["groups"]] == ["billing", NAUGHTY, "audit"]
 
 
 def test_how_long_a_group_takes_at_its_pace() -> None:
@@ -122,19 +115,3 @@ def test_the_page_is_all_there_and_names_nothing_elsewhere() -> None:
         assert path == "/" or path.encode() in page.body or path == "/topic.js"
     assert pages("/status.html", "") is None
     assert pages("/../status.py", "") is None
-
-
-def test_many_who_ask_share_an_answer() -> None:
-    clock, asked = SimClock(), []
-
-    def snapshot() -> Snapshot:
-        asked.append(1)
-        return busy_snapshot(NOW_MS)
-
-    pages = ControllerPages(snapshot, clock)
-    for _ in range(5):
-        pages("/status.json", "")
-    assert len(asked) == 1
-    clock.advance(KEPT_S * 1000)
-    pages("/status.json", "")
-    assert len(asked) == 2

@@ -7,9 +7,8 @@ from dataclasses import replace
 from modeaware.config import ControllerConfig
 from modeaware.controller.daemon import Controller
 from modeaware.controller.status import Role
-from modeaware.controller.watched import OPERATIONS, TopicSeen, Watched
+from modeaware.controller.watched import TopicSeen, Watched
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.effects import CommitOffsets, CreatePartitions, DeleteRecords
 from modeaware.modelog.records import RetiredPartition
 from tests.support.watched import blocked, record
 
@@ -58,11 +57,6 @@ def test_stragglers_are_counted_as_they_come_and_over_claims() -> None:
     assert only(watched).stragglers == 1
     watched.claimed([after], (), NOW_MS)
     assert only(watched).stragglers == 1, "a counter does not go back while the process lives"
-
-
-def test_operations_are_a_closed_set() -> None:
-    assert set(Watched().seen().errors) == set(OPERATIONS)
-    assert {effect.__name__ for effect in (DeleteRecords, CreatePartitions, CommitOffsets)} <= set(OPERATIONS)
 
 
 def test_a_controller_that_has_not_started_has_a_snapshot() -> None:

@@ -12,7 +12,6 @@ from modeaware.cluster.groups.found import GroupsFound
 from modeaware.cluster.observer import GONE_AFTER_MS
 from modeaware.errors import ClusterError
 from modeaware.lifecycle.facts import GroupFacts, WriterFacts
-from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import TopicRecord
 from tests.support.lifecycle import TOPIC, TOPIC_ID, log
 from tests.support.looking import Looking, P, draining, finished
@@ -34,10 +33,6 @@ def test_an_admission_sees_all_partitions(looking: Looking) -> None:
     assert sorted(seen.partitions) == [p for p in range(12) if p != 3]
     assert (seen.topic_id, seen.partition_count, seen.cleanup_policy) == (TOPIC_ID, 12, "compact")
     assert seen.partitions[0] == log(10, 2, leader_epoch=5, quiet_since_ms=looking.clock.now_ms())
-
-
-def test_a_pass_sees_the_retired_ones(looking: Looking) -> None:
-    assert sorted(looking.observer.observe(TOPIC, draining()).partitions) == [P]
 
 
 def test_quiet_begins_when_an_end_is_first_seen(looking: Looking) -> None:
@@ -90,33 +85,6 @@ class TestHandover:
         monkeypatch.setattr(module, "find_groups", listing)
         record = replace(draining(), handed_over=(0, *range(2, 11)), handover_offsets={1: 10})
         assert looking.observer.observe(TOPIC, record).partitions[1].end_offset == 20
-
-    def test_a_gap_on_a_survivor_is_read_up_to_its_offset(self, looking: Looking) -> None:
-        looking.groups = {"g": GroupFacts({1: 7})}
-        looking.cluster.ends[1] = 50
-        record = replace(draining(), handed_over=(0, *range(2, 12)), handover_offsets={1: 8})
-        assert looking.observer.observe(TOPIC, record).groups["g"].caught_up >= {1}
-        assert (1, 7, 8) in looking.gaps
-
-
-class TestMemory:
-    """What is remembered of a topic goes with it."""
-
-    def test_one_that_is_away_for_a_while_is_remembered(self, looking: Looking) -> None:
-        start_ms = looking.observer.observe(TOPIC, draining()).partitions[P].quiet_since_ms
-        end = looking.cluster.ends.pop(P)
-        looking.clock.advance(5_000)
-        looking.observer.observe(TOPIC, draining())
-        looking.cluster.ends[P] = end
-        assert looking.observer.observe(TOPIC, draining()).partitions[P].quiet_since_ms == start_ms
-
-
-def test_an_end_has_moved_once_another_one_was_seen(looking: Looking) -> None:
-    """What was written before this controller looked is no news."""
-    assert not looking.observer.observe(TOPIC, draining()).partitions[P].moved
-    looking.cluster.ends[P] += 1
-    for _ in range(2):
-        assert looking.observer.observe(TOPIC, draining()).partitions[P].moved
 
 
 class TestGone:
@@ -198,28 +166,6 @@ class TestLeaders:
 
 
 class TestGroups:
-    def test_registered_names_are_looked_up(self, looking: Looking) -> None:
-        now_ms = looking.clock.now_ms()
-        rules = [
-            GroupRule("require", "spark", TOPIC, "", 0),
-            GroupRule("require", "team-*", TOPIC, "", 0),
-            GroupRule("require", "elsewhere", "other", "", 0),
-            GroupRule("require", "expired", "*", "", 0, expires_ms=now_ms),
-            GroupRule("waive", "waived", "*", "", 0),
-        ]
-        looking.observer.observe(TOPIC, draining(), rules)
-        assert looking.asked[-1] == ("also", ("spark",))
-
-    def test_a_settled_topic_s_groups_are_not_asked_for(self, looking: Looking) -> None:
-        """And nothing can be concluded from their absence."""
-        looking.cluster.ends[P] = 0
-        seen = looking.observer.observe(TOPIC, finished())
-        assert looking.asked_for_groups == 0
-        assert seen.groups_doubt is not None
-        looking.observer.observe(TOPIC, draining())
-        looking.observer.observe(TOPIC, None)
-        assert looking.asked_for_groups == 2
-
     def test_the_gap_is_what_is_left_for_the_group(self, looking: Looking) -> None:
         """From its commit, or from the log start where that is later, to the seal; each gap is read once."""
         looking.groups = {

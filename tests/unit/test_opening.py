@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modeaware.lifecycle.advance import Advance, give_up_opening
-from modeaware.lifecycle.effects import CommitOffsets, CreatePartitions
+from modeaware.lifecycle.effects import CommitOffsets
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt
 from modeaware.lifecycle.phases import topic_phase
 from modeaware.modelog.records import TopicRecord
@@ -11,7 +11,6 @@ from tests.support.lifecycle import (
     CONFIG,
     EPOCH,
     NOW_MS,
-    RO,
     RW,
     TOPIC,
     TOPIC_ID,
@@ -39,13 +38,6 @@ def closed(step: Advance) -> bool:
 
 def seen_with(groups: dict[str, GroupFacts], **more: object) -> object:
     return facts(14, groups=groups, **more)
-
-
-def test_missing_partitions_are_created() -> None:
-    step = look(opening(assignments=((1, 2), (2, 3))), facts(12), SOON_MS)
-    assert step.effects == (CreatePartitions(TOPIC, TOPIC_ID, 14, ((1, 2), (2, 3))),)
-    assert closed(step)
-    assert look(opening(), facts(12), SOON_MS).effects == (CreatePartitions(TOPIC, TOPIC_ID, 14, None),)
 
 
 def test_without_groups_they_open_at_once() -> None:
@@ -87,10 +79,6 @@ def test_partitions_that_hold_records_open_at_their_log_start() -> None:
     assert step.effects == (CommitOffsets(TOPIC, TOPIC_ID, "g", {12: 20, 13: 0}),)
 
 
-def test_a_doubtful_list_of_groups_keeps_them_closed() -> None:
-    assert closed(look(opening(), seen_with({}, groups_doubt=GroupsDoubt("a broker did not answer")), SOON_MS))
-
-
 def test_nobody_is_waited_for_longer_than_the_timeout() -> None:
     seen = seen_with({"g": group({0: 1}, members=True)}, groups_doubt=GroupsDoubt("and who else"))
     assert closed(look(opening(), seen, DEADLINE_MS - 1))
@@ -113,9 +101,3 @@ class TestGiveUp:
         assert record.opening_since_ms is None
         assert record.epoch == opening().epoch + 1
         assert topic_phase(record) == "done"
-
-    def test_what_exists_goes_on_opening(self) -> None:
-        record = give_up_opening(opening(), facts(13), EPOCH, SOON_MS)
-        assert record.modes == (RW,) * 12 + (RO,)
-        assert record.retired[12].opening
-        assert after(record, facts(13), SOON_MS).modes == (RW,) * 13

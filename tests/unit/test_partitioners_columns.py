@@ -76,20 +76,6 @@ def test_what_is_hashed_goes_where_the_scalar_form_puts_it(name: str) -> None:
         assert indices[row] == expected
 
 
-@pytest.mark.parametrize("name", ["random", "round_robin", "murmur2_random", "minimal_movement", "uniform_sticky"])
-def test_the_others_are_spread_evenly_from_a_random_candidate_on(name: str) -> None:
-    column = [None] * 10
-    assert partition_column(column, 4, name, randomness=lambda: 0.5).tolist() == [2, 3, 0, 1, 2, 3, 0, 1, 2, 3]
-
-
-def test_only_rows_that_are_not_hashed_take_a_turn() -> None:
-    indices = partition_column(LONE, 6, "consistent_random", randomness=lambda: 0.0)
-    assert indices[[0, 1, 3, 4]].tolist() == [0, 1, 2, 3]
-    indices = partition_column(LONE, 6, "murmur2_random", randomness=lambda: 0.0)
-    assert indices[[0, 3]].tolist() == [0, 1]
-    assert indices[1] == indices[4]
-
-
 @pytest.mark.parametrize("given", [6, -1, [0, 6, 1], 1.5, [0.0, 1.0, 2.0], True])
 def test_null_partitions_out_of_range_are_refused(given: Any) -> None:
     with pytest.raises(ValueError, match="null_partitions must be integers from 0 to 5"):

@@ -66,31 +66,6 @@ def test_the_expected_share_is_what_many_keys_show(keys: RandomKeys, name: str, 
     assert expected_share_moved(named(name), old, new) == pytest.approx(seen, abs=0.01)
 
 
-class OnFirstByte:
-    """A user's partitioner, with nothing of ours."""
-
-    def for_topic(self, topic: str) -> OnFirstByte:
-        return self
-
-    def requires_consistency(self, key: bytes | None) -> bool:
-        return bool(key)
-
-    def partition(self, key: bytes | None, count: int) -> int:
-        return key[0] * count // 256 if key else 0
-
-
-class Nowhere(OnFirstByte):
-    def requires_consistency(self, key: bytes | None) -> bool:
-        return False
-
-
-def test_any_other_partitioner_is_asked_about_a_sample() -> None:
-    exact = sum(byte * 48 // 256 != byte * 12 // 256 for byte in range(256)) / 256
-    assert expected_share_moved(OnFirstByte(), 48, 12) == pytest.approx(exact, abs=0.03)
-    assert expected_share_moved(OnFirstByte(), 48, 12) == expected_share_moved(OnFirstByte(), 48, 12)
-    assert expected_share_moved(Nowhere(), 48, 12) == 0.0
-
-
 def test_the_share_of_given_keys_counts_each_as_often_as_it_comes() -> None:
     column = [b"a", b"b", b"b", b"c"]
     moved = [murmur2(key, 48) != murmur2(key, 13) for key in column]

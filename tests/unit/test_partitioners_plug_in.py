@@ -63,10 +63,6 @@ def test_a_class_is_instantiated() -> None:
     assert type(load("partitioners:Manual")) is Manual
 
 
-def test_an_instance_is_taken_as_it_is(module: types.ModuleType) -> None:
-    assert load(f"{MODULE}:ours") is module.ours
-
-
 def test_a_function_is_asked_about_every_record() -> None:
     partitioner = load(f"{MODULE}:last")
     assert type(partitioner) is FunctionPartitioner

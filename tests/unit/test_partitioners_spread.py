@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 from partitioners import (
     BatchAware,
     LoadAware,
-    Manual,
-    ManualPartitionRequired,
     RoundRobin,
     Sticky,
     UniformSticky,
@@ -77,12 +75,6 @@ def test_uniform_sticky_moves_on_after_its_bytes() -> None:
     assert picks == [0, 0, 0, 1, 1, 1, 2, 2, 2]  # 80 bytes are less than 100: the third record fills the batch
 
 
-def test_a_keyed_record_takes_nothing_of_the_batch() -> None:
-    topic = UniformSticky(batch_size=100, randomness=Dice()).for_topic("t")
-    picks = [topic.partition_by_load(key, 4, 60) for key in (None, b"key", b"key", None, None)]
-    assert picks == [0, murmur2(b"key", 4), murmur2(b"key", 4), 0, 1]
-
-
 # Kafka's own example (BuiltInPartitioner): queues 0, 3, 1 give the running sums 4, 5, 8.
 @pytest.mark.parametrize(("number", "index"), [(0, 0), (1, 0), (2, 0), (3, 0), (4, 1), (5, 2), (6, 2), (7, 2)])
 def test_a_draw_by_load_is_javas(number: int, index: int) -> None:
@@ -96,10 +88,3 @@ def test_a_slow_broker_gets_less_by_the_length_of_its_queue() -> None:
     assert 9630 < picks[0] < 10_370
     assert 815 < picks[1] < 1185
     assert 4645 < picks[2] < 5355
-
-
-def test_manual_says_which_topic_and_what_to_do() -> None:
-    topic = Manual().for_topic("orders")
-    with pytest.raises(ManualPartitionRequired, match=r"orders names no partition, .*name one of the 12"):
-        topic.partition(b"key", 12)
-    assert issubclass(ManualPartitionRequired, ValueError)

@@ -102,15 +102,6 @@ class TestPolicies:
             by_policy(policy, 3, 3)
         assert caught.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
 
-    @pytest.mark.parametrize("policy", POLICIES)
-    def test_what_can_never_be(self, policy: str) -> None:
-        with pytest.raises(RequestRefused, match="more than the replication factor 2"):
-            by_policy(policy, 2, 3)
-        with pytest.raises(RequestRefused):
-            by_policy(policy, 4, 2)
-        with pytest.raises(RequestRefused, match="no other broker was ever seen"):
-            by_policy(policy, 3, 3, candidates({1: None, 2: None}, {}))
-
 
 def test_assignments_of_the_callers_own() -> None:
     check_given("t", [[1, 3], [3, 2]], 1, [1, 2], ENABLED)

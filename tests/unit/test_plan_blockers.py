@@ -87,20 +87,3 @@ def test_groups_behind() -> None:
     assert blockers["idle-groups"].text.startswith("Without members, and never committed")
     assert "retire: idle." in blockers["idle-groups"].text
     assert found(facts, target=8).keys() == {"producers"}
-
-
-def test_producers_are_counted_once() -> None:
-    first, again, other = WriterFacts(1, 0, 1000), WriterFacts(1, 1, 5000), WriterFacts(2, 0, 2000)
-    partitions = {0: replace(LOG, writers=(first, other)), 1: replace(LOG, writers=(again,)), 2: LOG, 3: LOG}
-    text = found(replace(FACTS, partitions=partitions))["producers"].text
-    assert "remember 2 idempotent or transactional producers of it, the last one wrote 1970-01-01 00:00:05 UTC" in text
-
-
-@pytest.mark.parametrize(
-    ("age_ms", "text"),
-    [(0, "a moment ago"), (-5, "a moment ago"), (7 * 60_000, "7 minutes ago"), (26 * 3_600_000, "26 hours ago"),
-     (9 * 86_400_000, "9 days ago")],
-)  # fmt: skip
-def test_when_the_last_record_came(age_ms: int, text: str) -> None:
-    blockers = found(FACTS, last_write_ms=NOW_MS - age_ms)
-    assert f"Last record that was read: {text}." in blockers["producers"].text

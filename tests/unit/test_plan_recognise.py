@@ -95,23 +95,6 @@ def test_producers_that_disagree() -> None:
     assert recognition.present.name == "murmur2"
 
 
-def some_astray(function: HashFunction) -> Place:
-    """Keyed by ``function``, but two of a hundred records lie anywhere."""
-    return lambda key, number: number // 50 % 12 if number % 50 == 0 else function(key or b"", 12)
-
-
-def test_a_few_records_astray_do_not_outvote_the_many_of_their_keys() -> None:
-    """Each key is found in nearly every partition, and yet nearly all of its records lie where its hash says."""
-    recognition = found(some_astray(CRC32), keys=40, records=20_000, asked=20_000)
-    assert (recognition.verdict, placements(recognition)) == ("recognised", [("crc32", 12)])
-    assert recognition.placements[0].share == pytest.approx(0.98, abs=0.01)
-    assert recognition.unexplained == pytest.approx(0.02, abs=0.01)
-    own = found(some_astray(lambda key, count: sum(key) * 7 % count), keys=40, records=20_000, asked=20_000)
-    assert own.verdict == "none"
-    assert own.together is not None
-    assert own.together > 0.95, "whoever places them keeps them together"
-
-
 @pytest.mark.parametrize("seed", range(0, 5, 2))
 def test_regular_keys_and_weak_hashes_are_not_taken_for_more_than_chance(seed: int) -> None:
     """CRC-32 and FNV-1a of numbers that follow one another are anything but random."""

@@ -14,7 +14,7 @@ from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts
 from modeaware.plan.html import plan_html
 from modeaware.plan.report import ResizePlan, make_plan, plan_json
-from modeaware.plan.text import JSON_HELP, encodable, plan_text
+from modeaware.plan.text import JSON_HELP, plan_text
 from modeaware.plan.topic_look import TopicLook
 from modeaware.plan.words import target_text, verdict_text
 from partitioners import PURE_HASHES, Hash
@@ -70,9 +70,7 @@ def test_the_target_in_a_sentence(place: str, target: int, text: str) -> None:
     ("place", "text"),
     [
         ("murmur2", "by murmur2, the hash of Kafka's Java producer, kafka-python, and librdkafka's murmur2 and"),
-        ("none", "None of these: murmur2, crc32, fnv1a, minimal_movement. None explains even a quarter"),
         ("none", "keys are not kept together (round-robin, random or sticky)"),
-        ("own", "another rule places them, such as a partitioner of your own"),
         ("half own", "keys are kept together in part, by another rule or by one that has changed"),
         ("grown", "The topic has grown from 8 to 12 partitions"),
         ("partly", " lie elsewhere: in partitions that producers name, or by another rule. What follows takes"),
@@ -80,15 +78,6 @@ def test_the_target_in_a_sentence(place: str, target: int, text: str) -> None:
 )
 def test_the_verdict_in_sentences(place: str, text: str) -> None:
     assert text in " ".join(verdict_text(planned(place, 3)))
-
-
-def test_without_keys_nothing_moves() -> None:
-    plan = planned("none", keys=0)
-    assert target_text(plan) == "12 -> 5: no keys, so none move."
-    assert verdict_text(plan) == [
-        "No record of the sample has a key: no hash shows.",
-        "Records without a key go anywhere; they are counted as even load.",
-    ]
 
 
 @pytest.mark.parametrize(
@@ -182,9 +171,3 @@ def test_the_page_is_whole_and_needs_nothing_else(place: str) -> None:
     assert "<billing>" in found.text
     assert "prefers-color-scheme:dark" in page
     assert ("html", {"lang": "en"}) in found.tags
-
-
-def test_plain_characters_where_there_are_no_others() -> None:
-    assert encodable("██▏ ±3", "utf-8") == "██▏ ±3"
-    assert encodable("██▏ ±3 ▁█", "ascii") == "##. ~3 _#"
-    encodable(plan_text(planned("murmur2")), "ascii").encode("ascii")

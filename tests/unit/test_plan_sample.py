@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modeaware.plan.chance import effective_cases, log10_odds_of_chance, margin
+from modeaware.plan.chance import log10_odds_of_chance
 from modeaware.plan.sample import Sample, SampledRecord, Stretch, choose_stretches, recent_from
 
 LOGS = st.dictionaries(
@@ -56,12 +56,3 @@ def test_the_odds_of_chance_are_never_too_small(matched: int, of: int, chance: f
     assert 10 ** log10_odds_of_chance(matched, of, chance) >= exact * (1 - 1e-9)
     if matched == of:
         assert 10 ** log10_odds_of_chance(matched, of, chance) == pytest.approx(exact)
-
-
-def test_margins() -> None:
-    assert margin(0.5, 10_000) == pytest.approx(0.0098, abs=1e-4)
-    assert 0 < margin(0.0, 100) < 0.03, "none seen is not none for sure"
-    assert margin(0.3, 0) == 1.0
-    assert effective_cases([1.0] * 50) == pytest.approx(50)
-    assert effective_cases([1000.0, 1.0, 1.0]) == pytest.approx(1, abs=0.01)
-    assert effective_cases([]) == 0.0

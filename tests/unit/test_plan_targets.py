@@ -70,20 +70,3 @@ def test_load_is_what_the_topic_holds_placed_anew() -> None:
     part = effect(sample_of(records_of(keys, lambda key, _: CRC32(key or b"", 12)), 12, 1200), 12, 4)
     assert list(part.load) == pytest.approx(exact, rel=0.01), "each partition's part stands for all of it"
     assert part.mean_load == pytest.approx(found.mean_load)
-
-
-def test_records_without_a_key_spread_evenly_or_lie_together() -> None:
-    keys: list[bytes | None] = [*some_keys(200, 1200), *[None] * 1200]
-    spread = sample_of(records_of(keys, lambda key, n: MURMUR2(key, 12) if key else n % 12), 12)
-    together = sample_of(records_of(keys, lambda key, _: MURMUR2(key or b"", 12)), 12)
-    even, piled = effect(spread, 12, 4), effect(together, 12, 4)
-    assert even.keys == piled.keys
-    assert piled.load[MURMUR2(b"", 4)] - even.load[MURMUR2(b"", 4)] == pytest.approx(100 * 1200 * 3 / 4)
-
-
-def test_of_keys_that_no_hash_placed_nothing_is_known_but_the_mean() -> None:
-    found = effect(sample_of(records_of(some_keys(200, 2400), lambda _, n: n % 12), 12), 12, 4)
-    assert (found.keys, found.records, found.bytes, found.survivors) == (None, None, None, None)
-    assert (found.load, found.skew) == ((), None)
-    assert found.mean_load == 100 * 2400 / 4
-    assert found.expected == share_moved(12, 4)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import socket
 import ssl
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -55,10 +53,6 @@ class TestBytes:
     def test_a_server_without_it(self, fields: dict[str, object]) -> None:
         assert api_versions.read(answer(**fields), 7) == Offer(modes=False)
 
-    def test_a_server_that_is_too_old_has_no_features(self) -> None:
-        told = stock.encode_response(stock.ApiVersionsResponse(error_code=35, api_keys=[(18, 0, 2)]), 0, 7)
-        assert api_versions.read(told, 7) == Offer(modes=False)
-
     def test_every_cut_and_every_addition_is_noticed(self) -> None:
         whole = answer(finalized_features=[("a", 1, 0)])
         for length in range(len(whole)):
@@ -96,35 +90,6 @@ class TestServers:
         assert "no-such-host" in failure
         silent.stop()
 
-    @pytest.mark.parametrize(
-        "told",
-        [
-            lambda payload: None,
-            lambda payload: b"HTTP/1.1 400 Bad Request\r\n\r\n",
-            lambda payload: b"\0\0\0\4\0\0\0\0",
-        ],
-    )
-    def test_rubbish_is_an_error(self, told: Callable[[bytes], bytes | None]) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            thread = threading.Thread(target=_answer_once, args=(listener, told))
-            thread.start()
-            asked = ask(f"127.0.0.1:{listener.getsockname()[1]}")
-            thread.join()
-        assert asked.offers == {}
-        assert asked.failure() is not None
-
-    def test_a_bad_setting_is_an_error_too(self) -> None:
-        asked = ask("127.0.0.1:1", **{"security.protocol": "ssl", "ssl.ca.location": "/no/such/file"})
-        assert "ssl.ca.location" in str(asked.failure())
-
-
-def _answer_once(listener: socket.socket, told: Callable[[bytes], bytes | None]) -> None:
-    connection, _ = listener.accept()
-    with connection:
-        data = told(connection.recv(65_536))
-        if data:
-            connection.sendall(data)
-
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
@@ -149,6 +114,3 @@ class TestTls:
         asked = ask(secure.address, **{"security.protocol": "ssl"})
         assert asked.offers == {}
         assert "certificate verify failed" in str(asked.failure())
-
-    def test_plaintext_to_tls_is_no_answer(self, secure: FakeEndpoint) -> None:
-        assert ask(secure.address).failure() is not None

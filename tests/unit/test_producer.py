@@ -60,18 +60,6 @@ def test_an_unknown_setting_of_ours_names_the_nearest(acquired: Acquired) -> Non
     assert acquired.asked == []
 
 
-def test_the_second_init_is_refused_as_stock_does(producer: Producer) -> None:
-    with pytest.raises(RuntimeError, match="already"):
-        producer.__init__(CONF)  # type: ignore[misc] # on purpose
-
-
-def test_the_constructor_does_not_wait(acquired: Acquired) -> None:
-    acquired.views = FakeViews(ready=False)
-    producer = Producer(CONF)
-    assert producer.modeaware_stats()["state"] == "waiting"
-    finish(producer)
-
-
 def test_close_gives_the_views_back_and_then_speaks_as_stock(views: FakeViews) -> None:
     producer = Producer(CONF)
     views.set("orders", modes_of(12, 4))
@@ -83,14 +71,6 @@ def test_close_gives_the_views_back_and_then_speaks_as_stock(views: FakeViews) -
         with pytest.raises(RuntimeError, match="Producer has been closed"):
             call()
     assert producer.close() is True
-
-
-def test_with_closes(views: FakeViews) -> None:
-    with Producer(CONF) as producer:
-        assert is_librdkafkas_own(producer.produce)
-    assert views.closed
-    with pytest.raises(RuntimeError, match="Producer has been closed"):
-        producer.produce("orders", b"v")
 
 
 def test_a_change_after_close_changes_nothing(acquired: Acquired) -> None:

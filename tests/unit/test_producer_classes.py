@@ -105,18 +105,3 @@ def test_a_tracer_that_replaced_the_stock_class_later_is_called(
     ]
     finish(producer)
     finish(second)
-
-
-def test_a_tracer_is_below_a_subclass_too(views: FakeViews, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Mine(Producer):
-        def produce(self, *args: Any, **kwargs: Any) -> None:
-            order.append("mine")
-            super().produce(*args, **kwargs)
-
-    order: list[Any] = []
-    monkeypatch.setattr(confluent_kafka, "Producer", traced_class(order))
-    producer = Mine(CONF)
-    assert (type(producer).__name__, type(producer).__module__) == ("Mine", __name__)
-    producer.produce("orders", b"v")
-    assert order == ["mine", ("orders", (), {})]
-    finish(producer)

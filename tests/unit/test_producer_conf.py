@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from modeaware.confluent._partitioner_conf import partitioner_of
+from modeaware.confluent._partitioner_conf import partitioner_of  # private: a producer shows no linger
 
 
 def named_in(conf: dict[str, Any]) -> str:

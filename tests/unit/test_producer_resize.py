@@ -89,14 +89,6 @@ class TestWarn:
         assert silent(recwarn)
         assert producer.modeaware_stats()["resizes"] == 0
 
-    def test_what_stands_at_the_start_is_no_change(
-        self, acquired: Acquired, make: Make, recwarn: pytest.WarningsRecorder
-    ) -> None:
-        acquired.views.set("orders", modes_of(12, 5), previous_count=12)
-        producer = make()
-        producer.produce("orders", b"v", b"k")
-        assert silent(recwarn)
-
     def test_a_growth_warns_when_all_is_writable_where_keys_were_seen_before(
         self, make: Make, views: FakeViews, recwarn: pytest.WarningsRecorder
     ) -> None:
@@ -110,18 +102,6 @@ class TestWarn:
         assert len(warned) == 1
         assert (with_keys.modeaware_stats()["resizes"], without.modeaware_stats()["resizes"]) == (1, 0)
         assert is_librdkafkas_own(with_keys.produce)
-
-    def test_resizes_between_two_keys_are_one(self, make: Make, views: FakeViews) -> None:
-        told: list[Resize] = []
-        producer = make(**{"modeaware.resize_cb": told.append})
-        views.set("orders", modes_of(12, 6), previous_count=12)
-        views.set("orders", modes_of(12, 4), previous_count=6)
-        send_thrice(producer)
-        assert [(resize.epoch, resize.old_count, resize.new_count) for resize in told] == [(2, 12, 4)]
-        views.set("orders", modes_of(12, 3), previous_count=4)
-        views.set("orders", modes_of(12, 4))  # undone before anybody saw it
-        send_thrice(producer)
-        assert len(told) == 1
 
     def test_a_warning_that_is_an_error_reaches_the_sender_once(self, make: Make, views: FakeViews) -> None:
         producer = make()
@@ -176,13 +156,6 @@ class TestError:
         moved = next(key for key in KEYS if murmur2(key, 24) >= 12)
         with pytest.raises(MovedKeyRefused):
             producer.produce("orders", b"v", moved)
-
-    def test_a_topic_made_anew_is_not_measured_by_the_one_before(self, make: Make, views: FakeViews) -> None:
-        producer = make("error")
-        views.set("orders", modes_of(12, 5), previous_count=12, topic_id="one")
-        views.set("orders", modes_of(6, 3), topic_id="two")
-        for key in KEYS:
-            producer.produce("orders", b"v", key)
 
 
 @pytest.mark.parametrize(("setting", "value"), [("modeaware.on.resize", "shout"), ("modeaware.resize_cb", "print")])

@@ -94,12 +94,6 @@ class TestGroupsNotedInDoubt:
         assert (record.required_groups, record.groups_complete) == (("g",), True)
         assert after(record, seen(groups={})).retired[P].reason == "group-gone:g"
 
-    def test_a_sure_one_is_not_added_to(self) -> None:
-        """Or each short-lived group would be required for ever."""
-        record = after(admitted(shrink(P), seen=seen()), seen(groups={**READ, "passer-by": group({P: 3})}))
-        assert record.required_groups == ("g",)
-        assert after(record, seen(), passes=2).modes[P] is NONE
-
 
 class TestControlRecordsAtTheEnd:
     """A commit may end before a transaction's marker: with the log start behind it, ``latest`` would skip records."""
@@ -129,14 +123,6 @@ BEHIND = {"g": group({P: 9, 10: 9})}
 class TestImmediate:
     """What it takes unread was counted when it was asked for; it takes nothing else."""
 
-    def test_a_straggler_is_drained_like_any_other(self) -> None:
-        record = after(admitted(shrink(P, immediate_delete=True), seen=seen()), seen(groups=BEHIND))
-        assert record.modes[P] is NONE
-        late = log(12, quiet_since_ms=0)
-        record = after(record, seen(late, groups=BEHIND), passes=3)
-        assert (record.modes[P], record.retired[P].reason) == (RO, "group-lag:g")
-        assert after(record, seen(late, groups={"g": group({P: 12})})).modes[P] is NONE
-
     @pytest.mark.parametrize("ends", [[10], [4, 10]], ids=["written again at once", "seen while it was short"])
     def test_what_takes_the_place_of_truncated_records_is_drained_like_any_other(self, ends: list[int]) -> None:
         record = after(admitted(shrink(P, immediate_delete=True), seen=seen()), seen(groups=BEHIND))
@@ -146,14 +132,6 @@ class TestImmediate:
         record = after(record, seen(rewritten, groups=BEHIND), passes=3)
         assert (record.modes[P], record.retired[P].reason) == (RO, "group-lag:g")
         assert after(record, seen(rewritten, groups={"g": group({P: 10})})).retired[P].truncated_to == 4
-
-    def test_what_an_earlier_shrink_retired_is_not_part_of_it(self) -> None:
-        done = after(in_none(), seen(log(10, start=10)))
-        record = admitted(shrink(10, immediate_delete=True), done, seen(log(10, start=10)))
-        logs = {P: log(12, start=10), 10: log(10)}
-        record = after(record, facts(logs=logs, groups=BEHIND), passes=3)
-        assert (record.modes[10], record.modes[P]) == (NONE, RO)
-        assert record.retired[P].reason == "group-lag:g"
 
 
 class TestForgottenDeletion:
@@ -174,14 +152,6 @@ class TestWaivers:
         record = after(read_only(), seen(groups={"g": group({P: 9})}), rules=rules)
         assert (record.modes[P], record.waived, record.retired[P].drained) == (NONE, {"g": "it is retired"}, {})
 
-    def test_a_waiver_that_expires_before_the_deletion_holds_it_up(self) -> None:
-        lag = seen(groups={"g": group({P: 9})})
-        rules = [rule("waive", "g", expires_ms=LATER_MS + 1)]
-        record = after(read_only(), lag, rules=rules)
-        step = look(record, lag, LATER_MS + 1, rules=rules)
-        assert step.record is not None
-        assert (step.record.modes[P], deleted(step)) == (RO, {})
-
     def test_one_that_is_first_used_right_before_the_deletion_is_recorded_first(self) -> None:
         late, rules = {**READ, "late": group({P: 2})}, [rule("waive", "la*", reason="passing by")]
         step = look(in_none(), seen(groups=late), rules=rules)
@@ -200,12 +170,6 @@ class TestState:
         assert "--accept-state-loss" in str(error)
         assert refusal(shrink(P, immediate_delete=True), seen=seen(groups=STREAMS)).code is error.code
         assert refusal(shrink(P, accept_state_loss=("another",)), seen=seen(groups=STREAMS)).code is error.code
-
-    def test_unless_the_loss_is_accepted(self) -> None:
-        record = admitted(shrink(P, accept_state_loss=("app",)), seen=seen(groups=STREAMS))
-        assert record.deletion is not None
-        assert record.deletion.accept_state_loss == ("app",)
-        assert after(record, seen(groups=STREAMS)).modes[P] is NONE
 
     def test_one_that_comes_later_holds_it_up_until_it_is_accepted(self) -> None:
         record = admitted(shrink(P), seen=seen(groups={}))

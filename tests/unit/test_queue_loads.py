@@ -7,7 +7,7 @@ import json
 import pytest
 from confluent_kafka import KafkaException
 
-from modeaware.confluent._load import QueueLoads
+from modeaware.confluent._load import QueueLoads  # private: librdkafka sends no figures without a broker
 from modeaware.confluent.producer import Producer
 from tests.support.offline import CONF, Acquired, finish
 from tests.support.waiting import eventually

@@ -80,15 +80,6 @@ def test_a_proposal_is_even_and_keeps_each_replication_factor(
     assert max(leaders.values()) - min(leaders[broker] for broker in range(brokers)) <= 1
 
 
-@given(st.lists(st.integers(1, 3), min_size=1, max_size=4), st.integers(1, 20), st.data())
-def test_a_proposal_uses_as_many_racks_as_it_can(sizes: list[int], partitions: int, data: st.DataObject) -> None:
-    racks = {broker: f"rack-{rack}" for rack, size in enumerate(sizes) for broker in range(rack * 10, rack * 10 + size)}
-    count = data.draw(st.integers(1, len(racks)))
-    current = {("t", p): tuple(range(count)) for p in range(partitions)}
-    for ids in propose(current, racks, {}, random.Random(data.draw(st.integers())).randrange).values():
-        assert len({racks[broker] for broker in ids}) == min(count, len(sizes))
-
-
 def test_a_partition_that_moves_counts_with_what_it_will_have() -> None:
     """Taken from metadata in mid-reassignment, the proposal would raise its replication factor: KIP-860's race."""
     moving = {("t", 0): PartitionReassignment((3, 4, 1, 2), (3, 4), (1, 2))}

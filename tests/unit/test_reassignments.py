@@ -11,7 +11,7 @@ from modeaware.admin.reassignments import (
     PartitionReassignment,
     alter_reassignments,
 )
-from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, ReplicasChanged, RequestRefused
+from modeaware.errors import ErrorCode, ModeAwareError, ReplicasChanged, RequestRefused
 from tests.support.fake_reassigning import FakeCluster
 
 REPLICAS = {("t", 0): (1, 2), ("t", 1): (2, 3), ("u", 0): (1,)}
@@ -46,21 +46,6 @@ def test_brokers_without_the_option_are_named_it_and_cancel_all_the_same(cluster
     assert str(answers["t", 0]) == OPTION_NOT_SUPPORTED
     assert isinstance(answers["t", 0], RequestRefused)
     assert cluster.altered == [(True, {("t", 1): None})]
-
-
-@pytest.mark.parametrize("allow", [True, False])
-def test_cancellations_alone_need_no_option(cluster: FakeCluster, allow: bool) -> None:
-    cluster.option = False
-    answers = alter_reassignments(cluster, {("t", 1): None}, allow_replication_factor_change=allow)
-    assert codes(answers) == {("t", 1): None}
-    assert cluster.asked == ["AlterPartitionReassignments"]
-
-
-def test_no_answer_is_not_a_refusal(cluster: FakeCluster) -> None:
-    cluster.refuse_all = ErrorCode.REQUEST_TIMED_OUT
-    (error,) = alter_reassignments(cluster, {("t", 0): (2, 3)}).values()
-    assert isinstance(error, ClusterError)
-    assert error.code is ErrorCode.REQUEST_TIMED_OUT
 
 
 def test_only_what_is_as_expected_is_sent(cluster: FakeCluster) -> None:

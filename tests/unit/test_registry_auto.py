@@ -23,13 +23,6 @@ def tail(monkeypatch: pytest.MonkeyPatch) -> type[FakeTail]:
 
 
 class TestAuto:
-    def test_the_wire_where_there_is_one(self, acquire: Acquire, endpoint: FakeEndpoint, tail: type[FakeTail]) -> None:
-        endpoint.views["orders"] = topic_record("orders", 1).view()
-        views = acquire("auto")
-        assert views.wait_ready(30)
-        assert views.stats()["source"] == "wire"
-        assert views.view("orders").epoch == 1
-
     def test_no_log_and_no_feature_is_an_answer(
         self, acquire: Acquire, endpoint: FakeEndpoint, tail: type[FakeTail]
     ) -> None:
@@ -51,14 +44,6 @@ class TestAuto:
         endpoint.start()
         assert views.wait_ready(30)
         assert views.error() is None
-
-    def test_a_log_that_is_slow_is_not_waited_for_long(
-        self, acquire: Acquire, endpoint: FakeEndpoint, tail: type[FakeTail]
-    ) -> None:
-        tail.silent = True
-        views = acquire("auto")
-        assert views.wait_ready(30)
-        assert views.stats()["source"] == "wire"
 
     def test_the_servers_are_asked_again_and_the_wire_taken_when_it_comes(
         self, acquire: Acquire, endpoint: FakeEndpoint, tail: type[FakeTail]

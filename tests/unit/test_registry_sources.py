@@ -17,22 +17,6 @@ from tests.support.waiting import eventually
 
 
 class TestWire:
-    def test_a_refresh_asks_with_fresh(self, acquire: Acquire, endpoint: FakeEndpoint) -> None:
-        views = acquire()
-        assert views.wait_ready(30)
-        endpoint.views["orders"] = topic_record("orders", 1).view()
-        endpoint.metadata()
-        views.refresh(30)
-        assert views.view("orders").epoch == 1
-        assert [request.fresh for request in endpoint.asked] == [True]
-
-    def test_it_is_asked_again_at_each_interval(self, acquire: Acquire, endpoint: FakeEndpoint) -> None:
-        views = acquire(interval_ms=100)
-        assert views.wait_ready(30)
-        eventually(lambda: len(endpoint.asked) > 5)
-        assert not any(request.fresh for request in endpoint.asked[1:])
-        assert views.stats()["stale"] is False
-
     def test_a_hint_has_it_asked_soon_and_once(
         self, acquire: Acquire, endpoint: FakeEndpoint, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -69,14 +53,6 @@ class TestWire:
         assert views.wait_ready(30)
         eventually(lambda: views.error() is None)
 
-    def test_a_server_that_refuses_the_question_is_an_error_and_not_absent(
-        self, acquire: Acquire, endpoint: FakeEndpoint
-    ) -> None:
-        endpoint.api_versions_error = 58
-        views = acquire("auto")
-        eventually(lambda: "error 58" in str(views.error()))
-        assert not views.ready
-
     def test_the_last_views_outlive_the_server(
         self, acquire: Acquire, endpoint: FakeEndpoint, caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -111,15 +87,6 @@ class TestWire:
 
 
 class TestSharing:
-    def test_one_thread_for_all_clients_of_a_cluster_and_source(self, acquire: Acquire) -> None:
-        before = len(threads())
-        first, second, other = acquire("wire"), acquire("wire"), acquire("log")
-        assert len(threads()) == before + 2
-        assert first.wait_ready(30)
-        for views in (first, second, other):
-            views.close()
-        eventually(lambda: len(threads()) == before)
-
     def test_a_close_does_not_wait_for_a_silent_server(self, endpoint: FakeEndpoint) -> None:
         before = len(threads())
         endpoint.answering.clear()

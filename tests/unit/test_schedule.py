@@ -15,13 +15,6 @@ def blocked(schedule: Schedule, now_ms: int, *, due_in_ms: int | None = None, pr
     return next_ms - now_ms
 
 
-def test_at_once() -> None:
-    schedule = Schedule(INTERVAL_MS)
-    schedule.now("t", 5)
-    assert schedule.due(4) == []
-    assert schedule.due(5) == ["t"]
-
-
 def test_a_blocked_topic_is_tried_less_and_less_often_up_to_the_interval() -> None:
     schedule = Schedule(INTERVAL_MS)
     waits = [blocked(schedule, 0) for _ in range(12)]
@@ -52,11 +45,3 @@ def test_the_longest_due_comes_first() -> None:
         schedule.now(topic_id, due_ms)
     assert schedule.due(5) == ["a", "c", "b"]
     assert schedule.next_ms() == 1
-
-
-def test_forgotten() -> None:
-    schedule = Schedule(INTERVAL_MS)
-    schedule.now("t", 1)
-    schedule.forget("t")
-    schedule.forget("t")
-    assert schedule.next_ms() is None

@@ -74,18 +74,6 @@ def test_no_is_asked_again_at_each_interval(clock: ManualClock) -> None:
     assert (made.absent, made.found) == (False, Found("b:1", ours=True))
 
 
-def test_failures_are_told_once_when_they_last(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
-    FakeRound.failures = {"a:1": "refused"}
-    made = Scout({}, 300.0, clock)
-    made.step(0.0)
-    assert caplog.messages == []
-    rounds_until(made, clock, 60.0)
-    assert caplog.messages == ["nobody"]
-    silent = Scout({}, 300.0, clock, says_so=False)
-    rounds_until(silent, clock, 120.0)
-    assert caplog.messages == ["nobody"]
-
-
 def test_failures_are_asked_again_with_growing_pauses_and_never_mean_no(clock: ManualClock) -> None:
     FakeRound.failures = {"a:1": "refused"}
     made = Scout({}, 300.0, clock)
@@ -110,18 +98,6 @@ def test_a_server_that_stays_silent_is_asked_less_and_less_often(clock: ManualCl
     FakeRound.offers = {}
     begun = rounds_until(made, clock, clock.now_s + 900.0)
     assert begun[-1] - begun[-2] == pytest.approx(LAST_BACKOFF_S, abs=0.2)
-
-
-def test_a_hurry_is_asked_soon_and_not_more_than_once_a_second(clock: ManualClock) -> None:
-    FakeRound.offers = {"a:1": Offer(modes=False)}
-    made = Scout({}, 300.0, clock)
-    made.step(0.0)
-    begun = []
-    while clock.now_s < 5.0:
-        made.hurry()
-        begun += rounds_until(made, clock, clock.now_s + 0.05)
-    assert len(begun) <= 6
-    assert len(begun) >= 3
 
 
 def test_while_rounds_fail_only_good_news_are_a_reason_to_hurry(clock: ManualClock) -> None:

@@ -197,25 +197,6 @@ def test_no_copy_overtakes_a_newer_value(script: list[tuple[str, bytes]], size: 
     assert work.done.copied + work.done.superseded == len(KEYS)
 
 
-def test_a_run_again_copies_nothing_twice() -> None:
-    survivor = Survivor(iter(()))
-    copying(survivor).write(copies(KEYS))
-    again = copying(survivor)
-    again.write(copies(KEYS))
-    assert again.done == Copied(placed=3)
-    assert len(survivor.log) == 3
-
-
-def test_a_newer_value_behind_an_aborted_copy_is_not_repeated() -> None:
-    survivor = Survivor(iter([("pass", b"")] * 2 + [("write", b"a")] + [("pass", b"")] * 3 + [("write", b"a")]))
-    work = copying(survivor)
-    work.write(copies([b"a"]))
-    assert [(r.whose, r.state) for r in survivor.log] == [
-        ("producer", "committed"), ("copy", "aborted"), ("producer", "committed"),
-    ]  # fmt: skip
-    assert work.done == Copied(superseded=1, retries=1)
-
-
 def test_a_newer_value_before_an_aborted_copy_is_written_once_more() -> None:
     survivor = Survivor(iter([("pass", b"")] * 2 + [("write", b"a")]))
     work = copying(survivor)

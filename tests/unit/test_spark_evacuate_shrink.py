@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from modeaware.errors import ConfigError
 from modeaware.modelog.deletion import DeleteTopicPartitions
 from modeaware.modelog.records import RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode
 from modeaware.spark.evacuation import NothingToEvacuate
-from modeaware.spark.evacuation.placing import PLACER_OF, Placing
+from modeaware.spark.evacuation.placing import Placing
 from modeaware.spark.evacuation.shrink import EvacuatingShrink, shrink_of
 from modeaware.spark.evacuation.versions import Order
-from partitioners import NAMES, named
-from partitioners.rules import RULES
-from partitioners.table import OUR_RULES
 
 RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
 
@@ -96,17 +91,6 @@ def test_work_counts_while_the_record_asks_for_it() -> None:
     assert not work.still_holds(then(deletion=replace(deletion, evacuation_epoch=8)))
 
 
-KEYS = [b"key-%d" % n for n in range(500)]
-
-
-@pytest.mark.parametrize("name", [name for name in NAMES if (RULES.get(name) or OUR_RULES[name]).hash is not None])
-def test_keys_belong_where_the_partitioner_puts_them(name: str) -> None:
-    placing = pickle.loads(pickle.dumps(Placing.of({"partitioner": name}, "orders")))
-    place = named(name).for_topic("orders").partition
-    assert placing.indices(KEYS, 7).tolist() == [place(key, 7) for key in KEYS]
-    assert name in PLACER_OF
-
-
 def test_a_partitioner_of_the_users_own_places_keys() -> None:
     placing = Placing.of({"partitioner": "tests.unit.test_spark_evacuate_shrink:by_length"}, "orders")
     assert placing.indices([b"a", b"bb", b"ccc", b""], 3).tolist() == [1, 2, 0, 0]
@@ -115,9 +99,3 @@ def test_a_partitioner_of_the_users_own_places_keys() -> None:
 
 def by_length(key: bytes | None, count: int) -> int:
     return len(key or b"") % count
-
-
-@pytest.mark.parametrize("name", ["random", "round_robin", "manual"])
-def test_what_places_no_keys_is_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match="places no keys"):
-        Placing.of({"partitioner": name}, "orders")

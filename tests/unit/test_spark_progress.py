@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from modeaware.errors import ConfigError, ControllerUnavailable
+from modeaware.errors import ControllerUnavailable
 from modeaware.librdkafka import KafkaError, KafkaException, TopicPartition
 from modeaware.modelog.group_rules import REQUIRE, WAIVE, GroupRule
 from modeaware.spark.read import publisher as publisher_module
-from modeaware.spark.read.progress import ProgressListener, progress_group
+from modeaware.spark.read.progress import ProgressListener
 from modeaware.spark.read.publisher import Publisher, Registrar
 
 CONF = {"bootstrap.servers": "127.0.0.1:1", "group.id": "theirs", "fetch.min.bytes": 5}
@@ -163,14 +163,6 @@ def test_only_rules_that_are_missing_are_made_and_once(monkeypatch: pytest.Monke
     assert admin.rules[-1].reason == "a Spark query"
     made.require("other", ["kept"], "a Spark query")
     assert admin.changes == 2
-
-
-def test_a_groups_name_is_never_a_glob() -> None:
-    assert progress_group("flights*[1]?") == "modeaware-spark-flights__1__"
-    listener = ProgressListener(CONF)
-    with pytest.raises(ConfigError, match="glob"):
-        listener.require("spark-*", ["flights"])
-    listener.close(1)
 
 
 def told(name: str | None, *ends: str | None, description: str = "KafkaV2[Subscribe[flights]]") -> Any:

@@ -12,7 +12,7 @@ from modeaware.errors import ConfigError, ErrorCode, KeyHeld, ModeSourceError, P
 from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.spark.write import producers
 from modeaware.spark.write.errors import WriteFailed
-from modeaware.spark.write.producers import borrow, give_back, key_of, producer_conf
+from modeaware.spark.write.producers import borrow, key_of, producer_conf
 from modeaware.spark.write.sending import POLL_EVERY, Sender
 from tests.support.fake_views import FakeViews, modes_of
 
@@ -155,23 +155,6 @@ def test_a_fatal_error_costs_the_producer() -> None:
     assert len(FakeProducer.made) == 2
 
 
-def test_it_waits_for_the_modes_the_driver_planned_by(views: FakeViews, monkeypatch: pytest.MonkeyPatch) -> None:
-    views.set("orders", modes_of(4, 4), epoch=1)
-
-    class Late(FakeViews):
-        def refresh(self, timeout_s: float) -> None:
-            super().refresh(timeout_s)
-            self.set("orders", modes_of(4, 2), epoch=2)
-
-    late = Late(views=[views.view("orders")])
-    monkeypatch.setattr(producers, "acquire", lambda conf, config: late)
-    shared = producers.Shared(CONF)
-    shared.await_version("orders", (1, 1))
-    assert late.refreshes == 0
-    shared.await_version("orders", (1, 2))
-    assert late.refreshes == 1
-
-
 def test_modes_that_do_not_come_fail_the_task(views: FakeViews) -> None:
     views.set("orders", modes_of(4, 4), epoch=1)
     views.failure = ModeSourceError("the mode log is out of reach")
@@ -179,19 +162,6 @@ def test_modes_that_do_not_come_fail_the_task(views: FakeViews) -> None:
         Sender("orders", CONF, at_least=(1, 2))
     producers.close_idle()
     assert FakeProducer.made[0].closed, "it was given back"
-
-
-def test_producers_are_kept_by_configuration_and_not_without_end() -> None:
-    kept = []
-    for number in range(producers.MOST + 3):
-        conf = {**CONF, "client.id": f"c{number}"}
-        kept.append((key_of(conf), borrow(key_of(conf), conf)))
-    assert not any(producer.closed for producer in FakeProducer.made)  # all in use
-    for key, shared in kept:
-        give_back(key, shared)
-    assert [producer.closed for producer in FakeProducer.made] == [True] * 3 + [False] * producers.MOST
-    producers.close_idle()
-    assert all(producer.closed for producer in FakeProducer.made)
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")

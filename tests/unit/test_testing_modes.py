@@ -47,39 +47,6 @@ def test_a_shrink_to_its_end_and_back(modes: ScriptedModes) -> None:
     assert modes.view("t") == undone
 
 
-def test_what_no_controller_would_do_is_refused(modes: ScriptedModes) -> None:
-    with pytest.raises(ValueError, match="no shrink to 4"):
-        modes.shrink("t", 4, to=4)
-    with pytest.raises(ValueError, match="no shrink to 0"):
-        modes.shrink("t", 4, to=0)
-    with pytest.raises(ValueError, match="no partition is ReadOnly"):
-        modes.none("t")
-    with pytest.raises(ValueError, match="nothing to undo"):
-        modes.undo("t")
-    modes.shrink("t", 4, to=2)
-    with pytest.raises(ValueError, match="has 4 partitions by this script, not 6"):
-        modes.shrink("t", 6, to=2)
-    with pytest.raises(ValueError, match="no shrink to 3"):
-        modes.shrink("t", 4, to=3)
-    with pytest.raises(ValueError, match="t: 1 cannot become None"):
-        modes.none("t", [1, 2])
-    assert modes.view("t").epoch == 1
-    assert modes.set("t", [NONE, RW]).modes == (NONE, RW)
-
-
-def test_a_client_made_before_or_after_a_change_sees_it(modes: ScriptedModes) -> None:
-    early = Producer(CONF)
-    modes.set("t", modes_of(4, 2))
-    late = Producer({**CONF, "bootstrap.servers": "127.0.0.1:2"})
-    for producer in (early, late):
-        with pytest.raises(RetiredPartitionChosen):
-            producer.produce("t", b"", partition=3)
-    modes.undo("t")
-    for producer in (early, late):
-        producer.produce("t", b"", partition=3)
-        finish(producer)
-
-
 def test_with_hold_keys_wait_until_their_old_partition_is_handed_over(modes: ScriptedModes) -> None:
     """With a broker, the mock: what the producer has queued itself is waited for as well."""
     with MockKafka() as kafka:

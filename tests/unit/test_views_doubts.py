@@ -62,9 +62,3 @@ def test_what_the_other_source_removed_is_no_doubt(board: Board, wire: WireViews
     board.publish((), [doubted.topic])
     wire.fetch(10, fresh=False)
     assert wire.confirm_due_s is None
-
-
-def test_a_doubt_lasts_until_it_is_settled(wire: WireViews, doubted: TopicView) -> None:
-    due_s = wire.confirm_due_s
-    wire.fetch(10, fresh=False)
-    assert wire.confirm_due_s == due_s

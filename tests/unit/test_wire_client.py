@@ -14,14 +14,11 @@ from modeaware.endpoint.server import Server
 from modeaware.endpoint.tls import server_context
 from modeaware.errors import ClusterError, ControllerUnavailable, ErrorCode
 from modeaware.lifecycle.commands import (
-    AlterGroupRulesCommand,
     DeletePartitionsCommand,
 )
-from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import ClaimRecord
 from modeaware.modes import PartitionMode
 from modeaware.wire import client, codec, messages
-from tests.support.conversation import broker_versions
 from tests.support.endpoint import FakeBroker
 from tests.support.secured import Certificate, make_certificate
 from tests.support.stub_controller import StubController, permit, served
@@ -68,14 +65,6 @@ def test_a_shrink_reaches_the_controller_and_its_answer_comes_back(server: Serve
     assert answers == {"orders": messages.TopicResult("orders", {1: PartitionMode.READ_ONLY})}
     assert controller.submitted == [([DeletePartitionsCommand("orders", 1)], 5000)]
     assert client.is_running({}, _claim(server.address))
-
-
-def test_rules_about_groups_reach_the_controller(server: Server, controller: StubController) -> None:
-    command = AlterGroupRulesCommand((GroupRule("require", "spark", "t", "", 5),), (("closed", "", "*"),))
-    request = messages.alter_group_rules_request(command, timeout_ms=100)
-    answer = client.request({}, _claim(server.address), request, 10)
-    assert messages.results_of(answer) == {"": messages.TopicResult("")}
-    assert controller.submitted == [([command], 100)]
 
 
 def test_a_standby_says_so_and_runs(controller: StubController) -> None:
@@ -187,14 +176,6 @@ def test_a_controller_that_goes_silent_is_a_cluster_error(server: Server, contro
     assert len(controller.submitted) == 1, "sent once, whatever becomes of it"
 
 
-def test_what_never_says_hello_is_unavailable(broker: FakeBroker) -> None:
-    broker.answer = lambda payload: None
-    with pytest.raises(ControllerUnavailable, match="cannot be reached"):
-        client.request({}, _at(broker), _delete(orders=1), 0.3)
-    assert not client.is_running({}, _at(broker), 0.3)
-    assert _api_keys(broker) <= {codec.API_VERSIONS_KEY}
-
-
 @pytest.mark.parametrize("wanted", ["SSL", "ssl", "SASL_SSL"])
 @pytest.mark.parametrize("offered", ["PLAINTEXT", "SASL_PLAINTEXT"])
 def test_who_wants_tls_sends_nothing_across_the_network_without(
@@ -221,34 +202,10 @@ def test_the_claim_says_what_is_spoken(controller: StubController, certificate: 
     assert controller.commands == [DeletePartitionsCommand("orders", 1)]
 
 
-def _asks_who(error_code: int) -> Callable[[bytes], bytes]:
-    """A broker with SASL PLAIN that answers each user so."""
-
-    def answer(payload: bytes) -> bytes:
-        header = codec.peek_header(payload)
-        if header.api_key == codec.API_VERSIONS_KEY:
-            keys = {3: (0, 13), 17: (0, 1), 18: (0, 4), 36: (0, 1)}
-            return broker_versions(header.api_version, header.correlation_id, keys)
-        if header.api_key == _SASL_HANDSHAKE:
-            return payload[4:8] + struct.pack(">hih", 0, 1, 5) + b"PLAIN"
-        if header.api_key == _SASL_AUTHENTICATE:
-            return payload[4:8] + struct.pack(">hhiq", error_code, -1, 0, 0)
-        return permit(payload)
-
-    return answer
-
-
-def test_a_controller_is_asked_as_the_clients_own_user(controller: StubController) -> None:
-    with served(controller, ID, sasl=True, answer=_asks_who(0)) as server:
-        client.request(PLAIN, _claim(server.address, security_protocol=server.security_protocol), _delete(orders=1), 10)
-    assert controller.commands == [DeletePartitionsCommand("orders", 1)]
-
-
-def test_who_is_not_let_in_cannot_tell_whether_it_runs(controller: StubController) -> None:
-    with served(controller, ID, sasl=True, answer=_asks_who(58)) as server:
-        claim = _claim(server.address, security_protocol=server.security_protocol)
-        with pytest.raises(ControllerUnavailable, match="SaslAuthenticationFailed"):
-            client.request(PLAIN, claim, _delete(orders=1), 10)
-        with pytest.raises(ControllerUnavailable, match="SaslAuthenticationFailed"):
-            client.is_running(PLAIN, claim)
-    assert controller.commands == []
+def test_a_controller_on_another_host_is_neither_asked_nor_taken_for_dead(broker: FakeBroker) -> None:
+    elsewhere = _claim("{}:{}".format(*broker.address), host="another-host.example")
+    with pytest.raises(ControllerUnavailable, match="run the command on that host"):
+        client.request({}, elsewhere, _delete(orders=1), 10)
+    with pytest.raises(ControllerUnavailable, match="another-host"):
+        client.is_running({}, elsewhere)
+    assert broker.accepted == 0

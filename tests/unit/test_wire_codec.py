@@ -28,13 +28,6 @@ from modeaware.wire.frames import MalformedFrame
 RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
 
 
-def test_delete_partitions_commands_round_trip() -> None:
-    message = messages.delete_partitions_request({"a": 4, "b": 2}, delay_ms=-1, immediate_delete=False, timeout_ms=10)
-    header, decoded = codec.decode_request(codec.encode_request(message, 0, 3, "client"))
-    assert header == codec.Header(694, 0, 3, "client")
-    assert messages.commands_of(decoded) == [DeletePartitionsCommand("a", 4), DeletePartitionsCommand("b", 2)]
-
-
 @pytest.mark.parametrize("version", range(4))
 def test_create_partitions_commands_round_trip_in_every_version(version: int) -> None:
     commands = [CreatePartitionsCommand("a", 6, ((0, 1), (1, 2)), True), CreatePartitionsCommand("b", 3, None, True)]
@@ -50,15 +43,6 @@ def test_a_topic_named_twice_is_refused() -> None:
     assert caught.value.code is ErrorCode.INVALID_REQUEST
 
 
-def test_an_error_of_the_whole_request_is_raised() -> None:
-    message = messages.delete_partitions_request({"a": 1}, delay_ms=0, immediate_delete=False, timeout_ms=1)
-    response = messages.failed_response(message, RequestRefused("no", code=ErrorCode.REQUEST_TIMED_OUT))
-    _, decoded = codec.decode_response(codec.encode_response(response, 0, 1), codec.DELETE_PARTITIONS_KEY, 0)
-    with pytest.raises(RequestRefused, match="no") as caught:
-        messages.results_of(decoded)
-    assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
-
-
 def test_an_evacuation_is_a_tagged_field_of_its_topic() -> None:
     message = messages.delete_partitions_request(
         {"orders": 4, "plain": 1}, delay_ms=0, immediate_delete=False, timeout_ms=1, evacuate={"orders"}
@@ -70,13 +54,6 @@ def test_an_evacuation_is_a_tagged_field_of_its_topic() -> None:
         DeletePartitionsCommand("orders", 4, 0, evacuate=True),
         DeletePartitionsCommand("plain", 1, 0),
     ]
-
-
-def test_tagged_fields_of_a_newer_peer_are_passed_over() -> None:
-    prefix = struct.pack(">hhih", 694, 0, 1, -1) + b"\0" + struct.pack(">i?q", 1, False, -1)
-    topic = b"\x02\x02a" + struct.pack(">i", 4) + b"\x02" + b"\x00\x03\x02\x02g" + b"\x09\x02??"
-    _, message = codec.decode_request(prefix + topic + b"\0")
-    assert messages.commands_of(message) == [DeletePartitionsCommand("a", 4, accept_state_loss=("g",))]
 
 
 @pytest.mark.parametrize("value", [b"\x00", b"\x02\x00"], ids=["array", "string"])
@@ -137,16 +114,6 @@ def test_a_request_cut_short_is_malformed(request_bytes: bytes) -> None:
     for cut in range(len(request_bytes)):
         with pytest.raises(MalformedFrame):
             codec.decode_request(request_bytes[:cut])
-
-
-def test_null_where_a_value_must_stand_is_malformed() -> None:
-    prefix = struct.pack(">hhih", 694, 0, 1, -1) + b"\0" + struct.pack(">i?q", 1, False, -1)
-    for body in (b"\0\0", b"\x02\0" + struct.pack(">i", 1) + b"\0\0"):  # no topics, no name
-        with pytest.raises(MalformedFrame, match="null"):
-            codec.decode_request(prefix + body)
-    without = codec.DeletePartitionsRequest(version=0, topics=None)
-    with pytest.raises(MalformedFrame, match="null"):
-        messages.commands_of(without)
 
 
 @pytest.mark.parametrize(

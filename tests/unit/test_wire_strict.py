@@ -17,7 +17,7 @@ from modeaware.wire import codec, kip694, stock
 from modeaware.wire.dialect import REQUEST_LIMITS
 from modeaware.wire.frames import MAX_REQUEST_BYTES, MalformedFrame
 from tests.support.golden import EVERYTHING
-from tests.support.wire_bytes import Wire, request_header, response_header
+from tests.support.wire_bytes import Wire, request_header
 
 SPOKEN = [(key, version) for key, (low, high) in EVERYTHING.versions.items() for version in range(low, high + 1)]
 MOST = 2**31 - 1
@@ -33,10 +33,6 @@ def compact_request() -> Wire:
 
 def plain_request() -> Wire:
     return request_header(3, 1, flexible=False)
-
-
-def compact_response() -> Wire:
-    return response_header(flexible=True).INT32(0)
 
 
 def varint_of_all(value: int) -> bytes:
@@ -110,43 +106,11 @@ def test_a_hostile_request_is_refused_and_nothing_is_made_for_it(name: str) -> N
     assert calls(lambda: stock.decode_request(frame)) < ALLOWED_CALLS
 
 
-@pytest.mark.parametrize(
-    "rest",
-    [
-        varint_of_all(2**31),
-        Wire().COMPACT_ARRAY(1).INT32(1).made + varint_of_all(2**31),
-        Wire().COMPACT_ARRAY(0).COMPACT_STRING(None).INT32(1).made + varint_of_all(2**31),
-        Wire().COMPACT_ARRAY(0).COMPACT_STRING(None).INT32(1).COMPACT_ARRAY(1).INT16(0).COMPACT_STRING("t").INT8(0).made
-        + varint_of_all(2**31),
-        Wire().COMPACT_ARRAY(0).COMPACT_STRING(None).INT32(1).COMPACT_ARRAY(1).INT16(0).COMPACT_STRING("t").INT8(0).made
-        + Wire().COMPACT_ARRAY(1).INT16(0).INT32(0).INT32(0).INT32(0).made
-        + varint_of_all(2**31),
-    ],
-    ids=["brokers", "host", "topics", "partitions", "replicas"],
-)
-def test_a_hostile_response_is_refused_and_nothing_is_made_for_it(rest: bytes) -> None:
-    frame = compact_response().made + rest
-    with pytest.raises(MalformedFrame, match="are left"):
-        kip694.decode_modes_response(frame)
-    assert grown_bytes(lambda: kip694.decode_modes_response(frame)) < ALLOWED_BYTES
-    assert calls(lambda: kip694.decode_modes_response(frame)) < ALLOWED_CALLS
-
-
 def test_an_unknown_tagged_field_is_passed_over_and_not_kept() -> None:
     start = request_header(3, 10, flexible=True).COMPACT_ARRAY(None).INT8(0).INT8(0).INT8(0).made
     _, message = kip694.decode_modes_request(start + b"\2\1\1\1\x7f\3abc")
     assert (message.modes_only, message.fresh, message.unknown_tags) == (False, True, None)
     assert kip694.encode_modes_request(message, 7, "me") == start + b"\1\1\1\1"
-
-
-def test_small_elements_are_counted_because_they_are_large_in_memory() -> None:
-    count = REQUEST_LIMITS.elements
-    most = compact_request().COMPACT_ARRAY(count).made + b"\1\0" * count + b"\0\0\0\0"
-    assert len(stock.decode_request(most)[1].topics) == count
-    more = compact_request().COMPACT_ARRAY(count + 1).made + b"\1\0" * (count + 1) + b"\0\0\0\0"
-    with pytest.raises(MalformedFrame, match="1 elements more than one message may have"):
-        stock.decode_request(more)
-    assert grown_bytes(lambda: stock.decode_request(more)) < ALLOWED_BYTES
 
 
 @pytest.mark.parametrize(("key", "version"), SPOKEN)
@@ -202,3 +166,13 @@ def test_what_is_not_in_the_bytes_is_nobody_elses() -> None:
         (topic,) = codec.decode_request(topics)[1].topics
         assert topic.accept_state_loss == []
         topic.accept_state_loss.append("app")
+
+
+def test_small_elements_are_counted_because_they_are_large_in_memory() -> None:
+    count = REQUEST_LIMITS.elements
+    most = compact_request().COMPACT_ARRAY(count).made + b"\1\0" * count + b"\0\0\0\0"
+    assert len(stock.decode_request(most)[1].topics) == count
+    more = compact_request().COMPACT_ARRAY(count + 1).made + b"\1\0" * (count + 1) + b"\0\0\0\0"
+    with pytest.raises(MalformedFrame, match="1 elements more than one message may have"):
+        stock.decode_request(more)
+    assert grown_bytes(lambda: stock.decode_request(more)) < ALLOWED_BYTES

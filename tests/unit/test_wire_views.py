@@ -80,16 +80,6 @@ class TestAnswers:
         assert wire.held() == told
         assert wire.heard == [{"orders": told}]
 
-    def test_it_asks_for_what_has_a_record_and_creates_nothing(self, wire: Wire) -> None:
-        wire.put()
-        wire.ask()
-        wire.ask(fresh=True)
-        asked = wire.endpoint.asked
-        assert [(a.topics, a.modes_only, a.fresh, a.allow_auto_topic_creation) for a in asked] == [
-            (None, True, False, False),
-            (None, True, True, False),
-        ]
-
     def test_the_claim_is_the_controller_and_its_address(self, wire: Wire) -> None:
         wire.put("orders", 1, controller_epoch=4)
         wire.ask()
@@ -142,18 +132,6 @@ class TestNeverBack:
             ([], True, False),
             (["orders"], False, True),
         ]
-        assert wire.held() == view
-
-    def test_a_topic_that_exists_without_a_record_keeps_its_view(self, wire: Wire) -> None:
-        view = wire.put()
-        wire.ask()
-        del wire.endpoint.views["orders"]  # the log was lost, or has a record that this endpoint cannot read
-        wire.endpoint.existing["orders"] = 12
-        with pytest.raises(TopicsNotTold, match=r"orders \(no mode record\)"):
-            wire.ask()
-        assert wire.held() == view
-        wire.endpoint.views["orders"] = view
-        wire.ask()
         assert wire.held() == view
 
     @pytest.mark.parametrize("existing", [True, False])
@@ -237,14 +215,6 @@ class TestBrokerOfTheKip:
 
 
 class TestConnection:
-    def test_one_that_was_closed_meanwhile_is_made_anew(self, wire: Wire) -> None:
-        wire.put("orders", 1)
-        wire.ask()
-        wire.endpoint.disconnect()
-        wire.put("orders", 2)
-        wire.ask()
-        assert wire.held() == wire.endpoint.views["orders"]
-
     def test_who_does_not_answer_is_an_error_in_time(self, wire: Wire) -> None:
         wire.endpoint.answering.clear()
         with pytest.raises(ModeSourceError) as caught:

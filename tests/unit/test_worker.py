@@ -11,19 +11,17 @@ from modeaware.controller import parts as parts_module
 from modeaware.controller import worker as worker_module
 from modeaware.controller.election import Seat
 from modeaware.controller.status import Role
-from modeaware.controller.worker import START_PATIENCE_S, run_worker
+from modeaware.controller.worker import run_worker
 from modeaware.errors import (
     ClusterError,
-    ConfigError,
     ControllerFenced,
     ControllerUnavailable,
     ErrorCode,
     ModeAwareError,
     ModeSourceError,
     NewerRecord,
-    NotAuthorized,
 )
-from tests.support.worker_world import COMMAND, Engine, World, loses, make, nothing, passes, run, sits
+from tests.support.worker_world import COMMAND, World, loses, make, nothing, passes, run, sits
 
 
 @pytest.fixture
@@ -68,11 +66,6 @@ def test_a_log_that_could_be_safer_is_warned_of_once(world: World, caplog: pytes
     assert [record.levelname for record in warnings] == ["WARNING"] * 2, "again where it was mended in between"
 
 
-def test_a_new_term_is_a_new_claim(world: World) -> None:
-    did = run(world, sits(world, Seat.LEADER), sits(world, Seat.WAITING), sits(world, Seat.LEADER, 2), nothing, nothing)
-    assert did.count("claim") == 2
-
-
 def test_a_lost_place_is_left_and_joined_anew_behind_the_active_one(world: World) -> None:
     did = run(world, sits(world, Seat.LEADER), loses(world), nothing, sits(world, Seat.STANDBY))
     assert did == ["join after 70", "confirm", "claim", "leave", "join after 70", "leave"]
@@ -107,20 +100,6 @@ def test_a_stop_while_the_log_is_closed_leaves_the_claim(
     assert did == ["join after 70", "confirm", "claim", "leave"]
     assert (world.status.role, world.status.failure) == (Role.STOPPED, None)
     assert "the claim stays on the log" in caplog.text
-
-
-@pytest.mark.parametrize("failure", [ControllerFenced("fenced"), ClusterError("timed out")])
-def test_a_claim_that_cannot_be_released_stays(
-    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, failure: ModeAwareError
-) -> None:
-    def release(engine: Engine) -> None:
-        raise failure
-
-    monkeypatch.setattr(Engine, "release", release)
-    did = run(world, sits(world, Seat.LEADER), nothing)
-    assert did == ["join after 70", "confirm", "claim", "leave"]
-    assert (world.status.role, world.status.failure) == (Role.STOPPED, None)
-    assert f"the claim stays on the log, the next controller replaces it: {failure}" in caplog.text
 
 
 class Connections:
@@ -175,26 +154,6 @@ def test_a_start_is_tried_again_where_nobody_answers(world: World) -> None:
     assert world.status.trouble == "cannot be opened"
 
 
-@pytest.mark.parametrize(
-    "error", [NotAuthorized("not allowed"), ModeSourceError("broken")], ids=["not authorized", "something else"]
-)
-def test_what_is_refused_at_the_start_ends_it_at_once(world: World, error: ModeAwareError) -> None:
-    world.look_errors.extend([error] * 2)
-    run(world)
-    assert world.status.failure is error
-    assert len(world.look_errors) == 1
-
-
-def test_a_start_is_not_tried_for_ever(world: World) -> None:
-    def fails(timeout_s: float) -> None:
-        world.clock.advance(int(START_PATIENCE_S * 400))
-        raise ModeSourceError("not reached", code=NO_ANSWER)
-
-    world.look = fails  # type: ignore[method-assign]  # one that takes its time
-    run(world)
-    assert isinstance(world.status.failure, ModeSourceError)
-
-
 def test_a_stop_ends_a_start_that_is_tried_again(world: World) -> None:
     def fails(timeout_s: float) -> None:
         world.status.stopping.set()
@@ -208,14 +167,6 @@ def test_a_stop_ends_a_start_that_is_tried_again(world: World) -> None:
 # Settings that worked before: a file that one names is out of reach for a moment
 
 
-def test_a_claim_that_the_settings_prevent_is_made_again(world: World) -> None:
-    world.status.become(Role.STANDBY)
-    world.claim_errors.append(ConfigError("client settings: ssl.ca.location failed"))
-    did = run(world, sits(world, Seat.LEADER), nothing, nothing)
-    assert did == ["join after 70", "confirm", "confirm", "claim", "release", "leave"]
-    assert world.status.failure is None
-
-
 # A place that leads to nothing
 
 
@@ -225,18 +176,6 @@ def test_a_leader_that_cannot_claim_goes_to_the_end_of_the_queue(world: World) -
     late = passes(world, leader_module.STUCK_S + 1)
     did = run(world, sits(world, Seat.LEADER), nothing, late, sits(world, Seat.STANDBY))
     assert did == ["join after 70", "confirm", "confirm", "leave", "join after 70", "leave"]
-
-
-def test_a_rebalance_that_never_ends_is_left(world: World) -> None:
-    late = passes(world, leader_module.STUCK_S + 1)
-    did = run(world, sits(world, Seat.LEADER), sits(world, Seat.WAITING), late, nothing, sits(world, Seat.STANDBY))
-    assert did == ["join after 70", "confirm", "claim", "leave", "join after 70", "leave"]
-
-
-def test_who_serves_or_stands_by_keeps_its_place(world: World) -> None:
-    late = passes(world, leader_module.STUCK_S - 1)
-    run(world, sits(world, Seat.STANDBY), *[late] * 4, sits(world, Seat.LEADER, 2), *[late] * 4)
-    assert world.did.count("join after 70") == 1
 
 
 # The log

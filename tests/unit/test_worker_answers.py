@@ -26,15 +26,6 @@ def test_an_answer_from_memory_is_confirmed_first(world: World) -> None:
     assert future.result(0)
 
 
-def test_a_refusal_needs_no_confirmation(world: World) -> None:
-    """It claims nothing to be done, and may say that no broker answers."""
-    world.appends_nothing, world.result = True, ErrorCode.REQUEST_TIMED_OUT
-    future = world.inbox.put([COMMAND])
-    did = run(world, sits(world, Seat.LEADER), nothing)
-    assert did == ["join after 70", "confirm", "claim", "execute", "release", "leave"]
-    assert future.result(0)
-
-
 def test_a_stale_answer_is_not_given(world: World) -> None:
     world.appends_nothing = True
     world.confirmations.extend([True])

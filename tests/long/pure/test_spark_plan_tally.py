@@ -9,16 +9,19 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.plan.counted import Counted
+from modeaware.plan.html import plan_html
 from modeaware.plan.recognise import recognise
-from modeaware.plan.report import ResizePlan, ask_for_counts, make_counted_plan, make_plan
+from modeaware.plan.report import ResizePlan, ask_for_counts, make_counted_plan, make_plan, plan_json
 from modeaware.plan.sample import Sample
 from modeaware.plan.targets import Effect
+from modeaware.plan.text import plan_text
 from modeaware.plan.topic_look import TopicLook
+from modeaware.plan.words import number
 from modeaware.spark.planning import frame
 from modeaware.spark.planning.frame import Counting
 from modeaware.spark.planning.tally import Sums, counted_of
@@ -44,6 +47,7 @@ PLACES: dict[str, Place] = {
     "partly": lambda key, n: n // 2 % 12 if n % 2 else murmur2(key or b"", 12),
 }
 KEYS: dict[str, list[bytes | None]] = {
+    "many": [*some_keys(500, 3000)],
     "some without": [*some_keys(300, 2000), *[None] * 400, *[b""] * 100],
     "none with": [None] * 300,
     "none": [],
@@ -101,8 +105,9 @@ def figures(effect: Effect) -> dict[str, float | None]:
     }
 
 
-@pytest.mark.parametrize(("keys", "target"), [("some without", 5), ("none with", 24), ("none", 5)])
+@pytest.mark.parametrize("keys", KEYS)
 @pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("target", [4, 5, 24])
 def test_counting_says_what_a_sample_of_everything_says(place: str, keys: str, target: int) -> None:
     sample = sample_of(records_of(KEYS[keys], PLACES[place]), COUNT)
     by_sample, by_spark = both(sample, target)
@@ -122,7 +127,7 @@ def test_counting_says_what_a_sample_of_everything_says(place: str, keys: str, t
     assert by_spark.counted.records == len(sample.records)
 
 
-@pytest.mark.parametrize("length", [1, 7])
+@pytest.mark.parametrize("length", [1, 2, 7, 1000])
 def test_a_key_may_go_on_in_the_next_batch(monkeypatch: pytest.MonkeyPatch, length: int) -> None:
     monkeypatch.setattr(frame, "_AT_ONCE", 5)  # private: as many rows as matter would take minutes
     sample = sample_of(records_of(KEYS["some without"], PLACES["none"]), COUNT)
@@ -132,13 +137,33 @@ def test_a_key_may_go_on_in_the_next_batch(monkeypatch: pytest.MonkeyPatch, leng
     assert some.evidence == {name: pytest.approx(fit) for name, fit in all_.evidence.items()}
 
 
-@settings(max_examples=25)
 @given(st.lists(st.tuples(st.sampled_from([None, b"", b"a", b"b", b"long" * 2000]), st.integers(0, 11)), max_size=60))
 def test_any_few_records(sent: list[tuple[bytes | None, int]]) -> None:
     sample = sample_of([(partition, key, 10) for key, partition in sent], COUNT)
     by_sample, by_spark = both(sample, 5)
     assert figures(by_spark.chosen) == pytest.approx(figures(by_sample.chosen))
     assert by_spark.recognition.keyed == by_sample.recognition.keyed
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("keys", ["some without", "none with"])
+def test_it_is_shown_as_counted(place: str, keys: str) -> None:
+    _, plan = both(sample_of(records_of(KEYS[keys], PLACES[place]), COUNT), 5)
+    text, page, told = plan_text(plan), plan_html(plan), plan_json(plan)
+    assert f"Counted, each one: {number(len(KEYS[keys]))} records" in text
+    assert "of the sample" not in text
+    assert not any(words in text + page for words in ("±", "95 ", "sampled keys"))
+    assert told["counted"] == {"records": len(KEYS[keys]), "bytes": 100 * len(KEYS[keys]), "span_ms": plan.span_ms}
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_what_a_sample_took_for_one_home_is_not_where_others_lie() -> None:
+    """Of records without a key the sample may see one partition only, the whole topic several."""
+    sample = sample_of([(3, None, 10)] * 300, COUNT)
+    recognition = recognise(sample)
+    assert recognition.null_home == 3
+    all_ = counted(sample_of([(3, None, 10)] * 300 + [(5, None, 10)], COUNT), 5)
+    assert make_counted_plan(LOOK, sample, recognition, all_, 5, NOW_MS).recognition.null_home is None
 
 
 def test_no_key_leaves_the_executors() -> None:
