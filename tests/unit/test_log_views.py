@@ -59,14 +59,6 @@ def log() -> Log:
     return Log()
 
 
-def test_a_record_that_comes_twice_is_told_once(log: Log) -> None:
-    log.read(topic_record(epoch=1))
-    record = LogRecord(1, b"id-of-orders", topic_record(epoch=2).to_json())
-    log.views.records([record])
-    log.views.records([record])
-    assert [call["orders"].epoch for call in log.heard] == [1, 2]
-
-
 def test_a_log_that_appears_late_is_adopted(log: Log) -> None:
     log.views.begin()
     log.views.absent()

@@ -37,15 +37,6 @@ def test_a_hold_up_is_as_old_as_its_phase() -> None:
     assert only(watched).blocked_since == {1: NOW_MS + 12}, "what is waited for as it was asked is no trouble"
 
 
-def test_who_takes_over_counts_from_the_record() -> None:
-    watched = Watched()
-    taken = record("orders", 1, {1: blocked(LAG)}, NOW_MS, changed_ms=NOW_MS - 7)
-    watched.claimed([taken], (), NOW_MS)
-    assert only(watched).blocked_since == {1: NOW_MS - 7}
-    watched.appended(replace(taken, changed_ms=NOW_MS), NOW_MS)
-    assert only(watched).blocked_since == {1: NOW_MS - 7}
-
-
 def test_stragglers_are_counted_as_they_come_and_over_claims() -> None:
     watched = Watched()
     before = record("orders", 1, {1: RetiredPartition(stragglers=2)}, NOW_MS)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 from kafka.partitioner import DefaultPartitioner
 
-from partitioners import NAMES, Manual, ManualPartitionRequired, RoundRobin, Sticky, UniformSticky, load, named
+from partitioners import NAMES, Manual, ManualPartitionRequired, Sticky, UniformSticky, load, named
 from partitioners.call_forms import for_aiokafka, for_kafka_python
 from tests.support.partitioning import Dice, Metadata, Ticks
 
@@ -59,21 +57,6 @@ def test_sticky_moves_on_with_each_batch() -> None:
     form.on_new_batch("t", cluster, 1)  # late
     assert form.partition("t", None, None, None, b"v", cluster) == 3
     form.on_new_batch("t", cluster, 77)  # gone
-    assert form.partition("t", None, None, None, b"v", cluster) == 3
-
-
-def test_a_new_batch_concerns_the_thread_the_topic_and_the_next_record_alone() -> None:
-    cluster = Metadata(range(4))
-    form = for_kafka_python(RoundRobin(randomness=lambda: 0.0))
-    assert form.partition("t", None, None, None, b"v", cluster) == 0
-    form.on_new_batch("t", cluster, 0)
-    elsewhere: list[int] = []
-    other = threading.Thread(target=lambda: elsewhere.append(form.partition("t", None, None, None, b"v", cluster)))
-    other.start()
-    other.join()
-    assert elsewhere == [1]
-    assert [form.partition("t", None, None, None, b"v", cluster) for _ in range(2)] == [0, 2]
-    form.on_new_batch("t", cluster, 9)  # no partition any more
     assert form.partition("t", None, None, None, b"v", cluster) == 3
 
 

@@ -58,14 +58,6 @@ def test_a_column_without_rows(column: Any, which: Hash) -> None:
     assert partition_column(column, 7).tolist() == []
 
 
-@pytest.mark.parametrize("which", list(Hash))
-def test_more_keys_than_a_block_and_some_of_them_long(which: Hash) -> None:
-    keys: list[bytes | None] = [(b"%d" % row) * (row % 7) for row in range(20_000)]
-    keys[5] = b"long" * 5000
-    keys[19_999] = b"longer" * 5001
-    assert hash_column(pa.array(keys), which).tolist() == scalar(which, keys)
-
-
 @pytest.mark.parametrize("name", sorted(LIBRDKAFKA_NAMES | {"sticky", "uniform_sticky", "minimal_movement"}))
 def test_what_is_hashed_goes_where_the_scalar_form_puts_it(name: str) -> None:
     topic = named(name).for_topic("t")

@@ -51,22 +51,6 @@ def test_sticky_stays_until_its_batch_ends_and_then_goes_elsewhere() -> None:
     assert topic.partition(None, 4) == 0
 
 
-def test_sticky_goes_by_time_as_long_as_nobody_tells_of_batches() -> None:
-    clock = Ticks()
-    topic = Sticky(linger_s=0.01, clock=clock, randomness=lambda: 0.0).for_topic("t")
-    picks = []
-    for _ in range(3):
-        picks += [topic.partition(None, 4), topic.partition(None, 4)]
-        clock.now_s += 0.011
-    assert picks == [0, 0, 1, 1, 0, 0]
-    topic.on_new_batch(3)  # somebody does, be it late
-    assert [topic.partition(None, 4), topic.partition(None, 4)] == [0, 0]
-    clock.now_s += 60
-    assert topic.partition(None, 4) == 0
-    topic.on_new_batch(0)
-    assert topic.partition(None, 4) == 1
-
-
 def test_uniform_sticky_moves_on_after_its_bytes() -> None:
     topic = UniformSticky(batch_size=100, randomness=Dice()).for_topic("t")
     assert isinstance(topic, LoadAware)

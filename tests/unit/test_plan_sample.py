@@ -33,11 +33,6 @@ def test_stretches_lie_in_their_logs_do_not_overlap_and_are_no_more_than_asked_f
         assert places[0].start <= recent_from(places) < logs[partition].end
 
 
-def test_what_short_partitions_cannot_give_the_others_give() -> None:
-    chosen = choose_stretches({0: Stretch(0, 10), 1: Stretch(5, 1005), 2: Stretch(0, 0), 3: Stretch(0, 1000)}, 210)
-    assert {p: sum(place.length for place in places) for p, places in chosen.items()} == {0: 10, 1: 100, 3: 100}
-
-
 def test_a_record_stands_for_others_of_its_partition() -> None:
     records = [SampledRecord(0, 5, b"k", 10, 1000), SampledRecord(0, 6, b"k", 30, 3000), SampledRecord(1, 0, None, 8)]
     sample = Sample("t", 3, 3, {0: Stretch(0, 100), 1: Stretch(0, 1), 2: Stretch(0, 0)}, tuple(records), {0: 6}, True)

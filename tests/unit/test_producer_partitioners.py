@@ -141,17 +141,3 @@ class TestEveryTopic:
         assert routes.get("orders") is routes.get("orders") is first
         assert len(asked) == 2  # not with each record
         assert "orders: goes on with 4 partitions: no brokers" in caplog.text
-
-    def test_while_one_thread_asks_again_the_others_go_on(self) -> None:
-        now, seen = [0.0], []
-
-        def count(_topic: str) -> int:
-            if now[0]:
-                seen.append(routes.get("orders"))
-            return 4
-
-        routes = EveryTopic(RoundRobin(), count, 300.0, clock=lambda: now[0])
-        first = routes.get("orders")
-        now[0] = 301.0
-        assert routes.get("orders") is first
-        assert seen == [first]

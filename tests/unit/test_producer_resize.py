@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import warnings
-import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -17,7 +15,7 @@ from modeaware.errors import ConfigError, ModeAwareError, ResizeWarning
 from modeaware.modes import PartitionMode
 from modeaware.resize import Resize
 from tests.support.fake_views import FakeViews, modes_of
-from tests.support.offline import CONF, Acquired, Reports, finish, is_librdkafkas_own
+from tests.support.offline import CONF, Acquired, Reports, is_librdkafkas_own
 from tests.support.resizing import KEPT_12_TO_5, KEYS, MOVED_12_TO_5, Make, Makes
 
 pytestmark = pytest.mark.filterwarnings("default::modeaware.errors.ResizeWarning")
@@ -163,16 +161,3 @@ def test_bad_settings(acquired: Acquired, setting: str, value: str) -> None:
     with pytest.raises(ConfigError, match=setting):
         Producer({**CONF, setting: value})
     assert acquired.asked == []
-
-
-def test_the_source_of_the_views_does_not_keep_the_callback(acquired: Acquired) -> None:
-    class Told:
-        def __call__(self, resize: Resize) -> None: ...
-
-    told = Told()
-    gone = weakref.ref(told)
-    producer = Producer({**CONF, "modeaware.resize_cb": told})
-    finish(producer)
-    del told, producer
-    gc.collect()
-    assert gone() is None

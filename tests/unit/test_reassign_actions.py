@@ -12,15 +12,13 @@ from typing import Any
 import pytest
 
 from modeaware.admin.reassignment_json import Plan
-from modeaware.admin.reassignments import PartitionReassignment
 from modeaware.cli import reassign
-from modeaware.cli.reassign_actions import Execution, execute, verify
+from modeaware.cli.reassign_actions import Execution, execute
 from modeaware.errors import ClusterError, ErrorCode, RequestRefused
 from tests.support.fake_reassigning import FakeCluster
 
 TO_3 = Plan({("t", 0): (3,)})
 STAYS = "The throttle stays set; remove it with: again --verify"
-MOVING = PartitionReassignment((3, 1), (3,), (1,))
 
 
 @pytest.fixture
@@ -74,21 +72,6 @@ def test_who_interrupts_is_told_of_the_throttle(
     with pytest.raises((error, RequestRefused)):
         execute(cluster, throttled())
     assert STAYS in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("count", [1, 2])
-def test_throttles_that_stay_for_others_are_told(
-    cluster: FakeCluster, capsys: pytest.CaptureFixture[str], count: int
-) -> None:
-    there = Plan({("t", 0): (1,)})
-    cluster.in_progress = [dict([(("t", 1), MOVING), (("u", 0), MOVING)][:count])]
-    assert verify(cluster, there, preserve_throttles=False)
-    told = ["1 other reassignment is", "2 other reassignments are"][count - 1]
-    assert capsys.readouterr().err == f"Throttles stay: {told} in progress; run --verify again\n"
-    verify(cluster, there, preserve_throttles=True)
-    cluster.in_progress = [{("t", 0): MOVING}]
-    verify(cluster, there, preserve_throttles=False)
-    assert capsys.readouterr().err == ""
 
 
 def test_commands_after_an_interruption_can_be_typed_as_they_are(

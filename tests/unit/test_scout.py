@@ -87,19 +87,6 @@ def test_failures_are_asked_again_with_growing_pauses_and_never_mean_no(clock: M
     assert (made.found, made.error) == (Found("a:1", ours=False), None)
 
 
-def test_a_server_that_stays_silent_is_asked_less_and_less_often(clock: ManualClock) -> None:
-    FakeRound.offers, FakeRound.failures = {"a:1": Offer(modes=False)}, {"b:1": "refused"}
-    made = Scout({}, 300.0, clock)
-    begun = rounds_until(made, clock, 1500.0)
-    assert begun[-1] - begun[-2] == pytest.approx(300.0, abs=0.2)
-    assert len(begun) < 15
-    made.hurry(even_if_failing=True)  # good news
-    assert len(rounds_until(made, clock, clock.now_s + 2.0)) == 1
-    FakeRound.offers = {}
-    begun = rounds_until(made, clock, clock.now_s + 900.0)
-    assert begun[-1] - begun[-2] == pytest.approx(LAST_BACKOFF_S, abs=0.2)
-
-
 def test_while_rounds_fail_only_good_news_are_a_reason_to_hurry(clock: ManualClock) -> None:
     FakeRound.failures = {"a:1": "refused"}
     made = Scout({}, 300.0, clock)

@@ -35,10 +35,3 @@ def test_a_partition_that_is_not_listed_is_read_and_not_written_while_others_are
     assert not SHRUNK.is_writable(-1)
     assert SHRUNK.is_readable(4)
     assert SHRUNK.mode(4) is RO
-
-
-def test_once_all_are_writable_again_so_are_those_that_are_not_listed() -> None:
-    grown = TopicView("orders", "id", (2, 8), (RW,) * 4)
-    assert grown.all_writable
-    assert grown.is_writable(4)
-    assert grown.mode(4) is RW

@@ -31,10 +31,10 @@ def wire(endpoint: FakeEndpoint, board: Board) -> Iterator[WireViews]:
 def doubted(endpoint: FakeEndpoint, wire: WireViews) -> TopicView:
     """A topic that was told, and then said to be unknown once."""
     view = endpoint.views["orders"] = topic_record("orders", 1).view()
-    wire.fetch(10, fresh=True)
+    wire.fetch(60, fresh=True)
     assert wire.confirm_due_s is None
     del endpoint.views["orders"]
-    wire.fetch(10, fresh=False)
+    wire.fetch(60, fresh=False)
     assert wire.confirm_due_s is not None
     return view
 
@@ -53,12 +53,12 @@ def test_what_is_not_said_to_be_unknown_any_more_is_no_doubt(
 ) -> None:
     turn(endpoint)
     with pytest.raises(TopicsNotTold):
-        wire.fetch(10, fresh=False)
+        wire.fetch(60, fresh=False)
     assert wire.confirm_due_s is None
     assert board.cache.held("orders") == doubted
 
 
 def test_what_the_other_source_removed_is_no_doubt(board: Board, wire: WireViews, doubted: TopicView) -> None:
     board.publish((), [doubted.topic])
-    wire.fetch(10, fresh=False)
+    wire.fetch(60, fresh=False)
     assert wire.confirm_due_s is None

@@ -61,7 +61,7 @@ def _api_keys(broker: FakeBroker) -> set[int]:
 
 
 def test_a_shrink_reaches_the_controller_and_its_answer_comes_back(server: Server, controller: StubController) -> None:
-    answers = messages.results_of(client.request({}, _claim(server.address), _delete(orders=1), 10))
+    answers = messages.results_of(client.request({}, _claim(server.address), _delete(orders=1), 60))
     assert answers == {"orders": messages.TopicResult("orders", {1: PartitionMode.READ_ONLY})}
     assert controller.submitted == [([DeletePartitionsCommand("orders", 1)], 5000)]
     assert client.is_running({}, _claim(server.address))
@@ -70,7 +70,7 @@ def test_a_shrink_reaches_the_controller_and_its_answer_comes_back(server: Serve
 def test_a_standby_says_so_and_runs(controller: StubController) -> None:
     with served(controller, ID, active=False) as standby:
         claim = _claim(standby.address)
-        response = client.request({}, claim, _delete(orders=1), 10)
+        response = client.request({}, claim, _delete(orders=1), 60)
         assert response.error_code == ErrorCode.NOT_CONTROLLER
         assert client.is_running({}, claim)
     assert controller.submitted == []
@@ -116,7 +116,7 @@ def test_a_command_is_never_sent_to_what_speaks_no_kafka(answer: bytes) -> None:
 def test_a_command_is_never_sent_to_a_stock_broker(broker: FakeBroker) -> None:
     broker.answer = permit
     with pytest.raises(ControllerUnavailable, match="is not the controller"):
-        client.request({}, _at(broker), _delete(orders=1), 10)
+        client.request({}, _at(broker), _delete(orders=1), 60)
     assert not client.is_running({}, _at(broker))
     assert _api_keys(broker) == {codec.API_VERSIONS_KEY}
 
@@ -142,14 +142,14 @@ def test_an_answer_that_cannot_be_read_is_none(broker: FakeBroker) -> None:
 
     broker.answer = answer
     with pytest.raises(ClusterError, match="before trying again") as caught:
-        client.request({}, _at(broker), _delete(orders=1), 10)
+        client.request({}, _at(broker), _delete(orders=1), 60)
     assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
 
 
 def test_a_command_is_never_sent_to_another_controller(server: Server, controller: StubController) -> None:
     stale = _claim(server.address, "controller-0")  # its port has been taken by another one, of another cluster maybe
     with pytest.raises(ControllerUnavailable, match="is not the controller controller-0"):
-        client.request({}, stale, _delete(orders=1), 10)
+        client.request({}, stale, _delete(orders=1), 60)
     assert not client.is_running({}, stale)
     assert controller.submitted == []
 
@@ -158,7 +158,7 @@ def test_no_controller_is_running_without_a_claim_or_an_address() -> None:
     assert not client.is_running({}, None)
     assert not client.is_running({}, _claim(None))
     with pytest.raises(ControllerUnavailable, match="has stopped"):
-        client.request({}, _claim(None), _delete(orders=1), 10)
+        client.request({}, _claim(None), _delete(orders=1), 60)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "nonsense", "127.0.0.1:x", "127.0.0.1:99999", ""])
@@ -185,7 +185,7 @@ def test_who_wants_tls_sends_nothing_across_the_network_without(
     claim = _claim("{}:{}".format(*broker.address), security_protocol=offered)
     conf = {**PLAIN, "security.protocol": wanted}
     with pytest.raises(ControllerUnavailable, match="without TLS"):
-        client.request(conf, claim, _delete(orders=1), 10)
+        client.request(conf, claim, _delete(orders=1), 60)
     with pytest.raises(ControllerUnavailable, match="without TLS"):
         client.is_running(conf, claim)
     assert broker.accepted == 0
@@ -196,7 +196,7 @@ def test_the_claim_says_what_is_spoken(controller: StubController, certificate: 
     conf = {"ssl.ca.location": str(certificate.certificate)}
     with served(controller, ID, tls=tls) as server:
         claim = _claim(server.address, security_protocol="SSL")
-        client.request(conf, claim, _delete(orders=1), 10)
+        client.request(conf, claim, _delete(orders=1), 60)
         assert not client.is_running(conf, _claim(server.address), 1.0)
         assert not client.is_running({}, claim), "its certificate is not known"
     assert controller.commands == [DeletePartitionsCommand("orders", 1)]
@@ -205,7 +205,7 @@ def test_the_claim_says_what_is_spoken(controller: StubController, certificate: 
 def test_a_controller_on_another_host_is_neither_asked_nor_taken_for_dead(broker: FakeBroker) -> None:
     elsewhere = _claim("{}:{}".format(*broker.address), host="another-host.example")
     with pytest.raises(ControllerUnavailable, match="run the command on that host"):
-        client.request({}, elsewhere, _delete(orders=1), 10)
+        client.request({}, elsewhere, _delete(orders=1), 60)
     with pytest.raises(ControllerUnavailable, match="another-host"):
         client.is_running({}, elsewhere)
     assert broker.accepted == 0

@@ -16,9 +16,7 @@ from hypothesis import strategies as st
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle.commands import (
     AlterGroupRulesCommand,
-    CommandResult,
     CreatePartitionsCommand,
-    DeletePartitionsCommand,
 )
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modes import PartitionMode
@@ -41,19 +39,6 @@ def test_a_topic_named_twice_is_refused() -> None:
     with pytest.raises(RequestRefused, match="a") as caught:
         messages.commands_of(codec.decode_request(codec.encode_request(message, 0, 1, "x"))[1])
     assert caught.value.code is ErrorCode.INVALID_REQUEST
-
-
-def test_an_evacuation_is_a_tagged_field_of_its_topic() -> None:
-    message = messages.delete_partitions_request(
-        {"orders": 4, "plain": 1}, delay_ms=0, immediate_delete=False, timeout_ms=1, evacuate={"orders"}
-    )
-    payload = codec.encode_request(message, 0, 7, "me")
-    assert struct.pack(">i", 4) + b"\x01\x01\x01\x01" in payload
-    assert payload.endswith(struct.pack(">i", 1) + b"\0\0"), "nothing where there is none"
-    assert messages.commands_of(codec.decode_request(payload)[1]) == [
-        DeletePartitionsCommand("orders", 4, 0, evacuate=True),
-        DeletePartitionsCommand("plain", 1, 0),
-    ]
 
 
 @pytest.mark.parametrize("value", [b"\x00", b"\x02\x00"], ids=["array", "string"])
@@ -83,19 +68,6 @@ def test_rules_that_contradict_themselves_are_refused(command: AlterGroupRulesCo
     with pytest.raises(RequestRefused, match=re.escape(complaint)) as caught:
         messages.commands_of(codec.decode_request(payload)[1])
     assert caught.value.code is ErrorCode.INVALID_REQUEST
-
-
-def test_an_answer_about_rules_round_trips() -> None:
-    request = messages.alter_group_rules_request(ALTER, timeout_ms=1)
-    done = messages.response_of(request, [CommandResult("", message="2 rules")])
-    refused = messages.response_of(request, [CommandResult("", ErrorCode.INVALID_REQUEST, "no such rule")])
-    failed = messages.failed_response(request, RequestRefused("no"))
-    _, answer = codec.decode_response(codec.encode_response(done, 0, 1), 695, 0)
-    assert messages.results_of(answer) == {"": messages.TopicResult("", message="2 rules")}
-    for response, text in ((refused, "no such rule"), (failed, "no")):
-        _, answer = codec.decode_response(codec.encode_response(response, 0, 1), 695, 0)
-        with pytest.raises(RequestRefused, match=text):
-            messages.results_of(answer)
 
 
 REQUESTS = [

@@ -41,7 +41,7 @@ class Wire:
         return view
 
     def ask(self, *, fresh: bool = False) -> None:
-        self.views.fetch(10, fresh=fresh)
+        self.views.fetch(60, fresh=fresh)
 
     def held(self, topic: str = "orders") -> TopicView | None:
         return self.board.cache.held(topic)
