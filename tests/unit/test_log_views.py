@@ -149,7 +149,7 @@ def test_rubbish_and_newer_records_keep_the_last_view(log: Log) -> None:
     assert log.views.stats()["unreadable_topics"] == ["None", "k"]
 
 
-def test_alistener_that_fails_harms_nobody(log: Log, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_listener_that_fails_harms_nobody(log: Log, caplog: pytest.LogCaptureFixture) -> None:
     def broken(_changed: Mapping[str, TopicView]) -> None:
         raise ZeroDivisionError
 
@@ -181,3 +181,17 @@ def test_a_refresh_before_the_first_view_says_why_there_is_none(log: Log) -> Non
     with pytest.raises(ModeSourceError, match="not read to its end in time: no broker"):
         log.views.refresh(0.01)
     assert log.views.check_due()
+
+
+def test_a_topic_made_anew_replaces_the_old_one(log: Log) -> None:
+    log.read(topic_record(epoch=9, topic_id="old"))
+    log.tell(("old", None), topic_record(epoch=1, topic_id="new"))
+    assert log.views.view("orders").topic_id == "new"
+    assert [call["orders"].version for call in log.heard] == [(1, 9), (1, 1)]
+
+
+def test_a_tombstone_written_while_it_was_out_of_reach_takes_the_view_away(log: Log) -> None:
+    log.read(topic_record("a"), topic_record("b"))
+    log.read(topic_record("b"), ("id-of-a", None))
+    assert log.heard[-1] == {"a": TopicView.unlisted("a")}
+    assert set(log.views.views()) == {"b"}

@@ -157,3 +157,10 @@ def test_a_stop_ends_open_connections_and_threads() -> None:
         with suppress(ConnectionResetError):  # not all of it was read: an end, too
             assert open_one.recv(1) == b""
     eventually(lambda: set(threading.enumerate()) <= before)
+
+
+def test_what_is_asked_for_is_not_repeated(server: MonitoringServer) -> None:
+    status, body, headers = ask(server, "/<script>")
+    assert status == 404
+    assert b"script" not in body
+    assert headers["Content-Type"].startswith("text/plain")

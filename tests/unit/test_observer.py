@@ -12,6 +12,7 @@ from modeaware.cluster.groups.found import GroupsFound
 from modeaware.cluster.observer import GONE_AFTER_MS
 from modeaware.errors import ClusterError
 from modeaware.lifecycle.facts import GroupFacts, WriterFacts
+from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import TopicRecord
 from tests.support.lifecycle import TOPIC, TOPIC_ID, log
 from tests.support.looking import Looking, P, draining, finished
@@ -193,3 +194,15 @@ class TestGroups:
         evacuating = {**retention, "evacuate": True}
         looking.observer.observe(TOPIC, replace(record, deletion=replace(record.deletion, **evacuating)))
         assert looking.gaps == [(P, 9, 10)]
+
+    def test_registered_names_are_looked_up(self, looking: Looking) -> None:
+        now_ms = looking.clock.now_ms()
+        rules = [
+            GroupRule("require", "spark", TOPIC, "", 0),
+            GroupRule("require", "team-*", TOPIC, "", 0),
+            GroupRule("require", "elsewhere", "other", "", 0),
+            GroupRule("require", "expired", "*", "", 0, expires_ms=now_ms),
+            GroupRule("waive", "waived", "*", "", 0),
+        ]
+        looking.observer.observe(TOPIC, draining(), rules)
+        assert looking.asked[-1] == ("also", ("spark",))

@@ -101,3 +101,7 @@ class TestGiveUp:
         assert record.opening_since_ms is None
         assert record.epoch == opening().epoch + 1
         assert topic_phase(record) == "done"
+
+
+def test_a_doubtful_list_of_groups_keeps_them_closed() -> None:
+    assert closed(look(opening(), seen_with({}, groups_doubt=GroupsDoubt("a broker did not answer")), SOON_MS))

@@ -48,14 +48,6 @@ def test_what_an_admission_would_refuse(facts: TopicFacts, code: str) -> None:
     assert blockers[0].code == code, "refusals come first"
 
 
-def test_a_growth_is_not_refused_for_its_keys_but_they_are_to_be_checked() -> None:
-    facts = replace(FACTS, cleanup_policy="compact", groups={"app": GroupFacts(stateful=True)}, stateful_owner="app")
-    assert {code: blocker.severity for code, blocker in found(facts, target=8).items()} == dict.fromkeys(
-        ("compacted", "streams-internal", "stateful-groups", "producers"), "check"
-    )
-    assert refused(replace(FACTS, internal=True), target=8) == {"internal"}
-
-
 def test_transactions_that_are_open_where_it_matters() -> None:
     writer = WriterFacts(4711, 0, NOW_MS, transaction_start=90)
     open_ = replace(LOG, last_stable_offset=90, writers=(writer, WriterFacts(12, 0, NOW_MS)))

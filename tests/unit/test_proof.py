@@ -6,6 +6,7 @@ import pytest
 
 from modeaware.errors import ErrorCode
 from modeaware.lifecycle import reasons
+from modeaware.lifecycle.effects import DeleteRecords
 from modeaware.lifecycle.facts import GroupsDoubt, PartitionFacts, TopicFacts, WriterFacts
 from modeaware.modelog.records import TopicRecord
 from modeaware.modelog.straggler import Straggler
@@ -116,6 +117,11 @@ class TestControlRecordsAtTheEnd:
         assert (step.record.retired[P].drained, deleted(step)) == ({"g": 10, "late": 7}, {})
         assert deleted(look(step.record, seen(groups=late))) == {P: 7}
 
+    def test_records_go_under_the_leader_epoch_that_was_seen(self) -> None:
+        (effect,) = look(in_none(), seen(log(10, leader_epoch=3))).effects
+        assert isinstance(effect, DeleteRecords)
+        assert (effect.offsets, effect.leader_epochs) == ({P: 10}, {P: 3})
+
 
 BEHIND = {"g": group({P: 9, 10: 9})}
 
@@ -132,6 +138,14 @@ class TestImmediate:
         record = after(record, seen(rewritten, groups=BEHIND), passes=3)
         assert (record.modes[P], record.retired[P].reason) == (RO, "group-lag:g")
         assert after(record, seen(rewritten, groups={"g": group({P: 10})})).retired[P].truncated_to == 4
+
+    def test_a_straggler_is_drained_like_any_other(self) -> None:
+        record = after(admitted(shrink(P, immediate_delete=True), seen=seen()), seen(groups=BEHIND))
+        assert record.modes[P] is NONE
+        late = log(12, quiet_since_ms=0)
+        record = after(record, seen(late, groups=BEHIND), passes=3)
+        assert (record.modes[P], record.retired[P].reason) == (RO, "group-lag:g")
+        assert after(record, seen(late, groups={"g": group({P: 12})})).modes[P] is NONE
 
 
 class TestForgottenDeletion:
@@ -158,6 +172,14 @@ class TestWaivers:
         assert step.record is not None
         assert (step.record.waived, deleted(step)) == ({"late": "passing by"}, {})
         assert deleted(look(step.record, seen(groups=late), rules=rules)) == {P: 10}
+
+    def test_a_waiver_that_expires_before_the_deletion_holds_it_up(self) -> None:
+        lag = seen(groups={"g": group({P: 9})})
+        rules = [rule("waive", "g", expires_ms=LATER_MS + 1)]
+        record = after(read_only(), lag, rules=rules)
+        step = look(record, lag, LATER_MS + 1, rules=rules)
+        assert step.record is not None
+        assert (step.record.modes[P], deleted(step)) == (RO, {})
 
 
 class TestState:

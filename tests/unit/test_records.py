@@ -151,3 +151,12 @@ def test_what_0_1_0_wrote_is_read_and_written_again_as_it_was() -> None:
         if value is not None:
             kind = {CLAIM_KEY: ClaimRecord, GROUP_RULES_KEY: GroupRulesRecord}.get(key, TopicRecord)
             assert kind.from_json(value.encode()).to_json().decode() == value
+
+
+def test_a_handover_comes_back_as_it_was_written() -> None:
+    for handed_over, earlier in ((True, ()), (False, ()), (False, (14, 20))):
+        deletion = DeleteTopicPartitions(4, -1, False, 5, 12, ("app",), handed_over, earlier, revived_ms=7)
+        assert DeleteTopicPartitions.from_dict(deletion.to_dict()) == deletion
+    record = replace(FULL, required_groups=(), handed_over=(0, 1, 2, 7, 9), handover_offsets={3: 12, 10: 0})
+    assert json.loads(record.to_json())["handed_over"] == [[0, 2], [7, 7], [9, 9]]
+    assert TopicRecord.from_json(record.to_json()) == record

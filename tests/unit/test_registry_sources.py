@@ -133,3 +133,12 @@ class TestSharing:
         """
         done = run_program(program)
         assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
+
+    def test_one_thread_for_all_clients_of_a_cluster_and_source(self, acquire: Acquire) -> None:
+        before = len(threads())
+        first, second, other = acquire("wire"), acquire("wire"), acquire("log")
+        assert len(threads()) == before + 2
+        assert first.wait_ready(30)
+        for views in (first, second, other):
+            views.close()
+        eventually(lambda: len(threads()) == before)
