@@ -69,8 +69,7 @@ def test_the_rules_are_librdkafkas(name: str, null: str, empty: str, other: str)
     assert topic.requires_consistency(b"key") == (other == "hashed")
 
 
-@pytest.mark.parametrize("name", list(RULES))
-@given(key=st.none() | st.binary(max_size=16), count=st.integers(1, 500))
+@given(name=st.sampled_from(list(RULES)), key=st.none() | st.binary(max_size=16), count=st.integers(1, 500))
 def test_every_pick_is_one_of_the_candidates_and_the_same_for_the_same_key(
     name: str, key: bytes | None, count: int
 ) -> None:

@@ -105,3 +105,10 @@ def test_a_log_full_of_rubbish_fills_neither_memory_nor_log(caplog: pytest.LogCa
     assert replay.rejected == MAX_REMEMBERED_KEYS + 100
     assert len(replay.unreadable) == MAX_REMEMBERED_KEYS
     assert len(caplog.records) == MAX_REMEMBERED_KEYS
+
+
+def test_an_older_claim_and_a_tombstone_of_the_claim_change_nothing() -> None:
+    replay = fold([claim(3), claim(2), (CLAIM_KEY, None)])
+    assert replay.claim is not None
+    assert replay.claim.controller_epoch == 3
+    assert replay.rejected == 2

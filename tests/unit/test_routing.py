@@ -30,8 +30,7 @@ def test_no_route_where_every_partition_is_writable(view: TopicView) -> None:
     assert route_for(view, named()) is None
 
 
-@pytest.mark.parametrize("name", list(RULES))
-@given(modes=MODES, key=st.none() | st.binary(max_size=20))
+@given(name=st.sampled_from(list(RULES)), modes=MODES, key=st.none() | st.binary(max_size=20))
 def test_writable_partitions_only(name: str, modes: list[PartitionMode], key: bytes | None) -> None:
     route = route_for(view_of(tuple(modes)), named(name))
     if route is None:
