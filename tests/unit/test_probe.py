@@ -66,6 +66,15 @@ class TestBytes:
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
         assert done.stdout.strip() == "set()"
 
+    def test_a_server_that_is_too_old_has_no_features(self) -> None:
+        told = stock.encode_response(stock.ApiVersionsResponse(error_code=35, api_keys=[(18, 0, 2)]), 0, 7)
+        assert api_versions.read(told, 7) == Offer(modes=False)
+
+    def test_any_other_error_is_no_answer(self) -> None:
+        told = stock.encode_response(stock.ApiVersionsResponse(error_code=42, api_keys=[]), 0, 7)
+        with pytest.raises(MalformedFrame, match="error 42"):
+            api_versions.read(told, 7)
+
 
 class TestServers:
     def test_all_are_asked(self, endpoint: FakeEndpoint) -> None:

@@ -18,6 +18,7 @@ from modeaware.errors import ClusterError, ErrorCode, RequestRefused
 from tests.support.fake_reassigning import FakeCluster
 
 TO_3 = Plan({("t", 0): (3,)})
+WITH_1_AND_3 = {(2, "t"), (4, "1"), (4, "3")}
 STAYS = "The throttle stays set; remove it with: again --verify"
 
 
@@ -109,3 +110,21 @@ def test_what_is_not_as_expected_sets_no_throttle(cluster: FakeCluster) -> None:
     with pytest.raises(RequestRefused, match="not the expected"):
         execute(cluster, throttled(expected={("t", 0): (2,)}))
     assert changed == []
+
+
+def test_where_nobody_knows_what_was_begun_the_throttle_stays(
+    cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.refuse_all = ErrorCode.REQUEST_TIMED_OUT
+    with pytest.raises(RequestRefused):
+        execute(cluster, throttled())
+    assert cluster.configs.keys() == WITH_1_AND_3
+    assert STAYS in capsys.readouterr().err
+
+
+def test_after_a_partial_refusal_the_throttle_stays(cluster: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.refuse = {("u", 0): ErrorCode.INVALID_REPLICATION_FACTOR}
+    with pytest.raises(RequestRefused):
+        execute(cluster, throttled(Plan({("t", 0): (3,), ("u", 0): (2, 3)})))
+    assert cluster.configs.keys() >= WITH_1_AND_3
+    assert STAYS in capsys.readouterr().err

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from modeaware import cli
+from modeaware.admin.log_dirs import LogDirs
 from modeaware.admin.reassignment_state import states
 from modeaware.admin.reassignments import PartitionReassignment
 from modeaware.cli import reassign_text as text
@@ -65,3 +66,18 @@ def test_sentences() -> None:
     assert text.started([("t", 10), ("t", 2)]) == "Successfully started partition reassignments for t-2,t-10"
     assert text.cancelled([("t", 1)]) == "Successfully cancelled partition reassignment for: t-1"
     assert text.clearing("broker", [1]) == "Clearing broker-level throttles on broker 1"
+
+
+def test_sentences_about_directories() -> None:
+    places = [LogDirs("/a", "/b"), LogDirs("/a", "/c"), LogDirs("/b"), LogDirs("/a"), LogDirs(), LogDirs(None, "/b")]
+    found = {("t", p, 1): each for p, each in enumerate(places)} | {("t", 9, 0): LogDirs("/b")}
+    assert text.moves_status(dict.fromkeys(found, "/b"), found).splitlines() == [
+        "Reassignment of replica t-9-0 completed successfully.",
+        "Reassignment of replica t-0-1 is still in progress.",
+        "Partition t-1 on broker 1 is being moved to log dir /c instead of /b.",
+        "Reassignment of replica t-2-1 completed successfully.",
+        "Partition t-3 on broker 1 is not being moved from log dir /a to /b.",
+        "Partition t-4 cannot be found in any live log directory on broker 1.",
+        "Reassignment of replica t-5-1 is still in progress.",
+    ]
+    assert text.moves_status({}, {}) == ""

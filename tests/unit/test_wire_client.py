@@ -12,8 +12,10 @@ import pytest
 
 from modeaware.endpoint.server import Server
 from modeaware.endpoint.tls import server_context
-from modeaware.errors import ClusterError, ControllerUnavailable, ErrorCode
+from modeaware.errors import ClusterError, ControllerUnavailable, ErrorCode, RequestRefused
 from modeaware.lifecycle.commands import (
+    CommandResult,
+    CreatePartitionsCommand,
     DeletePartitionsCommand,
 )
 from modeaware.modelog.records import ClaimRecord
@@ -209,3 +211,13 @@ def test_a_controller_on_another_host_is_neither_asked_nor_taken_for_dead(broker
     with pytest.raises(ControllerUnavailable, match="another-host"):
         client.is_running({}, elsewhere)
     assert broker.accepted == 0
+
+
+def test_growth_reaches_the_controller(server: Server, controller: StubController) -> None:
+    controller.answer = lambda command: CommandResult("t", ErrorCode.INVALID_PARTITIONS, "not an increase")
+    command = CreatePartitionsCommand("t", 6, ((1,),))
+    request = messages.create_partitions_request([command], validate_only=False, timeout_ms=100)
+    refusal = messages.results_of(client.request({}, _claim(server.address), request, 10))["t"]
+    assert isinstance(refusal, RequestRefused)
+    assert refusal.code is ErrorCode.INVALID_PARTITIONS
+    assert controller.submitted == [([command], 100)]

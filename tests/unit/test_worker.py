@@ -21,7 +21,7 @@ from modeaware.errors import (
     ModeSourceError,
     NewerRecord,
 )
-from tests.support.worker_world import COMMAND, World, loses, make, nothing, passes, run, sits
+from tests.support.worker_world import COMMAND, Engine, World, loses, make, nothing, passes, run, sits
 
 
 @pytest.fixture
@@ -189,3 +189,29 @@ def test_a_single_run_asks_before_it_claims(world: World) -> None:
     with pytest.raises(ControllerFenced):
         make(world).run_once(10)
     assert world.did == ["ensure", "join after 70", "confirm", "leave"]
+
+
+def test_a_stop_during_a_rebalance_says_that_the_claim_stays(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    did = run(world, sits(world, Seat.LEADER), sits(world, Seat.WAITING))
+    assert did == ["join after 70", "confirm", "claim", "leave"]
+    assert "the claim stays on the log, the next controller replaces it: an election is under way" in caplog.text
+
+
+def test_a_rebalance_that_never_ends_is_left(world: World) -> None:
+    late = passes(world, leader_module.STUCK_S + 1)
+    did = run(world, sits(world, Seat.LEADER), sits(world, Seat.WAITING), late, nothing, sits(world, Seat.STANDBY))
+    assert did == ["join after 70", "confirm", "claim", "leave", "join after 70", "leave"]
+
+
+@pytest.mark.parametrize("failure", [ControllerFenced("fenced"), ClusterError("timed out")])
+def test_a_claim_that_cannot_be_released_stays(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, failure: ModeAwareError
+) -> None:
+    def release(engine: Engine) -> None:
+        raise failure
+
+    monkeypatch.setattr(Engine, "release", release)
+    did = run(world, sits(world, Seat.LEADER), nothing)
+    assert did == ["join after 70", "confirm", "claim", "leave"]
+    assert (world.status.role, world.status.failure) == (Role.STOPPED, None)
+    assert f"the claim stays on the log, the next controller replaces it: {failure}" in caplog.text

@@ -47,3 +47,11 @@ def test_a_record_that_is_too_large_is_answered_and_not_claimed_for(world: World
     assert second.exception(0) is failure or second.result(0)
     assert did.count("claim") == 1
     assert "check" in did
+
+
+def test_a_rebalance_delays_the_answer(world: World) -> None:
+    world.appends_nothing = True
+    world.confirmations.extend([True, None, True])
+    future = world.inbox.put([COMMAND])
+    run(world, sits(world, Seat.LEADER), *[nothing] * 5)
+    assert future.result(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -10,8 +11,10 @@ import pytest
 
 from modeaware.errors import LocalKafkaError
 from modeaware.local import LocalKafka, install, jars, java, paths
+from modeaware.local.ports import free_ports
 from modeaware.local.settings import (
     Seat,
+    broker_command,
     quick_defaults,
     random_uuid,
     server_properties,
@@ -40,6 +43,20 @@ def test_no_java_says_what_was_found_and_what_to_do() -> None:
         LocalKafkaError, match=r"17 or newer.*java8 \(version 8\), broken \(no Java\).*modeaware\[local\]"
     ):
         java.choose_java(["java8", "broken"], VERSIONS.__getitem__, lambda: None)
+
+
+def test_java_home_comes_before_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/opt/some-java")
+    monkeypatch.setattr(java.shutil, "which", lambda name: "/usr/bin/java")
+    assert java.java_candidates() == ["/opt/some-java/bin/java", "/usr/bin/java"]
+
+
+def test_the_version_of_a_java(tmp_path: Path) -> None:
+    program = tmp_path / "java"
+    program.write_text("#!/bin/sh\necho 'openjdk version \"21.0.1\" 2023-10-17' >&2\n")
+    program.chmod(0o755)
+    assert java.java_version(str(program)) == 21
+    assert java.java_version(str(tmp_path / "missing")) is None
 
 
 def test_the_wheel_brings_a_java() -> None:
@@ -104,6 +121,14 @@ def test_a_failed_resolution_leaves_nothing(
     assert {path.name for path in cache.iterdir()} == {"kafka-4.2.0.lock"}
 
 
+def test_each_version_has_its_own_jars(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Resolver(monkeypatch, names=("kafka_2.13-4.0.1.jar", "kafka-tools-4.0.1.jar", "slf4j-simple-1.7.36.jar"))
+    assert jars.kafka_jars("4.0.1") == cache / "kafka-4.0.1"
+    assert jars.kafka_tools_jars("4.0.1") == cache / "kafka-tools-4.0.1"
+    with pytest.raises(LocalKafkaError, match=r"no kafka_2\.13"):  # not those of the other version
+        jars.kafka_jars()
+
+
 def test_a_version_that_maven_does_not_know(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Resolver(monkeypatch, exit_code=1)
     monkeypatch.setattr(install, "find_java", lambda: "java")
@@ -135,6 +160,16 @@ def test_ivy_stands_in_for_maven(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         jars.resolver_command(tmp_path, tmp_path / "jars", artifacts)
 
 
+def test_the_ivy_jar_of_an_installed_pyspark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    package = tmp_path / "pyspark"
+    (package / "jars").mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "jars" / "ivy-2.5.3.jar").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "pyspark", raising=False)  # where another test has loaded the real one
+    assert jars.find_ivy_jar() == package / "jars" / "ivy-2.5.3.jar"
+
+
 def test_folders_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("MODEAWARE_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
@@ -144,6 +179,12 @@ def test_folders_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     assert paths.cache_folder() == tmp_path / ".cache" / "modeaware"
     monkeypatch.setenv("MODEAWARE_STATE_DIR", str(tmp_path / "mine"))
     assert paths.state_folder() == tmp_path / "mine"
+
+
+def test_free_ports_differ() -> None:
+    ports = free_ports(50)
+    assert len(set(ports)) == 50
+    assert all(15_000 <= port < 32_000 for port in ports)
 
 
 def test_ids_never_start_with_a_dash() -> None:
@@ -169,6 +210,21 @@ def test_overrides_win_and_know_the_ports(tmp_path: Path) -> None:
 
     write_properties(tmp_path / "p", {"a": "back\\slash\nline"})
     assert (tmp_path / "p").read_text(encoding="utf-8") == "a=back\\\\slash\\nline\n"
+
+
+def test_overrides_know_the_node(tmp_path: Path) -> None:
+    racks = [server_properties(seat, SEATS, tmp_path, {"broker.rack": "rack-{node_id}"}) for seat in SEATS]
+    assert [settings["broker.rack"] for settings in racks] == ["rack-1", "rack-2", "rack-3"]
+
+
+def test_small_brokers_and_the_class_archive(tmp_path: Path) -> None:
+    archive = tmp_path / "classes.jsa"
+    options = {"heap_mb": 400, "small": True, "archive": archive}
+    without = broker_command("java", tmp_path, tmp_path / "p", **options)
+    assert {"-Xmx400m", "-XX:TieredStopAtLevel=1"} <= set(without)
+    assert not any("SharedArchiveFile" in part for part in without)
+    archive.touch()
+    assert f"-XX:SharedArchiveFile={archive}" in broker_command("java", tmp_path, tmp_path / "p", **options)
 
 
 @pytest.mark.parametrize("nodes", [0, 4])

@@ -6,14 +6,15 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from modeaware.errors import LocalKafkaError
+from modeaware.errors import ConfigError, LocalKafkaError
 from modeaware.local import container, start_kafka
 from modeaware.local.choose import Way, choose_way
-from modeaware.local.container import ContainerKafka
+from modeaware.local.container import ContainerBroker, ContainerKafka
 from modeaware.local.external import ExternalKafka
 
 choose = sys.modules[choose_way.__module__]
@@ -46,6 +47,27 @@ class Engine:
 )
 def test_choice(nodes: int, environment: dict[str, str], engine: bool, way: Way) -> None:
     assert choose_way(nodes, environment, Engine(engine)) is way
+
+
+def test_the_engine_is_asked_only_where_it_matters() -> None:
+    engine = Engine(True)
+    choose_way(3, {}, engine)
+    choose_way(1, {"MODEAWARE_LOCAL_KAFKA": "process"}, engine)
+    choose_way(1, {"KAFKA_BOOTSTRAP_SERVERS": "b:9092"}, engine)
+    assert engine.asked == 0
+
+
+@pytest.mark.parametrize(
+    ("nodes", "environment", "message"),
+    [
+        (1, {"MODEAWARE_LOCAL_KAFKA": "docker"}, "auto, container or process"),
+        (3, {"MODEAWARE_LOCAL_KAFKA": "container"}, "one node, not 3"),
+        (1, {"MODEAWARE_LOCAL_KAFKA": "process", "KAFKA_BOOTSTRAP_SERVERS": "b:9092"}, "both set"),
+    ],
+)
+def test_contradictions_are_errors(nodes: int, environment: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        choose_way(nodes, environment, Engine(True))
 
 
 def test_an_external_kafka_is_used_and_never_harmed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,6 +136,49 @@ def test_an_engine_is_what_answers_a_ping(reply: bytes, there: bool, ask: Callab
     server.join()
 
 
+def test_an_engine_behind_a_unix_socket(tmp_path: Path, ask: Callable[[str], bool]) -> None:
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(tmp_path / "engine"))
+    listener.listen()
+    server = threading.Thread(target=serve, args=(listener, b"HTTP/1.1 200 OK\r\n\r\nOK"))
+    server.start()
+    assert ask(f"unix://{tmp_path}/engine")
+    server.join()
+
+
 @pytest.mark.parametrize("address", ["unix:///nowhere/docker.sock", "ssh://host", "tcp://host", "rubbish"])
 def test_no_engine_there(address: str, ask: Callable[[str], bool]) -> None:
     assert not ask(address)
+
+
+class Recorder:
+    """Stands in for a docker container: remembers what was asked of it."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def __getattr__(self, name: str) -> object:
+        return lambda **_: self.calls.append(name)
+
+
+def test_a_container_is_harmed_through_its_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[str] = []
+    monkeypatch.setattr(container, "wait_until_serving", lambda address, *_, **__: waited.append(address))
+    engine = Recorder()
+    broker = ContainerBroker("here:1", engine)
+    for harm in ("kill", "start", "pause", "resume", "restart"):
+        getattr(broker, harm)()
+    assert engine.calls == ["kill", "start", "pause", "unpause", "stop", "start"]
+    assert waited == ["here:1", "here:1"]
+
+
+def test_a_containers_log_and_end() -> None:
+    stopped: list[bool] = []
+    box = SimpleNamespace(
+        get_wrapped_container=Recorder, get_logs=lambda: (b"one\ntwo\n", b"three\n"), stop=lambda: stopped.append(True)
+    )
+    with ContainerKafka(box, "here:1") as kafka:
+        assert kafka.logs_tail(2) == "two\nthree"
+    kafka.stop()
+    assert stopped == [True]
+    assert kafka.logs_tail() == ""
