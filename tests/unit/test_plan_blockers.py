@@ -79,3 +79,11 @@ def test_groups_behind() -> None:
     assert blockers["idle-groups"].text.startswith("Without members, and never committed")
     assert "retire: idle." in blockers["idle-groups"].text
     assert found(facts, target=8).keys() == {"producers"}
+
+
+def test_a_growth_is_not_refused_for_its_keys_but_they_are_to_be_checked() -> None:
+    facts = replace(FACTS, cleanup_policy="compact", groups={"app": GroupFacts(stateful=True)}, stateful_owner="app")
+    assert {code: blocker.severity for code, blocker in found(facts, target=8).items()} == dict.fromkeys(
+        ("compacted", "streams-internal", "stateful-groups", "producers"), "check"
+    )
+    assert refused(replace(FACTS, internal=True), target=8) == {"internal"}

@@ -6,6 +6,7 @@ import argparse
 import io
 import shlex
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from modeaware.admin.reassignment_json import Plan
 from modeaware.cli import reassign
-from modeaware.cli.reassign_actions import Execution, execute
+from modeaware.cli.reassign_actions import Execution, execute, verify
 from modeaware.errors import ClusterError, ErrorCode, RequestRefused
 from tests.support.fake_reassigning import FakeCluster
 
@@ -128,3 +129,17 @@ def test_after_a_partial_refusal_the_throttle_stays(cluster: FakeCluster, capsys
         execute(cluster, throttled(Plan({("t", 0): (3,), ("u", 0): (2, 3)})))
     assert cluster.configs.keys() >= WITH_1_AND_3
     assert STAYS in capsys.readouterr().err
+
+
+def test_a_broker_that_lags_is_asked_again(cluster: FakeCluster) -> None:
+    cluster.behind = {1: {("t", 0): (2,), ("t", 1): (1, 2)}}
+
+    def pauses_s() -> Iterator[float]:
+        yield 0.0
+        cluster.behind = {}
+        yield 0.0
+
+    there = Plan({("t", 0): (1,), ("t", 1): (1, 2)})
+    assert not verify(cluster, there, preserve_throttles=True)
+    assert verify(cluster, there, preserve_throttles=True, pauses_s=pauses_s())
+    assert not verify(cluster, TO_3, preserve_throttles=True, pauses_s=[0.0, 0.0])
