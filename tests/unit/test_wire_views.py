@@ -183,6 +183,16 @@ class TestNeverBack:
         assert isinstance(caught.value, NotAuthorized) == (code == 29)
         assert (wire.held("orders"), wire.held("other")) == (kept, other)
 
+    def test_an_answer_without_the_topic_at_all_keeps_it(self, wire: Wire) -> None:
+        kept = wire.put()
+        wire.ask()
+        del wire.endpoint.views["orders"]
+        wire.endpoint.existing["orders"] = 12
+        wire.endpoint.tamper = lambda answer: answer.replace(b"orders", b"others")
+        with pytest.raises(TopicsNotTold):
+            wire.ask()
+        assert wire.held() == kept
+
 
 class TestBrokerOfTheKip:
     def test_modes_are_taken_and_counted(self, broker: Wire) -> None:
