@@ -85,14 +85,6 @@ def test_nobody_is_waited_for_longer_than_the_timeout() -> None:
     assert after(opening(), seen, DEADLINE_MS).modes == (RW,) * 14
 
 
-def test_partitions_nobody_listed_are_not_writable_while_any_is_retired() -> None:
-    view = admitted(shrink(4)).view()
-    assert not view.is_writable(12)
-    assert view.is_readable(12)
-    assert not opening().view().is_writable(14)
-    assert after(opening(), facts(14), SOON_MS).view().is_writable(14), "nothing is retired: as without a record"
-
-
 class TestGiveUp:
     def test_what_does_not_exist_is_not_listed(self) -> None:
         record = give_up_opening(opening(), facts(12), EPOCH, SOON_MS)
