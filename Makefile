@@ -23,6 +23,7 @@ lint: $(STAMP)
 	$(VENV)/bin/ruff check $(SOURCES)
 	$(VENV)/bin/ruff format --check $(SOURCES)
 	$(PY) -m mypy --strict modeaware partitioners
+	$(VENV)/bin/lint-imports --no-cache --no-logo
 
 # Spark's tests in a process of their own: a JVM in it, its signal handlers and sockets are nothing for the others.
 test: lint browser
@@ -37,7 +38,7 @@ endif
 browser: $(STAMP)
 	@$(PY) -m tests.support.browser $(VENV)/.browser-tried
 
-# The API reference and the pages beside it; tests/unit/test_reference.py does the same.
+# The API reference and the pages beside it; tests/long/pure/test_reference.py does the same.
 docs: $(STAMP)
 	$(PY) -m sphinx -q -W --keep-going -b html -c docs/reference . build/docs
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -40,22 +39,3 @@ def text_files() -> list[Path]:
 def tree(path: Path) -> ast.Module:
     """The syntax tree of a file."""
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
-
-
-def imported_names(path: Path, module: str) -> Iterator[tuple[int, str]]:
-    """Line and full dotted name of all that a module imports, anywhere in it and under TYPE_CHECKING too.
-
-    ``from a import b`` gives ``a.b``: whether ``b`` is a module is for the caller to know.
-    """
-    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    for node in ast.walk(tree(path)):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield node.lineno, alias.name
-        elif isinstance(node, ast.ImportFrom):
-            base = node.module or ""
-            if node.level:
-                above = package.split(".")[: len(package.split(".")) - node.level + 1]
-                base = ".".join([*above, base] if base else above)
-            for alias in node.names:
-                yield node.lineno, f"{base}.{alias.name}"

@@ -4,9 +4,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 from typing import Self
-from uuid import UUID
 
 
 class Wire:
@@ -23,15 +21,6 @@ class Wire:
 
     def INT32(self, value: int) -> Self:
         return self._add(struct.pack(">i", value))
-
-    def INT64(self, value: int) -> Self:
-        return self._add(struct.pack(">q", value))
-
-    def BOOLEAN(self, value: bool) -> Self:
-        return self._add(b"\1" if value else b"\0")
-
-    def UUID(self, value: UUID) -> Self:
-        return self._add(value.bytes)
 
     def UNSIGNED_VARINT(self, value: int) -> Self:
         groups = []
@@ -58,13 +47,6 @@ class Wire:
         """Its length; the elements are the calls that follow."""
         return self.UNSIGNED_VARINT(0 if length is None else length + 1)
 
-    def INT32S(self, values: Sequence[int], *, compact: bool) -> Self:
-        """A whole array of INT32."""
-        self = self.COMPACT_ARRAY(len(values)) if compact else self.ARRAY(len(values))
-        for value in values:
-            self.INT32(value)
-        return self
-
     def TAG_BUFFER(self, **tags: Wire) -> Self:
         """``TAG_BUFFER(_0=Wire().INT64(5))``."""
         self.UNSIGNED_VARINT(len(tags))
@@ -77,33 +59,7 @@ class Wire:
         return self
 
 
-class VersionedWire(Wire):
-    """The same, for messages whose strings, arrays and tags are compact from one version on."""
-
-    def __init__(self, *, flexible: bool) -> None:
-        super().__init__()
-        self.flexible = flexible
-
-    def text(self, value: str | None) -> Self:
-        return self.COMPACT_STRING(value) if self.flexible else self.STRING(value)
-
-    def array(self, length: int | None) -> Self:
-        return self.COMPACT_ARRAY(length) if self.flexible else self.ARRAY(length)
-
-    def int32s(self, *values: int) -> Self:
-        return self.INT32S(values, compact=self.flexible)
-
-    def tags(self, **tags: Wire) -> Self:
-        return self.TAG_BUFFER(**tags) if self.flexible else self
-
-
-def request_header(api_key: int, version: int, *, flexible: bool, client_id: str | None = "me") -> VersionedWire:
+def request_header(api_key: int, version: int, *, flexible: bool, client_id: str | None = "me") -> Wire:
     """RequestHeader version 2 (flexible) or 1, correlation id 7, and what is added to it."""
-    wire = VersionedWire(flexible=flexible).INT16(api_key).INT16(version).INT32(7).STRING(client_id)
-    return wire.tags()
-
-
-def response_header(*, flexible: bool, tags: bool | None = None) -> VersionedWire:
-    """ResponseHeader version 1 (with tags) or 0, correlation id 7, and what is added to it."""
-    wire = VersionedWire(flexible=flexible).INT32(7)
-    return wire.TAG_BUFFER() if (flexible if tags is None else tags) else wire
+    wire = Wire().INT16(api_key).INT16(version).INT32(7).STRING(client_id)
+    return wire.TAG_BUFFER() if flexible else wire

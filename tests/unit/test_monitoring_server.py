@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from http import HTTPStatus
@@ -25,12 +26,11 @@ def hello(path: str, accept: str) -> Answer | None:
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each test sets the limit it is about: the others must not do its work."""
+    """The time that a connection has in all is one test's subject."""
     monkeypatch.setattr(serving, "CONNECTION_S", 100.0)
-    monkeypatch.setattr(serving._Handler, "timeout", 100.0)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def server() -> Iterator[MonitoringServer]:
     made = MonitoringServer("127.0.0.1:0", hello)
     made.start()
@@ -60,7 +60,7 @@ def test_a_page_with_strict_headers(server: MonitoringServer) -> None:
     assert ask(server, "/hello", "HEAD")[:2] == (200, b"")
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:80", "[::1]:9404", "localhost:1", "a.localhost", "10.1.2.3"])
+@pytest.mark.parametrize("host", ["127.0.0.1:80", "[::1]:9404", "a.localhost", "10.1.2.3"])
 def test_asked_for_by_an_address(server: MonitoringServer, host: str) -> None:
     assert ask(server, "/hello", Host=host)[0] == 200
 
@@ -75,40 +75,12 @@ def test_on_the_loopback_interface_no_other_name_will_do(server: MonitoringServe
     assert b"evil" not in body
 
 
-def test_a_name_that_it_was_given_and_an_old_client_without_one() -> None:
-    named = MonitoringServer("localhost:0", hello)
-    named.start()
-    try:
-        assert ask(named, "/hello", Host="LOCALHOST.")[0] == 200
-        with connected(named) as raw:
-            raw.sendall(b"GET /hello HTTP/1.0\r\n\r\n")
-            assert raw.recv(12) == b"HTTP/1.0 200"
-    finally:
-        named.stop()
-
-
-def test_elsewhere_names_are_not_known() -> None:
-    everywhere = MonitoringServer("0.0.0.0:0", hello)
-    everywhere.start()
-    try:
-        assert ask(everywhere, "/hello", Host="modeaware.example")[0] == 200
-    finally:
-        everywhere.stop()
-
-
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
+@pytest.mark.parametrize("method", ["POST", "DELETE", "OPTIONS"])
 def test_nothing_can_be_written(server: MonitoringServer, method: str) -> None:
     status, body, headers = ask(server, "/hello", method)
     assert status == 501
     assert body == b"501 Not Implemented\n"
     assert "Content-Security-Policy" in headers
-
-
-def test_what_is_asked_for_is_not_repeated(server: MonitoringServer) -> None:
-    status, body, headers = ask(server, "/<script>")
-    assert status == 404
-    assert b"script" not in body
-    assert headers["Content-Type"].startswith("text/plain")
 
 
 def test_a_page_that_fails_ends_one_connection(server: MonitoringServer, caplog: pytest.LogCaptureFixture) -> None:
@@ -153,46 +125,9 @@ def test_a_connection_has_a_time_in_all(server: MonitoringServer, monkeypatch: p
             assert slow.recv(1) == b""
 
 
-def test_a_silent_one_is_let_go(server: MonitoringServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving._Handler, "timeout", 0.05)
-    with connected(server) as silent:
-        assert silent.recv(1) == b""
-
-
-def test_a_stop_ends_what_is_open() -> None:
-    server = MonitoringServer("127.0.0.1:0", hello)
-    server.start()
-    with connected(server) as open_one:
-        open_one.sendall(b"GET /hel")
-        eventually(lambda: server._server is not None and server._server._open)
-        server.stop()
-        server.stop()
-        with suppress(ConnectionResetError):  # not all of it was read: an end, too
-            assert open_one.recv(1) == b""
-
-
-def test_ipv6() -> None:
-    server = MonitoringServer("[::1]:0", hello)
-    try:
-        server.start()
-    except ConfigError:
-        return  # this machine has no IPv6
-    try:
-        assert server.address.startswith("[::1]:")
-        assert ask(server, "/hello")[0] == 200
-    finally:
-        server.stop()
-
-
 def test_a_port_that_is_taken_is_told(server: MonitoringServer) -> None:
     with pytest.raises(ConfigError, match=f"--http {server.address}: cannot listen there: .*in use.* Name another"):
         MonitoringServer(server.address, hello).start()
-
-
-@pytest.mark.parametrize("listen", ["9404", "no-such-host.invalid:1", "127.0.0.1:x", "127.0.0.1:70000"])
-def test_an_address_that_is_none(listen: str) -> None:
-    with pytest.raises(ConfigError, match="--http"):
-        MonitoringServer(listen, hello).start()
 
 
 def test_the_command_refuses_what_cannot_be_watched(capsys: pytest.CaptureFixture[str]) -> None:
@@ -210,9 +145,22 @@ def test_the_command_refuses_what_is_no_address_before_it_asks_anybody(
     assert capsys.readouterr().err == told
 
 
-def test_threads_end(server: MonitoringServer) -> None:
-    import threading
-
+def test_a_stop_ends_open_connections_and_threads() -> None:
+    before = set(threading.enumerate())
+    server = MonitoringServer("127.0.0.1:0", hello)
+    server.start()
     ask(server, "/hello")
-    server.stop()
-    eventually(lambda: not [thread for thread in threading.enumerate() if thread.name == "modeaware-http"])
+    with connected(server) as open_one:
+        open_one.sendall(b"GET /hel")
+        server.stop()
+        server.stop()
+        with suppress(ConnectionResetError):  # not all of it was read: an end, too
+            assert open_one.recv(1) == b""
+    eventually(lambda: set(threading.enumerate()) <= before)
+
+
+def test_what_is_asked_for_is_not_repeated(server: MonitoringServer) -> None:
+    status, body, headers = ask(server, "/<script>")
+    assert status == 404
+    assert b"script" not in body
+    assert headers["Content-Type"].startswith("text/plain")

@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 
 from modeaware.controller.status import Role
-from modeaware.controller.watched import Snapshot, TopicSeen
+from modeaware.controller.watched import TopicSeen
 from modeaware.lifecycle import reasons
 from modeaware.monitoring import status
-from modeaware.monitoring.pages import KEPT_S, ControllerPages
-from tests.support.simulated import SimClock
-from tests.support.watched import MINUTE_MS, NAUGHTY, blocked, busy_snapshot, record, standby_snapshot
+from modeaware.monitoring.pages import ControllerPages
+from tests.support.watched import MINUTE_MS, blocked, busy_snapshot, record
 
 NOW_MS = 1_700_000_000_000
 
@@ -41,12 +40,6 @@ def test_a_drain_that_is_held_up() -> None:
     assert held[0]["text"] == "group 'billing' has not consumed it to the seal: run its consumers"
 
 
-def test_what_each_group_has_to_read() -> None:
-    told = {one["group"]: (one["unread"], one["partitions"], one["running"]) for one in topic("orders")["groups"]}
-    assert told == {"billing": (240, "7-9", True), NAUGHTY: (1, "10", False), "audit": (0, "-", True)}
-    assert [one["group"] for one in topic("orders")["groups"]] == ["billing", NAUGHTY, "audit"]
-
-
 def test_how_long_a_group_takes_at_its_pace() -> None:
     (seen,) = (one for one in busy_snapshot(NOW_MS).topics if one.record.topic == "orders")
     assert seen.facts is not None
@@ -68,11 +61,6 @@ def test_how_long_a_group_takes_at_its_pace() -> None:
     assert told(1, read) == (None, None), "too short a time"
     assert told(30, read, groups={}) == (None, None), "not seen then"
     assert told(30, read, partitions={}) == (None, None), "another look than the last"
-
-
-def test_a_topic_that_is_done_waits_for_nobody() -> None:
-    payments = topic("payments")
-    assert (payments["phase"], payments["blocked"], payments["groups"]) == ("done", [], [])
 
 
 def test_a_look_that_failed_and_groups_in_doubt() -> None:
@@ -113,13 +101,6 @@ def test_health(change: dict[str, Any], alive: str | None, ready: str | None) ->
         assert answer.body.decode() == f"{wrong or 'ok'}\n"
 
 
-def test_a_standby_names_the_active_one() -> None:
-    told = status.status_of(standby_snapshot())
-    assert told["controller"]["role"] == "standby"
-    assert told["claim"]["id"] == "host-1-4711-ab12cd34"
-    assert told["topics"] == []
-
-
 def test_the_page_is_all_there_and_names_nothing_elsewhere() -> None:
     pages = ControllerPages(busy_snapshot)
     page = pages("/", "")
@@ -134,19 +115,3 @@ def test_the_page_is_all_there_and_names_nothing_elsewhere() -> None:
         assert path == "/" or path.encode() in page.body or path == "/topic.js"
     assert pages("/status.html", "") is None
     assert pages("/../status.py", "") is None
-
-
-def test_many_who_ask_share_an_answer() -> None:
-    clock, asked = SimClock(), []
-
-    def snapshot() -> Snapshot:
-        asked.append(1)
-        return busy_snapshot(NOW_MS)
-
-    pages = ControllerPages(snapshot, clock)
-    for _ in range(5):
-        pages("/status.json", "")
-    assert len(asked) == 1
-    clock.advance(KEPT_S * 1000)
-    pages("/status.json", "")
-    assert len(asked) == 2

@@ -7,10 +7,8 @@ from dataclasses import replace
 from modeaware.config import ControllerConfig
 from modeaware.controller.daemon import Controller
 from modeaware.controller.status import Role
-from modeaware.controller.watched import CHECK, OPERATIONS, PACE_MS, TopicSeen, Watched
+from modeaware.controller.watched import TopicSeen, Watched
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.effects import CommitOffsets, CreatePartitions, DeleteRecords
-from modeaware.lifecycle.facts import TopicFacts
 from modeaware.modelog.records import RetiredPartition
 from tests.support.watched import blocked, record
 
@@ -39,28 +37,6 @@ def test_a_hold_up_is_as_old_as_its_phase() -> None:
     assert only(watched).blocked_since == {1: NOW_MS + 12}, "what is waited for as it was asked is no trouble"
 
 
-def test_the_pace_is_told_over_some_minutes() -> None:
-    watched = Watched()
-    watched.claimed([record("orders", 1, {}, NOW_MS)], (), NOW_MS)
-    times = [NOW_MS + passed_ms for passed_ms in (0, 1_000, 3_000, PACE_MS, PACE_MS + 1_000, PACE_MS + 2_000)]
-    earlier = []
-    for time_ms in times:
-        watched.looked("id-orders", TopicFacts("orders", "id-orders", time_ms), time_ms)
-        before = only(watched).earlier
-        assert before is None or before[1].partition_count == before[0], "a look is kept with its time"
-        earlier.append(None if before is None else before[0] - NOW_MS)
-    assert earlier == [None, 0, 0, 0, PACE_MS, PACE_MS]
-
-
-def test_who_takes_over_counts_from_the_record() -> None:
-    watched = Watched()
-    taken = record("orders", 1, {1: blocked(LAG)}, NOW_MS, changed_ms=NOW_MS - 7)
-    watched.claimed([taken], (), NOW_MS)
-    assert only(watched).blocked_since == {1: NOW_MS - 7}
-    watched.appended(replace(taken, changed_ms=NOW_MS), NOW_MS)
-    assert only(watched).blocked_since == {1: NOW_MS - 7}
-
-
 def test_stragglers_are_counted_as_they_come_and_over_claims() -> None:
     watched = Watched()
     before = record("orders", 1, {1: RetiredPartition(stragglers=2)}, NOW_MS)
@@ -72,27 +48,6 @@ def test_stragglers_are_counted_as_they_come_and_over_claims() -> None:
     assert only(watched).stragglers == 1
     watched.claimed([after], (), NOW_MS)
     assert only(watched).stragglers == 1, "a counter does not go back while the process lives"
-
-
-def test_looks_and_failures() -> None:
-    watched = Watched()
-    watched.claimed([record("orders", 1, {}, NOW_MS)], (), NOW_MS)
-    assert only(watched).known_ms == NOW_MS
-    facts = TopicFacts("orders", "id-orders", 1)
-    watched.not_looked("id-orders", "nobody answers")
-    assert only(watched).trouble == "nobody answers"
-    watched.looked("id-orders", facts, NOW_MS)
-    assert only(watched) == replace(only(watched), facts=facts, looked_ms=NOW_MS, trouble=None)
-    watched.looked("id-unknown", facts, NOW_MS)
-    watched.removed("id-orders")
-    watched.not_looked("id-orders", "gone")
-    assert watched.seen().topics == ()
-    assert watched.seen().errors[CHECK] == 2
-
-
-def test_operations_are_a_closed_set() -> None:
-    assert set(Watched().seen().errors) == set(OPERATIONS)
-    assert {effect.__name__ for effect in (DeleteRecords, CreatePartitions, CommitOffsets)} <= set(OPERATIONS)
 
 
 def test_a_controller_that_has_not_started_has_a_snapshot() -> None:

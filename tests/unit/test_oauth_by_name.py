@@ -60,15 +60,10 @@ def test_a_configuration_dict_may_name_it() -> None:
     [
         ("tokens", r"'tokens' is not package\.module:name of a function"),
         ("a.b:", "is not package"),
-        (":token", "is not package"),
-        ("a-b:c", "is not package"),
-        ("a b:c", "is not package"),
         ("modeaware_test_absent:token", r"cannot import .*: there is no such module: install it, or .* PYTHONPATH"),
-        ("modeaware_test_absent.inner:token", "there is no such module"),
         ("modeaware_test_broken:token", r"cannot import .*ModuleNotFoundError\(.*modeaware_test_absent"),
         ("modeaware_test_bad:token", r"cannot import 'modeaware_test_bad' of .*ZeroDivisionError"),
         ("modeaware_test_tokens:absent", r"the module 'modeaware_test_tokens' has no 'absent'"),
-        ("modeaware_test_tokens:Source.absent", r"has no 'Source\.absent'"),
         ("modeaware_test_tokens:NUMBER", r"is no function: its type is int$"),
     ],
 )

@@ -5,29 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any, cast
 
 import pytest
 
 from modeaware.cluster.registered import Registered, RegisteredBroker
 from modeaware.config import ControllerConfig, parse_controller_config
-from modeaware.controller import parts as parts_module
-from modeaware.controller import worker as worker_module
-from modeaware.controller.contact import NOWHERE
-from modeaware.controller.election import Seat
 from modeaware.controller.observed import LOOK_INTERVAL_S, BrokerWatch
-from modeaware.controller.parts import Parts
-from modeaware.controller.worker import Worker, run_worker
-from modeaware.errors import ClusterError, ConfigError, ControllerFenced, ErrorCode, RecordError
+from modeaware.errors import ConfigError, ControllerFenced, RecordError
 from modeaware.modelog.observed_brokers import OBSERVED_BROKERS_KEY, ObservedBrokersRecord
 from modeaware.modelog.records import CLAIM_KEY, ClaimRecord
 from modeaware.modelog.replay import fold
 from tests.support.engine_world import World as EngineWorld
 from tests.support.simulated import SimClock
-from tests.support.worker_world import COMMAND
-from tests.support.worker_world import Engine as WorkerEngine
-from tests.support.worker_world import World as WorkerWorld
 
 HELD = ObservedBrokersRecord("enabled", {1: "a", 2: None}, controller_epoch=3, epoch=4)
 KEY = OBSERVED_BROKERS_KEY
@@ -69,22 +58,8 @@ class TestRecord:
         with pytest.raises(RecordError):
             ObservedBrokersRecord.from_json(value)
 
-    def test_a_record_of_too_many_brokers(self) -> None:
-        with pytest.raises(RecordError, match="10001 brokers"):
-            ObservedBrokersRecord.from_json(ObservedBrokersRecord(brokers=dict.fromkeys(range(10_001))).to_json())
-
 
 class TestReplay:
-    def test_the_latest_holds_and_changes_no_topic(self) -> None:
-        later = replace(HELD, brokers={1: "b"}, epoch=5)
-        replay = fold([(KEY, HELD.to_json())])
-        assert replay.apply(KEY, later.to_json()) == frozenset()
-        assert (replay.observed_brokers, replay.rejected, list(replay.topics)) == (later, 0, [])
-
-    def test_an_older_version_changes_nothing(self) -> None:
-        replay = fold([(KEY, HELD.to_json()), (KEY, replace(HELD, epoch=3).to_json())])
-        assert (replay.observed_brokers, replay.rejected) == (HELD, 1)
-
     def test_that_of_a_replaced_controller_is_dropped(self) -> None:
         claim = (CLAIM_KEY, ClaimRecord(4, None, "c").to_json())
         replay = fold([(KEY, HELD.to_json()), claim, (KEY, replace(HELD, brokers={}, epoch=5).to_json())])
@@ -156,27 +131,6 @@ class TestWatch:
         assert [record.brokers[2] for record in world.step(8)] == ["c"]
         assert world.looks == 5
 
-    def test_it_looks_once_in_a_while(self) -> None:
-        world = World(ObservedBrokersRecord(brokers={9: "a"}))
-        looks = []
-        for _ in range(24):
-            world.watch.step(7)
-            looks.append(world.looks)
-            world.clock.advance(1_000)
-        assert looks == [0] * 10 + [1] * 10 + [2] * 4
-        world.watch.step(8)  # a new claim: other things first
-        assert world.looks == 2
-
-    def test_a_new_policy_is_written_at_once(self) -> None:
-        world = World(ObservedBrokersRecord(), "enabled")
-        world.watch.step(7)
-        assert world.log.appended == [ObservedBrokersRecord("enabled", {1: "a"}, 7, 0)]
-
-    def test_the_first_record_of_a_log_is_written_at_once(self) -> None:
-        world = World(ObservedBrokersRecord())
-        world.watch.step(7)
-        assert world.log.appended == [ObservedBrokersRecord("disabled", {1: "a"}, 7, 0)]
-
     def test_a_record_that_cannot_be_read_is_written_again_though_nothing_has_changed(self) -> None:
         held = ObservedBrokersRecord("enabled", {1: "a"}, 1, 3)
         world = World(held)
@@ -198,28 +152,10 @@ class TestWatch:
         world.cluster = cluster({1: "a"})
         assert [dict(record.brokers) for record in world.step()] == [{1: "a"}]
 
-    def test_where_brokers_tell_of_live_ones_alone_none_ever_goes(self) -> None:
-        world = World(ObservedBrokersRecord("disabled", {1: "a", 2: "rack-2"}, 1, 0))
-        world.cluster = cluster({1: "a"}, complete=False)
-        assert world.step() == []
-
-    def test_the_policy_is_kept_unless_another_is_given(self) -> None:
-        held = ObservedBrokersRecord("enabled", {1: "a"}, 1, 0)
-        assert World(held).step() == []
-        assert World(held, "enabled").step() == []
-        assert [record.policy for record in World(held, "disabled").step()] == ["disabled"]
-
     def test_a_record_of_a_newer_version_is_left_alone(self) -> None:
         world = World(None, "enabled")
         assert world.step() == []
         assert world.looks == 0
-
-    def test_a_cluster_that_does_not_answer_changes_nothing(self) -> None:
-        world = World(ObservedBrokersRecord())
-        world.cluster = ClusterError("no answer", code=ErrorCode.REQUEST_TIMED_OUT)
-        assert world.step() == []
-        world.cluster = cluster({1: "a"})
-        assert len(world.step()) == 1
 
     def test_what_could_not_be_appended_is_written_again_after_the_next_claim(self) -> None:
         world = World(ObservedBrokersRecord())
@@ -228,58 +164,6 @@ class TestWatch:
             world.step()
         world.log.failure = None
         assert [dict(record.brokers) for record in world.step(9)] == [{1: "a"}]
-
-
-class Noting:
-    """A watch that notes when it is called, and fails when told to."""
-
-    def __init__(self, world: WorkerWorld) -> None:
-        self._world = world
-        self.failures: list[Exception] = []
-
-    def step(self, controller_epoch: int) -> None:
-        self._world.did.append(f"look in epoch {controller_epoch}")
-        if self.failures:
-            raise self.failures.pop()
-
-
-class TestLeader:
-    @pytest.fixture
-    def world(self, monkeypatch: pytest.MonkeyPatch) -> WorkerWorld:
-        monkeypatch.setattr(worker_module, "RETRY_DELAY_S", 0)
-        monkeypatch.setattr(parts_module, "POLL_S", 0.001)
-        return WorkerWorld()
-
-    def run(self, world: WorkerWorld, watch: Noting, *story: Seat) -> list[str]:
-        for seat in story:
-            world.story.append(partial(setattr, world, "seat", seat))
-        anything: Any = world
-        engine, log, noting = cast("Any", WorkerEngine(world)), cast("Any", world.log), cast("Any", watch)
-        parts = Parts(engine, log, anything, anything, world.inbox, world.status, noting)
-        run_worker(Worker(parts, ControllerConfig(), NOWHERE, "me", world.clock), world.status, world.inbox)
-        return world.did
-
-    def test_it_looks_when_it_has_nothing_else_to_do(self, world: WorkerWorld) -> None:
-        world.inbox.put([COMMAND])
-        did = self.run(world, Noting(world), Seat.LEADER, Seat.LEADER)
-        assert did[2:6] == ["confirm", "claim", "execute", "look in epoch 8"]
-
-    def test_a_standby_does_not_look(self, world: WorkerWorld) -> None:
-        assert "look in epoch 8" not in self.run(world, Noting(world), Seat.STANDBY, Seat.STANDBY)
-
-    def test_one_that_was_fenced_meanwhile_asks_the_election(self, world: WorkerWorld) -> None:
-        watch = Noting(world)
-        watch.failures.append(ControllerFenced("fenced"))
-        did = self.run(world, watch, Seat.LEADER, Seat.LEADER, Seat.LEADER, Seat.LEADER)
-        look = did.index("look in epoch 8")
-        assert did[look + 1 : look + 3] == ["confirm", "claim"]
-
-    def test_a_record_that_is_too_large_ends_nothing(self, world: WorkerWorld) -> None:
-        world.log_stays_open = True
-        watch = Noting(world)
-        watch.failures.append(ClusterError("too large", code=ErrorCode.MESSAGE_TOO_LARGE))
-        did = self.run(world, watch, Seat.LEADER, Seat.LEADER, Seat.LEADER)
-        assert did.count("claim") == 1
 
 
 def test_the_config() -> None:

@@ -36,10 +36,6 @@ def test_an_admission_sees_all_partitions(looking: Looking) -> None:
     assert seen.partitions[0] == log(10, 2, leader_epoch=5, quiet_since_ms=looking.clock.now_ms())
 
 
-def test_a_pass_sees_the_retired_ones(looking: Looking) -> None:
-    assert sorted(looking.observer.observe(TOPIC, draining()).partitions) == [P]
-
-
 def test_quiet_begins_when_an_end_is_first_seen(looking: Looking) -> None:
     def quiet_since_ms() -> int:
         return looking.observer.observe(TOPIC, draining()).partitions[P].quiet_since_ms
@@ -79,7 +75,6 @@ class TestHandover:
         assert sorted(looking.observer.observe(TOPIC, unsealed).partitions) == [P]
         over = replace(record, handed_over=(), deletion=replace(record.deletion, handed_over=True))
         assert sorted(looking.observer.observe(TOPIC, over).partitions) == [P]
-        assert sorted(looking.observer._seen[TOPIC_ID]) == [P]
 
     def test_they_are_read_after_the_groups(self, looking: Looking, monkeypatch: pytest.MonkeyPatch) -> None:
         """A group that is at the end commits while the listing is under way."""
@@ -91,68 +86,6 @@ class TestHandover:
         monkeypatch.setattr(module, "find_groups", listing)
         record = replace(draining(), handed_over=(0, *range(2, 11)), handover_offsets={1: 10})
         assert looking.observer.observe(TOPIC, record).partitions[1].end_offset == 20
-
-    def test_nothing_of_ours_is_asked_about_them(self, looking: Looking) -> None:
-        """Neither who writes to them nor what came after a seal: they are written to."""
-        looking.cluster.stable = 5
-        looking.cluster.ends[1] = 30
-        looking.observer.observe(TOPIC, draining())
-        assert [asked for asked in looking.asked if asked[0] != "also"] == [("writers", {P})]
-
-    def test_a_shrink_that_is_done_is_decided_on_until_it_is_handed_over(self, looking: Looking) -> None:
-        record = finished()
-        assert record.deletion is not None
-        looking.observer.observe(TOPIC, record)
-        assert looking.asked_for_groups == 0
-        looking.observer.observe(TOPIC, replace(record, deletion=replace(record.deletion, handed_over=False)))
-        assert looking.asked_for_groups == 1
-
-    def test_a_gap_on_a_survivor_is_read_up_to_its_offset(self, looking: Looking) -> None:
-        looking.groups = {"g": GroupFacts({1: 7})}
-        looking.cluster.ends[1] = 50
-        record = replace(draining(), handed_over=(0, *range(2, 12)), handover_offsets={1: 8})
-        assert looking.observer.observe(TOPIC, record).groups["g"].caught_up >= {1}
-        assert (1, 7, 8) in looking.gaps
-
-
-class TestMemory:
-    """What is remembered of a topic goes with it."""
-
-    def test_an_admission_that_no_shrink_follows_leaves_nothing(self, looking: Looking) -> None:
-        looking.observer.observe(TOPIC, None)
-        assert looking.observer._seen == {}
-
-    def test_partitions_that_are_not_retired_any_more(self, looking: Looking) -> None:
-        record = draining()
-        looking.observer.observe(TOPIC, record)
-        looking.observer.observe(TOPIC, None)
-        assert sorted(looking.observer._seen[TOPIC_ID]) == [P]
-        looking.observer.observe(TOPIC, replace(record, retired={}, deletion=None))
-        assert looking.observer._seen == {TOPIC_ID: {}}
-
-    def test_one_that_is_away_for_a_while_is_remembered(self, looking: Looking) -> None:
-        start_ms = looking.observer.observe(TOPIC, draining()).partitions[P].quiet_since_ms
-        end = looking.cluster.ends.pop(P)
-        looking.clock.advance(5_000)
-        looking.observer.observe(TOPIC, draining())
-        looking.cluster.ends[P] = end
-        assert looking.observer.observe(TOPIC, draining()).partitions[P].quiet_since_ms == start_ms
-
-    def test_a_topic_that_is_gone(self, looking: Looking) -> None:
-        looking.observer.observe(TOPIC, draining())
-        looking.cluster.shape = None
-        looking.observer.observe(TOPIC, draining())
-        looking.clock.advance(GONE_AFTER_MS)
-        assert looking.observer.observe(TOPIC, draining()).gone
-        assert looking.observer._seen == {}
-
-
-def test_an_end_has_moved_once_another_one_was_seen(looking: Looking) -> None:
-    """What was written before this controller looked is no news."""
-    assert not looking.observer.observe(TOPIC, draining()).partitions[P].moved
-    looking.cluster.ends[P] += 1
-    for _ in range(2):
-        assert looking.observer.observe(TOPIC, draining()).partitions[P].moved
 
 
 class TestGone:
@@ -210,22 +143,11 @@ class TestGone:
 class TestLeaders:
     """What is asked of leaders beside offsets, and when."""
 
-    def test_nothing_while_all_is_well(self, looking: Looking) -> None:
-        seen = looking.observer.observe(TOPIC, draining()).partitions[P]
-        assert (seen.seal_epoch_end, seen.writers, seen.samples) == (None, (), ())
-        assert [what for what, _ in looking.asked] == ["also"]
-
     @pytest.mark.parametrize("make", ["draining", "finished"])
     def test_a_seal_of_another_epoch(self, looking: Looking, make: str) -> None:
         looking.epoch_ends = {(P, 4): 8}
         record = of_an_earlier_epoch(draining() if make == "draining" else finished())
         looking.cluster.ends[P] = record.retired[P].seal_offset or 0
-        assert looking.observer.observe(TOPIC, record).partitions[P].seal_epoch_end == 8
-
-    def test_the_epoch_in_which_a_seal_was_found_broken(self, looking: Looking) -> None:
-        looking.epoch_ends = {(P, 4): 8}
-        record = of_an_earlier_epoch(draining())
-        record = replace(record, retired={P: replace(record.retired[P], seal_offset=None)})
         assert looking.observer.observe(TOPIC, record).partitions[P].seal_epoch_end == 8
 
     @pytest.mark.parametrize("ends", [{}, {(P, 4): -1}])
@@ -245,43 +167,6 @@ class TestLeaders:
 
 
 class TestGroups:
-    def test_registered_names_are_looked_up(self, looking: Looking) -> None:
-        now_ms = looking.clock.now_ms()
-        rules = [
-            GroupRule("require", "spark", TOPIC, "", 0),
-            GroupRule("require", "team-*", TOPIC, "", 0, glob=True),
-            GroupRule("require", "elsewhere", "other", "", 0),
-            GroupRule("require", "expired", "*", "", 0, expires_ms=now_ms),
-            GroupRule("waive", "waived", "*", "", 0),
-        ]
-        looking.observer.observe(TOPIC, draining(), rules)
-        assert looking.asked[-1] == ("also", ("spark",))
-
-    def test_so_is_the_one_that_proves_an_evacuation(self, looking: Looking) -> None:
-        record = draining()
-        assert record.deletion is not None
-        evacuating = replace(record, deletion=replace(record.deletion, evacuate=True, evacuation_epoch=3))
-        looking.observer.observe(TOPIC, evacuating, [GroupRule("require", "spark", TOPIC, "", 0)])
-        assert looking.asked[-1] == ("also", ("spark", f"modeaware-evacuation-{TOPIC}-3"))
-
-    def test_of_records_that_stay_the_policy_is_asked_for_and_no_more(self, looking: Looking) -> None:
-        looking.cluster.policy, looking.cluster.ends[P] = "compact", 0
-        record = finished()
-        settled = replace(record, retired={P: replace(record.retired[P], evacuated=True)})
-        assert looking.observer.observe(TOPIC, settled).cleanup_policy == "compact"
-        assert looking.observer.observe(TOPIC, record).cleanup_policy == "delete", "it decides nothing"
-        assert looking.asked_for_groups == 0
-
-    def test_a_settled_topic_s_groups_are_not_asked_for(self, looking: Looking) -> None:
-        """And nothing can be concluded from their absence."""
-        looking.cluster.ends[P] = 0
-        seen = looking.observer.observe(TOPIC, finished())
-        assert looking.asked_for_groups == 0
-        assert seen.groups_doubt is not None
-        looking.observer.observe(TOPIC, draining())
-        looking.observer.observe(TOPIC, None)
-        assert looking.asked_for_groups == 2
-
     def test_the_gap_is_what_is_left_for_the_group(self, looking: Looking) -> None:
         """From its commit, or from the log start where that is later, to the seal; each gap is read once."""
         looking.groups = {
@@ -296,10 +181,6 @@ class TestGroups:
         caught_up = {name for name, group in seen.groups.items() if P in group.caught_up}
         assert caught_up == {"short", "same", "overtaken", "elsewhere"}
 
-    def test_a_gap_with_records_is_lag(self, looking: Looking) -> None:
-        looking.groups, looking.clear = {"short": GroupFacts({P: 9})}, False
-        assert looking.observer.observe(TOPIC, draining()).groups["short"].caught_up == frozenset()
-
     def test_gaps_are_looked_at_where_commits_decide_anything(self, looking: Looking) -> None:
         looking.groups = {"short": GroupFacts({P: 9})}
         record = draining()
@@ -313,3 +194,15 @@ class TestGroups:
         evacuating = {**retention, "evacuate": True}
         looking.observer.observe(TOPIC, replace(record, deletion=replace(record.deletion, **evacuating)))
         assert looking.gaps == [(P, 9, 10)]
+
+    def test_registered_names_are_looked_up(self, looking: Looking) -> None:
+        now_ms = looking.clock.now_ms()
+        rules = [
+            GroupRule("require", "spark", TOPIC, "", 0),
+            GroupRule("require", "team-*", TOPIC, "", 0, glob=True),
+            GroupRule("require", "elsewhere", "other", "", 0),
+            GroupRule("require", "expired", "*", "", 0, expires_ms=now_ms),
+            GroupRule("waive", "waived", "*", "", 0),
+        ]
+        looking.observer.observe(TOPIC, draining(), rules)
+        assert looking.asked[-1] == ("also", ("spark",))

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from modeaware.cluster import control_records, stragglers
-from modeaware.cluster.control_records import MAX_GAP, READ_TIMEOUT_S, Gap, without_records
-from modeaware.cluster.stragglers import in_words, sample_records
+from modeaware.cluster import control_records
+from modeaware.cluster.control_records import Gap, without_records
+from modeaware.cluster.stragglers import sample_records
 from modeaware.errors import ClusterError
-from modeaware.librdkafka import KafkaError, KafkaException, TopicPartition
+from modeaware.librdkafka import KafkaError, TopicPartition
 from tests.support.simulated import SimClock
 
 BROKEN = {"bootstrap.servers": "localhost:1", "security.protocol": "ssl", "ssl.ca.location": "/no/such/file.pem"}
@@ -99,23 +99,11 @@ class TestGaps:
         gaps = [Gap(0, 1, 3), Gap(0, 3, 6), Gap(0, 3, 7), Gap(0, 3, 8), Gap(0, 4, 7), Gap(0, 9, 12), Gap(0, 9, 13)]
         assert reading.clear(*gaps) == {Gap(0, 3, 6), Gap(0, 3, 7), Gap(0, 4, 7), Gap(0, 9, 12)}
 
-    def test_one_limit_for_all(self, reading: Reading) -> None:
-        """What was not read by then is lag."""
-        reading.logs = {0: ((), 10)}
-        before_s = reading.clock.monotonic_s()
-        assert reading.clear(Gap(0, 5, 10), *(Gap(p, 5, 10) for p in range(1, 50))) == {Gap(0, 5, 10)}
-        assert reading.clock.monotonic_s() - before_s < READ_TIMEOUT_S + 1
-
     def test_a_partition_that_fails_holds_up_no_other(self, reading: Reading) -> None:
         reading.logs, reading.errors = {0: ((), 10), 1: ((), 10)}, {1: KafkaError._AUTO_OFFSET_RESET}
         before_s = reading.clock.monotonic_s()
         assert reading.clear(Gap(0, 5, 10), Gap(1, 5, 10)) == {Gap(0, 5, 10)}
         assert reading.clock.monotonic_s() - before_s < 1
-
-    def test_none_is_read_without_need(self, reading: Reading) -> None:
-        assert reading.clear(Gap(0, 1, 1), Gap(0, 0, MAX_GAP + 1), Gap(0, 5, 4)) == set()
-        assert reading.clear() == set()
-        assert reading.consumers == []
 
 
 def test_no_consumer_can_be_made() -> None:
@@ -123,51 +111,3 @@ def test_no_consumer_can_be_made() -> None:
     with pytest.raises(ClusterError, match="cannot read topic 'orders'"):
         without_records(BROKEN, "orders", [Gap(0, 1, 2)], SimClock().monotonic_s)
     assert sample_records(BROKEN, "orders", {3: 5}, SimClock().monotonic_s)[3][0].startswith("not read: ")
-
-
-class Record:
-    """A message, as far as it is told."""
-
-    def __init__(self, timestamp_ms: int = 1_700_000_000_123, headers: object = None) -> None:
-        self._timestamp_ms, self._headers = timestamp_ms, headers
-
-    def offset(self) -> int:
-        return 17
-
-    def timestamp(self) -> tuple[int, int]:
-        return 1, self._timestamp_ms
-
-    def key(self) -> bytes:
-        return b"k"
-
-    def headers(self) -> Any:
-        if isinstance(self._headers, Exception):
-            raise self._headers
-        return self._headers
-
-
-@pytest.mark.parametrize(
-    ("record", "words"),
-    [
-        (Record(), "offset 17, 2023-11-14 22:13:20.123 UTC, key b'k'"),
-        (Record(-1), "offset 17, no timestamp, key b'k'"),
-        (Record(1_700_000_000_000_000_000), "offset 17, 1700000000000000000 ms, key b'k'"),
-        (Record(2**63 - 1), "offset 17, 9223372036854775807 ms, key b'k'"),
-        (Record(-1, [("a", b"1"), ("b", None)]), "offset 17, no timestamp, key b'k', headers 'a, b'"),
-        *(
-            (Record(-1, error), "offset 17, no timestamp, key b'k', headers that cannot be read")
-            for error in (SystemError("an exception is set"), UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad"))
-        ),
-    ],
-)
-def test_a_straggler_in_words(record: Any, words: str) -> None:
-    assert in_words(record) == words
-
-
-def test_a_sample_that_fails_half_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Failing(FakeConsumer):
-        def consume(self, _count: int, timeout: float) -> list[Any]:
-            raise KafkaException(KafkaError(KafkaError._FATAL))
-
-    monkeypatch.setattr(stragglers, "Consumer", lambda conf: Failing(SimClock(), {}))
-    assert sample_records({}, "orders", {3: 5}, SimClock().monotonic_s)[3][0].startswith("not read: ")

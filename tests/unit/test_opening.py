@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modeaware.lifecycle.advance import Advance, give_up_opening
-from modeaware.lifecycle.effects import CommitOffsets, CreatePartitions
+from modeaware.lifecycle.effects import CommitOffsets
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt
 from modeaware.lifecycle.phases import topic_phase
 from modeaware.modelog.records import TopicRecord
@@ -11,7 +11,6 @@ from tests.support.lifecycle import (
     CONFIG,
     EPOCH,
     NOW_MS,
-    RO,
     RW,
     TOPIC,
     TOPIC_ID,
@@ -41,18 +40,6 @@ def seen_with(groups: dict[str, GroupFacts], **more: object) -> object:
     return facts(14, groups=groups, **more)
 
 
-def test_missing_partitions_are_created() -> None:
-    step = look(opening(assignments=((1, 2), (2, 3))), facts(12), SOON_MS)
-    assert step.effects == (CreatePartitions(TOPIC, TOPIC_ID, 14, ((1, 2), (2, 3))),)
-    assert closed(step)
-    assert look(opening(), facts(12), SOON_MS).effects == (CreatePartitions(TOPIC, TOPIC_ID, 14, None),)
-
-
-def test_they_stay_closed_until_they_exist() -> None:
-    """Even when the time for groups is over."""
-    assert closed(look(opening(), facts(12), DEADLINE_MS + 1))
-
-
 def test_without_groups_they_open_at_once() -> None:
     record = after(opening(), facts(14), SOON_MS)
     assert record.modes == (RW,) * 14
@@ -74,11 +61,6 @@ def test_a_group_with_members_is_waited_for() -> None:
     assert step.record.modes == (RW,) * 14
 
 
-def test_every_group_is_waited_for() -> None:
-    ready = group({12: 0, 13: 0}, members=True)
-    assert closed(look(opening(), seen_with({"a": ready, "b": group(members=True)}), SOON_MS))
-
-
 def test_the_open_offset_is_committed_for_groups_without_members() -> None:
     """Else a `latest` group that comes back later would begin at the end, behind its first records."""
     step = look(opening(), seen_with({"idle": group({0: 1, 12: 0}), "gone": group({0: 1})}), SOON_MS)
@@ -97,26 +79,10 @@ def test_partitions_that_hold_records_open_at_their_log_start() -> None:
     assert step.effects == (CommitOffsets(TOPIC, TOPIC_ID, "g", {12: 20, 13: 0}),)
 
 
-def test_a_doubtful_list_of_groups_keeps_them_closed() -> None:
-    assert closed(look(opening(), seen_with({}, groups_doubt=GroupsDoubt("a broker did not answer")), SOON_MS))
-
-
-def test_partitions_without_a_leader_stay_closed() -> None:
-    assert closed(look(opening(), seen_with({}, partitions={12: log()}), SOON_MS))
-
-
 def test_nobody_is_waited_for_longer_than_the_timeout() -> None:
     seen = seen_with({"g": group({0: 1}, members=True)}, groups_doubt=GroupsDoubt("and who else"))
     assert closed(look(opening(), seen, DEADLINE_MS - 1))
     assert after(opening(), seen, DEADLINE_MS).modes == (RW,) * 14
-
-
-def test_partitions_nobody_listed_are_not_writable_while_any_is_retired() -> None:
-    view = admitted(shrink(4)).view()
-    assert not view.is_writable(12)
-    assert view.is_readable(12)
-    assert not opening().view().is_writable(14)
-    assert after(opening(), facts(14), SOON_MS).view().is_writable(14), "nothing is retired: as without a record"
 
 
 class TestGiveUp:
@@ -128,12 +94,6 @@ class TestGiveUp:
         assert record.epoch == opening().epoch + 1
         assert topic_phase(record) == "done"
 
-    def test_what_exists_goes_on_opening(self) -> None:
-        record = give_up_opening(opening(), facts(13), EPOCH, SOON_MS)
-        assert record.modes == (RW,) * 12 + (RO,)
-        assert record.retired[12].opening
-        assert after(record, facts(13), SOON_MS).modes == (RW,) * 13
 
-    def test_what_was_revived_with_it_stays(self) -> None:
-        record = give_up_opening(admitted(grow(14), admitted(shrink(4))), facts(12), EPOCH, SOON_MS)
-        assert record.modes == (RW,) * 12
+def test_a_doubtful_list_of_groups_keeps_them_closed() -> None:
+    assert closed(look(opening(), seen_with({}, groups_doubt=GroupsDoubt("a broker did not answer")), SOON_MS))

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from partitioners import (
-    LIBRDKAFKA_NAMES,
-    NAMES,
-    RULES,
     BatchAware,
     LoadAware,
-    Manual,
-    ManualPartitionRequired,
     RoundRobin,
     Sticky,
     UniformSticky,
@@ -27,13 +21,6 @@ from partitioners.uniform_sticky import draw
 from tests.support.partitioning import Dice, Ticks
 
 KEYED = ("sticky", "uniform_sticky")
-KEYLESS = ("round_robin", "manual")
-
-
-def test_librdkafkas_names_are_its_own() -> None:
-    assert set(RULES) == LIBRDKAFKA_NAMES
-    assert set(NAMES) > LIBRDKAFKA_NAMES
-    assert all(named(name).rule.name == name for name in NAMES)
 
 
 @pytest.mark.parametrize("name", KEYED)
@@ -45,34 +32,11 @@ def test_keys_are_javas(name: str, key: bytes, count: int) -> None:
     assert topic.partition(key, count) == murmur2(key, count)
 
 
-@pytest.mark.parametrize("name", KEYLESS)
-def test_these_hash_nothing(name: str) -> None:
-    partitioner = named(name)
-    assert partitioner.hash_function is None
-    assert not partitioner.for_topic("t").requires_consistency(b"key")
-
-
-@pytest.mark.parametrize("name", ["round_robin", "sticky", "uniform_sticky", "minimal_movement"])
-@pytest.mark.parametrize("count", [0, -1])
-def test_a_pick_of_nothing_is_refused(name: str, count: int) -> None:
-    topic = named(name).for_topic("t")
-    for key in (None, b"key"):
-        with pytest.raises(ValueError, match="must be positive"):
-            topic.partition(key, count)
-
-
 def test_round_robin_goes_around_from_a_random_candidate_for_each_topic() -> None:
     partitioner = RoundRobin(randomness=Dice(3 / (1 << 30), 0.0))
     first, second = partitioner.for_topic("a"), partitioner.for_topic("b")
     assert [first.partition(b"same key", 5) for _ in range(7)] == [3, 4, 0, 1, 2, 3, 4]
     assert [second.partition(None, 5) for _ in range(3)] == [0, 1, 2]
-
-
-def test_round_robin_leaves_nobody_out_with_many_threads() -> None:
-    topic = RoundRobin().for_topic("t")
-    with ThreadPoolExecutor(4) as pool:
-        picks = Counter(pool.map(lambda _: topic.partition(None, 6), range(6000)))
-    assert set(picks.values()) == {1000}
 
 
 def test_sticky_stays_until_its_batch_ends_and_then_goes_elsewhere() -> None:
@@ -87,46 +51,6 @@ def test_sticky_stays_until_its_batch_ends_and_then_goes_elsewhere() -> None:
     assert topic.partition(None, 4) == 0
 
 
-def test_sticky_goes_by_time_as_long_as_nobody_tells_of_batches() -> None:
-    clock = Ticks()
-    topic = Sticky(linger_s=0.01, clock=clock, randomness=lambda: 0.0).for_topic("t")
-    picks = []
-    for _ in range(3):
-        picks += [topic.partition(None, 4), topic.partition(None, 4)]
-        clock.now_s += 0.011
-    assert picks == [0, 0, 1, 1, 0, 0]
-    topic.on_new_batch(3)  # somebody does, be it late
-    assert [topic.partition(None, 4), topic.partition(None, 4)] == [0, 0]
-    clock.now_s += 60
-    assert topic.partition(None, 4) == 0
-    topic.on_new_batch(0)
-    assert topic.partition(None, 4) == 1
-
-
-def test_sticky_reaches_every_other_candidate_and_never_the_same_again() -> None:
-    topic = Sticky().for_topic("t")
-    before, seen = topic.partition(None, 5), set()
-    for _ in range(500):
-        topic.on_new_batch(before)
-        after = topic.partition(None, 5)
-        assert after != before
-        before = after
-        seen.add(after)
-    assert seen == {0, 1, 2, 3, 4}
-
-
-def test_sticky_with_one_candidate_stays_there() -> None:
-    topic = Sticky().for_topic("t")
-    assert topic.partition(None, 1) == 0
-    topic.on_new_batch(0)
-    assert topic.partition(None, 1) == 0
-
-
-def test_sticky_chooses_anew_from_another_number_of_candidates() -> None:
-    topic = Sticky(clock=Ticks(), randomness=lambda: 0.99).for_topic("t")
-    assert [topic.partition(None, 12), topic.partition(None, 4), topic.partition(None, 4)] == [11, 3, 3]
-
-
 def test_uniform_sticky_moves_on_after_its_bytes() -> None:
     topic = UniformSticky(batch_size=100, randomness=Dice()).for_topic("t")
     assert isinstance(topic, LoadAware)
@@ -135,43 +59,10 @@ def test_uniform_sticky_moves_on_after_its_bytes() -> None:
     assert picks == [0, 0, 0, 1, 1, 1, 2, 2, 2]  # 80 bytes are less than 100: the third record fills the batch
 
 
-def test_a_keyed_record_takes_nothing_of_the_batch() -> None:
-    topic = UniformSticky(batch_size=100, randomness=Dice()).for_topic("t")
-    picks = [topic.partition_by_load(key, 4, 60) for key in (None, b"key", b"key", None, None)]
-    assert picks == [0, murmur2(b"key", 4), murmur2(b"key", 4), 0, 1]
-
-
-def test_uniform_sticky_may_ignore_keys() -> None:
-    partitioner = UniformSticky(ignore_keys=True, batch_size=100, randomness=Dice())
-    topic = partitioner.for_topic("t")
-    assert not topic.requires_consistency(b"key")
-    assert [topic.partition_by_load(b"key", 4, 100) for _ in range(3)] == [0, 1, 2]
-    assert partitioner.hash_function is None
-
-
-def test_uniform_sticky_without_sizes_counts_a_kibibyte_a_record() -> None:
-    topic = UniformSticky(batch_size=4096, randomness=Dice()).for_topic("t")
-    assert [topic.partition(None, 4) for _ in range(9)] == [0] * 4 + [1] * 4 + [2]
-
-
-def test_uniform_sticky_draws_anew_from_another_number_of_candidates() -> None:
-    topic = UniformSticky(randomness=lambda: 0.99).for_topic("t")
-    assert [topic.partition(None, 12), topic.partition(None, 4)] == [11, 3]
-
-
 # Kafka's own example (BuiltInPartitioner): queues 0, 3, 1 give the running sums 4, 5, 8.
 @pytest.mark.parametrize(("number", "index"), [(0, 0), (1, 0), (2, 0), (3, 0), (4, 1), (5, 2), (6, 2), (7, 2)])
 def test_a_draw_by_load_is_javas(number: int, index: int) -> None:
     assert draw(3, [0, 3, 1], number / 8) == index
-
-
-@given(load=st.lists(st.integers(0, 1 << 40), min_size=1, max_size=50), chance=st.floats(0, 1, exclude_max=True))
-def test_a_draw_is_one_of_the_candidates(load: list[int], chance: float) -> None:
-    assert 0 <= draw(len(load), load, chance) < len(load)
-
-
-def test_equal_queues_are_no_load() -> None:
-    assert [draw(4, [7, 7, 7, 7], n / 8) for n in range(8)] == [draw(4, (), n / 8) for n in range(8)]
 
 
 def test_a_slow_broker_gets_less_by_the_length_of_its_queue() -> None:
@@ -181,21 +72,3 @@ def test_a_slow_broker_gets_less_by_the_length_of_its_queue() -> None:
     assert 9630 < picks[0] < 10_370
     assert 815 < picks[1] < 1185
     assert 4645 < picks[2] < 5355
-
-
-def test_a_load_for_other_candidates_is_refused() -> None:
-    topic = UniformSticky().for_topic("t")
-    with pytest.raises(ValueError, match="the load of 2 candidates was given for 3"):
-        topic.partition_by_load(None, 3, 10, [1, 2])
-
-
-def test_a_batch_of_no_bytes_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least 1 byte, not 0"):
-        UniformSticky(batch_size=0)
-
-
-def test_manual_says_which_topic_and_what_to_do() -> None:
-    topic = Manual().for_topic("orders")
-    with pytest.raises(ManualPartitionRequired, match=r"orders names no partition, .*name one of the 12"):
-        topic.partition(b"key", 12)
-    assert issubclass(ManualPartitionRequired, ValueError)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts, WriterFacts
+from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts, WriterFacts
 from modeaware.plan.blockers import Blocker, find_blockers, group_lags
 
 NOW_MS = 1_700_000_000_000
@@ -48,14 +48,6 @@ def test_what_an_admission_would_refuse(facts: TopicFacts, code: str) -> None:
     assert blockers[0].code == code, "refusals come first"
 
 
-def test_a_growth_is_not_refused_for_its_keys_but_they_are_to_be_checked() -> None:
-    facts = replace(FACTS, cleanup_policy="compact", groups={"app": GroupFacts(stateful=True)}, stateful_owner="app")
-    assert {code: blocker.severity for code, blocker in found(facts, target=8).items()} == dict.fromkeys(
-        ("compacted", "streams-internal", "stateful-groups", "producers"), "check"
-    )
-    assert refused(replace(FACTS, internal=True), target=8) == {"internal"}
-
-
 def test_transactions_that_are_open_where_it_matters() -> None:
     writer = WriterFacts(4711, 0, NOW_MS, transaction_start=90)
     open_ = replace(LOG, last_stable_offset=90, writers=(writer, WriterFacts(12, 0, NOW_MS)))
@@ -89,34 +81,9 @@ def test_groups_behind() -> None:
     assert found(facts, target=8).keys() == {"producers"}
 
 
-def test_many_groups_are_not_all_named() -> None:
-    groups = {f"g{number}": GroupFacts({3: 50 + number}, has_members=True) for number in range(9)}
-    text = found(replace(FACTS, groups=groups))["lag"].text
-    assert text.endswith("g0, g1, g2, g3, g4, ...."), text
-
-
-def test_groups_that_cannot_be_seen() -> None:
-    blockers = found(replace(FACTS, groups_doubt=GroupsDoubt("broker 2 did not answer")))
-    assert blockers["groups-doubt"].text == "There may be more groups than these: broker 2 did not answer."
-
-
-def test_producers_are_counted_once() -> None:
-    first, again, other = WriterFacts(1, 0, 1000), WriterFacts(1, 1, 5000), WriterFacts(2, 0, 2000)
-    partitions = {0: replace(LOG, writers=(first, other)), 1: replace(LOG, writers=(again,)), 2: LOG, 3: LOG}
-    text = found(replace(FACTS, partitions=partitions))["producers"].text
-    assert "remember 2 idempotent or transactional producers of it, the last one wrote 1970-01-01 00:00:05 UTC" in text
-
-
-@pytest.mark.parametrize(
-    ("age_ms", "text"),
-    [(0, "a moment ago"), (-5, "a moment ago"), (7 * 60_000, "7 minutes ago"), (26 * 3_600_000, "26 hours ago"),
-     (9 * 86_400_000, "9 days ago")],
-)  # fmt: skip
-def test_when_the_last_record_came(age_ms: int, text: str) -> None:
-    blockers = found(FACTS, last_write_ms=NOW_MS - age_ms)
-    assert f"Last record that was read: {text}." in blockers["producers"].text
-
-
-def test_what_could_not_be_looked_up_is_to_be_checked() -> None:
-    blockers = found(FACTS, unknown=["Whether the topic is compacted: not allowed."])
-    assert blockers["not-seen"] == Blocker("not-seen", "check", "Whether the topic is compacted: not allowed.")
+def test_a_growth_is_not_refused_for_its_keys_but_they_are_to_be_checked() -> None:
+    facts = replace(FACTS, cleanup_policy="compact", groups={"app": GroupFacts(stateful=True)}, stateful_owner="app")
+    assert {code: blocker.severity for code, blocker in found(facts, target=8).items()} == dict.fromkeys(
+        ("compacted", "streams-internal", "stateful-groups", "producers"), "check"
+    )
+    assert refused(replace(FACTS, internal=True), target=8) == {"internal"}

@@ -7,12 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, TopicPartition
 
-from modeaware.cluster.cluster import LogOffsets, TopicShape
-from modeaware.cluster.groups.found import GroupsFound
-from modeaware.errors import ClusterError, ErrorCode, RequestRefused
-from modeaware.lifecycle.facts import GroupFacts, WriterFacts
+from modeaware.errors import ClusterError, ErrorCode
 from modeaware.plan import read
 from modeaware.plan.sample import Stretch, choose_stretches
 
@@ -90,20 +87,6 @@ class FakeConsumer:
         self.log.closed += 1
 
 
-class SteppingClock:
-    """A second goes by with every look."""
-
-    def __init__(self) -> None:
-        self.now_s = 0.0
-
-    def now_ms(self) -> int:
-        return 7
-
-    def monotonic_s(self) -> float:
-        self.now_s += 1
-        return self.now_s
-
-
 def whole(partition: int, start: int, end: int) -> list[FakeMessage]:
     return [FakeMessage(partition, offset) for offset in range(start, end)] + [FakeMessage(partition, end, EOF)]
 
@@ -148,100 +131,9 @@ def test_a_log_with_holes_ends_where_it_should(monkeypatch: pytest.MonkeyPatch) 
     assert len(log.consumed) <= 100
 
 
-def test_what_does_not_come_in_time_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    reading(monkeypatch, {0: whole(0, 0, 10), 1: []})
-    sample = read.read_sample({}, "t", 2, {0: Stretch(0, 10), 1: Stretch(0, 10)}, 20, SteppingClock())
-    assert sample.unread == frozenset({1})
-    assert len(sample.records) == 10
-
-
-def test_it_needs_no_right_on_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    refusal = FakeMessage(None, None, KafkaError.GROUP_AUTHORIZATION_FAILED)
-    reading(monkeypatch, {0: [refusal, *whole(0, 0, 10)]})
-    assert len(read.read_sample({}, "t", 1, {0: Stretch(0, 10)}, 10).records) == 10
-
-
 def test_a_topic_that_may_not_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     log = reading(monkeypatch, {0: [FakeMessage(0, 0, KafkaError.TOPIC_AUTHORIZATION_FAILED)]})
     with pytest.raises(ClusterError, match="cannot read topic 't'") as caught:
         read.read_sample({}, "t", 1, {0: Stretch(0, 10)}, 10)
     assert caught.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert log.closed == 1
-
-
-def test_a_consumer_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(conf: dict[str, Any]) -> None:
-        raise KafkaException(KafkaError(KafkaError._INVALID_ARG))
-
-    monkeypatch.setattr(read, "Consumer", refuse)
-    with pytest.raises(ClusterError, match="cannot read topic 't'"):
-        read.read_sample({}, "t", 1, {0: Stretch(0, 10)}, 10)
-
-
-def test_sizes_and_times_are_noted_and_values_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    named = FakeMessage(0, 1, named=[("trace", b"abc"), ("none", None)])
-    reading(monkeypatch, {0: [FakeMessage(0, 0), named, FakeMessage(0, 2, named=[]), FakeMessage(0, 3, EOF)]})
-    records = read.read_sample({}, "t", 1, {0: Stretch(0, 3)}, 3).records
-    assert [record.size for record in records] == [7, 7 + 8 + 4, 7]
-    assert records[0] == (0, 0, b"k0", 7, 1000)
-
-
-class FakeCluster:
-    """What brokers say of a topic; ``policy`` None: the right is missing."""
-
-    def __init__(self, shape: TopicShape | None, policy: str | None = "delete") -> None:
-        self.shape = shape
-        self.policy = policy
-        self.brokers = object()
-
-    def describe(self, topics: Iterable[str]) -> dict[str, TopicShape | None]:
-        return dict.fromkeys(topics, self.shape)
-
-    def offsets(self, topic: str, partitions: Iterable[int]) -> dict[int, LogOffsets]:
-        return {p: LogOffsets(1, 10, 9, 3) for p in partitions if p != 2}
-
-    def cleanup_policy(self, topic: str) -> str:
-        if self.policy is None:
-            raise ClusterError("cannot describe the configs", code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        return self.policy
-
-
-def looked(
-    monkeypatch: pytest.MonkeyPatch, cluster: FakeCluster, groups: GroupsFound | ClusterError, writers: Any
-) -> read.TopicLook:
-    def find(*_: object) -> GroupsFound:
-        if isinstance(groups, ClusterError):
-            raise groups
-        return groups
-
-    monkeypatch.setattr(read, "find_groups", find)
-    monkeypatch.setattr(read, "writers", lambda *_: writers)
-    return read.look(cluster, "t", SteppingClock())  # type: ignore[arg-type]  # the part of a cluster that is asked
-
-
-def test_a_look_at_the_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
-    wrote = (WriterFacts(1, 0),)
-    found = GroupsFound({"g": GroupFacts({0: 5})}, stateful_owner="app")
-    look = looked(monkeypatch, FakeCluster(TopicShape("id", False, 4), "compact"), found, {0: wrote, 1: ()})
-    assert look.unknown == ()
-    assert look.logs == {0: Stretch(1, 10), 1: Stretch(1, 10), 3: Stretch(1, 10)}
-    facts = look.facts
-    assert (facts.partition_count, facts.cleanup_policy, facts.stateful_owner) == (4, "compact", "app")
-    assert facts.partitions[0].writers == wrote
-    assert not facts.partitions[1].settled
-
-
-def test_what_brokers_refuse_to_say_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = FakeCluster(TopicShape("id", False, 4), None)
-    look = looked(monkeypatch, cluster, ClusterError("no answer"), {})
-    assert [text.partition(":")[0] for text in look.unknown] == [
-        "Whether the topic is compacted",
-        "Which producers wrote to it",
-    ]
-    assert look.facts.groups_doubt is not None
-    assert look.facts.groups_doubt.detail == "no answer"
-
-
-def test_a_look_at_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(RequestRefused, match="topic 't' does not exist"):
-        looked(monkeypatch, FakeCluster(None), GroupsFound(), {})

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modeaware.plan.chance import effective_cases, log10_odds_of_chance, margin
+from modeaware.plan.chance import log10_odds_of_chance
 from modeaware.plan.sample import Sample, SampledRecord, Stretch, choose_stretches, recent_from
 
 LOGS = st.dictionaries(
@@ -33,30 +33,6 @@ def test_stretches_lie_in_their_logs_do_not_overlap_and_are_no_more_than_asked_f
         assert places[0].start <= recent_from(places) < logs[partition].end
 
 
-def test_what_short_partitions_cannot_give_the_others_give() -> None:
-    chosen = choose_stretches({0: Stretch(0, 10), 1: Stretch(5, 1005), 2: Stretch(0, 0), 3: Stretch(0, 1000)}, 210)
-    assert {p: sum(place.length for place in places) for p, places in chosen.items()} == {0: 10, 1: 100, 3: 100}
-
-
-def test_a_long_log_is_read_in_places_from_its_start_to_its_end() -> None:
-    (places,) = choose_stretches({0: Stretch(100, 100_100)}, 600).values()
-    assert [place.length for place in places] == [100, 100, 100, 300]
-    assert places[0].start == 100
-    assert places[1].start == pytest.approx(33_400, abs=200)
-    assert recent_from(places) == 99_800
-
-
-def test_fewer_records_than_partitions_come_from_all_over() -> None:
-    chosen = choose_stretches({p: Stretch(0, 5) for p in range(100)}, 4)
-    assert sorted(chosen) == [0, 25, 50, 75]
-
-
-def test_no_sample_is_no_sample() -> None:
-    with pytest.raises(ValueError, match="a sample of 0 records"):
-        choose_stretches({0: Stretch(0, 1)}, 0)
-    assert choose_stretches({0: Stretch(3, 3)}, 5) == {}
-
-
 def test_a_record_stands_for_others_of_its_partition() -> None:
     records = [SampledRecord(0, 5, b"k", 10, 1000), SampledRecord(0, 6, b"k", 30, 3000), SampledRecord(1, 0, None, 8)]
     sample = Sample("t", 3, 3, {0: Stretch(0, 100), 1: Stretch(0, 1), 2: Stretch(0, 0)}, tuple(records), {0: 6}, True)
@@ -69,32 +45,9 @@ def test_a_record_stands_for_others_of_its_partition() -> None:
     assert replace(sample, from_start=False).span_ms is None, "what lies before it may be of any age"
 
 
-def test_recent_is_what_is_new_in_the_topic_not_in_its_partition() -> None:
-    """A partition that is not written any more holds nothing recent."""
-    records = [SampledRecord(0, n, None, 1, 1000 + n) for n in range(4)]
-    records += [SampledRecord(1, n, None, 1, 5000 + n) for n in range(4)]
-    sample = Sample("t", 2, 8, {0: Stretch(0, 4), 1: Stretch(0, 4)}, tuple(records), {0: 2, 1: 2})
-    assert [sample.is_recent(record) for record in records] == [False] * 4 + [True] * 4
-
-
 @pytest.mark.parametrize(("matched", "of", "chance"), [(3, 10, 0.25), (9, 10, 0.25), (10, 10, 0.5), (40, 200, 0.1)])
 def test_the_odds_of_chance_are_never_too_small(matched: int, of: int, chance: float) -> None:
     exact = sum(math.comb(of, k) * chance**k * (1 - chance) ** (of - k) for k in range(matched, of + 1))
     assert 10 ** log10_odds_of_chance(matched, of, chance) >= exact * (1 - 1e-9)
     if matched == of:
         assert 10 ** log10_odds_of_chance(matched, of, chance) == pytest.approx(exact)
-
-
-def test_no_more_than_chance_are_no_odds() -> None:
-    assert log10_odds_of_chance(0, 0, 0.5) == 0.0
-    assert log10_odds_of_chance(5, 10, 0.5) == 0.0
-    assert log10_odds_of_chance(5, 10, 0.0) == -math.inf
-
-
-def test_margins() -> None:
-    assert margin(0.5, 10_000) == pytest.approx(0.0098, abs=1e-4)
-    assert 0 < margin(0.0, 100) < 0.03, "none seen is not none for sure"
-    assert margin(0.3, 0) == 1.0
-    assert effective_cases([1.0] * 50) == pytest.approx(50)
-    assert effective_cases([1000.0, 1.0, 1.0]) == pytest.approx(1, abs=0.01)
-    assert effective_cases([]) == 0.0

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import socket
 import ssl
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 
 import pytest
 
@@ -50,27 +47,11 @@ class TestBytes:
         [
             {"supported_features": []},
             {"supported_features": [("partition.mode", 2, 3)]},
-            {"supported_features": [("partition.mod", 1, 1)]},
             {"api_keys": [(3, 0, 9)]},
-            {"api_keys": [(3, 11, 12)]},
-            {"api_keys": []},
         ],
     )
     def test_a_server_without_it(self, fields: dict[str, object]) -> None:
         assert api_versions.read(answer(**fields), 7) == Offer(modes=False)
-
-    def test_a_server_that_is_too_old_has_no_features(self) -> None:
-        told = stock.encode_response(stock.ApiVersionsResponse(error_code=35, api_keys=[(18, 0, 2)]), 0, 7)
-        assert api_versions.read(told, 7) == Offer(modes=False)
-
-    def test_any_other_error_is_no_answer(self) -> None:
-        told = stock.encode_response(stock.ApiVersionsResponse(error_code=42, api_keys=[]), 0, 7)
-        with pytest.raises(MalformedFrame, match="error 42"):
-            api_versions.read(told, 7)
-
-    def test_an_answer_to_another_request_is_none(self) -> None:
-        with pytest.raises(MalformedFrame, match="request 7 where 8"):
-            api_versions.read(answer(), 8)
 
     def test_every_cut_and_every_addition_is_noticed(self) -> None:
         whole = answer(finalized_features=[("a", 1, 0)])
@@ -80,17 +61,19 @@ class TestBytes:
         with pytest.raises(MalformedFrame, match="1 bytes too many"):
             api_versions.read(whole + b"\0", 7)
 
-    def test_no_byte_in_place_of_another_does_harm(self) -> None:
-        whole = answer()
-        for place in range(4, len(whole)):
-            for byte in range(256):
-                with suppress(MalformedFrame):
-                    api_versions.read(whole[:place] + bytes([byte]) + whole[place + 1 :], 7)
-
     def test_it_loads_no_codec_and_no_tls(self) -> None:
         program = "import modeaware.wire.probe, sys; print({'kafka', 'ssl'} & set(sys.modules))"
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
         assert done.stdout.strip() == "set()"
+
+    def test_a_server_that_is_too_old_has_no_features(self) -> None:
+        told = stock.encode_response(stock.ApiVersionsResponse(error_code=35, api_keys=[(18, 0, 2)]), 0, 7)
+        assert api_versions.read(told, 7) == Offer(modes=False)
+
+    def test_any_other_error_is_no_answer(self) -> None:
+        told = stock.encode_response(stock.ApiVersionsResponse(error_code=42, api_keys=[]), 0, 7)
+        with pytest.raises(MalformedFrame, match="error 42"):
+            api_versions.read(told, 7)
 
 
 class TestServers:
@@ -105,63 +88,16 @@ class TestServers:
         assert asked.failure() is None
         other.stop()
 
-    def test_one_that_is_down_is_named_and_the_other_counts(self, endpoint: FakeEndpoint) -> None:
-        endpoint.has_feature = False
-        asked = ask("127.0.0.1:1", endpoint.address)
-        assert list(asked.offers) == [endpoint.address]
-        assert "refused" in asked.failures["127.0.0.1:1"]
-        assert asked.failure() is None
-
     def test_no_answer_at_all_is_an_error_with_the_reasons(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(probe, "TIMEOUT_S", 0.2)
+        monkeypatch.setattr(probe, "TIMEOUT_S", 1.0)
         silent = FakeEndpoint(answering=False)
         asked = ask(silent.address, "127.0.0.1:1", "no-such-host.example.com:9092")
         assert asked.offers == {}
         failure = str(asked.failure())
-        assert "no answer within 0.2 s" in failure
+        assert "no answer within 1 s" in failure
         assert "127.0.0.1:1: [Errno 111] Connection refused" in failure
         assert "no-such-host" in failure
         silent.stop()
-
-    @pytest.mark.parametrize(
-        "told",
-        [
-            lambda payload: None,
-            lambda payload: b"",
-            lambda payload: b"HTTP/1.1 400 Bad Request\r\n\r\n",
-            lambda payload: b"\x7f\xff\xff\xff",
-            lambda payload: b"\0\0\0\4\0\0\0\0",
-        ],
-    )
-    def test_rubbish_is_an_error(self, told: Callable[[bytes], bytes | None]) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            thread = threading.Thread(target=_answer_once, args=(listener, told))
-            thread.start()
-            asked = ask(f"127.0.0.1:{listener.getsockname()[1]}")
-            thread.join()
-        assert asked.offers == {}
-        assert asked.failure() is not None
-
-    def test_a_bad_setting_is_an_error_too(self) -> None:
-        asked = ask("127.0.0.1:1", **{"security.protocol": "ssl", "ssl.ca.location": "/no/such/file"})
-        assert "ssl.ca.location" in str(asked.failure())
-
-    def test_a_step_does_not_wait_for_who_is_silent(self) -> None:
-        silent = FakeEndpoint(answering=False)
-        asked = Round({"bootstrap.servers": silent.address})
-        asked.step(0.0)
-        eventually(lambda: asked.step(0.0) or silent.connections)
-        assert not asked.done
-        asked.close()
-        silent.stop()
-
-
-def _answer_once(listener: socket.socket, told: Callable[[bytes], bytes | None]) -> None:
-    connection, _ = listener.accept()
-    with connection:
-        data = told(connection.recv(65_536))
-        if data:
-            connection.sendall(data)
 
 
 @pytest.fixture(scope="module")
@@ -187,10 +123,3 @@ class TestTls:
         asked = ask(secure.address, **{"security.protocol": "ssl"})
         assert asked.offers == {}
         assert "certificate verify failed" in str(asked.failure())
-
-    def test_plaintext_to_tls_is_no_answer(self, secure: FakeEndpoint) -> None:
-        assert ask(secure.address).failure() is not None
-
-    def test_tls_to_plaintext_is_no_answer(self, endpoint: FakeEndpoint, certificate: Certificate) -> None:
-        conf = {"security.protocol": "ssl", "ssl.ca.location": str(certificate.certificate)}
-        assert ask(endpoint.address, **conf).failure() is not None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import gc
-import logging
 import pickle
 import weakref
 from collections.abc import Callable
@@ -14,11 +13,11 @@ import confluent_kafka
 import pytest
 
 from modeaware.config import ClientConfig
-from modeaware.confluent.errors import FirstViewPending, FirstViewTimeout, RetiredPartitionChosen
+from modeaware.confluent.errors import RetiredPartitionChosen
 from modeaware.confluent.producer import Producer
-from modeaware.errors import ConfigError, ModeAwareError
+from modeaware.errors import ConfigError
 from tests.support.fake_views import FakeViews, modes_of
-from tests.support.offline import CONF, Acquired, finish, is_librdkafkas_own, waiting_producer
+from tests.support.offline import CONF, Acquired, finish, is_librdkafkas_own
 from tests.support.waiting import eventually
 
 
@@ -35,29 +34,15 @@ def test_constructor_forms(acquired: Acquired) -> None:
     assert acquired.asked[-1][1] == ClientConfig(view_timeout_ms=5, on_unknown="error")
 
 
-def test_the_callers_dict_is_left_alone(views: FakeViews) -> None:
-    conf = {**CONF, "modeaware.on.unknown": "error"}
-    finish(Producer(conf))
-    assert conf == {**CONF, "modeaware.on.unknown": "error"}
-
-
-def test_logger_is_confluent_kafkas(views: FakeViews) -> None:
-    logger = logging.getLogger("test_producer")
-    finish(Producer(CONF, logger=logger))
-
-
 @pytest.mark.parametrize(
     "make",
     [
         lambda cls: cls(),
         lambda cls: cls(None),
-        lambda cls: cls([]),
         lambda cls: cls(CONF, CONF),
         lambda cls: cls({**CONF, "no.such.setting": 1}),
         lambda cls: cls({**CONF, "partitioner": "murmur3"}),
-        lambda cls: cls(CONF, partitioner="murmur3"),
         lambda cls: cls({**CONF, 1: 2}),
-        lambda cls: cls({**CONF, "default.topic.config": None}),
     ],
 )
 def test_what_the_stock_constructor_refuses(acquired: Acquired, make: Callable[[type], Any]) -> None:
@@ -75,18 +60,6 @@ def test_an_unknown_setting_of_ours_names_the_nearest(acquired: Acquired) -> Non
     assert acquired.asked == []
 
 
-def test_the_second_init_is_refused_as_stock_does(producer: Producer) -> None:
-    with pytest.raises(RuntimeError, match="already"):
-        producer.__init__(CONF)  # type: ignore[misc] # on purpose
-
-
-def test_the_constructor_does_not_wait(acquired: Acquired) -> None:
-    acquired.views = FakeViews(ready=False)
-    producer = Producer(CONF)
-    assert producer.modeaware_stats()["state"] == "waiting"
-    finish(producer)
-
-
 def test_close_gives_the_views_back_and_then_speaks_as_stock(views: FakeViews) -> None:
     producer = Producer(CONF)
     views.set("orders", modes_of(12, 4))
@@ -98,21 +71,6 @@ def test_close_gives_the_views_back_and_then_speaks_as_stock(views: FakeViews) -
         with pytest.raises(RuntimeError, match="Producer has been closed"):
             call()
     assert producer.close() is True
-
-
-def test_close_before_the_first_view(acquired: Acquired) -> None:
-    producer = waiting_producer(acquired)
-    producer.close()
-    with pytest.raises(RuntimeError, match="Producer has been closed"):
-        producer.produce("orders", b"v")
-
-
-def test_with_closes(views: FakeViews) -> None:
-    with Producer(CONF) as producer:
-        assert is_librdkafkas_own(producer.produce)
-    assert views.closed
-    with pytest.raises(RuntimeError, match="Producer has been closed"):
-        producer.produce("orders", b"v")
 
 
 def test_a_change_after_close_changes_nothing(acquired: Acquired) -> None:
@@ -148,26 +106,7 @@ def test_an_alias_keeps_its_producer(views: FakeViews) -> None:
     assert not views.closed
 
 
-def test_views_do_not_keep_a_producer(views: FakeViews) -> None:
-    producer = Producer(CONF)
-    gone = weakref.ref(producer)
-    monkey = views._listeners[0]
-    del producer
-    gc.collect()
-    assert gone() is None
-    monkey({"orders": views.view("orders")})  # a change that comes while it goes
-
-
 def test_pickling_and_copying_fail_as_stock(producer: Producer) -> None:
     for attempt in (pickle.dumps, copy.copy):
         with pytest.raises(TypeError, match="cannot pickle 'Producer' object"):
             attempt(producer)
-
-
-@pytest.mark.parametrize("kind", [RetiredPartitionChosen, FirstViewTimeout, FirstViewPending])
-def test_errors_survive_pickling(kind: type[ModeAwareError]) -> None:
-    error = kind("partition 7 of orders", topic="orders", partition=7)
-    again = pickle.loads(pickle.dumps(error))
-    assert type(again) is kind
-    assert str(again) == "partition 7 of orders"
-    assert (again.topic, again.partition, again.code) == ("orders", 7, error.code)

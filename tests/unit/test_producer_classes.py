@@ -11,7 +11,7 @@ import modeaware
 from modeaware.confluent.errors import RetiredPartitionChosen
 from modeaware.confluent.producer import Producer
 from tests.support.fake_views import FakeViews, modes_of
-from tests.support.offline import CONF, Reports, finish, is_librdkafkas_own
+from tests.support.offline import CONF, Reports, finish
 
 
 def test_a_subclass_that_overrides_produce_is_called(views: FakeViews, reports: Reports) -> None:
@@ -27,28 +27,6 @@ def test_a_subclass_that_overrides_produce_is_called(views: FakeViews, reports: 
     with pytest.raises(RetiredPartitionChosen):
         send("orders", "v", partition=7)
     assert reports.queued(producer) == 1
-    finish(producer)
-
-
-def test_a_subclass_that_does_not_override_it_is_direct(views: FakeViews) -> None:
-    class Plain(Producer):
-        pass
-
-    producer = Plain(CONF)
-    assert is_librdkafkas_own(producer.produce)
-    finish(producer)
-
-
-def test_a_subclass_may_set_its_own_before(views: FakeViews) -> None:
-    class Odd(Producer):
-        def __init__(self) -> None:
-            self.produce = calls.append  # type: ignore[method-assign] # on purpose
-            super().__init__(CONF)
-
-    calls: list[Any] = []
-    producer = Odd()
-    producer.produce("orders")
-    assert calls == ["orders"]
     finish(producer)
 
 
@@ -78,17 +56,6 @@ def test_the_unbound_method_is_routed(producer: Producer, views: FakeViews) -> N
         Producer.produce(producer, "orders", b"v", partition=7)
     with pytest.raises(RetiredPartitionChosen):
         Producer.produce_batch(producer, "orders", [{}], 7)
-
-
-def test_without_init_the_stock_class_has_its_say(views: FakeViews) -> None:
-    class Forgetful(Producer):
-        def __init__(self) -> None:
-            pass
-
-    with pytest.raises(RuntimeError, match="closed"):
-        Forgetful().produce("orders", b"v")
-    assert Forgetful().close() is True
-    assert Forgetful().modeaware_stats()["state"] == "waiting"
 
 
 def test_a_patch_of_our_class_is_called(views: FakeViews, monkeypatch: pytest.MonkeyPatch, reports: Reports) -> None:
@@ -138,25 +105,3 @@ def test_a_tracer_that_replaced_the_stock_class_later_is_called(
     ]
     finish(producer)
     finish(second)
-
-
-def test_a_tracer_is_below_a_subclass_too(views: FakeViews, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Mine(Producer):
-        def produce(self, *args: Any, **kwargs: Any) -> None:
-            order.append("mine")
-            super().produce(*args, **kwargs)
-
-    order: list[Any] = []
-    monkeypatch.setattr(confluent_kafka, "Producer", traced_class(order))
-    producer = Mine(CONF)
-    assert (type(producer).__name__, type(producer).__module__) == ("Mine", __name__)
-    producer.produce("orders", b"v")
-    assert order == ["mine", ("orders", (), {})]
-    finish(producer)
-
-
-def test_what_is_no_class_in_its_place_is_left_alone(views: FakeViews, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(confluent_kafka, "Producer", lambda conf: conf)
-    producer = Producer(CONF)
-    assert type(producer) is Producer
-    finish(producer)

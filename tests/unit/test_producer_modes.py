@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from typing import Any
 
 import confluent_kafka
 import pytest
 
-from modeaware.confluent import _router
 from modeaware.confluent.errors import FirstViewPending, FirstViewTimeout, RetiredPartitionChosen
 from modeaware.confluent.producer import Producer
 from modeaware.errors import ModeAwareError, ModeSourceError, ViewTimeout
 from tests.support.fake_views import FakeViews, modes_of
-from tests.support.offline import CONF, Acquired, Reports, finish, is_librdkafkas_own, waiting_producer
+from tests.support.offline import Acquired, Reports, finish, is_librdkafkas_own, waiting_producer
 
 
 def test_all_writable_is_librdkafkas_own_method_through_an_alias_too(producer: Producer, views: FakeViews) -> None:
@@ -44,57 +44,6 @@ def test_an_alias_follows_there_and_back(views: FakeViews, reports: Reports) -> 
     assert is_librdkafkas_own(batch)
     assert producer.produce is send
     assert reports.queued(producer) == 2
-    finish(producer)
-
-
-def test_topics_are_followed_one_by_one(producer: Producer, views: FakeViews) -> None:
-    views.set("a", modes_of(4, 2))
-    views.set("b", modes_of(4, 3))
-    assert producer.modeaware_stats()["routed_topics"] == 2
-    views.remove("a")
-    producer.produce("a", b"v", partition=3)
-    with pytest.raises(RetiredPartitionChosen):
-        producer.produce("b", b"v", partition=3)
-    views.remove("b")
-    assert is_librdkafkas_own(producer.produce)
-    assert producer.modeaware_stats()["view_changes"] == 4
-
-
-def test_stats_include_those_of_the_views(producer: Producer, views: FakeViews) -> None:
-    assert producer.modeaware_stats() == {
-        "state": "direct",
-        "routed_topics": 0,
-        "view_changes": 0,
-        "resizes": 0,
-        "views": views.stats(),
-    }
-
-
-def test_threads_may_send_while_the_modes_change(views: FakeViews) -> None:
-    producer = Producer({**CONF, "queue.buffering.max.messages": 10_000_000})
-    send = producer.produce
-    over = threading.Event()
-    failed: list[BaseException] = []
-
-    def work(number: int) -> None:
-        try:
-            while not over.is_set():
-                for _ in range(50):
-                    send("orders", b"v", key=b"%d" % number)
-                    send(topic="other", value=b"v")
-        except BaseException as error:
-            failed.append(error)
-            raise
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for change in range(400):
-        views.set("orders", modes_of(12, 12 if change % 3 == 0 else change % 12 + 1))
-    over.set()
-    for thread in threads:
-        thread.join()
-    assert failed == []
     finish(producer)
 
 
@@ -151,7 +100,7 @@ def test_writable_sends_and_is_routed_once_there_is_a_view(
     producer = waiting_producer(acquired, view_timeout_ms=1, on_unknown="writable")
     producer.produce("t", b"v", partition=11)
     producer.produce("t", b"v", partition=11)
-    assert [record.levelname for record in caplog.records if record.name == _router.__name__] == ["WARNING"]
+    assert [record.levelname for record in caplog.records if record.levelno >= logging.WARNING] == ["WARNING"]
     assert producer.modeaware_stats()["state"] == "waiting"
     acquired.views.set("t", modes_of(12, 4))
     acquired.views.set_ready()

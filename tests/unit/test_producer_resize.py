@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import warnings
-import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -16,9 +14,8 @@ from modeaware.confluent.producer import Producer
 from modeaware.errors import ConfigError, ModeAwareError, ResizeWarning
 from modeaware.modes import PartitionMode
 from modeaware.resize import Resize
-from modeaware.topic_view import TopicView
 from tests.support.fake_views import FakeViews, modes_of
-from tests.support.offline import CONF, Acquired, Reports, finish, is_librdkafkas_own
+from tests.support.offline import CONF, Acquired, Reports, is_librdkafkas_own
 from tests.support.resizing import KEPT_12_TO_5, KEYS, MOVED_12_TO_5, Make, Makes
 
 pytestmark = pytest.mark.filterwarnings("default::modeaware.errors.ResizeWarning")
@@ -90,32 +87,6 @@ class TestWarn:
         assert silent(recwarn)
         assert producer.modeaware_stats()["resizes"] == 0
 
-    def test_what_stands_at_the_start_is_no_change(
-        self, acquired: Acquired, make: Make, recwarn: pytest.WarningsRecorder
-    ) -> None:
-        acquired.views.set("orders", modes_of(12, 5), previous_count=12)
-        producer = make()
-        producer.produce("orders", b"v", b"k")
-        assert silent(recwarn)
-
-    def test_a_topic_made_anew_is_no_change(
-        self, make: Make, views: FakeViews, recwarn: pytest.WarningsRecorder
-    ) -> None:
-        producer = make()
-        views.set("orders", modes_of(12, 12), topic_id="one")
-        views.set("orders", modes_of(6, 3), topic_id="two")
-        producer.produce("orders", b"v", b"k")
-        assert silent(recwarn)
-
-    def test_new_partitions_warn_when_they_open(self, make: Make, views: FakeViews) -> None:
-        producer = make()
-        views.set("orders", modes_of(16, 12))  # closed to writes as yet: nothing moves
-        producer.produce("orders", b"v", b"k")
-        assert producer.modeaware_stats()["resizes"] == 0
-        views.set("orders", modes_of(20, 16))
-        with pytest.warns(ResizeWarning, match="increased .* from 12 to 16"):
-            producer.produce("orders", b"v", b"k")
-
     def test_a_growth_warns_when_all_is_writable_where_keys_were_seen_before(
         self, make: Make, views: FakeViews, recwarn: pytest.WarningsRecorder
     ) -> None:
@@ -130,66 +101,6 @@ class TestWarn:
         assert (with_keys.modeaware_stats()["resizes"], without.modeaware_stats()["resizes"]) == (1, 0)
         assert is_librdkafkas_own(with_keys.produce)
 
-    def test_resizes_between_two_keys_are_one(self, make: Make, views: FakeViews) -> None:
-        told: list[Resize] = []
-        producer = make(**{"modeaware.resize_cb": told.append})
-        views.set("orders", modes_of(12, 6), previous_count=12)
-        views.set("orders", modes_of(12, 4), previous_count=6)
-        send_thrice(producer)
-        assert [(resize.epoch, resize.old_count, resize.new_count) for resize in told] == [(2, 12, 4)]
-        views.set("orders", modes_of(12, 3), previous_count=4)
-        views.set("orders", modes_of(12, 4))  # undone before anybody saw it
-        send_thrice(producer)
-        assert len(told) == 1
-
-    def test_what_waited_for_a_key_ends_with_the_topic(
-        self, make: Make, views: FakeViews, recwarn: pytest.WarningsRecorder
-    ) -> None:
-        producer = make()
-        views.set("orders", modes_of(12, 5), previous_count=12, topic_id="one")
-        views.remove("orders")
-        views.set("orders", modes_of(6, 3), topic_id="two")
-        send_thrice(producer)
-        assert silent(recwarn)
-
-    def test_what_one_callback_raises_does_not_silence_the_others(self, make: Make, views: FakeViews) -> None:
-        told: list[str] = []
-
-        def callback(resize: Resize) -> None:
-            told.append(resize.topic)
-            raise RuntimeError(resize.topic)
-
-        producer = make(**{"modeaware.resize_cb": callback})
-        router = producer._modeaware.router if producer._modeaware is not None else None
-        assert router is not None
-        before, after = (
-            {topic: TopicView(topic, "id", (1, epoch), modes_of(16, count)) for topic in ("orders", "bills")}
-            for epoch, count in ((1, 12), (2, 16))
-        )
-        router.apply(before)
-        for topic in before:
-            producer.produce(topic, b"v", b"k")
-        with pytest.raises(RuntimeError):
-            router.apply(after)
-        assert sorted(told) == ["bills", "orders"]
-
-    def test_a_partitioner_that_fails_for_random_keys_still_warns(self, make: Make, views: FakeViews) -> None:
-        def of_numbers(key: bytes | None, count: int) -> int:
-            return int(key or b"0") % count
-
-        producer = make(partitioner=of_numbers)
-        views.set("orders", modes_of(12, 5), previous_count=12)
-        with pytest.warns(ResizeWarning, match="from 12 to 5 writable partitions: some of the keys move"):
-            producer.produce("orders", b"v", b"7")
-
-    def test_after_it_the_hash_alone_decides(self, make: Make, views: FakeViews) -> None:
-        producer = make()
-        views.set("orders", modes_of(12, 5), previous_count=12)
-        with pytest.warns(ResizeWarning):
-            producer.produce("orders", b"v", b"k")
-        assert producer._modeaware is not None
-        assert producer._modeaware.router._counts["orders"] == 5
-
     def test_a_warning_that_is_an_error_reaches_the_sender_once(self, make: Make, views: FakeViews) -> None:
         producer = make()
         views.set("orders", modes_of(12, 5), previous_count=12)
@@ -198,14 +109,6 @@ class TestWarn:
             with pytest.raises(ResizeWarning):
                 producer.produce("orders", b"v", b"k")
             producer.produce("orders", b"v", b"k")
-
-    def test_a_hash_that_hashes_nothing_moves_nothing(
-        self, make: Make, views: FakeViews, recwarn: pytest.WarningsRecorder
-    ) -> None:
-        producer = make(partitioner="random")
-        views.set("orders", modes_of(12, 5), previous_count=12)
-        producer.produce("orders", b"v", b"k")
-        assert silent(recwarn)
 
 
 def test_ignore_says_nothing(make: Make, views: FakeViews, recwarn: pytest.WarningsRecorder) -> None:
@@ -252,29 +155,9 @@ class TestError:
         with pytest.raises(MovedKeyRefused):
             producer.produce("orders", b"v", moved)
 
-    def test_a_topic_made_anew_is_not_measured_by_the_one_before(self, make: Make, views: FakeViews) -> None:
-        producer = make("error")
-        views.set("orders", modes_of(12, 5), previous_count=12, topic_id="one")
-        views.set("orders", modes_of(6, 3), topic_id="two")
-        for key in KEYS:
-            producer.produce("orders", b"v", key)
-
 
 @pytest.mark.parametrize(("setting", "value"), [("modeaware.on.resize", "shout"), ("modeaware.resize_cb", "print")])
 def test_bad_settings(acquired: Acquired, setting: str, value: str) -> None:
     with pytest.raises(ConfigError, match=setting):
         Producer({**CONF, setting: value})
     assert acquired.asked == []
-
-
-def test_the_source_of_the_views_does_not_keep_the_callback(acquired: Acquired) -> None:
-    class Told:
-        def __call__(self, resize: Resize) -> None: ...
-
-    told = Told()
-    gone = weakref.ref(told)
-    producer = Producer({**CONF, "modeaware.resize_cb": told})
-    finish(producer)
-    del told, producer
-    gc.collect()
-    assert gone() is None

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from modeaware.errors import ErrorCode
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.effects import DeleteRecords
 from modeaware.lifecycle.facts import GroupsDoubt, PartitionFacts, TopicFacts, WriterFacts
-from modeaware.modelog.records import RetiredPartition, TopicRecord
+from modeaware.modelog.records import TopicRecord
 from modeaware.modelog.straggler import Straggler
 from modeaware.modes import ReplicaState
 from tests.support.lifecycle import (
@@ -31,10 +29,8 @@ from tests.support.lifecycle import (
 )
 
 P = 11
-FULL = {P: log(10)}
 READ = {"g": group({P: 10})}
 STREAMS = {"app": group({P: 10}, stateful=True)}
-HIDDEN = GroupsDoubt("no DESCRIBE", hidden=True)
 
 
 def seen(part: PartitionFacts | None = None, **more: object) -> TopicFacts:
@@ -69,28 +65,12 @@ class TestTruncation:
         assert (retired.reason, retired.resume_offset, retired.drained) == (reason, 7, {})
         assert "truncated to 7, below its seal 10" in step.alarms[0]
 
-    @pytest.mark.parametrize("end", [10, 12])
-    def test_a_new_leader_that_has_everything(self, end: int) -> None:
-        step = look(in_none(), seen(log(10, leader_epoch=4, seal_epoch_end=end)))
-        assert step.record is None
-        assert deleted(step) == {P: 10}
-
     def test_a_commit_made_before_the_truncation_proves_nothing(self) -> None:
         group_facts = {"g": group({P: 10}, truncated=frozenset({P}))}
         record = after(read_only(), seen(log(10, leader_epoch=4, seal_epoch_end=7), groups=group_facts), passes=3)
         assert record.modes[P] is RO
         assert record.retired[P].reason == "group-truncated:g"
         assert record.retired[P].seal_leader_epoch == 4
-
-    def test_what_is_truncated_again_before_the_next_seal_proves_nothing_either(self) -> None:
-        """A commit without an epoch, at what was the end in between: something else lies there now."""
-        at_seven = {"g": group({P: 7}, epochless=frozenset({P}))}
-        written = log(7, leader_epoch=4, quiet_since_ms=LATER_MS)
-        record = after(read_only(), seen(replace(written, seal_epoch_end=7), groups=at_seven), passes=1)
-        assert (record.retired[P].seal_offset, record.retired[P].truncated_to) == (None, 7)
-        again = seen(log(7, leader_epoch=5, seal_epoch_end=6), groups=at_seven)
-        record = after(record, again, passes=2)
-        assert (record.retired[P].truncated_to, record.retired[P].reason) == (6, "group-truncated:g")
 
 
 class TestCompaction:
@@ -115,19 +95,6 @@ class TestGroupsNotedInDoubt:
         assert (record.required_groups, record.groups_complete) == (("g",), True)
         assert after(record, seen(groups={})).retired[P].reason == "group-gone:g"
 
-    def test_a_sure_one_is_not_added_to(self) -> None:
-        """Or each short-lived group would be required for ever."""
-        record = after(admitted(shrink(P), seen=seen()), seen(groups={**READ, "passer-by": group({P: 3})}))
-        assert record.required_groups == ("g",)
-        assert after(record, seen(), passes=2).modes[P] is NONE
-
-    def test_a_closed_list_is_sure(self) -> None:
-        rules = [rule("closed"), rule("require", "g")]
-        record = admitted(shrink(P), seen=seen(groups_doubt=HIDDEN), rules=rules)
-        assert (record.required_groups, record.groups_complete) == (("g",), True)
-        assert after(record, seen(groups_doubt=HIDDEN), rules=rules).modes[P] is NONE
-        assert after(record, seen(groups_doubt=HIDDEN)).retired[P].reason == reasons.GROUPS_HIDDEN
-
 
 class TestControlRecordsAtTheEnd:
     """A commit may end before a transaction's marker: with the log start behind it, ``latest`` would skip records."""
@@ -143,11 +110,6 @@ class TestControlRecordsAtTheEnd:
         assert done.retired[P].replica_state is ReplicaState.DELETION_SUCCESSFUL
         assert look(done, seen(log(10, start=8), groups=everyone)).record is None
 
-    def test_records_go_under_the_leader_epoch_that_was_seen(self) -> None:
-        (effect,) = look(in_none(), seen(log(10, leader_epoch=3))).effects
-        assert isinstance(effect, DeleteRecords)
-        assert (effect.offsets, effect.leader_epochs) == ({P: 10}, {P: 3})
-
     def test_a_commit_that_came_since_counts_too(self) -> None:
         late = {**READ, "late": group({P: 7}, caught_up=(P,))}
         step = look(in_none(), seen(groups=late))
@@ -155,27 +117,17 @@ class TestControlRecordsAtTheEnd:
         assert (step.record.retired[P].drained, deleted(step)) == ({"g": 10, "late": 7}, {})
         assert deleted(look(step.record, seen(groups=late))) == {P: 7}
 
+    def test_records_go_under_the_leader_epoch_that_was_seen(self) -> None:
+        (effect,) = look(in_none(), seen(log(10, leader_epoch=3))).effects
+        assert isinstance(effect, DeleteRecords)
+        assert (effect.offsets, effect.leader_epochs) == ({P: 10}, {P: 3})
+
 
 BEHIND = {"g": group({P: 9, 10: 9})}
 
 
 class TestImmediate:
     """What it takes unread was counted when it was asked for; it takes nothing else."""
-
-    def test_a_straggler_is_drained_like_any_other(self) -> None:
-        record = after(admitted(shrink(P, immediate_delete=True), seen=seen()), seen(groups=BEHIND))
-        assert record.modes[P] is NONE
-        late = log(12, quiet_since_ms=0)
-        record = after(record, seen(late, groups=BEHIND), passes=3)
-        assert (record.modes[P], record.retired[P].reason) == (RO, "group-lag:g")
-        assert after(record, seen(late, groups={"g": group({P: 12})})).modes[P] is NONE
-
-    def test_a_straggler_that_was_quiet_for_long_when_it_was_first_looked_at(self) -> None:
-        """Unsealed, sealed and drained in one pass: by then it is a straggler."""
-        record = admitted(shrink(P, immediate_delete=True), seen=seen())
-        sealed = replace(record, retired={P: RetiredPartition(seal_offset=10)})
-        record = after(sealed, seen(log(12), groups=BEHIND))
-        assert (record.modes[P], record.retired[P].reason) == (RO, "group-lag:g")
 
     @pytest.mark.parametrize("ends", [[10], [4, 10]], ids=["written again at once", "seen while it was short"])
     def test_what_takes_the_place_of_truncated_records_is_drained_like_any_other(self, ends: list[int]) -> None:
@@ -187,23 +139,13 @@ class TestImmediate:
         assert (record.modes[P], record.retired[P].reason) == (RO, "group-lag:g")
         assert after(record, seen(rewritten, groups={"g": group({P: 10})})).retired[P].truncated_to == 4
 
-    def test_the_lowest_end_is_kept(self) -> None:
-        record = read_only()
-        for end in (8, 6, 7):
-            assert record.retired[P].seal_offset is not None
-            record = after(record, seen(log(end, quiet_since_ms=LATER_MS)))
-            record = after(record, seen(log(10), groups={"g": group({P: 3})}))
-        assert record.retired[P].truncated_to == 6
-        assert after(record, seen(log(12), groups={"g": group({P: 3})})).retired[P].truncated_to == 6, "a straggler"
-        assert after(read_only(), seen(log(12))).retired[P].truncated_to is None
-
-    def test_what_an_earlier_shrink_retired_is_not_part_of_it(self) -> None:
-        done = after(in_none(), seen(log(10, start=10)))
-        record = admitted(shrink(10, immediate_delete=True), done, seen(log(10, start=10)))
-        logs = {P: log(12, start=10), 10: log(10)}
-        record = after(record, facts(logs=logs, groups=BEHIND), passes=3)
-        assert (record.modes[10], record.modes[P]) == (NONE, RO)
-        assert record.retired[P].reason == "group-lag:g"
+    def test_a_straggler_is_drained_like_any_other(self) -> None:
+        record = after(admitted(shrink(P, immediate_delete=True), seen=seen()), seen(groups=BEHIND))
+        assert record.modes[P] is NONE
+        late = log(12, quiet_since_ms=0)
+        record = after(record, seen(late, groups=BEHIND), passes=3)
+        assert (record.modes[P], record.retired[P].reason) == (RO, "group-lag:g")
+        assert after(record, seen(late, groups={"g": group({P: 12})})).modes[P] is NONE
 
 
 class TestForgottenDeletion:
@@ -217,25 +159,12 @@ class TestForgottenDeletion:
         )
         assert deleted(step) == {P: 10}
 
-    def test_what_retention_took_is_left_to_it(self) -> None:
-        record = after(admitted(shrink(P, delay_ms=-1), seen=seen()), seen(log(10, start=10)), passes=2)
-        step = look(record, seen(log(10, start=3)))
-        assert (step.record, step.effects) == (None, ())
-
 
 class TestWaivers:
     def test_what_was_waived_stands_in_the_record(self) -> None:
         rules = [rule("waive", "g", reason="it is retired")]
         record = after(read_only(), seen(groups={"g": group({P: 9})}), rules=rules)
         assert (record.modes[P], record.waived, record.retired[P].drained) == (NONE, {"g": "it is retired"}, {})
-
-    def test_a_waiver_that_expires_before_the_deletion_holds_it_up(self) -> None:
-        lag = seen(groups={"g": group({P: 9})})
-        rules = [rule("waive", "g", expires_ms=LATER_MS + 1)]
-        record = after(read_only(), lag, rules=rules)
-        step = look(record, lag, LATER_MS + 1, rules=rules)
-        assert step.record is not None
-        assert (step.record.modes[P], deleted(step)) == (RO, {})
 
     def test_one_that_is_first_used_right_before_the_deletion_is_recorded_first(self) -> None:
         late, rules = {**READ, "late": group({P: 2})}, [rule("waive", "la*", reason="passing by")]
@@ -244,11 +173,13 @@ class TestWaivers:
         assert (step.record.waived, deleted(step)) == ({"late": "passing by"}, {})
         assert deleted(look(step.record, seen(groups=late), rules=rules)) == {P: 10}
 
-    def test_the_next_shrink_begins_without_them(self) -> None:
-        record = after(read_only(), seen(groups={"g": group({P: 9})}), rules=[rule("waive", "g")])
-        record = after(record, seen(log(10, start=10)))
-        assert record.waived
-        assert admitted(shrink(5), record, seen(log(10, start=10))).waived == {}
+    def test_a_waiver_that_expires_before_the_deletion_holds_it_up(self) -> None:
+        lag = seen(groups={"g": group({P: 9})})
+        rules = [rule("waive", "g", expires_ms=LATER_MS + 1)]
+        record = after(read_only(), lag, rules=rules)
+        step = look(record, lag, LATER_MS + 1, rules=rules)
+        assert step.record is not None
+        assert (step.record.modes[P], deleted(step)) == (RO, {})
 
 
 class TestState:
@@ -262,12 +193,6 @@ class TestState:
         assert refusal(shrink(P, immediate_delete=True), seen=seen(groups=STREAMS)).code is error.code
         assert refusal(shrink(P, accept_state_loss=("another",)), seen=seen(groups=STREAMS)).code is error.code
 
-    def test_unless_the_loss_is_accepted(self) -> None:
-        record = admitted(shrink(P, accept_state_loss=("app",)), seen=seen(groups=STREAMS))
-        assert record.deletion is not None
-        assert record.deletion.accept_state_loss == ("app",)
-        assert after(record, seen(groups=STREAMS)).modes[P] is NONE
-
     def test_one_that_comes_later_holds_it_up_until_it_is_accepted(self) -> None:
         record = admitted(shrink(P), seen=seen(groups={}))
         record = after(record, seen(groups=STREAMS))
@@ -277,17 +202,6 @@ class TestState:
         assert repeated.record.version > record.version
         assert after(repeated.record, seen(groups=STREAMS)).modes[P] is NONE
         assert ask(shrink(P, accept_state_loss=("app",)), repeated.record, seen(groups=STREAMS)).record is None
-
-    def test_another_one_is_accepted_beside_those_that_were(self) -> None:
-        both = seen(groups={**STREAMS, "other": group({P: 10}, stateful=True)})
-        record = admitted(shrink(P, accept_state_loss=("app",)), seen=seen(groups=STREAMS))
-        record = after(record, both)
-        assert record.retired[P].reason == "group-stateful:other"
-        record = admitted(shrink(P, accept_state_loss=("other",)), record, both)
-        assert record.deletion is not None
-        assert record.deletion.accept_state_loss == ("app", "other")
-        assert after(record, both).modes[P] is NONE
-        assert ask(shrink(P), record, both).record is None, "what was accepted is not taken back by leaving it out"
 
     def test_its_internal_topics_are_refused(self) -> None:
         error = refusal(shrink(P, accept_state_loss=("app",)), seen=seen(stateful_owner="app"))
@@ -305,12 +219,6 @@ class TestWriters:
         assert "offset 10: key b'k'" in step.alarms[0]
         assert TopicRecord.from_json(step.record.to_json()) == step.record
 
-    def test_a_producer_that_the_leader_does_not_know(self) -> None:
-        step = look(in_none(), seen(log(12, quiet_since_ms=LATER_MS)))
-        assert step.record is not None
-        assert step.record.retired[P].straggler == Straggler(11)
-        assert TopicRecord.from_json(step.record.to_json()) == step.record
-
     def test_an_open_transaction_is_told_once(self) -> None:
         record = admitted(shrink(P), seen=seen())
         held = seen(log(10, stable=4, writers=(WriterFacts(9, 2, 300, transaction_start=4),)))
@@ -319,8 +227,3 @@ class TestWriters:
         assert "kafka-transactions" in step.alarms[0]
         assert step.record is not None
         assert look(step.record, held).alarms == ()
-
-    def test_one_that_begins_after_the_seal(self) -> None:
-        record = read_only()
-        step = look(replace(record), seen(log(10, stable=4)))
-        assert "a transaction is open from offset 4 on" in step.alarms[0]

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException
 
-from modeaware.confluent._load import QueueLoads
-from modeaware.confluent._routed import Unverified
+from modeaware.confluent._load import QueueLoads  # private: librdkafka sends no figures without a broker
 from modeaware.confluent.producer import Producer
-from tests.support.fake_views import FakeViews, modes_of
 from tests.support.offline import CONF, Acquired, finish
+from tests.support.waiting import eventually
 
 BROKERS = {
     "a": {"nodeid": 1, "outbuf_msg_cnt": 2, "waitresp_msg_cnt": 3},
@@ -44,25 +42,21 @@ def test_the_lowest_of_three_looks_counts() -> None:
         assert loads.of("orders", one) == [lowest]
 
 
-def test_a_shrunk_topics_producer_draws_by_it(acquired: Acquired, views: FakeViews) -> None:
-    views.set("orders", modes_of(4, 3))
-    given: list[Any] = []
-    producer = Producer({**CONF, "partitioner": "uniform_sticky", "batch.size": 1, "stats_cb": given.append})
-    assert producer._modeaware is not None
-    route = producer._modeaware.router._routes["orders"]
-    assert isinstance(route, Unverified)
-    route = route.route
-    assert route.load is not None
-    loads: Any = route.load
-    loads.__self__.look(figures((2, 1_000_000, 0), (2, 0, 0), (2, 1_000_000, 0)))
-    assert {route.pick(None, 100) for _ in range(50)} == {1}
-    finish(producer)
+def test_a_producer_looks_at_the_statistics_that_its_caller_asked_for_too(
+    acquired: Acquired, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[str] = []
+    looked: list[str] = []
+    monkeypatch.setattr(QueueLoads, "look", lambda _loads, statistics: looked.append(statistics))
+    conf = {**CONF, "partitioner": "uniform_sticky", "stats_cb": given.append, "statistics.interval.ms": 10}
+    producer = Producer(conf)
 
+    def seen() -> bool:
+        producer.poll(0.01)
+        return bool(given and looked)
 
-def test_another_partitioner_asks_for_no_statistics(acquired: Acquired, views: FakeViews) -> None:
-    producer = Producer({**CONF, "partitioner": "round_robin"})
-    assert producer._modeaware is not None
-    assert producer._modeaware.router._load is None
+    eventually(seen)
+    assert given[0] == looked[0]
     finish(producer)
 
 

@@ -6,25 +6,21 @@ import argparse
 import io
 import shlex
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from modeaware.admin.generate import doubtful
 from modeaware.admin.reassignment_json import Plan
-from modeaware.admin.reassignments import PartitionReassignment, Replicas
 from modeaware.cli import reassign
 from modeaware.cli.reassign_actions import Execution, execute, verify
 from modeaware.errors import ClusterError, ErrorCode, RequestRefused
 from tests.support.fake_reassigning import FakeCluster
 
 TO_3 = Plan({("t", 0): (3,)})
-STAYS = "The throttle stays set; remove it with: again --verify"
-MOVING = PartitionReassignment((3, 1), (3,), (1,))
 WITH_1_AND_3 = {(2, "t"), (4, "1"), (4, "3")}
+STAYS = "The throttle stays set; remove it with: again --verify"
 
 
 @pytest.fixture
@@ -65,33 +61,6 @@ def test_a_throttle_goes_where_all_is_refused(cluster: FakeCluster, capsys: pyte
     assert capsys.readouterr().err == "Nothing was started; the throttle is removed again\n"
 
 
-def test_a_throttle_that_others_may_need_stays(cluster: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
-    cluster.refuse_all = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    cluster.in_progress = [{("u", 0): MOVING}]
-    with pytest.raises(RequestRefused):
-        execute(cluster, throttled(additional=True))
-    assert cluster.configs.keys() == {*WITH_1_AND_3, (2, "u")}
-    assert STAYS in capsys.readouterr().err
-
-
-def test_after_a_partial_refusal_the_throttle_stays(cluster: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
-    cluster.refuse = {("u", 0): ErrorCode.INVALID_REPLICATION_FACTOR}
-    with pytest.raises(RequestRefused):
-        execute(cluster, throttled(Plan({("t", 0): (3,), ("u", 0): (2, 3)})))
-    assert cluster.configs.keys() >= WITH_1_AND_3
-    assert STAYS in capsys.readouterr().err
-
-
-def test_where_nobody_knows_what_was_begun_the_throttle_stays(
-    cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
-) -> None:
-    cluster.refuse_all = ErrorCode.REQUEST_TIMED_OUT
-    with pytest.raises(RequestRefused):
-        execute(cluster, throttled())
-    assert cluster.configs.keys() == WITH_1_AND_3
-    assert STAYS in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("at", ["IncrementalAlterConfigs", "AlterPartitionReassignments"])
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ClusterError])
 def test_who_interrupts_is_told_of_the_throttle(
@@ -105,70 +74,6 @@ def test_who_interrupts_is_told_of_the_throttle(
     with pytest.raises((error, RequestRefused)):
         execute(cluster, throttled())
     assert STAYS in capsys.readouterr().err
-
-
-def test_without_a_throttle_nothing_is_said_of_one(cluster: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
-    cluster.refuse_all = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    with pytest.raises(RequestRefused):
-        execute(cluster, Execution(TO_3))
-    assert capsys.readouterr().err == ""
-
-
-def test_what_is_not_as_expected_sets_no_throttle(cluster: FakeCluster) -> None:
-    changed: list[str] = []
-    cluster.before_change = changed.append
-    with pytest.raises(RequestRefused, match="not the expected"):
-        execute(cluster, throttled(expected={("t", 0): (2,)}))
-    assert changed == []
-
-
-@pytest.mark.parametrize("count", [1, 2])
-def test_throttles_that_stay_for_others_are_told(
-    cluster: FakeCluster, capsys: pytest.CaptureFixture[str], count: int
-) -> None:
-    there = Plan({("t", 0): (1,)})
-    cluster.in_progress = [dict([(("t", 1), MOVING), (("u", 0), MOVING)][:count])]
-    assert verify(cluster, there, preserve_throttles=False)
-    told = ["1 other reassignment is", "2 other reassignments are"][count - 1]
-    assert capsys.readouterr().err == f"Throttles stay: {told} in progress; run --verify again\n"
-    verify(cluster, there, preserve_throttles=True)
-    cluster.in_progress = [{("t", 0): MOVING}]
-    verify(cluster, there, preserve_throttles=False)
-    assert capsys.readouterr().err == ""
-
-
-def test_a_broker_that_lags_is_asked_again(cluster: FakeCluster) -> None:
-    cluster.behind = {1: {("t", 0): (2,), ("t", 1): (1, 2)}}
-
-    def pauses_s() -> Iterator[float]:
-        yield 0.0
-        cluster.behind = {}
-        yield 0.0
-
-    there = Plan({("t", 0): (1,), ("t", 1): (1, 2)})
-    assert not verify(cluster, there, preserve_throttles=True)
-    assert verify(cluster, there, preserve_throttles=True, pauses_s=pauses_s())
-    assert not verify(cluster, TO_3, preserve_throttles=True, pauses_s=[0.0, 0.0])
-
-
-@pytest.mark.parametrize(
-    ("moving", "doubted"),
-    [
-        (MOVING, False),
-        (PartitionReassignment((5, 6, 3, 4, 1, 2), (5, 6), (3, 4, 1, 2)), True),
-        (PartitionReassignment((1, 2), (2,), ()), True),
-    ],
-    ids=["moved", "redirected", "one more replica"],
-)
-def test_replicas_before_a_move_may_be_doubtful(
-    cluster: FakeCluster, capsys: pytest.CaptureFixture[str], moving: PartitionReassignment, doubted: bool
-) -> None:
-    current: dict[tuple[str, int], Replicas] = {("t", 0): moving.replicas, ("t", 1): (1, 2)}
-    assert doubtful(current, {("t", 0): moving, ("u", 0): moving}) == [("t", 0)] * doubted
-    cluster.in_progress = [{("t", 0): moving}]
-    execute(cluster, Execution(TO_3, additional=True))
-    told = "t-0: was redirected, or its replication factor changes: use the file that the first --execute printed\n"
-    assert capsys.readouterr().err == told * doubted
 
 
 def test_commands_after_an_interruption_can_be_typed_as_they_are(
@@ -191,7 +96,7 @@ def test_commands_after_an_interruption_can_be_typed_as_they_are(
         patch.setattr(sys, "stdout", out)
         print("started")
         with pytest.raises(KeyboardInterrupt):
-            reassign._wait(cluster, TO_3, args)
+            reassign._wait(cluster, TO_3, args)  # private: the command would make a cluster of its own
     assert seen == [b"started\n"]
     watch = next(line for line in capsys.readouterr().err.splitlines() if line.startswith("Watch it:"))
     assert shlex.split(watch.removeprefix("Watch it:")) == [
@@ -200,17 +105,41 @@ def test_commands_after_an_interruption_can_be_typed_as_they_are(
     ]
 
 
-def test_after_waiting_brokers_get_time_to_hear(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster.behind = {1: {("t", 0): (2,)}}
-    pauses: list[float] = []
+def test_what_is_not_as_expected_sets_no_throttle(cluster: FakeCluster) -> None:
+    changed: list[str] = []
+    cluster.before_change = changed.append
+    with pytest.raises(RequestRefused, match="not the expected"):
+        execute(cluster, throttled(expected={("t", 0): (2,)}))
+    assert changed == []
 
-    def pause(pause_s: float) -> None:
-        pauses.append(pause_s)
-        if len(pauses) == 2:
-            cluster.behind = {}
 
-    monkeypatch.setattr(time, "sleep", pause)
-    monkeypatch.setattr(reassign, "wait_for_plan", lambda *_: None)
-    args = argparse.Namespace(preserve_throttles=True)
-    assert reassign._wait(cluster, Plan({("t", 0): (1,)}), args) == 0
-    assert len(pauses) == 2
+def test_where_nobody_knows_what_was_begun_the_throttle_stays(
+    cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.refuse_all = ErrorCode.REQUEST_TIMED_OUT
+    with pytest.raises(RequestRefused):
+        execute(cluster, throttled())
+    assert cluster.configs.keys() == WITH_1_AND_3
+    assert STAYS in capsys.readouterr().err
+
+
+def test_after_a_partial_refusal_the_throttle_stays(cluster: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.refuse = {("u", 0): ErrorCode.INVALID_REPLICATION_FACTOR}
+    with pytest.raises(RequestRefused):
+        execute(cluster, throttled(Plan({("t", 0): (3,), ("u", 0): (2, 3)})))
+    assert cluster.configs.keys() >= WITH_1_AND_3
+    assert STAYS in capsys.readouterr().err
+
+
+def test_a_broker_that_lags_is_asked_again(cluster: FakeCluster) -> None:
+    cluster.behind = {1: {("t", 0): (2,), ("t", 1): (1, 2)}}
+
+    def pauses_s() -> Iterator[float]:
+        yield 0.0
+        cluster.behind = {}
+        yield 0.0
+
+    there = Plan({("t", 0): (1,), ("t", 1): (1, 2)})
+    assert not verify(cluster, there, preserve_throttles=True)
+    assert verify(cluster, there, preserve_throttles=True, pauses_s=pauses_s())
+    assert not verify(cluster, TO_3, preserve_throttles=True, pauses_s=[0.0, 0.0])

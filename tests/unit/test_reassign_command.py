@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 import pytest
-from rich.console import Console
-from rich.live import Live
 
 from modeaware import cli
 from modeaware.admin.log_dirs import LogDirs
-from modeaware.admin.reassignment_json import Plan
-from modeaware.admin.reassignment_progress import copied
 from modeaware.admin.reassignment_state import states
 from modeaware.admin.reassignments import PartitionReassignment
 from modeaware.cli import reassign_text as text
-from modeaware.cli.reassign_waiting import (
-    LiveProgress,
-    Look,
-    PlainProgress,
-    Row,
-    see,
-    wait_until_settled,
-)
-from modeaware.errors import ClusterError
-from tests.support.fake_reassigning import FakeCluster
 
 SERVER = ("--bootstrap-server", "127.0.0.1:1")
 PLAN = ("--reassignment-json-file", "plan.json")
@@ -37,17 +22,8 @@ MOVING = PartitionReassignment((3, 1, 2), (3,), (1,))
     [
         ([], "one of the arguments --generate --execute --verify --cancel --list is required"),
         (["--list", "--verify"], "not allowed with"),
-        (["--execute"], "--execute needs --reassignment-json-file"),
-        (["--verify"], "--verify needs --reassignment-json-file"),
-        (["--cancel"], "--cancel needs --reassignment-json-file"),
-        (["--generate", "--broker-list", "1"], "--generate needs --topics-to-move-json-file"),
-        (["--generate", "--topics-to-move-json-file", "f"], "--generate needs --broker-list"),
         (["--list", *PLAN], 'Option "--reassignment-json-file" can\'t be used with action "--list"'),
-        (["--verify", *PLAN, "--throttle", "0"], 'Option "--throttle" can\'t be used with action "--verify"'),
-        (["--cancel", *PLAN, "--additional"], 'Option "--additional" can\'t be used with action "--cancel"'),
-        (["--cancel", *PLAN, "--wait"], 'Option "--wait" can\'t be used with action "--cancel"'),
         (["--execute", *PLAN, "--preserve-throttles"], "can't be used with action"),
-        (["--execute", *PLAN, "--throttle", "much"], "not a whole number"),
         (["--execute", *PLAN, "--throttle", "-5"], "below 0"),
     ],
 )
@@ -105,50 +81,3 @@ def test_sentences_about_directories() -> None:
         "Reassignment of replica t-5-1 is still in progress.",
     ]
     assert text.moves_status({}, {}) == ""
-
-
-def test_bytes_that_are_copied() -> None:
-    sizes = {("t", 0, 1): 90, ("t", 0, 2): 100, ("t", 0, 3): 25}
-    assert copied(("t", 0), MOVING, sizes) == (25, 100)
-    assert copied(("t", 0), MOVING, {**sizes, ("t", 0, 3): 400}) == (100, 100)
-    assert copied(("t", 0), MOVING, {}) == (0, 0)
-    assert Look(2, (Row("t-0", "2,3", 50, 100),)).share == pytest.approx(0.7475)
-    assert Look(2, (Row("t-0", "2,3", 0, 0),)).share == 0.5
-    assert Look(2, ()).share == 1
-
-
-def test_waiting_looks_until_nothing_moves_and_gets_over_a_failure() -> None:
-    looks = iter([Look(2, (Row("t-0", "2", 50, 100),)), None, Look(2, ())])
-
-    def look() -> Look:
-        found = next(looks)
-        if found is None:
-            raise ClusterError("nobody answers")
-        return found
-
-    out = io.StringIO()
-    wait_until_settled(look, PlainProgress(out), interval_s=0)
-    told = [line.split(" ", 1)[1] for line in out.getvalue().splitlines()]
-    assert told == [
-        "1 of 2 moves done (75%)",
-        "cannot look just now: nobody answers",
-        "2 of 2 moves done (100%)",
-    ]
-
-
-def test_what_is_seen_of_a_plan() -> None:
-    cluster = FakeCluster({("t", 0): (3,), ("t", 1): (1,)})
-    assert see(cluster, Plan({("t", 0): (3,)})) == Look(1, ())
-
-
-def test_bars() -> None:
-    console = Console(file=io.StringIO(), force_terminal=True, width=100)
-    with Live(console=console, auto_refresh=False) as live:
-        progress = LiveProgress(live)
-        progress.show(Look(20, tuple(Row(f"t-{p}", "2,3", 12_300_000, 20_000_000) for p in range(15))))
-        live.refresh()
-        progress.note("something")
-    assert isinstance(console.file, io.StringIO)
-    shown = console.file.getvalue()
-    for part in ("5 of 20 moves done", "t-0", "-> 2,3", "12.3 MB", "and 3 more", "something"):
-        assert part in shown

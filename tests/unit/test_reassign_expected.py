@@ -15,10 +15,7 @@ SAME: Seen = {KEY: (1, 2)}
     ("seen", "in_progress", "wanted"),
     [
         ({1: SAME, 2: SAME}, set(), None),
-        ({1: SAME, 2: SAME}, {("t", 1), ("u", 0)}, None),
         ({1: SAME, 2: SAME}, {KEY}, "in progress"),
-        ({1: SAME, 2: {KEY: (2, 1)}}, set(), r"broker 2 says \[2, 1\]"),
-        ({1: SAME, 2: {KEY: (1, 2, 3)}}, set(), r"not the expected \[1, 2\]"),
         ({1: SAME, 2: {}}, set(), "broker 2 does not know it"),
         ({1: None, 2: {KEY: (3,)}}, set(), r"broker 2 says \[3\]"),
     ],
@@ -48,8 +45,3 @@ def test_what_is_not_known(seen: dict[int, Seen | None], code: ErrorCode) -> Non
     error = expectation_failures({KEY: (1, 2)}, seen, set())[KEY]
     assert type(error) is RequestRefused
     assert error.code is code
-
-
-def test_each_partition_by_itself() -> None:
-    expected = {KEY: (1, 2), ("t", 1): (3,)}
-    assert expectation_failures(expected, {1: {KEY: (1, 2), ("t", 1): (2,)}}, set()).keys() == {("t", 1)}

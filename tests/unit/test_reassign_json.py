@@ -31,12 +31,6 @@ def test_what_kafkas_tool_prints_is_read_and_printed_to_the_letter() -> None:
     assert '"log_dirs":["any","/b"]}' in format_plan({("a", 0): (1, 2)}, {("a", 0, 2): "/b"})
 
 
-def test_version_and_log_dirs_may_be_left_out() -> None:
-    assert parse_plan(json.dumps({"partitions": [ENTRY]})) == Plan({("t", 0): (1, 2)})
-    with_dirs = parse_plan(json.dumps({"partitions": [{**ENTRY, "log_dirs": ["any", "/b"]}]}))
-    assert with_dirs.log_dirs == {("t", 0, 2): "/b"}
-
-
 def plan_of(*entries: object, **fields: object) -> dict[str, object]:
     return {"version": 1, "partitions": list(entries), **fields}
 
@@ -45,19 +39,13 @@ def plan_of(*entries: object, **fields: object) -> dict[str, object]:
     ("document", "complaint"),
     [
         ("{", "not a valid JSON"),
-        ([], "not a valid JSON object"),
         (plan_of(ENTRY, version=2), "Not supported version field value 2"),
         ({"version": 1}, "Partition reassignment list cannot be empty"),
         (plan_of({**ENTRY, "replicas": []}), "Partition replica list cannot be empty"),
-        (plan_of(ENTRY, ENTRY), "Partition reassignment contains duplicate topic partitions: t-0"),
         (plan_of({**ENTRY, "replicas": [1, 1]}), "duplicate entries: t-0 contains multiple entries for 1"),
         (plan_of({**ENTRY, "log_dirs": ["any"]}), "is different from size of log dirs list"),
-        (plan_of({**ENTRY, "topic": 5}), "Expected a string in 'topic', received 5"),
-        (plan_of({**ENTRY, "partition": True}), "Expected a whole number"),
         (plan_of({**ENTRY, "replicas": ["1"]}), "Expected a whole number"),
-        (plan_of({**ENTRY, "replicas": 1}), "Expected an array in 'replicas'"),
         (plan_of({"topic": "t", "partition": 0}), "No such field exists: 'replicas'"),
-        (plan_of(7), "Expected JSON objects"),
         ({"partitions": {}}, "Expected an array"),
     ],
 )
@@ -92,15 +80,6 @@ def test_a_proposal_is_even_and_keeps_each_replication_factor(
     assert max(leaders.values()) - min(leaders[broker] for broker in range(brokers)) <= 1
 
 
-@given(st.lists(st.integers(1, 3), min_size=1, max_size=4), st.integers(1, 20), st.data())
-def test_a_proposal_uses_as_many_racks_as_it_can(sizes: list[int], partitions: int, data: st.DataObject) -> None:
-    racks = {broker: f"rack-{rack}" for rack, size in enumerate(sizes) for broker in range(rack * 10, rack * 10 + size)}
-    count = data.draw(st.integers(1, len(racks)))
-    current = {("t", p): tuple(range(count)) for p in range(partitions)}
-    for ids in propose(current, racks, {}, random.Random(data.draw(st.integers())).randrange).values():
-        assert len({racks[broker] for broker in ids}) == min(count, len(sizes))
-
-
 def test_a_partition_that_moves_counts_with_what_it_will_have() -> None:
     """Taken from metadata in mid-reassignment, the proposal would raise its replication factor: KIP-860's race."""
     moving = {("t", 0): PartitionReassignment((3, 4, 1, 2), (3, 4), (1, 2))}
@@ -108,11 +87,6 @@ def test_a_partition_that_moves_counts_with_what_it_will_have() -> None:
     proposed = propose(current, dict.fromkeys(range(1, 5)), moving, lambda count: 0)
     assert {key: len(ids) for key, ids in proposed.items()} == {("t", 0): 2, ("t", 1): 2}
     assert settled(current, moving) == {("t", 0): (1, 2), ("t", 1): (1, 2)}
-
-
-def test_too_few_brokers() -> None:
-    with pytest.raises(RequestRefused, match="replication factor 2: larger than the number of brokers to use, 1"):
-        propose({("t", 0): (1, 2)}, {1: None}, {}, lambda count: 0)
 
 
 def test_what_is_throttled() -> None:

@@ -10,9 +10,8 @@ from modeaware.admin.reassignments import (
     OPTION_NOT_SUPPORTED,
     PartitionReassignment,
     alter_reassignments,
-    list_reassignments,
 )
-from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, ReplicasChanged, RequestRefused
+from modeaware.errors import ErrorCode, ModeAwareError, ReplicasChanged, RequestRefused
 from tests.support.fake_reassigning import FakeCluster
 
 REPLICAS = {("t", 0): (1, 2), ("t", 1): (2, 3), ("u", 0): (1,)}
@@ -26,11 +25,6 @@ def cluster() -> FakeCluster:
 
 def codes(answers: dict[Any, ModeAwareError | None]) -> dict[Any, ErrorCode | None]:
     return {key: None if error is None else error.code for key, error in answers.items()}
-
-
-def test_a_reassignment_knows_where_it_ends_and_where_it_came_from() -> None:
-    assert MOVING.target == (2, 3)
-    assert MOVING.original == (2, 1)
 
 
 def test_one_request_for_all(cluster: FakeCluster) -> None:
@@ -52,53 +46,6 @@ def test_brokers_without_the_option_are_named_it_and_cancel_all_the_same(cluster
     assert str(answers["t", 0]) == OPTION_NOT_SUPPORTED
     assert isinstance(answers["t", 0], RequestRefused)
     assert cluster.altered == [(True, {("t", 1): None})]
-
-
-@pytest.mark.parametrize("allow", [True, False])
-def test_cancellations_alone_need_no_option(cluster: FakeCluster, allow: bool) -> None:
-    cluster.option = False
-    answers = alter_reassignments(cluster, {("t", 1): None}, allow_replication_factor_change=allow)
-    assert codes(answers) == {("t", 1): None}
-    assert cluster.asked == ["AlterPartitionReassignments"]
-
-
-def test_without_the_option_any_version_does(cluster: FakeCluster) -> None:
-    cluster.option = False
-    assert codes(alter_reassignments(cluster, {("t", 0): (3,)})) == {("t", 0): None}
-
-
-def test_a_controller_older_than_the_broker_lacks_the_option_too(cluster: FakeCluster) -> None:
-    cluster.refuse_all = ErrorCode.UNSUPPORTED_VERSION
-    answers = alter_reassignments(cluster, {("t", 0): (2, 3)}, allow_replication_factor_change=False)
-    assert str(answers["t", 0]) == OPTION_NOT_SUPPORTED
-
-
-def test_what_is_refused_as_a_whole_is_refused_to_each(cluster: FakeCluster) -> None:
-    cluster.refuse_all = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    answers = alter_reassignments(cluster, {("t", 0): (2, 3), ("u", 0): None})
-    assert codes(answers) == dict.fromkeys([("t", 0), ("u", 0)], ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    assert all(isinstance(error, RequestRefused) and "not today" in str(error) for error in answers.values())
-
-
-def test_no_answer_is_not_a_refusal(cluster: FakeCluster) -> None:
-    cluster.refuse_all = ErrorCode.REQUEST_TIMED_OUT
-    (error,) = alter_reassignments(cluster, {("t", 0): (2, 3)}).values()
-    assert isinstance(error, ClusterError)
-    assert error.code is ErrorCode.REQUEST_TIMED_OUT
-
-
-def test_with_zookeeper_the_controller_is_asked(cluster: FakeCluster) -> None:
-    cluster.controller = 3
-    assert codes(alter_reassignments(cluster, {("t", 0): (2, 3)})) == {("t", 0): None}
-    assert cluster.asked == ["AlterPartitionReassignments"] * 2
-    assert len(cluster.altered) == 1
-
-
-def test_listing(cluster: FakeCluster) -> None:
-    cluster.in_progress = [{("t", 0): MOVING}]
-    assert list_reassignments(cluster) == {("t", 0): MOVING}
-    assert list_reassignments(cluster, [("t", 0)]) == {("t", 0): MOVING}
-    assert list_reassignments(cluster, []) == {}
 
 
 def test_only_what_is_as_expected_is_sent(cluster: FakeCluster) -> None:

@@ -8,10 +8,12 @@ import pytest
 
 from modeaware.errors import RecordError
 from modeaware.modelog.deletion import DeleteTopicPartitions
-from modeaware.modelog.json_fields import MAX_PARTITIONS, READER_VERSION
-from modeaware.modelog.records import ClaimRecord, RetiredPartition, TopicRecord
-from modeaware.modes import PartitionState, ReplicaState
+from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRulesRecord
+from modeaware.modelog.json_fields import READER_VERSION
+from modeaware.modelog.records import CLAIM_KEY, ClaimRecord, RetiredPartition, TopicRecord
+from modeaware.modes import ReplicaState
 from tests.support.modelog import NONE, RO, RW, topic_record
+from tests.support.recorded_log import recorded
 
 FULL = topic_record(
     rest=NONE,
@@ -37,29 +39,6 @@ def test_a_record_comes_back_as_it_was_written() -> None:
     assert read.to_json() == FULL.to_json()
 
 
-def test_a_retired_partition_comes_back_as_it_was_written() -> None:
-    retired = RetiredPartition(
-        PartitionState.ONLINE, ReplicaState.DELETION_INELIGIBLE, 0, 7, 5, {"g": 0}, "group-lag:g", True, 2
-    )
-    assert RetiredPartition.from_dict(retired.to_dict()) == retired
-    assert RetiredPartition.from_dict({}) == RetiredPartition()
-    assert RetiredPartition(seal_offset=0).to_dict()["seal_offset"] == 0
-
-
-def test_a_claim_comes_back_as_it_was_written() -> None:
-    for claim in (ClaimRecord(3, "127.0.0.1:9694", "c-1", 99), ClaimRecord(3, None, "c-1")):
-        assert ClaimRecord.from_json(claim.to_json()) == claim
-
-
-def test_a_handover_comes_back_as_it_was_written() -> None:
-    for handed_over, earlier in ((True, ()), (False, ()), (False, (14, 20))):
-        deletion = DeleteTopicPartitions(4, -1, False, 5, 12, ("app",), handed_over, earlier, revived_ms=7)
-        assert DeleteTopicPartitions.from_dict(deletion.to_dict()) == deletion
-    record = replace(FULL, required_groups=(), handed_over=(0, 1, 2, 7, 9), handover_offsets={3: 12, 10: 0})
-    assert json.loads(record.to_json())["handed_over"] == [[0, 2], [7, 7], [9, 9]]
-    assert TopicRecord.from_json(record.to_json()) == record
-
-
 def test_a_record_without_a_handover_has_no_trace_of_it() -> None:
     """As earlier versions write it, and as it is once all is handed over: nothing is to be waited for."""
     assert FULL.deletion is not None
@@ -80,10 +59,6 @@ def test_a_view_tells_what_is_handed_over_until_all_is() -> None:
         assert (view.previous_count, view.handed_over) == (None, frozenset())
 
 
-def test_fields_that_are_not_known_are_ignored() -> None:
-    assert TopicRecord.from_json(changed(version=9, colour="blue")) == TopicRecord.from_json(FULL.to_json())
-
-
 def test_a_record_for_newer_readers_says_of_which_topic_it_is_and_what_to_do() -> None:
     with pytest.raises(
         RecordError, match=rf"'orders' needs a reader of version {READER_VERSION + 1}.*upgrade"
@@ -100,8 +75,6 @@ def test_a_record_for_newer_readers_says_of_which_topic_it_is_and_what_to_do() -
         b"",
         b"\xff\xfe\x00",
         b"null",
-        b"[]",
-        b'"orders"',
         b"{",
         b"[" * 100_000,
         b"{}",
@@ -110,40 +83,27 @@ def test_a_record_for_newer_readers_says_of_which_topic_it_is_and_what_to_do() -
         changed(topic_id=None),
         changed(epoch="seven"),
         changed(epoch=float("inf")),
-        changed(epoch=float("nan")),
-        changed(epoch=[]),
-        changed(controller_epoch=...),
         changed(min_reader="1"),
         changed(min_reader=None),
-        changed(modes=None),
         changed(modes=[]),
         changed(modes=7),
         changed(modes=[[0, 3]]),
-        changed(modes=[[0, 3, 5]]),
         changed(modes=[[0, 3, {}]]),
-        changed(modes=[[1, 3, 0]]),
         changed(modes=[[0, 3, 0], [5, 6, 1]]),
-        changed(modes=[[0, 3, 0], [3, 6, 1]]),
         changed(modes=[[0, -1, 0]]),
-        changed(modes=[[0, MAX_PARTITIONS, 0]]),
         changed(modes=[[0, 10**18, 0]]),
-        changed(modes=[[0, float("inf"), 0]]),
         changed(modes=[[0, 2.5, 0]]),
         changed(retired=[]),
         changed(retired={"four": {}}),
-        changed(retired={"4": None}),
         changed(retired={"4": {"replica_state": "Gone"}}),
         changed(retired={"4": {"drained": []}}),
         changed(retired={"4": {"seal_offset": float("inf")}}),
-        changed(switch_offsets={"0": None}),
         changed(required_groups=[1]),
-        changed(required_groups=5),
         changed(handed_over=[[0, 3], [3, 4]]),
         changed(handed_over=[[-1, 3]]),
         changed(handed_over=[[0, 10**18]]),
         changed(handed_over=[0, 1]),
         changed(handed_over=7),
-        changed(handover_offsets={"one": 1}),
         changed(handover_offsets=[1]),
         changed(deletion={}),
         changed(deletion=[1]),
@@ -153,19 +113,6 @@ def test_a_record_for_newer_readers_says_of_which_topic_it_is_and_what_to_do() -
 def test_rubbish_is_a_record_error_and_nothing_else(value: bytes) -> None:
     with pytest.raises(RecordError, match="mode log: "):
         TopicRecord.from_json(value)
-
-
-@pytest.mark.parametrize(
-    "value",
-    [b"", b"\xff", b"[]", b"{}", b'{"controller_epoch": Infinity}', b'{"controller_epoch": 1, "address": 5}'],
-)
-def test_a_claim_of_rubbish_is_a_record_error(value: bytes) -> None:
-    with pytest.raises(RecordError):
-        ClaimRecord.from_json(value)
-
-
-def test_the_largest_topic_is_read() -> None:
-    assert len(TopicRecord.from_json(changed(modes=[[0, MAX_PARTITIONS - 1, 0]], retired={})).modes) == MAX_PARTITIONS
 
 
 def test_a_view_has_modes_seals_and_what_is_reclaimed() -> None:
@@ -185,26 +132,6 @@ def test_a_view_has_modes_seals_and_what_is_reclaimed() -> None:
     assert view.reclaimed == {3}
 
 
-def test_stamped_is_the_next_epoch() -> None:
-    record = topic_record(epoch=4, controller_epoch=2)
-    assert record.stamped(3, 77).version == (3, 5)
-    assert record.stamped(3, 77).version > record.version
-    assert record.stamped(3, 77).changed_ms == 77
-
-
-@pytest.mark.parametrize(
-    ("deletion", "policy", "earliest_ms"),
-    [
-        (DeleteTopicPartitions(4, -1, False, 1000, 12), "retention", 1000),
-        (DeleteTopicPartitions(4, 0, False, 1000, 12), "drained", 1000),
-        (DeleteTopicPartitions(4, 50, False, 1000, 12), "drained", 1050),
-        (DeleteTopicPartitions(4, 50, True, 1000, 12), "immediate", 1050),
-    ],
-)
-def test_reclaim_policies(deletion: DeleteTopicPartitions, policy: str, earliest_ms: int) -> None:
-    assert (deletion.policy, deletion.earliest_ms) == (policy, earliest_ms)
-
-
 def test_a_group_without_a_commit_resumes_at_the_seal_that_a_straggler_broke() -> None:
     record = replace(FULL, modes=(RW, RO, RO))
     sealed, unsealed = RetiredPartition(seal_offset=7), RetiredPartition(resume_offset=7)
@@ -219,8 +146,17 @@ def test_retired_partitions_without_a_retired_mode_are_no_record(retired: dict[s
         TopicRecord.from_json(changed(modes=[[0, 1, 0], [2, 3, 1]], retired=retired))
 
 
-def test_where_a_log_was_truncated_to_is_kept() -> None:
-    """0 too: then it lost everything."""
-    for truncated_to in (None, 0, 7):
-        retired = RetiredPartition(truncated_to=truncated_to)
-        assert RetiredPartition.from_dict(retired.to_dict()) == retired
+def test_what_0_1_0_wrote_is_read_and_written_again_as_it_was() -> None:
+    for key, value in recorded():
+        if value is not None:
+            kind = {CLAIM_KEY: ClaimRecord, GROUP_RULES_KEY: GroupRulesRecord}.get(key, TopicRecord)
+            assert kind.from_json(value.encode()).to_json().decode() == value
+
+
+def test_a_handover_comes_back_as_it_was_written() -> None:
+    for handed_over, earlier in ((True, ()), (False, ()), (False, (14, 20))):
+        deletion = DeleteTopicPartitions(4, -1, False, 5, 12, ("app",), handed_over, earlier, revived_ms=7)
+        assert DeleteTopicPartitions.from_dict(deletion.to_dict()) == deletion
+    record = replace(FULL, required_groups=(), handed_over=(0, 1, 2, 7, 9), handover_offsets={3: 12, 10: 0})
+    assert json.loads(record.to_json())["handed_over"] == [[0, 2], [7, 7], [9, 9]]
+    assert TopicRecord.from_json(record.to_json()) == record

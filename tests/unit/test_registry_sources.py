@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import logging
-import threading
 
 import pytest
 
@@ -19,34 +17,10 @@ from tests.support.waiting import eventually
 
 
 class TestWire:
-    def test_it_needs_no_log(self, acquire: Acquire, endpoint: FakeEndpoint) -> None:
-        endpoint.views["orders"] = topic_record("orders", 3).view()
-        views = acquire()
-        assert views.wait_ready(30)
-        assert views.view("orders") == endpoint.views["orders"]
-        assert views.stats()["source"] == "wire"
-        assert [request.fresh for request in endpoint.asked] == [True]
-
-    def test_a_refresh_asks_with_fresh(self, acquire: Acquire, endpoint: FakeEndpoint) -> None:
-        views = acquire()
-        assert views.wait_ready(30)
-        endpoint.views["orders"] = topic_record("orders", 1).view()
-        endpoint.metadata()
-        views.refresh(30)
-        assert views.view("orders").epoch == 1
-        assert [request.fresh for request in endpoint.asked] == [True]
-
-    def test_it_is_asked_again_at_each_interval(self, acquire: Acquire, endpoint: FakeEndpoint) -> None:
-        views = acquire(interval_ms=100)
-        assert views.wait_ready(30)
-        eventually(lambda: len(endpoint.asked) > 5)
-        assert not any(request.fresh for request in endpoint.asked[1:])
-        assert views.stats()["stale"] is False
-
     def test_a_hint_has_it_asked_soon_and_once(
         self, acquire: Acquire, endpoint: FakeEndpoint, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(cluster_views, "SOON_S", 0.5)
+        monkeypatch.setattr(cluster_views, "SOON_S", 1.5)
         views = acquire()
         assert views.wait_ready(30)
         endpoint.metadata()
@@ -54,20 +28,6 @@ class TestWire:
             views.refresh_soon()
         eventually(lambda: endpoint.asked)
         assert [request.fresh for request in endpoint.asked] == [True]
-
-    def test_concurrent_refreshes_are_few_questions(self, acquire: Acquire, endpoint: FakeEndpoint) -> None:
-        views = acquire()
-        assert views.wait_ready(30)
-        endpoint.metadata()
-        endpoint.answering.clear()
-        waiting = [threading.Thread(target=views.refresh, args=(30,)) for _ in range(20)]
-        for thread in waiting:
-            thread.start()
-        eventually(lambda: endpoint.asked)
-        endpoint.answering.set()
-        for thread in waiting:
-            thread.join(30)
-        assert len(endpoint.asked) <= 3
 
     def test_where_nobody_has_the_feature_it_is_an_error_until_somebody_has(
         self, acquire: Acquire, endpoint: FakeEndpoint
@@ -93,14 +53,6 @@ class TestWire:
         assert views.wait_ready(30)
         eventually(lambda: views.error() is None)
 
-    def test_a_server_that_refuses_the_question_is_an_error_and_not_absent(
-        self, acquire: Acquire, endpoint: FakeEndpoint
-    ) -> None:
-        endpoint.api_versions_error = 58
-        views = acquire("auto")
-        eventually(lambda: "error 58" in str(views.error()))
-        assert not views.ready
-
     def test_the_last_views_outlive_the_server(
         self, acquire: Acquire, endpoint: FakeEndpoint, caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -119,54 +71,15 @@ class TestWire:
         eventually(lambda: views.view("orders").epoch == 2)
         eventually(lambda: views.error() is None)
 
-    def test_one_server_of_several_is_enough(self, acquire: Acquire, endpoint: FakeEndpoint) -> None:
-        without = FakeEndpoint()
-        without.has_feature = False
-        views = acquire(servers=f"127.0.0.1:1,{without.address},{endpoint.address}")
-        assert views.wait_ready(30)
-        assert views.stats()["server"] == endpoint.address
-        without.stop()
-
-    def test_the_other_endpoint_takes_over(self, acquire: Acquire, endpoint: FakeEndpoint) -> None:
-        other = FakeEndpoint()
-        both = {endpoint.address: endpoint, other.address: other}
-        for each in both.values():
-            each.views["orders"] = topic_record("orders", 1).view()
-        views = acquire(interval_ms=100, servers=",".join(both))
-        assert views.wait_ready(30)
-        asked = views.stats()["server"]
-        both[asked].stop()
-        (left,) = (each for address, each in both.items() if address != asked)
-        left.views["orders"] = topic_record("orders", 2).view()
-        eventually(lambda: views.view("orders").epoch == 2)
-        other.stop()
-
 
 class TestSharing:
-    def test_one_thread_for_all_clients_of_a_cluster_and_source(self, acquire: Acquire) -> None:
-        before = len(threads())
-        first, second, other = acquire("wire"), acquire("wire"), acquire("log")
-        assert len(threads()) == before + 2
-        assert first.wait_ready(30)
-        for views in (first, second, other):
-            views.close()
-        eventually(lambda: len(threads()) == before)
-
-    def test_a_handle_that_was_dropped_counts_as_closed(self, endpoint: FakeEndpoint) -> None:
-        before = len(threads())
-        views = registry.acquire({"bootstrap.servers": endpoint.address}, ClientConfig(mode_source="wire"))
-        assert views.wait_ready(30)
-        del views
-        gc.collect()
-        eventually(lambda: len(threads()) == before)
-
     def test_a_close_does_not_wait_for_a_silent_server(self, endpoint: FakeEndpoint) -> None:
         before = len(threads())
         endpoint.answering.clear()
         views = registry.acquire({"bootstrap.servers": endpoint.address}, ClientConfig(mode_source="wire"))
         eventually(lambda: endpoint.connections)
         views.close()
-        eventually(lambda: len(threads()) == before, 10)
+        eventually(lambda: len(threads()) == before)
 
     def test_a_close_ends_a_question_that_is_under_way(self, endpoint: FakeEndpoint) -> None:
         before = len(threads())
@@ -177,7 +90,7 @@ class TestSharing:
         views.refresh_soon()
         eventually(lambda: endpoint.asked)
         views.close()
-        eventually(lambda: len(threads()) == before, 10)
+        eventually(lambda: len(threads()) == before)
         assert views.error() is None
 
     def test_an_unexpected_error_is_told_and_it_starts_again(
@@ -220,3 +133,12 @@ class TestSharing:
         """
         done = run_program(program)
         assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
+
+    def test_one_thread_for_all_clients_of_a_cluster_and_source(self, acquire: Acquire) -> None:
+        before = len(threads())
+        first, second, other = acquire("wire"), acquire("wire"), acquire("log")
+        assert len(threads()) == before + 2
+        assert first.wait_ready(30)
+        for views in (first, second, other):
+            views.close()
+        eventually(lambda: len(threads()) == before)

@@ -78,28 +78,6 @@ def test_a_waiver_takes_the_place_of_what_is_held_up() -> None:
     assert group.unread == {2: 8, 3: 20}, "that is what the waiver gives up"
 
 
-def test_a_waiver_of_what_was_never_committed_leaves_the_rest() -> None:
-    waiver = _rule("waive", "*", uncommitted_only=True)
-    facts = replace(FACTS, groups={"half": GroupFacts({2: 3}), **FACTS.groups})
-    group = _groups(waiver, facts=facts)["half"]
-    assert (group.held_up, group.waived) == ({2: "group-lag:half"}, {3: waiver})
-
-
-def test_an_expired_waiver_is_none() -> None:
-    report = report_groups(RECORD, FACTS, [_rule("waive", "gone", expires_ms=NOW)], IGNORED, NOW)
-    assert report.rules == ()
-    assert all(not group.waived for group in report.groups)
-
-
-def test_accepted_state() -> None:
-    facts = replace(FACTS, groups={"app": GroupFacts({2: 10, 3: 20}, stateful=True)})
-    assert _groups(facts=facts)["app"].held_up == dict.fromkeys((2, 3), "group-stateful:app")
-    assert RECORD.deletion is not None
-    accepted = replace(RECORD, deletion=replace(RECORD.deletion, accept_state_loss=("app",)))
-    group = _groups(record=accepted, facts=facts)["app"]
-    assert (group.held_up, group.accepted) == ({}, True)
-
-
 @pytest.mark.parametrize(
     ("doubt", "rules", "told"),
     [
@@ -121,17 +99,3 @@ def test_a_topic_that_was_never_changed_shows_who_would_be_waited_for() -> None:
     required = [group.group for group in report.groups if group.required]
     assert required == ["billing", "done", "spark"]
     assert all(not group.held_up and not group.unread for group in report.groups)
-
-
-def test_those_noted_at_a_shrink_that_is_done_are_not_waited_for() -> None:
-    settled = replace(RECORD, retired={}, modes=(PartitionMode.READ_WRITE,) * 4)
-    assert "gone" not in _groups(record=settled)
-
-
-@pytest.mark.parametrize("policy", [{"delay_ms": -1}, {"immediate_delete": True}])
-def test_under_another_policy_than_drained_nobody_stands_in_the_way(policy: dict[str, Any]) -> None:
-    assert RECORD.deletion is not None
-    record = replace(RECORD, deletion=replace(RECORD.deletion, **policy))
-    assert _groups()["billing"].held_up == {2: "group-lag:billing"}
-    assert [group.held_up for group in _groups(record=record).values()] == [{}] * len(_groups())
-    assert _groups(record=record)["billing"].unread == {2: 3, 3: 0}

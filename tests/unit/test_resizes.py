@@ -7,37 +7,12 @@ from dataclasses import dataclass, field
 import pytest
 
 from modeaware.errors import KeyHeld
-from modeaware.resize import Guarding, Resize, lighter
+from modeaware.resize import Guarding, lighter
 from modeaware.routing import Route, route_for
 from modeaware.topic_view import TopicView
 from modeaware.views.resizes import Resizes
 from partitioners import named
 from tests.support.fake_views import modes_of
-
-
-@pytest.mark.filterwarnings("default::modeaware.errors.ResizeWarning")
-def test_a_resize_while_the_last_is_being_told_of_is_told_of_too(recwarn: pytest.WarningsRecorder) -> None:
-    told: list[Resize] = []
-    partitioner = named("murmur2_random")
-    routes: list[Route] = []
-
-    def adjust(epoch: int, count: int) -> None:
-        view = TopicView("orders", "id", (1, epoch), modes_of(12, count))
-        route = resizes.adjusted(view, route_for(view, partitioner), first=False)
-        if route is not None:
-            routes.append(route)
-
-    def seen(_topic: str) -> None:  # whoever applies views is faster than the thread that has seen a key
-        if len(routes) == 1:
-            adjust(3, 3)
-
-    resizes = Resizes("warn", partitioner, told.append, seen)
-    adjust(1, 12)
-    adjust(2, 5)
-    routes[0].pick(b"k")
-    assert [(resize.epoch, resize.old_count, resize.new_count) for resize in told] == [(3, 12, 3)]
-    routes[1].pick(b"k")
-    assert len(told) == len(recwarn) == 1
 
 
 @dataclass

@@ -15,27 +15,10 @@ def blocked(schedule: Schedule, now_ms: int, *, due_in_ms: int | None = None, pr
     return next_ms - now_ms
 
 
-def test_nothing_planned() -> None:
-    schedule = Schedule(INTERVAL_MS)
-    assert schedule.next_ms() is None
-    assert schedule.due(10**15) == []
-
-
-def test_at_once() -> None:
-    schedule = Schedule(INTERVAL_MS)
-    schedule.now("t", 5)
-    assert schedule.due(4) == []
-    assert schedule.due(5) == ["t"]
-
-
 def test_a_blocked_topic_is_tried_less_and_less_often_up_to_the_interval() -> None:
     schedule = Schedule(INTERVAL_MS)
     waits = [blocked(schedule, 0) for _ in range(12)]
     assert waits == [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 128_000, 256_000] + [INTERVAL_MS] * 3
-
-
-def test_a_short_interval_bounds_the_first_retry_too() -> None:
-    assert blocked(Schedule(50), 0) == 50
 
 
 def test_progress_starts_the_series_afresh() -> None:
@@ -45,20 +28,9 @@ def test_progress_starts_the_series_afresh() -> None:
     assert blocked(schedule, 0) == 2_000
 
 
-def test_a_command_starts_the_series_afresh() -> None:
-    schedule = Schedule(INTERVAL_MS)
-    assert [blocked(schedule, 0) for _ in range(3)][-1] == 4_000
-    schedule.now("t", 0)
-    assert blocked(schedule, 0) == 1_000
-
-
 def test_what_is_known_to_fall_due_sooner_is_not_waited_past() -> None:
     assert blocked(Schedule(INTERVAL_MS), 100, due_in_ms=250) == 250
     assert blocked(Schedule(INTERVAL_MS), 100, due_in_ms=10**6) == 1_000
-
-
-def test_never_in_the_past() -> None:
-    assert blocked(Schedule(INTERVAL_MS), 100, due_in_ms=-97) == 0
 
 
 def test_a_settled_topic_is_watched_at_the_interval() -> None:
@@ -73,11 +45,3 @@ def test_the_longest_due_comes_first() -> None:
         schedule.now(topic_id, due_ms)
     assert schedule.due(5) == ["a", "c", "b"]
     assert schedule.next_ms() == 1
-
-
-def test_forgotten() -> None:
-    schedule = Schedule(INTERVAL_MS)
-    schedule.now("t", 1)
-    schedule.forget("t")
-    schedule.forget("t")
-    assert schedule.next_ms() is None

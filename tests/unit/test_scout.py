@@ -74,18 +74,6 @@ def test_no_is_asked_again_at_each_interval(clock: ManualClock) -> None:
     assert (made.absent, made.found) == (False, Found("b:1", ours=True))
 
 
-def test_failures_are_told_once_when_they_last(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
-    FakeRound.failures = {"a:1": "refused"}
-    made = Scout({}, 300.0, clock)
-    made.step(0.0)
-    assert caplog.messages == []
-    rounds_until(made, clock, 60.0)
-    assert caplog.messages == ["nobody"]
-    silent = Scout({}, 300.0, clock, says_so=False)
-    rounds_until(silent, clock, 120.0)
-    assert caplog.messages == ["nobody"]
-
-
 def test_failures_are_asked_again_with_growing_pauses_and_never_mean_no(clock: ManualClock) -> None:
     FakeRound.failures = {"a:1": "refused"}
     made = Scout({}, 300.0, clock)
@@ -97,60 +85,6 @@ def test_failures_are_asked_again_with_growing_pauses_and_never_mean_no(clock: M
     FakeRound.offers = {"a:1": Offer(modes=True)}
     rounds_until(made, clock, 75.0)
     assert (made.found, made.error) == (Found("a:1", ours=False), None)
-
-
-def test_a_failure_after_a_no_does_not_take_it_back_and_is_an_error(clock: ManualClock) -> None:
-    FakeRound.offers = {"a:1": Offer(modes=False)}
-    made = Scout({}, 10.0, clock)
-    made.step(0.0)
-    FakeRound.offers, FakeRound.failures = {}, {"a:1": "refused"}
-    rounds_until(made, clock, 11.0)
-    assert (made.absent, str(made.error)) == (True, "nobody")
-    assert made.stats() == {"wire": "failed", "probe_error": "nobody"}
-
-
-def test_a_silent_server_beside_one_that_says_no_is_asked_again_soon(clock: ManualClock) -> None:
-    FakeRound.offers, FakeRound.failures = {"a:1": Offer(modes=False)}, {"b:1": "refused"}
-    made = Scout({}, 300.0, clock)
-    assert len(rounds_until(made, clock, 10.0)) > 3
-    assert made.absent
-
-
-def test_a_server_that_stays_silent_is_asked_less_and_less_often(clock: ManualClock) -> None:
-    FakeRound.offers, FakeRound.failures = {"a:1": Offer(modes=False)}, {"b:1": "refused"}
-    made = Scout({}, 300.0, clock)
-    begun = rounds_until(made, clock, 1500.0)
-    assert begun[-1] - begun[-2] == pytest.approx(300.0, abs=0.2)
-    assert len(begun) < 15
-    made.hurry(even_if_failing=True)  # good news
-    assert len(rounds_until(made, clock, clock.now_s + 2.0)) == 1
-    FakeRound.offers = {}
-    begun = rounds_until(made, clock, clock.now_s + 900.0)
-    assert begun[-1] - begun[-2] == pytest.approx(LAST_BACKOFF_S, abs=0.2)
-
-
-def test_an_error_that_nobody_expects_is_told_and_followed_by_a_growing_pause(clock: ManualClock) -> None:
-    FakeRound.offers = {"a:1": Offer(modes=True)}
-    made = Scout({}, 300.0, clock)
-    made.step(0.0)
-    made.broke(TypeError("a bug"))
-    assert made.stats() == {"wire": "failed", "probe_error": "modes over the wire: TypeError: a bug"}
-    assert rounds_until(made, clock, 5.0) == pytest.approx([FIRST_BACKOFF_S], abs=0.2)
-    made.broke(TypeError("a bug"))
-    assert rounds_until(made, clock, 10.0) == pytest.approx([5 + 2 * FIRST_BACKOFF_S], abs=0.3)
-    assert (made.found, made.error) == (Found("a:1", ours=False), None)
-
-
-def test_a_hurry_is_asked_soon_and_not_more_than_once_a_second(clock: ManualClock) -> None:
-    FakeRound.offers = {"a:1": Offer(modes=False)}
-    made = Scout({}, 300.0, clock)
-    made.step(0.0)
-    begun = []
-    while clock.now_s < 5.0:
-        made.hurry()
-        begun += rounds_until(made, clock, clock.now_s + 0.05)
-    assert len(begun) <= 6
-    assert len(begun) >= 3
 
 
 def test_while_rounds_fail_only_good_news_are_a_reason_to_hurry(clock: ManualClock) -> None:
@@ -165,14 +99,3 @@ def test_while_rounds_fail_only_good_news_are_a_reason_to_hurry(clock: ManualClo
     made.hurry(even_if_failing=True)
     made.step(0.0)
     assert FakeRound.made == before + 1
-
-
-def test_who_cannot_be_used_is_looked_for_again_after_a_pause(clock: ManualClock) -> None:
-    FakeRound.offers = {"a:1": Offer(modes=True)}
-    made = Scout({}, 300.0, clock)
-    made.step(0.0)
-    made.lost(20.0)
-    assert made.found is None
-    assert rounds_until(made, clock, 30.0) == pytest.approx([20.0], abs=0.2)
-    assert made.found is not None
-    assert not made.absent

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -178,7 +178,7 @@ def copying(survivor: Survivor, tries: int = 100) -> Copying:
 STEPS = st.tuples(st.sampled_from(["write", "write", "open", "committed", "aborted", "pass"]), st.sampled_from(KEYS))
 
 
-@settings(max_examples=2000)
+@settings(max_examples=200)
 @given(st.lists(STEPS, max_size=60), st.integers(1, 3))
 def test_no_copy_overtakes_a_newer_value(script: list[tuple[str, bytes]], size: int) -> None:
     survivor = Survivor(iter(script))
@@ -195,37 +195,6 @@ def test_no_copy_overtakes_a_newer_value(script: list[tuple[str, bytes]], size: 
         if not any(r.whose == "producer" and r.state == "aborted" for r in records):
             assert survivor.ends_with(key, uncommitted=True) == wanted, survivor.log
     assert work.done.copied + work.done.superseded == len(KEYS)
-
-
-def test_copies_keep_headers_and_timestamps_and_name_their_source() -> None:
-    survivor = Survivor(iter(()))
-    work = copying(survivor)
-    work.producer.refuses = 2  # type: ignore[attr-defined] # a fake
-    work.write([*copies([b"a"]), Copy(b"b", None, [], Version(RETIRED, 9, 0, Source(9, 9, 70)))])
-    assert [(r.key, r.value, r.timestamp_ms, r.headers) for r in survivor.log] == [
-        (b"a", b"old", 50, [("trace", b"1"), (HEADER, b"7@0@50@3")]),
-        (b"b", None, 70, [(HEADER, b"7@9@70@3")]),
-    ]
-    assert work.done == Copied(copied=2, tombstones=1)
-
-
-def test_a_run_again_copies_nothing_twice() -> None:
-    survivor = Survivor(iter(()))
-    copying(survivor).write(copies(KEYS))
-    again = copying(survivor)
-    again.write(copies(KEYS))
-    assert again.done == Copied(placed=3)
-    assert len(survivor.log) == 3
-
-
-def test_a_newer_value_behind_an_aborted_copy_is_not_repeated() -> None:
-    survivor = Survivor(iter([("pass", b"")] * 2 + [("write", b"a")] + [("pass", b"")] * 3 + [("write", b"a")]))
-    work = copying(survivor)
-    work.write(copies([b"a"]))
-    assert [(r.whose, r.state) for r in survivor.log] == [
-        ("producer", "committed"), ("copy", "aborted"), ("producer", "committed"),
-    ]  # fmt: skip
-    assert work.done == Copied(superseded=1, retries=1)
 
 
 def test_a_newer_value_before_an_aborted_copy_is_written_once_more() -> None:
@@ -252,31 +221,3 @@ def test_a_key_that_is_written_all_the_time_is_given_up_in_the_end() -> None:
     with pytest.raises(EvacuationFailed, match="each of the 3 times"):
         copying(survivor, tries=3).write(copies([b"a"]))
     assert all(r.state == "aborted" for r in survivor.log if r.whose == "copy")
-
-
-def test_a_copy_that_is_not_delivered_aborts_the_rest() -> None:
-    survivor = Survivor(iter(()))
-    work = copying(survivor)
-    work.producer.error = KafkaError(KafkaError._FENCED)  # type: ignore[attr-defined] # a fake
-    with pytest.raises(KafkaException):
-        work.write(copies(KEYS))
-    assert {r.state for r in survivor.log} == {"aborted"}
-
-
-def test_what_producers_write_meanwhile_is_newer_whatever_their_clocks_say() -> None:
-    """It was appended after all that is copied: a straggler, too, was there when the partition was sealed."""
-    survivor = Survivor(iter(()))
-    survivor.log.append(Record(b"a", b"before", "producer", "committed", timestamp_ms=60))
-    work = copying(survivor)
-    work.write([Copy(b"a", b"straggler", [], Version(RETIRED, 1000, 61))])
-    assert [r.value for r in survivor.log] == [b"before"]
-    assert work.done == Copied(superseded=1)
-
-
-def test_a_copy_of_an_older_value_does_not_count() -> None:
-    survivor = Survivor(iter(()))
-    copying(survivor).write([Copy(b"a", b"older", [], Version(RETIRED, 3, 50))])
-    work = copying(survivor)
-    work.write([Copy(b"a", b"newer", [], Version(RETIRED, 4, 50))])
-    assert survivor.ends_with(b"a", uncommitted=False) == b"newer"
-    assert work.done == Copied(copied=1)

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from modeaware.errors import ConfigError
 from modeaware.modelog.deletion import DeleteTopicPartitions
 from modeaware.modelog.records import RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode
-from modeaware.spark.evacuation import EvacuationReport, NothingToEvacuate
-from modeaware.spark.evacuation.placing import PLACER_OF, Placing, recognised
+from modeaware.spark.evacuation import NothingToEvacuate
+from modeaware.spark.evacuation.placing import Placing
 from modeaware.spark.evacuation.shrink import EvacuatingShrink, shrink_of
 from modeaware.spark.evacuation.versions import Order
-from partitioners import NAMES, Hash, crc32, murmur2, named
-from partitioners.rules import RULES
-from partitioners.table import OUR_RULES
 
 RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
 
@@ -96,17 +91,6 @@ def test_work_counts_while_the_record_asks_for_it() -> None:
     assert not work.still_holds(then(deletion=replace(deletion, evacuation_epoch=8)))
 
 
-KEYS = [b"key-%d" % n for n in range(500)]
-
-
-@pytest.mark.parametrize("name", [name for name in NAMES if (RULES.get(name) or OUR_RULES[name]).hash is not None])
-def test_keys_belong_where_the_partitioner_puts_them(name: str) -> None:
-    placing = pickle.loads(pickle.dumps(Placing.of({"partitioner": name}, "orders")))
-    place = named(name).for_topic("orders").partition
-    assert placing.indices(KEYS, 7).tolist() == [place(key, 7) for key in KEYS]
-    assert name in PLACER_OF
-
-
 def test_a_partitioner_of_the_users_own_places_keys() -> None:
     placing = Placing.of({"partitioner": "tests.unit.test_spark_evacuate_shrink:by_length"}, "orders")
     assert placing.indices([b"a", b"bb", b"ccc", b""], 3).tolist() == [1, 2, 0, 0]
@@ -115,45 +99,3 @@ def test_a_partitioner_of_the_users_own_places_keys() -> None:
 
 def by_length(key: bytes | None, count: int) -> int:
     return len(key or b"") % count
-
-
-def test_empty_keys_are_placed_by_some() -> None:
-    assert not Placing.of({}, "orders").empty_placed
-    assert Placing.of({}, "orders").indices([b""], 3).tolist() == [0]
-    assert Placing.of({"partitioner": "consistent"}, "orders").empty_placed
-
-
-@pytest.mark.parametrize("name", ["random", "round_robin", "manual"])
-def test_what_places_no_keys_is_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match="places no keys"):
-        Placing.of({"partitioner": name}, "orders")
-
-
-def test_an_unknown_partitioner_is_refused() -> None:
-    with pytest.raises(ConfigError, match="murmur3"):
-        Placing.of({"partitioner": "murmur3"}, "orders")
-
-
-def test_the_hash_that_placed_the_keys_is_recognised() -> None:
-    assert PLACER_OF["murmur2_random"] == Hash.MURMUR2.value
-    shares = recognised("orders", 12, [(key, murmur2(key, 12)) for key in KEYS if murmur2(key, 12) >= 4])
-    assert shares == {"murmur2": 1.0}
-    grown = [(key, murmur2(key, 6 if n < 150 else 12)) for n, key in enumerate(KEYS)]
-    assert recognised("orders", 12, [(key, p) for key, p in grown if p >= 4]) == {"murmur2": pytest.approx(1.0)}
-    assert recognised("orders", 12, [(key, crc32(key, 12)) for key in KEYS]) == {"crc32": 1.0}
-
-
-def test_the_report_says_what_was_done() -> None:
-    assert str(EvacuationReport("orders", "g", {})) == "orders: every retired partition is evacuated already."
-    report = EvacuationReport("orders", "g", {4: 10, 5: 9}, 100, 60, 5, 30, 10, 2, 3, 7, 1)
-    text = str(report)
-    for part in (
-        "partitions 4-5",
-        "100 keys: 60 copied (5",
-        "30 were copied before, 10 have",
-        "3 batches",
-        "7 records",
-    ):
-        assert part in text
-    assert "batches" not in str(replace(report, retries=0))
-    assert "without a key" not in str(replace(report, unkeyed=0))

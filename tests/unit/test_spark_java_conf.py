@@ -82,6 +82,24 @@ def test_a_user_and_its_password() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        ({"bootstrap.servers": ""}, "bootstrap.servers"),
+        ({"transactional.id": "t"}, "transactional.id"),
+        ({"linger.ms": 20, "message.timeout.ms": 20}, "message.timeout.ms"),
+        ({"enable.ssl.certificate.verification": False}, "enable.ssl.certificate.verification"),
+        ({"security.protocol": "TLS"}, "security.protocol"),
+        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}, "OAUTHBEARER"),
+        ({"security.protocol": "SSL", "ssl.key.pem": "KEY"}, "ssl.certificate"),
+        ({"modeaware.on.unknwon": "block"}, "modeaware.on.unknwon"),
+    ],
+)
+def test_what_cannot_be_translated_is_refused_by_name(more: dict[str, Any], named: str) -> None:
+    with pytest.raises(ConfigError, match=named):
+        spark_options({**SERVERS, **more}, "producer")
+
+
 def test_a_certificate_of_the_client_is_read_here(tmp_path: Path) -> None:
     certificate = tmp_path / "client.pem"
     certificate.write_text("CERTIFICATE")
@@ -99,27 +117,3 @@ def test_a_certificate_of_the_client_is_read_here(tmp_path: Path) -> None:
     assert options["kafka.ssl.keystore.key"] == "KEY"
     assert options["kafka.ssl.key.password"] == "secret"
     assert options["kafka.ssl.truststore.certificates"] == "CA"
-
-
-@pytest.mark.parametrize(
-    ("more", "named"),
-    [
-        ({"bootstrap.servers": ""}, "bootstrap.servers"),
-        ({"transactional.id": "t"}, "transactional.id"),
-        ({"linger.ms": "soon"}, "linger.ms"),
-        ({"linger.ms": 20, "message.timeout.ms": 20}, "message.timeout.ms"),
-        ({"enable.ssl.certificate.verification": False}, "enable.ssl.certificate.verification"),
-        ({"ssl.cipher.suites": "X"}, "ssl.cipher.suites"),
-        ({"plugin.library.paths": "x"}, "plugin.library.paths"),
-        ({"oauth_cb": print}, "oauth_cb"),
-        ({"security.protocol": "TLS"}, "security.protocol"),
-        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}, "OAUTHBEARER"),
-        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.password": "p"}, "sasl.username"),
-        ({"security.protocol": "SSL", "ssl.key.pem": "KEY"}, "ssl.certificate"),
-        ({"security.protocol": "SSL", "ssl.key.location": "missing.pem", "ssl.certificate.pem": "C"}, "ssl.key"),
-        ({"modeaware.on.unknwon": "block"}, "modeaware.on.unknwon"),
-    ],
-)
-def test_what_cannot_be_translated_is_refused_by_name(more: dict[str, Any], named: str) -> None:
-    with pytest.raises(ConfigError, match=named):
-        spark_options({**SERVERS, **more}, "producer")

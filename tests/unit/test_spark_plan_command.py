@@ -60,14 +60,3 @@ def test_what_is_asked_for_reaches_the_plan(
     assert asked == [((session, "orders", conf, 4), {"sample": 70, "minPartitions": "64"})]
     assert capsys.readouterr().err == "error: no such topic\n"
     assert session.stopped == 1
-
-
-def test_a_file_that_cannot_be_read_starts_no_spark(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    def never(name: str, settings: dict[str, str]) -> None:
-        raise AssertionError("started")
-
-    monkeypatch.setattr(command, "session", never)
-    assert command.main([*USUAL, "--command-config", str(tmp_path / "absent")]) == 1
-    assert "cannot read" in capsys.readouterr().err

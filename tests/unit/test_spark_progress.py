@@ -11,13 +11,12 @@ from typing import Any
 
 import pytest
 
-from modeaware.errors import ConfigError, ControllerUnavailable, ModeAwareError
+from modeaware.errors import ControllerUnavailable
 from modeaware.librdkafka import KafkaError, KafkaException, TopicPartition
 from modeaware.modelog.group_rules import REQUIRE, WAIVE, GroupRule
 from modeaware.spark.read import publisher as publisher_module
-from modeaware.spark.read.progress import ProgressListener, progress_group
+from modeaware.spark.read.progress import ProgressListener
 from modeaware.spark.read.publisher import Publisher, Registrar
-from tests.support.waiting import eventually
 
 CONF = {"bootstrap.servers": "127.0.0.1:1", "group.id": "theirs", "fetch.min.bytes": 5}
 
@@ -99,26 +98,6 @@ def test_what_fails_is_told_and_tried_again(
     assert "published again" in last
 
 
-def test_offsets_are_committed_though_no_controller_can_be_asked(world: World, published: Publisher) -> None:
-    world.refuse["require"] = 10**9
-    published.publish("g", {"flights": {0: 5}}, "why")
-    eventually(lambda: ("commit", "g", {("flights", 0, 5)}) in world.done)
-    world.refuse.clear()
-    assert published.flush(10)
-    assert ("require", "g", ["flights"], "why") in world.done
-
-
-def test_newer_offsets_take_the_place_of_those_that_failed(world: World, published: Publisher) -> None:
-    world.refuse["commit"] = 10**9
-    published.publish("g", {"flights": {0: 5}, "weather": {0: 1}}, "why")
-    published.publish("g", {"flights": {0: 9}}, "why")
-    world.refuse.clear()
-    assert published.flush(10)
-    commits = [entry[2] for entry in world.done if entry[0] == "commit"]
-    assert [place for commit in commits for place in commit if place[0] == "flights"][-1] == ("flights", 0, 9)
-    assert any(("weather", 0, 1) in commit for commit in commits)
-
-
 def test_closing_publishes_what_is_left_or_says_that_it_does_not(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -186,26 +165,6 @@ def test_only_rules_that_are_missing_are_made_and_once(monkeypatch: pytest.Monke
     assert admin.changes == 2
 
 
-def test_a_rule_that_could_not_be_made_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    admin = FakeAdmin([])
-    made = registrar(admin, monkeypatch)
-    for failure in (ControllerUnavailable("none"), ModuleNotFoundError("kafka")):
-        admin.failure = failure
-        with pytest.raises(ModeAwareError, match=str(failure)):
-            made.require("g", ["flights"], "why")
-    admin.failure = None
-    made.require("g", ["flights"], "why")
-    assert admin.changes == 1
-
-
-def test_a_groups_name_is_never_a_glob() -> None:
-    assert progress_group("flights*[1]?") == "modeaware-spark-flights__1__"
-    listener = ProgressListener(CONF)
-    with pytest.raises(ConfigError, match="glob"):
-        listener.require("spark-*", ["flights"])
-    listener.close(1)
-
-
 def told(name: str | None, *ends: str | None, description: str = "KafkaV2[Subscribe[flights]]") -> Any:
     """An event as Spark's."""
     sources = [SimpleNamespace(description=description, endOffset=end) for end in ends]
@@ -223,16 +182,3 @@ def test_each_query_has_a_group_of_its_own(world: World) -> None:
         ("commit", "modeaware-spark-billing", {("orders", 0, 4), ("rates", 1, 2)}),
         ("commit", "modeaware-spark-an-id", {("orders", 0, 7)}),
     ]
-
-
-def test_the_caller_may_name_groups_and_leave_queries_out(world: World) -> None:
-    def group(progress: Any) -> str | None:
-        return None if progress.name == "elsewhere" else f"team-{progress.name}"
-
-    with closing(ProgressListener(CONF, group=group)) as listener:
-        for name in ("elsewhere", "billing"):
-            listener.onQueryProgress(told(name, '{"orders": {"0": 5}}'))
-        assert listener.flush(10)
-        with pytest.raises(ConfigError, match="glob"):
-            listener.onQueryProgress(told("*", '{"orders": {"0": 5}}'))
-    assert {entry[1] for entry in world.done} == {"team-billing"}

@@ -56,14 +56,3 @@ def test_positions_are_the_end_offsets_of_kafka_sources() -> None:
         "weather": {0: 2},
         "planes": {3: 8},
     }
-
-
-def test_of_two_sources_the_slower_one_counts() -> None:
-    one, other = json.dumps({"flights": {"0": 5, "1": 7, "2": 1}}), json.dumps({"flights": {"0": 6, "1": 3}})
-    assert positions_of([(KAFKA, one), (KAFKA, other)]) == {"flights": {0: 5, 1: 3}}
-    assert positions_of([(KAFKA, other), (KAFKA, one)]) == {"flights": {0: 5, 1: 3}}
-
-
-def test_what_is_no_offset_is_no_position() -> None:
-    odd = json.dumps({"flights": {"0": -1, "1": "latest", "x": 3, "2": True, "3": 4}, "none": {}})
-    assert positions_of([(KAFKA, odd), (KAFKA, "[1]")]) == {"flights": {3: 4}}

@@ -9,7 +9,6 @@ import pytest
 
 from modeaware.errors import ConfigError
 from modeaware.modes import PartitionMode
-from modeaware.spark.source.datasource import ModeAwareDataSource
 from modeaware.spark.source.errors import RecordsLost
 from modeaware.spark.source.options import EARLIEST, LATEST, parse_options
 from modeaware.spark.source.reader import StreamReader
@@ -46,29 +45,15 @@ def test_options_are_ours_and_the_rest_is_a_configuration() -> None:
     ("options", "message"),
     [
         ({"topic": "t"}, "bootstrap.servers is missing"),
-        ({**SERVERS, "path": "t"}, "no path"),
         ({**SERVERS, "topic": "t", "failondataloss": "no"}, "failOnDataLoss"),
         ({**SERVERS, "topic": "t", "startingoffsets": "first"}, "startingOffsets"),
-        ({**SERVERS, "topic": "t", "endingoffsets": '{"t": {"0": -3}}'}, "endingOffsets"),
-        ({**SERVERS, "topic": "t", "startingoffsets": '{"t": {"0": "1"}}'}, "startingOffsets"),
         ({**SERVERS, "topic": "t", "startingoffsets": '{"other": {"0": 1}}'}, "startingOffsets"),
         ({**SERVERS, "topic": "t", "kafka.bootstrap.servers": "x"}, "without kafka"),
-        ({**SERVERS, "topic": "t", "modeaware.on.unknwon": "x"}, "modeaware.on.unknown"),
     ],
 )
 def test_bad_options_are_refused(options: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         parse_options(options)
-
-
-def test_a_reader_needs_a_topic_and_its_own_schema() -> None:
-    source = ModeAwareDataSource({**SERVERS})
-    with pytest.raises(ConfigError, match="topic is missing"):
-        source.reader(source.schema())
-    with pytest.raises(ConfigError, match="schema"):
-        ModeAwareDataSource({**SERVERS, "topic": "t"}).reader(source.schema()[:2])
-    with pytest.raises(ConfigError, match="no end"):
-        ModeAwareDataSource({**SERVERS, "topic": "t", "endingoffsets": "latest"}).streamReader(source.schema())
 
 
 def test_offsets_are_resolved_for_each_partition() -> None:
@@ -89,11 +74,6 @@ def test_a_stream_may_read_to_the_ends_and_to_the_seals_of_partitions_in_mode_no
     assert readable_to(TopicView.unlisted("t"), ends, {}) == ends
     assert readable_to(view(RW, RO, NONE, seals={1: 55, 2: 65}), ends, {}) == {0: 50, 1: 60, 2: 65, 3: 80}
     assert readable_to(view(NONE, RW, NONE, RW, seals={0: 55}), ends, {}) == ends, "truncated; and without a seal"
-
-
-def test_offsets_do_not_go_back_by_a_mode() -> None:
-    """It read stragglers while the partition was ReadOnly again, by an older seal."""
-    assert readable_to(view(RW, NONE, seals={1: 55}), {0: 1, 1: 70}, {1: 60}) == {0: 1, 1: 60}
 
 
 def test_a_batch_reads_what_lies_between_and_new_partitions_from_their_first_record() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from modeaware.errors import ConfigError, PartitionRetired
+from modeaware.errors import ConfigError
 from modeaware.spark.write.placing import asks_for_partitions, partitioner_named, placing
 from modeaware.topic_view import TopicView
 from partitioners import NAMES, Manual
@@ -38,14 +38,6 @@ def test_a_shrunk_topic_has_its_writable_partitions(name: str) -> None:
     assert made.rule.name == name
 
 
-def test_without_a_name_it_is_javas() -> None:
-    assert partitioner_named({}) == "murmur2_random"
-    assert partitioner_named({"default.topic.config": {"partitioner": "fnv1a"}}) == "fnv1a"
-    made = placing(SHRUNK, {}, None)
-    assert made is not None
-    assert made.name == "murmur2_random"
-
-
 def test_objects_are_taken_and_nonsense_is_refused() -> None:
     made = placing(SHRUNK, {"partitioner": Manual()}, None)
     assert made is not None
@@ -53,14 +45,3 @@ def test_objects_are_taken_and_nonsense_is_refused() -> None:
     for nonsense in ("murmur3", "no.such.module:thing", 7):
         with pytest.raises(ConfigError, match="partitioner"):
             partitioner_named({"partitioner": nonsense})
-
-
-def test_writable_partitions_need_not_be_the_first() -> None:
-    made = placing(FakeViews().set("orders", modes_of(6, [0, 2])), {}, None)
-    assert made is not None
-    assert not made.dense
-
-
-def test_without_a_writable_partition_there_is_nowhere_to_go() -> None:
-    with pytest.raises(PartitionRetired, match="no partition of orders takes records"):
-        placing(FakeViews().set("orders", modes_of(6, 0)), {}, None)

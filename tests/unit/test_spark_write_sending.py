@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import os
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from modeaware.errors import ConfigError, ErrorCode, KeyHeld, ModeSourceError, P
 from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.spark.write import producers
 from modeaware.spark.write.errors import WriteFailed
-from modeaware.spark.write.producers import borrow, give_back, key_of, producer_conf
+from modeaware.spark.write.producers import borrow, key_of, producer_conf
 from modeaware.spark.write.sending import POLL_EVERY, Sender
 from tests.support.fake_views import FakeViews, modes_of
 
@@ -77,7 +77,7 @@ def views(monkeypatch: pytest.MonkeyPatch) -> FakeViews:
     FakeProducer.made = []
     monkeypatch.setattr(producers, "Producer", FakeProducer)
     monkeypatch.setattr(producers, "acquire", lambda conf, config: made)
-    monkeypatch.setattr(producers, "_kept", producers._Kept())
+    producers._kept.forget_parent()  # private: what a worker process keeps, and each test is one
     return made
 
 
@@ -120,33 +120,6 @@ def test_it_looks_at_deliveries_as_it_goes() -> None:
     sender.abandon()
 
 
-def test_a_failure_while_the_queue_is_full_ends_the_waiting() -> None:
-    sender = Sender("orders", CONF)
-    [producer] = FakeProducer.made
-    sender.send(b"k", b"v")
-    producer.fail(ErrorCode.MESSAGE_TOO_LARGE)
-    producer.errors = [BufferError("full")] * 3
-    with pytest.raises(WriteFailed) as failed:
-        sender.send(b"k", b"v")
-    assert failed.value.code is ErrorCode.MESSAGE_TOO_LARGE
-
-
-def test_finish_waits_for_all_and_raises_the_first_failure() -> None:
-    sender = Sender("orders", CONF)
-    [producer] = FakeProducer.made
-    sender.send(b"k", b"v")
-    producer.flushes_left = 3
-    producer.fail(KafkaError._MSG_TIMED_OUT)
-    with pytest.raises(WriteFailed):
-        sender.finish()
-    other = Sender("orders", CONF)
-    other.send(b"k", b"v")
-    producer.flushes_left = 3
-    other.finish()
-    assert producer.flushes_left == 0
-    assert FakeProducer.made == [producer]  # it stays for the next one
-
-
 @pytest.mark.parametrize(
     ("error", "raised"),
     [
@@ -182,64 +155,24 @@ def test_a_fatal_error_costs_the_producer() -> None:
     assert len(FakeProducer.made) == 2
 
 
-def test_it_waits_for_the_modes_the_driver_planned_by(views: FakeViews, monkeypatch: pytest.MonkeyPatch) -> None:
-    views.set("orders", modes_of(4, 4), epoch=1)
-
-    class Late(FakeViews):
-        def refresh(self, timeout_s: float) -> None:
-            super().refresh(timeout_s)
-            self.set("orders", modes_of(4, 2), epoch=2)
-
-    late = Late(views=[views.view("orders")])
-    monkeypatch.setattr(producers, "acquire", lambda conf, config: late)
-    shared = producers.Shared(CONF)
-    shared.await_version("orders", (1, 1))
-    assert late.refreshes == 0
-    shared.await_version("orders", (1, 2))
-    assert late.refreshes == 1
-
-
-def test_it_waits_until_the_producer_has_been_told_as_well(views: FakeViews) -> None:
-    """A view is there a moment before those who follow it hear of it."""
-    views.set("orders", modes_of(4, 4), epoch=1)
-    shared = producers.Shared(CONF)
-    views.unsubscribe(shared._heard)
-    told = views.set("orders", modes_of(4, 2), epoch=2)
-    teller = threading.Timer(0.2, shared._heard, [{"orders": told}])
-    teller.start()
-    shared.await_version("orders", (1, 2))
-    assert teller.finished.is_set()
-    teller.join()
-
-
 def test_modes_that_do_not_come_fail_the_task(views: FakeViews) -> None:
     views.set("orders", modes_of(4, 4), epoch=1)
     views.failure = ModeSourceError("the mode log is out of reach")
     with pytest.raises(ViewTimeout, match=r"planned by epoch 2 .* orders epoch 1.*out of reach; nothing was written"):
         Sender("orders", CONF, at_least=(1, 2))
-    assert [shared.users for shared in producers._kept.by_key.values()] == [0]
-
-
-def test_producers_are_kept_by_configuration_and_not_without_end() -> None:
-    kept = []
-    for number in range(producers.MOST + 3):
-        conf = {**CONF, "client.id": f"c{number}"}
-        kept.append((key_of(conf), borrow(key_of(conf), conf)))
-    assert not any(producer.closed for producer in FakeProducer.made)  # all in use
-    for key, shared in kept:
-        give_back(key, shared)
-    assert [producer.closed for producer in FakeProducer.made] == [True] * 3 + [False] * producers.MOST
     producers.close_idle()
-    assert all(producer.closed for producer in FakeProducer.made)
+    assert FakeProducer.made[0].closed, "it was given back"
 
 
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_forked_worker_makes_its_own() -> None:
-    key, conf = key_of(CONF), CONF
-    ours = borrow(key, conf)
-    producers._kept.forget_parent()
-    assert borrow(key, conf) is not ours
-    assert not ours.producer.closed  # type: ignore[attr-defined] # a FakeProducer
-    assert threading.Lock().acquire(blocking=False)
+    key = key_of(CONF)
+    ours = borrow(key, CONF)
+    child = os.fork()
+    if child == 0:
+        os._exit(borrow(key, CONF) is ours or FakeProducer.made[0].closed)
+    assert os.waitpid(child, 0)[1] == 0
+    assert borrow(key, CONF) is ours
 
 
 def test_the_configuration_of_a_writer() -> None:

@@ -42,8 +42,6 @@ def test_streams_groups_have_state_without_any() -> None:
         ("app-store-changelog", "app"),
         ("repartition__quix--in--key", "quix"),
         ("plain-x-changelog", None),
-        ("app-orders", None),
-        ("repartition", None),
     ],
 )
 def test_whose_internal_topic(topic: str, expected: str | None) -> None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from modeaware.confluent.consumer import Consumer
 from modeaware.confluent.producer import Producer
-from modeaware.errors import LocalKafkaError
 from modeaware.testing import MockKafka, ScriptedModes
 
 
@@ -27,23 +24,3 @@ def test_records_go_through_it_and_end_with_it() -> None:
         producer.close()
     assert kafka.bootstrap_servers == ""
     kafka.stop()
-
-
-def test_each_has_topics_of_its_own() -> None:
-    with ScriptedModes(), MockKafka() as one, MockKafka() as other:
-        assert one.bootstrap_servers != other.bootstrap_servers
-        one.make_topic("orders")
-        producer = Producer({"bootstrap.servers": other.bootstrap_servers})
-        assert list(producer.list_topics(timeout=10).topics) == []
-        producer.close()
-
-
-def test_it_is_started_once() -> None:
-    with MockKafka() as kafka:
-        address = kafka.bootstrap_servers
-        assert kafka.start().bootstrap_servers == address
-
-
-def test_a_topic_needs_a_running_mock() -> None:
-    with pytest.raises(LocalKafkaError, match="does not run"):
-        MockKafka().make_topic("orders")

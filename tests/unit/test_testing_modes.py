@@ -6,15 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from modeaware.confluent.errors import FirstViewPending, RetiredPartitionChosen
+from modeaware.confluent.errors import RetiredPartitionChosen
 from modeaware.confluent.producer import Producer
 from modeaware.errors import KeyHeld, ModeSourceError, ViewTimeout
-from modeaware.kafka_python import KafkaProducer
 from modeaware.modes import PartitionMode
 from modeaware.testing import MockKafka, ScriptedModes, catch_up, modes_of
 from modeaware.views import registry
 from partitioners import named
-from tests.support.kafka_python_offline import OFFLINE
 from tests.support.offline import CONF, finish
 from tests.support.waiting import eventually
 
@@ -47,57 +45,6 @@ def test_a_shrink_to_its_end_and_back(modes: ScriptedModes) -> None:
     assert undone.modes == (RW,) * 4
     assert [view.epoch for view in (shrunk, drained, handed_over, undone)] == [1, 2, 4, 5]
     assert modes.view("t") == undone
-
-
-def test_a_second_shrink_before_the_first_is_handed_over_hands_over_all_together(modes: ScriptedModes) -> None:
-    modes.shrink("t", 6, to=4)
-    modes.none("t", [5])
-    second = modes.shrink("t", 6, to=2)
-    assert second.modes == (RW, RW, RO, RO, RO, NONE)
-    assert (second.previous_count, second.earlier_counts) == (4, (6,))
-    assert modes.handed_over("t", [0, 1]).handed_over == frozenset()
-    assert modes.handed_over("t").previous_count is None
-
-
-def test_what_no_controller_would_do_is_refused(modes: ScriptedModes) -> None:
-    with pytest.raises(ValueError, match="no shrink to 4"):
-        modes.shrink("t", 4, to=4)
-    with pytest.raises(ValueError, match="no shrink to 0"):
-        modes.shrink("t", 4, to=0)
-    with pytest.raises(ValueError, match="no partition is ReadOnly"):
-        modes.none("t")
-    with pytest.raises(ValueError, match="nothing to undo"):
-        modes.undo("t")
-    modes.shrink("t", 4, to=2)
-    with pytest.raises(ValueError, match="has 4 partitions by this script, not 6"):
-        modes.shrink("t", 6, to=2)
-    with pytest.raises(ValueError, match="no shrink to 3"):
-        modes.shrink("t", 4, to=3)
-    with pytest.raises(ValueError, match="t: 1 cannot become None"):
-        modes.none("t", [1, 2])
-    assert modes.view("t").epoch == 1
-    assert modes.set("t", [NONE, RW]).modes == (NONE, RW)
-
-
-def test_a_client_made_before_or_after_a_change_sees_it(modes: ScriptedModes) -> None:
-    early = Producer(CONF)
-    modes.set("t", modes_of(4, 2))
-    late = Producer({**CONF, "bootstrap.servers": "127.0.0.1:2"})
-    for producer in (early, late):
-        with pytest.raises(RetiredPartitionChosen):
-            producer.produce("t", b"", partition=3)
-    modes.undo("t")
-    for producer in (early, late):
-        producer.produce("t", b"", partition=3)
-        finish(producer)
-
-
-@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
-def test_a_client_of_kafka_python_sees_them(modes: ScriptedModes) -> None:
-    producer = KafkaProducer(**OFFLINE)
-    assert modes.client_count == 1
-    producer.close(timeout=0)
-    assert modes.client_count == 0
 
 
 def test_with_hold_keys_wait_until_their_old_partition_is_handed_over(modes: ScriptedModes) -> None:
@@ -151,19 +98,6 @@ def test_clients_keep_the_last_modes_while_they_cannot_be_read(modes: ScriptedMo
         finish(each)
 
 
-def test_a_client_without_a_first_view_gets_it_when_the_modes_can_be_read(modes: ScriptedModes) -> None:
-    modes.shrink("t", 4, to=2)
-    modes.unreadable()
-    producer = Producer({**CONF, "modeaware.view.timeout.ms": 10})
-    with pytest.raises(FirstViewPending):
-        producer.produce("t", b"")
-    modes.readable()
-    producer.produce("t", b"", partition=1)
-    with pytest.raises(RetiredPartitionChosen):
-        producer.produce("t", b"", partition=3)
-    finish(producer)
-
-
 def test_catching_up_says_when_the_modes_cannot_be_read(modes: ScriptedModes) -> None:
     conf = {**CONF, "modeaware.mode.source": "log", "group.id": "g"}
     catch_up(conf)
@@ -178,24 +112,3 @@ def test_catching_up_says_when_the_modes_cannot_be_read(modes: ScriptedModes) ->
         catch_up(conf)
     assert modes.client_count == 1
     finish(producer)
-
-
-def test_a_closed_client_is_told_nothing(modes: ScriptedModes) -> None:
-    told = []
-    handle = registry.acquire({}, None)  # type: ignore[arg-type]  # the config is for real sources
-    handle.subscribe(told.append)
-    modes.shrink("t", 4, to=2)
-    handle.close()
-    modes.undo("t")
-    assert [list(changed) for changed in told] == [[], ["t"]]
-
-
-def test_one_script_within_another_gives_way_to_it() -> None:
-    real = registry.acquire
-    with ScriptedModes() as outer:
-        outer.shrink("t", 4, to=2)
-        with ScriptedModes() as inner:
-            assert not registry.acquire({}, None).views()  # type: ignore[arg-type]  # the config is for real sources
-            assert inner.client_count == 1
-        assert list(registry.acquire({}, None).views()) == ["t"]  # type: ignore[arg-type]  # likewise
-    assert registry.acquire is real

@@ -35,17 +35,3 @@ def test_a_partition_that_is_not_listed_is_read_and_not_written_while_others_are
     assert not SHRUNK.is_writable(-1)
     assert SHRUNK.is_readable(4)
     assert SHRUNK.mode(4) is RO
-
-
-def test_once_all_are_writable_again_so_are_those_that_are_not_listed() -> None:
-    grown = TopicView("orders", "id", (2, 8), (RW,) * 4)
-    assert grown.all_writable
-    assert grown.is_writable(4)
-    assert grown.mode(4) is RW
-
-
-def test_views_are_values() -> None:
-    same = TopicView("orders", "id", (2, 7), (RW, RW, RO, NONE), {2: 10, 3: 20}, frozenset({3}))
-    assert same == SHRUNK
-    assert hash(same) == hash(SHRUNK)
-    assert same != TopicView("orders", "id", (2, 7), (RW, RW, RO, NONE), {2: 11, 3: 20}, frozenset({3}))

@@ -12,7 +12,7 @@ import pytest
 
 from modeaware.endpoint.server import Server
 from modeaware.endpoint.tls import server_context
-from modeaware.errors import ClusterError, ConfigError, ControllerUnavailable, ErrorCode, RequestRefused
+from modeaware.errors import ClusterError, ControllerUnavailable, ErrorCode, RequestRefused
 from modeaware.lifecycle.commands import (
     AlterGroupRulesCommand,
     CommandResult,
@@ -23,7 +23,6 @@ from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import ClaimRecord
 from modeaware.modes import PartitionMode
 from modeaware.wire import client, codec, messages
-from tests.support.conversation import broker_versions
 from tests.support.endpoint import FakeBroker
 from tests.support.secured import Certificate, make_certificate
 from tests.support.stub_controller import StubController, permit, served
@@ -66,28 +65,10 @@ def _api_keys(broker: FakeBroker) -> set[int]:
 
 
 def test_a_shrink_reaches_the_controller_and_its_answer_comes_back(server: Server, controller: StubController) -> None:
-    answers = messages.results_of(client.request({}, _claim(server.address), _delete(orders=1), 10))
+    answers = messages.results_of(client.request({}, _claim(server.address), _delete(orders=1), 60))
     assert answers == {"orders": messages.TopicResult("orders", {1: PartitionMode.READ_ONLY})}
     assert controller.submitted == [([DeletePartitionsCommand("orders", 1)], 5000)]
     assert client.is_running({}, _claim(server.address))
-
-
-def test_growth_reaches_the_controller(server: Server, controller: StubController) -> None:
-    controller.answer = lambda command: CommandResult("t", ErrorCode.INVALID_PARTITIONS, "not an increase")
-    command = CreatePartitionsCommand("t", 6, ((1,),))
-    request = messages.create_partitions_request([command], validate_only=False, timeout_ms=100)
-    refusal = messages.results_of(client.request({}, _claim(server.address), request, 10))["t"]
-    assert isinstance(refusal, RequestRefused)
-    assert refusal.code is ErrorCode.INVALID_PARTITIONS
-    assert controller.submitted == [([command], 100)]
-
-
-def test_rules_about_groups_reach_the_controller(server: Server, controller: StubController) -> None:
-    command = AlterGroupRulesCommand((GroupRule("require", "spark", "t", "", 5),), (("closed", "", "*"),))
-    request = messages.alter_group_rules_request(command, timeout_ms=100)
-    answer = client.request({}, _claim(server.address), request, 10)
-    assert messages.results_of(answer) == {"": messages.TopicResult("")}
-    assert controller.submitted == [([command], 100)]
 
 
 def test_literal_name_is_not_sent_to_a_controller_that_takes_it_for_a_glob(
@@ -104,16 +85,9 @@ def test_literal_name_is_not_sent_to_a_controller_that_takes_it_for_a_glob(
 def test_a_standby_says_so_and_runs(controller: StubController) -> None:
     with served(controller, ID, active=False) as standby:
         claim = _claim(standby.address)
-        response = client.request({}, claim, _delete(orders=1), 10)
+        response = client.request({}, claim, _delete(orders=1), 60)
         assert response.error_code == ErrorCode.NOT_CONTROLLER
         assert client.is_running({}, claim)
-    assert controller.submitted == []
-
-
-def test_a_request_that_is_too_large_is_not_sent(server: Server, controller: StubController) -> None:
-    counts = dict.fromkeys((f"{n:0240}" for n in range(5_000)), 1)
-    with pytest.raises(RequestRefused):
-        client.request({}, _claim(server.address), _delete(**counts), 10)
     assert controller.submitted == []
 
 
@@ -157,7 +131,7 @@ def test_a_command_is_never_sent_to_what_speaks_no_kafka(answer: bytes) -> None:
 def test_a_command_is_never_sent_to_a_stock_broker(broker: FakeBroker) -> None:
     broker.answer = permit
     with pytest.raises(ControllerUnavailable, match="is not the controller"):
-        client.request({}, _at(broker), _delete(orders=1), 10)
+        client.request({}, _at(broker), _delete(orders=1), 60)
     assert not client.is_running({}, _at(broker))
     assert _api_keys(broker) == {codec.API_VERSIONS_KEY}
 
@@ -176,16 +150,6 @@ def _said(error_code: int = 0, keys: object = ((18, 0, 4),), name: str = ID) -> 
     return answer
 
 
-@pytest.mark.parametrize("keys", [[(18, 0, 4)], [(18, 0, 4), (694, 1, 9)]], ids=["no such api", "later ones"])
-def test_a_controller_that_does_not_speak_the_command_is_not_sent_it(
-    broker: FakeBroker, keys: list[tuple[int, int, int]]
-) -> None:
-    broker.answer = _said(keys=keys)
-    with pytest.raises(ControllerUnavailable, match="does not offer api key 694"):
-        client.request({}, _at(broker), _delete(orders=1), 10)
-    assert _api_keys(broker) == {codec.API_VERSIONS_KEY}
-
-
 def test_an_answer_that_cannot_be_read_is_none(broker: FakeBroker) -> None:
     def answer(payload: bytes) -> bytes:
         hello = codec.peek_header(payload).api_key == codec.API_VERSIONS_KEY
@@ -193,32 +157,23 @@ def test_an_answer_that_cannot_be_read_is_none(broker: FakeBroker) -> None:
 
     broker.answer = answer
     with pytest.raises(ClusterError, match="before trying again") as caught:
-        client.request({}, _at(broker), _delete(orders=1), 10)
+        client.request({}, _at(broker), _delete(orders=1), 60)
     assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
 
 
 def test_a_command_is_never_sent_to_another_controller(server: Server, controller: StubController) -> None:
     stale = _claim(server.address, "controller-0")  # its port has been taken by another one, of another cluster maybe
     with pytest.raises(ControllerUnavailable, match="is not the controller controller-0"):
-        client.request({}, stale, _delete(orders=1), 10)
+        client.request({}, stale, _delete(orders=1), 60)
     assert not client.is_running({}, stale)
     assert controller.submitted == []
-
-
-def test_a_controller_on_another_host_is_neither_asked_nor_taken_for_dead(broker: FakeBroker) -> None:
-    elsewhere = _claim("{}:{}".format(*broker.address), host="another-host.example")
-    with pytest.raises(ControllerUnavailable, match="run the command on that host"):
-        client.request({}, elsewhere, _delete(orders=1), 10)
-    with pytest.raises(ControllerUnavailable, match="another-host"):
-        client.is_running({}, elsewhere)
-    assert broker.accepted == 0
 
 
 def test_no_controller_is_running_without_a_claim_or_an_address() -> None:
     assert not client.is_running({}, None)
     assert not client.is_running({}, _claim(None))
     with pytest.raises(ControllerUnavailable, match="has stopped"):
-        client.request({}, _claim(None), _delete(orders=1), 10)
+        client.request({}, _claim(None), _delete(orders=1), 60)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "nonsense", "127.0.0.1:x", "127.0.0.1:99999", ""])
@@ -236,14 +191,6 @@ def test_a_controller_that_goes_silent_is_a_cluster_error(server: Server, contro
     assert len(controller.submitted) == 1, "sent once, whatever becomes of it"
 
 
-def test_what_never_says_hello_is_unavailable(broker: FakeBroker) -> None:
-    broker.answer = lambda payload: None
-    with pytest.raises(ControllerUnavailable, match="cannot be reached"):
-        client.request({}, _at(broker), _delete(orders=1), 0.3)
-    assert not client.is_running({}, _at(broker), 0.3)
-    assert _api_keys(broker) <= {codec.API_VERSIONS_KEY}
-
-
 @pytest.mark.parametrize("wanted", ["SSL", "ssl", "SASL_SSL"])
 @pytest.mark.parametrize("offered", ["PLAINTEXT", "SASL_PLAINTEXT"])
 def test_who_wants_tls_sends_nothing_across_the_network_without(
@@ -253,15 +200,10 @@ def test_who_wants_tls_sends_nothing_across_the_network_without(
     claim = _claim("{}:{}".format(*broker.address), security_protocol=offered)
     conf = {**PLAIN, "security.protocol": wanted}
     with pytest.raises(ControllerUnavailable, match="without TLS"):
-        client.request(conf, claim, _delete(orders=1), 10)
+        client.request(conf, claim, _delete(orders=1), 60)
     with pytest.raises(ControllerUnavailable, match="without TLS"):
         client.is_running(conf, claim)
     assert broker.accepted == 0
-
-
-def test_on_its_own_host_it_is_asked_without_tls(server: Server) -> None:
-    claim = _claim(server.address, host=socket.gethostname())
-    assert client.is_running({"security.protocol": "SSL"}, claim)
 
 
 def test_the_claim_says_what_is_spoken(controller: StubController, certificate: Certificate) -> None:
@@ -269,46 +211,26 @@ def test_the_claim_says_what_is_spoken(controller: StubController, certificate: 
     conf = {"ssl.ca.location": str(certificate.certificate)}
     with served(controller, ID, tls=tls) as server:
         claim = _claim(server.address, security_protocol="SSL")
-        client.request(conf, claim, _delete(orders=1), 10)
+        client.request(conf, claim, _delete(orders=1), 60)
         assert not client.is_running(conf, _claim(server.address), 1.0)
         assert not client.is_running({}, claim), "its certificate is not known"
     assert controller.commands == [DeletePartitionsCommand("orders", 1)]
 
 
-@pytest.mark.parametrize("protocol", ["", "QUIC"])
-def test_a_protocol_that_is_none_is_a_config_error(server: Server, protocol: str) -> None:
-    with pytest.raises(ConfigError, match=r"security\.protocol"):
-        client.request({}, _claim(server.address, security_protocol=protocol), _delete(orders=1), 10)
+def test_a_controller_on_another_host_is_neither_asked_nor_taken_for_dead(broker: FakeBroker) -> None:
+    elsewhere = _claim("{}:{}".format(*broker.address), host="another-host.example")
+    with pytest.raises(ControllerUnavailable, match="run the command on that host"):
+        client.request({}, elsewhere, _delete(orders=1), 60)
+    with pytest.raises(ControllerUnavailable, match="another-host"):
+        client.is_running({}, elsewhere)
+    assert broker.accepted == 0
 
 
-def _asks_who(error_code: int) -> Callable[[bytes], bytes]:
-    """A broker with SASL PLAIN that answers each user so."""
-
-    def answer(payload: bytes) -> bytes:
-        header = codec.peek_header(payload)
-        if header.api_key == codec.API_VERSIONS_KEY:
-            keys = {3: (0, 13), 17: (0, 1), 18: (0, 4), 36: (0, 1)}
-            return broker_versions(header.api_version, header.correlation_id, keys)
-        if header.api_key == _SASL_HANDSHAKE:
-            return payload[4:8] + struct.pack(">hih", 0, 1, 5) + b"PLAIN"
-        if header.api_key == _SASL_AUTHENTICATE:
-            return payload[4:8] + struct.pack(">hhiq", error_code, -1, 0, 0)
-        return permit(payload)
-
-    return answer
-
-
-def test_a_controller_is_asked_as_the_clients_own_user(controller: StubController) -> None:
-    with served(controller, ID, sasl=True, answer=_asks_who(0)) as server:
-        client.request(PLAIN, _claim(server.address, security_protocol=server.security_protocol), _delete(orders=1), 10)
-    assert controller.commands == [DeletePartitionsCommand("orders", 1)]
-
-
-def test_who_is_not_let_in_cannot_tell_whether_it_runs(controller: StubController) -> None:
-    with served(controller, ID, sasl=True, answer=_asks_who(58)) as server:
-        claim = _claim(server.address, security_protocol=server.security_protocol)
-        with pytest.raises(ControllerUnavailable, match="SaslAuthenticationFailed"):
-            client.request(PLAIN, claim, _delete(orders=1), 10)
-        with pytest.raises(ControllerUnavailable, match="SaslAuthenticationFailed"):
-            client.is_running(PLAIN, claim)
-    assert controller.commands == []
+def test_growth_reaches_the_controller(server: Server, controller: StubController) -> None:
+    controller.answer = lambda command: CommandResult("t", ErrorCode.INVALID_PARTITIONS, "not an increase")
+    command = CreatePartitionsCommand("t", 6, ((1,),))
+    request = messages.create_partitions_request([command], validate_only=False, timeout_ms=100)
+    refusal = messages.results_of(client.request({}, _claim(server.address), request, 10))["t"]
+    assert isinstance(refusal, RequestRefused)
+    assert refusal.code is ErrorCode.INVALID_PARTITIONS
+    assert controller.submitted == [([command], 100)]

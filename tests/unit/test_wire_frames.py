@@ -36,18 +36,6 @@ def test_a_length_out_of_bounds_is_refused_before_the_frame_comes(length: int) -
         reader.receive(struct.pack(">i", length))
 
 
-def test_a_frame_of_the_largest_size_is_taken() -> None:
-    reader = FrameReader(100)
-    assert reader.receive(frame(b"x" * 100, 100)) == [b"x" * 100]
-
-
-def test_an_unfinished_frame_is_kept_for_later() -> None:
-    reader = FrameReader(100)
-    assert reader.receive(frame(b"abc", 100)[:-1]) == []
-    assert reader.in_frame
-    assert reader.receive(b"c") == [b"abc"]
-
-
 def test_a_message_above_the_limit_is_not_sent() -> None:
     with pytest.raises(RequestRefused) as caught:
         frame(b"x" * 101, 100)

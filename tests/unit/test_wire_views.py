@@ -48,7 +48,7 @@ class Wire:
         self.endpoint.replaced[topic] = live_id
 
     def ask(self, *, fresh: bool = False) -> None:
-        self.views.fetch(10, fresh=fresh)
+        self.views.fetch(60, fresh=fresh)
 
     def held(self, topic: str = "orders") -> TopicView | None:
         return self.board.cache.held(topic)
@@ -87,25 +87,6 @@ class TestAnswers:
         assert wire.held() == told
         assert wire.heard == [{"orders": told}]
 
-    def test_it_asks_for_what_has_a_record_and_creates_nothing(self, wire: Wire) -> None:
-        wire.put()
-        wire.ask()
-        wire.ask(fresh=True)
-        asked = wire.endpoint.asked
-        assert [(a.topics, a.modes_only, a.fresh, a.allow_auto_topic_creation) for a in asked] == [
-            (None, True, False, False),
-            (None, True, True, False),
-        ]
-
-    def test_a_listener_is_called_once_for_all_that_changed(self, wire: Wire) -> None:
-        for number in range(3):
-            wire.put(f"t{number}")
-        wire.ask()
-        wire.ask()
-        wire.put("t1", 2)
-        wire.ask()
-        assert [set(call) for call in wire.heard] == [{"t0", "t1", "t2"}, {"t1"}]
-
     def test_the_claim_is_the_controller_and_its_address(self, wire: Wire) -> None:
         wire.put("orders", 1, controller_epoch=4)
         wire.ask()
@@ -124,14 +105,6 @@ class TestAnswers:
         wire.endpoint.tamper = lambda answer: answer
         wire.ask()
         assert [call["orders"].epoch for call in wire.heard] == [1, 2]
-
-    def test_a_mode_that_is_none_is_an_error(self, broker: Wire) -> None:
-        view = broker.put("orders", 1)
-        broker.endpoint.tamper = lambda answer: answer.replace(b"\x01\x00", b"\x07\x00")
-        with pytest.raises(ModeSourceError):
-            broker.ask()
-        assert broker.held() is None
-        assert view.topic == "orders"
 
 
 class TestNeverBack:
@@ -166,18 +139,6 @@ class TestNeverBack:
             ([], True, False),
             (["orders"], False, True),
         ]
-        assert wire.held() == view
-
-    def test_a_topic_that_exists_without_a_record_keeps_its_view(self, wire: Wire) -> None:
-        view = wire.put()
-        wire.ask()
-        del wire.endpoint.views["orders"]  # the log was lost, or has a record that this endpoint cannot read
-        wire.endpoint.existing["orders"] = 12
-        with pytest.raises(TopicsNotTold, match=r"orders \(no mode record\)"):
-            wire.ask()
-        assert wire.held() == view
-        wire.endpoint.views["orders"] = view
-        wire.ask()
         assert wire.held() == view
 
     @pytest.mark.parametrize("existing", [True, False])
@@ -230,25 +191,14 @@ class TestNeverBack:
         assert (wire.held("orders"), wire.held("other")) == (kept, other)
 
     def test_an_answer_without_the_topic_at_all_keeps_it(self, wire: Wire) -> None:
-        kept = wire.put("orders", 1)
+        kept = wire.put()
         wire.ask()
         del wire.endpoint.views["orders"]
-        whole = wire.endpoint._metadata
-        empty = FakeEndpoint()
-        wire.endpoint._metadata = empty._metadata  # type: ignore[method-assign] # it answers for nothing that is asked
-        empty.existing = {}
-        empty._topic = lambda name: empty_topic(name)  # type: ignore[method-assign]  # by another name
+        wire.endpoint.existing["orders"] = 12
+        wire.endpoint.tamper = lambda answer: answer.replace(b"orders", b"others")
         with pytest.raises(TopicsNotTold):
             wire.ask()
         assert wire.held() == kept
-        wire.endpoint._metadata = whole  # type: ignore[method-assign] # as it was
-        empty.stop()
-
-
-def empty_topic(name: str) -> object:
-    from modeaware.wire import kip694
-
-    return kip694.ModesResponse.MetadataResponseTopic(version=10, error_code=0, name=name + "-x", partitions=[])
 
 
 class TestTopicMadeAnew:
@@ -302,16 +252,6 @@ class TestBrokerOfTheKip:
         assert (held.version, held.writable) == ((0, 2), (0, 1))
         assert len(broker.heard) == 2
 
-    def test_all_writable_again_is_a_view_of_its_own(self, broker: Wire) -> None:
-        broker.put("orders", 1, writable=4)
-        broker.ask()
-        broker.put("orders", 2, writable=12)
-        broker.ask()
-        held = broker.held()
-        assert held is not None
-        assert held.all_writable
-        assert held.version == (0, 2)
-
     def test_it_takes_no_view_back_that_came_with_an_epoch(self, broker: Wire) -> None:
         known = topic_record("orders", 3, writable=4).view()
         broker.board.publish([known])
@@ -326,30 +266,12 @@ class TestBrokerOfTheKip:
 
 
 class TestConnection:
-    def test_one_that_was_closed_meanwhile_is_made_anew(self, wire: Wire) -> None:
-        wire.put("orders", 1)
-        wire.ask()
-        wire.endpoint.disconnect()
-        wire.put("orders", 2)
-        wire.ask()
-        assert wire.held() == wire.endpoint.views["orders"]
-
     def test_who_does_not_answer_is_an_error_in_time(self, wire: Wire) -> None:
         wire.endpoint.answering.clear()
         with pytest.raises(ModeSourceError) as caught:
             wire.views.fetch(0.3, fresh=False)
         assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
         wire.endpoint.answering.set()
-        wire.ask()
-
-    def test_who_is_gone_is_an_error(self, wire: Wire) -> None:
-        kept = wire.put()
-        wire.ask()
-        wire.endpoint.stop()
-        with pytest.raises(ModeSourceError, match="modes over the wire: 127"):
-            wire.views.fetch(5, fresh=False)
-        assert wire.held() == kept
-        wire.endpoint.start()
         wire.ask()
 
     def test_a_stop_ends_the_waiting(self, wire: Wire) -> None:

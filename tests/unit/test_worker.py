@@ -11,17 +11,15 @@ from modeaware.controller import parts as parts_module
 from modeaware.controller import worker as worker_module
 from modeaware.controller.election import Seat
 from modeaware.controller.status import Role
-from modeaware.controller.worker import START_PATIENCE_S, run_worker
+from modeaware.controller.worker import run_worker
 from modeaware.errors import (
     ClusterError,
-    ConfigError,
     ControllerFenced,
     ControllerUnavailable,
     ErrorCode,
     ModeAwareError,
     ModeSourceError,
     NewerRecord,
-    NotAuthorized,
 )
 from tests.support.worker_world import COMMAND, Engine, World, loses, make, nothing, passes, run, sits
 
@@ -68,28 +66,9 @@ def test_a_log_that_could_be_safer_is_warned_of_once(world: World, caplog: pytes
     assert [record.levelname for record in warnings] == ["WARNING"] * 2, "again where it was mended in between"
 
 
-def test_a_rebalance_in_between_interrupts_nothing(world: World) -> None:
-    did = run(world, sits(world, Seat.LEADER), sits(world, Seat.WAITING), nothing, sits(world, Seat.LEADER), nothing)
-    assert did.count("claim") == 1
-
-
-def test_a_new_term_is_a_new_claim(world: World) -> None:
-    did = run(world, sits(world, Seat.LEADER), sits(world, Seat.WAITING), sits(world, Seat.LEADER, 2), nothing, nothing)
-    assert did.count("claim") == 2
-
-
 def test_a_lost_place_is_left_and_joined_anew_behind_the_active_one(world: World) -> None:
     did = run(world, sits(world, Seat.LEADER), loses(world), nothing, sits(world, Seat.STANDBY))
     assert did == ["join after 70", "confirm", "claim", "leave", "join after 70", "leave"]
-
-
-def test_a_standby_names_the_active_one_and_does_nothing(world: World) -> None:
-    future = world.inbox.put([COMMAND])
-    did = run(world, sits(world, Seat.STANDBY), nothing)
-    error = future.exception(0)
-    assert isinstance(error, ControllerUnavailable)
-    assert "the last claim is that of the-other (epoch 7), at 127.0.0.1:7" in str(error)
-    assert did == ["join after 70", "leave"]
 
 
 def test_commands_wait_for_an_election(world: World) -> None:
@@ -108,12 +87,6 @@ def test_what_does_not_get_better_ends_it(world: World) -> None:
     assert isinstance(future.exception(0), ControllerUnavailable)
 
 
-def test_a_start_that_the_brokers_refuse_is_told(world: World) -> None:
-    world.refusal = ClusterError("no right to use the group")
-    run(world, nothing)
-    assert world.status.failure is world.refusal
-
-
 # Stopping
 
 
@@ -127,26 +100,6 @@ def test_a_stop_while_the_log_is_closed_leaves_the_claim(
     assert did == ["join after 70", "confirm", "claim", "leave"]
     assert (world.status.role, world.status.failure) == (Role.STOPPED, None)
     assert "the claim stays on the log" in caplog.text
-
-
-def test_a_stop_during_a_rebalance_says_that_the_claim_stays(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    did = run(world, sits(world, Seat.LEADER), sits(world, Seat.WAITING))
-    assert did == ["join after 70", "confirm", "claim", "leave"]
-    assert "the claim stays on the log, the next controller replaces it: an election is under way" in caplog.text
-
-
-@pytest.mark.parametrize("failure", [ControllerFenced("fenced"), ClusterError("timed out")])
-def test_a_claim_that_cannot_be_released_stays(
-    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, failure: ModeAwareError
-) -> None:
-    def release(engine: Engine) -> None:
-        raise failure
-
-    monkeypatch.setattr(Engine, "release", release)
-    did = run(world, sits(world, Seat.LEADER), nothing)
-    assert did == ["join after 70", "confirm", "claim", "leave"]
-    assert (world.status.role, world.status.failure) == (Role.STOPPED, None)
-    assert f"the claim stays on the log, the next controller replaces it: {failure}" in caplog.text
 
 
 class Connections:
@@ -172,17 +125,6 @@ def test_who_leaves_closes_its_connections(
     assert [record for record in caplog.records if record.levelname == "ERROR"] == [] or refusal is not None
 
 
-def test_claiming_again_is_no_takeover(world: World) -> None:
-    world.failures.append(ClusterError("timed out"))
-    world.inbox.put([COMMAND])
-    did = run(world, sits(world, Seat.LEADER), *[nothing] * 4)
-    assert did.count("claim") == 2
-    assert world.status.takeovers == 1
-    other = World()
-    run(other, *[sits(other, seat, term) for term in (1, 2) for seat in (Seat.LEADER, Seat.STANDBY, Seat.STANDBY)])
-    assert (other.did.count("claim"), other.status.takeovers) == (2, 2)
-
-
 # Passing trouble
 
 
@@ -201,34 +143,6 @@ def test_a_start_is_tried_again_where_nobody_answers(world: World) -> None:
     assert world.status.trouble == "cannot be opened"
 
 
-@pytest.mark.parametrize(
-    "error", [NotAuthorized("not allowed"), ModeSourceError("broken")], ids=["not authorized", "something else"]
-)
-def test_what_is_refused_at_the_start_ends_it_at_once(world: World, error: ModeAwareError) -> None:
-    world.look_errors.extend([error] * 2)
-    run(world)
-    assert world.status.failure is error
-    assert len(world.look_errors) == 1
-
-
-@pytest.mark.parametrize("where", ["ensure_errors", "claim_errors"])
-def test_what_is_refused_while_starting_ends_it_at_once(world: World, where: str) -> None:
-    error = ClusterError("unfit")
-    getattr(world, where).append(error)
-    run(world, sits(world, Seat.LEADER), nothing)
-    assert world.status.failure is error
-
-
-def test_a_start_is_not_tried_for_ever(world: World) -> None:
-    def fails(timeout_s: float) -> None:
-        world.clock.advance(int(START_PATIENCE_S * 400))
-        raise ModeSourceError("not reached", code=NO_ANSWER)
-
-    world.look = fails  # type: ignore[method-assign]  # one that takes its time
-    run(world)
-    assert isinstance(world.status.failure, ModeSourceError)
-
-
 def test_a_stop_ends_a_start_that_is_tried_again(world: World) -> None:
     def fails(timeout_s: float) -> None:
         world.status.stopping.set()
@@ -242,32 +156,6 @@ def test_a_stop_ends_a_start_that_is_tried_again(world: World) -> None:
 # Settings that worked before: a file that one names is out of reach for a moment
 
 
-def test_a_claim_that_the_settings_prevent_is_made_again(world: World) -> None:
-    world.status.become(Role.STANDBY)
-    world.claim_errors.append(ConfigError("client settings: ssl.ca.location failed"))
-    did = run(world, sits(world, Seat.LEADER), nothing, nothing)
-    assert did == ["join after 70", "confirm", "confirm", "claim", "release", "leave"]
-    assert world.status.failure is None
-
-
-def test_a_place_that_the_settings_prevent_is_taken_later(world: World) -> None:
-    def goes_bad() -> None:
-        loses(world)()
-        world.join_errors.extend([ConfigError("client settings: ssl.ca.location failed")] * 2)
-
-    did = run(world, sits(world, Seat.STANDBY), goes_bad, nothing, nothing, nothing, sits(world, Seat.STANDBY))
-    assert did == ["join after 70", *["leave", "join after 70"] * 3, "leave"]
-    assert world.status.failure is None
-
-
-@pytest.mark.parametrize("where", ["join_errors", "claim_errors"])
-def test_settings_that_never_worked_end_the_start(world: World, where: str) -> None:
-    error = ConfigError("client settings: no such setting")
-    getattr(world, where).append(error)
-    run(world, sits(world, Seat.LEADER), nothing)
-    assert world.status.failure is error
-
-
 # A place that leads to nothing
 
 
@@ -277,25 +165,6 @@ def test_a_leader_that_cannot_claim_goes_to_the_end_of_the_queue(world: World) -
     late = passes(world, leader_module.STUCK_S + 1)
     did = run(world, sits(world, Seat.LEADER), nothing, late, sits(world, Seat.STANDBY))
     assert did == ["join after 70", "confirm", "confirm", "leave", "join after 70", "leave"]
-
-
-def test_a_member_without_a_seat_joins_anew(world: World) -> None:
-    world.status.become(Role.STANDBY)
-    steps = [passes(world, leader_module.STUCK_S / 2)] * 4
-    did = run(world, *steps)
-    assert did.count("join after 70") == 2
-
-
-def test_a_rebalance_that_never_ends_is_left(world: World) -> None:
-    late = passes(world, leader_module.STUCK_S + 1)
-    did = run(world, sits(world, Seat.LEADER), sits(world, Seat.WAITING), late, nothing, sits(world, Seat.STANDBY))
-    assert did == ["join after 70", "confirm", "claim", "leave", "join after 70", "leave"]
-
-
-def test_who_serves_or_stands_by_keeps_its_place(world: World) -> None:
-    late = passes(world, leader_module.STUCK_S - 1)
-    run(world, sits(world, Seat.STANDBY), *[late] * 4, sits(world, Seat.LEADER, 2), *[late] * 4)
-    assert world.did.count("join after 70") == 1
 
 
 # The log
@@ -311,18 +180,6 @@ def test_the_mode_log_is_made_only_where_there_is_none(world: World) -> None:
     assert missing.did.count("ensure") > 1
 
 
-def test_a_claim_is_no_earlier_than_the_place_in_the_queue(world: World) -> None:
-    world.since_ms = 5_000_000
-    run(world, sits(world, Seat.LEADER), nothing)
-    assert world.claim_not_before_ms == 5_000_000
-
-
-def test_a_claim_is_above_every_epoch_that_was_seen(world: World) -> None:
-    world.highest_epoch = 7
-    run(world, sits(world, Seat.LEADER), nothing)
-    assert world.seen_epoch == 7
-
-
 # Once
 
 
@@ -332,3 +189,29 @@ def test_a_single_run_asks_before_it_claims(world: World) -> None:
     with pytest.raises(ControllerFenced):
         make(world).run_once(10)
     assert world.did == ["ensure", "join after 70", "confirm", "leave"]
+
+
+def test_a_stop_during_a_rebalance_says_that_the_claim_stays(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    did = run(world, sits(world, Seat.LEADER), sits(world, Seat.WAITING))
+    assert did == ["join after 70", "confirm", "claim", "leave"]
+    assert "the claim stays on the log, the next controller replaces it: an election is under way" in caplog.text
+
+
+def test_a_rebalance_that_never_ends_is_left(world: World) -> None:
+    late = passes(world, leader_module.STUCK_S + 1)
+    did = run(world, sits(world, Seat.LEADER), sits(world, Seat.WAITING), late, nothing, sits(world, Seat.STANDBY))
+    assert did == ["join after 70", "confirm", "claim", "leave", "join after 70", "leave"]
+
+
+@pytest.mark.parametrize("failure", [ControllerFenced("fenced"), ClusterError("timed out")])
+def test_a_claim_that_cannot_be_released_stays(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, failure: ModeAwareError
+) -> None:
+    def release(engine: Engine) -> None:
+        raise failure
+
+    monkeypatch.setattr(Engine, "release", release)
+    did = run(world, sits(world, Seat.LEADER), nothing)
+    assert did == ["join after 70", "confirm", "claim", "leave"]
+    assert (world.status.role, world.status.failure) == (Role.STOPPED, None)
+    assert f"the claim stays on the log, the next controller replaces it: {failure}" in caplog.text

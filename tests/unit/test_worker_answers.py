@@ -26,23 +26,6 @@ def test_an_answer_from_memory_is_confirmed_first(world: World) -> None:
     assert future.result(0)
 
 
-def test_a_refusal_needs_no_confirmation(world: World) -> None:
-    """It claims nothing to be done, and may say that no broker answers."""
-    world.appends_nothing, world.result = True, ErrorCode.REQUEST_TIMED_OUT
-    future = world.inbox.put([COMMAND])
-    did = run(world, sits(world, Seat.LEADER), nothing)
-    assert did == ["join after 70", "confirm", "claim", "execute", "release", "leave"]
-    assert future.result(0)
-
-
-def test_a_rebalance_delays_the_answer(world: World) -> None:
-    world.appends_nothing = True
-    world.confirmations.extend([True, None, True])
-    future = world.inbox.put([COMMAND])
-    run(world, sits(world, Seat.LEADER), *[nothing] * 5)
-    assert future.result(0)
-
-
 def test_a_stale_answer_is_not_given(world: World) -> None:
     world.appends_nothing = True
     world.confirmations.extend([True])
@@ -64,3 +47,11 @@ def test_a_record_that_is_too_large_is_answered_and_not_claimed_for(world: World
     assert second.exception(0) is failure or second.result(0)
     assert did.count("claim") == 1
     assert "check" in did
+
+
+def test_a_rebalance_delays_the_answer(world: World) -> None:
+    world.appends_nothing = True
+    world.confirmations.extend([True, None, True])
+    future = world.inbox.put([COMMAND])
+    run(world, sits(world, Seat.LEADER), *[nothing] * 5)
+    assert future.result(0)
