@@ -218,7 +218,8 @@ class IdChecks:
     def stats(self) -> dict[str, Any]:
         """``unverified_topics``: those in use whose views could not be compared with the cluster's topic ids."""
         with self._lock:
-            return {"unverified_topics": sorted(self._failing)}
+            failing = set(self._failing)
+        return {"unverified_topics": sorted(self._recorded(failing))}  # not those whose record is gone
 
     def _settle(self, topic: str, answer: Future[Any], timeout_s: float) -> TopicIdUnknown | None:
         try:
