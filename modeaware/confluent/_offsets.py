@@ -86,7 +86,7 @@ class StartOffsets:
         self.resume: dict[Key, tuple[str | None, int]] = {}
         self.has_commit: set[Key] = set()
         self._ids: dict[str, str | None] = {}  # of the topics that partitions were assigned of
-        self._recreated: dict[str, set[int]] = {}  # topics, and the partitions that have got a start since
+        self._made_anew: dict[str, set[int]] = {}  # topics, and the partitions that have got a start since
 
     def assigning(self, topic: str) -> None:
         """Partitions of ``topic`` are being assigned; its view has been verified, as far as it could be."""
@@ -115,7 +115,7 @@ class StartOffsets:
             self.resume.pop(key, None)
         for key in [key for key in tuple(self.has_commit) if key[0] == topic]:
             self.has_commit.discard(key)
-        self._recreated[topic] = set()
+        self._made_anew[topic] = set()
 
     def resolve(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """The partitions with a number as offset, wherever one can be had.
@@ -142,8 +142,8 @@ class StartOffsets:
         for partition in partitions:
             if partition.partition not in self._view(partition.topic).resume_offsets:
                 self.resume.pop(key_of(partition), None)
-            if partition.topic in self._recreated:
-                self._recreated[partition.topic].add(partition.partition)
+            if partition.topic in self._made_anew:
+                self._made_anew[partition.topic].add(partition.partition)
 
     def _committed(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
         if not partitions:
@@ -193,7 +193,7 @@ class StartOffsets:
         return self.at_least_reclaimed(partitions)
 
     def _may_be_behind(self, topic: str) -> bool:
-        return self._view(topic).topic_id is not None or topic in self._recreated
+        return self._view(topic).topic_id is not None or topic in self._made_anew
 
     def _listed(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
         """The offsets that the partitions' logical offsets stand for now; those that cannot be had are left out."""
@@ -242,7 +242,7 @@ class StartOffsets:
 
     def _resume(self, key: Key) -> int | None:
         view = self._view(key[0])
-        if key[0] in self._recreated and key[1] not in self._recreated[key[0]]:
+        if key[0] in self._made_anew and key[1] not in self._made_anew[key[0]]:
             return 0  # the topic was created while this consumer was there: all of it is new to the group
         topic_id, remembered = self.resume.get(key, (None, None))
         offsets = [view.resume_offsets.get(key[1]), remembered if view.topic_id == topic_id else None]
