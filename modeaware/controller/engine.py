@@ -216,7 +216,7 @@ class Engine:
         """
         for topic_id in topic_ids:
             record = self._records[topic_id]
-            text = "topic %r was deleted and made anew: the mode record of the earlier one, %s, is removed"
+            text = "topic %r was deleted and recreated: the mode record of the earlier one, %s, is removed"
             logger.warning(text, record.topic, topic_id, extra=about_record(record))
         self._remove(topic_ids)
 

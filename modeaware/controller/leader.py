@@ -163,7 +163,7 @@ class Leader:
         return leads
 
     def _watch_topics(self) -> None:
-        """Drop the records of topics that were made anew, however much else there is to do."""
+        """Drop the records of topics that were recreated, however much else there is to do."""
         if self._topics is None:
             return
         try:
