@@ -45,7 +45,7 @@ class ModeAwareError(Exception):
 
     Args:
         message: what happened, on which topic and partition, and what to do; kept as
-            :func:`~modeaware.printable.printable` shows it.
+            ``modeaware.printable`` shows it.
         code: the Kafka error code, where there is one.
         topic: the topic concerned, if any.
         partition: the partition concerned, if any.

@@ -73,7 +73,7 @@ class AdminClient(ReassigningClient, CreatingClient):
                 retention takes them.
             request_timeout: the deadline, in seconds. Until then the call is retried where nothing was done: no
                 controller answers, another one is taking over, partitions have no leader yet. See
-                :mod:`modeaware.retries`, also for unknown topics and for requests without an answer.
+                ``modeaware.retries``, also for unknown topics and for requests without an answer.
 
         Returns:
             Per topic a future of :class:`~modeaware.wire.messages.TopicResult`: the retired partitions and their

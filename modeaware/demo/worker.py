@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from modeaware.errors import ModeAwareError
+from modeaware.printable import printable_lines
 
 STOP = -1
 STOP_TIMEOUT_S = 20.0
@@ -109,7 +110,7 @@ class Worker:
     def _take(self, message: Figures) -> None:
         failure = message.pop("failure", None)
         if failure is not None:
-            raise WorkerFailed(f"{self.name} failed:\n{failure}")
+            raise WorkerFailed(printable_lines([f"{self.name} failed:", *str(failure).splitlines()]))
         self._ended = message.pop("ended", False)
         self.figures.update(message)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from modeaware.cli import options
+from modeaware.clock import SYSTEM_CLOCK
 from modeaware.cluster.cluster import Cluster
 from modeaware.errors import ClusterError, ConfigError
 
@@ -104,7 +105,7 @@ def test_a_setting_librdkafka_does_not_know_is_a_config_error(write: Write) -> N
 
 
 def test_no_broker_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Cluster.__init__, "__defaults__", (0.2,))
+    monkeypatch.setattr(Cluster.__init__, "__defaults__", (0.2, SYSTEM_CLOCK))
     connection = options.Connection({"bootstrap.servers": "127.0.0.1:1", "log_level": 0}, options.ClientConfig())
     with pytest.raises(ClusterError, match=r"no broker answers at 127\.0\.0\.1:1"):
         options.connect(connection)

@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import KafkaException
 
 from modeaware.confluent._load import QueueLoads
+from modeaware.confluent._routed import Unverified
 from modeaware.confluent.producer import Producer
 from tests.support.fake_views import FakeViews, modes_of
 from tests.support.offline import CONF, Acquired, finish
@@ -49,7 +50,8 @@ def test_a_shrunk_topics_producer_draws_by_it(acquired: Acquired, views: FakeVie
     producer = Producer({**CONF, "partitioner": "uniform_sticky", "batch.size": 1, "stats_cb": given.append})
     assert producer._modeaware is not None
     route = producer._modeaware.router._routes["orders"]
-    assert route is not None
+    assert isinstance(route, Unverified)
+    route = route.route
     assert route.load is not None
     loads: Any = route.load
     loads.__self__.look(figures((2, 1_000_000, 0), (2, 0, 0), (2, 1_000_000, 0)))

