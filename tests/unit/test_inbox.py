@@ -206,8 +206,9 @@ def test_unknown_outcome_is_never_told_as_nothing_done(failure: ModeAwareError, 
         job.begin(0.0)
         job.end(failure, unknown=True)
     job.finish()
+    told: list[ErrorCode | None]
     try:
-        told = codes(job)
+        told = [*codes(job)]
     except ClusterError as error:
         told = [error.code] * commands
     assert told == [ErrorCode.REQUEST_TIMED_OUT] * commands
