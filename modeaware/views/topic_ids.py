@@ -212,14 +212,16 @@ class IdChecks:
         with self._lock:
             in_use = set(self._in_use)
         due = self._recorded(in_use) if in_use else set()
+        with self._lock:
+            for topic in self._failing.keys() - due:  # the record is gone
+                del self._failing[topic]
         if due:
             self._pending = self._ids.request(due, RETRY_S)
 
     def stats(self) -> dict[str, Any]:
         """``unverified_topics``: those in use whose views could not be compared with the cluster's topic ids."""
         with self._lock:
-            failing = set(self._failing)
-        return {"unverified_topics": sorted(self._recorded(failing))}  # not those whose record is gone
+            return {"unverified_topics": sorted(self._failing)}
 
     def _settle(self, topic: str, answer: Future[Any], timeout_s: float) -> TopicIdUnknown | None:
         try:
