@@ -124,7 +124,7 @@ def in_doubt(_: object, last: ModeAwareError) -> ModeAwareError:
     """Return the error of a call of which an attempt may have been carried out, given the last attempt's."""
     if isinstance(last, ClusterError) and outcome_of(last) is Outcome.IN_DOUBT:
         return last
-    text = last.message  # of a controller in doubt: it says what to do
+    text: str = last.message  # of a controller in doubt: it says what to do
     if outcome_of(last) is not Outcome.IN_DOUBT:
         text = (
             f"an earlier attempt got no answer; {text}; it may have been carried out: look at the topic ('modeaware "
