@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from modeaware.endpoint.api_versions import awareness
 from modeaware.errors import ModeSourceError, NotAuthorized
 from modeaware.librdkafka import Consumer, KafkaError
 from modeaware.librdkafka_admin import AdminClient
@@ -13,6 +14,7 @@ from modeaware.modelog import topic as topic_module
 from modeaware.modelog.connection import cluster_key, connection_conf, tail_conf
 from modeaware.modelog.stream import LogAbsent, LogRewound, LogUnreachable, Verdict, judge, to_error
 from modeaware.modelog.topic import log_configs, log_weakness, unfit, weakness
+from modeaware.wire import codec
 
 
 def token(_config: str) -> tuple[str, float]:
@@ -95,6 +97,12 @@ def test_librdkafka_takes_what_the_tail_asks_for() -> None:
 def test_the_client_id_tells_whose_tail_it_is() -> None:
     assert connection_conf({"client.id": "app"}, "modes")["client.id"] == "app-modes"
     assert connection_conf({"client.id": None}, "modes")["client.id"] == "rdkafka-modes"
+
+
+def test_endpoint_that_refuses_old_clients_serves_our_own() -> None:
+    name = connection_conf({}, "ids")["client.software.name"]
+    hello = codec.ApiVersionsRequest(client_software_name=name, client_software_version="1")
+    assert awareness(codec.encode_request(hello, 3, 1, None)).heeds
 
 
 def test_clients_of_one_cluster_and_user_share_a_tail() -> None:
