@@ -106,7 +106,7 @@ def possible_hidden(
 
     Returns:
         None if a view in between may have been missed. A topic's first record hides nothing (a partition is ReadOnly
-        before it is None), hence epoch 0 may be missed. None as well if the topic went or was made anew in between,
+        before it is None), hence epoch 0 may be missed. None as well if the topic went or was recreated in between,
         even if an old record told of it again after its tombstone: versions do not order those views, and a partition
         that no member reads would keep its records from the group (invariant I2).
     """

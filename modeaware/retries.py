@@ -124,13 +124,13 @@ def in_doubt(_: object, last: ModeAwareError) -> ModeAwareError:
     """Return the error of a call of which an attempt may have been carried out, given the last attempt's."""
     if isinstance(last, ClusterError) and outcome_of(last) is Outcome.IN_DOUBT:
         return last
-    earlier = "" if outcome_of(last) is Outcome.IN_DOUBT else "an earlier attempt got no answer; "
-    doubt = ClusterError(
-        f"{earlier}{last.message}; it may have been carried out: look at the topic ('modeaware topics --describe') "
-        "before trying again",
-        code=ErrorCode.REQUEST_TIMED_OUT,
-        topic=last.topic,
-    )
+    text: str = last.message  # of a controller in doubt: it says what to do
+    if outcome_of(last) is not Outcome.IN_DOUBT:
+        text = (
+            f"an earlier attempt got no answer; {text}; it may have been carried out: look at the topic ('modeaware "
+            "topics --describe') before trying again"
+        )
+    doubt = ClusterError(text, code=ErrorCode.REQUEST_TIMED_OUT, topic=last.topic)
     doubt.__cause__ = last
     return doubt
 

@@ -66,8 +66,7 @@ def alter_group_rules(
         return
     controller.stop()
     for result in answers:
-        if result.code is not ErrorCode.NONE:
-            raise RequestRefused(result.message or "refused", code=result.code)
+        _check_done(result)
 
 
 def carry_out(controller: Controller, command: Command, timeout_s: float = REQUEST_TIMEOUT_S) -> CommandResult:
@@ -90,9 +89,20 @@ def _carried_out(controller: Controller, command: Command) -> CommandResult:
             f"not done within {ANSWER_TIMEOUT_S:g} s: look (modeaware topics --describe) before trying again",
             code=ErrorCode.REQUEST_TIMED_OUT,
         ) from error
-    if result.code is not ErrorCode.NONE:
-        raise RequestRefused(result.message or "refused", code=result.code, topic=result.topic)
+    _check_done(result)
     return result
+
+
+def _check_done(result: CommandResult) -> None:
+    """
+    Raises:
+        RequestRefused: nothing was changed.
+        ClusterError: it may have been carried out.
+    """
+    if result.code is ErrorCode.NONE:
+        return
+    kind = ClusterError if result.code is ErrorCode.REQUEST_TIMED_OUT else RequestRefused
+    raise kind(result.message or "refused", code=result.code, topic=result.topic)
 
 
 def ask_for_shrink(

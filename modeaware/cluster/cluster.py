@@ -172,7 +172,7 @@ class Cluster:
         """Carry out an effect, if by every broker's word the topic is still the one it was decided for.
 
         The requests name topics, not ids, so the ids are compared right before each request is sent, and sent again:
-        between that and the request's arrival a window remains in which a topic deleted and made anew under its name
+        between that and the request's arrival a window remains in which a topic deleted and recreated under its name
         would be hit.
 
         Args:
@@ -196,7 +196,7 @@ class Cluster:
 
     @staticmethod
     def _check_id(effect: Effect, found: set[str | None]) -> None:
-        # Records of a topic that was made anew under the name are nobody's to delete (invariant I1).
+        # Records of a topic that was recreated under the name are nobody's to delete (invariant I1).
         if found != {effect.topic_id}:
             raise ClusterError(
                 f"topic {effect.topic!r} is not the topic {effect.topic_id} any more: nothing was done",

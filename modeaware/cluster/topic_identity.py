@@ -13,7 +13,7 @@ from modeaware.wire.brokers.messages import MetadataRequest
 
 Ids = Mapping[str, str | None]
 """Name -> topic id (Kafka's base64 form); None: no topic of that name is known. A name that the broker refuses to
-describe is missing."""
+describe, or describes without an id, is missing."""
 
 
 def ids_of_one_broker(brokers: Brokers, names: Sequence[str]) -> Ids:
@@ -64,6 +64,6 @@ def _ids(answer: Any) -> Ids:
     for topic in answer.topics:
         if topic.error_code == KafkaError.UNKNOWN_TOPIC_OR_PART:
             found[topic.name] = None
-        elif topic.error_code in (0, KafkaError.LEADER_NOT_AVAILABLE):
+        elif topic.error_code in (0, KafkaError.LEADER_NOT_AVAILABLE) and topic.topic_id.int:
             found[topic.name] = base64_id(topic.topic_id)
     return found

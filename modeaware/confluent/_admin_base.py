@@ -10,11 +10,10 @@ from typing import Any
 
 from modeaware import librdkafka_admin
 from modeaware.config import split_client_config, with_process_settings
-from modeaware.confluent._hints import SOFTWARE_NAME
 from modeaware.confluent.controller_calls import ControllerCalls
 from modeaware.errors import ModeAwareError
 from modeaware.librdkafka import KafkaError, KafkaException
-from modeaware.wire.api_versions import UNDERLYING_NAME
+from modeaware.wire.api_versions import SOFTWARE_NAME, UNDERLYING_NAME
 
 REQUEST_TIMEOUT_S = 60.0
 

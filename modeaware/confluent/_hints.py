@@ -13,8 +13,6 @@ from typing import Any
 from modeaware.librdkafka import KafkaError
 from modeaware.views.source import Views
 
-SOFTWARE_NAME = "client.software.name"
-"""librdkafka's setting (KIP-511). An endpoint that refuses old clients takes our clients' librdkafka for none by it."""
 STALE = frozenset(
     {
         KafkaError.UNKNOWN_TOPIC_OR_PART,

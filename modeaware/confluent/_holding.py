@@ -138,6 +138,9 @@ class Holding:
         hidden = self.held & set(keys)
         self._pause(hidden)
         TALLY.add(PARTITIONS_LEFT_OUT, len(hidden))
+        for key in hidden:
+            # One that was assigned before the topic had a record: what hides it now has the id.
+            self._start_ids[key] = self._start_ids.get(key) or self._view(key[0]).topic_id
         self.held -= hidden
 
     def show(self, keys: Iterable[Key]) -> set[Key]:

@@ -103,6 +103,8 @@ class StartOffsets:
         if self._ids.get(view.topic) not in (None, view.topic_id):
             self._forget_topic(view.topic)
             self._ids[view.topic] = view.topic_id
+        elif view.topic in self._ids:  # it may have been assigned before the topic had a record
+            self._ids[view.topic] = view.topic_id
         for partition, offset in view.resume_offsets.items():
             topic_id, known = self.resume.get((view.topic, partition), (None, offset))
             oldest = min(known, offset) if topic_id == view.topic_id else offset
@@ -184,11 +186,14 @@ class StartOffsets:
         """
         raised = {}
         if self._conf.offset_reset in LATEST:
-            behind = [p for p in partitions if p.offset >= 0 and self._view(p.topic).topic_id is not None]
+            behind = [p for p in partitions if p.offset >= 0 and self._may_be_behind(p.topic)]
             raised = {key_of(p): p.offset for p in self._listed([_bare(p, _BEGINNING) for p in behind])}
         for partition in partitions:
             partition.offset = max(partition.offset, raised.get(key_of(partition), partition.offset))
         return self.at_least_reclaimed(partitions)
+
+    def _may_be_behind(self, topic: str) -> bool:
+        return self._view(topic).topic_id is not None or topic in self._made_anew
 
     def _listed(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
         """The offsets that the partitions' logical offsets stand for now; those that cannot be had are left out."""

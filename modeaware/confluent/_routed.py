@@ -185,7 +185,9 @@ def produce_batch(base: Callable[..., Any], routes: Routes, doubt: Doubt = bool)
             else:
                 by_partition.setdefault(where, []).append(message)
         queued = sum(base(topic, group, where, *args, **kwargs) for where, group in by_partition.items())
-        left = [] if queued == len(messages) else [m for m in messages if _is_doubtful(m.get("_error"))]
+        doubtful = [] if queued == len(messages) else [m for m in messages if _is_doubtful(m.get("_error"))]
+        # Not those with a partition given, as in produce(): nothing may be raised once records are queued.
+        left = [m for m in doubtful if default == UNASSIGNED and m.get("partition") in (None, UNASSIGNED)]
         if left:
             doubt(topic)
             if _route(routes, topic) is not route:

@@ -12,7 +12,7 @@ from modeaware.config import split_client_config, with_process_settings
 from modeaware.confluent._attention import Attention, idle_stats, with_stats
 from modeaware.confluent._dealing import Dealing
 from modeaware.confluent._group_conf import GroupConf
-from modeaware.confluent._hints import SOFTWARE_NAME, Hints
+from modeaware.confluent._hints import Hints
 from modeaware.confluent._holding import Holding
 from modeaware.confluent._offsets import StartOffsets
 from modeaware.confluent._rebalance import Callback, Rebalance, Subscription
@@ -24,7 +24,7 @@ from modeaware.topic_view import TopicView
 from modeaware.views import registry
 from modeaware.views.share import Share
 from modeaware.views.source import VERIFY_TIMEOUT_S
-from modeaware.wire.api_versions import UNDERLYING_NAME
+from modeaware.wire.api_versions import SOFTWARE_NAME, UNDERLYING_NAME
 
 log = logging.getLogger(__name__)
 

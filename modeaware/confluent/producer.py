@@ -12,14 +12,14 @@ from modeaware import librdkafka
 from modeaware.config import PREFIX, split_client_config, with_oauth_callback, with_process_settings
 from modeaware.confluent._backlog import Backlogs
 from modeaware.confluent._every_topic import partition_count
-from modeaware.confluent._hints import SOFTWARE_NAME, Hints
+from modeaware.confluent._hints import Hints
 from modeaware.confluent._load import QueueLoads
 from modeaware.confluent._partitioner_conf import is_beyond_librdkafka, partitioner_of
 from modeaware.confluent._router import Listener, Router
 from modeaware.views import registry
 from modeaware.views.share import Share
 from modeaware.views.source import Views
-from modeaware.wire.api_versions import UNDERLYING_NAME
+from modeaware.wire.api_versions import SOFTWARE_NAME, UNDERLYING_NAME
 from partitioners import UniformSticky
 
 P = TypeVar("P", bound="Producer")

@@ -16,7 +16,7 @@ from modeaware.controller.about import about_controller, about_record, about_top
 from modeaware.controller.contact import NOWHERE, Contact
 from modeaware.controller.failures import Failures
 from modeaware.controller.ports import Effects, ModeLog, TopicObserver
-from modeaware.controller.refusals import RULES_UNREADABLE, newer, refusal
+from modeaware.controller.refusals import RULES_UNREADABLE, newer, not_begun, refusal
 from modeaware.controller.schedule import Schedule, elapsed_ms
 from modeaware.controller.watched import COMMAND, Watched
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, NewerRecord, RequestRefused
@@ -152,7 +152,7 @@ class Engine:
         except (RequestRefused, ClusterError) as error:
             if isinstance(error, ClusterError):
                 self.watched.failed(COMMAND)
-            return refusal(command, error, record)
+            return refusal(command, not_begun(error), record)
         if admission.record is not None:
             self._append(admission.record)
             told = about_record(admission.record)
@@ -216,7 +216,7 @@ class Engine:
         """
         for topic_id in topic_ids:
             record = self._records[topic_id]
-            text = "topic %r was deleted and made anew: the mode record of the earlier one, %s, is removed"
+            text = "topic %r was deleted and recreated: the mode record of the earlier one, %s, is removed"
             logger.warning(text, record.topic, topic_id, extra=about_record(record))
         self._remove(topic_ids)
 

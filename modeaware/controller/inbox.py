@@ -39,7 +39,6 @@ class Job(Future[_Results]):
         self._commands = tuple(commands)
         self._deadline_s = deadline_s
         self._outcomes: list[CommandResult | ModeAwareError] = []
-        self._unknown: set[int] = set()
         self._unproved: set[int] = set()
         self._in_command = False
         self._lock = RLock()
@@ -60,14 +59,15 @@ class Job(Future[_Results]):
         """Note the outcome of the command that was begun.
 
         Args:
-            unknown: the command has failed, and may have been carried out.
+            unknown: the command has failed, and may have been carried out; it is answered with
+                REQUEST_TIMED_OUT.
             proved: no later controller was elected before this outcome. A success that is never proved
                 (:meth:`prove`) is answered as a refusal.
         """
         with self._lock:
             self._in_command = False
-            if unknown:
-                self._unknown.add(len(self._outcomes))
+            if unknown:  # whatever its own code: some say that nothing was done
+                outcome = _in_doubt(str(outcome))
             if not proved:
                 self._unproved.add(len(self._outcomes))
             self._outcomes.append(outcome)
@@ -113,10 +113,7 @@ class Job(Future[_Results]):
                 return
             outcomes = list(self._outcomes)
             if self._in_command:
-                self._unknown.add(len(outcomes))
-                outcomes.append(
-                    ClusterError("not done before the request's deadline", code=ErrorCode.REQUEST_TIMED_OUT)
-                )
+                outcomes.append(_in_doubt("not done before the request's deadline"))
             self._answer([*outcomes, *[error] * (len(self._commands) - len(outcomes))])
 
     def expire(self) -> None:
@@ -140,13 +137,17 @@ class Job(Future[_Results]):
         if isinstance(outcome, CommandResult):
             return outcome
         topic = self._commands[number].topic
-        if number in self._unknown:
-            text = f"{outcome}; it may have been carried out: look at the topic before sending the request again"
-            return CommandResult(topic, ErrorCode.REQUEST_TIMED_OUT, text)
         # Clients of 0.2.0 read NOT_CONTROLLER of one topic as the answer to the whole request.
         known = outcome.code not in (None, ErrorCode.NOT_CONTROLLER)
         code = outcome.code if known and outcome.code is not None else NOT_BEGUN
         return CommandResult(topic, code, str(outcome))
+
+
+def _in_doubt(what: str) -> ClusterError:
+    return ClusterError(
+        f"{what}; it may have been carried out: look at the topic before sending the request again",
+        code=ErrorCode.REQUEST_TIMED_OUT,
+    )
 
 
 class Inbox:

@@ -14,7 +14,7 @@ from modeaware.controller.inbox import Job
 from modeaware.controller.parts import Parts
 from modeaware.controller.schedule import elapsed_ms
 from modeaware.controller.status import Role
-from modeaware.errors import ClusterError, ControllerFenced, ControllerUnavailable, ErrorCode
+from modeaware.errors import ClusterError, ControllerFenced, ErrorCode
 from modeaware.lifecycle.phases import topic_phase
 
 logger = logging.getLogger("modeaware.controller")
@@ -215,9 +215,9 @@ class Leader:
                 try:
                     result = self._engine.execute(command)
                 except (ClusterError, ControllerFenced) as error:
+                    # A fenced append may have been made: the answer to its commit may be what was lost.
                     goes_on = isinstance(error, ClusterError) and self._goes_on(error)
-                    fenced_first = isinstance(error, ControllerFenced) and self._log.appends == appends
-                    job.end(error, unknown=not goes_on and not fenced_first)
+                    job.end(error, unknown=not goes_on)
                     if not goes_on:
                         raise
                     continue
@@ -235,7 +235,7 @@ class Leader:
     def _put_down(self, job: Job) -> None:
         """Answer the job where it is complete, else queue it again: its commands go on after a new claim as well."""
         if job.in_command:
-            job.end(ControllerUnavailable("this controller has stopped on an unexpected error"), unknown=True)
+            job.end(ClusterError("the controller failed on this command"), unknown=True)
         if not job.proved:
             logger.warning("the brokers do not confirm that this is the active controller: commands are refused")
             job.drop_unproved()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from modeaware.errors import ErrorCode, ModeAwareError, RequestRefused
+from modeaware.controller.inbox import NOT_BEGUN
+from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
 from modeaware.lifecycle.commands import Command, CommandResult
 from modeaware.lifecycle.facts import GroupsDoubt
 from modeaware.modelog.records import TopicRecord
@@ -18,6 +19,13 @@ def newer(what: str, topic: str | None = None) -> RequestRefused:
         code=ErrorCode.UNSUPPORTED_VERSION,
         topic=topic,
     )
+
+
+def not_begun(error: ModeAwareError) -> ModeAwareError:
+    """The error of a command that failed before anything was appended: a broker that did not answer leaves no doubt."""
+    if error.code is not ErrorCode.REQUEST_TIMED_OUT:
+        return error
+    return ClusterError(f"{error.message}; nothing was changed", code=NOT_BEGUN, topic=error.topic)
 
 
 def refusal(command: Command, error: ModeAwareError, record: TopicRecord | None) -> CommandResult:

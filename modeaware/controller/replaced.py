@@ -1,4 +1,4 @@
-"""Noticing within seconds that topics with a record were deleted, or deleted and made anew (invariant I4).
+"""Noticing within seconds that topics with a record were deleted, or deleted and recreated (invariant I4).
 
 A look is one Metadata request, by name, for all topics that have a record: cheap enough to be repeated every few
 seconds, however long the check interval of a settled topic is. One broker's word starts an inquiry and decides nothing:

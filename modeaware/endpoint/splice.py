@@ -71,7 +71,7 @@ def of_live(view: TopicView, live_id: bytes | None) -> TopicView:
     if view.topic_id is None or live_id is None or live_id == NO_ID:
         return view
     live = urlsafe_b64encode(live_id)[:-2].decode()
-    return view if view.topic_id == live else TopicView(view.topic, live)
+    return view if view.applies_to(live) else TopicView(view.topic, live)
 
 
 def with_modes(answer: bytes, views: Callable[[str], TopicView], added: Additions, *, with_ids: bool = False) -> bytes:

@@ -10,7 +10,7 @@ from modeaware.modelog.records import TopicRecord
 def replaced_records(
     records: Iterable[TopicRecord], told: Sequence[Mapping[str, str | None]]
 ) -> tuple[TopicRecord, ...]:
-    """The records whose topic was deleted and made anew, by the word of all brokers in ``told``.
+    """The records whose topic was deleted and recreated, by the word of all brokers in ``told``.
 
     A record is replaced where every broker names an id for its name, and none of them the record's. A broker that still
     names the record's id, knows no such topic, or does not describe it, delays that: each may be stale. A topic that no

@@ -6,6 +6,8 @@ import uuid
 from collections.abc import Hashable, Mapping
 from typing import Any
 
+from modeaware.wire.api_versions import SOFTWARE_NAME, UNDERLYING_NAME
+
 # Settings of librdkafka (its CONFIGURATION.md) and confluent_kafka that say where the cluster is and how to get there.
 # All others are about producing, consuming, groups, callbacks, logging or statistics and stay with the client.
 _EXACT = frozenset(
@@ -39,6 +41,8 @@ _PREFIXES = (
 _IDENTITY_PREFIXES = ("security.", "sasl.", "ssl.", "ssl_", "enable.ssl.", "enable.sasl.", "https.")
 
 _DEFAULTS: dict[str, Any] = {
+    # An endpoint that refuses old clients would tell this one that topics with retired partitions have no leader.
+    SOFTWARE_NAME: UNDERLYING_NAME,
     # How soon a log that was out of reach is read again, and how soon a frozen broker is noticed.
     "reconnect.backoff.max.ms": 2_000,
     "socket.timeout.ms": 15_000,

@@ -38,7 +38,7 @@ class Board:
     Attributes:
         cache: the views.
         turn: to be held by a source while it works out what has changed.
-        past_ids: the ids of topics that are gone or were made anew, as the source told it -> the last version of each.
+        past_ids: the ids of topics that are gone or were recreated, as the source told it -> the last version of each.
     """
 
     def __init__(self, fetch: Fetch, ttl_ms: int, clock: Clock = SYSTEM_CLOCK, name: str = "the mode source") -> None:

@@ -212,6 +212,9 @@ class IdChecks:
         with self._lock:
             in_use = set(self._in_use)
         due = self._recorded(in_use) if in_use else set()
+        with self._lock:
+            for topic in self._failing.keys() - due:  # the record is gone
+                del self._failing[topic]
         if due:
             self._pending = self._ids.request(due, RETRY_S)
 

@@ -283,7 +283,7 @@ class WireViews:
             held = self._board.cache.held(view.topic)
             past = None if view.topic_id is None else self._board.past_ids.get(view.topic_id)
             if past is not None and view.version <= past:
-                logger.debug("%s still tells of a topic %r that was made anew since", self.server, view.topic)
+                logger.debug("%s still tells of a topic %r that was recreated since", self.server, view.topic)
                 continue
             aside = self._board.is_aside(view.topic, view.topic_id)
             if held is not None and held.topic_id != view.topic_id and not aside:

@@ -20,6 +20,8 @@ CLIENT_NAME = "modeaware"
 """The client software name (KIP-511) by which a server knows that Metadata 10 is KIP-694's for this client."""
 UNDERLYING_NAME = "modeaware-librdkafka"
 """The same of librdkafka underneath a client of ours: it cannot read modes, and what it does heeds them."""
+SOFTWARE_NAME = "client.software.name"
+"""librdkafka's setting (KIP-511). An endpoint that refuses old clients serves our clients' librdkafka because of it."""
 _IDENTITY = "modeaware.controller."
 _API_KEY, _VERSION, _METADATA_KEY = 18, 3, 3
 _UNSUPPORTED_VERSION = 35

@@ -223,3 +223,14 @@ def test_the_embedded_one_is_stopped_whatever_happens(stub: type[StubController]
     with pytest.raises(KeyboardInterrupt), embedded.embedded_controller(TARGET, CONFIG, None):
         raise KeyboardInterrupt
     assert stub.calls == ["start", "stop"]
+
+
+def test_unknown_outcome_is_not_raised_as_a_refusal(stub: type[StubController]) -> None:
+    """RequestRefused says that nothing was changed."""
+    stub.code = ErrorCode.REQUEST_TIMED_OUT
+    with embedded.embedded_controller(TARGET, CONFIG, None) as controller:
+        assert controller is not None
+        with pytest.raises(ClusterError):
+            embedded.carry_out(controller, SHRINK)
+    with pytest.raises(ClusterError):
+        embedded.alter_group_rules(TARGET, CONFIG, None, COMMAND)

@@ -331,3 +331,33 @@ def test_partition_shown_again_starts_anew_where_the_topic_was_created_again(res
     assert holding.show({("t", 1)}) == set()
     assert stock.sought == {1: 0}
     assert holding.starts == {("t", 1): 0}
+
+
+def test_latest_group_skips_nothing_where_the_recreated_topic_has_lost_its_first_records() -> None:
+    """An offset below the log start would be reset to the end."""
+    world = World("latest")
+    world.view = TopicView("t", "old", (1, 3), modes_of(1, 0), {0: 40})
+    world.offsets.assigning("t")
+    world.view = TopicView.unlisted("t")
+    world.offsets.remember(world.view)
+    world.stock.first, world.stock.end = {0: 3}, {0: 7}
+    assert world.resolve(OFFSET_INVALID) == [3]
+
+
+def test_topic_shrunk_after_its_assignment_and_recreated_is_another_topic() -> None:
+    """As for a cooperative member that keeps its partitions: they are not assigned again when the topic is shrunk."""
+    world = World("latest")
+    stock = world.stock = Assigned()
+    world.offsets = StartOffsets(stock, GroupConf("g", offset_reset="latest"), lambda _: world.view)
+    holding = Holding(stock, world.offsets, lambda _: world.view)
+    stock.end = {0: 50, 1: 40}
+    holding.assign([TopicPartition("t", 0), TopicPartition("t", 1)])
+    world.view = TopicView("t", "old", (1, 3), modes_of(2, 1, PartitionMode.NONE), {1: 40})
+    world.offsets.remember(world.view)
+    holding.hide({("t", 1)})
+    stock.positions = {1: 40}
+    stock.end = {0: 5, 1: 90}
+    world.view = TopicView.unlisted("t")
+    world.offsets.remember(world.view)
+    assert holding.show({("t", 1)}) == set()
+    assert stock.sought == {1: 0}

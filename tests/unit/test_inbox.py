@@ -198,6 +198,22 @@ class TestTurns:
         assert codes(job) == [ErrorCode.NONE] * done + [ErrorCode.THROTTLING_QUOTA_EXCEEDED] * (5 - done)
 
 
+@pytest.mark.parametrize("commands", [1, 2])
+@pytest.mark.parametrize("failure", [ControllerUnavailable("stopped"), ClusterError("fatal"), ControllerFenced("late")])
+def test_unknown_outcome_is_never_told_as_nothing_done(failure: ModeAwareError, commands: int) -> None:
+    job = Job(MANY[:commands])
+    for _ in range(commands):
+        job.begin(0.0)
+        job.end(failure, unknown=True)
+    job.finish()
+    told: list[ErrorCode | None]
+    try:
+        told = [*codes(job)]
+    except ClusterError as error:
+        told = [error.code] * commands
+    assert told == [ErrorCode.REQUEST_TIMED_OUT] * commands
+
+
 @pytest.mark.parametrize(
     ("failure", "code"),
     [

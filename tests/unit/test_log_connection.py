@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
+from modeaware.endpoint.api_versions import awareness
 from modeaware.errors import ModeSourceError, NotAuthorized
 from modeaware.librdkafka import KafkaError
-from modeaware.modelog.connection import cluster_key, tail_conf
+from modeaware.modelog.connection import cluster_key, connection_conf, tail_conf
 from modeaware.modelog.stream import LogAbsent, LogRewound, LogUnreachable, Verdict, judge, to_error
 from modeaware.modelog.topic import unfit, weakness
+from modeaware.wire import codec
 
 
 def token(_config: str) -> tuple[str, float]:
@@ -69,6 +71,12 @@ def test_the_tail_commits_nothing_and_creates_nothing() -> None:
     assert conf["allow.auto.create.topics"] is False
     assert conf["isolation.level"] == "read_committed"
     assert conf["group.id"] != tail_conf({}, fetch_wait_ms=5000)["group.id"]
+
+
+def test_endpoint_that_refuses_old_clients_serves_our_own() -> None:
+    name = connection_conf({}, "ids")["client.software.name"]
+    hello = codec.ApiVersionsRequest(client_software_name=name, client_software_version="1")
+    assert awareness(codec.encode_request(hello, 3, 1, None)).heeds
 
 
 def test_clients_of_one_cluster_and_user_share_a_tail() -> None:

@@ -312,3 +312,20 @@ class TestDoubt:
         assert produce("orders", messages) == 40
         assert {0, 1, -1} == set(queued)
         assert not any("_error" in message for message in messages)
+
+    @pytest.mark.parametrize("where", ["message", "call"])
+    def test_given_partition_that_is_not_there_raises_nothing_once_records_are_queued(self, where: str) -> None:
+        """The view of the recreated topic may call that partition retired."""
+        routes: dict[str, Route | Unverified | None] = {"orders": route()}
+
+        def base(topic: str, messages: list[dict[str, Any]], partition: int) -> int:
+            messages[-1]["_error"] = KafkaError(KafkaError._UNKNOWN_PARTITION)
+            return len(messages) - 1
+
+        narrower = route(4, 1)
+        produce = _routed.produce_batch(base, routes, lambda topic: routes.update({topic: narrower}))
+        messages: list[dict[str, Any]] = [{"value": b"v"}, {"value": b"v"}]
+        for message in messages if where == "message" else ():
+            message["partition"] = 3
+        assert produce("orders", messages, *([3] if where == "call" else [])) == 1
+        assert "_error" in messages[-1]

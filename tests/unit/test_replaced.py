@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from modeaware.cluster.topic_identity import ids_of_one_broker
 from modeaware.controller.replaced import COST_SHARE, LOOK_INTERVAL_S, TopicWatch
 from modeaware.errors import ClusterError, ErrorCode
+from modeaware.librdkafka import KafkaError
 from modeaware.lifecycle.replaced import missing_records, replaced_records
 from modeaware.modelog.replay import fold
 from tests.support.engine_world import INTERVAL_MS, World
@@ -37,6 +42,12 @@ def test_a_record_is_replaced_when_every_broker_names_another_id(told: Sequence[
 def test_a_broker_that_refuses_to_describe_a_topic_decides_nothing() -> None:
     assert replaced_records([RECORD], [{RECORD.topic: OTHER}, {}]) == ()
     assert missing_records([RECORD], {}) == ()
+
+
+def test_broker_that_returns_no_topic_id_decides_nothing() -> None:
+    told = SimpleNamespace(name="orders", error_code=KafkaError.LEADER_NOT_AVAILABLE, topic_id=uuid.UUID(int=0))
+    brokers: Any = SimpleNamespace(ask=lambda _: SimpleNamespace(topics=[told]))
+    assert ids_of_one_broker(brokers, ["orders"]) == {}
 
 
 class Brokers:

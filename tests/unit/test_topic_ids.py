@@ -216,6 +216,16 @@ class TestIdChecks:
         checks.checks.verify(["orders"], 1.0, 0.0)
         assert checks.checks.stats() == {"unverified_topics": []}
 
+    def test_topic_whose_record_is_gone_is_no_longer_reported(self, cluster: Cluster) -> None:
+        recorded, clock = {"orders"}, Clock()
+        checks = IdChecks(TopicIds({}), recorded.intersection, lambda *_: False, 300.0, threading.Event(), clock)
+        checks.verify(["orders"], 0.0, 0.0)
+        assert checks.stats() == {"unverified_topics": ["orders"]}
+        recorded.clear()
+        clock.now_s += CHECK_S
+        checks.step()
+        assert checks.stats() == {"unverified_topics": []}
+
     def test_a_topic_that_a_broker_does_not_know_yet_is_asked_for_again(self, cluster: Cluster) -> None:
         found: list[str] = []
         done = threading.Event()

@@ -171,7 +171,7 @@ def check_topic_id(conf: Mapping[str, Any], shrink: EvacuatingShrink) -> None:
         raise ClusterError(f"topic {shrink.topic!r} cannot be described: {error}", topic=shrink.topic) from error
     if found != shrink.topic_id:
         raise NothingToEvacuate(
-            f"topic {shrink.topic!r} has been deleted and made anew since its shrink: the id is {found} now, and "
+            f"topic {shrink.topic!r} has been deleted and recreated since its shrink: the id is {found} now, and "
             f"{shrink.topic_id} in the mode log. The controller forgets the old one by itself",
             topic=shrink.topic,
         )
