@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,12 +14,12 @@ from confluent_kafka.admin import NewTopic
 
 from modeaware.aiokafka import AIOKafkaProducer, RetiredPartitionError
 from modeaware.local import Kafka
-from tests.conftest import MakeKafka, MakeTopic
+from tests.conftest import MakeTopic
 from tests.support.fake_views import FakeViews, modes_of
 from tests.support.modelog import RealLog, topic_record
 from tests.support.plain import drain_topic
 from tests.support.raw_client import token
-from tests.support.secured import ADMIN, login, secret, secured_kafka
+from tests.support.secured import ADMIN, SecuredKafka, login, secret
 
 KEYS = [b"key-%d" % number for number in range(200)] + [b""]
 
@@ -96,12 +96,12 @@ class Unsecured(AbstractTokenProvider):  # type: ignore[misc,unused-ignore]  # u
         return token(ADMIN)
 
 
-def test_the_views_are_read_as_the_same_user(make_kafka: MakeKafka, tmp_path: Path) -> None:
-    secured = secured_kafka(make_kafka, tmp_path)
+def test_the_views_are_read_as_the_same_user(secured: SecuredKafka, make_group: Callable[[], str]) -> None:
+    topic = make_group()
     log = RealLog(secured.bootstrap_servers, **login(secured.certificate, ADMIN, "PLAIN"))
     log.create()
-    log.admin.create_topics([NewTopic("orders", 12)])["orders"].result(30)
-    log.append(topic_record("orders"))
+    log.admin.create_topics([NewTopic(topic, 12)])[topic].result(30)
+    log.append(topic_record(topic))
     log.close()
     shared = {
         "bootstrap_servers": secured.bootstrap_servers,
@@ -116,13 +116,13 @@ def test_the_views_are_read_as_the_same_user(make_kafka: MakeKafka, tmp_path: Pa
         {"sasl_mechanism": "SCRAM-SHA-256", **password},
         {"sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": Unsecured()},
     ]
-    retired = topic_record("orders").retired
+    retired = topic_record(topic).retired
 
     async def send(user: dict[str, Any]) -> None:
         async with AIOKafkaProducer(**shared, **user) as producer:
             with pytest.raises(RetiredPartitionError):
-                await producer.send("orders", b"v", partition=max(retired))
-            assert (await producer.send_and_wait("orders", b"v", b"k")).partition not in retired
+                await producer.send(topic, b"v", partition=max(retired))
+            assert (await producer.send_and_wait(topic, b"v", b"k")).partition not in retired
             assert not producer.modeaware_stats()["views"]["stale"]
 
     for user in logins:

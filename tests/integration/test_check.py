@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,34 +15,40 @@ from confluent_kafka.admin import AclOperation, AdminClient, NewTopic, ResourceT
 from modeaware import cli
 from modeaware.config import ControllerConfig
 from modeaware.controller.daemon import Controller
-from modeaware.local import Kafka, LocalKafka
+from modeaware.local import Kafka
 from modeaware.modelog.reader import read_mode_log
 from tests.support.kafka_tools import finish_tool
 from tests.support.rights import KINDS, Acls, Right, documented
-from tests.support.secured import ADMIN, SecuredKafka, login, secret, secured_kafka
+from tests.support.secured import ADMIN, SecuredKafka, login, secret
 
-TOPIC, GROUP, TRANSACTION, LOG, KEPT = "orders", "billing", "payments", "__partition_modes", "kept-modes"
-NAMES = {"TOPIC": [TOPIC], "GROUP": [GROUP]}
+RUN = uuid.uuid4().hex[:8]
+TOPIC, GROUP, TRANSACTION, LOG, KEPT = (f"{name}-{RUN}" for name in ("orders", "billing", "payments", "absent", "kept"))
+DEFAULT_LOG = "__partition_modes"
+NAMES = {
+    "TOPIC": [TOPIC],
+    "GROUP": [GROUP],
+    DEFAULT_LOG: [LOG],
+    f"modeaware-controller.{DEFAULT_LOG}": [f"modeaware-controller.{LOG}"],
+}
 CLIENT = documented("producer and consumer", NAMES)
 NEEDED: dict[str, set[Right]] = {
     "controller": documented("controllers", NAMES),
     "operator": documented("Operators", NAMES),
     "client": CLIENT,
-    "producer": CLIENT
+    "alice": CLIENT
     | {
         (ResourceType.TOPIC, TOPIC, AclOperation.WRITE),
         (ResourceType.TRANSACTIONAL_ID, TRANSACTION, AclOperation.WRITE),
     },
-    "consumer": CLIENT
-    | {(ResourceType.TOPIC, TOPIC, AclOperation.READ), (ResourceType.GROUP, GROUP, AclOperation.READ)},
+    "bob": CLIENT | {(ResourceType.TOPIC, TOPIC, AclOperation.READ), (ResourceType.GROUP, GROUP, AclOperation.READ)},
 }
-"""What the documents name, and a client's own rights."""
+"""What the documents name, and a client's own rights: alice produces, bob consumes."""
 ASKED = {
     "controller": ("--role", "controller", "--topic", TOPIC, "--group", GROUP),
     "operator": ("--role", "operator", "--topic", TOPIC),
     "client": ("--role", "client"),
-    "producer": ("--role", "client", "--topic", TOPIC, "--transactional-id", TRANSACTION),
-    "consumer": ("--role", "client", "--topic", TOPIC, "--group", GROUP),
+    "alice": ("--role", "client", "--topic", TOPIC, "--transactional-id", TRANSACTION),
+    "bob": ("--role", "client", "--topic", TOPIC, "--group", GROUP),
 }
 EACH = [(who, right) for who, rights in NEEDED.items() for right in sorted(rights, key=str)]
 LACKING = {each: f"lacking-{number}" for number, each in enumerate(EACH)}
@@ -81,10 +87,10 @@ class Site:
         self.admin = AdminClient(self.conf)
         for future in self.admin.create_topics([NewTopic(TOPIC, 4)]).values():
             future.result(30)
-        acls = Acls(self.servers, login(self.certificate, ADMIN, "PLAIN"))
+        self.acls = Acls(self.servers, self.conf)
         for user, rights in USERS.items():
             if rights:
-                acls.grant(user, rights)
+                self.acls.grant(user, rights)
 
     def check(self, capsys: pytest.CaptureFixture[str], user: str, *arguments: str) -> tuple[int, str]:
         config = self.folder / f"{user}.properties"
@@ -92,7 +98,8 @@ class Site:
         config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         capsys.readouterr()
         options = ("--bootstrap-server", self.servers, "--command-config", str(config))
-        status = cli.main(["check", *options, *arguments])
+        log = ("--config", f"modeaware.mode.log.topic={LOG}")
+        status = cli.main(["check", *options, *log, *arguments])
         told = capsys.readouterr()
         assert status in (0, 3), told
         return status, told.out
@@ -121,14 +128,10 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with ExitStack() as stack:
-
-        def make(nodes: int, **arguments: Any) -> LocalKafka:
-            return stack.enter_context(LocalKafka(nodes, **arguments))
-
-        folder = tmp_path_factory.mktemp("check")
-        yield Site(secured_kafka(make, folder, *USERS), folder)
+def site(secured: SecuredKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    made = Site(secured, tmp_path_factory.mktemp("check"))
+    yield made
+    made.acls.clear()
 
 
 def failed(report: dict[str, Any]) -> list[tuple[str, str, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
 
@@ -20,10 +20,11 @@ from modeaware.lifecycle.phases import topic_phase
 from modeaware.local import LocalKafka
 from modeaware.modes import PartitionMode
 from modeaware.wire.brokers.client import Brokers
-from tests.conftest import MakeKafka, topic_maker
+from tests.conftest import topic_maker
 from tests.support.controlled import Controlled, produce
 from tests.support.plain import create_topic
-from tests.support.rights import Acls, secured, user
+from tests.support.rights import Acls
+from tests.support.secured import SecuredKafka
 from tests.support.waiting import eventually
 
 TIMEOUT_S = 40.0
@@ -191,19 +192,18 @@ def test_retired_partitions_are_revived_first_and_assignments_are_for_the_new_on
     assert setting.modes(topic) == (RW,) * 5
 
 
-def test_a_user_without_the_right(make_kafka: MakeKafka) -> None:
-    kafka = make_kafka(configs=secured("clerk"), client_config=user("admin"))
-    stock = StockAdminClient({"bootstrap.servers": kafka.bootstrap_servers, **user("admin")})
-    stock.create_topics([NewTopic("orders", 1, 1)])["orders"].result(TIMEOUT_S)
-    acls = Acls(kafka.bootstrap_servers)
+def test_a_user_without_the_right(secured: SecuredKafka, acls: Acls, make_group: Callable[[], str]) -> None:
+    topic = make_group()
+    stock = StockAdminClient(secured.conf())
+    stock.create_topics([NewTopic(topic, 1, 1)])[topic].result(TIMEOUT_S)
     acls.grant(
-        "clerk",
+        "client",
         {
-            (ResourceType.TOPIC, "orders", AclOperation.DESCRIBE),
+            (ResourceType.TOPIC, topic, AclOperation.DESCRIBE),
             (ResourceType.TOPIC, "__partition_modes", AclOperation.READ),
         },
     )
-    with AdminClient({"bootstrap.servers": kafka.bootstrap_servers, **user("clerk")}) as clerk:
-        assert refused(clerk, "orders", 2).code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        acls.grant("clerk", {(ResourceType.TOPIC, "orders", AclOperation.ALTER)})
-        assert grow(clerk, "orders", 2).partitions == (1,)
+    with AdminClient(secured.conf("client", "PLAIN")) as clerk:
+        assert refused(clerk, topic, 2).code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        acls.grant("client", {(ResourceType.TOPIC, topic, AclOperation.ALTER)})
+        assert grow(clerk, topic, 2).partitions == (1,)

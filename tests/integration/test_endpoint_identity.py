@@ -29,12 +29,11 @@ from tests.support.guarded import (
     NOBODY,
     OTHER,
     OWNER,
-    SESSION_MS,
     Guarded,
     address_of,
 )
 from tests.support.raw_client import RawClient, grow_code, lifetime_ms, shrink_code
-from tests.support.secured import ADMIN, MECHANISMS
+from tests.support.secured import ADMIN, MECHANISMS, SESSION_MS
 from tests.support.waiting import eventually
 
 ALTER, DELETE = AclOperation.ALTER, AclOperation.DELETE

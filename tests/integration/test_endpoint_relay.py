@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,11 @@ from tests.conftest import MakeTopic
 from tests.support.endpoint import relay
 from tests.support.kafka_tools import run_tool
 from tests.support.plain import drain_topic, produce_keyed
-from tests.support.secured import MECHANISMS, SecuredKafka, login, secret, secured_kafka
+from tests.support.secured import MECHANISMS, SecuredKafka, login, secret
 from tests.support.waiting import eventually
 
 RECORDS: list[tuple[bytes | None, bytes | None]] = [(b"key-%d" % number, b"value-%d" % number) for number in range(50)]
-USER, STRANGER, TOPIC = "alice", "mallory", "orders"
+USER, STRANGER, TOPIC = "alice", "mallory", f"relayed-{uuid.uuid4().hex[:12]}"
 
 
 @pytest.fixture
@@ -67,35 +67,23 @@ def test_records_never_pass_through_it(kafka: Kafka, endpoint: Server, make_topi
     assert [f"{broker.host}:{broker.port}" for broker in brokers] == [kafka.bootstrap_servers]
 
 
-def test_a_broker_that_is_gone_closes_its_clients_and_is_found_again(
-    make_kafka: Callable[..., LocalKafka],
-) -> None:
-    own = make_kafka()
-    with relay({"bootstrap.servers": own.bootstrap_servers}) as server:
+def test_a_broker_that_is_gone_closes_its_clients_and_is_found_again(kafka3: LocalKafka) -> None:
+    broker = kafka3.brokers[0]
+    with relay({"bootstrap.servers": broker.address}) as server:
         settings: dict[str, Any] = {"bootstrap.servers": server.address, "log_level": 0}
         assert AdminClient(settings).list_topics(timeout=30).brokers
-        own.brokers[0].kill()
+        broker.kill()
         with pytest.raises(KafkaException):
             AdminClient(settings).list_topics(timeout=1)
-        own.brokers[0].start()
+        broker.start()
         assert AdminClient(settings).list_topics(timeout=30).brokers
-
-
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
-    with ExitStack() as stack:
-        folder = tmp_path_factory.mktemp("secured")
-        made = secured_kafka(
-            lambda nodes, **arguments: stack.enter_context(LocalKafka(nodes, **arguments)), folder, USER, STRANGER
-        )
-        admin = AdminClient(made.conf())
-        admin.create_topics([NewTopic(TOPIC, 1)])[TOPIC].result(30)
-        yield made
 
 
 @pytest.fixture(scope="module")
 def guarded(secured: SecuredKafka) -> Iterator[Server]:
-    """The endpoint before the secured broker, with TLS of its own. It is told no credentials."""
+    """The endpoint before the secured broker, with TLS of its own. It has no credentials."""
+    admin = AdminClient(secured.conf())
+    admin.create_topics([NewTopic(TOPIC, 1)])[TOPIC].result(30)
     conf = {
         "bootstrap.servers": secured.bootstrap_servers,
         "security.protocol": "SASL_SSL",

@@ -27,7 +27,7 @@ from modeaware.views import registry
 from tests.conftest import MakeKafka, MakeTopic
 from tests.support.modelog import RealLog, topic_record
 from tests.support.plain import produce_keyed
-from tests.support.rights import secured, user
+from tests.support.secured import SecuredKafka
 from tests.support.waiting import eventually
 
 
@@ -239,13 +239,13 @@ def test_without_a_broker_it_is_not_ready_and_says_why_until_there_is_one(make_k
 # Who may read
 
 
-def test_a_user_without_the_right_is_told_so_and_the_log_is_never_taken_for_absent(make_kafka: MakeKafka) -> None:
-    kafka = make_kafka(configs=secured("alice"), client_config=user("admin"))
-    log = RealLog(kafka.bootstrap_servers, **user("admin"))
+@pytest.mark.usefixtures("acls")
+def test_an_unauthorized_user_gets_an_error_and_the_log_is_never_taken_for_absent(secured: SecuredKafka) -> None:
+    log = RealLog(**secured.conf())
     log.create()
     log.append(topic_record())
     log.close()
-    alice = {**log.conf, **user("alice")}
+    alice = {**log.conf, **secured.conf("alice", "PLAIN")}
 
     def allow(operation: AclOperation) -> None:
         pattern = (ResourceType.TOPIC, log.topic, ResourcePatternType.LITERAL)

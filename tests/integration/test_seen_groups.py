@@ -38,7 +38,7 @@ from tests.conftest import MakeKafka, MakeTopic, topic_maker
 from tests.support.groups import RunningGroup
 from tests.support.plain import create_topic, produce_keyed
 from tests.support.raw_group import RawMember
-from tests.support.rights import secured, user
+from tests.support.secured import SecuredKafka
 from tests.support.waiting import eventually
 
 MakeGroup = Callable[[], str]
@@ -342,17 +342,17 @@ def _looked(cluster: Cluster, topic: str) -> GroupsFound:
         raise AssertionError(str(error)) from error
 
 
-def test_rights(make_kafka: MakeKafka) -> None:
+@pytest.mark.usefixtures("acls")
+def test_rights(secured: SecuredKafka, make_group: MakeGroup) -> None:
     """Without DESCRIBE on the cluster groups are left out of listings, and nobody says so."""
-    kafka = make_kafka(configs=secured("alice"), client_config=user("admin"))
-    admin_conf = {"bootstrap.servers": kafka.bootstrap_servers, **user("admin")}
+    admin_conf = secured.conf()
     admin = AdminClient(admin_conf)
     as_admin = Cluster(admin_conf)
-    alice = Cluster({"bootstrap.servers": kafka.bootstrap_servers, **user("alice")})
-    topic = "orders"
+    alice = Cluster(secured.conf("alice", "PLAIN"))
+    topic, group = make_group(), make_group()
     admin.create_topics([NewTopic(topic, 1)])[topic].result(20)
     topic_id = eventually(lambda: as_admin.describe([topic])[topic]).topic_id  # brokers hear of it a little later
-    eventually(lambda: _committed(as_admin, CommitOffsets(topic, topic_id, "g", {0: 0})))
+    eventually(lambda: _committed(as_admin, CommitOffsets(topic, topic_id, group, {0: 0})))
 
     def allow(kind: ResourceType, name: str) -> None:
         binding = AclBinding(
@@ -360,18 +360,18 @@ def test_rights(make_kafka: MakeKafka) -> None:
         )
         admin.create_acls([binding])[binding].result(30)
 
-    assert set(sure(as_admin, topic, 1).groups) == {"g"}
+    assert set(sure(as_admin, topic, 1).groups) == {group}
     hidden = eventually(lambda: _looked(alice, topic))
     assert (hidden.groups, hidden.doubt.hidden) == ({}, True)
     allow(ResourceType.BROKER, "kafka-cluster")
     eventually(lambda: "offsets cannot be read" in _looked(alice, topic).doubt.detail)
-    allow(ResourceType.GROUP, "g")
+    allow(ResourceType.GROUP, group)
     allow(ResourceType.TOPIC, topic)
     hidden = eventually(lambda: "__consumer_offsets" in (seen := _looked(alice, topic)).doubt.detail and seen)
     assert hidden.doubt.hidden
     allow(ResourceType.TOPIC, "__consumer_offsets")
     eventually(lambda: _looked(alice, topic) == sure(as_admin, topic, 1))
-    wrong = Cluster({"bootstrap.servers": kafka.bootstrap_servers, **user("alice"), "sasl.password": "guessed"})
+    wrong = Cluster({**secured.conf("alice", "PLAIN"), "sasl.password": "guessed"})
     with pytest.raises(ClusterError, match="cannot reach the cluster"):
         find_groups(wrong, topic, range(1))
     for each in (as_admin, alice, wrong):

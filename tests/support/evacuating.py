@@ -22,8 +22,8 @@ from modeaware.lifecycle.phases import topic_phase
 from modeaware.local import start_kafka
 from modeaware.modelog.reader import read_mode_log
 from modeaware.spark.evacuation import evacuate
-from tests.spark.conftest import spark_builder
 from tests.support.plain import TIMEOUT_S, create_topic, watermarks
+from tests.support.spark_session import spark_builder
 from tests.support.waiting import eventually
 
 PARTITIONS, KEPT = 12, 4

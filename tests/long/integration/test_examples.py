@@ -16,7 +16,7 @@ from modeaware.local import Kafka
 from tests.conftest import MakeTopic
 from tests.support.plain import drain_topic, watermarks
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 TIMEOUT_S = 90
 
 

@@ -1,4 +1,4 @@
-"""Fixtures of the tests with a real Kafka."""
+"""Fixtures of the tests with a real Kafka: clients, controllers and the command line on the clusters of a run."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from modeaware.confluent.consumer import Consumer
 from modeaware.controller.daemon import Controller
 from modeaware.local import Kafka
 from modeaware.views import registry
-from tests.conftest import MakeTopic
 from tests.support.command_line import Site
 from tests.support.controlled import Controlled
 from tests.support.fake_views import FakeViews
 from tests.support.group import FAST
-from tests.support.guarded import Guarded, active_controller, guarding
+from tests.support.guarded import Guarded, active_controller
 from tests.support.plain import produce_keyed
+from tests.support.rights import Acls
+from tests.support.secured import SecuredKafka
 
 
 @pytest.fixture
@@ -66,7 +67,7 @@ def send(kafka: Kafka) -> Callable[..., None]:
 
 @pytest.fixture
 def setting(kafka: Kafka) -> Iterator[Controlled]:
-    """Controllers on the shared cluster, stopped with the test."""
+    """A mode log of the test's own on the shared cluster; its controllers are stopped with the test."""
     made = Controlled(kafka)
     yield made
     for controller in made.started:
@@ -79,7 +80,7 @@ def site(kafka: Kafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Si
 
 
 @pytest.fixture
-def filled(site: Site, make_topic: MakeTopic) -> str:
+def filled(site: Site, make_topic: Callable[[int], str]) -> str:
     """A topic of 6 partitions with records in each."""
     topic = make_topic(6)
     produce_keyed(site.servers, topic, ((b"k%d" % i, b"v") for i in range(200)))
@@ -96,10 +97,19 @@ def controller(site: Site) -> Iterator[Controller]:
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    """A broker with TLS, users and ACLs, for one module."""
-    with guarding(tmp_path_factory.mktemp("guarded")) as made:
-        yield made
+def guarded(secured: SecuredKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    """The users, topics and controllers of the secured broker; rights that were granted go with the module."""
+    made = Guarded(secured, tmp_path_factory.mktemp("guarded"))
+    yield made
+    Acls(secured.bootstrap_servers, secured.conf()).clear()
+
+
+@pytest.fixture
+def acls(secured: SecuredKafka) -> Iterator[Acls]:
+    """Grants rights on the secured broker; all of them go with the test."""
+    made = Acls(secured.bootstrap_servers, secured.conf())
+    yield made
+    made.clear()
 
 
 @pytest.fixture(scope="module")

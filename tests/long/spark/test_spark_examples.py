@@ -22,7 +22,7 @@ from modeaware.local import Kafka
 from tests.conftest import MakeTopic
 from tests.support.plain import drain_topic, produce_keyed
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 TIMEOUT_S = 240
 RECORDS = 600
 # What a machine's own spark-defaults.conf would say; of the session of the tests.

@@ -17,7 +17,7 @@ from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled, produce
 from tests.support.waiting import eventually
 
-PAGE = Path(__file__).parents[2] / "docs" / "runbook.md"
+PAGE = Path(__file__).parents[3] / "docs" / "runbook.md"
 
 
 def programs() -> list[str]:

@@ -30,7 +30,7 @@ from tests.support.plain import TIMEOUT_S, create_topic, produce_keyed, watermar
 from tests.support.rolling import Deployment, commit
 from tests.support.waiting import eventually
 
-PAGE = Path(__file__).parents[2] / "docs" / "uninstall.md"
+PAGE = Path(__file__).parents[3] / "docs" / "uninstall.md"
 LOG = "__partition_modes"
 CONTROLLER = "User:controller"
 HOLDS_IT_UP = "slow"
