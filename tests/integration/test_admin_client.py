@@ -17,7 +17,6 @@ from modeaware.errors import ControllerUnavailable, ErrorCode, RequestRefused
 from modeaware.local import Kafka
 from modeaware.modes import PartitionMode
 from tests.conftest import MakeTopic
-from tests.support.mode_log import topic_records
 from tests.support.plain import produce_keyed, watermarks
 from tests.support.waiting import eventually
 
@@ -100,26 +99,6 @@ def test_without_a_mode_log_it_is_the_stock_client_and_creates_none(
     assert mode_log not in admin.list_topics(timeout=TIMEOUT_S).topics
 
 
-@pytest.mark.parametrize(
-    ("count", "code"), [(6, ErrorCode.INVALID_PARTITIONS), (7, ErrorCode.INVALID_PARTITIONS)], ids=["equal", "larger"]
-)
-def test_a_count_that_is_no_shrink_changes_nothing(
-    kafka: Kafka,
-    admin: AdminClient,
-    controller: Controller,
-    mode_log: str,
-    make_topic: MakeTopic,
-    count: int,
-    code: ErrorCode,
-) -> None:
-    topic = make_topic(6)
-    before = topic_records(kafka.bootstrap_servers, mode_log)
-    with pytest.raises(RequestRefused) as caught:
-        admin.delete_partitions({topic: DeletePartitions(count)})[topic].result(TIMEOUT_S)
-    assert (caught.value.code, caught.value.topic) == (code, topic)
-    assert topic_records(kafka.bootstrap_servers, mode_log) == before
-
-
 def test_topics_that_cannot_be_shrunk_are_refused_beside_one_that_can(
     kafka: Kafka, admin: AdminClient, controller: Controller, mode_log: str, make_topic: MakeTopic
 ) -> None:
@@ -151,15 +130,6 @@ def test_a_second_change_is_refused_and_the_same_one_is_harmless(
     assert caught.value.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
     admin.create_partitions([NewPartitions(topic, 6)])[topic].result(TIMEOUT_S)
     assert _modes(admin, topic) == (RW,) * 6
-
-
-def test_a_controller_that_has_stopped_is_not_waited_for(
-    admin: AdminClient, controller: Controller, make_topic: MakeTopic
-) -> None:
-    topic = make_topic(2)
-    controller.stop()
-    with pytest.raises(ControllerUnavailable, match="no controller is running"):
-        admin.delete_partitions({topic: DeletePartitions(1)})[topic].result(TIMEOUT_S)
 
 
 def test_kafka_pythons_own_clients_work_beside_our_codec(kafka: Kafka, make_topic: MakeTopic) -> None:

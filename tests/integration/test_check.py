@@ -165,15 +165,6 @@ def test_the_one_that_is_missing_is_named(
     assert len(report["commands"]) == (2 if right == CREATE else 1), "how to make the log"
 
 
-def test_as_text_there_is_a_line_a_check(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
-    status, out = site.check(capsys, "operator", *ASKED["operator"])
-    assert status == 0
-    lines = out.splitlines()
-    assert lines[0] == f"operator as User:operator at {site.servers}, mode log {LOG}"
-    assert sum(line.startswith("pass     ") for line in lines) == len(NEEDED["operator"]) + 1
-    assert "fail" not in out
-
-
 def test_a_managed_kafka_is_told_what_it_means(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     report = site.report(capsys, "managed", *ASKED["controller"])
     assert set(failed(report)) == set(map(told_as, HIDDEN))
@@ -190,16 +181,6 @@ def test_a_cluster_without_users_lets_everybody_pass(kafka: Kafka, capsys: pytes
         first, *lines = capsys.readouterr().out.splitlines()
         assert f"{role} as User:NAME " in first
         assert not [line for line in lines if not line.startswith(("pass ", "unknown "))]
-
-
-def test_create_may_be_granted_on_the_cluster(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
-    assert site.report(capsys, "creator", *ASKED["controller"])["passed"]
-
-
-def test_rights_that_do_not_include_describe_are_seen_alone(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
-    report = site.report(capsys, "describer", "--role", "controller")
-    passed = [(r["name"], r["operation"]) for r in report["rights"] if r["state"] == "pass"]
-    assert passed == [(LOG, "CREATE"), (LOG, "DESCRIBE_CONFIGS")]
 
 
 def test_what_is_pasted_mends_it(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
@@ -257,10 +238,3 @@ def test_it_disturbs_neither_a_transaction_nor_a_controller(site: Site, capsys: 
         assert [each["state"] for each in told["settings"]] == ["pass"]
     finally:
         controller.stop()
-
-
-def test_a_topic_that_is_no_mode_log_is_told(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
-    report = site.report(capsys, ADMIN, "--role", "controller", "--config", f"modeaware.mode.log.topic={TOPIC}")
-    assert failed(report) == []
-    (wrong,) = [each for each in report["settings"] if each["state"] == "fail"]
-    assert "4 partitions" in wrong["detail"]

@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from modeaware.errors import ErrorCode
-from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
+from modeaware.lifecycle.commands import DeletePartitionsCommand
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modes import PartitionMode
 from tests.conftest import MakeTopic
@@ -69,30 +69,6 @@ def test_new_partitions_open_when_every_group_has_an_offset(
         group.wait_for(missed)
 
 
-def test_new_partitions_wait_for_a_group_with_members(
-    setting: Controlled, make_topic: MakeTopic, make_group: Callable[[], str]
-) -> None:
-    topic = make_topic(2)
-    first = produce(setting, topic, 50)
-    setting.start(open_timeout_ms=3_000)
-    with RunningGroup(setting.servers, topic, make_group()) as group:
-        group.wait_for(first)
-        result = setting.ask(CreatePartitionsCommand(topic, 3))
-        assert result.modes == (RW, RW, RO)
-        setting.wait_done(topic)  # this client never commits what delivered nothing: the timeout lets it open
-    assert setting.modes(topic) == (RW,) * 3
-
-
-def test_growth_that_the_brokers_refuse_changes_nothing(setting: Controlled, make_topic: MakeTopic) -> None:
-    topic = make_topic(2)
-    setting.start()
-    result = setting.ask(CreatePartitionsCommand(topic, 3, assignments=((99,),)))
-    assert result.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
-    assert read_mode_log(setting.conf, setting.log, 20).record(topic) is None
-    assert setting.ask(CreatePartitionsCommand(topic, 3, validate_only=True)).code is ErrorCode.NONE
-    assert len(watermarks(setting.servers, topic)) == 2
-
-
 def test_retention_deletes_nothing_and_ends_with_the_topic_s_own(setting: Controlled, make_topic: MakeTopic) -> None:
     topic = make_topic(4, segment_ms=500, retention_ms=-1)
     produce(setting, topic, 100)
@@ -143,23 +119,6 @@ def test_a_group_that_has_committed_nothing_yet_is_seen_by_its_members(
         assert setting.record(topic).required_groups == (name,)
         setting.wait_for(topic, lambda record: setting.reasons(topic) == {f"group-never-committed:{name}"})
     assert left(setting, topic)[1] == 10
-
-
-def test_a_deleted_group_proves_nothing_and_undo_is_the_way_out(
-    setting: Controlled, make_topic: MakeTopic, make_group: Callable[[], str]
-) -> None:
-    topic, name = make_topic(2), make_group()
-    first = produce(setting, topic, 10)
-    with RunningGroup(setting.servers, topic, name) as group:
-        group.wait_for(first)
-    produce(setting, topic, 10, "unread", partition=1)
-    setting.start()
-    setting.shrink(topic, 1)
-    setting.admin.delete_consumer_groups([name])[name].result(20)
-    setting.wait_for(topic, lambda record: setting.reasons(topic) == {f"group-gone:{name}"})
-    setting.grow(topic, 2)
-    setting.shrink(topic, 1)
-    setting.wait_done(topic)
 
 
 def transaction(setting: Controlled, topic: str, partition: int, count: int, *, commit: bool) -> set[bytes]:
@@ -234,22 +193,6 @@ def test_a_straggler_after_the_reclaim_is_delivered(
         group.wait_for(late)
         assert setting.wait_done(topic).modes == (RW, NONE, NONE, NONE)
     assert left(setting, topic)[3] == 0
-
-
-def test_undo_during_the_drain(setting: Controlled, make_topic: MakeTopic, make_group: Callable[[], str]) -> None:
-    topic, name = make_topic(4), make_group()
-    first = produce(setting, topic, 40)
-    with RunningGroup(setting.servers, topic, name) as group:
-        group.wait_for(first)
-    produce(setting, topic, 40, "unread")
-    setting.start()
-    setting.shrink(topic, 1)
-    setting.wait_for(topic, lambda record: setting.reasons(topic) == {f"group-lag:{name}"})
-    setting.grow(topic, 4)
-    assert setting.modes(topic) == (RW,) * 4
-    again = setting.ask(CreatePartitionsCommand(topic, 4))
-    assert again.code is ErrorCode.INVALID_PARTITIONS
-    assert sum(left(setting, topic).values()) == 80
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from modeaware.cluster import cluster, observer
+from modeaware.cluster import observer
 from modeaware.config import ControllerConfig
 from modeaware.controller import worker
 from modeaware.controller.daemon import Controller
@@ -15,7 +15,7 @@ from modeaware.lifecycle.commands import DeletePartitionsCommand
 from modeaware.lifecycle.phases import topic_phase
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modes import PartitionMode
-from tests.conftest import MakeKafka, MakeTopic, topic_maker
+from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled, left, produce
 from tests.support.groups import RunningGroup
 from tests.support.plain import create_topic
@@ -123,44 +123,6 @@ def test_a_deleted_topic_s_record_goes_after_a_while(
     eventually(lambda: old.topic_id not in read_mode_log(setting.conf, setting.log, 20).records)
     if recreated:
         assert setting.modes(topic) == (RW, RO, RO)
-
-
-def test_brokers_that_freeze_or_die_and_come_back(
-    make_kafka: MakeKafka, make_group: Callable[[], str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nothing is concluded from their silence, and the controller goes on by itself."""
-    monkeypatch.setattr(cluster, "REQUEST_TIMEOUT_S", 2.0)
-    kafka = make_kafka()
-    (broker,) = kafka.brokers
-    setting, topic, other = Controlled(kafka), topic_maker(kafka)(4), topic_maker(kafka)(4)
-    name = make_group()
-    first = produce(setting, topic, 40)
-    with RunningGroup(setting.servers, topic, name) as group:
-        group.wait_for(first)
-    unread = produce(setting, topic, 40, "unread")
-    controller = setting.start()
-
-    def admitted() -> bool:
-        try:
-            return setting.ask(DeletePartitionsCommand(other, 1, 0)).code is ErrorCode.NONE
-        except ControllerUnavailable:  # the broker was silent for longer than a session: it is elected again
-            return False
-
-    try:
-        setting.shrink(topic, 1)
-        setting.wait_for(topic, lambda _: setting.reasons(topic) == {f"group-lag:{name}"})
-        broker.pause()
-        assert setting.ask(DeletePartitionsCommand(other, 1, 0)).code is ErrorCode.REQUEST_TIMED_OUT
-        broker.resume()
-        eventually(admitted)
-        broker.kill()
-        broker.start()
-        with RunningGroup(setting.servers, topic, name) as group:
-            group.wait_for(unread)
-            setting.wait_done(topic)
-        setting.wait_done(other)
-    finally:
-        controller.stop()
 
 
 def test_a_setting_that_librdkafka_does_not_take_is_told_at_once(setting: Controlled) -> None:

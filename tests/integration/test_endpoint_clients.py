@@ -9,7 +9,6 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaPythonPartition
-from kafka.errors import KafkaTimeoutError
 
 from modeaware.controller.daemon import Controller
 from modeaware.errors import ErrorCode
@@ -154,16 +153,6 @@ def sent_by_confluent(address: str, topic: str) -> bool:
     return [error is None for error in errors] == [True]
 
 
-def sent_by_kafka_python(address: str, topic: str) -> bool:
-    producer = KafkaProducer(bootstrap_servers=[address], max_block_ms=3_000)
-    try:
-        return bool(producer.send(topic, b"value").get(30).topic == topic)
-    except KafkaTimeoutError:
-        return False
-    finally:
-        producer.close()
-
-
 def test_refused_confluent_kafka(refusing: Refusing) -> None:
     address = refusing.address
     eventually(lambda: confluent_code(address, refusing.shrinking) == KafkaError.LEADER_NOT_AVAILABLE)
@@ -174,25 +163,6 @@ def test_refused_confluent_kafka(refusing: Refusing) -> None:
     refusing.setting.grow(refusing.shrinking, 4)
     eventually(lambda: confluent_code(address, refusing.shrinking) == 0)
     confluent_round_trip(address, refusing.shrinking, b"welcome again", 3)
-
-
-def test_refused_kafka_python(refusing: Refusing) -> None:
-    address = refusing.address
-    eventually(lambda: confluent_code(address, refusing.shrinking))
-    assert not sent_by_kafka_python(address, refusing.shrinking)
-    assert sent_by_kafka_python(address, refusing.other)
-    kafka_python_round_trip(address, refusing.other, b"kafka-python", 3)
-
-
-def test_refused_kafkas_own_tools(refusing: Refusing) -> None:
-    address = refusing.address
-    eventually(lambda: confluent_code(address, refusing.shrinking))
-    assert "LeaderNotAvailableException" in described(address, refusing.shrinking)
-    assert "PartitionCount: 4" in described(address, refusing.other)
-    turned_away = console_consumed(address, refusing.shrinking, 1, timeout_ms=5_000)
-    assert "Processed a total of 0 messages" in turned_away
-    produce_at_brokers(refusing.setting, refusing.other, 20)
-    assert "Processed a total of 20 messages" in console_consumed(address, refusing.other, 20)
 
 
 def shrunk(setting: Controlled, make_topic: MakeTopic, old_clients: str) -> tuple[str, str]:
@@ -230,17 +200,6 @@ def test_refused_confluent_kafkas_growth_is_the_controllers(setting: Controlled,
 
     eventually(grown)
     assert_grown(setting, topic, 4)
-
-
-@pytest.mark.parametrize("count", [4, 7])
-def test_growth_by_kafkas_own_tool_is_the_controllers(setting: Controlled, make_topic: MakeTopic, count: int) -> None:
-    """Served ones: to one that is refused, the tool's own look at the topic is an error."""
-    address, topic = address_of(setting.start()), make_topic(6)
-    shrink(setting, topic, 2)
-    setting.wait_done(topic)
-    said = run_tool(f"kafka-topics.sh --bootstrap-server {address} --alter --topic {topic} --partitions {count}")
-    assert "rror" not in said, said
-    assert_grown(setting, topic, count)
 
 
 def test_growth_reaches_the_active_controller_through_a_standbys_endpoint(

@@ -145,18 +145,6 @@ def header_of(payload: bytes) -> tuple[int, bytes]:
     return int.from_bytes(payload[:2], "big"), payload[4:8]
 
 
-def test_a_client_without_sasl_gets_nothing(
-    guarded: Guarded, active: Controller, topic: str, claim: ClaimRecord
-) -> None:
-    ca = str(guarded.secured.certificate.certificate)
-    conf = {"bootstrap.servers": active.address, "log_level": 0, "security.protocol": "SSL", "ssl.ca.location": ca}
-    with pytest.raises(ModeAwareError):
-        guarded.shrink({**conf, "modeaware.mode.source": "wire"}, topic, 2, timeout_s=2)
-    with pytest.raises(ModeAwareError):
-        wire_client.request(conf, claim, shrinking(topic), 5)
-    assert guarded.record(topic) is None
-
-
 # Authenticating anew (KIP-368)
 
 

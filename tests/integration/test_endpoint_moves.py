@@ -36,7 +36,7 @@ class Place:
         config = ControllerConfig(
             check_interval_ms=INTERVAL_MS,
             seal_quiet_ms=QUIET_MS,
-            session_timeout_ms=6_000,
+            session_timeout_ms=3_000,
             mode_log_topic=self._setting.log,
         )
         self.controller = Controller(self._setting.conf, config, listen=self.address)
@@ -81,36 +81,12 @@ def writable(views: Views, topic: str) -> int:
     return len(views.view(topic).writable)
 
 
-def test_it_restarts_on_the_same_port(
-    setting: Controlled, make_topic: MakeTopic, make_views: Callable[..., Views]
-) -> None:
-    place, topic = Place(setting), make_topic(6)
-    change(place.start(), topic, 4)
-    views = make_views("wire", place.address)
-    before = views.view(topic)
-    assert len(before.writable) == 4
-    place.stop()
-    error = eventually(views.error)
-    assert isinstance(error, ModeSourceError)
-    with pytest.raises(ModeSourceError):
-        views.refresh(1)
-    stats = eventually(lambda: (told := views.stats())["stale"] and told)
-    assert (stats["ready"], stats["source"], stats["wire"]) == (True, "wire", "failed")
-    assert place.address in stats["error"]
-    assert views.view(topic) == before
-    change(place.start(), topic, 2)
-    eventually(lambda: writable(views, topic) == 2)
-    eventually(lambda: views.error() is None)
-    assert not views.stats()["stale"]
-    views.refresh(30)
-
-
 def test_it_hangs_and_is_killed(
     setting: Controlled, make_topic: MakeTopic, make_views: Callable[..., Views], tmp_path: Path
 ) -> None:
     address, topic = f"127.0.0.1:{free_port()}", make_topic(6)
-    config = {"modeaware.controller.session.timeout.ms": 6_000}
-    active = setting.start(session_timeout_ms=6_000)
+    config = {"modeaware.controller.session.timeout.ms": 3_000}
+    active = setting.start(session_timeout_ms=3_000)
     change(active, topic, 4)
     process = ControllerProcess(setting.conf, setting.log, tmp_path, listen=address, **config)
     try:
@@ -204,7 +180,7 @@ def test_auto_goes_to_the_log_and_back(
     setting: Controlled, make_topic: MakeTopic, make_views: Callable[..., Views]
 ) -> None:
     """The brokers are among the bootstrap servers, so while no endpoint answers the log tells changes."""
-    place, other, topic = Place(setting), setting.start(session_timeout_ms=6_000), make_topic(6)
+    place, other, topic = Place(setting), setting.start(session_timeout_ms=3_000), make_topic(6)
     change(other, topic, 5)
     place.start()
     views = make_views("auto", place.address, setting.servers)

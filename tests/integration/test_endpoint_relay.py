@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,7 +17,6 @@ from modeaware.endpoint.tls import server_context
 from modeaware.local import Kafka, LocalKafka
 from tests.conftest import MakeTopic
 from tests.support.endpoint import relay
-from tests.support.kafka_tools import run_tool
 from tests.support.plain import drain_topic, produce_keyed
 from tests.support.secured import MECHANISMS, SecuredKafka, login, secret
 from tests.support.waiting import eventually
@@ -42,22 +40,6 @@ def test_confluent_kafka_goes_through_it(endpoint: Server, make_topic: MakeTopic
 def test_kafka_python_goes_through_it(endpoint: Server, make_topic: MakeTopic) -> None:
     topic = make_topic(1)
     _kafka_python_round_trip(topic, bootstrap_servers=[endpoint.address])
-
-
-def test_kafkas_own_tools_go_through_it(
-    kafka: Kafka, endpoint: Server, make_topic: MakeTopic, make_group: Callable[[], str]
-) -> None:
-    topic, group = make_topic(3), make_group()
-    produce_keyed(kafka.bootstrap_servers, topic, RECORDS)
-    bootstrap = f"--bootstrap-server {endpoint.address}"
-    described = run_tool(f"kafka-topics.sh {bootstrap} --describe --topic {topic}")
-    assert "PartitionCount: 3" in described
-    limits = f"--from-beginning --max-messages 50 --timeout-ms 60000 --group {group}"
-    consumed = run_tool(f"kafka-console-consumer.sh {bootstrap} --topic {topic} {limits}")
-    assert "Processed a total of 50 messages" in consumed
-    assert topic in run_tool(f"kafka-consumer-groups.sh {bootstrap} --describe --group {group}")
-    ends = run_tool(f"kafka-get-offsets.sh {bootstrap} --topic {topic}").split()
-    assert sum(int(line.rpartition(":")[2]) for line in ends if line.startswith(f"{topic}:")) == 50
 
 
 def test_records_never_pass_through_it(kafka: Kafka, endpoint: Server, make_topic: MakeTopic) -> None:
@@ -126,23 +108,6 @@ def test_a_wrong_password_is_refused_by_the_brokers_own_answer(
     assert "guessed" not in caplog.text
 
 
-def test_everybody_is_known_as_themselves(secured: SecuredKafka, guarded: Server) -> None:
-    """The topic is there for who may see it, and not for a user that no ACL allows anything."""
-    assert TOPIC in AdminClient(secured.conf("admin", "PLAIN", guarded.address)).list_topics(timeout=30).topics
-    assert TOPIC not in AdminClient(secured.conf(STRANGER, "PLAIN", guarded.address)).list_topics(timeout=30).topics
-
-
-def test_who_does_not_authenticate_learns_nothing(secured: SecuredKafka, guarded: Server) -> None:
-    anonymous = {
-        "bootstrap.servers": guarded.address,
-        "security.protocol": "SSL",
-        "ssl.ca.location": str(secured.certificate.certificate),
-        "log_level": 0,
-    }
-    with pytest.raises(KafkaException):
-        AdminClient(anonymous).list_topics(timeout=3)
-
-
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
 def test_kafka_python_authenticates_at_the_broker(secured: SecuredKafka, guarded: Server, mechanism: str) -> None:
     _kafka_python_round_trip(
@@ -154,21 +119,6 @@ def test_kafka_python_authenticates_at_the_broker(secured: SecuredKafka, guarded
         sasl_plain_username="admin",
         sasl_plain_password=secret("admin"),
     )
-
-
-def test_kafkas_own_tools_authenticate_at_the_broker(secured: SecuredKafka, guarded: Server, tmp_path: Path) -> None:
-    config = tmp_path / "client.properties"
-    config.write_text(
-        "security.protocol=SASL_SSL\n"
-        "sasl.mechanism=SCRAM-SHA-256\n"
-        "sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required "
-        f'username="admin" password="{secret("admin")}";\n'
-        f"ssl.truststore.type=PEM\nssl.truststore.location={secured.certificate.certificate}\n"
-    )
-    described = run_tool(
-        f"kafka-topics.sh --bootstrap-server {guarded.address} --command-config {config} --describe --topic {TOPIC}"
-    )
-    assert "PartitionCount: 1" in described
 
 
 def _kafka_python_round_trip(topic: str, **settings: Any) -> None:

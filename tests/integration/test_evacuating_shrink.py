@@ -103,18 +103,6 @@ def test_a_proof_of_an_earlier_change_does_not_count(setting: Controlled, make_t
     assert setting.wait_done(topic).modes == (RW, NONE)
 
 
-def test_a_straggler_is_proved_anew(setting: Controlled, make_topic: MakeTopic) -> None:
-    topic = compacted(setting, make_topic)
-    assert shrink(setting, topic).code is ErrorCode.NONE
-    prove(setting, wait_not_evacuated(setting, topic))
-    setting.wait_done(topic)
-    produce(setting, topic, 1, partition=1)
-    record = wait_not_evacuated(setting, topic)
-    assert (record.modes[1], record.retired[1].seal_offset) == (RO, 11)
-    prove(setting, record)
-    assert setting.wait_done(topic).modes == (RW, NONE)
-
-
 def test_records_go_once_the_policy_lets_them(setting: Controlled, make_topic: MakeTopic) -> None:
     topic = compacted(setting, make_topic)
     assert shrink(setting, topic).code is ErrorCode.NONE

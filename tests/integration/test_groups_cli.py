@@ -129,23 +129,6 @@ def test_rules_are_kept_where_no_controller_runs(site: Site, filled: str) -> Non
     assert replay.claim.address is None, "the controller of a command lets go of the log"
 
 
-def test_the_controller_of_a_command_goes_by_the_new_rule_from_the_start(
-    site: Site, filled: str, controller: Controller
-) -> None:
-    """Nothing is deleted between its election and the rule that forbids it."""
-    site.commit(filled, slow := f"slow-{filled}", dict.fromkeys(range(6), 0))
-    assert site.run("shrink", filled, "--to", "5", *DRAIN).status == 0
-    wait_for_phase(site, filled, "drain")
-    controller.stop()
-    site.commit(filled, slow, ends(site, filled))
-    assert site.run("groups", "require", "spark", "--topic", filled).status == 0
-    once = site.spawn("controller", "--once", "--config", "modeaware.seal.quiet.ms=200")
-    _, err = once.communicate(timeout=TIMEOUT_S)
-    assert once.returncode == 0, err
-    assert site.describe(filled)["partitions"][5]["reason"] == "group-gone:spark"
-    assert watermarks(site.servers, filled)[5][0] == 0
-
-
 def test_state_that_does_not_move_is_given_up_by_name_only(
     site: Site, filled: str, controller: Controller, make_group: Callable[[], str]
 ) -> None:
@@ -170,18 +153,6 @@ def test_state_that_does_not_move_is_given_up_by_name_only(
     assert json.loads(site.run("certificate", "--topic", filled).out)["accepted_state_loss"] == [app]
 
 
-def test_a_dry_run_makes_no_rule_and_no_log(site: Site, filled: str) -> None:
-    told = site.run("groups", "waive", "g", "--topic", filled, "--reason", "r", "--forever", "--dry-run")
-    assert (told.status, told.out) == (0, "Dry run: nothing was changed.\n"), told.err
-    assert site.run("groups", "list", "--topic", filled).status == 0
-    assert site.log() is None
-
-
-def test_groups_of_a_topic_that_does_not_exist(site: Site) -> None:
-    told = site.run("groups", "list", "--topic", "absent")
-    assert (told.status, told.out, told.err) == (1, "", "error: topic 'absent' does not exist\n")
-
-
 def test_the_admin_client_keeps_the_same_rules(site: Site, filled: str, controller: Controller) -> None:
     conf = {"bootstrap.servers": site.servers, "modeaware.mode.log.topic": site.mode_log}
     rule = GroupRule("waive", "old-*", filled, "moved", 1_000)
@@ -195,22 +166,3 @@ def test_the_admin_client_keeps_the_same_rules(site: Site, filled: str, controll
         admin.alter_group_rules(remove=[rule.key]).result(TIMEOUT_S)
         assert admin.describe_group_rules().result(TIMEOUT_S) == ()
     assert rules(site) == []
-
-
-@pytest.mark.parametrize("phase", ["seal", "drain", "done"])
-def test_undo_says_what_it_gives_back(site: Site, filled: str, controller: Controller, phase: str) -> None:
-    if phase != "done":
-        site.commit(filled, f"slow-{filled}", dict.fromkeys(range(6), 0))
-    assert site.run("shrink", filled, "--to", "4", *DRAIN).status == 0
-    if phase != "seal":
-        wait_for_phase(site, filled, phase)
-    gone = sum(watermarks(site.servers, filled)[p][0] for p in (4, 5))
-    told = site.run("topics", "--undo", "--topic", filled, "--yes")
-    assert told.status == 0, told.err
-    assert "Given back: partitions 4-5 with the" in told.err
-    if phase == "done":
-        assert gone > 0
-        assert f"Records deleted before stay deleted: {gone} offsets below the log starts of partitions 4-5" in told.err
-    else:
-        assert "Nothing of them was deleted." in told.err
-    assert site.modes(filled) == ["ReadWrite"] * 6

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 
 import pytest
@@ -19,12 +18,12 @@ from modeaware.errors import ClusterError, ControllerFenced, ModeSourceError, No
 from modeaware.local import Kafka
 from modeaware.local.ports import free_ports
 from modeaware.modelog.reader import read_mode_log
-from modeaware.modelog.records import CLAIM_KEY, ClaimRecord
+from modeaware.modelog.records import CLAIM_KEY
 from modeaware.modelog.stream import LogAbsent
 from modeaware.modelog.topic import ensure_mode_log
 from modeaware.modelog.writer import ModeLogWriter
 from modeaware.views import registry
-from tests.conftest import MakeKafka, MakeTopic
+from tests.conftest import MakeTopic
 from tests.support.modelog import RealLog, topic_record
 from tests.support.plain import produce_keyed
 from tests.support.secured import SecuredKafka
@@ -69,18 +68,6 @@ def test_reading_and_following_create_no_topic(log: RealLog) -> None:
 
 
 # The writer
-
-
-def test_what_was_appended_is_read_to_the_end(log: RealLog) -> None:
-    log.create()
-    log.append(*(topic_record(f"t{n}") for n in range(50)))
-    log.append(topic_record("t0", 2))
-    log.append_raw([("id-of-t1", None), (CLAIM_KEY, ClaimRecord(1, "127.0.0.1:1", "c").to_json())])
-    replay = read_mode_log(log.conf, log.topic, 30, must_exist=True)
-    assert set(replay.topics) == {"t0", *(f"t{n}" for n in range(2, 50))}
-    assert replay.view("t0").version == (1, 2)
-    assert replay.claim is not None
-    assert replay.rejected == 0
 
 
 def test_a_writer_that_was_replaced_appends_nothing(log: RealLog) -> None:
@@ -184,54 +171,6 @@ def test_a_log_that_is_deleted_and_made_anew_takes_no_view_back(log: RealLog) ->
     assert views.view("orders").epoch == 5
     log.append(topic_record(epoch=6))
     eventually(lambda: views.view("orders").epoch == 6)
-    assert views.error() is None
-    views.close()
-
-
-def test_the_last_views_outlive_the_broker(make_kafka: MakeKafka, caplog: pytest.LogCaptureFixture) -> None:
-    kafka = make_kafka()
-    (broker,) = kafka.brokers
-    log = RealLog(kafka.bootstrap_servers)
-    log.create()
-    log.append(topic_record(epoch=1))
-    views = registry.acquire(log.conf, log.config)
-    assert views.wait_ready(30)
-    with caplog.at_level(logging.INFO, "modeaware"):
-        broker.kill()
-        eventually(lambda: views.stats()["stale"], 60)
-        assert views.view("orders").epoch == 1
-        assert views.error() is not None
-        with pytest.raises(ModeSourceError):
-            views.refresh(0.2)
-        broker.start()
-        eventually(lambda: not views.stats()["stale"], 60)
-        assert views.error() is None
-    log.close()
-    log.append(topic_record(epoch=2))
-    eventually(lambda: views.view("orders").epoch == 2)
-    views.close()
-    log.close()
-    told = [record.getMessage() for record in caplog.records if record.name == "modeaware.views.cache"]
-    assert len(told) == 2
-    assert "cannot be read" in told[0]
-    assert "can be read again" in told[1]
-
-
-def test_without_a_broker_it_is_not_ready_and_says_why_until_there_is_one(make_kafka: MakeKafka) -> None:
-    kafka = make_kafka()
-    (broker,) = kafka.brokers
-    log = RealLog(kafka.bootstrap_servers)
-    log.create()
-    log.append(topic_record())
-    log.close()
-    broker.stop()
-    views = registry.acquire(log.conf, log.config)
-    eventually(lambda: views.error() is not None)
-    assert "refused" in str(views.error())
-    assert not views.ready
-    broker.start()
-    assert views.wait_ready(60)
-    assert views.view("orders").epoch == 1
     assert views.error() is None
     views.close()
 

@@ -78,23 +78,6 @@ def test_the_last_handle_may_be_closed_by_a_listener(log: RealLog) -> None:
     eventually(lambda: len(tails) == 0)
 
 
-def test_an_unexpected_error_in_the_tail_is_told_and_it_starts_again(
-    log: RealLog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    log.create()
-    log.append(topic_record())
-    with monkeypatch.context() as patch:
-        patch.setattr("modeaware.modelog.tail.LogStream", lambda *_args, **_more: 1 // 0)
-        views = registry.acquire(log.conf, log.config)
-        eventually(lambda: "ZeroDivisionError" in str(views.error()))
-        assert not views.ready
-    assert views.wait_ready(30)
-    assert views.view("orders").epoch == 1
-    assert views.error() is None
-    assert any(record.exc_info for record in caplog.records)
-    views.close()
-
-
 def run_program(log: RealLog, body: str) -> subprocess.CompletedProcess[str]:
     head = f"""
         import logging, os, sys, time
@@ -173,16 +156,6 @@ def test_a_first_view_misses_no_acknowledged_record(log: RealLog, monkeypatch: p
         views = registry.acquire(log.conf, log.config)
         assert not views.wait_ready(1.0)
         other.abort_transaction(30)
-        assert views.wait_ready(30)
-        assert views.view("orders").epoch == 1
-        views.close()
-
-
-def test_a_transaction_that_nobody_ends_does_not_hold_up_a_start(log: RealLog) -> None:
-    log.create()
-    log.append(topic_record(epoch=1))
-    with open_transaction(log):
-        views = registry.acquire(log.conf, log.config)
         assert views.wait_ready(30)
         assert views.view("orders").epoch == 1
         views.close()

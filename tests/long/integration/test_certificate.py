@@ -6,12 +6,9 @@ import json
 import re
 from typing import Any
 
-import pytest
-
-from modeaware.controller.daemon import Controller
 from tests.support.command_line import QUICK, WAIT, Site
 from tests.support.kafka_tools import run_tool
-from tests.support.plain import produce_keyed, watermarks
+from tests.support.plain import watermarks
 from tests.support.waiting import eventually
 
 NOT_DRAINED = 3
@@ -83,41 +80,3 @@ def test_what_is_drained_but_kept_is_told_by_kafkas_tools_too(site: Site, filled
     assert start is not None
     assert int(start[1]) == partition["checked_now"]["log_start"] == 0
     assert earliest["expect"].endswith(f"an offset of {partition['seal_offset']} or less")
-
-
-def test_what_is_not_drained_says_why(site: Site, filled: str, controller: Controller) -> None:
-    site.commit(filled, group := f"slow-{filled}", dict.fromkeys(range(6), 0))
-    assert site.run("shrink", filled, "--to", "5", "--yes", "--delete-partitions-delay", "0").status == 0
-    eventually(lambda: site.describe(filled)["phase"] == "drain", interval_s=0.5)
-    told = site.run("certificate", "--topic", filled)
-    assert told.status == NOT_DRAINED
-    (partition,) = json.loads(told.out)["partitions"]
-    assert partition["reason"] == f"group-lag:{group}"
-    assert partition["verdict"].startswith(f"not drained: group '{group}' has not consumed it")
-    assert partition["checked_now"]["groups"][group] == {"kind": "classic", "committed": 0}
-    assert told.err.startswith(f"{filled}-5: not drained: group")
-
-
-def test_a_straggler_takes_the_verdict_back(site: Site, filled: str) -> None:
-    assert site.run("shrink", filled, "--to", "5", *WAIT).status == 0
-    assert certificate(site, filled)[0] == 0
-    produce_keyed(site.servers, filled, [(b"k", b"late")], partition=5)
-    status, document = certificate(site, filled)
-    assert (status, document["partitions"][0]["reason"]) == (NOT_DRAINED, "straggler")
-    assert "Processed a total of 1 messages" in run_tool(document["partitions"][0]["check_with"][-1]["command"])
-
-
-@pytest.mark.parametrize(
-    ("options", "complaint"),
-    [((), "no partition is retired"), (("--partition", "1"), "there is nothing to certify")],
-)
-def test_what_is_not_retired_is_not_certified(
-    site: Site, filled: str, options: tuple[str, ...], complaint: str
-) -> None:
-    if options:
-        assert site.run("shrink", filled, "--to", "5", *WAIT).status == 0
-    told = site.run("certificate", "--topic", filled, *options)
-    assert (told.status, told.out) == (1, "")
-    assert complaint in told.err
-    absent = site.run("certificate", "--topic", "absent")
-    assert (absent.status, absent.err) == (1, "error: topic 'absent' does not exist\n")

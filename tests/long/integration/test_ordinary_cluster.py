@@ -7,13 +7,12 @@ import time
 from collections.abc import Callable
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 import modeaware
 from modeaware.errors import ErrorCode
 from modeaware.lifecycle.commands import AlterGroupRulesCommand
 from modeaware.modelog.group_rules import GroupRule
-from modeaware.modelog.reader import read_mode_log
 from modeaware.modes import PartitionMode
 from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled, left, produce
@@ -37,17 +36,6 @@ def wait_finished(setting: Controlled, topic: str) -> None:
     assert record.modes[0] is RW
     assert set(record.modes[1:]) == {NONE}
     assert [left(setting, topic)[p] for p in record.retired] == [0] * len(record.retired)
-
-
-def test_empty_partitions(setting: Controlled, make_topic: MakeTopic, make_group: Callable[[], str]) -> None:
-    """A partition without records has nothing left to read, whatever its groups have committed."""
-    topic = make_topic(3)
-    first = produce(setting, topic, 10, partition=0)
-    setting.start()
-    with RunningGroup(setting.servers, topic, make_group()) as group:
-        group.wait_for(first)
-        setting.shrink(topic, 1)
-        wait_finished(setting, topic)
 
 
 @pytest.mark.parametrize("stays", [True, False])
@@ -77,24 +65,6 @@ def test_a_stock_latest_group_that_never_committed_a_partition(
         alter(setting, rule("waive", name[:4] + "*", topic, uncommitted_only=True))
         wait_finished(setting, topic)
     assert setting.record(topic).waived == {name: "OPS-1: known to us"}
-
-
-def test_a_group_without_members_gets_its_commit_from_its_owner(
-    setting: Controlled, make_topic: MakeTopic, make_group: Callable[[], str]
-) -> None:
-    """The same as ``kafka-consumer-groups --reset-offsets``."""
-    topic, name = make_topic(2), make_group()
-    first = produce(setting, topic, 10, partition=0)
-    with RunningGroup(setting.servers, topic, name) as group:
-        group.wait_for(first)
-    produce(setting, topic, 10, partition=1)
-    setting.start()
-    setting.shrink(topic, 1)
-    setting.wait_for(topic, lambda record: setting.reasons(topic) == {f"group-never-committed:{name}"})
-    request = ConsumerGroupTopicPartitions(name, [TopicPartition(topic, 1, 10)])
-    setting.admin.alter_consumer_group_offsets([request])[name].result(20)
-    wait_finished(setting, topic)
-    assert setting.record(topic).retired[1].drained == {name: 10}
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
@@ -131,24 +101,6 @@ def test_an_aware_latest_group(
     assert setting.record(topic).waived == {}
 
 
-def test_a_required_group_that_expired(
-    setting: Controlled, make_topic: MakeTopic, make_group: Callable[[], str]
-) -> None:
-    """It blocks until somebody says that it need not be waited for; the reason stands in the record."""
-    topic, name = make_topic(2), make_group()
-    first = produce(setting, topic, 20)
-    with RunningGroup(setting.servers, topic, name) as group:
-        group.wait_for(first)
-    produce(setting, topic, 20, "unread", partition=1)
-    setting.start()
-    setting.shrink(topic, 1)
-    setting.admin.delete_consumer_groups([name])[name].result(20)
-    setting.wait_for(topic, lambda record: setting.reasons(topic) == {f"group-gone:{name}"})
-    alter(setting, rule("waive", name, topic))
-    wait_finished(setting, topic)
-    assert setting.record(topic).waived == {name: "OPS-1: known to us"}
-
-
 def test_a_registered_reader_is_waited_for_before_it_ever_ran(
     setting: Controlled, make_topic: MakeTopic, make_group: Callable[[], str]
 ) -> None:
@@ -168,18 +120,3 @@ def test_a_registered_reader_is_waited_for_before_it_ever_ran(
     finally:
         reader.close()
     assert setting.record(topic).retired[1].drained == {name: 10}
-
-
-def test_rules_outlive_the_controller(setting: Controlled, make_topic: MakeTopic) -> None:
-    topic = make_topic(2)
-    setting.start()
-    wanted = rule("require", "reader", topic)
-    alter(setting, wanted)
-    setting.started[-1].stop()
-    produce(setting, topic, 10, partition=1)
-    setting.start()
-    setting.shrink(topic, 1)
-    setting.wait_for(topic, lambda record: setting.reasons(topic) == {"group-gone:reader"})
-    kept = read_mode_log(setting.conf, setting.log, 20).group_rules
-    assert kept is not None
-    assert kept.rules == (wanted,)

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import re
-import shlex
 import uuid
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from modeaware import cli
-from modeaware.admin.reassignments import alter_reassignments
 from modeaware.controller.daemon import Controller
 from modeaware.local import LocalKafka
 from tests.conftest import MakeTopic
-from tests.support.command_line import WAIT, Site
+from tests.support.command_line import Site
 from tests.support.kafka_tools import finish_tool
-from tests.support.reassigning import Moving
 from tests.support.waiting import eventually
 
 MODE = re.compile(r"\tMode: (ReadWrite|ReadOnly|None)$")
@@ -90,15 +85,6 @@ def test_topics_are_listed_and_found_by_pattern_as_kafka_topics_does(site: Site)
     assert by_id[0] == line
 
 
-def test_all_topics_are_described(site: Site, make_topic: MakeTopic) -> None:
-    mine = {make_topic(2), make_topic(3)}
-    lines = ours(site, "--describe")
-    without_modes(lines)
-    described = {line.split("\t")[0].removeprefix("Topic: ") for line in lines if line.startswith("Topic: ")}
-    assert mine <= described
-    assert site.log() is None
-
-
 def test_create_and_delete_say_what_kafka_topics_says(site: Site) -> None:
     first, second = name(site, "with_underscore"), name(site, "with_underscore")
     warned = ours(site, "--create", "--topic", first, "--replica-assignment", "1,1,1")
@@ -121,77 +107,6 @@ def test_create_and_delete_say_what_kafka_topics_says(site: Site) -> None:
     assert (told.status, told.err) == (1, f"error: topic {first!r} does not exist\n")
     assert ours(site, "--delete", "--topic", first, "--if-exists", "--yes") == []
     assert kafkas(site, "--delete", "--topic", first, "--if-exists") == []
-
-
-def test_a_dry_run_creates_and_deletes_nothing(site: Site, make_topic: MakeTopic) -> None:
-    absent, there = name(site, "absent"), make_topic(2)
-    assert ours(site, "--create", "--topic", absent, "--dry-run") == ["Dry run: nothing was changed."]
-    assert ours(site, "--delete", "--topic", there, "--dry-run") == ["Dry run: nothing was changed."]
-    listed = ours(site, "--list")
-    assert (absent in listed, there in listed) == (False, True)
-
-
-def test_delete_asks_first(site: Site, make_topic: MakeTopic) -> None:
-    topic = make_topic(3)
-    process = site.spawn("topics", "--delete", "--topic", topic)
-    out, err = process.communicate(timeout=60)
-    assert (process.returncode, out) == (1, "")
-    assert f"{topic}: is deleted, with all records of its 3 partitions." in err
-    assert "say --yes" in err
-    assert topic in ours(site, "--list")
-
-
-def test_a_pattern_never_deletes_the_mode_log(site: Site, filled: str) -> None:
-    assert site.run("topics", "--alter", "--topic", filled, "--partitions", "4", *WAIT).status == 0
-    pattern = f"{site.mode_log}|{filled}"
-    assert ours(site, "--delete", "--topic", pattern, "--yes") == []
-    eventually(lambda: filled not in ours(site, "--list"))
-    assert site.mode_log in ours(site, "--list")
-    told = site.run("topics", "--delete", "--topic", site.mode_log, "--dry-run")
-    assert "is the mode log" in told.err
-
-
-def test_what_can_be_a_name_is_never_a_pattern_of_what_to_change(site: Site) -> None:
-    dotted = name(site, "pay.ments")
-    other = dotted.replace(".", "-")  # brokers let no pay_ments be beside it
-    for topic in (dotted, other):
-        ours(site, "--create", "--topic", topic, "--partitions", "2")
-    assert ours(site, "--delete", "--topic", dotted, "--if-exists", "--yes") == []
-    eventually(lambda: dotted not in ours(site, "--list"))
-    assert ours(site, "--delete", "--topic", dotted, "--if-exists", "--yes") == []
-    alter = ("topics", "--alter", "--topic", dotted, "--partitions", "3", "--yes")
-    assert site.run(*alter, "--if-exists") == (0, "", "")
-    told = site.run(*alter)
-    assert (told.status, told.err) == (1, f"error: topic {dotted!r} does not exist\n")
-    shown = ours(site, "--describe", "--topic", dotted)
-    assert without_modes(shown) == kafkas(site, "--describe", "--topic", dotted)
-    assert f"Topic: {other}\t" in shown[0], "which is still there, as it was"
-    assert len(shown) == 3
-
-
-def test_no_pattern_means_internal_topics(site: Site, filled: str) -> None:
-    site.commit(filled, "g", {0: 1})
-    offsets = "__consumer_offsets"
-    assert offsets in ours(site, "--list")
-    for action in (("--delete",), ("--alter", "--partitions", "60")):
-        told = site.run("topics", *action, "--topic", f"{offsets}|{filled}", "--dry-run")
-        assert told.status == 0, told.err
-        assert offsets not in told.err
-        assert filled in told.err
-    named = site.run("topics", "--delete", "--topic", offsets, "--dry-run")
-    assert (named.status, named.out) == (0, "Dry run: nothing was changed.\n")
-    assert named.err.startswith(f"WARNING: {offsets} is internal")
-    refused = site.run("topics", "--alter", "--topic", offsets, "--partitions", "60", "--yes")
-    assert refused.status == 1
-    assert "is internal" in refused.err
-
-
-def test_a_proposed_command_reaches_the_same_cluster(site: Site, filled: str, controller: Controller) -> None:
-    told = site.run("topics", "--alter", "--topic", filled, "--partitions", "4", "--yes")
-    proposed = [line.partition("modeaware ")[2] for line in told.out.splitlines()[1:]]
-    watched, undone = (cli.main(shlex.split(command)) for command in (proposed[0], f"{proposed[1]} --yes"))
-    assert (watched, undone) == (0, 0)
-    assert site.modes(filled) == ["ReadWrite"] * 6
 
 
 def test_a_shrunk_topic_has_its_modes_and_what_it_waits_for(site: Site, filled: str, controller: Controller) -> None:
@@ -239,44 +154,10 @@ def test_with_a_broker_down_the_same_partitions_are_in_need(
         kafka3.brokers[0].wait_until_serving([each.node_id for each in kafka3.brokers])  # the next test needs all
 
 
-def test_a_topic_that_moves_is_not_grown(
-    kafka3: LocalKafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    site = Site(kafka3, tmp_path, capsys)
-    grow = ("topics", "--alter", "--partitions", "2", "--yes", "--topic")
-    with closing(Moving(kafka3)) as moving:
-        one, two, three = moving.nodes
-        topic = moving.topic([one, two])
-        moving.fill(topic, 0)
-        with moving.throttled(topic, {(topic, 0): (three, two)}):
-            assert alter_reassignments(moving.brokers, {(topic, 0): (three, two)})[topic, 0] is None
-            refused = site.run(*grow, topic)
-            assert (refused.status, refused.out) == (1, "")
-            assert "reassign" in refused.err
-            assert moving.replicas(topic).keys() == {(topic, 0)}
-        moving.wait_until(topic, {0: (three, two)})
-        grown = site.run(*grow, topic)
-        assert (grown.status, grown.out) == (0, f"{topic}: grown to 2 writable partitions.\n"), grown.err
-        assert len(moving.replicas(topic)[topic, 1]) == 2
-
-
 def _is_out_of_sync(site: Site, topic: str, node_id: int) -> bool:
     """Whether the broker is in no ISR of the topic any more."""
     lines = ours(site, "--describe", "--topic", topic)[1:]
     return all(str(node_id) not in line.split("\tIsr: ")[1].split("\t")[0].split(",") for line in lines)
-
-
-def test_on_kafka_4_0(kafka40: LocalKafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    site = Site(kafka40, tmp_path, capsys)
-    topic = name(site, "t")
-    assert ours(site, "--create", "--topic", topic, "--partitions", "2", "--config", "segment.ms=7200000")
-    assert without_modes(ours(site, "--describe", "--topic", topic)) == kafkas(site, "--describe", "--topic", topic)
-    assert ours(site, "--list") == kafkas(site, "--list")
-    assert ours(site, "--alter", "--topic", topic, "--partitions", "4", "--yes")
-    assert len(ours(site, "--describe", "--topic", topic)) == 5
-    assert ours(site, "--delete", "--topic", topic, "--yes") == []
-    eventually(lambda: topic not in ours(site, "--list"))
-    assert ours(site, "--list") == kafkas(site, "--list")
 
 
 def test_alter_grows_as_kafka_topics_does(site: Site, make_topic: MakeTopic) -> None:
@@ -302,10 +183,3 @@ def test_alter_grows_as_kafka_topics_does(site: Site, make_topic: MakeTopic) -> 
     assert unknown.status == 1
     assert "77" in unknown.err
     assert site.log() is None
-
-
-@pytest.mark.parametrize("arguments", [("--list",), ("--describe",), ("--describe", "--json")])
-def test_a_pattern_that_is_none_is_one_line(site: Site, arguments: tuple[str, ...]) -> None:
-    told = site.run("topics", *arguments, "--topic", "a(b")
-    assert (told.status, told.out) == (1, "")
-    assert "'a(b' is an invalid regex" in told.err

@@ -9,7 +9,6 @@ from contextlib import ExitStack
 
 import confluent_kafka
 import pytest
-from confluent_kafka import consistent
 
 from modeaware.confluent.producer import Producer
 from modeaware.errors import KeyHeld
@@ -161,40 +160,6 @@ def test_a_plain_group_sees_each_key_in_the_order_of_sending_across_ten_shrinks(
         assert held & set(range(2, 22)), "and those of retired partitions"
     assert len({number for *_, number in readers.given}) == 2, "both members read"
     assert {partition for _, _, partition, _ in readers.given[-2 * KEYS :]} <= {0, 1}
-
-
-def test_keys_wait_through_a_second_shrink_for_where_they_were_before_the_first(
-    setting: Controlled, make_topic: MakeTopic
-) -> None:
-    topic = make_topic(12)
-    with ExitStack() as stack:
-        readers = Readers(setting, topic, members=1)
-        stack.callback(readers.stop)
-        eventually(lambda: readers.assigned.get(0) == 12, 30)
-        sender = Sender(setting, topic, "a")
-        stack.callback(sender.stop)
-        sender.start()
-        eventually(lambda: readers.seen() == set(range(12)), 60)
-        readers.paused = frozenset({7})  # it survives the first shrink alone, which ends without it
-        setting.shrink(topic, 8)
-        record = setting.wait_done(topic)
-        assert record.deletion is not None
-        assert not record.deletion.handed_over
-        setting.shrink(topic, 4)
-        eventually(lambda: len(writable(sender, topic)) == 4, 30)
-        rounds = sender.rounds
-        eventually(lambda: sender.rounds > rounds + 5, 30)
-        readers.paused = frozenset()
-        setting.wait_for(topic, lambda record: record.deletion is not None and record.deletion.handed_over)
-        before = Counter(sender.sent)
-        eventually(lambda: all(sender.sent[key] > before[key] for key in before), 30)
-        sender.stop()
-        eventually(lambda: len(readers.given) >= sum(sender.sent.values()), 60)
-    assert sender.failed == []
-    assert_in_order(sender, readers)
-    assert any(consistent(key, 12) == 7 and consistent(key, 8) == consistent(key, 4) == 3 for key in sender.sent), (
-        "some keys were moved by the first shrink and not by the second"
-    )
 
 
 def test_keys_wait_for_records_of_their_own_producer_that_outstay_the_handover(
