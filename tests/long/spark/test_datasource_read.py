@@ -107,36 +107,6 @@ def test_gaps_in_a_log_and_its_end_are_no_obstacle(
     assert counts(spark, topic, {**options, "isolation.level": "read_uncommitted"}) == {0: 20}
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        ({"startingOffsets": '{"0": 1}'}, "startingOffsets"),
-        ({"failOnDataLoss": "maybe"}, "failOnDataLoss"),
-        ({"modeaware.mode.sauce": "log"}, "modeaware.mode.source"),
-        ({"kafka.acks": "1"}, "librdkafka's names"),
-        ({"endingOffsets": '{"TOPIC": {"0": 1}}'}, "are missing"),
-        ({"no.such.setting": "1"}, "no.such.setting"),
-    ],
-)
-def test_bad_options_are_refused(
-    more: dict[str, str], message: str, spark: SparkSession, options: dict[str, Any], make_topic: MakeTopic
-) -> None:
-    topic = make_topic(2)
-    more = {name: value.replace("TOPIC", topic) for name, value in more.items()}
-    with pytest.raises(Exception, match=message):  # Spark wraps what Python raises
-        counts(spark, topic, options, **more)
-
-
-def test_a_topic_that_is_missing_and_modes_that_are_unknown_are_said(
-    spark: SparkSession, options: dict[str, Any], make_topic: MakeTopic
-) -> None:
-    with pytest.raises(Exception, match=r"t-missing.*is not there"):
-        counts(spark, "t-missing", options)
-    nowhere = {**options, "bootstrap.servers": "127.0.0.1:1", "modeaware.view.timeout.ms": 300}
-    with pytest.raises(Exception, match="no view of the partition modes"):
-        counts(spark, make_topic(1), nowhere)
-
-
 @pytest.fixture
 def make_reading(spark: SparkSession, options: dict[str, Any], tmp_path: Path) -> Iterator[Callable[..., Reading]]:
     """Makes a query that reads a topic with our source, and stops it in the end."""
@@ -191,20 +161,6 @@ def test_a_stream_goes_on_from_its_checkpoint_and_reads_each_record_once(
     reading.await_read(values)
     assert set(reading.read) == values
     assert set(reading.read.values()) == {1}, "each once"
-
-
-def test_a_stream_that_is_behind_reads_a_retired_partition_to_its_seal(
-    kafka: Kafka, log: RealLog, make_reading: Callable[..., Reading], make_topic: MakeTopic
-) -> None:
-    topic = make_topic(2)
-    values = fill(kafka, topic, 1, 30)
-    log.append(sealed(topic, 1, [RW, NONE], {1: 20}))
-    reading = make_reading(topic)
-    reading.start()
-    values = {value for value in values if int(value.split(b"-")[2]) < 20} | fill(kafka, topic, 0, 5)
-    reading.await_read(values)
-    assert set(reading.read) == values
-    reading.stop()
 
 
 def test_records_that_are_gone_fail_the_stream_unless_it_may_lose_them(

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from confluent_kafka import murmur2
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
 
 from modeaware.local import Kafka
 from tests.conftest import MakeTopic
@@ -78,40 +77,6 @@ def test_every_column_is_kept(
     assert kept.timestamp()[1] == int(at.timestamp() * 1000)
     (elsewhere,) = drain_topic(kafka.bootstrap_servers, other)
     assert (elsewhere.key(), elsewhere.value(), elsewhere.headers()) == (None, None, None)
-
-
-@pytest.mark.parametrize(
-    ("columns", "message"),
-    [
-        (["key"], "needs a column 'value'"),
-        (["CAST(1 AS DOUBLE) AS value"], "the column value is double"),
-        (["value", "key AS partition"], "the column partition is string"),
-    ],
-)
-def test_frames_that_cannot_be_sent_are_refused(
-    columns: list[str], message: str, spark: SparkSession, options: dict[str, Any], make_topic: MakeTopic
-) -> None:
-    topic = make_topic(1)
-    with pytest.raises(Exception, match=message):
-        write(keyed(spark, 3).selectExpr(*columns), topic, options)
-
-
-def test_what_cannot_be_done_is_refused(
-    spark: SparkSession, kafka: Kafka, log: RealLog, options: dict[str, Any], make_topic: MakeTopic
-) -> None:
-    topic = make_topic(4)
-    log.append(topic_record(topic, 1, writable=2, count=4))
-    writer = keyed(spark, 3).write.format("modeaware").options(**options)
-    with pytest.raises(Exception, match="cannot be overwritten"):
-        writer.mode("overwrite").option("topic", topic).save()
-    with pytest.raises(Exception, match=r"transactional\.id"):
-        write(keyed(spark, 3), topic, {**options, "transactional.id": "t"})
-    with pytest.raises(Exception, match=f"partition 3 of {topic}|{topic}.*partition 3"):
-        write(keyed(spark, 3).withColumn("partition", F.lit(3)), topic, options)
-    nowhere = {**options, "bootstrap.servers": "127.0.0.1:1", "modeaware.view.timeout.ms": 300}
-    with pytest.raises(Exception, match="no view of the partition modes"):
-        write(keyed(spark, 3), topic, nowhere)
-    assert places(kafka, topic) == {}
 
 
 def test_a_stream_follows_the_modes_and_its_checkpoint(

@@ -9,15 +9,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from modeaware.clock import SYSTEM_CLOCK
 from modeaware.errors import ErrorCode
 from modeaware.lifecycle.commands import DeletePartitionsCommand
 from modeaware.lifecycle.evacuation import evacuation_of
 from modeaware.local import Kafka
 from modeaware.modes import PartitionMode
-from modeaware.spark.evacuation import EvacuationReport, NothingToEvacuate, NotSealed, OtherPartitioner, evacuate
+from modeaware.spark.evacuation import EvacuationReport, evacuate
 from modeaware.spark.evacuation.command import main
-from modeaware.spark.evacuation.tombstones import warn_of_lost_tombstones
 from partitioners import named
 from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled
@@ -139,55 +137,6 @@ def test_a_straggler_is_evacuated_by_another_run(spark: SparkSession, setting: C
     assert (report.copied, set(report.seals)) == (1, {partition})
     setting.wait_done(topic)
     assert last_values(setting.servers, topic, range(KEPT))[key].value == b"late"
-
-
-def test_another_partitioner_is_refused(spark: SparkSession, setting: Controlled, topic: str) -> None:
-    shrink(setting, topic)
-    ends = watermarks(setting.servers, topic)
-    with pytest.raises(OtherPartitioner, match=r"crc32 \(100.0%\)"):
-        evacuate(spark, topic, conf(setting, partitioner="murmur2_random"))
-    assert watermarks(setting.servers, topic) == ends
-    assert setting.reasons(topic) <= {None, "not-evacuated"}
-
-
-def test_keys_of_before_a_growth_pass_the_check(
-    spark: SparkSession, setting: Controlled, make_topic: MakeTopic
-) -> None:
-    """Placed among fewer partitions, and by the same hash."""
-    topic, place = make_topic(PARTITIONS, cleanup_policy="compact"), named("murmur2").for_topic("").partition
-    for n, key in enumerate(KEYS):
-        produce_values(setting.conf, topic, [(key, b"x", START_MS + n)], partition=place(key, 6 if n < 100 else 12))
-    before = last_values(setting.servers, topic)
-    shrink(setting, topic)
-    report = evacuate(spark, topic, conf(setting, partitioner="murmur2_random"))
-    assert report.copied == report.keys > 0
-    assert last_values(setting.servers, topic, range(KEPT)) == before
-    setting.wait_done(topic)
-
-
-def test_without_such_a_shrink_nothing_is_done(spark: SparkSession, setting: Controlled, make_topic: MakeTopic) -> None:
-    topic = make_topic(6)
-    with pytest.raises(NothingToEvacuate, match="no shrink is in force"):
-        evacuate(spark, topic, conf(setting))
-    setting.shrink(topic, 3)
-    with pytest.raises(NothingToEvacuate, match="evacuates nothing"):
-        evacuate(spark, topic, conf(setting))
-
-
-def test_a_partition_that_is_not_sealed_is_waited_for(spark: SparkSession, setting: Controlled, topic: str) -> None:
-    setting.started[-1].stop()
-    setting.start(seal_quiet_ms=600_000)
-    shrink(setting, topic)
-    with pytest.raises(NotSealed, match="partitions 4-11 are not sealed within 1 s"):
-        evacuate(spark, topic, conf(setting), wait_s=1)
-
-
-def test_a_shrink_that_is_older_than_tombstones_is_warned_of(setting: Controlled, make_topic: MakeTopic) -> None:
-    topic, now_ms = make_topic(2, cleanup_policy="compact", delete_retention_ms=60_000), SYSTEM_CLOCK.now_ms()
-    assert warn_of_lost_tombstones(setting.conf, topic, now_ms) is None
-    warning = warn_of_lost_tombstones(setting.conf, topic, now_ms - 60_001)
-    assert warning is not None
-    assert "delete.retention.ms (60000 ms)" in warning
 
 
 def test_the_command(

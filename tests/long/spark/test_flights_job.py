@@ -17,7 +17,7 @@ from modeaware.spark import ProgressListener, foreach_batch_writer, read_stream_
 from modeaware.spark.read.progress import progress_group
 from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled, left
-from tests.support.flights_job import Arrival, Arrivals, Feed, Watched, out_of_order
+from tests.support.flights_job import Arrivals, Feed, Watched, out_of_order
 from tests.support.streaming import Listening
 from tests.support.waiting import eventually
 
@@ -141,12 +141,3 @@ def test_all_flights_arrive_while_both_topics_shrink_and_grow(
     assert len(job.begun) == 1 + len(changes)
     assert job.begun == sorted(job.begun)
     assert job.begun[0] == 0 < job.begun[1]
-
-
-def test_an_arrival_behind_a_later_one_is_noticed() -> None:
-    """Guard of the guard."""
-    placed = {1: 0, 2: 0, 3: 0, 4: 7}
-    fine = [Arrival(0, offset, b"N1", number) for offset, number in enumerate([1, 2, 1, 2, 3])]
-    assert out_of_order(fine, placed) == []
-    assert out_of_order([*fine, Arrival(3, 0, b"N1", 1), Arrival(0, 5, b"N1", 4), Arrival(0, 6, None, 1)], placed) == []
-    assert out_of_order([Arrival(0, 0, b"N1", 2), Arrival(0, 1, b"N1", 1)], placed) == [(Arrival(0, 1, b"N1", 1), 2)]

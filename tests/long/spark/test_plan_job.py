@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import random
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import pytest
 from confluent_kafka import Message, Producer, murmur2
-from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 import modeaware.spark
-from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.local import Kafka
 from modeaware.plan.html import plan_html
 from modeaware.plan.report import ResizePlan, plan_json
@@ -136,40 +133,3 @@ def test_where_no_hash_placed_the_keys_what_lies_where_is_told(
     assert plan.now.load == tuple(float(sum(len(b"k%d" % n) + 100 * p for n in range(200))) for p in range(6))
     assert (plan.chosen.keys, plan.chosen.load) == (None, ())
     assert "keys are not kept together now" in plan_text(plan)
-
-
-def test_headers_count_and_open_transactions_too(
-    spark: SparkSession, kafka: Kafka, make_topic: MakeTopic, make_group: Callable[[], str]
-) -> None:
-    topic = make_topic(3)
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": make_group()})
-    producer.init_transactions(TIMEOUT_S)
-    producer.begin_transaction()
-    producer.produce(topic, b"12345", key=b"key", headers=[("name", b"abc"), ("null", None)], partition=0)
-    producer.flush(TIMEOUT_S)
-    try:
-        plan = planned(spark, kafka, topic, 2)
-    finally:
-        producer.abort_transaction(TIMEOUT_S)
-    assert plan.counted is not None
-    assert (plan.counted.records, plan.counted.bytes) == (1, 5 + 3 + 4 + 3 + 4)
-    assert plan.now.load == (19.0, 0.0, 0.0)
-    assert "open-transactions" not in {blocker.code for blocker in plan.blockers}, "it is in a partition that stays"
-
-
-def test_an_empty_topic_and_what_cannot_be_planned(spark: SparkSession, kafka: Kafka, make_topic: MakeTopic) -> None:
-    topic = make_topic(6)
-    plan = planned(spark, kafka, topic, 3)
-    assert plan.counted is not None
-    assert (plan.counted.records, plan.recognition.verdict) == (0, "unknown")
-    json.dumps(plan_json(plan))
-    assert "Counted, each one: 0 records" in plan_text(plan)
-    for partitions, error in ((6, "has them already"), (0, "at least 1 must stay"), (100_001, "at most 100000")):
-        with pytest.raises(RequestRefused, match=error):
-            planned(spark, kafka, topic, partitions)
-    with pytest.raises(RequestRefused, match="does not exist") as caught:
-        planned(spark, kafka, "absent", 3)
-    assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    assert "absent" not in admin.list_topics(timeout=TIMEOUT_S).topics
-    assert not [g for g in admin.list_consumer_groups().result(TIMEOUT_S).valid if "plan" in g.group_id]

@@ -121,26 +121,6 @@ def test_a_shrink_waits_for_a_query_that_is_behind_and_ends_when_it_has_read(
     assert set(reading.read) == values
 
 
-def test_a_query_that_finds_nothing_new_tells_where_it_is(
-    spark: SparkSession, setting: Controlled, make_reading: Callable[..., Reading], make_topic: MakeTopic
-) -> None:
-    """What a process did not get to publish before it died."""
-    topic = make_topic(3)
-    produce(setting, topic, 30)
-    reading = make_reading(topic)
-    reading.start(once=True)
-    reading.stop()
-    setting.start()
-    listener = ProgressListener(conf_of(setting))
-    with Listening(spark, listener):
-        reading.start()
-        group = progress_group(reading.name)
-        eventually(lambda: committed(setting, group, topic, 3) == ends(setting, topic), 60)
-        reading.stop()
-        assert listener.flush()
-    assert required(setting) == {(group, topic)}
-
-
 class Keyed(Unending[Producer]):
     """A producer of ours that never stops; ``values`` were acknowledged."""
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from modeaware.errors import ClusterError, ConfigError, ErrorCode, ViewTimeout
+from modeaware.errors import ConfigError
 from modeaware.local import Kafka
 from modeaware.modes import PartitionMode
 from modeaware.spark import read_from_kafka
@@ -70,12 +70,3 @@ def test_options_are_sparks_and_offsets_may_name_what_is_left_out(
     assert "headers" in frame.columns
     with pytest.raises(ConfigError, match="subscribe"):
         read_from_kafka(spark, topic, conf, subscribe=topic)
-
-
-def test_what_cannot_be_read_is_said(spark: SparkSession, conf: dict[str, Any], topic: str) -> None:
-    with pytest.raises(ClusterError, match="t-missing") as caught:
-        read_from_kafka(spark, "t-missing", conf)
-    assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    nowhere = {**conf, "bootstrap.servers": "127.0.0.1:1", "modeaware.view.timeout.ms": 300}
-    with pytest.raises(ViewTimeout, match=topic):
-        read_from_kafka(spark, topic, nowhere)

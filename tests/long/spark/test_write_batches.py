@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,9 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from modeaware.errors import ConfigError
 from modeaware.local import Kafka
 from modeaware.spark import foreach_batch_writer
 from modeaware.spark.java_conf import spark_options
-from modeaware.spark.write import batches
 from modeaware.spark.write.batches import THROUGH, BatchWriter, Through
 from modeaware.spark.write.errors import EpochMoved
 from tests.conftest import MakeTopic
@@ -127,26 +124,3 @@ def test_a_query_that_failed_writes_the_batch_again_from_its_checkpoint(
     assert set(grown) == {0, 1, 2, 3, 4}
     assert sum(grown.values()) == RECORDS
     assert set(site.places(target)) == set(keys)
-
-
-def test_options_go_to_the_sink(
-    site: WritingSite, make_topic: MakeTopic, frame: DataFrame, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[Any] = []
-    monkeypatch.setattr(batches, "write_by", lambda *arguments: seen.append(arguments[2:]))
-    topic = make_topic(1)
-    foreach_batch_writer(topic, site.conf, hash_in="jvm", **{"kafka.linger.ms": 7})(frame, 0)
-    assert seen == [(site.conf, "jvm", {"kafka.linger.ms": 7})]
-
-
-def test_bad_arguments_are_refused() -> None:
-    conf = {"bootstrap.servers": "127.0.0.1:1"}
-    with pytest.raises(ConfigError, match="through must be one of sink, arrow, rows"):
-        foreach_batch_writer("t", conf, through="pipe")  # type: ignore[arg-type] # what it refuses
-    with pytest.raises(ConfigError, match="retries"):
-        foreach_batch_writer("t", conf, retries=-1)
-    with pytest.raises(ConfigError, match="options of the sink"):
-        foreach_batch_writer("t", conf, through="rows", includeHeaders="true")
-    with pytest.raises(ConfigError, match="did you mean"):
-        foreach_batch_writer("t", {**conf, "modeaware.mode.sauce": "log"})
-    assert pickle.loads(pickle.dumps(foreach_batch_writer("t", conf))).topic == "t"

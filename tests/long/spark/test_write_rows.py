@@ -8,12 +8,9 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
 
-from modeaware.errors import ConfigError, ViewTimeout
 from modeaware.local import Kafka
-from modeaware.spark import arrow_writer, foreach_partition_writer, write_arrow
-from modeaware.spark.write.arrow import SCHEMA
+from modeaware.spark import foreach_partition_writer, write_arrow
 from tests.conftest import MakeTopic
 from tests.support.spark_writing import WritingSite, expected_places, writing_site
 
@@ -101,18 +98,6 @@ def test_a_retired_partition_is_refused(
 
 
 @BOTH
-def test_a_record_that_is_not_delivered_fails_the_job(
-    spark: SparkSession, site: WritingSite, make_topic: MakeTopic, write: Write
-) -> None:
-    topic = make_topic(3, max_message_bytes=1_000)
-    rows = [(b"small",), (b"x" * 5_000,)]
-    with pytest.raises(Exception, match=rf"WriteFailed: partition \d of {topic}: a record was not delivered.*MSG_SIZE"):
-        write(spark.createDataFrame(rows, "value binary"), topic, site.conf)
-    with pytest.raises(Exception, match=f"WriteFailed: {topic}: a record was not delivered.*MSG_SIZE"):
-        write(spark.createDataFrame(rows, "value binary"), topic, {**site.conf, "message.max.bytes": 2_000})
-
-
-@BOTH
 def test_a_full_queue_makes_the_task_wait(
     spark: SparkSession, site: WritingSite, make_topic: MakeTopic, write: Write
 ) -> None:
@@ -122,40 +107,6 @@ def test_a_full_queue_makes_the_task_wait(
     )
     write(frame, topic, {**site.conf, "queue.buffering.max.messages": 100})
     assert sum(site.counts(topic).values()) == 20_000
-
-
-@BOTH
-def test_without_a_mode_source_the_job_fails_clearly(spark: SparkSession, write: Write) -> None:
-    conf = {"bootstrap.servers": "127.0.0.1:1", "modeaware.view.timeout.ms": 300, "log_level": 0}
-    frame = spark.createDataFrame([(b"v",)], "value binary")
-    with pytest.raises(Exception, match=r"ViewTimeout|no view of the partition modes within 300 ms"):
-        write(frame, "orders", conf)
-    with pytest.raises(ViewTimeout):
-        write_arrow(frame, "orders", conf)
-
-
-def test_rdds_of_rows_tuples_and_dicts(spark: SparkSession, site: WritingSite, make_topic: MakeTopic) -> None:
-    topic = make_topic(12)
-    site.shrink(topic, 4)
-    writer = foreach_partition_writer(topic, site.conf)
-    rows = [{"key": "d1", "value": b"1"}, {"value": b"2", "key": "d2", "partition": 3}, Row(key="r", value=b"3")]
-    spark.sparkContext.parallelize(rows, 1).foreachPartition(writer)
-    assert {message.key(): message.value() for message in site.records(topic)} == {b"d1": b"1", b"d2": b"2", b"r": b"3"}
-    with pytest.raises(Exception, match="a row must be a Row with names"):
-        spark.sparkContext.parallelize([("k", b"v")], 1).foreachPartition(writer)
-    with pytest.raises(Exception, match="a row needs a column 'value'; it has key"):
-        spark.sparkContext.parallelize([{"key": "k"}], 1).foreachPartition(writer)
-
-
-def test_map_in_arrow_tells_how_many_each_task_has_written(
-    spark: SparkSession, site: WritingSite, make_topic: MakeTopic
-) -> None:
-    topic = make_topic(3)
-    frame = spark.range(1_000, numPartitions=4).select(F.col("id").cast("string").alias("value"))
-    told = frame.mapInArrow(arrow_writer(topic, site.conf), SCHEMA).collect()
-    assert [row.records for row in told] == [250] * 4
-    assert write_arrow(frame.limit(0), topic, site.conf) == 0
-    assert sum(site.counts(topic).values()) == 1_000
 
 
 def test_workers_keep_their_producer(spark: SparkSession, site: WritingSite, make_topic: MakeTopic) -> None:
@@ -173,25 +124,3 @@ def test_workers_keep_their_producer(spark: SparkSession, site: WritingSite, mak
     frame = spark.range(8, numPartitions=8).selectExpr("CAST(CAST(id AS STRING) AS BINARY) AS value")
     found = frame.rdd.mapPartitions(write_and_count).collect()
     assert len(set(found)) == len({worker for worker, _ in found})
-
-
-@pytest.mark.parametrize("name", ["on_delivery", "transactional.id", "delivery.report.only.error"])
-def test_what_a_writer_cannot_respect_is_refused_on_the_driver(name: str) -> None:
-    for make in (foreach_partition_writer, arrow_writer):
-        with pytest.raises(ConfigError, match=name):
-            make("orders", {"bootstrap.servers": "127.0.0.1:1", name: "x"})
-    with pytest.raises(ConfigError, match="did you mean"):
-        foreach_partition_writer("orders", {"modeaware.mode.sauce": "log"})
-
-
-def test_frames_without_value_or_of_other_types_are_refused(
-    spark: SparkSession, site: WritingSite, make_topic: MakeTopic
-) -> None:
-    topic = make_topic(1)
-    with pytest.raises(ConfigError, match="needs a column 'value'; it has id"):
-        write_arrow(spark.range(1), topic, site.conf)
-    for write in (by_rows, write_arrow):
-        with pytest.raises(Exception, match="keys and values are binary or string"):
-            write(spark.range(1).selectExpr("id AS value"), topic, site.conf)
-        with pytest.raises(Exception, match="timestamps are Spark timestamps or whole ms"):
-            write(spark.range(1).selectExpr("'v' AS value", "'today' AS timestamp"), topic, site.conf)

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from modeaware.errors import ClusterError, ConfigError, PartitionRetired, ViewTimeout
 from modeaware.local import Kafka
 from modeaware.spark import write_to_kafka
-from modeaware.spark.write import column, jvm_hash, sink
+from modeaware.spark.write import column, jvm_hash
 from partitioners import Hash
 from tests.conftest import MakeTopic
 from tests.support.spark_writing import WritingSite, expected_places, writing_site
@@ -110,41 +109,6 @@ def test_a_jvm_that_hashes_otherwise_is_found_out_and_not_used(
     assert site.places(topic) == expected_places(keys, 4, name)
 
 
-def test_a_jvm_without_the_class_is_found_out(spark: SparkSession) -> None:
-    def missing(spark: SparkSession, key: Any, count: int) -> Any:
-        assert spark._jvm is not None
-        return spark._jvm.java.lang.Class.forName("org.apache.kafka.NoSuchClass")
-
-    why = jvm_hash.self_test(spark, Hash.MURMUR2, missing)
-    assert why is not None
-    assert "cannot compute murmur2" in why
-
-
-@pytest.mark.parametrize("name", ["minimal_movement", "fnv1a_random", "round_robin"])
-def test_partitioners_that_java_does_not_have_choose_even_while_all_are_writable(
-    spark: SparkSession, site: WritingSite, make_topic: MakeTopic, columns_made: list[Any], name: str
-) -> None:
-    topic = make_topic(6)
-    keys = KEYS[1:]
-    write_to_kafka(frame_of(spark, list(keys)), topic, {**site.conf, "partitioner": name}, hash_in="jvm")
-    assert len(columns_made) == 1
-    if name == "round_robin":
-        assert set(site.counts(topic)) == set(range(6))
-    else:
-        assert site.places(topic) == expected_places(keys, 6, name)
-
-
-def test_an_object_may_be_the_partitioner(spark: SparkSession, site: WritingSite, make_topic: MakeTopic) -> None:
-    def by_length(key: bytes | None, count: int) -> int:
-        return len(key or b"") % count
-
-    topic = make_topic(12)
-    site.shrink(topic, 5)
-    write_to_kafka(frame_of(spark, [*KEYS, None]), topic, {**site.conf, "partitioner": by_length})
-    places = site.places(topic)
-    assert places == {key: {len(key or b"") % 5} for key in [*KEYS, None]}
-
-
 def test_headers_tombstones_and_strings(spark: SparkSession, site: WritingSite, make_topic: MakeTopic) -> None:
     topic = make_topic(12)
     site.shrink(topic, 4)
@@ -171,51 +135,3 @@ def test_an_explicit_partition_is_kept_and_a_retired_one_fails_the_job(
         write_to_kafka(spark.createDataFrame([(b"a", b"v", 4)], schema), topic, site.conf)
     assert "ReadOnly 4-11" in str(failed.value)
     assert len(site.records(topic)) == 3
-
-
-def test_the_manual_partitioner_wants_partitions(spark: SparkSession, site: WritingSite, make_topic: MakeTopic) -> None:
-    topic, conf = make_topic(2), {**site.conf, "partitioner": "manual"}
-    with pytest.raises(ConfigError, match="needs a column 'partition'"):
-        write_to_kafka(frame_of(spark, [b"k"]), topic, conf)
-    named = spark.createDataFrame([(b"k", b"v", 1)], "key binary, value binary, partition int")
-    write_to_kafka(named, topic, conf)
-    assert site.places(topic) == {b"k": {1}}
-    with pytest.raises(Exception, match="the partitioner 'manual' wants named"):
-        write_to_kafka(named.selectExpr("key", "value", "CAST(NULL AS INT) AS partition"), topic, conf)
-
-
-def test_partitions_that_are_not_the_first_ones(spark: SparkSession, make_topic: MakeTopic, kafka: Kafka) -> None:
-    from tests.support.fake_views import FakeViews, modes_of
-
-    topic = make_topic(6)
-    view = FakeViews().set(topic, modes_of(6, [1, 3, 4]))
-    for hash_in in ("python", "jvm"):
-        conf = {"bootstrap.servers": kafka.bootstrap_servers}
-        sink.write_by(view, frame_of(spark, list(KEYS)), conf, hash_in, {})
-    with writing_site(kafka) as site:
-        by_index = expected_places(KEYS, 3, "murmur2_random")
-        assert site.places(topic) == {key: {(1, 3, 4)[index] for index in found} for key, found in by_index.items()}
-
-
-def test_what_cannot_be_done_is_refused_before_anything_is_written(
-    spark: SparkSession, site: WritingSite, make_topic: MakeTopic
-) -> None:
-    topic, frame = make_topic(3), frame_of(spark, [b"k"])
-    with pytest.raises(ConfigError, match=r"kafka\.partitioner\.class"):
-        write_to_kafka(frame, topic, site.conf, **{"kafka.partitioner.class": "X"})
-    with pytest.raises(ConfigError, match="hash_in"):
-        write_to_kafka(frame, topic, site.conf, hash_in="rust")  # type: ignore[arg-type] # what it refuses
-    with pytest.raises(ConfigError, match="partitioner"):
-        write_to_kafka(frame, topic, {**site.conf, "partitioner": "murmur3"})
-    with pytest.raises(ClusterError, match="no-such-topic"):
-        write_to_kafka(frame, "no-such-topic", {**site.conf, "partitioner": "consistent"})
-    site.shrink(topic, 0, 3)
-    with pytest.raises(PartitionRetired, match=f"no partition of {topic} takes records"):
-        write_to_kafka(frame, topic, site.conf)
-    assert site.records(topic) == []
-
-
-def test_without_a_mode_source_the_job_fails_clearly(spark: SparkSession) -> None:
-    conf = {"bootstrap.servers": "127.0.0.1:1", "modeaware.view.timeout.ms": 300, "log_level": 0}
-    with pytest.raises(ViewTimeout, match=r"orders: no view of the partition modes within 300 ms"):
-        write_to_kafka(frame_of(spark, [b"k"]), "orders", conf)
