@@ -115,32 +115,3 @@ def test_topics_that_cannot_be_shrunk_are_refused_beside_one_that_can(
         assert caught.value.code is code
     assert dict(futures[good].result(TIMEOUT_S).retired) == {2: RO, 3: RO}
     assert list(admin.describe_modes()) == [good]
-
-
-def test_a_second_change_is_refused_and_the_same_one_is_harmless(
-    kafka: Kafka, admin: AdminClient, controller: Controller, make_topic: MakeTopic
-) -> None:
-    topic = make_topic(6)
-    produce_keyed(kafka.bootstrap_servers, topic, ((b"k%d" % i, b"v") for i in range(100)))
-    admin.delete_partitions({topic: DeletePartitions(4)})[topic].result(TIMEOUT_S)
-    again = admin.delete_partitions({topic: DeletePartitions(4)})[topic].result(TIMEOUT_S)
-    assert set(again.retired) == {4, 5}
-    with pytest.raises(RequestRefused, match="under changes") as caught:
-        admin.delete_partitions({topic: DeletePartitions(2)})[topic].result(TIMEOUT_S)
-    assert caught.value.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
-    admin.create_partitions([NewPartitions(topic, 6)])[topic].result(TIMEOUT_S)
-    assert _modes(admin, topic) == (RW,) * 6
-
-
-def test_kafka_pythons_own_clients_work_beside_our_codec(kafka: Kafka, make_topic: MakeTopic) -> None:
-    from kafka import KafkaAdminClient
-
-    from modeaware.wire import codec
-
-    assert codec.DELETE_PARTITIONS_KEY == 694
-    topic = make_topic(3)
-    client = KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)
-    try:
-        assert topic in client.list_topics()
-    finally:
-        client.close()

@@ -10,7 +10,7 @@ from modeaware.cluster import observer
 from modeaware.config import ControllerConfig
 from modeaware.controller import worker
 from modeaware.controller.daemon import Controller
-from modeaware.errors import ConfigError, ControllerUnavailable, ErrorCode, ModeAwareError
+from modeaware.errors import ErrorCode, ModeAwareError
 from modeaware.lifecycle.commands import DeletePartitionsCommand
 from modeaware.lifecycle.phases import topic_phase
 from modeaware.modelog.reader import read_mode_log
@@ -48,26 +48,6 @@ def test_run_once_finishes_a_drained_shrink(
     assert topic_phase(setting.record(topic)) == "done"
 
 
-def test_run_once_does_not_wait_for_groups(
-    setting: Controlled, make_topic: MakeTopic, make_group: Callable[[], str]
-) -> None:
-    topic, name = make_topic(2), make_group()
-    first = produce(setting, topic, 40)
-    with RunningGroup(setting.servers, topic, name) as group:
-        group.wait_for(first)
-    produce(setting, topic, 40, "unread")
-    serving = setting.start()
-    setting.shrink(topic, 1)
-    serving.stop()
-
-    def looked() -> bool:
-        """Of other tests' groups in a rebalance there is a doubt, which is the first reason to be told."""
-        setting.make().run_once()
-        return setting.reasons(topic) == {f"group-lag:{name}"}
-
-    eventually(looked, 60)
-
-
 def test_a_new_controller_goes_on_in_mid_drain(
     setting: Controlled, make_topic: MakeTopic, make_group: Callable[[], str]
 ) -> None:
@@ -86,21 +66,6 @@ def test_a_new_controller_goes_on_in_mid_drain(
         record = setting.wait_done(topic)
     assert record.controller_epoch == held.controller_epoch + 1
     assert [r.seal_offset for r in record.retired.values()] == [r.seal_offset for r in held.retired.values()]
-
-
-def test_a_stopped_controller_says_so_on_the_log(setting: Controlled) -> None:
-    controller = setting.start()
-    claim = setting.claim()
-    assert claim is not None
-    assert claim.address == controller.address
-    controller.stop()
-    controller.stop()
-    released = setting.claim()
-    assert released is not None
-    assert (released.controller_epoch, released.address) == (claim.controller_epoch, None)
-    with pytest.raises(ControllerUnavailable):
-        controller.submit([DeletePartitionsCommand("any", 1)]).result(10)
-    setting.start()
 
 
 @pytest.mark.parametrize("recreated", [False, True])
@@ -123,15 +88,6 @@ def test_a_deleted_topic_s_record_goes_after_a_while(
     eventually(lambda: old.topic_id not in read_mode_log(setting.conf, setting.log, 20).records)
     if recreated:
         assert setting.modes(topic) == (RW, RO, RO)
-
-
-def test_a_setting_that_librdkafka_does_not_take_is_told_at_once(setting: Controlled) -> None:
-    """Not by a thread that ends without a word while the caller waits for the claim."""
-    controller = Controller({**setting.conf, "no.such.setting": "1"}, ControllerConfig())
-    with pytest.raises(ConfigError, match=r"no\.such\.setting"):
-        controller.start()
-    assert controller.address is None, "no listener is left"
-    controller.stop()
 
 
 def test_no_broker_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:

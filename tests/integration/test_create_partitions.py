@@ -8,12 +8,11 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException
 from confluent_kafka.admin import AclOperation, ResourceType
 from confluent_kafka.admin import AdminClient as StockAdminClient
 
 from modeaware import AdminClient, CreationResult, NewPartitions, NewTopic
-from modeaware.admin.creation_requests import create_partitions, created_partitions
+from modeaware.admin.creation_requests import created_partitions
 from modeaware.admin.reassignments import replicas_by_broker
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle.phases import topic_phase
@@ -82,21 +81,6 @@ def test_from_1_to_200_in_one_call_and_the_answer_waits_for_them(
     eventually(lambda: len(replicas(kafka3, topic)) == 200)
 
 
-def test_explicit_assignments_are_kept(kafka3: LocalKafka, admin: AdminClient, topic: str) -> None:
-    assert grow(admin, topic, 3, [[3, 1], [2, 3]]).partitions == (1, 2)
-    found = replicas(kafka3, topic)
-    assert (found[1], found[2]) == ((3, 1), (2, 3))
-
-
-def test_validate_only_changes_nothing(kafka3: LocalKafka, admin: AdminClient, topic: str) -> None:
-    before = replicas(kafka3, topic)
-    assert grow(admin, topic, 5, validate_only=True) == CreationResult(topic, (1, 2, 3, 4), validate_only=True)
-    assert grow(admin, topic, 2, [[1, 3]], validate_only=True).validate_only
-    with pytest.raises(RequestRefused, match="no such broker"):
-        grow(admin, topic, 2, [[1, 9]], validate_only=True)
-    assert replicas(kafka3, topic) == before
-
-
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
@@ -119,27 +103,6 @@ def test_what_cannot_be_is_refused_with_the_brokers_code(
     assert replicas(kafka3, topic) == before
 
 
-def test_a_topic_that_is_not_there_is_refused_beside_one_that_grows(admin: AdminClient, topic: str) -> None:
-    futures = admin.create_partitions({"absent": NewPartitions.increase_to(2), topic: NewPartitions.increase_to(2)})
-    with pytest.raises(RequestRefused) as caught:
-        futures["absent"].result(TIMEOUT_S)
-    assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert futures[topic].result(TIMEOUT_S).partitions == (1,)
-
-
-def test_a_topic_that_comes_twice_in_a_request(kafka3: LocalKafka, admin: AdminClient, topic: str) -> None:
-    """A mapping cannot say it; what the broker answers to one that does is INVALID_REQUEST."""
-    with closing(Brokers({"bootstrap.servers": kafka3.bootstrap_servers})) as brokers:
-        errors = create_partitions(brokers, [(topic, 2, None), (topic, 3, None)], False, 10.0)
-    assert isinstance(errors[topic], RequestRefused)
-    assert errors[topic].code is ErrorCode.INVALID_REQUEST
-    twice = [NewPartitions(topic, 2, min_required_replication_factor=1), NewPartitions(topic, 3)]
-    with pytest.raises(RequestRefused, match="comes twice") as caught:
-        admin.create_partitions(twice)
-    assert caught.value.code is ErrorCode.INVALID_REQUEST
-    assert len(replicas(kafka3, topic)) == 1
-
-
 def test_topics_with_a_minimum_are_refused_with_the_brokers_code(
     kafka3: LocalKafka, admin: AdminClient, topic: str
 ) -> None:
@@ -159,13 +122,6 @@ def test_topics_with_a_minimum_are_refused_with_the_brokers_code(
     made = admin.create_topics([NewTopic(name, min_required_replication_factor=1)])[name].result(TIMEOUT_S)
     assert made.under_replicated == {}
     assert len(replicas(kafka3, name)) == len(made.partitions) > 0, "the brokers' own numbers"
-
-
-def test_a_list_is_answered_as_the_stock_client_does(admin: AdminClient, topic: str) -> None:
-    assert admin.create_partitions([NewPartitions(topic, 2)])[topic].result(TIMEOUT_S) is None
-    with pytest.raises(KafkaException) as caught:
-        admin.create_partitions([NewPartitions(topic, 2)])[topic].result(TIMEOUT_S)
-    assert caught.value.args[0].code() == ErrorCode.INVALID_PARTITIONS
 
 
 def test_retired_partitions_are_revived_first_and_assignments_are_for_the_new_ones(

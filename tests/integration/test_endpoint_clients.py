@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaPythonPartition
@@ -96,29 +96,6 @@ def test_served_clients_work_before_during_and_after_a_shrink(
     assert {topic, setting.log} <= set(listed)
 
 
-def test_librdkafka_joins_groups_at_once(
-    setting: Controlled, make_topic: MakeTopic, make_group: Callable[[], str]
-) -> None:
-    """Not after ``topic.metadata.refresh.interval.ms``, because a question was lost with a node that only the endpoint
-    names. Some of so many would meet that."""
-    address, topic = address_of(setting.start()), make_topic(1)
-    conf = {"bootstrap.servers": address, "session.timeout.ms": 6_000, "log_level": 0}
-    consumers = [Consumer({**conf, "group.id": make_group()}) for _ in range(24)]
-    try:
-        for consumer in consumers:
-            consumer.subscribe([topic])
-        joined: set[int] = set()
-
-        def all_have() -> bool:
-            joined.update(n for n, each in enumerate(consumers) if each.poll(0) is not None or each.assignment())
-            return len(joined) == len(consumers)
-
-        eventually(all_have, 60)
-    finally:
-        for consumer in consumers:
-            consumer.close()
-
-
 CLIENTS = ("confluent", "kafka-python")
 
 
@@ -185,21 +162,6 @@ def test_served_confluent_kafka_asks_a_broker_for_growth(setting: Controlled, ma
     assert isinstance(failure, KafkaException)
     assert failure.args[0].code() == KafkaError.INVALID_PARTITIONS
     assert setting.modes(topic) == (RW, RW, NONE, NONE, NONE, NONE)
-
-
-def test_refused_confluent_kafkas_growth_is_the_controllers(setting: Controlled, make_topic: MakeTopic) -> None:
-    """As long as the client has asked nobody but the endpoint. One that has asked a broker takes that for the
-    controller; librdkafka may do so of its own accord: that is why it is tried again."""
-    address, topic = shrunk(setting, make_topic, "refuse")
-
-    def grown() -> bool:
-        admin = AdminClient({"bootstrap.servers": address})
-        failure = admin.create_partitions([NewPartitions(topic, 4)])[topic].exception(30)
-        assert failure is None, failure
-        return True
-
-    eventually(grown)
-    assert_grown(setting, topic, 4)
 
 
 def test_growth_reaches_the_active_controller_through_a_standbys_endpoint(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from modeaware.config import ControllerConfig
 from modeaware.errors import ErrorCode
@@ -17,7 +16,6 @@ from modeaware.reports.certificate import all_drained, take_certificate
 from modeaware.reports.describe import describe_topics
 from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled, left, produce
-from tests.support.waiting import eventually
 
 RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
 
@@ -50,12 +48,6 @@ def prove(setting: Controlled, record: TopicRecord) -> str:
 
 def wait_not_evacuated(setting: Controlled, topic: str) -> TopicRecord:
     return setting.wait_for(topic, lambda record: setting.reasons(topic) == {reasons.NOT_EVACUATED})
-
-
-def set_policy(setting: Controlled, topic: str, policy: str) -> None:
-    entry = ConfigEntry("cleanup.policy", policy, incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    setting.admin.incremental_alter_configs([resource])[resource].result(20)
 
 
 def test_it_waits_for_the_proof_and_leaves_the_records(setting: Controlled, make_topic: MakeTopic) -> None:
@@ -101,14 +93,3 @@ def test_a_proof_of_an_earlier_change_does_not_count(setting: Controlled, make_t
     assert earlier not in {*record.required_groups, evacuation_of(record)}
     prove(setting, record)
     assert setting.wait_done(topic).modes == (RW, NONE)
-
-
-def test_records_go_once_the_policy_lets_them(setting: Controlled, make_topic: MakeTopic) -> None:
-    topic = compacted(setting, make_topic)
-    assert shrink(setting, topic).code is ErrorCode.NONE
-    prove(setting, wait_not_evacuated(setting, topic))
-    setting.wait_done(topic)
-    set_policy(setting, topic, "compact,delete")
-    eventually(lambda: left(setting, topic)[1] == 0, 40)
-    record = setting.wait_for(topic, lambda record: record.retired[1].replica_state is ReplicaState.DELETION_SUCCESSFUL)
-    assert (record.modes, left(setting, topic)) == ((RW, NONE), {0: 10, 1: 0})

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from kafka import TopicPartition
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
-from kafka.structs import OffsetAndMetadata
 
 from modeaware.kafka_python import FirstViewTimeout, KafkaConsumer
 from modeaware.local import Kafka
@@ -115,35 +114,6 @@ def test_a_latest_group_skips_nothing_of_what_comes_back_or_is_new(
     assert read(consumer, 1) == [(0, 5)]
 
 
-def test_a_commit_below_what_is_deleted_does_not_send_a_latest_group_to_the_end(
-    consumer_of: MakeConsumer, fake_views: FakeViews, make_topic: MakeTopic, send: Send, kafka: Kafka
-) -> None:
-    from confluent_kafka import TopicPartition as Place
-    from confluent_kafka.admin import AdminClient
-
-    topic = make_topic(1)
-    send(topic, 0, 5)
-    before = consumer_of(enable_auto_commit=False)
-    before.commit({TopicPartition(topic, 0): OffsetAndMetadata(1, "", -1)})
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    (deleted,) = admin.delete_records([Place(topic, 0, 3)]).values()
-    deleted.result(30)
-    fake_views.set(topic, modes_of(1, 1))
-    assert read(consumer_of(topic, auto_offset_reset="latest"), 2) == [(0, 3), (0, 4)]
-
-
-def test_idle_partitions_of_a_cooperative_latest_group_are_committed_before_a_change_moves_them(
-    consumer_of: MakeConsumer, fake_views: FakeViews, make_topic: MakeTopic
-) -> None:
-    topic = make_topic(2)
-    consumer = consumer_of(topic, enable_auto_commit=False, auto_offset_reset="latest", **COOPERATIVE)
-    await_held(consumer, range(2))
-    assert committed(consumer, topic, 2) == {}
-    fake_views.set(topic, modes_of(2, 2))
-    consumer.poll(200)
-    assert committed(consumer, topic, 2) == {0: 0, 1: 0}
-
-
 def test_pauses_and_seeks_of_the_application_are_kept_apart(
     consumer_of: MakeConsumer, fake_views: FakeViews, make_topic: MakeTopic, send: Send
 ) -> None:
@@ -166,26 +136,6 @@ def test_pauses_and_seeks_of_the_application_are_kept_apart(
     assert consumer.paused() == {zero}
     consumer.resume(zero)
     assert read(consumer, 1) == [(0, 0)]
-
-
-def test_a_manual_assignment_leaves_hidden_ones_out(
-    consumer_of: MakeConsumer,
-    fake_views: FakeViews,
-    make_topic: MakeTopic,
-    send: Send,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    topic = make_topic(2)
-    for partition in range(2):
-        send(topic, partition, 1)
-    fake_views.set(topic, modes_of(2, 1, NONE))
-    consumer = consumer_of(group_id=None)
-    consumer.assign([TopicPartition(topic, 0), TopicPartition(topic, 1)])
-    assert "partitions 1 are in mode None" in caplog.text
-    assert read(consumer, 1) == [(0, 0)]
-    assert consumer.assignment() == {TopicPartition(topic, 0)}
-    fake_views.set(topic, modes_of(2, 2))
-    assert read(consumer, 1) == [(1, 0)]
 
 
 def test_nothing_is_read_before_the_first_view(

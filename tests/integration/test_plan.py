@@ -7,11 +7,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Message, Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Producer
 from kafka import KafkaProducer
 
-from modeaware.plan import read
 from partitioners.hashes import murmur2
 from partitioners.minimal_movement import jump_over
 from tests.conftest import MakeTopic
@@ -103,49 +101,6 @@ def test_the_hash_that_placed_the_keys_is_named(
     assert f"Keys are placed by {name}" in text
     assert four["survivors_keys_moved"] == 0.0
     assert abs(four["keys_moved"]["share"] - 2 / 3) < 2 * four["keys_moved"]["margin"]
-
-
-def committed(servers: str) -> dict[int, int]:
-    """How many records each partition of the topic with all groups' offsets has got, if any."""
-    return {p: end for p, (_, end) in watermarks(servers, "__consumer_offsets").items() if end > 0}
-
-
-class Counting(Consumer):
-    """Counts what is consumed, and what else is asked of it."""
-
-    read: list[Message]
-
-    def consume(self, *args: Any, **kwargs: Any) -> list[Message]:
-        messages = super().consume(*args, **kwargs)
-        self.read += [message for message in messages if message.error() is None]
-        return messages
-
-    def subscribe(self, *args: Any, **kwargs: Any) -> None:
-        raise AssertionError("a plan joins no group")
-
-    def commit(self, *args: Any, **kwargs: Any) -> None:
-        raise AssertionError("a plan commits nothing")
-
-
-@pytest.mark.parametrize("asked", [5, 100, 1000, 2999, 100_000])
-def test_no_more_than_the_sample_is_read_and_nothing_is_left_behind(
-    site: Site, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch, asked: int
-) -> None:
-    topic = make_topic(PARTITIONS)
-    by_librdkafka(site.servers, topic, KEYS)
-    Counting.read = []
-    monkeypatch.setattr(read, "Consumer", Counting)
-    commits = committed(site.servers)
-    plan = planned(site, topic, "--sample", str(asked))
-    assert len(Counting.read) == plan["sample"]["records"] == min(asked, len(KEYS))
-    assert len({(message.partition(), message.offset()) for message in Counting.read}) == len(Counting.read)
-    assert {message.partition() for message in Counting.read} == set(range(PARTITIONS)) or asked == 5
-    assert plan["sample"]["of_records"] == len(KEYS)
-    assert committed(site.servers) == commits
-    admin = AdminClient({"bootstrap.servers": site.servers})  # one that nobody holds ends, and its futures never do
-    groups = admin.list_consumer_groups().result(TIMEOUT_S).valid
-    assert [group.group_id for group in groups if group.group_id.startswith("modeaware-plan")] == []
-    assert site.log() is None, "it makes no mode log"
 
 
 def test_what_stands_in_the_way(site: Site, make_topic: MakeTopic, make_group: Callable[[], str]) -> None:

@@ -33,27 +33,6 @@ def views(monkeypatch: pytest.MonkeyPatch) -> FakeViews:
     return views
 
 
-def test_callbacks_are_called_and_close_routes_what_they_send(
-    kafka: Kafka, make_topic: MakeTopic, views: FakeViews
-) -> None:
-    topic = make_topic(BEFORE)
-    views.set(topic, modes_of(BEFORE, AFTER))
-    reports: list[tuple[bytes | None, int | None]] = []
-
-    def again(error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
-        assert error is None
-        reports.append((message.value(), message.partition()))
-        if message.value() == b"first":
-            producer.produce(topic, "second", "k", on_delivery=again)
-
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "partitioner": "murmur2"})
-    producer.produce(topic, "first", "k", on_delivery=again)
-    assert producer.close() is True
-    assert views.closed
-    expected = confluent_kafka.murmur2(b"k", AFTER)
-    assert reports == [(b"first", expected), (b"second", expected)]
-
-
 def test_transactions(kafka: Kafka, make_topic: MakeTopic, views: FakeViews) -> None:
     topic = make_topic(BEFORE)
     views.set(topic, modes_of(BEFORE, AFTER))

@@ -34,7 +34,6 @@ from modeaware.local import Kafka
 from tests.conftest import MakeTopic
 from tests.support.groups import RunningGroup
 from tests.support.plain import produce_keyed
-from tests.support.raw_group import RawMember
 from tests.support.secured import SecuredKafka
 from tests.support.waiting import eventually
 
@@ -125,38 +124,6 @@ def test_a_share_group_by_what_is_acknowledged(
         assert sure(cluster, topic, 1).groups[name].has_members
     eventually(lambda: not sure(cluster, topic, 1).groups[name].has_members)
     assert sure(cluster, topic, 1).groups == {name: GroupFacts({0: base + 10}, kind="share")}
-
-
-class TestRawMembers:
-    def test_a_rebalance_hides_what_a_group_consumes(
-        self, cluster: Cluster, make_topic: MakeTopic, make_group: MakeGroup
-    ) -> None:
-        topic, other = make_topic(2), make_topic(2)
-        member = RawMember(cluster.brokers, make_group(), topic)
-        found = find_groups(cluster, topic, range(2))
-        assert found.doubt is not None
-        assert "in a rebalance" in found.doubt.detail
-        member.settle()
-        assert sure(cluster, topic).groups == {member.group: GroupFacts(has_members=True)}
-        assert sure(cluster, other).groups == {}
-        member.leave()
-        assert sure(cluster, topic).groups == {}
-
-    def test_a_rebalance_of_connect_workers_does_not(
-        self, cluster: Cluster, make_topic: MakeTopic, make_group: MakeGroup
-    ) -> None:
-        topic = make_topic(2)
-        member = RawMember(cluster.brokers, make_group(), topic, protocol_type="connect")
-        assert sure(cluster, topic).groups == {}
-        member.leave()
-
-    def test_kafka_streams(self, cluster: Cluster, make_topic: MakeTopic, make_group: MakeGroup) -> None:
-        topic, name = make_topic(2), make_group()
-        member = RawMember(cluster.brokers, name, topic, protocol="stream")
-        member.settle()
-        assert sure(cluster, topic).groups == {name: GroupFacts(has_members=True, stateful=True)}
-        assert sure(cluster, f"{name}-by-key-repartition").stateful_owner == name
-        member.leave()
 
 
 def test_who_wrote(kafka: Kafka, cluster: Cluster, make_topic: MakeTopic) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import subprocess
 import sys
 import textwrap
@@ -56,25 +55,6 @@ def test_clients_of_one_cluster_share_one_tail(log: RealLog) -> None:
     assert len(tails) == 2
     second.close()
     other.close()
-    eventually(lambda: len(tails) == 0)
-
-
-def test_a_handle_that_was_dropped_counts_as_closed(log: RealLog) -> None:
-    tails = Tails()
-    views = registry.acquire(log.conf, log.config)
-    assert views.wait_ready(30)
-    del views
-    gc.collect()
-    eventually(lambda: len(tails) == 0)
-
-
-def test_the_last_handle_may_be_closed_by_a_listener(log: RealLog) -> None:
-    tails = Tails()
-    log.create()
-    views = registry.acquire(log.conf, log.config)
-    assert views.wait_ready(30)
-    views.subscribe(lambda changed: views.close() if "orders" in changed else None)
-    log.append(topic_record())
     eventually(lambda: len(tails) == 0)
 
 

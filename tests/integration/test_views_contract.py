@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
 from typing import Protocol
 
 import pytest
 
 from modeaware.config import ClientConfig
-from modeaware.controller.desk import ControllerDesk
-from modeaware.endpoint.server import Server
-from modeaware.endpoint.upstream import Upstream
 from modeaware.local import Kafka
 from modeaware.topic_view import TopicView
 from modeaware.views import registry
@@ -19,7 +15,6 @@ from modeaware.views.source import Views
 from tests.support.fake_endpoint import FakeEndpoint
 from tests.support.fake_views import FakeViews
 from tests.support.modelog import NONE, RO, RW, RealLog, topic_record
-from tests.support.plain import create_topic
 from tests.support.waiting import eventually
 
 
@@ -139,65 +134,13 @@ class WireWorld:
         self.endpoint.stop()
 
 
-class EndpointWorld:
-    """The wire again, of a controller's real endpoint: the mode log and the topics are on a real Kafka.
-
-    The endpoint cannot say anything before it has read the log, and it does not begin before :meth:`open`.
-    """
-
-    def __init__(self, kafka: Kafka) -> None:
-        self.log = RealLog(kafka.bootstrap_servers)
-        self._reader = _Late(self.log)
-        self._desk = ControllerDesk("c-1", "serve", self._reader, lambda: False)
-        self._server = Server(
-            "127.0.0.1:0",
-            self._desk,
-            lambda commands, timeout_ms: Future(),
-            self._desk.refresh,
-            Upstream.from_conf(self.log.conf),
-        )
-        self._desk.serve_at(self._server)
-        self._server.start()
-        self._handle: Views | None = None
-
-    def start(self) -> Views:
-        config = ClientConfig(mode_source="wire", refresh_interval_ms=100)
-        self._handle = registry.acquire({"bootstrap.servers": self._server.address}, config)
-        return self._handle
-
-    def open(self) -> None:
-        self._reader.begin()
-
-    def put(self, topic: str, epoch: int, writable: int) -> None:
-        self._create(topic)
-        self.log.create()
-        self.log.append(topic_record(topic, epoch, writable=writable))
-
-    def remove(self, topic: str) -> None:
-        self.log.append_raw([(f"id-of-{topic}", None)])
-
-    def close(self) -> None:
-        if self._handle is not None:
-            self._handle.close()
-        self._server.stop()
-        self._desk.close()
-        self.log.close()
-
-    def _create(self, topic: str) -> None:
-        """Only topics that exist are told of. They stay: whether they have a mode is the mode log's business."""
-        if topic not in self.log.admin.list_topics(timeout=30).topics:
-            create_topic(self.log.conf["bootstrap.servers"], topic, 12, configs={})
-
-
-@pytest.fixture(params=["fake", "log", "wire", "auto", "endpoint"])
+@pytest.fixture(params=["fake", "log", "wire", "auto"])
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
     made: World
     if request.param == "fake":
         made = FakeWorld()
     elif request.param == "log":
         made = LogWorld(request.getfixturevalue("kafka"))
-    elif request.param == "endpoint":
-        made = EndpointWorld(request.getfixturevalue("kafka"))
     else:
         made = WireWorld(request.param)
     yield made
@@ -237,12 +180,6 @@ def test_before_the_first_view_it_is_not_ready_and_topics_are_unlisted(world: Wo
     world.open()
     assert views.wait_ready(30)
     assert views.ready
-
-
-def test_a_topic_without_a_record_is_unlisted(world: World) -> None:
-    views = ready(world)
-    assert views.view("orders") == TopicView.unlisted("orders")
-    assert views.views() == {}
 
 
 def test_changes_arrive(world: World) -> None:
@@ -296,14 +233,6 @@ def test_a_listener_hears_everything_once_when_first_ready_then_each_change(worl
     assert heard.epochs("a") == [1, 2]
 
 
-def test_a_listener_is_called_with_nothing_when_there_is_nothing(world: World) -> None:
-    views = world.start()
-    heard = Heard()
-    views.subscribe(heard)
-    world.open()
-    until(lambda: heard.calls == [{}])
-
-
 def test_a_listener_that_comes_late_hears_everything_at_once(world: World) -> None:
     views = ready(world)
     world.put("orders", 3, 4)
@@ -345,36 +274,3 @@ def test_after_a_refresh_everything_appended_before_is_in_force(world: World) ->
         world.put("orders", epoch, 4)
         views.refresh(30)
         assert views.view("orders").epoch == epoch
-
-
-def test_stats_have_the_agreed_figures(world: World) -> None:
-    views = ready(world)
-    world.put("orders", 1, 4)
-    until(lambda: views.view("orders").epoch == 1)
-    stats = views.stats()
-    assert views.error() is None
-    assert {name: stats[name] for name in ("ready", "topics", "stale", "refresh_failures", "rejected_records")} == {
-        "ready": True,
-        "topics": 1,
-        "stale": False,
-        "refresh_failures": 0,
-        "rejected_records": 0,
-    }
-    assert stats["view_age_ms"] >= 0
-    assert isinstance(stats["source"], str)
-
-
-def test_a_hint_that_views_are_old_never_blocks(world: World) -> None:
-    views = world.start()
-    views.refresh_soon()
-    world.open()
-    assert views.wait_ready(30)
-    world.put("orders", 1, 4)
-    views.refresh_soon()
-    until(lambda: views.view("orders").epoch == 1)
-
-
-def test_closing_twice_is_harmless(world: World) -> None:
-    views = ready(world)
-    views.close()
-    views.close()

@@ -5,16 +5,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from functools import partial
 
 import pytest
 
 from modeaware import AdminClient, CreationResult, NewPartitions, NewTopic
-from modeaware.admin import creation
 from modeaware.admin.creation_requests import created_partitions, missing_replicas
-from modeaware.cluster.registered import Registered, registered_brokers
-from modeaware.config import DISABLED, ENABLED, PREFER_OBSERVED
+from modeaware.cluster.registered import registered_brokers
+from modeaware.config import ENABLED, PREFER_OBSERVED
 from modeaware.errors import CreatedUnderReplicated, ErrorCode, RequestRefused
 from modeaware.local import LocalKafka
 from modeaware.modelog.reader import read_mode_log
@@ -205,41 +203,3 @@ def test_without_the_policy_all_replicas_have_to_be_alive(
         made = create(admin, topic, 4, 2, 1)
         assert made.under_replicated == {}
         assert {n for ids in placed(brokers, topic, 4).values() for n in ids} == {1, 2}
-
-
-def test_the_mode_log_remembers_a_broker_that_the_cluster_does_not_tell_of(
-    racked: LocalKafka,
-    setting: Controlled,
-    brokers: Brokers,
-    follow: Callable[[str], None],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Brokers before 4.0 tell of live ones alone."""
-
-    def live_ones(asked: Brokers) -> Registered:
-        found = registered_brokers(asked)
-        return replace(found, brokers={n: b for n, b in found.brokers.items() if b.live}, complete=False)
-
-    monkeypatch.setattr(creation, "registered_brokers", live_ones)
-    follow(ENABLED)
-    topic = name()
-    with killed(racked, brokers):
-        for controller in setting.started:
-            controller.stop()
-        with admin_of(setting) as admin:  # made after the broker was killed, and no controller is left
-            assert create(admin, topic, 1, 3, 2).under_replicated == {0: (DOWN,)}
-        with AdminClient({**setting.conf, "modeaware.mode.log.topic": name()}) as forgetful:
-            refused(lambda: create(forgetful, name(), 1, 3, 2))
-    eventually(lambda: full(brokers, topic), TIMEOUT_S)
-
-
-def test_a_policy_stays_until_another_is_given(setting: Controlled, follow: Callable[[str], None]) -> None:
-    follow(PREFER_OBSERVED)
-    setting.started[0].stop()
-    follow(DISABLED)
-    setting.started[1].stop()
-    setting.start()
-    eventually(lambda: setting.claim() is not None and setting.started[2].is_active, TIMEOUT_S)
-    record = read_mode_log(setting.conf, setting.log, 20).observed_brokers
-    assert record is not None
-    assert (record.policy, dict(record.brokers)) == (DISABLED, RACKS)

@@ -11,29 +11,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient
 
 from modeaware.errors import LocalKafkaError
 from modeaware.local import Kafka, LocalKafka
 from modeaware.local.process import command_line
-from tests.conftest import MakeKafka, MakeTopic, topic_maker
+from tests.conftest import MakeKafka, topic_maker
 from tests.support.kafka_tools import run_tool
-from tests.support.plain import drain_topic, produce_keyed, watermarks
+from tests.support.plain import drain_topic, produce_keyed
 from tests.support.waiting import eventually
 
 RECORDS = [(b"key-%d" % (n % 7), b"%d" % n) for n in range(100)]
-
-
-def test_records_come_back_in_the_order_of_each_key(kafka: Kafka, make_topic: MakeTopic) -> None:
-    topic = make_topic(3, retention_ms=3_600_000)
-    produce_keyed(kafka.bootstrap_servers, topic, RECORDS)
-
-    read = [(message.key(), message.value()) for message in drain_topic(kafka.bootstrap_servers, topic)]
-
-    assert sorted(read) == sorted(RECORDS)
-    for key in {key for key, _ in RECORDS}:
-        assert [record for record in read if record[0] == key] == [record for record in RECORDS if record[0] == key]
-    assert sum(end - start for start, end in watermarks(kafka.bootstrap_servers, topic).values()) == len(RECORDS)
 
 
 def test_a_killed_broker_comes_back_with_its_records_at_its_address(make_kafka: MakeKafka) -> None:
@@ -52,16 +39,6 @@ def test_a_killed_broker_comes_back_with_its_records_at_its_address(make_kafka: 
     assert len(drain_topic(kafka.bootstrap_servers, topic)) == len(RECORDS)
 
 
-def test_three_nodes_survive_the_loss_of_one_and_take_it_back(kafka3: LocalKafka) -> None:
-    topic = topic_maker(kafka3)(6)
-    victim = kafka3.brokers[0]
-    victim.kill()
-    produce_keyed(kafka3.bootstrap_servers, topic, RECORDS)
-    victim.start()
-    assert len(drain_topic(kafka3.bootstrap_servers, topic)) == len(RECORDS)
-    assert sorted(AdminClient({"bootstrap.servers": victim.address}).list_topics(timeout=10).brokers) == [1, 2, 3]
-
-
 def test_a_paused_broker_answers_nothing_until_it_is_resumed(make_kafka: MakeKafka) -> None:
     kafka = make_kafka()
     (broker,) = kafka.brokers
@@ -74,22 +51,6 @@ def test_a_paused_broker_answers_nothing_until_it_is_resumed(make_kafka: MakeKaf
 
     produce_keyed(kafka.bootstrap_servers, topic, [(b"k", b"after")])
     assert drain_topic(kafka.bootstrap_servers, topic)[-1].value() == b"after"
-
-
-def test_a_paused_broker_can_be_stopped_and_killed(make_kafka: MakeKafka) -> None:
-    (broker,) = make_kafka().brokers
-    broker.pause()
-    broker.stop()
-    assert broker.pid is None
-    with pytest.raises(LocalKafkaError, match="does not run"):
-        broker.pause()
-    broker.stop()  # again: harmless
-    broker.start()
-    with pytest.raises(LocalKafkaError, match="runs already"):
-        broker.start()
-    broker.pause()
-    broker.kill()
-    assert broker.pid is None
 
 
 def test_stop_leaves_nothing_or_only_the_logs(make_kafka: MakeKafka, tmp_path: Path) -> None:
@@ -107,21 +68,6 @@ def test_stop_leaves_nothing_or_only_the_logs(make_kafka: MakeKafka, tmp_path: P
     kafka.stop(keep_logs=True)
     assert "Kafka Server started" in kafka.logs_tail(200)
     assert not kafka.brokers[0].data.exists()
-
-
-def test_an_error_in_its_block_keeps_the_logs_and_says_where(tmp_path: Path) -> None:
-    with pytest.raises(KeyError) as caught, LocalKafka(folder=tmp_path / "kafka") as kafka:
-        raise KeyError("on purpose")
-    assert str(tmp_path / "kafka") in caught.value.__notes__[0]
-    assert kafka.brokers[0].log_path.exists()
-    assert not kafka.brokers[0].data.exists()
-
-
-def test_a_start_that_fails_shows_the_end_of_the_log_and_where_the_rest_is(tmp_path: Path) -> None:
-    kafka = LocalKafka(folder=tmp_path / "kafka", configs={"num.partitions": "0"})
-    with pytest.raises(LocalKafkaError, match=r"(?s)num\.partitions.*left in .*kafka"):
-        kafka.start()
-    assert (tmp_path / "kafka").is_dir()
 
 
 def test_a_broker_that_dies_while_it_starts_is_reported_with_its_log(tmp_path: Path) -> None:
@@ -150,13 +96,6 @@ def test_another_version_is_another_kafka(kafka40: LocalKafka, kafka3: LocalKafk
     ]
     versions = [re.findall(r"AlterPartitionReassignments\(45\): (.*) \[", text) for text in told]
     assert versions == [["0"], ["0 to 1"] * 3]
-
-
-def test_each_node_in_a_rack_of_its_own(make_kafka: MakeKafka) -> None:
-    kafka = make_kafka(2, configs={"broker.rack": "rack-{node_id}"})
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    nodes = admin.describe_cluster(request_timeout=30).result().nodes
-    assert {node.id: node.rack for node in nodes} == {1: "rack-1", 2: "rack-2"}
 
 
 OWNER = """

@@ -119,40 +119,6 @@ def test_producers_write_the_same_keys_meanwhile(
     setting.wait_done(topic)
 
 
-def test_a_transaction_of_a_producer_is_waited_for(
-    spark: SparkSession, setting: Controlled, make_topic: MakeTopic
-) -> None:
-    """Its records lie in front of the copies, and nobody knows before its end whether they count."""
-    topic, values = filled(setting, make_topic, 1000)
-    shrink(setting, topic)
-    place = named().for_topic(topic).partition
-    kept, undone = [key for key in values if place(key, PARTITIONS) >= KEPT and place(key, KEPT) == 0][:2]
-    one = Producer(conf(setting, **{"transactional.id": f"{topic}-one"}))
-    two = Producer(conf(setting, **{"transactional.id": f"{topic}-two"}))
-    with one, two:
-        for producer, key in ((one, kept), (two, undone)):
-            producer.init_transactions(30)
-            producer.begin_transaction()
-            producer.produce(topic, b"in a transaction", key)
-            assert not producer.flush(30)
-
-        def end() -> None:
-            """Once copies lie behind them."""
-            eventually(lambda: copies(setting, topic), 120)
-            one.commit_transaction(30)
-            two.abort_transaction(30)
-
-        ending = threading.Thread(target=end)
-        ending.start()
-        report = evacuate(spark, topic, conf(setting))
-        ending.join(60)
-    assert report.retries >= 1
-    values[kept] = b"in a transaction"
-    assert last(setting, topic) == {key: values[key] for key in last(setting, topic)}
-    assert (last(setting, topic)[kept], last(setting, topic)[undone]) == (b"in a transaction", values[undone])
-    setting.wait_done(topic)
-
-
 def test_a_job_that_is_killed_is_run_again(
     spark: SparkSession, setting: Controlled, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
