@@ -187,11 +187,6 @@ def test_keys_wait_for_records_of_their_own_producer_that_outstay_the_handover(
     assert_in_order(sender, readers)
 
 
-def writable(sender: Sender, topic: str) -> tuple[int, ...]:
-    assert sender.producer._modeaware is not None
-    return sender.producer._modeaware.views.view(topic).writable
-
-
 def assert_in_order(sender: Sender, readers: Readers) -> None:
     by_key: dict[bytes, list[int]] = defaultdict(list)
     for key, number, _, _ in readers.given:

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from modeaware.local import Kafka
 from modeaware.spark import foreach_partition_writer, write_arrow
@@ -107,20 +107,3 @@ def test_a_full_queue_makes_the_task_wait(
     )
     write(frame, topic, {**site.conf, "queue.buffering.max.messages": 100})
     assert sum(site.counts(topic).values()) == 20_000
-
-
-def test_workers_keep_their_producer(spark: SparkSession, site: WritingSite, make_topic: MakeTopic) -> None:
-    topic = make_topic(3)
-    writer = foreach_partition_writer(topic, site.conf)
-
-    def write_and_count(rows: Iterator[Row]) -> Iterator[tuple[int, int]]:
-        import os
-
-        from modeaware.spark.write import producers
-
-        writer(rows)
-        yield os.getpid(), id(producers._kept.by_key[writer._key])
-
-    frame = spark.range(8, numPartitions=8).selectExpr("CAST(CAST(id AS STRING) AS BINARY) AS value")
-    found = frame.rdd.mapPartitions(write_and_count).collect()
-    assert len(set(found)) == len({worker for worker, _ in found})
