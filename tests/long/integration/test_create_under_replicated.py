@@ -187,19 +187,3 @@ def test_a_shrunk_topic_grows_by_what_is_really_new(
         assert grow(admin, topic, 3, 3) == CreationResult(topic), "what is revived has its replicas already"
         assert grow(admin, topic, 5, 2) == CreationResult(topic, (3, 4), {3: (DOWN,), 4: (DOWN,)})
     eventually(lambda: full(brokers, topic), TIMEOUT_S)
-
-
-def test_without_the_policy_all_replicas_have_to_be_alive(
-    racked: LocalKafka, setting: Controlled, brokers: Brokers, follow: Callable[[str], None]
-) -> None:
-    topic = name()
-    with killed(racked, brokers), admin_of(setting) as admin:
-        assert "policy disabled" in str(refused(lambda: create(admin, topic, 2, 3, 2)))  # no mode log at all
-        setting.start()
-        assert "policy disabled" in str(refused(lambda: create(admin, topic, 2, 3, 2)))
-        given = NewTopic(topic, replica_assignment=[[1, 2], [2, DOWN]], min_required_replication_factor=1)
-        refused(lambda: admin.create_topics([given])[topic].result(TIMEOUT_S))
-        assert not replicas(brokers, topic)
-        made = create(admin, topic, 4, 2, 1)
-        assert made.under_replicated == {}
-        assert {n for ids in placed(brokers, topic, 4).values() for n in ids} == {1, 2}

@@ -8,7 +8,6 @@ import sys
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,7 @@ from tests.support.browser import browser
 from tests.support.command_line import Site
 from tests.support.plain import produce_keyed
 from tests.support.waiting import eventually
-from tests.support.watched import NAUGHTY, busy_snapshot, standby_snapshot, vast_snapshot
+from tests.support.watched import NAUGHTY, busy_snapshot, vast_snapshot
 
 DEADLINE_MS = 60_000
 NO_PACE = re.compile("not known yet|does not shrink")
@@ -125,35 +124,6 @@ def test_the_longest_names_and_the_most_partitions_fit(page: Page, width: int, d
         expect(page.locator("tbody .ranges")).to_have_text(re.compile("^50, 52, .*, 72 and 213 more ranges$"))
         expect(page.locator("tbody .pace")).to_have_text("about 50 min")
         expect(page.locator("article")).to_contain_text("and 80 groups with nothing left to read")
-
-
-def test_a_standby_does_not_say_that_nothing_changes(page: Page) -> None:
-    with served(standby_snapshot) as url:
-        page.goto(url)
-        expect(page.locator("#controllers")).to_contain_text(
-            "the active controller's page: that of host-1-4711-ab12cd34"
-        )
-        expect(page.locator("#changing-h")).to_be_hidden()
-
-
-def test_a_new_look_that_finds_the_same_leaves_the_page_as_it_is(page: Page) -> None:
-    """Nor does a browser whose clock is wrong show wrong times."""
-    looks: list[int] = []
-
-    def snapshot() -> Snapshot:
-        looks.append(1)
-        now_ms = 1_700_000_000_000 + len(looks) * 60_000
-        seen = busy_snapshot(1_700_000_000_000).topics[2]
-        return replace(busy_snapshot(now_ms), topics=(replace(seen, looked_ms=now_ms - 5_000 * len(looks)),))
-
-    with served(snapshot) as url:
-        page.goto(url)
-        page.locator("article").evaluate("card => card.marked = true")
-        seen = len(looks)
-        eventually(lambda: page.evaluate("1") and len(looks) >= seen + 2, 60)
-        expect(page.locator("[data-looked]")).to_have_text(re.compile(r"^[1-9]\d s$"))
-        assert page.locator("article").evaluate("card => card.marked") is True
-        expect(page.locator("#state")).to_have_text("live")
 
 
 @contextmanager

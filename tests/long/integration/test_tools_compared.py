@@ -174,29 +174,6 @@ def arrive(kafka3: LocalKafka) -> Callable[[str, list[list[int]]], None]:
     return wait
 
 
-def nothing_moves(tool: Tool) -> bool:
-    return tool("--list").lines == ["No partition reassignments found."]
-
-
-def test_generate(both: tuple[Tool, Tool], make_placed: Callable[[], str], tmp_path: Path) -> None:
-    topic = make_placed()
-    topics = tmp_path / "topics.json"
-    topics.write_text(json.dumps({"topics": [{"topic": topic}], "version": 1}))
-    asked = ("--generate", "--topics-to-move-json-file", str(topics), "--broker-list")
-
-    theirs, mine = (tool(*asked, "1,2,3") for tool in both)
-    assert theirs.status == mine.status == 0, mine.text
-    assert replicas(mine.json_after(CURRENT)) == replicas(theirs.json_after(CURRENT))
-    for shown in (theirs, mine):  # which brokers is a matter of chance, in both
-        proposed = replicas(shown.json_after(PROPOSED))
-        assert proposed.keys() == {(topic, 0), (topic, 1)}
-        assert all(len(set(ids)) == 2 and set(ids) <= {1, 2, 3} for ids in proposed.values())
-
-    few = [tool(*asked, "1") for tool in both]
-    assert [shown.status for shown in few] == [1, 1]
-    assert all("replication factor" in shown.text for shown in few)
-
-
 def test_a_move_from_its_start_to_its_end(
     both: tuple[Tool, Tool],
     make_placed: Callable[[], str],
@@ -247,49 +224,3 @@ def test_what_one_prints_the_other_executes(
         arrive(topic, BEFORE)
         verified = second("--verify", "--reassignment-json-file", file_of(tmp_path, rollback))
         assert f"Reassignment of partition {topic}-0 is completed." in verified.lines
-
-
-@pytest.mark.parametrize(
-    ("wanted", "words"),
-    [
-        ([[1, 9], [2, 3]], "9"),
-        ([[1, 1], [2, 3]], "duplicate"),
-        ([[1, 2], [2, 3], [3, 1]], "Unable to find partition"),
-    ],
-)
-def test_a_plan_that_cannot_be(
-    both: tuple[Tool, Tool],
-    make_placed: Callable[[], str],
-    plan: Callable[..., str],
-    wanted: list[list[int]],
-    words: str,
-) -> None:
-    file = plan(make_placed(), wanted)
-    theirs, mine = (tool("--execute", "--reassignment-json-file", file) for tool in both)
-    assert (theirs.status, mine.status) == (1, 1)
-    assert words in theirs.text
-    assert "Successfully" not in mine.text
-    assert nothing_moves(both[1])
-
-
-def test_the_guard_of_the_replication_factor(
-    both: tuple[Tool, Tool], make_placed: Callable[[], str], plan: Callable[..., str]
-) -> None:
-    topic = make_placed()
-    asked = ("--execute", "--disallow-replication-factor-change", "--reassignment-json-file", plan(topic, [[3], [3]]))
-    for shown in (tool(*asked) for tool in both):
-        assert shown.status == 1
-        assert re.search(rf"{topic}-0.*: The replication factor is changed from 2 to 1", shown.text)
-        assert "Successfully" not in shown.text
-
-
-def test_the_guard_on_a_broker_that_does_not_know_it(
-    kafka40: LocalKafka, ours: Callable[[Kafka], Tool], plan: Callable[..., str]
-) -> None:
-    topic = f"old-{uuid.uuid4().hex[:12]}"
-    admin = AdminClient({"bootstrap.servers": kafka40.bootstrap_servers})
-    admin.create_topics([NewTopic(topic, num_partitions=1)])[topic].result(TIMEOUT_S)
-    asked = ("--execute", "--disallow-replication-factor-change", "--reassignment-json-file", plan(topic, [[1]]))
-    for shown in (tool(*asked) for tool in (kafkas(kafka40), ours(kafka40))):
-        assert shown.status == 1
-        assert "The broker does not support the AllowReplicationFactorChange option" in shown.text

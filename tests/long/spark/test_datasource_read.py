@@ -87,26 +87,6 @@ def test_a_batch_reads_the_readable_partitions_between_the_offsets(
     assert counts(spark, topic, options, startingOffsets="latest") == {}
 
 
-def test_gaps_in_a_log_and_its_end_are_no_obstacle(
-    spark: SparkSession, kafka: Kafka, options: dict[str, Any], make_topic: MakeTopic
-) -> None:
-    """Control records and aborted transactions; by default only what is committed."""
-    topic = make_topic(1)
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": uuid.uuid4().hex})
-    producer.init_transactions()
-    for committed in (True, False, True, False):
-        producer.begin_transaction()
-        for _ in range(5):
-            producer.produce(topic, b"yes" if committed else b"no", partition=0)
-        if committed:
-            producer.commit_transaction()
-        else:
-            producer.flush(30)
-            producer.abort_transaction()
-    assert counts(spark, topic, options) == {0: 10}
-    assert counts(spark, topic, {**options, "isolation.level": "read_uncommitted"}) == {0: 20}
-
-
 @pytest.fixture
 def make_reading(spark: SparkSession, options: dict[str, Any], tmp_path: Path) -> Iterator[Callable[..., Reading]]:
     """Makes a query that reads a topic with our source, and stops it in the end."""

@@ -33,29 +33,8 @@ def options(log: RealLog) -> dict[str, Any]:
     return {**log.conf, **ours, "partitioner": "murmur2_random"}
 
 
-def keyed(spark: SparkSession, count: int) -> DataFrame:
-    return spark.range(count).selectExpr("CAST(id AS STRING) AS key", "CAST(id AS STRING) AS value")
-
-
 def write(frame: DataFrame, topic: str, options: dict[str, Any]) -> None:
     frame.write.format("modeaware").options(topic=topic, **options).mode("append").save()
-
-
-def places(kafka: Kafka, topic: str) -> dict[bytes, int]:
-    """Where each value lies; none lies in two places."""
-    found = [(m.value(), m.partition()) for m in drain_topic(kafka.bootstrap_servers, topic)]
-    assert len(dict(found)) == len(found)
-    return {value: partition for value, partition in found if value is not None and partition is not None}
-
-
-def test_keys_go_to_the_writable_partitions(
-    spark: SparkSession, kafka: Kafka, log: RealLog, options: dict[str, Any], make_topic: MakeTopic
-) -> None:
-    before, after = make_topic(6), make_topic(6)
-    log.append(topic_record(after, 1, writable=4, count=6))
-    for topic, writable in ((before, 6), (after, 4)):
-        write(keyed(spark, 1000), topic, options)
-        assert places(kafka, topic) == {b"%d" % i: murmur2(b"%d" % i, writable) for i in range(1000)}
 
 
 def test_every_column_is_kept(

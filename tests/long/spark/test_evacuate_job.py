@@ -59,12 +59,6 @@ def moved(count: int = PARTITIONS) -> list[bytes]:
     return [key for key in KEYS if place(key, count) >= KEPT]
 
 
-def stay_sealed(setting: Controlled, topic: str) -> None:
-    """Without a controller nothing happens after a proof."""
-    setting.wait_for(topic, lambda record: all(r.seal_offset is not None for r in record.retired.values()))
-    setting.started[-1].stop()
-
-
 def test_a_compacted_topic_is_shrunk(spark: SparkSession, setting: Controlled, topic: str) -> None:
     before = last_values(setting.servers, topic)
     shrink(setting, topic)
@@ -82,16 +76,6 @@ def test_a_compacted_topic_is_shrunk(spark: SparkSession, setting: Controlled, t
     assert not evacuate(spark, topic, conf(setting)).seals
 
 
-def test_a_run_again_copies_nothing(spark: SparkSession, setting: Controlled, topic: str) -> None:
-    shrink(setting, topic)
-    stay_sealed(setting, topic)
-    first = evacuate(spark, topic, conf(setting))
-    ends = watermarks(setting.servers, topic)
-    again = evacuate(spark, topic, conf(setting))
-    assert (first.copied, again.copied, again.placed) == (len(moved()), 0, len(moved()))
-    assert watermarks(setting.servers, topic) == ends
-
-
 def test_a_newer_value_in_a_survivor_is_never_overwritten(spark: SparkSession, setting: Controlled, topic: str) -> None:
     from modeaware import Producer
 
@@ -105,23 +89,6 @@ def test_a_newer_value_in_a_survivor_is_never_overwritten(spark: SparkSession, s
     assert (report.newer, report.copied) == (50, len(moved()) - 50)
     last = {message.key(): message.value() for message in drain_topic(setting.servers, topic, range(KEPT))}
     assert {key for key, value in last.items() if value == b"newer"} == set(newer)
-    setting.wait_done(topic)
-
-
-def test_values_of_before_a_growth_are_compared_by_time(spark: SparkSession, setting: Controlled, topic: str) -> None:
-    """An earlier shrink was taken back: its copies and what was written then lie in survivors, and are older."""
-    shrink(setting, topic)
-    evacuate(spark, topic, conf(setting))
-    setting.wait_done(topic)
-    setting.grow(topic, PARTITIONS)
-    setting.wait_for(topic, lambda record: all(mode.writable for mode in record.modes))
-    later = START_MS + 10_000
-    produce_values(setting.conf, topic, [(key, b"later", later + n) for n, key in enumerate(moved()[:70])])
-    before = last_values(setting.servers, topic)
-    shrink(setting, topic)
-    report = evacuate(spark, topic, conf(setting))
-    assert (report.copied, report.placed) == (70, len(moved()) - 70)
-    assert last_values(setting.servers, topic, range(KEPT)) == before
     setting.wait_done(topic)
 
 

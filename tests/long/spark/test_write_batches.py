@@ -15,7 +15,6 @@ from modeaware.local import Kafka
 from modeaware.spark import foreach_batch_writer
 from modeaware.spark.java_conf import spark_options
 from modeaware.spark.write.batches import THROUGH, BatchWriter, Through
-from modeaware.spark.write.errors import EpochMoved
 from tests.conftest import MakeTopic
 from tests.support.plain import produce_keyed
 from tests.support.spark_writing import WritingSite, writing_site
@@ -90,14 +89,6 @@ def test_a_batch_is_written_again_when_the_epoch_moved(
     assert all(min(partitions) < 4 for partitions in per_key.values())
     assert len(per_key) == RECORDS
     assert "moved from epoch 1 to 2 while batch 7 was written; it is written again" in caplog.text
-
-
-def test_a_topic_that_does_not_rest_fails_the_batch(site: WritingSite, make_topic: MakeTopic, frame: DataFrame) -> None:
-    topic = make_topic(12)
-    writer = shrinking(site, topic, [9, 8, 7, 6, 5], "sink", retries=2)
-    with pytest.raises(EpochMoved, match=f"{topic}: its modes changed each time batch 3 was written, 3 times in all"):
-        writer(frame, 3)
-    assert writer.written == 3
 
 
 def test_a_query_that_failed_writes_the_batch_again_from_its_checkpoint(

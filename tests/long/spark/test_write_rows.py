@@ -73,31 +73,6 @@ def test_what_a_row_says_is_kept(spark: SparkSession, site: WritingSite, make_to
 
 
 @BOTH
-def test_null_keys_go_to_writable_partitions(
-    spark: SparkSession, site: WritingSite, make_topic: MakeTopic, write: Write
-) -> None:
-    topic = make_topic(12)
-    site.shrink(topic, 3)
-    frame = spark.range(5_000, numPartitions=4).selectExpr("CAST(CAST(id AS STRING) AS BINARY) AS value")
-    write(frame, topic, {**site.conf, "sticky.partitioning.linger.ms": 0})
-    counts = site.counts(topic)
-    assert set(counts) == {0, 1, 2}
-    assert sum(counts.values()) == 5_000
-
-
-@BOTH
-def test_a_retired_partition_is_refused(
-    spark: SparkSession, site: WritingSite, make_topic: MakeTopic, write: Write
-) -> None:
-    topic = make_topic(12)
-    site.shrink(topic, 4)
-    frame = spark.createDataFrame([(b"v", 7)], "value binary, partition int")
-    with pytest.raises(Exception, match=f"partition 7 of {topic} is ReadOnly and takes no records"):
-        write(frame, topic, site.conf)
-    assert site.records(topic) == []
-
-
-@BOTH
 def test_a_full_queue_makes_the_task_wait(
     spark: SparkSession, site: WritingSite, make_topic: MakeTopic, write: Write
 ) -> None:

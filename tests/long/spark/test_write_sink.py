@@ -10,8 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from modeaware.local import Kafka
 from modeaware.spark import write_to_kafka
-from modeaware.spark.write import column, jvm_hash
-from partitioners import Hash
+from modeaware.spark.write import column
 from tests.conftest import MakeTopic
 from tests.support.spark_writing import WritingSite, expected_places, writing_site
 
@@ -85,28 +84,6 @@ def test_the_jvm_hashes_where_it_is_asked_to(
     monkeypatch.delattr(column, "index_udf")
     write_to_kafka(frame_of(spark, list(KEYS)), topic, site.conf, hash_in="jvm")
     assert site.places(topic) == expected_places(KEYS, 4, "murmur2_random")
-
-
-@pytest.mark.parametrize("which", [Hash.MURMUR2, Hash.CRC32])
-def test_a_jvm_that_hashes_otherwise_is_found_out_and_not_used(
-    spark: SparkSession,
-    site: WritingSite,
-    make_topic: MakeTopic,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    which: Hash,
-) -> None:
-    monkeypatch.setattr(jvm_hash, "_checked", {})
-    assert jvm_hash.self_test(spark, which) is None
-    real = jvm_hash._FORMS[which]
-    off_by_one = {**jvm_hash._FORMS, which: lambda spark, key, count: (real(spark, key, count) + 1) % count}
-    monkeypatch.setattr(jvm_hash, "_FORMS", off_by_one)
-    topic, name = make_topic(12), "murmur2_random" if which is Hash.MURMUR2 else "consistent_random"
-    site.shrink(topic, 4)
-    keys = KEYS[1:]
-    write_to_kafka(frame_of(spark, list(keys)), topic, {**site.conf, "partitioner": name}, hash_in="jvm")
-    assert "does not agree with ours" in caplog.text
-    assert site.places(topic) == expected_places(keys, 4, name)
 
 
 def test_headers_tombstones_and_strings(spark: SparkSession, site: WritingSite, make_topic: MakeTopic) -> None:
