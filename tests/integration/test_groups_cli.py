@@ -61,7 +61,7 @@ def test_a_waiver_says_what_is_given_up_and_lets_the_drain_go_on(
     asked = site.run(*waive)
     assert asked.status == 1
     assert "say --yes" in asked.err
-    assert rules(site) == []
+    assert slow not in {group for _, group, _ in rules(site)}
     told = site.run(*waive, "--yes")
     assert told.status == 0, told.err
     assert f"{filled}: group '{slow}' has not read {unread} offsets of partitions 4-5: they are given up" in told.err

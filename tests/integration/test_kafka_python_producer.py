@@ -149,21 +149,20 @@ def test_the_first_send_waits_for_the_first_view(
 
 
 def test_it_follows_a_live_shrink_and_the_undo(
-    make_producer: MakeProducer, setting: Controlled, make_topic: MakeTopic
+    make_producer: MakeProducer, served: Controlled, make_topic: MakeTopic
 ) -> None:
     topic = make_topic(6)
-    setting.start()
-    producer = make_producer(modeaware_mode_log_topic=setting.log)
+    producer = make_producer(modeaware_mode_log_topic=served.log)
     assert partitions_of([producer.send(topic, b"v", b"%d" % n) for n in range(50)]) == [
         murmur2(b"%d" % n, 6) for n in range(50)
     ]
-    setting.shrink(topic, 4, delay_ms=600_000)
+    served.shrink(topic, 4, delay_ms=600_000)
     eventually(lambda: producer.modeaware_stats()["routed_topics"] == 1)
     assert partitions_of([producer.send(topic, b"v", b"%d" % n) for n in range(50)]) == [
         murmur2(b"%d" % n, 4) for n in range(50)
     ]
     with pytest.raises(RetiredPartitionError):
         producer.send(topic, b"v", partition=5)
-    setting.grow(topic, 6)
+    served.grow(topic, 6)
     eventually(lambda: producer.modeaware_stats()["routed_topics"] == 0)
     assert producer.send(topic, b"v", partition=5).get(30).partition == 5

@@ -34,21 +34,20 @@ def read(spark: SparkSession, topic: str, conf: dict[str, Any]) -> Counter[int]:
 
 @pytest.mark.parametrize("write", [by_rows, write_arrow, by_sink])
 def test_a_job_writes_and_reads_by_the_modes(
-    spark: SparkSession, setting: Controlled, make_topic: MakeTopic, write: Any
+    spark: SparkSession, served: Controlled, make_topic: MakeTopic, write: Any
 ) -> None:
     register(spark)
     topic, place = make_topic(BEFORE), named("consistent_random").for_topic("").partition
-    conf = {**setting.conf, "modeaware.mode.log.topic": setting.log}
-    setting.start()
+    conf = {**served.conf, "modeaware.mode.log.topic": served.log}
     frame = spark.createDataFrame([(key, b"v") for key in KEYS], "key binary, value binary").repartition(2)
 
     write(frame, topic, conf)
     placed = Counter(place(key, BEFORE) for key in KEYS)
     assert read(spark, topic, conf) == placed
 
-    setting.shrink(topic, AFTER, delay_ms=0)
-    setting.wait_done(topic)
+    served.shrink(topic, AFTER, delay_ms=0)
+    served.wait_done(topic)
     write(frame, topic, conf)
     again = Counter(place(key, AFTER) for key in KEYS)
     assert read(spark, topic, conf) == Counter({p: placed[p] + again[p] for p in range(AFTER)})
-    assert {message.partition() for message in drain_topic(setting.servers, topic)} == set(range(AFTER))
+    assert {message.partition() for message in drain_topic(served.servers, topic)} == set(range(AFTER))

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from modeaware.config import ControllerConfig
 from modeaware.confluent.consumer import Consumer
 from modeaware.controller.daemon import Controller
 from modeaware.local import Kafka
@@ -74,9 +73,21 @@ def setting(kafka: Kafka) -> Iterator[Controlled]:
         controller.stop()
 
 
+@pytest.fixture(scope="module")
+def served(kafka: Kafka) -> Iterator[Controlled]:
+    """A mode log on the shared cluster and its active controller, for the tests of one module: do not stop it."""
+    made = Controlled(kafka)
+    made.start()
+    yield made
+    for controller in made.started:
+        controller.stop()
+
+
 @pytest.fixture
-def site(kafka: Kafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Site:
-    return Site(kafka, tmp_path, capsys)
+def site(request: pytest.FixtureRequest, kafka: Kafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Site:
+    """The command line: on the mode log of ``controller`` where the test asks for that, else on one of its own."""
+    served: Controlled | None = request.getfixturevalue("served") if "controller" in request.fixturenames else None
+    return Site(kafka, tmp_path, capsys, served.log if served is not None else None)
 
 
 @pytest.fixture
@@ -88,12 +99,9 @@ def filled(site: Site, make_topic: Callable[[int], str]) -> str:
 
 
 @pytest.fixture
-def controller(site: Site) -> Iterator[Controller]:
-    config = ControllerConfig(seal_quiet_ms=200, check_interval_ms=1000, mode_log_topic=site.mode_log)
-    controller = Controller({"bootstrap.servers": site.servers}, config)
-    controller.start()
-    yield controller
-    controller.stop()
+def controller(served: Controlled) -> Controller:
+    """The active controller of :func:`served`, which the command line finds."""
+    return served.started[0]
 
 
 @pytest.fixture(scope="module")

@@ -47,36 +47,34 @@ def settled(log: str, workers: int) -> bool:
 @pytest.mark.timeout(280)
 @pytest.mark.parametrize("guarantee", [(), ("--exactly-once",)], ids=["at-least-once", "exactly-once"])
 def test_two_processes_through_a_shrink_of_what_they_read_and_what_they_write(
-    setting: Controlled,
+    served: Controlled,
     make_topic: MakeTopic,
     make_group: Callable[[], str],
     tmp_path: Path,
     guarantee: tuple[str, ...],
 ) -> None:
-    setting.start()
     names, log = (make_topic(12), make_topic(12), make_group()), tmp_path / "log"
-    two = [command(setting, EXAMPLE, *names, *guarantee, "--state-dir", str(tmp_path / n)) for n in ("one", "two")]
+    two = [command(served, EXAMPLE, *names, *guarantee, "--state-dir", str(tmp_path / n)) for n in ("one", "two")]
     with programs(two, log, PYTHONPATH=str(faust())) as running:
         eventually(lambda: settled(log.read_text(), 2), 90, message=str(log))
-        through_a_shrink_of_both(setting, *names, running, log)
+        through_a_shrink_of_both(served, *names, running, log)
 
 
 @pytest.mark.timeout(280)
 def test_a_shrink_under_an_application_with_a_table_is_refused_with_the_reason_and_the_table_goes_on(
-    setting: Controlled, make_topic: MakeTopic, make_group: Callable[[], str], tmp_path: Path
+    served: Controlled, make_topic: MakeTopic, make_group: Callable[[], str], tmp_path: Path
 ) -> None:
-    setting.start()
     source, to, group = make_topic(12), make_topic(12), make_group()
     log, state = tmp_path / "log", str(tmp_path / "state")
-    one = command(setting, EXAMPLE, source, to, group, "--count", "--state-dir", state)
+    one = command(served, EXAMPLE, source, to, group, "--count", "--state-dir", state)
 
     def rounds_are_counted(rounds: int) -> None:
         """``rounds`` records of each key were sent, and each has its number."""
         sent = rounds * DIFFERENT_KEYS
-        eventually(lambda: len(drain_topic(setting.servers, to)) >= sent, 90, message=str(log))
-        counts = Counter(message.value() for message in drain_topic(setting.servers, to))
+        eventually(lambda: len(drain_topic(served.servers, to)) >= sent, 90, message=str(log))
+        counts = Counter(message.value() for message in drain_topic(served.servers, to))
         assert counts == {b"%d" % number: DIFFERENT_KEYS for number in range(1, rounds + 1)}
-        eventually(lambda: sum(committed(setting, source, group)) == sent, 60, message=str(log))
+        eventually(lambda: sum(committed(served, source, group)) == sent, 60, message=str(log))
 
     def ready(times: int) -> None:
         """See :func:`settled`."""
@@ -84,15 +82,15 @@ def test_a_shrink_under_an_application_with_a_table_is_refused_with_the_reason_a
 
     with programs([one], log, PYTHONPATH=str(faust())) as running:
         ready(1)
-        produce(setting, source, 2 * DIFFERENT_KEYS)
+        produce(served, source, 2 * DIFFERENT_KEYS)
         rounds_are_counted(2)
-        refused_for_its_state(setting, source, group)
-        produce(setting, source, DIFFERENT_KEYS)
+        refused_for_its_state(served, source, group)
+        produce(served, source, DIFFERENT_KEYS)
         rounds_are_counted(3)
         end(running, log)
     # The table lies in memory: the next process has it from its changelog, whose partitions are those of the records.
     with programs([one], log, PYTHONPATH=str(faust())) as running:
         ready(2)
-        produce(setting, source, DIFFERENT_KEYS)
+        produce(served, source, DIFFERENT_KEYS)
         rounds_are_counted(4)
         end(running, log)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from contextlib import ExitStack
 
 import confluent_kafka
-import pytest
 
 from modeaware.confluent.producer import Producer
 from modeaware.errors import KeyHeld
-from modeaware.local import Kafka
 from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled
 from tests.support.waiting import eventually
@@ -22,21 +19,12 @@ TARGETS = range(20, 0, -2)
 """Ten shrinks from 22 partitions; most targets do not divide the count before, so keys move between survivors, too."""
 
 
-@pytest.fixture
-def setting(kafka: Kafka) -> Iterator[Controlled]:
-    made = Controlled(kafka)
-    made.start()
-    yield made
-    for controller in made.started:
-        controller.stop()
-
-
 class Sender(threading.Thread):
     """Numbers the records of its own keys, and tries a held one again before the key's next."""
 
-    def __init__(self, setting: Controlled, topic: str, name: str, **settings: object) -> None:
+    def __init__(self, served: Controlled, topic: str, name: str, **settings: object) -> None:
         super().__init__(daemon=True)
-        conf = {**setting.conf, "modeaware.mode.log.topic": setting.log, "modeaware.mode.source": "log"}
+        conf = {**served.conf, "modeaware.mode.log.topic": served.log, "modeaware.mode.source": "log"}
         self.producer = Producer({**conf, "modeaware.on.resize": "hold", "linger.ms": 5, **settings})
         self._topic = topic
         self._keys = [f"{name}-{number}".encode() for number in range(KEYS)]
@@ -79,9 +67,9 @@ class Readers:
         paused: partitions that are not read for the time being; for a single member.
     """
 
-    def __init__(self, setting: Controlled, topic: str, members: int = 2) -> None:
+    def __init__(self, served: Controlled, topic: str, members: int = 2) -> None:
         conf = {
-            **setting.conf,
+            **served.conf,
             "group.id": f"readers-of-{topic}",
             "auto.offset.reset": "earliest",
             "auto.commit.interval.ms": 100,
@@ -123,14 +111,14 @@ class Readers:
 
 
 def test_a_plain_group_sees_each_key_in_the_order_of_sending_across_ten_shrinks(
-    setting: Controlled, make_topic: MakeTopic
+    served: Controlled, make_topic: MakeTopic
 ) -> None:
     topic = make_topic(22)
     with ExitStack() as stack:
-        readers = Readers(setting, topic)
+        readers = Readers(served, topic)
         stack.callback(readers.stop)
         eventually(lambda: sorted(readers.assigned.values()) == [11, 11], 30)
-        senders = [Sender(setting, topic, name) for name in ("a", "b")]
+        senders = [Sender(served, topic, name) for name in ("a", "b")]
         for sender in senders:
             stack.callback(sender.stop)
             sender.start()
@@ -138,8 +126,8 @@ def test_a_plain_group_sees_each_key_in_the_order_of_sending_across_ten_shrinks(
         for target in TARGETS:
             rounds = [sender.rounds for sender in senders]
             eventually(lambda rounds=rounds: all(s.rounds > n for s, n in zip(senders, rounds, strict=True)), 30)
-            setting.shrink(topic, target)
-            setting.wait_done(topic)
+            served.shrink(topic, target)
+            served.wait_done(topic)
             everything = [Counter(sender.sent) for sender in senders]
             eventually(
                 lambda everything=everything: all(
@@ -163,21 +151,21 @@ def test_a_plain_group_sees_each_key_in_the_order_of_sending_across_ten_shrinks(
 
 
 def test_keys_wait_for_records_of_their_own_producer_that_outstay_the_handover(
-    setting: Controlled, make_topic: MakeTopic
+    served: Controlled, make_topic: MakeTopic
 ) -> None:
     topic = make_topic(6)
     with ExitStack() as stack:
-        readers = Readers(setting, topic, members=1)
+        readers = Readers(served, topic, members=1)
         stack.callback(readers.stop)
         eventually(lambda: readers.assigned.get(0) == 6, 30)
         sender = Sender(
-            setting, topic, "a", **{"linger.ms": 7000, "batch.size": 10_000_000, "batch.num.messages": 10**6}
+            served, topic, "a", **{"linger.ms": 7000, "batch.size": 10_000_000, "batch.num.messages": 10**6}
         )
         stack.callback(sender.stop)
         sender.start()
         eventually(lambda: sender.rounds > 5, 30)
-        setting.shrink(topic, 4)
-        setting.wait_for(topic, lambda record: record.deletion is not None and record.deletion.handed_over)
+        served.shrink(topic, 4)
+        served.wait_for(topic, lambda record: record.deletion is not None and record.deletion.handed_over)
         eventually(lambda: "records of this producer" in sender.why, 30)
         before = Counter(sender.sent)
         eventually(lambda: all(sender.sent[key] > before[key] for key in before), 30)

@@ -15,7 +15,6 @@ from pyspark.sql import SparkSession
 from modeaware import Producer
 from modeaware.errors import ErrorCode
 from modeaware.lifecycle.commands import DeletePartitionsCommand
-from modeaware.local import Kafka
 from modeaware.local.java import find_java
 from modeaware.local.paths import cache_folder
 from modeaware.modes import PartitionMode
@@ -30,55 +29,46 @@ from tests.support.waiting import eventually
 PARTITIONS, KEPT = 12, 4
 
 
-@pytest.fixture
-def setting(kafka: Kafka) -> Iterator[Controlled]:
-    made = Controlled(kafka)
-    made.start()
-    yield made
-    for controller in made.started:
-        controller.stop()
+def conf(served: Controlled, **more: Any) -> dict[str, Any]:
+    return {**served.conf, "modeaware.mode.log.topic": served.log, "modeaware.on.resize": "ignore", **more}
 
 
-def conf(setting: Controlled, **more: Any) -> dict[str, Any]:
-    return {**setting.conf, "modeaware.mode.log.topic": setting.log, "modeaware.on.resize": "ignore", **more}
-
-
-def filled(setting: Controlled, make_topic: MakeTopic, keys: int) -> tuple[str, dict[bytes, bytes]]:
+def filled(served: Controlled, make_topic: MakeTopic, keys: int) -> tuple[str, dict[bytes, bytes]]:
     """A compacted topic with a value of each of so many keys, and these."""
     topic = make_topic(PARTITIONS, cleanup_policy="compact")
     values = {b"key-%d" % n: b"old-%d" % n for n in range(keys)}
-    produce_keyed(setting.servers, topic, values.items())
+    produce_keyed(served.servers, topic, values.items())
     return topic, values
 
 
-def shrink(setting: Controlled, topic: str) -> None:
-    result = setting.ask(DeletePartitionsCommand(topic, KEPT, evacuate=True))
+def shrink(served: Controlled, topic: str) -> None:
+    result = served.ask(DeletePartitionsCommand(topic, KEPT, evacuate=True))
     assert result.code is ErrorCode.NONE, result.message
-    setting.wait_for(topic, lambda record: all(r.seal_offset is not None for r in record.retired.values()))
+    served.wait_for(topic, lambda record: all(r.seal_offset is not None for r in record.retired.values()))
 
 
-def last(setting: Controlled, topic: str, **more: str) -> dict[bytes, bytes]:
+def last(served: Controlled, topic: str, **more: str) -> dict[bytes, bytes]:
     """Key -> its last value in the partition of the survivors that it belongs to."""
     place = named().for_topic(topic).partition
     settings = {name.replace("_", "."): value for name, value in more.items()}
-    found = drain_topic(setting.servers, topic, range(KEPT), **settings)
+    found = drain_topic(served.servers, topic, range(KEPT), **settings)
     return {m.key(): m.value() for m in found if m.partition() == place(m.key(), KEPT)}
 
 
-def copies(setting: Controlled, topic: str) -> bool:
+def copies(served: Controlled, topic: str) -> bool:
     """Whether copies were written to partition 0, committed or not."""
-    found = drain_topic(setting.servers, topic, [0], **{"isolation.level": "read_uncommitted"})
+    found = drain_topic(served.servers, topic, [0], **{"isolation.level": "read_uncommitted"})
     return any(name == HEADER for message in found for name, _ in message.headers() or ())
 
 
 @contextmanager
-def writing(setting: Controlled, topic: str, keys: list[bytes], values: dict[bytes, bytes]) -> Iterator[None]:
+def writing(served: Controlled, topic: str, keys: list[bytes], values: dict[bytes, bytes]) -> Iterator[None]:
     """A producer that writes keys at random all the while; ``values`` gets what it has written."""
     stop, failed = threading.Event(), []
 
     def write() -> None:
         randomness = random.Random(5)
-        with Producer(conf(setting, **{"linger.ms": 0, "acks": "all"})) as producer:
+        with Producer(conf(served, **{"linger.ms": 0, "acks": "all"})) as producer:
             number = 0
             while not stop.is_set():
                 for _ in range(5):
@@ -103,56 +93,56 @@ def writing(setting: Controlled, topic: str, keys: list[bytes], values: dict[byt
 
 @pytest.mark.parametrize(("keys", "written"), [(30_000, 30_000), (3_000, 20)], ids=["many keys", "few of them"])
 def test_producers_write_the_same_keys_meanwhile(
-    spark: SparkSession, setting: Controlled, make_topic: MakeTopic, keys: int, written: int
+    spark: SparkSession, served: Controlled, make_topic: MakeTopic, keys: int, written: int
 ) -> None:
-    topic, values = filled(setting, make_topic, keys)
-    shrink(setting, topic)
-    with writing(setting, topic, list(values)[:written], values):
-        report = evacuate(spark, topic, conf(setting))
+    topic, values = filled(served, make_topic, keys)
+    shrink(served, topic)
+    with writing(served, topic, list(values)[:written], values):
+        report = evacuate(spark, topic, conf(served))
     assert report.keys == report.copied + report.newer
     assert report.newer > 0
-    assert last(setting, topic) == {key: values[key] for key in last(setting, topic)}
-    assert last(setting, topic, isolation_level="read_uncommitted") == last(setting, topic)
+    assert last(served, topic) == {key: values[key] for key in last(served, topic)}
+    assert last(served, topic, isolation_level="read_uncommitted") == last(served, topic)
     place = named().for_topic(topic).partition
     moved = {key for key in values if place(key, PARTITIONS) >= KEPT}
-    assert moved <= last(setting, topic).keys()
-    setting.wait_done(topic)
+    assert moved <= last(served, topic).keys()
+    served.wait_done(topic)
 
 
 def test_a_job_that_is_killed_is_run_again(
-    spark: SparkSession, setting: Controlled, make_topic: MakeTopic, tmp_path: Path
+    spark: SparkSession, served: Controlled, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
-    topic, values = filled(setting, make_topic, 120_000)
-    shrink(setting, topic)
-    before = watermarks(setting.servers, topic)
+    topic, values = filled(served, make_topic, 120_000)
+    shrink(served, topic)
+    before = watermarks(served.servers, topic)
     settings = tmp_path / "client.properties"
-    settings.write_text(f"modeaware.mode.log.topic={setting.log}\nlinger.ms=200\n", encoding="utf-8")
+    settings.write_text(f"modeaware.mode.log.topic={served.log}\nlinger.ms=200\n", encoding="utf-8")
     job = EvacuationProcess(
-        tmp_path, "--bootstrap-server", setting.servers, "--topic", topic, "--command-config", str(settings),
+        tmp_path, "--bootstrap-server", served.servers, "--topic", topic, "--command-config", str(settings),
         java_home=Path(find_java()).parent.parent, ivy=cache_folder() / "spark-ivy",
     )  # fmt: skip
 
     def begun() -> bool:
         """Whether some copies are committed."""
         assert job.running, job.said
-        return any(watermarks(setting.servers, topic)[p][1] > before[p][1] for p in range(KEPT))
+        return any(watermarks(served.servers, topic)[p][1] > before[p][1] for p in range(KEPT))
 
     try:
         eventually(begun, 240, interval_s=0.01)
     finally:
         job.kill()
-    assert setting.reasons(topic) == {"not-evacuated"}
-    assert PartitionMode.NONE not in setting.modes(topic)
-    report = evacuate(spark, topic, conf(setting))
+    assert served.reasons(topic) == {"not-evacuated"}
+    assert PartitionMode.NONE not in served.modes(topic)
+    report = evacuate(spark, topic, conf(served))
     assert report.copied > 0
     assert report.placed > 0
     assert report.copied + report.placed == report.keys
-    setting.wait_done(topic)
-    found = last(setting, topic)
+    served.wait_done(topic)
+    found = last(served, topic)
     assert found == {key: values[key] for key in found}
     place = named().for_topic(topic).partition
     assert {key for key in values if place(key, PARTITIONS) >= KEPT} <= found.keys()
-    uncommitted = drain_topic(setting.servers, topic, range(KEPT), **{"isolation.level": "read_uncommitted"})
+    uncommitted = drain_topic(served.servers, topic, range(KEPT), **{"isolation.level": "read_uncommitted"})
     assert {m.key(): m.value() for m in uncommitted} == {
-        m.key(): m.value() for m in drain_topic(setting.servers, topic, range(KEPT))
+        m.key(): m.value() for m in drain_topic(served.servers, topic, range(KEPT))
     }

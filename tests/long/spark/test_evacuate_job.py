@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ from pyspark.sql import SparkSession
 from modeaware.errors import ErrorCode
 from modeaware.lifecycle.commands import DeletePartitionsCommand
 from modeaware.lifecycle.evacuation import evacuation_of
-from modeaware.local import Kafka
 from modeaware.modes import PartitionMode
 from modeaware.spark.evacuation import EvacuationReport, evacuate
 from modeaware.spark.evacuation.command import main
@@ -28,29 +26,20 @@ START_MS = 1_700_000_000_000
 
 
 @pytest.fixture
-def setting(kafka: Kafka) -> Iterator[Controlled]:
-    made = Controlled(kafka)
-    made.start()
-    yield made
-    for controller in made.started:
-        controller.stop()
-
-
-@pytest.fixture
-def topic(setting: Controlled, make_topic: MakeTopic) -> str:
+def topic(served: Controlled, make_topic: MakeTopic) -> str:
     """A compacted topic: two values a key, and every tenth key is deleted."""
     topic = make_topic(PARTITIONS, cleanup_policy="compact")
     values = [(KEYS[n % 300], b"v%d" % n if n < 600 else None) for n in (*range(600), *range(600, 900, 10))]
-    produce_values(setting.conf, topic, [(key, value, START_MS + n) for n, (key, value) in enumerate(values)])
+    produce_values(served.conf, topic, [(key, value, START_MS + n) for n, (key, value) in enumerate(values)])
     return topic
 
 
-def conf(setting: Controlled, **more: Any) -> dict[str, Any]:
-    return {**setting.conf, "modeaware.mode.log.topic": setting.log, **more}
+def conf(served: Controlled, **more: Any) -> dict[str, Any]:
+    return {**served.conf, "modeaware.mode.log.topic": served.log, **more}
 
 
-def shrink(setting: Controlled, topic: str, to: int = KEPT, **more: Any) -> None:
-    result = setting.ask(DeletePartitionsCommand(topic, to, evacuate=True, **more))
+def shrink(served: Controlled, topic: str, to: int = KEPT, **more: Any) -> None:
+    result = served.ask(DeletePartitionsCommand(topic, to, evacuate=True, **more))
     assert result.code is ErrorCode.NONE, result.message
 
 
@@ -59,65 +48,65 @@ def moved(count: int = PARTITIONS) -> list[bytes]:
     return [key for key in KEYS if place(key, count) >= KEPT]
 
 
-def test_a_compacted_topic_is_shrunk(spark: SparkSession, setting: Controlled, topic: str) -> None:
-    before = last_values(setting.servers, topic)
-    shrink(setting, topic)
-    setting.wait_for(topic, lambda record: {r.reason for r in record.retired.values()} == {"not-evacuated"})
-    report = evacuate(spark, topic, conf(setting))
+def test_a_compacted_topic_is_shrunk(spark: SparkSession, served: Controlled, topic: str) -> None:
+    before = last_values(served.servers, topic)
+    shrink(served, topic)
+    served.wait_for(topic, lambda record: {r.reason for r in record.retired.values()} == {"not-evacuated"})
+    report = evacuate(spark, topic, conf(served))
     deleted = sum(before[key].value is None for key in moved())
-    record = setting.wait_done(topic)
-    seals = {p: end for p, (_, end) in watermarks(setting.servers, topic).items() if p >= KEPT}
+    record = served.wait_done(topic)
+    seals = {p: end for p, (_, end) in watermarks(served.servers, topic).items() if p >= KEPT}
     assert report == EvacuationReport(
         topic, str(evacuation_of(record)), seals, len(moved()), len(moved()), deleted, passes=1
     )
     assert deleted
-    assert last_values(setting.servers, topic, range(KEPT)) == before
+    assert last_values(served.servers, topic, range(KEPT)) == before
     assert {record.modes[p] for p in range(KEPT, PARTITIONS)} == {PartitionMode.NONE}
-    assert not evacuate(spark, topic, conf(setting)).seals
+    assert not evacuate(spark, topic, conf(served)).seals
 
 
-def test_a_newer_value_in_a_survivor_is_never_overwritten(spark: SparkSession, setting: Controlled, topic: str) -> None:
+def test_a_newer_value_in_a_survivor_is_never_overwritten(spark: SparkSession, served: Controlled, topic: str) -> None:
     from modeaware import Producer
 
-    shrink(setting, topic)
-    setting.wait_for(topic, lambda record: not any(mode.writable for mode in record.modes[KEPT:]))
+    shrink(served, topic)
+    served.wait_for(topic, lambda record: not any(mode.writable for mode in record.modes[KEPT:]))
     newer = moved()[:50]
     # By a clock that is far behind: behind the switch it does not matter.
-    ours = conf(setting, **{"modeaware.on.resize": "ignore"})
+    ours = conf(served, **{"modeaware.on.resize": "ignore"})
     produce_values(ours, topic, [(key, b"newer", 1000 + n) for n, key in enumerate(newer)], kind=Producer)
-    report = evacuate(spark, topic, conf(setting))
+    report = evacuate(spark, topic, conf(served))
     assert (report.newer, report.copied) == (50, len(moved()) - 50)
-    last = {message.key(): message.value() for message in drain_topic(setting.servers, topic, range(KEPT))}
+    last = {message.key(): message.value() for message in drain_topic(served.servers, topic, range(KEPT))}
     assert {key for key, value in last.items() if value == b"newer"} == set(newer)
-    setting.wait_done(topic)
+    served.wait_done(topic)
 
 
-def test_a_straggler_is_evacuated_by_another_run(spark: SparkSession, setting: Controlled, topic: str) -> None:
-    shrink(setting, topic)
-    evacuate(spark, topic, conf(setting))
-    setting.wait_done(topic)
+def test_a_straggler_is_evacuated_by_another_run(spark: SparkSession, served: Controlled, topic: str) -> None:
+    shrink(served, topic)
+    evacuate(spark, topic, conf(served))
+    served.wait_done(topic)
     key = moved()[0]
     partition = named().for_topic("").partition(key, PARTITIONS)
-    produce_values(setting.conf, topic, [(key, b"late", START_MS + 99_999)], partition=partition)
-    setting.wait_for(topic, lambda record: record.retired[partition].reason == "not-evacuated")
-    report = evacuate(spark, topic, conf(setting))
+    produce_values(served.conf, topic, [(key, b"late", START_MS + 99_999)], partition=partition)
+    served.wait_for(topic, lambda record: record.retired[partition].reason == "not-evacuated")
+    report = evacuate(spark, topic, conf(served))
     assert (report.copied, set(report.seals)) == (1, {partition})
-    setting.wait_done(topic)
-    assert last_values(setting.servers, topic, range(KEPT))[key].value == b"late"
+    served.wait_done(topic)
+    assert last_values(served.servers, topic, range(KEPT))[key].value == b"late"
 
 
 def test_the_command(
-    spark: SparkSession, setting: Controlled, topic: str, tmp_path: Any, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, served: Controlled, topic: str, tmp_path: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = tmp_path / "client.properties"
-    settings.write_text(f"modeaware.mode.log.topic={setting.log}\n", encoding="utf-8")
-    words = ["--bootstrap-server", setting.servers, "--topic", topic, "--command-config", str(settings)]
+    settings.write_text(f"modeaware.mode.log.topic={served.log}\n", encoding="utf-8")
+    words = ["--bootstrap-server", served.servers, "--topic", topic, "--command-config", str(settings)]
     assert main(words) == 1
     assert "no shrink is in force" in capsys.readouterr().err
-    shrink(setting, topic)
+    shrink(served, topic)
     assert main([*words, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["topic"], found["copied"]) == (topic, len(moved()))
-    setting.wait_done(topic)
-    headers = {h[0] for m in drain_topic(setting.servers, topic, range(KEPT)) for h in m.headers() or ()}
+    served.wait_done(topic)
+    headers = {h[0] for m in drain_topic(served.servers, topic, range(KEPT)) for h in m.headers() or ()}
     assert headers == {"of", "none", HEADER}

@@ -26,7 +26,7 @@ RW, NONE = PartitionMode.READ_WRITE, PartitionMode.NONE
 
 
 @pytest.fixture
-def setting(kafka: Kafka) -> Iterator[Controlled]:
+def served(kafka: Kafka) -> Iterator[Controlled]:
     """Controllers on the shared cluster, stopped with the test."""
     made = Controlled(kafka)
     yield made
@@ -87,31 +87,30 @@ class Job:
 @pytest.mark.timeout(900)
 def test_all_flights_arrive_while_both_topics_shrink_and_grow(
     spark: SparkSession,
-    setting: Controlled,
+    served: Controlled,
     make_topic: MakeTopic,
     make_group: Callable[[], str],
     tmp_path: Path,
 ) -> None:
     flights = load_flights()
     assert len(flights) == FLIGHTS
-    setting.start()
     source, target = make_topic(12, prefix="flights"), make_topic(12, prefix="target")
-    conf = {**setting.conf, "modeaware.mode.log.topic": setting.log, "partitioner": "murmur2_random"}
+    conf = {**served.conf, "modeaware.mode.log.topic": served.log, "partitioner": "murmur2_random"}
     feed, arrivals = Feed(conf, source), Arrivals(conf, target, make_group())
     arrivals.start()
     changes: list[Callable[[], None]] = [
         lambda: None,
-        lambda: setting.shrink(source, 4),
-        lambda: setting.shrink(target, 5),
-        lambda: setting.grow(source, 12),
-        lambda: setting.grow(target, 12),
+        lambda: served.shrink(source, 4),
+        lambda: served.shrink(target, 5),
+        lambda: served.grow(source, 12),
+        lambda: served.grow(target, 12),
     ]
     results = [
         lambda: True,
-        lambda: setting.modes(source) == (RW,) * 4 + (NONE,) * 8 and not any(list(left(setting, source).values())[4:]),
-        lambda: setting.modes(target) == (RW,) * 5 + (NONE,) * 7 and not any(list(left(setting, target).values())[5:]),
-        lambda: setting.modes(source) == (RW,) * 12,
-        lambda: setting.modes(target) == (RW,) * 12,
+        lambda: served.modes(source) == (RW,) * 4 + (NONE,) * 8 and not any(list(left(served, source).values())[4:]),
+        lambda: served.modes(target) == (RW,) * 5 + (NONE,) * 7 and not any(list(left(served, target).values())[5:]),
+        lambda: served.modes(source) == (RW,) * 12,
+        lambda: served.modes(target) == (RW,) * 12,
     ]
     listener = ProgressListener(conf)
     with Job(spark, conf, source, target, tmp_path) as job, Listening(spark, listener):

@@ -28,7 +28,7 @@ RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.
 
 
 @pytest.fixture
-def setting(kafka: Kafka) -> Iterator[Controlled]:
+def served(kafka: Kafka) -> Iterator[Controlled]:
     """Controllers on the shared cluster, stopped with the test."""
     made = Controlled(kafka)
     yield made
@@ -36,27 +36,27 @@ def setting(kafka: Kafka) -> Iterator[Controlled]:
         controller.stop()
 
 
-def conf_of(setting: Controlled) -> dict[str, str]:
-    return {**setting.conf, "modeaware.mode.log.topic": setting.log}
+def conf_of(served: Controlled) -> dict[str, str]:
+    return {**served.conf, "modeaware.mode.log.topic": served.log}
 
 
 @pytest.fixture
-def listener(spark: SparkSession, setting: Controlled) -> Iterator[ProgressListener]:
-    made = ProgressListener(conf_of(setting))
+def listener(spark: SparkSession, served: Controlled) -> Iterator[ProgressListener]:
+    made = ProgressListener(conf_of(served))
     with Listening(spark, made):
         yield made
 
 
 @pytest.fixture
-def make_reading(spark: SparkSession, setting: Controlled, tmp_path: Path) -> Iterator[Callable[..., Reading]]:
+def make_reading(spark: SparkSession, served: Controlled, tmp_path: Path) -> Iterator[Callable[..., Reading]]:
     """Makes a query that reads a topic with Spark's source, or with ours, and stops it in the end."""
     made: list[Reading] = []
 
     def make(topic: str, source: str = "kafka") -> Reading:
         def stream() -> DataFrame:
             if source == "kafka":
-                return read_stream_from_kafka(spark, topic, setting.conf, startingOffsets="earliest")
-            options = {**conf_of(setting), "topic": topic, "startingOffsets": "earliest"}
+                return read_stream_from_kafka(spark, topic, served.conf, startingOffsets="earliest")
+            options = {**conf_of(served), "topic": topic, "startingOffsets": "earliest"}
             return spark.readStream.format(source).options(**options).load()
 
         made.append(Reading(f"q-{uuid.uuid4().hex[:8]}", stream, tmp_path / f"checkpoint-{len(made)}"))
@@ -67,21 +67,21 @@ def make_reading(spark: SparkSession, setting: Controlled, tmp_path: Path) -> It
         reading.stop()
 
 
-def committed(setting: Controlled, group: str, topic: str, count: int) -> list[int]:
-    consumer = Consumer({**setting.conf, "group.id": group})
+def committed(served: Controlled, group: str, topic: str, count: int) -> list[int]:
+    consumer = Consumer({**served.conf, "group.id": group})
     try:
         return [p.offset for p in consumer.committed([TopicPartition(topic, p) for p in range(count)], timeout=30)]
     finally:
         consumer.close()
 
 
-def ends(setting: Controlled, topic: str) -> list[int]:
-    return [end for _, (_, end) in sorted(watermarks(setting.servers, topic).items())]
+def ends(served: Controlled, topic: str) -> list[int]:
+    return [end for _, (_, end) in sorted(watermarks(served.servers, topic).items())]
 
 
-def required(setting: Controlled) -> set[tuple[str, str]]:
+def required(served: Controlled) -> set[tuple[str, str]]:
     """The groups that are required, and on which topic."""
-    rules = read_mode_log(setting.conf, setting.log, 20).group_rules
+    rules = read_mode_log(served.conf, served.log, 20).group_rules
     assert rules is not None
     return {(rule.group, rule.topic) for rule in rules.rules if rule.kind == REQUIRE}
 
@@ -89,34 +89,33 @@ def required(setting: Controlled) -> set[tuple[str, str]]:
 @pytest.mark.parametrize("source", ["kafka", "modeaware"])
 def test_a_shrink_waits_for_a_query_that_is_behind_and_ends_when_it_has_read(
     source: str,
-    setting: Controlled,
+    served: Controlled,
     listener: ProgressListener,
     make_reading: Callable[..., Reading],
     make_topic: MakeTopic,
 ) -> None:
-    setting.start()
     topic, others = make_topic(6), make_topic(2)
-    values = produce(setting, topic, 300)
+    values = produce(served, topic, 300)
     reading = make_reading(topic, source)
     reading.start(once=True)
     reading.stop()
     group = progress_group(reading.name)
-    eventually(lambda: committed(setting, group, topic, 6) == ends(setting, topic), message="progress is published")
+    eventually(lambda: committed(served, group, topic, 6) == ends(served, topic), message="progress is published")
     assert listener.flush()
-    assert required(setting) == {(group, topic)}
+    assert required(served) == {(group, topic)}
 
-    values |= produce(setting, topic, 300, "late")  # the query is not running: its checkpoint needs these
-    setting.shrink(topic, 2)
-    setting.shrink(others, 1)
-    setting.wait_done(others)  # this much time has passed, and more
-    setting.wait_for(topic, lambda _: any(group in (reason or "") for reason in setting.reasons(topic)))
-    assert setting.modes(topic) == (RW,) * 2 + (RO,) * 4
-    assert min(left(setting, topic)[p] for p in range(2, 6)) > 0
+    values |= produce(served, topic, 300, "late")  # the query is not running: its checkpoint needs these
+    served.shrink(topic, 2)
+    served.shrink(others, 1)
+    served.wait_done(others)  # this much time has passed, and more
+    served.wait_for(topic, lambda _: any(group in (reason or "") for reason in served.reasons(topic)))
+    assert served.modes(topic) == (RW,) * 2 + (RO,) * 4
+    assert min(left(served, topic)[p] for p in range(2, 6)) > 0
 
     reading.start()
-    setting.wait_done(topic, 90)
-    assert setting.modes(topic) == (RW,) * 2 + (NONE,) * 4
-    eventually(lambda: all(left(setting, topic)[p] == 0 for p in range(2, 6)), message="deleted")
+    served.wait_done(topic, 90)
+    assert served.modes(topic) == (RW,) * 2 + (NONE,) * 4
+    eventually(lambda: all(left(served, topic)[p] == 0 for p in range(2, 6)), message="deleted")
     reading.await_read(values)
     assert set(reading.read) == values
 
@@ -144,25 +143,24 @@ class Keyed(Unending[Producer]):
 
 
 def test_a_query_goes_on_through_shrinks_and_grows_under_load(
-    setting: Controlled, listener: ProgressListener, make_reading: Callable[..., Reading], make_topic: MakeTopic
+    served: Controlled, listener: ProgressListener, make_reading: Callable[..., Reading], make_topic: MakeTopic
 ) -> None:
-    setting.start()
     topic = make_topic(8)
     reading = make_reading(topic)
     listener.require(progress_group(reading.name), [topic])
-    assert required(setting) == {(progress_group(reading.name), topic)}
-    with Keyed(conf_of(setting), topic) as load:
+    assert required(served) == {(progress_group(reading.name), topic)}
+    with Keyed(conf_of(served), topic) as load:
         reading.start()
         eventually(lambda: len(reading.read) > 500, 60)
-        setting.shrink(topic, 3)
-        setting.wait_done(topic, 90)
-        eventually(lambda: all(left(setting, topic)[p] == 0 for p in range(3, 8)), message="deleted")
+        served.shrink(topic, 3)
+        served.wait_done(topic, 90)
+        eventually(lambda: all(left(served, topic)[p] == 0 for p in range(3, 8)), message="deleted")
         before = len(load.values)
         eventually(lambda: len(load.values) > before + 500)
-        setting.grow(topic, 10)  # five come back, two are new
-        setting.wait_for(topic, lambda record: record.modes == (RW,) * 10, 90)
-        before = ends(setting, topic)
-        eventually(lambda: all(now > then for now, then in zip(ends(setting, topic), before, strict=True)))
+        served.grow(topic, 10)  # five come back, two are new
+        served.wait_for(topic, lambda record: record.modes == (RW,) * 10, 90)
+        before = ends(served, topic)
+        eventually(lambda: all(now > then for now, then in zip(ends(served, topic), before, strict=True)))
         load.stop()
     reading.await_read(load.values)
     assert set(reading.read) == load.values
