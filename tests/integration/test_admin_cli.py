@@ -12,7 +12,7 @@ from modeaware import cli
 from modeaware.controller.daemon import Controller
 from tests.conftest import MakeTopic
 from tests.support.command_line import QUICK, WAIT, Site, Told
-from tests.support.plain import produce_keyed, watermarks
+from tests.support.plain import watermarks
 from tests.support.waiting import eventually
 
 TIMEOUT_S = 30.0
@@ -148,26 +148,6 @@ def test_bad_input_is_one_clear_line_and_changes_nothing(
     assert error.startswith("error: ")
     assert complaint in error
     assert topic not in site.changed_topics()
-
-
-@pytest.mark.parametrize("value", ["rubbish", '{"version": 9, "min_reader": 9, "topic": "TOPIC"}'])
-def test_a_record_that_cannot_be_read_stops_a_change(site: Site, filled: str, value: str) -> None:
-    topic_id = site.describe(filled)["topic_id"]
-    assert site.run("shrink", filled, "--to", "4", *WAIT).status == 0
-    record = (topic_id.encode(), value.replace("TOPIC", filled).encode())
-    produce_keyed(site.servers, site.mode_log, [record])
-    before = site.log()
-    told = site.run("shrink", filled, "--to", "2", "--yes")
-    assert told.status == 1
-    assert "cannot be used here" in told.err.splitlines()[-1]
-    assert site.log() == before
-    told = site.run("topics", "--describe", "--topic", filled, "--json")
-    assert (told.status, told.out) == (1, ""), "what holds is not known: never shown as ReadWrite"
-    assert "cannot be used here" in told.err.splitlines()[-1]
-    everything = site.run("topics", "--describe")
-    shown = [line for line in everything.out.splitlines() if line.startswith(f"\tTopic: {filled}\t")]
-    assert everything.status == 0, everything.err
-    assert [line.rpartition("\t")[2] for line in shown] == ["Mode: unknown"] * 6
 
 
 def test_describe_where_no_topic_has_been_changed(site: Site, filled: str) -> None:

@@ -9,14 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer as StockProducer
 from confluent_kafka.admin import AclOperation, AdminClient, NewTopic, ResourceType
 
 from modeaware import cli
-from modeaware.config import ControllerConfig
-from modeaware.controller.daemon import Controller
 from modeaware.local import Kafka
-from modeaware.modelog.reader import read_mode_log
 from tests.support.kafka_tools import finish_tool
 from tests.support.rights import KINDS, Acls, Right, documented
 from tests.support.secured import ADMIN, SecuredKafka, login, secret
@@ -165,15 +161,6 @@ def test_the_one_that_is_missing_is_named(
     assert len(report["commands"]) == (2 if right == CREATE else 1), "how to make the log"
 
 
-def test_a_managed_kafka_is_told_what_it_means(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
-    report = site.report(capsys, "managed", *ASKED["controller"])
-    assert set(failed(report)) == set(map(told_as, HIDDEN))
-    (note,) = report["notes"]
-    assert "groups-hidden" in note
-    assert "modeaware groups closed" in note
-    assert site.report(capsys, "managed", *ASKED["controller"], "--closed-groups")["passed"]
-
-
 def test_a_cluster_without_users_lets_everybody_pass(kafka: Kafka, capsys: pytest.CaptureFixture[str]) -> None:
     for role in ("client", "controller", "operator"):
         options = ("--bootstrap-server", kafka.bootstrap_servers, "--role", role, "--group", "any")
@@ -207,34 +194,3 @@ def test_what_is_pasted_mends_it(site: Site, capsys: pytest.CaptureFixture[str])
     assert {"state": "pass", "name": "the mode log made-beforehand", "detail": "1 partition, compacted"} in after[
         "settings"
     ]
-
-
-def test_it_disturbs_neither_a_transaction_nor_a_controller(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
-    name = f"modeaware-controller.{LOG}"
-    producer = StockProducer({**site.conf, "transactional.id": name})
-    producer.init_transactions(30)
-    producer.begin_transaction()
-    producer.produce(TOPIC, b"v")
-    producer.flush(30)
-    site.report(capsys, ADMIN, *ASKED["controller"])
-    producer.commit_transaction(30)
-    kept = ("--config", f"modeaware.mode.log.topic={KEPT}")
-    with_log = ControllerConfig(mode_log_topic=KEPT)
-    files = site.certificate
-    controller = Controller(site.conf, with_log, tls_certificate=str(files.certificate), tls_key=str(files.key))
-    try:
-        controller.start(wait_active_s=60)
-        before = read_mode_log(site.conf, KEPT, 20).claim
-        for role in ("controller", "operator"):
-            report = site.report(capsys, ADMIN, *ASKED[role], *kept)
-            assert report["passed"]
-        (answering,) = [each for each in report["settings"] if each["name"] == "the controller"]
-        assert answering["state"] == "pass", answering
-        assert before is not None
-        assert read_mode_log(site.conf, KEPT, 20).claim == before, "it was not replaced"
-        assert controller.address is not None
-        told = site.report(capsys, "nobody", "--role", "client", *kept, "--bootstrap-server", controller.address)
-        assert told["rights"] == [], "the endpoint tells the modes"
-        assert [each["state"] for each in told["settings"]] == ["pass"]
-    finally:
-        controller.stop()

@@ -103,27 +103,6 @@ def test_what_cannot_be_is_refused_with_the_brokers_code(
     assert replicas(kafka3, topic) == before
 
 
-def test_topics_with_a_minimum_are_refused_with_the_brokers_code(
-    kafka3: LocalKafka, admin: AdminClient, topic: str
-) -> None:
-    name = f"t-{uuid.uuid4().hex[:12]}"
-    refusals: list[tuple[ErrorCode, str, int, dict[str, str]]] = [
-        (ErrorCode.INVALID_TOPIC_EXCEPTION, "no/name", 2, {}),
-        (ErrorCode.TOPIC_ALREADY_EXISTS, topic, 2, {}),
-        (ErrorCode.INVALID_REPLICATION_FACTOR, name, 4, {}),
-        (ErrorCode.INVALID_CONFIG, name, 2, {"no.such": "1"}),
-    ]
-    for code, wanted, factor, config in refusals:
-        new = NewTopic(wanted, 1, factor, config=config, min_required_replication_factor=2)
-        with pytest.raises(RequestRefused) as caught:
-            admin.create_topics([new])[wanted].result(TIMEOUT_S)
-        assert (caught.value.code, caught.value.topic) == (code, wanted)
-    assert not replicas(kafka3, name)
-    made = admin.create_topics([NewTopic(name, min_required_replication_factor=1)])[name].result(TIMEOUT_S)
-    assert made.under_replicated == {}
-    assert len(replicas(kafka3, name)) == len(made.partitions) > 0, "the brokers' own numbers"
-
-
 def test_retired_partitions_are_revived_first_and_assignments_are_for_the_new_ones(
     kafka3: LocalKafka, setting: Controlled, admin: AdminClient
 ) -> None:

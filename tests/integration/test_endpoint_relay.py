@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaPythonPartition
@@ -18,7 +18,7 @@ from modeaware.local import Kafka, LocalKafka
 from tests.conftest import MakeTopic
 from tests.support.endpoint import relay
 from tests.support.plain import drain_topic, produce_keyed
-from tests.support.secured import MECHANISMS, SecuredKafka, login, secret
+from tests.support.secured import SecuredKafka, secret
 from tests.support.waiting import eventually
 
 RECORDS: list[tuple[bytes | None, bytes | None]] = [(b"key-%d" % number, b"value-%d" % number) for number in range(50)]
@@ -75,37 +75,6 @@ def guarded(secured: SecuredKafka) -> Iterator[Server]:
     with relay(conf, tls=tls) as server:
         assert server.security_protocol == "SASL_SSL"
         yield server
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_a_user_authenticates_at_the_broker(secured: SecuredKafka, guarded: Server, mechanism: str) -> None:
-    conf = secured.conf("admin", mechanism, guarded.address)
-    before = sum(high for _, high in watermarks_of(secured).values())
-    produce_keyed(guarded.address, TOPIC, RECORDS, **conf)
-    assert sum(high for _, high in watermarks_of(secured).values()) == before + 50
-    assert len(drain_topic(guarded.address, TOPIC, **conf)) == before + 50
-
-
-def watermarks_of(secured: SecuredKafka) -> dict[int, tuple[int, int]]:
-    """Asked of the broker itself."""
-    messages = drain_topic(secured.bootstrap_servers, TOPIC, [0], **secured.conf())
-    return {0: (0, messages[-1].offset() + 1 if messages else 0)}
-
-
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_a_wrong_password_is_refused_by_the_brokers_own_answer(
-    secured: SecuredKafka, guarded: Server, mechanism: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    errors: list[KafkaError] = []
-    conf = login(secured.certificate, USER, mechanism, password="guessed")
-    admin = AdminClient({"bootstrap.servers": guarded.address, "error_cb": errors.append, "log_level": 0, **conf})
-
-    def refused() -> list[str]:
-        admin.poll(0.1)
-        return [error.str() for error in errors if error.code() == KafkaError._AUTHENTICATION]
-
-    assert "uthentication failed" in eventually(refused)[0]  # PLAIN's answer and SCRAM's begin differently
-    assert "guessed" not in caplog.text
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])

@@ -12,15 +12,13 @@ import pytest
 from confluent_kafka.admin import AclOperation, NewPartitions
 
 from modeaware import AdminClient, cli
-from modeaware.confluent.admin import DeletePartitions
 from modeaware.controller.daemon import Controller
 from modeaware.controller.status import Role
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle.commands import AlterGroupRulesCommand
 from modeaware.modelog.group_rules import GroupRule
-from modeaware.modelog.reader import read_mode_log
 from modeaware.wire import kip694, messages
-from tests.support.guarded import MODE_LOG, OWNER, Guarded, address_of
+from tests.support.guarded import OWNER, Guarded, address_of
 from tests.support.secured import ADMIN
 
 ALTER, DELETE, DESCRIBE, READ = AclOperation.ALTER, AclOperation.DELETE, AclOperation.DESCRIBE, AclOperation.READ
@@ -73,45 +71,6 @@ def test_a_shrink_needs_alter_and_delete(
     guarded.grant(OWNER, topic, ALTER, DELETE)
     guarded.shrink({**conf, "modeaware.mode.source": source}, topic, 2)
     assert guarded.writable(topic) == 2
-
-
-def test_one_request_changes_what_its_user_may_change_and_nothing_else(
-    guarded: Guarded, active: Controller, shrunk: str, topic: str
-) -> None:
-    guarded.grant(OWNER, topic, ALTER, DELETE)
-    before = guarded.record(shrunk)
-    with AdminClient(guarded.client(OWNER)) as admin:
-        wanted = {shrunk: DeletePartitions(1), topic: DeletePartitions(3), "missing": DeletePartitions(1)}
-        answers = {name: future.exception() for name, future in admin.delete_partitions(wanted).items()}
-    assert answers[topic] is None
-    codes = {name: error.code for name, error in answers.items() if isinstance(error, RequestRefused)}
-    assert codes == {shrunk: DENIED, "missing": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-    assert (guarded.record(shrunk), guarded.writable(topic)) == (before, 3)
-
-
-def test_rules_about_groups_need_alter_on_the_topic_or_on_the_cluster(guarded: Guarded, topic: str) -> None:
-    one, glob = (GroupRule("waive", "g", name, "why", 1) for name in (topic, f"{topic[:8]}*"))
-
-    def refusal(user: str, rule: GroupRule) -> ErrorCode | None:
-        with AdminClient(guarded.client(user)) as admin:
-            error = admin.alter_group_rules([rule]).exception()
-        assert error is None or isinstance(error, RequestRefused)
-        return None if error is None else error.code
-
-    def rules() -> set[GroupRule]:
-        found = read_mode_log(guarded.conf, MODE_LOG, 20).group_rules
-        return set() if found is None else {rule for rule in found.rules if rule in (one, glob)}
-
-    assert (refusal(OWNER, one), refusal(OWNER, glob), rules()) == (DENIED, CLUSTER_DENIED, set())
-    guarded.grant(OWNER, topic, ALTER)
-    assert (refusal(OWNER, one), refusal(OWNER, glob), rules()) == (None, CLUSTER_DENIED, {one})
-    guarded.grant(ADMIN, topic, DESCRIBE)  # the super user needs no ACL
-    assert (refusal(ADMIN, glob), rules()) == (None, {one, glob})
-    with AdminClient(guarded.client(OWNER)) as admin:
-        error = admin.alter_group_rules(remove=[glob.key]).exception()
-        assert isinstance(error, RequestRefused)
-        assert error.code is CLUSTER_DENIED
-    assert rules() == {one, glob}
 
 
 def test_rights_that_are_taken_away_or_given_count_with_the_next_request(

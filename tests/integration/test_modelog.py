@@ -16,16 +16,12 @@ from confluent_kafka.admin import (
 
 from modeaware.errors import ClusterError, ControllerFenced, ModeSourceError, NotAuthorized
 from modeaware.local import Kafka
-from modeaware.local.ports import free_ports
 from modeaware.modelog.reader import read_mode_log
-from modeaware.modelog.records import CLAIM_KEY
 from modeaware.modelog.stream import LogAbsent
 from modeaware.modelog.topic import ensure_mode_log
 from modeaware.modelog.writer import ModeLogWriter
 from modeaware.views import registry
-from tests.conftest import MakeTopic
 from tests.support.modelog import RealLog, topic_record
-from tests.support.plain import produce_keyed
 from tests.support.secured import SecuredKafka
 from tests.support.waiting import eventually
 
@@ -47,13 +43,6 @@ def test_the_mode_log_is_made_once_and_as_it_must_be(log: RealLog) -> None:
     configs = log.admin.describe_configs([resource])[resource].result(30)
     assert configs["cleanup.policy"].value == "compact"
     assert len(log.admin.list_topics(timeout=30).topics[log.topic].partitions) == 1
-
-
-def test_a_topic_that_cannot_be_a_mode_log_is_refused(log: RealLog, make_topic: MakeTopic) -> None:
-    with pytest.raises(ClusterError, match="2 partitions"):
-        ensure_mode_log(log.admin, make_topic(2, cleanup_policy="compact"))
-    with pytest.raises(ClusterError, match=r"cleanup\.policy=delete"):
-        ensure_mode_log(log.admin, make_topic(1))
 
 
 def test_reading_and_following_create_no_topic(log: RealLog) -> None:
@@ -91,27 +80,6 @@ def test_a_writer_that_was_replaced_appends_nothing(log: RealLog) -> None:
     assert read_mode_log(log.conf, log.topic, 30).view("orders").epoch == 4
 
 
-def test_a_record_that_is_too_large_takes_the_whole_transaction_with_it(log: RealLog) -> None:
-    log.create()
-    writer = ModeLogWriter(log.conf, log.topic)
-    writer.open()
-    with pytest.raises(ClusterError, match="MSG_SIZE_TOO_LARGE"):
-        writer.append([("id-of-orders", topic_record().to_json()), ("huge", b"x" * 2_000_000)])
-    assert writer.is_open
-    writer.append([("id-of-bills", topic_record("bills").to_json())])
-    writer.close()
-    assert set(read_mode_log(log.conf, log.topic, 30).topics) == {"bills"}
-
-
-def test_without_a_broker_the_writer_and_the_reader_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("modeaware.modelog.writer.OPEN_TIMEOUT_S", 0.3)
-    conf = {"bootstrap.servers": f"127.0.0.1:{free_ports(1)[0]}"}
-    with pytest.raises(ClusterError, match="'modes' cannot be opened"):
-        ModeLogWriter(conf, "modes").open()
-    with pytest.raises(ModeSourceError, match=r"not reached within 0\.3 s.*refused"):
-        read_mode_log(conf, "modes", 0.3)
-
-
 # The tail
 
 
@@ -123,36 +91,6 @@ def test_a_log_that_appears_under_running_clients_is_followed(log: RealLog) -> N
     log.append(topic_record())
     eventually(lambda: views.view("orders").epoch == 1)
     assert views.stats()["log_present"] is True
-    views.close()
-
-
-def test_rubbish_in_the_log_harms_nothing(log: RealLog, kafka: Kafka, caplog: pytest.LogCaptureFixture) -> None:
-    log.create()
-    log.append(topic_record(epoch=1))
-    views = registry.acquire(log.conf, log.config)
-    assert views.wait_ready(30)
-    produce_keyed(
-        kafka.bootstrap_servers,
-        log.topic,
-        [
-            (b"\xff\xfe", b"{}"),
-            (b"", b""),
-            (b"id-of-orders", b"not json"),
-            (b"id-of-orders", topic_record(epoch=2, min_reader=2).to_json()),
-            (b"id-of-orders", topic_record("bills").to_json()),
-            (b"x", topic_record("x", topic_id="x").to_json().replace(b"[[0,3,0]", b"[[0,999999999999,0]")),
-            (b"x", b'{"modes": [[0, Infinity, 0]], "topic": 5}'),
-            (CLAIM_KEY.encode(), b'{"controller_epoch": Infinity}'),
-        ],
-    )
-    views.refresh(30)
-    assert views.view("orders").epoch == 1
-    assert set(views.views()) == {"orders"}
-    assert views.stats()["rejected_records"] == 8
-    log.append(topic_record(epoch=3))
-    views.refresh(30)
-    assert views.view("orders").epoch == 3
-    assert views.error() is None
     views.close()
 
 

@@ -25,8 +25,7 @@ from modeaware.clock import SYSTEM_CLOCK
 from modeaware.cluster.cluster import Cluster
 from modeaware.cluster.control_records import Gap, without_records
 from modeaware.cluster.groups.found import GroupsFound, find_groups
-from modeaware.cluster.partition_leaders import topic_ids, writers
-from modeaware.cluster.stragglers import sample_records
+from modeaware.cluster.partition_leaders import topic_ids
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle.effects import CommitOffsets, DeleteRecords
 from modeaware.lifecycle.facts import GroupFacts
@@ -124,29 +123,6 @@ def test_a_share_group_by_what_is_acknowledged(
         assert sure(cluster, topic, 1).groups[name].has_members
     eventually(lambda: not sure(cluster, topic, 1).groups[name].has_members)
     assert sure(cluster, topic, 1).groups == {name: GroupFacts({0: base + 10}, kind="share")}
-
-
-def test_who_wrote(kafka: Kafka, cluster: Cluster, make_topic: MakeTopic) -> None:
-    topic = make_topic(2, retention_ms=-1)  # the records are old
-    eventually(lambda: writers(cluster.brokers, topic, [1]) == {1: ()})  # not every leader knows that it is one yet
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": uuid.uuid4().hex})
-    producer.init_transactions(30)
-    producer.begin_transaction()
-    for key in (b"k-1", None, b"x" * 500, b"too many"):
-        producer.produce(topic, value=b"secret", key=key, partition=1, headers={"trace": b"hidden"}, timestamp=1234)
-    producer.flush(30)
-    (writer,) = writers(cluster.brokers, topic, [0, 1])[1]
-    assert writer.producer_id >= 0
-    assert (writer.transaction_start, writer.last_timestamp_ms) == (0, 1234)
-    samples = sample_records(
-        {"bootstrap.servers": kafka.bootstrap_servers}, topic, {1: 0, 0: 0}, SYSTEM_CLOCK.monotonic_s
-    )
-    assert samples[0] == ()
-    assert samples[1][0] == "offset 0, 1970-01-01 00:00:01.234 UTC, key b'k-1', headers 'trace'"
-    assert len(samples[1]) == 3
-    assert all(len(text) < 200 and "secret" not in text and "hidden" not in text for text in samples[1])
-    producer.commit_transaction(30)
-    eventually(lambda: writers(cluster.brokers, topic, [1])[1][0].transaction_start is None)
 
 
 def test_gaps_of_many_partitions(kafka: Kafka, cluster: Cluster, make_topic: MakeTopic) -> None:
