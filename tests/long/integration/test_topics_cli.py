@@ -12,7 +12,7 @@ import pytest
 from modeaware.controller.daemon import Controller
 from modeaware.local import LocalKafka
 from tests.conftest import MakeTopic
-from tests.support.command_line import Site
+from tests.support.command_line import WAIT, Site
 from tests.support.kafka_tools import finish_tool
 from tests.support.waiting import eventually
 
@@ -183,3 +183,13 @@ def test_alter_grows_as_kafka_topics_does(site: Site, make_topic: MakeTopic) -> 
     assert unknown.status == 1
     assert "77" in unknown.err
     assert site.log() is None
+
+
+def test_a_pattern_never_deletes_the_mode_log(site: Site, filled: str) -> None:
+    assert site.run("topics", "--alter", "--topic", filled, "--partitions", "4", *WAIT).status == 0
+    pattern = f"{site.mode_log}|{filled}"
+    assert ours(site, "--delete", "--topic", pattern, "--yes") == []
+    eventually(lambda: filled not in ours(site, "--list"))
+    assert site.mode_log in ours(site, "--list")
+    told = site.run("topics", "--delete", "--topic", site.mode_log, "--dry-run")
+    assert "is the mode log" in told.err

@@ -12,7 +12,7 @@ from modeaware.errors import ErrorCode
 from modeaware.lifecycle.commands import DeletePartitionsCommand
 from modeaware.lifecycle.evacuation import evacuation_of
 from modeaware.modes import PartitionMode
-from modeaware.spark.evacuation import EvacuationReport, evacuate
+from modeaware.spark.evacuation import EvacuationReport, NotSealed, OtherPartitioner, evacuate
 from modeaware.spark.evacuation.command import main
 from partitioners import named
 from tests.conftest import MakeTopic
@@ -110,3 +110,24 @@ def test_the_command(
     served.wait_done(topic)
     headers = {h[0] for m in drain_topic(served.servers, topic, range(KEPT)) for h in m.headers() or ()}
     assert headers == {"of", "none", HEADER}
+
+
+def test_another_partitioner_is_refused(spark: SparkSession, served: Controlled, topic: str) -> None:
+    shrink(served, topic)
+    ends = watermarks(served.servers, topic)
+    with pytest.raises(OtherPartitioner, match=r"crc32 \(100.0%\)"):
+        evacuate(spark, topic, conf(served, partitioner="murmur2_random"))
+    assert watermarks(served.servers, topic) == ends
+    assert served.reasons(topic) <= {None, "not-evacuated"}
+
+
+def test_a_partition_that_is_not_sealed_is_waited_for(spark: SparkSession, served: Controlled, topic: str) -> None:
+    served.started[-1].stop()
+    try:
+        patient = served.start(seal_quiet_ms=600_000)
+        shrink(served, topic)
+        with pytest.raises(NotSealed, match="partitions 4-11 are not sealed within 1 s"):
+            evacuate(spark, topic, conf(served), wait_s=1)
+        patient.stop()
+    finally:
+        served.start()
