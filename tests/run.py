@@ -30,8 +30,11 @@ PYTEST = (sys.executable, "-m", "pytest", "-q")
 
 
 class Step(NamedTuple):
+    """A command; ``kafka``: it finds the Kafka of the run in its environment."""
+
     name: str
     command: tuple[str, ...]
+    kafka: bool = False
 
 
 class Done(NamedTuple):
@@ -46,11 +49,11 @@ CHECKS = (
     Step("types", (sys.executable, "-m", "mypy", "--strict", "modeaware", "partitioners")),
 )
 PURE = Step("pure", (*PYTEST, "tests/unit", "tests/property", "tests/contract", "tests/simulation"))
-KAFKA = Step("kafka", (*PYTEST, "tests/integration"))
-SPARK = Step("spark", (*PYTEST, "tests/spark"))
+KAFKA = Step("kafka", (*PYTEST, "tests/integration"), kafka=True)
+SPARK = Step("spark", (*PYTEST, "tests/spark"), kafka=True)
 LONG_PURE = Step("long pure", (*PYTEST, "tests/long/pure"))
-LONG_KAFKA = Step("long kafka", (*PYTEST, "tests/long/integration"))
-LONG_SPARK = Step("long spark", (*PYTEST, "tests/long/spark"))
+LONG_KAFKA = Step("long kafka", (*PYTEST, "tests/long/integration"), kafka=True)
+LONG_SPARK = Step("long spark", (*PYTEST, "tests/long/spark"), kafka=True)
 CHAOS = Step("chaos", (*PYTEST, "tests/long/alone"))
 
 Stage = Sequence[Sequence[Step]]
@@ -59,9 +62,13 @@ SHORT: Sequence[Stage] = (((*CHECKS, PURE), (KAFKA,)), ((SPARK,),))
 ALL: Sequence[Stage] = (((*CHECKS, PURE, LONG_PURE), (KAFKA, LONG_KAFKA)), ((SPARK, LONG_SPARK, CHAOS),))
 
 
-def run(step: Step, environment: dict[str, str]) -> Done:
+def run(step: Step, kafka: dict[str, str]) -> Done:
     """Run one step, and print each line of its output after the step's name."""
     began = time.monotonic()
+    environment = dict(os.environ)
+    if step.kafka:
+        environment.pop(WAY_VARIABLE, None)  # it would contradict the address
+        environment |= kafka
     process = subprocess.Popen(
         step.command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
@@ -71,11 +78,11 @@ def run(step: Step, environment: dict[str, str]) -> Done:
     return Done(step.name, process.wait(), time.monotonic() - began)
 
 
-def run_stages(stages: Sequence[Stage], environment: dict[str, str]) -> list[Done]:
+def run_stages(stages: Sequence[Stage], kafka: dict[str, str]) -> list[Done]:
     done: list[Done] = []
     for stage in stages:
         with ThreadPoolExecutor(len(stage)) as pool:
-            for lane in pool.map(lambda steps: [run(step, environment) for step in steps], stage):
+            for lane in pool.map(lambda steps: [run(step, kafka) for step in steps], stage):
                 done += lane
     return done
 
@@ -85,9 +92,7 @@ def run_with_kafka(stages: Sequence[Stage]) -> tuple[list[Done], Counter[str]]:
     with tempfile.TemporaryDirectory() as folder, start_kafka() as kafka:
         starts = Path(folder, "starts")
         starts.write_text("" if kafka.kind == "external" else "shared\n", encoding="utf-8")
-        environment = {name: value for name, value in os.environ.items() if name != WAY_VARIABLE}
-        environment |= {BOOTSTRAP_VARIABLE: kafka.bootstrap_servers, STARTS_VARIABLE: str(starts)}
-        done = run_stages(stages, environment)
+        done = run_stages(stages, {BOOTSTRAP_VARIABLE: kafka.bootstrap_servers, STARTS_VARIABLE: str(starts)})
         if any(each.status for each in done):
             print(f"The end of the shared Kafka's log:\n{kafka.logs_tail()}")
         return done, Counter(starts.read_text(encoding="utf-8").splitlines())
