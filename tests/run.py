@@ -94,7 +94,8 @@ def run_with_kafka(stages: Sequence[Stage]) -> tuple[list[Done], Counter[str]]:
         starts.write_text("" if kafka.kind == "external" else "shared\n", encoding="utf-8")
         done = run_stages(stages, {BOOTSTRAP_VARIABLE: kafka.bootstrap_servers, STARTS_VARIABLE: str(starts)})
         if any(each.status for each in done):
-            print(f"The end of the shared Kafka's log:\n{kafka.logs_tail()}")
+            kafka.stop(keep_logs=True)
+            print("".join(f"The shared Kafka's log is kept: {broker.log_path}\n" for broker in kafka.brokers))
         return done, Counter(starts.read_text(encoding="utf-8").splitlines())
 
 
