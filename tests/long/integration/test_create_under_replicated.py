@@ -28,16 +28,9 @@ DOWN = 3
 RW, NONE = PartitionMode.READ_WRITE, PartitionMode.NONE
 
 
-@pytest.fixture(scope="module")
-def racked() -> Iterator[LocalKafka]:
-    """A broker in each of three racks. A test may kill one, and starts it again."""
-    with LocalKafka(nodes=3, configs={"broker.rack": "rack-{node_id}"}) as running:
-        yield running
-
-
 @pytest.fixture
-def setting(racked: LocalKafka) -> Iterator[Controlled]:
-    made = Controlled(racked)
+def setting(kafka3: LocalKafka) -> Iterator[Controlled]:
+    made = Controlled(kafka3)
     yield made
     for controller in made.started:
         controller.stop()
@@ -60,15 +53,15 @@ def follow(setting: Controlled) -> Callable[[str], None]:
 
 
 @pytest.fixture
-def brokers(racked: LocalKafka) -> Iterator[Brokers]:
-    with closing(Brokers({"bootstrap.servers": racked.bootstrap_servers})) as brokers:
+def brokers(kafka3: LocalKafka) -> Iterator[Brokers]:
+    with closing(Brokers({"bootstrap.servers": kafka3.bootstrap_servers})) as brokers:
         yield brokers
 
 
 @contextmanager
-def killed(racked: LocalKafka, brokers: Brokers) -> Iterator[None]:
+def killed(kafka3: LocalKafka, brokers: Brokers) -> Iterator[None]:
     """Broker 3 is dead, and the cluster knows it; afterwards it is back."""
-    broker = racked.brokers[DOWN - 1]
+    broker = kafka3.brokers[DOWN - 1]
     broker.kill()
     try:
         eventually(lambda: not registered_brokers(brokers).brokers[DOWN].live, TIMEOUT_S)
@@ -133,12 +126,12 @@ def full(brokers: Brokers, topic: str) -> bool:
 
 @pytest.mark.parametrize("policy", [ENABLED, PREFER_OBSERVED])
 def test_with_one_rack_down(
-    racked: LocalKafka, setting: Controlled, brokers: Brokers, follow: Callable[[str], None], policy: str
+    kafka3: LocalKafka, setting: Controlled, brokers: Brokers, follow: Callable[[str], None], policy: str
 ) -> None:
     follow(policy)
     grown, few, all_of_them, none = name(), name(), name(), name()
     create_topic(setting.servers, grown, 1, replication_factor=3, configs={})
-    with killed(racked, brokers), admin_of(setting) as admin:
+    with killed(kafka3, brokers), admin_of(setting) as admin:
         told = create(admin, all_of_them, 6, 3, 2, validate_only=True)
         assert (told.validate_only, dict(told.under_replicated)) == (True, dict.fromkeys(range(6), (DOWN,)))
         assert not replicas(brokers, all_of_them)
@@ -171,7 +164,7 @@ def test_with_one_rack_down(
 
 
 def test_a_shrunk_topic_grows_by_what_is_really_new(
-    racked: LocalKafka, setting: Controlled, brokers: Brokers, follow: Callable[[str], None]
+    kafka3: LocalKafka, setting: Controlled, brokers: Brokers, follow: Callable[[str], None]
 ) -> None:
     follow(ENABLED)
     topic = name()
@@ -180,7 +173,7 @@ def test_a_shrunk_topic_grows_by_what_is_really_new(
     setting.shrink(topic, 2)
     setting.wait_done(topic, TIMEOUT_S)  # before that a broker that dies is a doubt, and the partition readable again
     assert setting.modes(topic) == (RW, RW, NONE)
-    with killed(racked, brokers), admin_of(setting) as admin:
+    with killed(kafka3, brokers), admin_of(setting) as admin:
         refused(lambda: grow(admin, topic, 4, 3))
         assert setting.modes(topic) == (RW, RW, NONE)
         assert len(placed(brokers, topic, 3)) == 3
