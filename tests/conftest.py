@@ -21,6 +21,8 @@ pytest_plugins = ["tests.support.kafka_fixtures", "tests.support.spark_session"]
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
 
+STEADY = {"broker.session.timeout.ms": "60000"}
+"""For brokers that no test harms: a busy machine delays heartbeats, and a fenced broker leads nothing."""
 STARTS_VARIABLE = "MODEAWARE_TEST_KAFKA_STARTS"
 """A file that gets a line for each Kafka the tests start; set by ``tests.run``."""
 
@@ -43,7 +45,7 @@ MakeKafka = Callable[..., LocalKafka]
 @pytest.fixture(scope="session")
 def kafka(request: pytest.FixtureRequest) -> Iterator[Kafka]:
     """One node, shared by the whole run: do not harm it, and use topics and groups with names of your own."""
-    with start_kafka() as running:
+    with start_kafka(configs=STEADY) as running:
         if running.kind != "external":
             note_start(f"{running.kind}, one node")
         yield running
@@ -75,7 +77,7 @@ def kafka3(_three_nodes: LocalKafka) -> Iterator[LocalKafka]:
 @pytest.fixture(scope="session")
 def secured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
     """One node with TLS, users and ACLs: grant rights to users of :mod:`tests.support.secured`, take none away."""
-    made = secured_kafka(tmp_path_factory.mktemp("secured"))
+    made = secured_kafka(tmp_path_factory.mktemp("secured"), STEADY)
     note_start("secured")
     with made.kafka:
         yield made
@@ -85,7 +87,7 @@ def secured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 @pytest.fixture(scope="session")
 def kafka40(request: pytest.FixtureRequest) -> Iterator[LocalKafka]:
     """One node of Kafka 4.0, which lacks requests that 4.2 has, started when first asked for: do not harm it."""
-    with LocalKafka(version="4.0.1") as running:
+    with LocalKafka(version="4.0.1", configs=STEADY) as running:
         note_start("4.0")
         yield running
         _keep_logs_of_failures(request.session, running)

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from modeaware.local import start_kafka
 from modeaware.local.choose import BOOTSTRAP_VARIABLE, WAY_VARIABLE
-from tests.conftest import STARTS_VARIABLE
+from tests.conftest import STARTS_VARIABLE, STEADY
 
 ROOT = Path(__file__).parents[1]
 RUFF = str(Path(sys.executable).with_name("ruff"))
@@ -89,7 +89,7 @@ def run_stages(stages: Sequence[Stage], kafka: dict[str, str]) -> list[Done]:
 
 def run_with_kafka(stages: Sequence[Stage]) -> tuple[list[Done], Counter[str]]:
     """What the steps came to, and the starts of Kafka by their kind."""
-    with tempfile.TemporaryDirectory() as folder, start_kafka() as kafka:
+    with tempfile.TemporaryDirectory() as folder, start_kafka(configs=STEADY) as kafka:
         starts = Path(folder, "starts")
         starts.write_text("" if kafka.kind == "external" else "shared\n", encoding="utf-8")
         done = run_stages(stages, {BOOTSTRAP_VARIABLE: kafka.bootstrap_servers, STARTS_VARIABLE: str(starts)})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -86,8 +87,8 @@ def make_certificate(folder: Path) -> Certificate:
     return made
 
 
-def secured_kafka(folder: Path) -> SecuredKafka:
-    """One that is not started yet; users log in with :func:`secret`, and ``admin`` may do anything."""
+def secured_kafka(folder: Path, configs: Mapping[str, str]) -> SecuredKafka:
+    """One that is not started yet, with more broker settings; users log in with :func:`secret`, and ``admin`` may do anything."""
     certificate = make_certificate(folder)
     scram = [
         argument
@@ -96,8 +97,8 @@ def secured_kafka(folder: Path) -> SecuredKafka:
         for argument in ("--add-scram", f"{mechanism}=[name={user},password={secret(user)}]")
     ]
     client_config = login(certificate, ADMIN, "SCRAM-SHA-256")
-    configs = _configs(certificate, (ADMIN, *USERS, *LACKING))
-    kafka = LocalKafka(1, configs=configs, client_config=client_config, format_args=scram)
+    all_configs = {**_configs(certificate, (ADMIN, *USERS, *LACKING)), **configs}
+    kafka = LocalKafka(1, configs=all_configs, client_config=client_config, format_args=scram)
     return SecuredKafka(kafka, certificate)
 
 
