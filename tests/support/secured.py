@@ -88,7 +88,7 @@ def make_certificate(folder: Path) -> Certificate:
 
 
 def secured_kafka(folder: Path, configs: Mapping[str, str]) -> SecuredKafka:
-    """One that is not started yet, with more broker settings; users log in with :func:`secret`, and ``admin`` may do anything."""
+    """One that is not started yet; ``configs``: more broker settings. Users log in with :func:`secret`."""
     certificate = make_certificate(folder)
     scram = [
         argument
