@@ -66,9 +66,11 @@ def console_consumed(address: str, topic: str, count: int, timeout_ms: int = 60_
 
 
 def all_work(address: str, topic: str, phase: str, partition: int) -> None:
-    """All four, in this phase; those that write do so to ``partition``."""
+    """Both libraries in each phase, writing to ``partition``; Kafka's tools, each a JVM, during the shrink alone."""
     confluent_round_trip(address, topic, f"confluent {phase}".encode(), partition)
     kafka_python_round_trip(address, topic, f"kafka-python {phase}".encode(), partition)
+    if phase != "during":
+        return
     assert "PartitionCount: 4" in described(address, topic)
     present = len(drain_topic(address, topic))
     assert f"Processed a total of {present} messages" in console_consumed(address, topic, present)
@@ -92,8 +94,6 @@ def test_served_clients_work_before_during_and_after_a_shrink(
         assert setting.wait_done(topic).modes == (RW, NONE, NONE, NONE)
 
     all_work(address, topic, "after", 0)
-    listed = run_tool(f"kafka-topics.sh --bootstrap-server {address} --list").split()
-    assert {topic, setting.log} <= set(listed)
 
 
 CLIENTS = ("confluent", "kafka-python")
