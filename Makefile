@@ -7,7 +7,7 @@ STAMP := $(VENV)/.ready
 EXTRAS := dev,demo
 SOURCES := modeaware partitioners tests $(wildcard benchmarks examples)
 
-.PHONY: setup test lint browser docs format demo bench hashes chaos simulate fuzz coverage clean
+.PHONY: setup test test-unit test-all lint browser docs format demo bench hashes chaos simulate fuzz coverage clean
 .DELETE_ON_ERROR:
 
 setup: $(STAMP)
@@ -24,20 +24,27 @@ lint: $(STAMP)
 	$(VENV)/bin/ruff format --check $(SOURCES)
 	$(PY) -m mypy --strict modeaware partitioners
 
-# Spark's tests in a process of their own: a JVM in it, its signal handlers and sockets are nothing for the others.
-test: lint browser
+# The short tier; with PYTEST_ARGS pytest alone, on what they name.
+test: $(STAMP)
 ifdef PYTEST_ARGS
 	$(PY) -m pytest -q $(PYTEST_ARGS)
 else
-	$(PY) -m pytest -q --ignore tests/spark
-	$(PY) -m pytest -q tests/spark
+	$(PY) -m tests.run
 endif
+
+# The pure tests: no Kafka.
+test-unit: $(STAMP)
+	$(PY) -m pytest -q tests/unit tests/property tests/contract tests/simulation
+
+# Both tiers.
+test-all: $(STAMP) browser
+	$(PY) -m tests.run --all
 
 # For the tests of the status page: the one on PATH, else Debian's (as root), else playwright's; without one they are skipped.
 browser: $(STAMP)
 	@$(PY) -m tests.support.browser $(VENV)/.browser-tried
 
-# The API reference and the pages beside it; tests/unit/test_reference.py does the same.
+# The API reference and the pages beside it; tests/long/pure/test_reference.py does the same.
 docs: $(STAMP)
 	$(PY) -m sphinx -q -W --keep-going -b html -c docs/reference . build/docs
 

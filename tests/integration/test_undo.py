@@ -41,7 +41,7 @@ def come_to(phase: str, setting: Controlled, topic: str) -> None:
         setting.wait_for(topic, lambda record: topic_phase(record) == phase)
 
 
-@pytest.mark.parametrize("phase", ["seal", "drain", "delay", "retention", "done"])
+@pytest.mark.parametrize("phase", ["seal", "drain", "done"])
 def test_in_phase(phase: str, setting: Controlled, make_topic: MakeTopic, make_group: Callable[[], str]) -> None:
     check(phase, setting, make_topic(4), make_group())
 
