@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from modeaware.demo.flights import load_flights
-from modeaware.local import Kafka
 from modeaware.modes import PartitionMode
 from modeaware.spark import ProgressListener, foreach_batch_writer, read_stream_from_kafka
 from modeaware.spark.read.progress import progress_group
@@ -23,15 +22,6 @@ from tests.support.waiting import eventually
 
 FLIGHTS = 336_776
 RW, NONE = PartitionMode.READ_WRITE, PartitionMode.NONE
-
-
-@pytest.fixture
-def served(kafka: Kafka) -> Iterator[Controlled]:
-    """Controllers on the shared cluster, stopped with the test."""
-    made = Controlled(kafka)
-    yield made
-    for controller in made.started:
-        controller.stop()
 
 
 class Job:
