@@ -72,7 +72,7 @@ def test_new_partitions_open_when_every_group_has_an_offset(
 def test_retention_deletes_nothing_and_ends_with_the_topic_s_own(served: Controlled, make_topic: MakeTopic) -> None:
     topic = make_topic(4, segment_ms=500, retention_ms=-1)
     produce(served, topic, 100)
-    served.shrink(topic, 1, delay_ms=-1)
+    served.shrink(topic, 1, delay_ms=None)
     served.wait_for(topic, lambda record: served.reasons(topic) == {"retention"})
     assert sum(left(served, topic).values()) == 100
     _set_config(served, topic, "retention.ms", "100")

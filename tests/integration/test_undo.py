@@ -34,7 +34,7 @@ def no_deletion(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def come_to(phase: str, setting: Controlled, topic: str) -> None:
     setting.start(seal_quiet_ms=3_600_000 if phase == "seal" else 200)
-    setting.shrink(topic, 1, delay_ms=-1 if phase == "retention" else 3_600_000 if phase == "delay" else 0)
+    setting.shrink(topic, 1, delay_ms=None if phase == "retention" else 3_600_000 if phase == "delay" else 0)
     if phase in ("retention", "delay"):
         setting.wait_for(topic, lambda record: setting.reasons(topic) == {phase})
     else:
