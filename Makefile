@@ -7,7 +7,7 @@ STAMP := $(VENV)/.ready
 EXTRAS := dev,demo
 SOURCES := modeaware partitioners tests $(wildcard benchmarks examples)
 
-.PHONY: setup test lint browser docs format demo bench hashes chaos simulate fuzz coverage clean
+.PHONY: setup test test-unit test-all lint browser docs format demo bench hashes chaos simulate fuzz coverage clean
 .DELETE_ON_ERROR:
 
 setup: $(STAMP)
@@ -25,14 +25,21 @@ lint: $(STAMP)
 	$(PY) -m mypy --strict modeaware partitioners
 	$(VENV)/bin/lint-imports --no-cache --no-logo
 
-# Spark's tests in a process of their own: a JVM in it, its signal handlers and sockets are nothing for the others.
-test: lint browser
+# The short tier; with PYTEST_ARGS pytest alone, on what they name.
+test: $(STAMP)
 ifdef PYTEST_ARGS
 	$(PY) -m pytest -q $(PYTEST_ARGS)
 else
-	$(PY) -m pytest -q --ignore tests/spark
-	$(PY) -m pytest -q tests/spark
+	$(PY) -m tests.run
 endif
+
+# The pure tests: no Kafka.
+test-unit: $(STAMP)
+	$(PY) -m pytest -q tests/unit tests/property tests/contract tests/simulation
+
+# Both tiers.
+test-all: $(STAMP) browser
+	$(PY) -m tests.run --all
 
 # For the tests of the status page: the one on PATH, else Debian's (as root), else playwright's; without one they are skipped.
 browser: $(STAMP)

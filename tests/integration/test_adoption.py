@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from modeaware.local import Kafka
 from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled
 from tests.support.plain import drain_topic
@@ -52,15 +51,6 @@ consumer.close()
 """
 
 
-@pytest.fixture
-def setting(kafka: Kafka) -> Iterator[Controlled]:
-    controlled = Controlled(kafka)
-    controlled.start()
-    yield controlled
-    for controller in controlled.started:
-        controller.stop()
-
-
 def _outcome(command: list[str], arguments: list[str]) -> list[str]:
     done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=90, check=False)
     assert done.returncode == 0, done.stderr
@@ -69,21 +59,21 @@ def _outcome(command: list[str], arguments: list[str]) -> list[str]:
 
 @pytest.mark.parametrize("text", [CONFLUENT, KAFKA_PYTHON], ids=["confluent_kafka", "kafka-python"])
 def test_clients_keep_to_the_writable_partitions(
-    setting: Controlled, make_topic: MakeTopic, make_group: Callable[[], str], tmp_path: Path, text: str
+    served: Controlled, make_topic: MakeTopic, make_group: Callable[[], str], tmp_path: Path, text: str
 ) -> None:
     topic = make_topic(12)
-    setting.shrink(topic, 4)
-    setting.wait_done(topic)
+    served.shrink(topic, 4)
+    served.wait_done(topic)
     program = tmp_path / "program.py"
     program.write_text(text)
-    arguments = [setting.servers, topic, make_group()]
+    arguments = [served.servers, topic, make_group()]
 
-    ours = [sys.executable, "-m", "modeaware", "run", "--set", f"modeaware.mode.log.topic={setting.log}"]
+    ours = [sys.executable, "-m", "modeaware", "run", "--set", f"modeaware.mode.log.topic={served.log}"]
     told = _outcome([*ours, str(program)], arguments)
     assert {line for line in told if not line.startswith("partitions")} == {"unsent 0", "assigned [0, 1, 2, 3]"}
-    assert {message.partition() for message in drain_topic(setting.servers, topic)} == {0, 1, 2, 3}
+    assert {message.partition() for message in drain_topic(served.servers, topic)} == {0, 1, 2, 3}
 
     # And that it is the command that does it: the same program without.
     plain = _outcome([sys.executable, str(program)], [*arguments[:2], make_group()])
     assert f"assigned {list(range(12))}" in plain
-    assert max(message.partition() or 0 for message in drain_topic(setting.servers, topic)) > 3
+    assert max(message.partition() or 0 for message in drain_topic(served.servers, topic)) > 3

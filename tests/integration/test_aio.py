@@ -10,11 +10,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, aio, murmur2
 
 from modeaware.aio import AIOConsumer, AIOProducer, AsyncDeserializingConsumer, AsyncSerializingProducer
-from modeaware.aio._inside import with_names
-from modeaware.errors import ConfigError
 from modeaware.local import Kafka
 from modeaware.modes import PartitionMode
-from modeaware.views import registry
 from tests.conftest import MakeTopic
 from tests.support.fake_views import FakeViews, modes_of
 
@@ -56,29 +53,6 @@ def test_keyed_records_go_to_writable_partitions_and_a_retired_one_fails_its_mes
     asyncio.run(main())
     assert fake_views.closed
     assert fake_views.listener_count == 0
-
-
-def test_without_a_first_view_a_message_fails_and_may_be_tried_again(
-    kafka: Kafka, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    views = FakeViews(ready=False)
-    monkeypatch.setattr(registry, "acquire", lambda conf, config: views)
-    topic = make_topic(2)
-    views.set(topic, modes_of(2, 1))
-
-    async def main() -> None:
-        conf = {"bootstrap.servers": kafka.bootstrap_servers, "modeaware.view.timeout.ms": 100}
-        async with AIOProducer(conf, batch_size=1) as producer:
-            early = await producer.produce(topic, b"v")
-            with pytest.raises(KafkaException, match="try again") as error:
-                await early
-            assert error.value.args[0].code() == KafkaError._QUEUE_FULL
-            views.set_ready()
-            late = await producer.produce(topic, b"v")
-            await producer.flush()
-            assert (await late).partition() == 0
-
-    asyncio.run(main())
 
 
 def test_a_partition_in_mode_none_is_let_go_and_taken_up(
@@ -124,57 +98,6 @@ def test_a_partition_in_mode_none_is_let_go_and_taken_up(
 
     asyncio.run(main())
     assert fake_views.closed
-
-
-def test_the_objects_are_made_as_confluent_kafkas_are(kafka: Kafka, fake_views: FakeViews) -> None:
-    async def main() -> None:
-        conf = {"bootstrap.servers": kafka.bootstrap_servers}
-        async with aio.AIOProducer(dict(conf)) as theirs, AIOProducer(conf) as ours:
-            assert vars(ours).keys() == vars(theirs).keys()
-        group = {**conf, "group.id": "g"}
-        async with aio.AIOConsumer(dict(group)) as theirs, AIOConsumer(group) as ours:
-            assert vars(ours).keys() == vars(theirs).keys()
-        with pytest.raises(ConfigError, match="did you mean"):
-            AIOConsumer({**group, "modeaware.on.unknwon": "x"})
-
-    asyncio.run(main())
-    with pytest.raises(TypeError, match="another way"):
-        with_names(FakeViews.__init__, Producer=FakeViews)
-
-
-def test_a_moved_key_fails_its_message_alone(kafka: Kafka, fake_views: FakeViews, make_topic: MakeTopic) -> None:
-    topic = make_topic(6)
-    keys = [b"key-%d" % number for number in range(30)]
-
-    async def main() -> None:
-        conf = {"partitioner": "murmur2_random", "modeaware.on.resize": "error"}
-        async with AIOProducer({"bootstrap.servers": kafka.bootstrap_servers, **conf}) as producer:
-            fake_views.set(topic, modes_of(6, 6))
-            fake_views.set(topic, modes_of(6, 4), previous_count=6)
-            sent = [await producer.produce(topic, b"v", key) for key in keys]
-            await producer.flush()
-            found = await asyncio.gather(*sent, return_exceptions=True)
-        stay = {key: murmur2(key, 4) for key in keys if murmur2(key, 6) == murmur2(key, 4)}
-        placed = zip(keys, found, strict=True)
-        assert {key: each.partition() for key, each in placed if not isinstance(each, BaseException)} == stay
-        assert sum(isinstance(each, KafkaException) for each in found) == len(keys) - len(stay)
-
-    asyncio.run(main())
-
-
-def test_a_close_that_is_cancelled_does_not_wait(fake_views: FakeViews, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        producer = AIOProducer({"bootstrap.servers": "127.0.0.1:1", "log_level": 0, "message.timeout.ms": 20_000})
-        await producer.produce("t", b"v")
-        waiting: list[bool] = []
-        monkeypatch.setattr(producer._producer, "close", lambda: waiting.append(True))
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(producer.close(), 0.5)
-        assert not waiting, "the client inside would wait for what is outstanding"
-        await asyncio.get_running_loop().run_in_executor(None, producer._producer.purge)
-        producer._producer.poll(0)
-
-    asyncio.run(main())
 
 
 def test_the_serializing_clients_are_over_ours(

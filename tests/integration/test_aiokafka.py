@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
-from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka.abc import AbstractTokenProvider
 from confluent_kafka import murmur2
-from confluent_kafka.admin import NewTopic
 
 from modeaware.aiokafka import AIOKafkaProducer, RetiredPartitionError
 from modeaware.local import Kafka
-from tests.conftest import MakeKafka, MakeTopic
+from tests.conftest import MakeTopic
 from tests.support.fake_views import FakeViews, modes_of
-from tests.support.modelog import RealLog, topic_record
 from tests.support.plain import drain_topic
-from tests.support.raw_client import token
-from tests.support.secured import ADMIN, login, secret, secured_kafka
 
 KEYS = [b"key-%d" % number for number in range(200)] + [b""]
 
@@ -87,43 +80,3 @@ def test_a_transaction_keeps_to_writable_partitions(
 
     asyncio.run(send())
     assert landed(kafka, topic, b"v") == {key: murmur2(key, 2) for key in KEYS}
-
-
-class Unsecured(AbstractTokenProvider):  # type: ignore[misc,unused-ignore]  # untyped
-    """Tokens as brokers without a validator for signatures take them (KIP-255)."""
-
-    async def token(self) -> str:
-        return token(ADMIN)
-
-
-def test_the_views_are_read_as_the_same_user(make_kafka: MakeKafka, tmp_path: Path) -> None:
-    secured = secured_kafka(make_kafka, tmp_path)
-    log = RealLog(secured.bootstrap_servers, **login(secured.certificate, ADMIN, "PLAIN"))
-    log.create()
-    log.admin.create_topics([NewTopic("orders", 12)])["orders"].result(30)
-    log.append(topic_record("orders"))
-    log.close()
-    shared = {
-        "bootstrap_servers": secured.bootstrap_servers,
-        "security_protocol": "SASL_SSL",
-        "ssl_context": ssl.create_default_context(cafile=str(secured.certificate.certificate)),
-        "modeaware_mode_log_topic": log.topic,
-        "modeaware_view_timeout_ms": 60_000,
-    }
-    password = {"sasl_plain_username": ADMIN, "sasl_plain_password": secret(ADMIN)}
-    logins: list[dict[str, Any]] = [
-        password,
-        {"sasl_mechanism": "SCRAM-SHA-256", **password},
-        {"sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": Unsecured()},
-    ]
-    retired = topic_record("orders").retired
-
-    async def send(user: dict[str, Any]) -> None:
-        async with AIOKafkaProducer(**shared, **user) as producer:
-            with pytest.raises(RetiredPartitionError):
-                await producer.send("orders", b"v", partition=max(retired))
-            assert (await producer.send_and_wait("orders", b"v", b"k")).partition not in retired
-            assert not producer.modeaware_stats()["views"]["stale"]
-
-    for user in logins:
-        asyncio.run(send(user))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +11,6 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
-from modeaware import cli
 from tests.conftest import MakeTopic
 from tests.support.command_line import QUICK, Site
 from tests.support.plain import watermarks
@@ -49,7 +47,8 @@ def own_configs(site: Site, topic: str) -> dict[str, str]:
 
 def state(site: Site, *topics: str) -> tuple[object, ...]:
     """What a run that changes nothing leaves as it is."""
-    return site.log(), *((sorted(watermarks(site.servers, topic)), own_configs(site, topic)) for topic in topics)
+    seen = ((sorted(watermarks(site.servers, topic)), own_configs(site, topic)) for topic in topics)
+    return site.changed_topics() & {*topics}, *seen
 
 
 def exists(site: Site, topic: str) -> bool:
@@ -171,53 +170,3 @@ def test_a_shrink_without_a_controller_is_refused_before_anything_is_changed(
     assert done.status == 0, done.err
     assert "No controller is running: its work is done here." in done.err
     assert site.modes(filled) == ["ReadWrite"] * 2 + ["None"] * 4
-
-
-def test_a_file_that_is_not_right_is_told_by_its_lines(site: Site, tmp_path: Path) -> None:
-    path = tmp_path / "bad.yaml"
-    path.write_text("version: 1\ntopics:\n  orders:\n    partition: 4\n  orders:\n    partitions: 4\n")
-    told = site.run("apply", str(path), "--yes")
-    assert told.status == 1
-    assert told.err.splitlines() == [
-        f"error: {path}, line 5: topics: 'orders' stands in line 3 already",
-        f"{path}, line 4: topic 'orders': unknown key 'partition': did you mean 'partitions'?",
-        f"{path}, line 3: topic 'orders': partitions: is needed",
-    ]
-
-
-@pytest.mark.usefixtures("controller")
-def test_a_topic_that_fails_does_not_stop_the_others(
-    site: Site, filled: str, make_topic: MakeTopic, write: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from modeaware.cli import apply_look
-
-    monkeypatch.setattr(apply_look.Validation, "of", lambda self, plan: plan)  # things change after it, say
-    bad, grows = make_topic(1), make_topic(1)
-    topics = {bad: {"partitions": 1, "configs": {"retention.ms": "soon"}}, grows: {"partitions": 2}}
-    told = told_json(site, write(**topics), "--yes", status=4)
-    assert {name: topic["status"] for name, topic in told.items()} == {bad: "failed", grows: "applied"}
-    assert "retention.ms" in told[bad]["error"]
-    assert len(watermarks(site.servers, grows)) == 2
-
-
-def test_ctrl_c_leaves_it_and_another_run_goes_on(site: Site, filled: str, make_topic: MakeTopic, write: Write) -> None:
-    """A group that lags holds the drain up until it has read on."""
-    group, grows = f"slow-{filled}", make_topic(1)
-    site.commit(filled, group, dict.fromkeys(range(6), 0))
-    drained = {"policy": "drained", "delay_ms": 0}
-    file = write(**{filled: {"partitions": 2, "shrink": drained}, grows: {"partitions": 2}})
-    process = site.spawn("apply", file, "--yes", "--wait", *QUICK)
-    try:
-        eventually(lambda: site.describe(filled)["phase"] == "drain", 60, interval_s=0.5)
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
-    finally:
-        process.kill()
-    assert process.returncode == cli.INTERRUPTED, err
-    assert "to do the rest, run it again" in err
-    assert "Traceback" not in err
-    site.commit(filled, group, {p: end for p, (_, end) in watermarks(site.servers, filled).items()})
-    again = site.run("apply", file, "--yes", "--wait", *QUICK)
-    assert again.status == 0, again.err
-    assert site.modes(filled) == ["ReadWrite"] * 2 + ["None"] * 4
-    assert len(watermarks(site.servers, grows)) == 2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,52 +11,36 @@ import pytest
 from modeaware import AdminClient, DeletePartitions
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.librdkafka_admin import NewTopic
-from modeaware.local import Kafka
 from modeaware.modelog.reader import read_mode_log
 from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled
 from tests.support.takeover import ControllerProcess
 
-CREATIONS, PARTITIONS, KEPT, TIMEOUT_S = 30, 12, 4, 60.0
+CREATIONS, PARTITIONS, KEPT, TIMEOUT_S = 10, 12, 4, 60.0
 
 
-@pytest.fixture
-def setting(kafka: Kafka) -> Iterator[Controlled]:
-    controlled = Controlled(kafka)
-    yield controlled
-    for controller in controlled.started:
-        controller.stop()
+def admin_of(setting: Controlled) -> AdminClient:
+    return AdminClient({**setting.conf, "modeaware.mode.log.topic": setting.log})
 
 
-@pytest.fixture
-def admin(setting: Controlled) -> Iterator[AdminClient]:
-    with AdminClient({**setting.conf, "modeaware.mode.log.topic": setting.log}) as admin:
-        yield admin
-
-
-def test_shrink_right_after_the_creation_is_never_refused(setting: Controlled, admin: AdminClient) -> None:
-    setting.start()
-    topics = [f"new-{setting.log}-{n}" for n in range(CREATIONS)]
-    try:
+def test_shrink_right_after_the_creation_is_never_refused(served: Controlled) -> None:
+    topics = [f"new-{served.log}-{n}" for n in range(CREATIONS)]
+    with admin_of(served) as admin:
         for topic in topics:
             admin.create_topics([NewTopic(topic, num_partitions=PARTITIONS, replication_factor=1)])[topic].result(30)
             shrunk = admin.delete_partitions({topic: DeletePartitions(KEPT)}, request_timeout=TIMEOUT_S)[topic].result()
             assert sorted(shrunk.retired) == list(range(KEPT, PARTITIONS))
-    finally:
-        for future in setting.admin.delete_topics(topics).values():
-            future.exception(30)
+    for future in served.admin.delete_topics(topics).values():
+        future.result(30)
 
 
-def test_mistyped_topic_is_refused_long_before_the_deadline(setting: Controlled, admin: AdminClient) -> None:
-    setting.start()
-    with pytest.raises(RequestRefused, match="gave up after") as caught:
+def test_mistyped_topic_is_refused_long_before_the_deadline(served: Controlled) -> None:
+    with admin_of(served) as admin, pytest.raises(RequestRefused, match="gave up after") as caught:
         admin.delete_partitions({"no-such-topic": DeletePartitions(1)}, request_timeout=600)["no-such-topic"].result(60)
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_shrink_outlasts_a_takeover(
-    setting: Controlled, admin: AdminClient, make_topic: MakeTopic, tmp_path: Path
-) -> None:
+def test_shrink_outlasts_a_takeover(setting: Controlled, make_topic: MakeTopic, tmp_path: Path) -> None:
     """The active controller is killed, and holds its place in the election for the default session of 10 s."""
     by_client, by_command = make_topic(PARTITIONS), make_topic(PARTITIONS)
     file = tmp_path / "client.properties"
@@ -70,7 +53,10 @@ def test_shrink_outlasts_a_takeover(
     try:
         standby.wait_until_it_says("standby:")
         active.kill()
-        with subprocess.Popen([*command, *connection], stderr=subprocess.PIPE, text=True) as process:
+        with (
+            admin_of(setting) as admin,
+            subprocess.Popen([*command, *connection], stderr=subprocess.PIPE, text=True) as process,
+        ):
             call = admin.delete_partitions({by_client: DeletePartitions(KEPT)}, request_timeout=TIMEOUT_S)[by_client]
             assert sorted(call.result().retired) == list(range(KEPT, PARTITIONS))
             _, err = process.communicate(timeout=TIMEOUT_S)

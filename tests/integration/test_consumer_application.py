@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from confluent_kafka import OFFSET_INVALID, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_INVALID, Message, TopicPartition
 
 from modeaware.confluent.consumer import Consumer
 from modeaware.local import Kafka
@@ -189,33 +189,6 @@ def test_partitions_assigned_by_hand_wait_and_go_on_where_they_were(
     assert read(consumer, 1) == [(1, 4)]
 
 
-def test_listing_a_topic_does_not_create_it(make_consumer: Callable[..., Consumer], make_topic: MakeTopic) -> None:
-    consumer = make_consumer()
-    missing = f"{make_topic(1)}-missing"
-    assert consumer.list_topics(missing, timeout=30).topics[missing].error is not None
-    assert missing not in consumer.list_topics(timeout=30).topics
-    with pytest.raises(KafkaException):
-        consumer.get_watermark_offsets(TopicPartition(missing, 0), timeout=5)
-
-
-@pytest.mark.parametrize("closing", ["", "consumer.close()"])
-def test_the_interpreter_ends_with_a_consumer_that_was_not_closed(
-    kafka: Kafka, make_topic: MakeTopic, make_group: Callable[[], str], closing: str
-) -> None:
-    program = f"""
-from modeaware import Consumer
-conf = {{"bootstrap.servers": {kafka.bootstrap_servers!r}, "group.id": {make_group()!r}, "log_level": 0}}
-consumer = Consumer(conf)
-consumer.subscribe([{make_topic(2)!r}], on_assign=lambda c, p: print("assigned", len(p)))
-while not consumer.assignment():
-    consumer.poll(0.1)
-{closing}
-"""
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
-    assert run.stdout == "assigned 2\n"
-    assert run.stderr == ""
-
-
 def test_ctrl_c_inside_consume_is_a_keyboard_interrupt(kafka: Kafka, make_group: Callable[[], str]) -> None:
     program = f"""
 import os, signal, threading
@@ -233,37 +206,3 @@ consumer.close()
 """
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert (run.stdout, run.stderr) == ("interrupted\n", "")
-
-
-def test_after_unsubscribe_a_change_of_modes_does_not_bring_the_subscription_back(
-    make_consumer: Callable[..., Consumer], fake_views: FakeViews, make_topic: MakeTopic
-) -> None:
-    topic = make_topic(4)
-    first, second = make_consumer(), make_consumer()
-    for consumer in (first, second):
-        consumer.subscribe([topic])
-    eventually(lambda: [c.poll(0.1) for c in (first, second)] and len(held(first)) == len(held(second)) == 2, 60)
-    first.unsubscribe()
-    fake_views.set(topic, modes_of(4, 2, NONE))
-    eventually(lambda: [c.poll(0.1) for c in (first, second)] and (held(first), held(second)) == ([], [0, 1]), 60)
-    assert first.modeaware_stats()["rejoins"] == 0
-
-
-def test_an_on_revoke_that_unassigns_itself(
-    make_consumer: Callable[..., Consumer], fake_views: FakeViews, make_topic: MakeTopic, send: Callable[..., None]
-) -> None:
-    topic = make_topic(4)
-    fake_views.set(topic, modes_of(4, 2, NONE))
-    consumer = make_consumer()
-    for _ in range(2):
-        consumer.subscribe([topic], on_revoke=lambda c, _: c.unassign())
-        await_held(consumer, range(2))
-        consumer.unsubscribe()
-        await_held(consumer, range(0))
-    consumer.subscribe([topic], on_revoke=lambda c, _: c.unassign())
-    await_held(consumer, range(2))
-    fake_views.set(topic, modes_of(4, 4))
-    await_held(consumer, range(4))
-    for partition in range(4):
-        send(topic, partition)
-    assert read(consumer, 4) == [(partition, 0) for partition in range(4)]

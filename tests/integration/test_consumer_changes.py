@@ -83,24 +83,6 @@ def test_a_commit_of_the_group_is_never_taken_back(
     assert committed(consumer, topic, 2) == {1: 5}
 
 
-def test_a_seek_of_an_idle_partition_survives(
-    make_consumer: Callable[..., Consumer], fake_views: FakeViews, make_topic: MakeTopic, send: Callable[..., None]
-) -> None:
-    topic = make_topic(2)
-    send(topic, 1, 5)
-    consumer = make_consumer(auto_offset_reset="latest")
-    consumer.subscribe([topic])
-    await_held(consumer, range(2))
-    consumer.pause([TopicPartition(topic, 1)])
-    consumer.seek(TopicPartition(topic, 1, 3))
-    fake_views.set(topic, modes_of(2, 1, NONE))
-    await_held(consumer, range(1))
-    fake_views.set(topic, modes_of(2, 2))
-    await_held(consumer, range(2))
-    consumer.resume([TopicPartition(topic, 1)])
-    assert read(consumer, 2) == [(1, 3), (1, 4)]
-
-
 @protocols
 @pytest.mark.parametrize("reset", ["earliest", "latest"])
 def test_what_was_fetched_and_not_delivered_is_not_skipped(

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from modeaware.confluent._redeal import GroupDescriber
 from modeaware.local import Kafka
 from modeaware.modes import PartitionMode
 from tests.conftest import MakeTopic
@@ -138,52 +137,4 @@ def test_static_members_deal_again_too(
         group.await_held(topic, range(12), [4, 4, 4])
         shrink(fake_views, traffic, group, topic, 12, 4)
         group.await_held(topic, range(4), [1, 1, 2])
-        group.check(traffic.finish())
-
-
-def test_a_pattern_subscription_deals_again_too(
-    kafka: Kafka, fake_views: FakeViews, make_topic: MakeTopic, make_member: Callable[..., Member]
-) -> None:
-    topic = make_topic(prefix="pattern")
-    members = [make_member(f"^{topic[:-2]}.*") for _ in range(3)]
-    with Traffic(kafka.bootstrap_servers, {topic: range(12)}) as traffic, Group(members) as group:
-        group.await_held(topic, range(12), [4, 4, 4])
-        shrink(fake_views, traffic, group, topic, 12, 4)
-        group.await_held(topic, range(4), [1, 1, 2])
-        group.check(traffic.finish())
-
-
-def test_one_rebalance_is_asked_for_not_one_by_each_member(
-    fake_views: FakeViews, make_topic: MakeTopic, make_member: Callable[..., Member]
-) -> None:
-    topic = make_topic()
-    members = [make_member(topic) for _ in range(3)]
-    with Group(members) as group:
-        group.await_held(topic, range(12), [4, 4, 4])
-        before = sum(m.consumer.modeaware_stats()["rejoins"] for m in members)
-        fake_views.set(topic, modes_of(12, 4, NONE))
-        group.await_held(topic, range(4), [1, 1, 2])
-        after = sum(m.consumer.modeaware_stats()["rejoins"] for m in members)
-        assert after - before in (1, 2), "a member that has not heard of the first one yet may ask as well"
-
-
-def test_without_a_description_of_the_group_survivors_stay_where_they_were_dealt(
-    kafka: Kafka,
-    fake_views: FakeViews,
-    make_topic: MakeTopic,
-    make_member: Callable[..., Member],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    from modeaware.confluent import _redeal
-
-    def refuse(self: GroupDescriber) -> Any:
-        raise _redeal.DealingUnknown("not authorised", final=True)
-
-    monkeypatch.setattr(GroupDescriber, "_describe", refuse)
-    topic = make_topic()
-    members = [make_member(topic) for _ in range(3)]
-    with Traffic(kafka.bootstrap_servers, {topic: range(12)}) as traffic, Group(members) as group:
-        group.await_held(topic, range(12), [4, 4, 4])
-        shrink(fake_views, traffic, group, topic, 12, 4)
-        group.await_held(topic, range(4), [0, 0, 4])
         group.check(traffic.finish())

@@ -24,148 +24,102 @@ RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.
 
 
 def test_drained_shrink_and_growth_with_a_group_that_runs(
-    setting: Controlled, make_topic: MakeTopic, make_group: Callable[[], str]
+    served: Controlled, make_topic: MakeTopic, make_group: Callable[[], str]
 ) -> None:
     """12 -> 4 -> 6 -> 14."""
     topic = make_topic(12)
-    produced = produce(setting, topic, 600)
-    setting.start()
-    with RunningGroup(setting.servers, topic, make_group()) as group:
-        setting.shrink(topic, 4)
-        record = setting.wait_done(topic)
+    produced = produce(served, topic, 600)
+    with RunningGroup(served.servers, topic, make_group()) as group:
+        served.shrink(topic, 4)
+        record = served.wait_done(topic)
         assert record.modes == (RW,) * 4 + (NONE,) * 8
-        assert [left(setting, topic)[p] for p in range(4, 12)] == [0] * 8
-        ends = watermarks(setting.servers, topic)
+        assert [left(served, topic)[p] for p in range(4, 12)] == [0] * 8
+        ends = watermarks(served.servers, topic)
         assert [ends[p][0] for p in range(4)] == [0] * 4, "survivors keep everything"
         for partition, retired in record.retired.items():
             assert retired.seal_offset == ends[partition][1]
             assert all(committed >= retired.seal_offset for committed in retired.drained.values())
         group.wait_for(produced)
 
-        setting.grow(topic, 6)
-        assert setting.modes(topic) == (RW,) * 6 + (NONE,) * 6
-        again = produce(setting, topic, 5, "again", partition=5)
-        assert watermarks(setting.servers, topic)[5] == (ends[5][1], ends[5][1] + 5), "offsets never restart"
+        served.grow(topic, 6)
+        assert served.modes(topic) == (RW,) * 6 + (NONE,) * 6
+        again = produce(served, topic, 5, "again", partition=5)
+        assert watermarks(served.servers, topic)[5] == (ends[5][1], ends[5][1] + 5), "offsets never restart"
         group.wait_for(again)
 
-        setting.grow(topic, 14)
-        setting.wait_for(topic, lambda record: len(record.modes) == 14)
-        assert len(watermarks(setting.servers, topic)) == 14
+        served.grow(topic, 14)
+        served.wait_for(topic, lambda record: len(record.modes) == 14)
+        assert len(watermarks(served.servers, topic)) == 14
     assert len(group.values) == len(set(group.values)) == 605
 
 
 def test_new_partitions_open_when_every_group_has_an_offset(
-    setting: Controlled, make_topic: MakeTopic, make_group: Callable[[], str]
+    served: Controlled, make_topic: MakeTopic, make_group: Callable[[], str]
 ) -> None:
     """A `latest` group that is away would otherwise skip what is written before it comes back."""
     topic, away = make_topic(2), make_group()
-    first = produce(setting, topic, 50)
-    with RunningGroup(setting.servers, topic, away) as group:
+    first = produce(served, topic, 50)
+    with RunningGroup(served.servers, topic, away) as group:
         group.wait_for(first)
-    setting.start()
-    setting.grow(topic, 4)
-    record = setting.wait_done(topic)
+    served.grow(topic, 4)
+    record = served.wait_done(topic)
     assert record.modes == (RW,) * 4
-    missed = produce(setting, topic, 20, "missed", partition=3)
-    with RunningGroup(setting.servers, topic, away, auto_offset_reset="latest") as group:
+    missed = produce(served, topic, 20, "missed", partition=3)
+    with RunningGroup(served.servers, topic, away, auto_offset_reset="latest") as group:
         group.wait_for(missed)
 
 
-def test_new_partitions_wait_for_a_group_with_members(
-    setting: Controlled, make_topic: MakeTopic, make_group: Callable[[], str]
-) -> None:
-    topic = make_topic(2)
-    first = produce(setting, topic, 50)
-    setting.start(open_timeout_ms=3_000)
-    with RunningGroup(setting.servers, topic, make_group()) as group:
-        group.wait_for(first)
-        result = setting.ask(CreatePartitionsCommand(topic, 3))
-        assert result.modes == (RW, RW, RO)
-        setting.wait_done(topic)  # this client never commits what delivered nothing: the timeout lets it open
-    assert setting.modes(topic) == (RW,) * 3
-
-
-def test_growth_that_the_brokers_refuse_changes_nothing(setting: Controlled, make_topic: MakeTopic) -> None:
-    topic = make_topic(2)
-    setting.start()
-    result = setting.ask(CreatePartitionsCommand(topic, 3, assignments=((99,),)))
-    assert result.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
-    assert read_mode_log(setting.conf, setting.log, 20).record(topic) is None
-    assert setting.ask(CreatePartitionsCommand(topic, 3, validate_only=True)).code is ErrorCode.NONE
-    assert len(watermarks(setting.servers, topic)) == 2
-
-
-def test_retention_deletes_nothing_and_ends_with_the_topic_s_own(setting: Controlled, make_topic: MakeTopic) -> None:
+def test_retention_deletes_nothing_and_ends_with_the_topic_s_own(served: Controlled, make_topic: MakeTopic) -> None:
     topic = make_topic(4, segment_ms=500, retention_ms=-1)
-    produce(setting, topic, 100)
-    setting.start()
-    setting.shrink(topic, 1, delay_ms=None)
-    setting.wait_for(topic, lambda record: setting.reasons(topic) == {"retention"})
-    assert sum(left(setting, topic).values()) == 100
-    _set_config(setting, topic, "retention.ms", "100")
-    record = setting.wait_done(topic)
+    produce(served, topic, 100)
+    served.shrink(topic, 1, delay_ms=None)
+    served.wait_for(topic, lambda record: served.reasons(topic) == {"retention"})
+    assert sum(left(served, topic).values()) == 100
+    _set_config(served, topic, "retention.ms", "100")
+    record = served.wait_done(topic)
     assert record.modes == (RW, NONE, NONE, NONE)
-    assert [left(setting, topic)[p] for p in (1, 2, 3)] == [0, 0, 0]
+    assert [left(served, topic)[p] for p in (1, 2, 3)] == [0, 0, 0]
 
 
-def _set_config(setting: Controlled, topic: str, name: str, value: str) -> None:
+def _set_config(served: Controlled, topic: str, name: str, value: str) -> None:
     entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    setting.admin.incremental_alter_configs([resource])[resource].result(20)
+    served.admin.incremental_alter_configs([resource])[resource].result(20)
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_lagging_group_holds_it_up(
-    setting: Controlled, make_topic: MakeTopic, make_group: Callable[[], str], protocol: str
+    served: Controlled, make_topic: MakeTopic, make_group: Callable[[], str], protocol: str
 ) -> None:
     topic, name = make_topic(4), make_group()
-    first = produce(setting, topic, 40)
-    with RunningGroup(setting.servers, topic, name, group_protocol=protocol) as group:
+    first = produce(served, topic, 40)
+    with RunningGroup(served.servers, topic, name, group_protocol=protocol) as group:
         group.wait_for(first)
-    produced = produce(setting, topic, 40, "later")
-    setting.start()
-    setting.shrink(topic, 1)
-    setting.wait_for(topic, lambda record: setting.reasons(topic) == {f"group-lag:{name}"})
-    assert sum(left(setting, topic).values()) == 80
-    with RunningGroup(setting.servers, topic, name, group_protocol=protocol) as group:
+    produced = produce(served, topic, 40, "later")
+    served.shrink(topic, 1)
+    served.wait_for(topic, lambda record: served.reasons(topic) == {f"group-lag:{name}"})
+    assert sum(left(served, topic).values()) == 80
+    with RunningGroup(served.servers, topic, name, group_protocol=protocol) as group:
         group.wait_for(produced)
-        assert setting.wait_done(topic).modes == (RW, NONE, NONE, NONE)
-    assert sum(left(setting, topic)[p] for p in (1, 2, 3)) == 0
+        assert served.wait_done(topic).modes == (RW, NONE, NONE, NONE)
+    assert sum(left(served, topic)[p] for p in (1, 2, 3)) == 0
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_group_that_has_committed_nothing_yet_is_seen_by_its_members(
-    setting: Controlled, make_topic: MakeTopic, make_group: Callable[[], str], protocol: str
+    served: Controlled, make_topic: MakeTopic, make_group: Callable[[], str], protocol: str
 ) -> None:
     topic, name = make_topic(2), make_group()
-    produce(setting, topic, 10, partition=1)
-    setting.start()
-    with RunningGroup(setting.servers, topic, name, group_protocol=protocol, enable_auto_commit="false"):
-        setting.shrink(topic, 1)
-        assert setting.record(topic).required_groups == (name,)
-        setting.wait_for(topic, lambda record: setting.reasons(topic) == {f"group-never-committed:{name}"})
-    assert left(setting, topic)[1] == 10
+    produce(served, topic, 10, partition=1)
+    with RunningGroup(served.servers, topic, name, group_protocol=protocol, enable_auto_commit="false"):
+        served.shrink(topic, 1)
+        assert served.record(topic).required_groups == (name,)
+        served.wait_for(topic, lambda record: served.reasons(topic) == {f"group-never-committed:{name}"})
+    assert left(served, topic)[1] == 10
 
 
-def test_a_deleted_group_proves_nothing_and_undo_is_the_way_out(
-    setting: Controlled, make_topic: MakeTopic, make_group: Callable[[], str]
-) -> None:
-    topic, name = make_topic(2), make_group()
-    first = produce(setting, topic, 10)
-    with RunningGroup(setting.servers, topic, name) as group:
-        group.wait_for(first)
-    produce(setting, topic, 10, "unread", partition=1)
-    setting.start()
-    setting.shrink(topic, 1)
-    setting.admin.delete_consumer_groups([name])[name].result(20)
-    setting.wait_for(topic, lambda record: setting.reasons(topic) == {f"group-gone:{name}"})
-    setting.grow(topic, 2)
-    setting.shrink(topic, 1)
-    setting.wait_done(topic)
-
-
-def transaction(setting: Controlled, topic: str, partition: int, count: int, *, commit: bool) -> set[bytes]:
-    producer = Producer({**setting.conf, "transactional.id": uuid.uuid4().hex})
+def transaction(served: Controlled, topic: str, partition: int, count: int, *, commit: bool) -> set[bytes]:
+    producer = Producer({**served.conf, "transactional.id": uuid.uuid4().hex})
     producer.init_transactions(30)
     producer.begin_transaction()
     records = [f"{'kept' if commit else 'aborted'}-{n}".encode() for n in range(count)]
@@ -181,107 +135,58 @@ def transaction(setting: Controlled, topic: str, partition: int, count: int, *, 
 
 @pytest.mark.parametrize("ends", [("commit",), ("commit", "abort"), ("abort",), ("plain", "abort", "abort")])
 def test_transaction_markers_and_aborted_records_at_the_end_do_not_block(
-    setting: Controlled, make_topic: MakeTopic, make_group: Callable[[], str], ends: tuple[str, ...]
+    served: Controlled, make_topic: MakeTopic, make_group: Callable[[], str], ends: tuple[str, ...]
 ) -> None:
     topic = make_topic(2)
-    awaited = produce(setting, topic, 5, "other", partition=0)
+    awaited = produce(served, topic, 5, "other", partition=0)
     for end in ends:
         if end == "plain":
-            awaited |= produce(setting, topic, 5, "plain", partition=1)
+            awaited |= produce(served, topic, 5, "plain", partition=1)
         elif end == "commit":
-            awaited |= transaction(setting, topic, 1, 5, commit=True)
+            awaited |= transaction(served, topic, 1, 5, commit=True)
         else:
-            transaction(setting, topic, 1, 5, commit=False)
-    setting.start()
-    with RunningGroup(setting.servers, topic, make_group()) as group:
+            transaction(served, topic, 1, 5, commit=False)
+    with RunningGroup(served.servers, topic, make_group()) as group:
         group.wait_for(awaited)
-        setting.shrink(topic, 1)
-        setting.wait_done(topic)
+        served.shrink(topic, 1)
+        served.wait_done(topic)
         assert set(group.values) == awaited
     # The log never starts beyond a commit, where auto.offset.reset would decide: markers may stay, no record does.
-    assert drain_topic(setting.servers, topic, [1]) == []
-    assert watermarks(setting.servers, topic)[1][0] <= min(setting.record(topic).retired[1].drained.values())
+    assert drain_topic(served.servers, topic, [1]) == []
+    assert watermarks(served.servers, topic)[1][0] <= min(served.record(topic).retired[1].drained.values())
 
 
-def test_an_open_transaction_is_waited_for(setting: Controlled, make_topic: MakeTopic) -> None:
+def test_an_open_transaction_is_waited_for(served: Controlled, make_topic: MakeTopic) -> None:
     topic = make_topic(2)
-    producer = Producer({**setting.conf, "transactional.id": uuid.uuid4().hex})
+    producer = Producer({**served.conf, "transactional.id": uuid.uuid4().hex})
     producer.init_transactions(30)
     producer.begin_transaction()
     producer.produce(topic, value=b"in doubt", partition=1)
     producer.flush(30)
-    setting.start()
-    setting.shrink(topic, 1)
-    setting.wait_for(topic, lambda record: setting.reasons(topic) == {"open-transaction"})
+    served.shrink(topic, 1)
+    served.wait_for(topic, lambda record: served.reasons(topic) == {"open-transaction"})
     producer.commit_transaction(30)
-    setting.wait_done(topic)
+    served.wait_done(topic)
 
 
 def test_a_straggler_after_the_reclaim_is_delivered(
-    setting: Controlled, make_topic: MakeTopic, make_group: Callable[[], str]
+    served: Controlled, make_topic: MakeTopic, make_group: Callable[[], str]
 ) -> None:
     topic, name = make_topic(4), make_group()
-    first = produce(setting, topic, 40)
-    with RunningGroup(setting.servers, topic, name) as group:
+    first = produce(served, topic, 40)
+    with RunningGroup(served.servers, topic, name) as group:
         group.wait_for(first)
-    setting.start()
-    setting.shrink(topic, 1)
-    setting.wait_done(topic)
-    late = produce(setting, topic, 1, "late", partition=3)
-    record = setting.wait_for(topic, lambda record: setting.reasons(topic) >= {f"group-lag:{name}"})
+    served.shrink(topic, 1)
+    served.wait_done(topic)
+    late = produce(served, topic, 1, "late", partition=3)
+    record = served.wait_for(topic, lambda record: served.reasons(topic) >= {f"group-lag:{name}"})
     assert record.modes == (RW, NONE, NONE, RO)
     assert record.retired[3].stragglers == 1
-    assert [message.value() for message in drain_topic(setting.servers, topic, [3])] == list(late)
-    with RunningGroup(setting.servers, topic, name) as group:
+    assert [message.value() for message in drain_topic(served.servers, topic, [3])] == list(late)
+    with RunningGroup(served.servers, topic, name) as group:
         group.wait_for(late)
-        assert setting.wait_done(topic).modes == (RW, NONE, NONE, NONE)
-    assert left(setting, topic)[3] == 0
-
-
-def test_undo_during_the_drain(setting: Controlled, make_topic: MakeTopic, make_group: Callable[[], str]) -> None:
-    topic, name = make_topic(4), make_group()
-    first = produce(setting, topic, 40)
-    with RunningGroup(setting.servers, topic, name) as group:
-        group.wait_for(first)
-    produce(setting, topic, 40, "unread")
-    setting.start()
-    setting.shrink(topic, 1)
-    setting.wait_for(topic, lambda record: setting.reasons(topic) == {f"group-lag:{name}"})
-    setting.grow(topic, 4)
-    assert setting.modes(topic) == (RW,) * 4
-    again = setting.ask(CreatePartitionsCommand(topic, 4))
-    assert again.code is ErrorCode.INVALID_PARTITIONS
-    assert sum(left(setting, topic).values()) == 80
-
-
-@pytest.mark.parametrize(
-    ("command", "code"),
-    [
-        (DeletePartitionsCommand("{topic}", 0), ErrorCode.INVALID_PARTITIONS),
-        (DeletePartitionsCommand("{topic}", 2), ErrorCode.INVALID_PARTITIONS),
-        (DeletePartitionsCommand("{topic}", 3), ErrorCode.INVALID_PARTITIONS),
-        (DeletePartitionsCommand("no-such-topic", 1), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        (DeletePartitionsCommand("not a topic name", 1), ErrorCode.INVALID_TOPIC_EXCEPTION),
-        (DeletePartitionsCommand("__consumer_offsets", 1), ErrorCode.INVALID_TOPIC_EXCEPTION),
-        (DeletePartitionsCommand("{log}", 1), ErrorCode.INVALID_TOPIC_EXCEPTION),
-        (DeletePartitionsCommand("{compacted}", 1), ErrorCode.POLICY_VIOLATION),
-    ],
-)
-def test_bad_input_changes_nothing(
-    setting: Controlled,
-    make_topic: MakeTopic,
-    make_group: Callable[[], str],
-    command: DeletePartitionsCommand,
-    code: ErrorCode,
-) -> None:
-    names = {"topic": make_topic(2), "compacted": make_topic(2, cleanup_policy="compact"), "log": setting.log}
-    with RunningGroup(setting.servers, names["topic"], make_group()):
-        pass  # so that there is a __consumer_offsets
-    setting.start()
-    result = setting.ask(DeletePartitionsCommand(command.topic.format_map(names), command.total_count))
-    assert result.code is code
-    assert result.message
-    assert read_mode_log(setting.conf, setting.log, 20).records == {}
+        assert served.wait_done(topic).modes == (RW, NONE, NONE, NONE)
+    assert left(served, topic)[3] == 0
 
 
 def test_a_topic_made_anew_loses_its_record_within_seconds(setting: Controlled, make_topic: MakeTopic) -> None:
@@ -304,10 +209,10 @@ def test_a_topic_made_anew_loses_its_record_within_seconds(setting: Controlled, 
         assert writable() == list(range(6))
 
 
-def test_a_request_for_many_topics_lets_others_in_between(setting: Controlled, make_topic: MakeTopic) -> None:
+def test_a_request_for_many_topics_lets_others_in_between(served: Controlled, make_topic: MakeTopic) -> None:
     """Each topic has its own outcome, and the small request is answered first."""
     topics = [make_topic(2) for _ in range(20)]
-    controller = setting.start()
+    controller = served.started[0]
     epoch = controller.epoch
     large = controller.submit([DeletePartitionsCommand(topic, 1, 3_600_000) for topic in (*topics, "no-such-topic")])
     small = controller.submit([CreatePartitionsCommand("no-such-topic", 3)])
@@ -317,5 +222,5 @@ def test_a_request_for_many_topics_lets_others_in_between(setting: Controlled, m
     codes = [result.code for result in large.result(60)]
     assert order == ["small", "large"]
     assert codes == [ErrorCode.NONE] * 20 + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-    assert all(setting.modes(topic) == (RW, RO) for topic in topics)
+    assert all(served.modes(topic) == (RW, RO) for topic in topics)
     assert controller.epoch == epoch

@@ -6,16 +6,15 @@ from collections.abc import Callable
 
 import pytest
 
-from modeaware.cluster import cluster, observer
+from modeaware.cluster import observer
 from modeaware.config import ControllerConfig
 from modeaware.controller import worker
 from modeaware.controller.daemon import Controller
-from modeaware.errors import ConfigError, ControllerUnavailable, ErrorCode, ModeAwareError
-from modeaware.lifecycle.commands import DeletePartitionsCommand
+from modeaware.errors import ModeAwareError
 from modeaware.lifecycle.phases import topic_phase
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modes import PartitionMode
-from tests.conftest import MakeKafka, MakeTopic, topic_maker
+from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled, left, produce
 from tests.support.groups import RunningGroup
 from tests.support.plain import create_topic
@@ -48,26 +47,6 @@ def test_run_once_finishes_a_drained_shrink(
     assert topic_phase(setting.record(topic)) == "done"
 
 
-def test_run_once_does_not_wait_for_groups(
-    setting: Controlled, make_topic: MakeTopic, make_group: Callable[[], str]
-) -> None:
-    topic, name = make_topic(2), make_group()
-    first = produce(setting, topic, 40)
-    with RunningGroup(setting.servers, topic, name) as group:
-        group.wait_for(first)
-    produce(setting, topic, 40, "unread")
-    serving = setting.start()
-    setting.shrink(topic, 1)
-    serving.stop()
-
-    def looked() -> bool:
-        """Of other tests' groups in a rebalance there is a doubt, which is the first reason to be told."""
-        setting.make().run_once()
-        return setting.reasons(topic) == {f"group-lag:{name}"}
-
-    eventually(looked, 60)
-
-
 def test_a_new_controller_goes_on_in_mid_drain(
     setting: Controlled, make_topic: MakeTopic, make_group: Callable[[], str]
 ) -> None:
@@ -86,21 +65,6 @@ def test_a_new_controller_goes_on_in_mid_drain(
         record = setting.wait_done(topic)
     assert record.controller_epoch == held.controller_epoch + 1
     assert [r.seal_offset for r in record.retired.values()] == [r.seal_offset for r in held.retired.values()]
-
-
-def test_a_stopped_controller_says_so_on_the_log(setting: Controlled) -> None:
-    controller = setting.start()
-    claim = setting.claim()
-    assert claim is not None
-    assert claim.address == controller.address
-    controller.stop()
-    controller.stop()
-    released = setting.claim()
-    assert released is not None
-    assert (released.controller_epoch, released.address) == (claim.controller_epoch, None)
-    with pytest.raises(ControllerUnavailable):
-        controller.submit([DeletePartitionsCommand("any", 1)]).result(10)
-    setting.start()
 
 
 @pytest.mark.parametrize("recreated", [False, True])
@@ -122,53 +86,6 @@ def test_a_deleted_topic_s_record_goes_after_a_while(
     eventually(lambda: old.topic_id not in read_mode_log(setting.conf, setting.log, 20).records)
     if recreated:
         assert setting.modes(topic) == (RW, RO, RO)
-
-
-def test_brokers_that_freeze_or_die_and_come_back(
-    make_kafka: MakeKafka, make_group: Callable[[], str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nothing is concluded from their silence, and the controller goes on by itself."""
-    monkeypatch.setattr(cluster, "REQUEST_TIMEOUT_S", 2.0)
-    kafka = make_kafka()
-    (broker,) = kafka.brokers
-    setting, topic, other = Controlled(kafka), topic_maker(kafka)(4), topic_maker(kafka)(4)
-    name = make_group()
-    first = produce(setting, topic, 40)
-    with RunningGroup(setting.servers, topic, name) as group:
-        group.wait_for(first)
-    unread = produce(setting, topic, 40, "unread")
-    controller = setting.start()
-
-    def admitted() -> bool:
-        try:
-            return setting.ask(DeletePartitionsCommand(other, 1, 0)).code is ErrorCode.NONE
-        except ControllerUnavailable:  # the broker was silent for longer than a session: it is elected again
-            return False
-
-    try:
-        setting.shrink(topic, 1)
-        setting.wait_for(topic, lambda _: setting.reasons(topic) == {f"group-lag:{name}"})
-        broker.pause()
-        assert setting.ask(DeletePartitionsCommand(other, 1, 0)).code is ErrorCode.REQUEST_TIMED_OUT
-        broker.resume()
-        eventually(admitted)
-        broker.kill()
-        broker.start()
-        with RunningGroup(setting.servers, topic, name) as group:
-            group.wait_for(unread)
-            setting.wait_done(topic)
-        setting.wait_done(other)
-    finally:
-        controller.stop()
-
-
-def test_a_setting_that_librdkafka_does_not_take_is_told_at_once(setting: Controlled) -> None:
-    """Not by a thread that ends without a word while the caller waits for the claim."""
-    controller = Controller({**setting.conf, "no.such.setting": "1"}, ControllerConfig())
-    with pytest.raises(ConfigError, match=r"no\.such\.setting"):
-        controller.start()
-    assert controller.address is None, "no listener is left"
-    controller.stop()
 
 
 def test_no_broker_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:

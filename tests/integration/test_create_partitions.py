@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException
 from confluent_kafka.admin import AclOperation, ResourceType
 from confluent_kafka.admin import AdminClient as StockAdminClient
 
 from modeaware import AdminClient, CreationResult, NewPartitions, NewTopic
-from modeaware.admin.creation_requests import create_partitions, created_partitions
+from modeaware.admin.creation_requests import created_partitions
 from modeaware.admin.reassignments import replicas_by_broker
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle.phases import topic_phase
 from modeaware.local import LocalKafka
 from modeaware.modes import PartitionMode
 from modeaware.wire.brokers.client import Brokers
-from tests.conftest import MakeKafka, topic_maker
+from tests.conftest import topic_maker
 from tests.support.controlled import Controlled, produce
 from tests.support.plain import create_topic
-from tests.support.rights import Acls, secured, user
+from tests.support.rights import Acls
+from tests.support.secured import SecuredKafka
 from tests.support.waiting import eventually
 
 TIMEOUT_S = 40.0
@@ -81,21 +81,6 @@ def test_from_1_to_200_in_one_call_and_the_answer_waits_for_them(
     eventually(lambda: len(replicas(kafka3, topic)) == 200)
 
 
-def test_explicit_assignments_are_kept(kafka3: LocalKafka, admin: AdminClient, topic: str) -> None:
-    assert grow(admin, topic, 3, [[3, 1], [2, 3]]).partitions == (1, 2)
-    found = replicas(kafka3, topic)
-    assert (found[1], found[2]) == ((3, 1), (2, 3))
-
-
-def test_validate_only_changes_nothing(kafka3: LocalKafka, admin: AdminClient, topic: str) -> None:
-    before = replicas(kafka3, topic)
-    assert grow(admin, topic, 5, validate_only=True) == CreationResult(topic, (1, 2, 3, 4), validate_only=True)
-    assert grow(admin, topic, 2, [[1, 3]], validate_only=True).validate_only
-    with pytest.raises(RequestRefused, match="no such broker"):
-        grow(admin, topic, 2, [[1, 9]], validate_only=True)
-    assert replicas(kafka3, topic) == before
-
-
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
@@ -116,55 +101,6 @@ def test_what_cannot_be_is_refused_with_the_brokers_code(
     before = replicas(kafka3, topic)
     assert refused(admin, topic, *arguments).code is code
     assert replicas(kafka3, topic) == before
-
-
-def test_a_topic_that_is_not_there_is_refused_beside_one_that_grows(admin: AdminClient, topic: str) -> None:
-    futures = admin.create_partitions({"absent": NewPartitions.increase_to(2), topic: NewPartitions.increase_to(2)})
-    with pytest.raises(RequestRefused) as caught:
-        futures["absent"].result(TIMEOUT_S)
-    assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert futures[topic].result(TIMEOUT_S).partitions == (1,)
-
-
-def test_a_topic_that_comes_twice_in_a_request(kafka3: LocalKafka, admin: AdminClient, topic: str) -> None:
-    """A mapping cannot say it; what the broker answers to one that does is INVALID_REQUEST."""
-    with closing(Brokers({"bootstrap.servers": kafka3.bootstrap_servers})) as brokers:
-        errors = create_partitions(brokers, [(topic, 2, None), (topic, 3, None)], False, 10.0)
-    assert isinstance(errors[topic], RequestRefused)
-    assert errors[topic].code is ErrorCode.INVALID_REQUEST
-    twice = [NewPartitions(topic, 2, min_required_replication_factor=1), NewPartitions(topic, 3)]
-    with pytest.raises(RequestRefused, match="comes twice") as caught:
-        admin.create_partitions(twice)
-    assert caught.value.code is ErrorCode.INVALID_REQUEST
-    assert len(replicas(kafka3, topic)) == 1
-
-
-def test_topics_with_a_minimum_are_refused_with_the_brokers_code(
-    kafka3: LocalKafka, admin: AdminClient, topic: str
-) -> None:
-    name = f"t-{uuid.uuid4().hex[:12]}"
-    refusals: list[tuple[ErrorCode, str, int, dict[str, str]]] = [
-        (ErrorCode.INVALID_TOPIC_EXCEPTION, "no/name", 2, {}),
-        (ErrorCode.TOPIC_ALREADY_EXISTS, topic, 2, {}),
-        (ErrorCode.INVALID_REPLICATION_FACTOR, name, 4, {}),
-        (ErrorCode.INVALID_CONFIG, name, 2, {"no.such": "1"}),
-    ]
-    for code, wanted, factor, config in refusals:
-        new = NewTopic(wanted, 1, factor, config=config, min_required_replication_factor=2)
-        with pytest.raises(RequestRefused) as caught:
-            admin.create_topics([new])[wanted].result(TIMEOUT_S)
-        assert (caught.value.code, caught.value.topic) == (code, wanted)
-    assert not replicas(kafka3, name)
-    made = admin.create_topics([NewTopic(name, min_required_replication_factor=1)])[name].result(TIMEOUT_S)
-    assert made.under_replicated == {}
-    assert len(replicas(kafka3, name)) == len(made.partitions) > 0, "the brokers' own numbers"
-
-
-def test_a_list_is_answered_as_the_stock_client_does(admin: AdminClient, topic: str) -> None:
-    assert admin.create_partitions([NewPartitions(topic, 2)])[topic].result(TIMEOUT_S) is None
-    with pytest.raises(KafkaException) as caught:
-        admin.create_partitions([NewPartitions(topic, 2)])[topic].result(TIMEOUT_S)
-    assert caught.value.args[0].code() == ErrorCode.INVALID_PARTITIONS
 
 
 def test_retired_partitions_are_revived_first_and_assignments_are_for_the_new_ones(
@@ -191,19 +127,18 @@ def test_retired_partitions_are_revived_first_and_assignments_are_for_the_new_on
     assert setting.modes(topic) == (RW,) * 5
 
 
-def test_a_user_without_the_right(make_kafka: MakeKafka) -> None:
-    kafka = make_kafka(configs=secured("clerk"), client_config=user("admin"))
-    stock = StockAdminClient({"bootstrap.servers": kafka.bootstrap_servers, **user("admin")})
-    stock.create_topics([NewTopic("orders", 1, 1)])["orders"].result(TIMEOUT_S)
-    acls = Acls(kafka.bootstrap_servers)
+def test_a_user_without_the_right(secured: SecuredKafka, acls: Acls, make_group: Callable[[], str]) -> None:
+    topic = make_group()
+    stock = StockAdminClient(secured.conf())
+    stock.create_topics([NewTopic(topic, 1, 1)])[topic].result(TIMEOUT_S)
     acls.grant(
-        "clerk",
+        "client",
         {
-            (ResourceType.TOPIC, "orders", AclOperation.DESCRIBE),
+            (ResourceType.TOPIC, topic, AclOperation.DESCRIBE),
             (ResourceType.TOPIC, "__partition_modes", AclOperation.READ),
         },
     )
-    with AdminClient({"bootstrap.servers": kafka.bootstrap_servers, **user("clerk")}) as clerk:
-        assert refused(clerk, "orders", 2).code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        acls.grant("clerk", {(ResourceType.TOPIC, "orders", AclOperation.ALTER)})
-        assert grow(clerk, "orders", 2).partitions == (1,)
+    with AdminClient(secured.conf("client", "PLAIN")) as clerk:
+        assert refused(clerk, topic, 2).code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        acls.grant("client", {(ResourceType.TOPIC, topic, AclOperation.ALTER)})
+        assert grow(clerk, topic, 2).partitions == (1,)

@@ -7,7 +7,6 @@ identity would be seen.
 from __future__ import annotations
 
 import logging
-import time
 from collections import Counter
 from types import SimpleNamespace
 from typing import Any
@@ -29,11 +28,10 @@ from tests.support.guarded import (
     NOBODY,
     OTHER,
     OWNER,
-    SESSION_MS,
     Guarded,
     address_of,
 )
-from tests.support.raw_client import RawClient, grow_code, lifetime_ms, shrink_code
+from tests.support.raw_client import RawClient
 from tests.support.secured import ADMIN, MECHANISMS
 from tests.support.waiting import eventually
 
@@ -146,68 +144,7 @@ def header_of(payload: bytes) -> tuple[int, bytes]:
     return int.from_bytes(payload[:2], "big"), payload[4:8]
 
 
-def test_a_client_without_sasl_gets_nothing(
-    guarded: Guarded, active: Controller, topic: str, claim: ClaimRecord
-) -> None:
-    ca = str(guarded.secured.certificate.certificate)
-    conf = {"bootstrap.servers": active.address, "log_level": 0, "security.protocol": "SSL", "ssl.ca.location": ca}
-    with pytest.raises(ModeAwareError):
-        guarded.shrink({**conf, "modeaware.mode.source": "wire"}, topic, 2, timeout_s=2)
-    with pytest.raises(ModeAwareError):
-        wire_client.request(conf, claim, shrinking(topic), 5)
-    assert guarded.record(topic) is None
-
-
 # Authenticating anew (KIP-368)
-
-
-def test_the_order_is_kept_and_the_connection_lives_while_its_user_authenticates_anew(
-    guarded: Guarded, active: Controller, topic: str
-) -> None:
-    """Everything is sent at once, again and again, for longer than two sessions; commands on both sides of it."""
-    guarded.grant(OTHER, topic, ALTER, DELETE)
-    with guarded.raw(address_of(active)) as peer, guarded.raw(address_of(active)) as forgetful:
-        assert forgetful.authenticate(OTHER, "OAUTHBEARER") == SESSION_MS
-        assert peer.authenticate(OTHER, "OAUTHBEARER") == SESSION_MS
-        forgetful.name_itself()
-        peer.name_itself()
-        began = time.monotonic()
-        while time.monotonic() < began + 2.2 * SESSION_MS / 1000:
-            time.sleep(1.1)  # brokers refuse to be asked for it more than once a second
-            words = [peer.metadata(), peer.shrink({topic: 2}), peer.modes(topic)]
-            words += [*peer.sasl(OTHER, "OAUTHBEARER"), peer.modes(topic), peer.api_versions(), peer.metadata()]
-            words += [peer.grow(topic, 4), peer.modes(topic)]
-            peer.send_at_once(*words)
-            answers = [peer.receive() for _ in words]
-            assert [answer[:4] for answer in answers] == [word[4:8] for word in words]
-            assert lifetime_ms(answers[4]) == SESSION_MS
-            assert (shrink_code(answers[1]), grow_code(answers[8])) == (ErrorCode.NONE, ErrorCode.NONE)
-            assert [writable_in(answers[place]) for place in (2, 5, 9)] == [2, 2, 4]
-        forgetful.send(forgetful.shrink({topic: 1}))
-        assert forgetful.closed()  # its session is over, and the broker says so
-        assert guarded.writable(topic) == 4
-
-
-def writable_in(answer: bytes) -> int:
-    """How many partitions of the one topic in a Metadata 10 answer are writable."""
-    (topic,) = kip694.decode_modes_response(answer)[1].topics
-    return [partition.mode for partition in topic.partitions].count(0)
-
-
-@pytest.mark.parametrize("who", ["another user", "a wrong password"])
-def test_who_fails_to_authenticate_anew_gets_nothing_more(
-    guarded: Guarded, active: Controller, topic: str, who: str
-) -> None:
-    guarded.grant(OTHER, topic, ALTER, DELETE)
-    with guarded.raw(address_of(active)) as peer:
-        peer.authenticate(OTHER)
-        time.sleep(1.1)  # see above
-        failing = peer.sasl(OWNER) if who == "another user" else peer.sasl(OTHER, password=GUESS)
-        words = [peer.metadata(), *failing, peer.shrink({topic: 2}), peer.metadata()]
-        answers = peer.conversation(words, at_once=True)
-        assert [answer[:4] for answer in answers] in ([word[4:8] for word in words[:sent]] for sent in (2, 3))
-        assert [answer[4:6] for answer in answers[2:]] != [b"\0\0"]
-    assert guarded.record(topic) is None
 
 
 def test_our_own_connections_authenticate_anew_by_themselves(

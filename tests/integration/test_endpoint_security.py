@@ -9,24 +9,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException
 from confluent_kafka.admin import AclOperation, NewPartitions
 
 from modeaware import AdminClient, cli
-from modeaware.config import ClientConfig
-from modeaware.confluent.admin import DeletePartitions
-from modeaware.confluent.controller_calls import ControllerCalls
 from modeaware.controller.daemon import Controller
 from modeaware.controller.status import Role
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle.commands import AlterGroupRulesCommand
 from modeaware.modelog.group_rules import GroupRule
-from modeaware.modelog.reader import read_mode_log
-from modeaware.modelog.records import ClaimRecord
-from modeaware.retries import Deadline
-from modeaware.views.source import Views
 from modeaware.wire import kip694, messages
-from tests.support.guarded import MODE_LOG, OWNER, Guarded, address_of
+from tests.support.guarded import OWNER, Guarded, address_of
 from tests.support.secured import ADMIN
 
 ALTER, DELETE, DESCRIBE, READ = AclOperation.ALTER, AclOperation.DELETE, AclOperation.DESCRIBE, AclOperation.READ
@@ -81,68 +73,6 @@ def test_a_shrink_needs_alter_and_delete(
     assert guarded.writable(topic) == 2
 
 
-def test_what_is_denied_outweighs_what_is_granted(guarded: Guarded, topic: str) -> None:
-    guarded.grant(OWNER, topic, AclOperation.ALL)
-    guarded.deny(OWNER, topic, DELETE)
-    with pytest.raises(RequestRefused) as refused:
-        guarded.shrink(guarded.client(OWNER), topic, 2)
-    assert refused.value.code is DENIED
-    assert guarded.record(topic) is None
-
-
-def test_growth_needs_alter(guarded: Guarded, shrunk: str) -> None:
-    guarded.grant(OWNER, shrunk, DELETE)
-    before = guarded.record(shrunk)
-    with pytest.raises(KafkaException) as refused:
-        grow(guarded.client(OWNER), shrunk, 4)
-    assert refused.value.args[0].code() == DENIED
-    assert "this needs ALTER on the topic" in refused.value.args[0].str()
-    assert guarded.record(shrunk) == before
-    guarded.take(OWNER, shrunk, DELETE)
-    guarded.grant(OWNER, shrunk, ALTER)
-    grow(guarded.client(OWNER), shrunk, 4)
-    assert guarded.writable(shrunk) == 4
-
-
-def test_one_request_changes_what_its_user_may_change_and_nothing_else(
-    guarded: Guarded, active: Controller, shrunk: str, topic: str
-) -> None:
-    guarded.grant(OWNER, topic, ALTER, DELETE)
-    before = guarded.record(shrunk)
-    with AdminClient(guarded.client(OWNER)) as admin:
-        wanted = {shrunk: DeletePartitions(1), topic: DeletePartitions(3), "missing": DeletePartitions(1)}
-        answers = {name: future.exception() for name, future in admin.delete_partitions(wanted).items()}
-    assert answers[topic] is None
-    codes = {name: error.code for name, error in answers.items() if isinstance(error, RequestRefused)}
-    assert codes == {shrunk: DENIED, "missing": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-    assert (guarded.record(shrunk), guarded.writable(topic)) == (before, 3)
-
-
-def test_rules_about_groups_need_alter_on_the_topic_or_on_the_cluster(guarded: Guarded, topic: str) -> None:
-    one, glob = (GroupRule("waive", "g", name, "why", 1) for name in (topic, f"{topic[:8]}*"))
-
-    def refusal(user: str, rule: GroupRule) -> ErrorCode | None:
-        with AdminClient(guarded.client(user)) as admin:
-            error = admin.alter_group_rules([rule]).exception()
-        assert error is None or isinstance(error, RequestRefused)
-        return None if error is None else error.code
-
-    def rules() -> set[GroupRule]:
-        found = read_mode_log(guarded.conf, MODE_LOG, 20).group_rules
-        return set() if found is None else {rule for rule in found.rules if rule in (one, glob)}
-
-    assert (refusal(OWNER, one), refusal(OWNER, glob), rules()) == (DENIED, CLUSTER_DENIED, set())
-    guarded.grant(OWNER, topic, ALTER)
-    assert (refusal(OWNER, one), refusal(OWNER, glob), rules()) == (None, CLUSTER_DENIED, {one})
-    guarded.grant(ADMIN, topic, DESCRIBE)  # the super user needs no ACL
-    assert (refusal(ADMIN, glob), rules()) == (None, {one, glob})
-    with AdminClient(guarded.client(OWNER)) as admin:
-        error = admin.alter_group_rules(remove=[glob.key]).exception()
-        assert isinstance(error, RequestRefused)
-        assert error.code is CLUSTER_DENIED
-    assert rules() == {one, glob}
-
-
 def test_rights_that_are_taken_away_or_given_count_with_the_next_request(
     guarded: Guarded, active: Controller, topic: str
 ) -> None:
@@ -185,29 +115,6 @@ def test_the_command_changes_what_its_user_may_change(
     assert guarded.writable(topic) == 2
 
 
-def test_the_command_grows_with_alter_only(guarded: Guarded, shrunk: str, capsys: pytest.CaptureFixture[str]) -> None:
-    command = [
-        "topics",
-        "--alter",
-        "--topic",
-        shrunk,
-        "--partitions",
-        "4",
-        "--yes",
-        "--bootstrap-server",
-        guarded.servers,
-    ]
-    command += ["--command-config", guarded.properties(OWNER, "PLAIN")]
-    guarded.grant(OWNER, shrunk, READ, AclOperation.DESCRIBE_CONFIGS)
-    before = guarded.record(shrunk)
-    assert cli.main(command) == 1
-    assert "this needs ALTER on the topic" in capsys.readouterr().err
-    assert guarded.record(shrunk) == before
-    guarded.grant(OWNER, shrunk, ALTER)
-    assert cli.main(command) == 0, capsys.readouterr().err
-    assert guarded.writable(shrunk) == 4
-
-
 # Standbys
 
 
@@ -245,39 +152,3 @@ def test_a_client_that_starts_at_a_standby_changes_topics_at_the_active_one(
     assert guarded.writable(topic) == 2
     grow(conf, topic, 3)
     assert guarded.writable(topic) == 3
-
-
-class Stale:
-    """Views whose claim is an older one until they are refreshed."""
-
-    def __init__(self, views: Views, older: ClaimRecord) -> None:
-        self._views = views
-        self._claim: ClaimRecord | None = older
-
-    def claim(self) -> ClaimRecord | None:
-        return self._claim
-
-    def refresh(self, timeout_s: float) -> None:
-        self._views.refresh(timeout_s)
-        self._claim = self._views.claim()
-
-
-def test_a_client_that_asks_one_that_was_active_follows_to_the_one_that_is(
-    guarded: Guarded, active: Controller, standby: Controller, topic: str
-) -> None:
-    guarded.grant(OWNER, topic, ALTER, DELETE)
-    calls, deadline = ControllerCalls(guarded.client(OWNER), ClientConfig(mode_source="log")), Deadline(30)
-    try:
-        views = calls.views(deadline)
-        claim = views.claim()
-        assert claim is not None
-        assert (claim.controller_id, claim.address) == (active.controller_id, active.address)
-        older = ClaimRecord(
-            0, standby.address, standby.controller_id, claim.host, security_protocol=claim.security_protocol
-        )
-        stale: Any = Stale(views, older)
-        answers = calls.delete_partitions(stale, {topic: 2}, -1, False, {}, (), deadline)
-        assert not isinstance(answers[topic], Exception), answers
-    finally:
-        calls.close()
-    assert guarded.writable(topic) == 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from modeaware.config import ControllerConfig
 from modeaware.errors import ErrorCode
@@ -17,30 +16,28 @@ from modeaware.reports.certificate import all_drained, take_certificate
 from modeaware.reports.describe import describe_topics
 from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled, left, produce
-from tests.support.waiting import eventually
 
 RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
 
 
-def compacted(setting: Controlled, make_topic: MakeTopic) -> str:
+def compacted(served: Controlled, make_topic: MakeTopic) -> str:
     topic = make_topic(2, cleanup_policy="compact")
-    produce(setting, topic, 10, partition=0)
-    produce(setting, topic, 10, partition=1)
-    setting.start()
+    produce(served, topic, 10, partition=0)
+    produce(served, topic, 10, partition=1)
     return topic
 
 
-def shrink(setting: Controlled, topic: str, delay_ms: int = 0, *, evacuate: bool = True) -> CommandResult:
-    return setting.ask(DeletePartitionsCommand(topic, 1, delay_ms, evacuate=evacuate))
+def shrink(served: Controlled, topic: str, delay_ms: int = 0, *, evacuate: bool = True) -> CommandResult:
+    return served.ask(DeletePartitionsCommand(topic, 1, delay_ms, evacuate=evacuate))
 
 
-def prove(setting: Controlled, record: TopicRecord) -> str:
+def prove(served: Controlled, record: TopicRecord) -> str:
     """Commit the seals, as the job does it at its end; the group's name."""
     group = evacuation_of(record)
     assert group is not None
     seals = {p: r.seal_offset for p, r in record.retired.items() if record.modes[p] is RO}
     commits = [TopicPartition(record.topic, p, seal, leader_epoch=0) for p, seal in seals.items() if seal is not None]
-    consumer = Consumer({**setting.conf, "group.id": group, "enable.auto.commit": "false"})
+    consumer = Consumer({**served.conf, "group.id": group, "enable.auto.commit": "false"})
     try:
         consumer.commit(offsets=commits, asynchronous=False)
     finally:
@@ -48,79 +45,50 @@ def prove(setting: Controlled, record: TopicRecord) -> str:
     return group
 
 
-def wait_not_evacuated(setting: Controlled, topic: str) -> TopicRecord:
-    return setting.wait_for(topic, lambda record: setting.reasons(topic) == {reasons.NOT_EVACUATED})
+def wait_not_evacuated(served: Controlled, topic: str) -> TopicRecord:
+    return served.wait_for(topic, lambda record: served.reasons(topic) == {reasons.NOT_EVACUATED})
 
 
-def set_policy(setting: Controlled, topic: str, policy: str) -> None:
-    entry = ConfigEntry("cleanup.policy", policy, incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    setting.admin.incremental_alter_configs([resource])[resource].result(20)
-
-
-def test_it_waits_for_the_proof_and_leaves_the_records(setting: Controlled, make_topic: MakeTopic) -> None:
-    topic = compacted(setting, make_topic)
-    refused = shrink(setting, topic, evacuate=False)
+def test_it_waits_for_the_proof_and_leaves_the_records(served: Controlled, make_topic: MakeTopic) -> None:
+    topic = compacted(served, make_topic)
+    refused = shrink(served, topic, evacuate=False)
     assert refused.code is ErrorCode.POLICY_VIOLATION
     assert "--evacuate" in str(refused.message)
-    assert shrink(setting, topic).code is ErrorCode.NONE
-    record = wait_not_evacuated(setting, topic)
+    assert shrink(served, topic).code is ErrorCode.NONE
+    record = wait_not_evacuated(served, topic)
     assert (record.modes, record.retired[1].seal_offset) == ((RW, RO), 10)
-    (description,) = describe_topics(setting.conf, setting.log, [topic])
+    (description,) = describe_topics(served.conf, served.log, [topic])
     assert "modeaware.spark.evacuate" in str(description.partitions[1].waits_for)
     waiver = GroupRule("waive", str(evacuation_of(record)), topic, "in a hurry", 0)
-    assert setting.ask(AlterGroupRulesCommand(add=(waiver,))).code is ErrorCode.INVALID_REQUEST
+    assert served.ask(AlterGroupRulesCommand(add=(waiver,))).code is ErrorCode.INVALID_REQUEST
 
-    group = prove(setting, record)
-    record = setting.wait_done(topic)
+    group = prove(served, record)
+    record = served.wait_done(topic)
     assert (record.modes[1], record.retired[1].drained) == (NONE, {group: 10})
     assert (record.retired[1].replica_state, record.retired[1].reason) == (
         ReplicaState.DELETION_INELIGIBLE,
         reasons.COMPACTED,
     )
-    assert left(setting, topic) == {0: 10, 1: 10}
-    assert setting.record(topic).epoch == record.epoch, "it rests"
-    (description,) = describe_topics(setting.conf, setting.log, [topic])
+    assert left(served, topic) == {0: 10, 1: 10}
+    assert served.record(topic).epoch == record.epoch, "it rests"
+    (description,) = describe_topics(served.conf, served.log, [topic])
     assert (description.phase, description.evacuation) == ("done", group)
-    certificate = take_certificate(setting.conf, ControllerConfig(mode_log_topic=setting.log), topic)
+    certificate = take_certificate(served.conf, ControllerConfig(mode_log_topic=served.log), topic)
     assert all_drained(certificate)
     assert certificate["partitions"][0]["proof"] == {group: 10}
 
-    setting.grow(topic, 2)
-    setting.wait_for(topic, lambda record: record.modes == (RW, RW))
+    served.grow(topic, 2)
+    served.wait_for(topic, lambda record: record.modes == (RW, RW))
 
 
-def test_a_proof_of_an_earlier_change_does_not_count(setting: Controlled, make_topic: MakeTopic) -> None:
-    topic = compacted(setting, make_topic)
-    assert shrink(setting, topic, delay_ms=86_400_000).code is ErrorCode.NONE
-    record = setting.wait_for(topic, lambda record: setting.reasons(topic) == {reasons.DELAY})
-    earlier = prove(setting, record)
-    setting.grow(topic, 2)
-    assert shrink(setting, topic).code is ErrorCode.NONE
-    record = wait_not_evacuated(setting, topic)
+def test_a_proof_of_an_earlier_change_does_not_count(served: Controlled, make_topic: MakeTopic) -> None:
+    topic = compacted(served, make_topic)
+    assert shrink(served, topic, delay_ms=86_400_000).code is ErrorCode.NONE
+    record = served.wait_for(topic, lambda record: served.reasons(topic) == {reasons.DELAY})
+    earlier = prove(served, record)
+    served.grow(topic, 2)
+    assert shrink(served, topic).code is ErrorCode.NONE
+    record = wait_not_evacuated(served, topic)
     assert earlier not in {*record.required_groups, evacuation_of(record)}
-    prove(setting, record)
-    assert setting.wait_done(topic).modes == (RW, NONE)
-
-
-def test_a_straggler_is_proved_anew(setting: Controlled, make_topic: MakeTopic) -> None:
-    topic = compacted(setting, make_topic)
-    assert shrink(setting, topic).code is ErrorCode.NONE
-    prove(setting, wait_not_evacuated(setting, topic))
-    setting.wait_done(topic)
-    produce(setting, topic, 1, partition=1)
-    record = wait_not_evacuated(setting, topic)
-    assert (record.modes[1], record.retired[1].seal_offset) == (RO, 11)
-    prove(setting, record)
-    assert setting.wait_done(topic).modes == (RW, NONE)
-
-
-def test_records_go_once_the_policy_lets_them(setting: Controlled, make_topic: MakeTopic) -> None:
-    topic = compacted(setting, make_topic)
-    assert shrink(setting, topic).code is ErrorCode.NONE
-    prove(setting, wait_not_evacuated(setting, topic))
-    setting.wait_done(topic)
-    set_policy(setting, topic, "compact,delete")
-    eventually(lambda: left(setting, topic)[1] == 0, 40)
-    record = setting.wait_for(topic, lambda record: record.retired[1].replica_state is ReplicaState.DELETION_SUCCESSFUL)
-    assert (record.modes, left(setting, topic)) == ((RW, NONE), {0: 10, 1: 0})
+    prove(served, record)
+    assert served.wait_done(topic).modes == (RW, NONE)

@@ -90,20 +90,19 @@ def test_a_mixed_group_reads_every_readable_partition(
 
 
 def test_the_controller_drains_a_group_of_it_and_undoes(
-    kafka: Kafka, setting: Controlled, make_topic: MakeTopic, make_group: Callable[[], str]
+    kafka: Kafka, served: Controlled, make_topic: MakeTopic, make_group: Callable[[], str]
 ) -> None:
     topic, group = make_topic(6), make_group()
-    setting.start()
-    settings = settings_of(kafka, group, CooperativeStickyAssignor, modeaware_mode_log_topic=setting.log)
+    settings = settings_of(kafka, group, CooperativeStickyAssignor, modeaware_mode_log_topic=served.log)
     members = [Member(KafkaConsumer(**settings), topic) for _ in range(2)]
     with Group(members) as running:
         running.await_held(topic, range(6), [3, 3])
         with Traffic(kafka.bootstrap_servers, {topic: range(5)}) as traffic:  # one partition is idle
             running.await_delivered(traffic.write_to(topic, range(2)))
-            setting.shrink(topic, 2)
-            setting.wait_done(topic)
+            served.shrink(topic, 2)
+            served.wait_done(topic)
             running.await_held(topic, range(2), [1, 1])
-            setting.grow(topic, 6)
+            served.grow(topic, 6)
             running.await_held(topic, range(6), [3, 3])
             traffic.write_to(topic, range(6))
             running.check(traffic.finish())

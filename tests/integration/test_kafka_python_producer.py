@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import consistent, fnv1a, murmur2
+from confluent_kafka import murmur2
 from kafka.errors import KafkaError, KafkaTimeoutError
 from kafka.partitioner import StickyPartitioner
 
-from modeaware.errors import ConfigError, ModeSourceError, PartitionRetired, ResizeWarning
+from modeaware.errors import ModeSourceError, PartitionRetired
 from modeaware.kafka_python import FirstViewPending, FirstViewTimeout, KafkaProducer, RetiredPartitionError
-from modeaware.kafka_python.errors import HeldKeyError, MovedKeyError
+from modeaware.kafka_python.errors import HeldKeyError
 from modeaware.local import Kafka
 from modeaware.modes import PartitionMode
-from partitioners import named
 from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled
 from tests.support.fake_views import FakeViews, modes_of
@@ -72,77 +70,7 @@ def test_records_without_a_key_go_to_writable_partitions_only(
     assert set(partitions_of([producer.send(topic, b"v") for _ in range(100)])) <= {0, 1, 2}
 
 
-def test_a_partitioner_of_the_old_form_is_shown_the_writable_ones_too(
-    make_producer: MakeProducer, fake_views: FakeViews, make_topic: MakeTopic
-) -> None:
-    class Old:
-        def partition(self, topic: str, key: bytes, cluster: Any) -> int:
-            assert cluster.topics() >= {topic}
-            return int(max(cluster.partitions_for_topic(topic)))
-
-    topic = make_topic(6)
-    fake_views.set(topic, modes_of(6, 4))
-    producer = make_producer(partitioner=Old())
-    with pytest.warns(DeprecationWarning, match="partitioner does not implement"):
-        assert producer.send(topic, b"v").get(30).partition == 3
-
-
-def by_length(key: bytes | None, count: int) -> int:
-    return len(key or b"") % count
-
-
-@pytest.mark.parametrize(
-    ("partitioner", "place"),
-    [
-        ("consistent_random", consistent),
-        (named("fnv1a"), fnv1a),
-        (f"{__name__}:by_length", by_length),
-    ],
-    ids=["name", "object", "plug-in"],
-)
-def test_partitioners_by_name_and_of_ours(
-    make_producer: MakeProducer,
-    fake_views: FakeViews,
-    make_topic: MakeTopic,
-    monkeypatch: pytest.MonkeyPatch,
-    partitioner: Any,
-    place: Callable[[bytes, int], int],
-) -> None:
-    monkeypatch.setitem(sys.modules, __name__, sys.modules[by_length.__module__])
-    topic = make_topic(6)
-    fake_views.set(topic, modes_of(6, 4))
-    producer = make_producer(partitioner=partitioner)
-    keys = [b"k" * length for length in range(1, 20)]
-    assert partitions_of([producer.send(topic, b"v", key) for key in keys]) == [place(key, 4) for key in keys]
-
-
-def test_a_partitioner_by_name_that_there_is_not(fake_views: FakeViews, kafka: Kafka) -> None:
-    with pytest.raises(ValueError, match="no partitioner is called"):
-        KafkaProducer(bootstrap_servers=kafka.bootstrap_servers, partitioner="murmur3")
-    with pytest.raises(ConfigError, match="modeaware_on_resize"):
-        KafkaProducer(bootstrap_servers=kafka.bootstrap_servers, modeaware_on_resize="shout")
-
-
 KEYS = [b"key-%d" % number for number in range(60)]
-
-
-@pytest.mark.filterwarnings("default::modeaware.errors.ResizeWarning")
-def test_a_resize_under_keys_warns_once(
-    make_producer: MakeProducer, fake_views: FakeViews, make_topic: MakeTopic
-) -> None:
-    topic, told = make_topic(12), []
-    producer = make_producer(modeaware_resize_cb=told.append)
-    fake_views.set(topic, modes_of(12, 12))
-    producer.send(topic, b"v", KEYS[0])
-    fake_views.set(topic, modes_of(12, 5), previous_count=12)
-    producer.send(topic, b"v")
-    producer.send(topic, b"v", KEYS[0], partition=3)
-    assert told == []
-    with pytest.warns(ResizeWarning, match="went from 12 to 5 writable partitions"):
-        producer.send(topic, b"v", KEYS[0])
-    producer.send(topic, b"v", KEYS[1])
-    assert [(resize.old_count, resize.new_count) for resize in told] == [(12, 5)]
-    assert producer.modeaware_stats()["resizes"] == 1
 
 
 def test_hold_keeps_back_keys_that_move_until_their_partition_is_handed_over(
@@ -161,21 +89,6 @@ def test_hold_keeps_back_keys_that_move_until_their_partition_is_handed_over(
         assert isinstance(caught.value, BufferError)
     fake_views.set(topic, modes_of(12, 5))
     assert partitions_of([producer.send(topic, b"v", key) for key in KEYS]) == [murmur2(key, 5) for key in KEYS]
-
-
-def test_error_refuses_keys_that_have_moved(
-    make_producer: MakeProducer, fake_views: FakeViews, make_topic: MakeTopic
-) -> None:
-    topic = make_topic(12)
-    producer = make_producer(modeaware_on_resize="error")
-    fake_views.set(topic, modes_of(12, 12))
-    fake_views.set(topic, modes_of(12, 5), previous_count=12)
-    moved = [key for key in KEYS if murmur2(key, 12) != murmur2(key, 5)]
-    for key in moved:
-        with pytest.raises(MovedKeyError):
-            producer.send(topic, b"v", key)
-    kept = [key for key in KEYS if key not in moved]
-    assert partitions_of([producer.send(topic, b"v", key) for key in kept]) == [murmur2(key, 5) for key in kept]
 
 
 def test_a_retired_partition_is_refused_before_anything_is_queued(
@@ -235,41 +148,21 @@ def test_the_first_send_waits_for_the_first_view(
         free.send(topic, b"v", partition=5)
 
 
-def test_a_closed_producer_says_so_and_gives_its_views_back(
-    kafka: Kafka, fake_views: FakeViews, make_topic: MakeTopic
-) -> None:
-    with pytest.raises(ValueError, match="Unrecognized configs"):
-        KafkaProducer(bootstrap_servers=kafka.bootstrap_servers, unheard_of=1)
-    assert fake_views.closed
-    fake_views.closed = False
-    with pytest.raises(ConfigError, match="modeaware_view_timeout_ms"):
-        KafkaProducer(bootstrap_servers=kafka.bootstrap_servers, modeaware_view_timeot_ms=1)
-    with KafkaProducer(bootstrap_servers=kafka.bootstrap_servers) as producer:
-        assert fake_views.listener_count == 1
-        assert fake_views.hints >= 0
-    assert fake_views.closed
-    assert fake_views.listener_count == 0
-    with pytest.raises(KafkaError, match="already closed"):
-        producer.send(make_topic(1), b"v")
-    producer.close()
-
-
 def test_it_follows_a_live_shrink_and_the_undo(
-    make_producer: MakeProducer, setting: Controlled, make_topic: MakeTopic
+    make_producer: MakeProducer, served: Controlled, make_topic: MakeTopic
 ) -> None:
     topic = make_topic(6)
-    setting.start()
-    producer = make_producer(modeaware_mode_log_topic=setting.log)
+    producer = make_producer(modeaware_mode_log_topic=served.log)
     assert partitions_of([producer.send(topic, b"v", b"%d" % n) for n in range(50)]) == [
         murmur2(b"%d" % n, 6) for n in range(50)
     ]
-    setting.shrink(topic, 4, delay_ms=600_000)
+    served.shrink(topic, 4, delay_ms=600_000)
     eventually(lambda: producer.modeaware_stats()["routed_topics"] == 1)
     assert partitions_of([producer.send(topic, b"v", b"%d" % n) for n in range(50)]) == [
         murmur2(b"%d" % n, 4) for n in range(50)
     ]
     with pytest.raises(RetiredPartitionError):
         producer.send(topic, b"v", partition=5)
-    setting.grow(topic, 6)
+    served.grow(topic, 6)
     eventually(lambda: producer.modeaware_stats()["routed_topics"] == 0)
     assert producer.send(topic, b"v", partition=5).get(30).partition == 5

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,10 +10,9 @@ from confluent_kafka.admin import NewTopic
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from modeaware.kafka_python import KafkaConsumer, KafkaProducer, RetiredPartitionError
-from tests.conftest import MakeKafka
 from tests.support.modelog import RealLog, topic_record
 from tests.support.raw_client import token
-from tests.support.secured import ADMIN, login, secret, secured_kafka
+from tests.support.secured import ADMIN, SecuredKafka, login, secret
 from tests.support.waiting import eventually
 
 
@@ -24,12 +23,12 @@ class Unsecured(AbstractTokenProvider):  # type: ignore[misc,unused-ignore]  # u
         return token(ADMIN)
 
 
-def test_the_views_are_read_as_the_same_user(make_kafka: MakeKafka, tmp_path: Path) -> None:
-    secured = secured_kafka(make_kafka, tmp_path)
+def test_the_views_are_read_as_the_same_user(secured: SecuredKafka, make_group: Callable[[], str]) -> None:
     log = RealLog(secured.bootstrap_servers, **login(secured.certificate, ADMIN, "PLAIN"))
     log.create()
-    log.admin.create_topics([NewTopic("orders", 12)])["orders"].result(30)
-    log.append(topic_record("orders"))
+    topic = make_group()
+    log.admin.create_topics([NewTopic(topic, 12)])[topic].result(30)
+    log.append(topic_record(topic))
     log.close()
     shared = {
         "bootstrap_servers": secured.bootstrap_servers,
@@ -44,11 +43,11 @@ def test_the_views_are_read_as_the_same_user(make_kafka: MakeKafka, tmp_path: Pa
     ]
     for user in logins:
         with KafkaProducer(**shared, **user) as producer:
-            retired = topic_record("orders").retired
+            retired = topic_record(topic).retired
             with pytest.raises(RetiredPartitionError):
-                producer.send("orders", b"v", partition=max(retired))
-            assert producer.send("orders", b"v", b"k").get(30).partition not in retired
-        with KafkaConsumer("orders", group_id="g", auto_offset_reset="earliest", **shared, **user) as consumer:
+                producer.send(topic, b"v", partition=max(retired))
+            assert producer.send(topic, b"v", b"k").get(30).partition not in retired
+        with KafkaConsumer(topic, group_id=topic, auto_offset_reset="earliest", **shared, **user) as consumer:
             eventually(lambda: consumer.poll(200))
             assert consumer.modeaware_stats()["state"] == "direct"
             assert not consumer.modeaware_stats()["views"]["stale"]

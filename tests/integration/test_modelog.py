@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 
 import pytest
@@ -17,17 +16,13 @@ from confluent_kafka.admin import (
 
 from modeaware.errors import ClusterError, ControllerFenced, ModeSourceError, NotAuthorized
 from modeaware.local import Kafka
-from modeaware.local.ports import free_ports
 from modeaware.modelog.reader import read_mode_log
-from modeaware.modelog.records import CLAIM_KEY, ClaimRecord
 from modeaware.modelog.stream import LogAbsent
 from modeaware.modelog.topic import ensure_mode_log
 from modeaware.modelog.writer import ModeLogWriter
 from modeaware.views import registry
-from tests.conftest import MakeKafka, MakeTopic
 from tests.support.modelog import RealLog, topic_record
-from tests.support.plain import produce_keyed
-from tests.support.rights import secured, user
+from tests.support.secured import SecuredKafka
 from tests.support.waiting import eventually
 
 
@@ -50,13 +45,6 @@ def test_the_mode_log_is_made_once_and_as_it_must_be(log: RealLog) -> None:
     assert len(log.admin.list_topics(timeout=30).topics[log.topic].partitions) == 1
 
 
-def test_a_topic_that_cannot_be_a_mode_log_is_refused(log: RealLog, make_topic: MakeTopic) -> None:
-    with pytest.raises(ClusterError, match="2 partitions"):
-        ensure_mode_log(log.admin, make_topic(2, cleanup_policy="compact"))
-    with pytest.raises(ClusterError, match=r"cleanup\.policy=delete"):
-        ensure_mode_log(log.admin, make_topic(1))
-
-
 def test_reading_and_following_create_no_topic(log: RealLog) -> None:
     assert read_mode_log(log.conf, log.topic, 30).records == {}
     with pytest.raises(LogAbsent):
@@ -69,18 +57,6 @@ def test_reading_and_following_create_no_topic(log: RealLog) -> None:
 
 
 # The writer
-
-
-def test_what_was_appended_is_read_to_the_end(log: RealLog) -> None:
-    log.create()
-    log.append(*(topic_record(f"t{n}") for n in range(50)))
-    log.append(topic_record("t0", 2))
-    log.append_raw([("id-of-t1", None), (CLAIM_KEY, ClaimRecord(1, "127.0.0.1:1", "c").to_json())])
-    replay = read_mode_log(log.conf, log.topic, 30, must_exist=True)
-    assert set(replay.topics) == {"t0", *(f"t{n}" for n in range(2, 50))}
-    assert replay.view("t0").version == (1, 2)
-    assert replay.claim is not None
-    assert replay.rejected == 0
 
 
 def test_a_writer_that_was_replaced_appends_nothing(log: RealLog) -> None:
@@ -104,27 +80,6 @@ def test_a_writer_that_was_replaced_appends_nothing(log: RealLog) -> None:
     assert read_mode_log(log.conf, log.topic, 30).view("orders").epoch == 4
 
 
-def test_a_record_that_is_too_large_takes_the_whole_transaction_with_it(log: RealLog) -> None:
-    log.create()
-    writer = ModeLogWriter(log.conf, log.topic)
-    writer.open()
-    with pytest.raises(ClusterError, match="MSG_SIZE_TOO_LARGE"):
-        writer.append([("id-of-orders", topic_record().to_json()), ("huge", b"x" * 2_000_000)])
-    assert writer.is_open
-    writer.append([("id-of-bills", topic_record("bills").to_json())])
-    writer.close()
-    assert set(read_mode_log(log.conf, log.topic, 30).topics) == {"bills"}
-
-
-def test_without_a_broker_the_writer_and_the_reader_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("modeaware.modelog.writer.OPEN_TIMEOUT_S", 0.3)
-    conf = {"bootstrap.servers": f"127.0.0.1:{free_ports(1)[0]}"}
-    with pytest.raises(ClusterError, match="'modes' cannot be opened"):
-        ModeLogWriter(conf, "modes").open()
-    with pytest.raises(ModeSourceError, match=r"not reached within 0\.3 s.*refused"):
-        read_mode_log(conf, "modes", 0.3)
-
-
 # The tail
 
 
@@ -136,36 +91,6 @@ def test_a_log_that_appears_under_running_clients_is_followed(log: RealLog) -> N
     log.append(topic_record())
     eventually(lambda: views.view("orders").epoch == 1)
     assert views.stats()["log_present"] is True
-    views.close()
-
-
-def test_rubbish_in_the_log_harms_nothing(log: RealLog, kafka: Kafka, caplog: pytest.LogCaptureFixture) -> None:
-    log.create()
-    log.append(topic_record(epoch=1))
-    views = registry.acquire(log.conf, log.config)
-    assert views.wait_ready(30)
-    produce_keyed(
-        kafka.bootstrap_servers,
-        log.topic,
-        [
-            (b"\xff\xfe", b"{}"),
-            (b"", b""),
-            (b"id-of-orders", b"not json"),
-            (b"id-of-orders", topic_record(epoch=2, min_reader=2).to_json()),
-            (b"id-of-orders", topic_record("bills").to_json()),
-            (b"x", topic_record("x", topic_id="x").to_json().replace(b"[[0,3,0]", b"[[0,999999999999,0]")),
-            (b"x", b'{"modes": [[0, Infinity, 0]], "topic": 5}'),
-            (CLAIM_KEY.encode(), b'{"controller_epoch": Infinity}'),
-        ],
-    )
-    views.refresh(30)
-    assert views.view("orders").epoch == 1
-    assert set(views.views()) == {"orders"}
-    assert views.stats()["rejected_records"] == 8
-    log.append(topic_record(epoch=3))
-    views.refresh(30)
-    assert views.view("orders").epoch == 3
-    assert views.error() is None
     views.close()
 
 
@@ -188,64 +113,16 @@ def test_a_log_that_is_deleted_and_made_anew_takes_no_view_back(log: RealLog) ->
     views.close()
 
 
-def test_the_last_views_outlive_the_broker(make_kafka: MakeKafka, caplog: pytest.LogCaptureFixture) -> None:
-    kafka = make_kafka()
-    (broker,) = kafka.brokers
-    log = RealLog(kafka.bootstrap_servers)
-    log.create()
-    log.append(topic_record(epoch=1))
-    views = registry.acquire(log.conf, log.config)
-    assert views.wait_ready(30)
-    with caplog.at_level(logging.INFO, "modeaware"):
-        broker.kill()
-        eventually(lambda: views.stats()["stale"], 60)
-        assert views.view("orders").epoch == 1
-        assert views.error() is not None
-        with pytest.raises(ModeSourceError):
-            views.refresh(0.2)
-        broker.start()
-        eventually(lambda: not views.stats()["stale"], 60)
-        assert views.error() is None
-    log.close()
-    log.append(topic_record(epoch=2))
-    eventually(lambda: views.view("orders").epoch == 2)
-    views.close()
-    log.close()
-    told = [record.getMessage() for record in caplog.records if record.name == "modeaware.views.cache"]
-    assert len(told) == 2
-    assert "cannot be read" in told[0]
-    assert "can be read again" in told[1]
-
-
-def test_without_a_broker_it_is_not_ready_and_says_why_until_there_is_one(make_kafka: MakeKafka) -> None:
-    kafka = make_kafka()
-    (broker,) = kafka.brokers
-    log = RealLog(kafka.bootstrap_servers)
-    log.create()
-    log.append(topic_record())
-    log.close()
-    broker.stop()
-    views = registry.acquire(log.conf, log.config)
-    eventually(lambda: views.error() is not None)
-    assert "refused" in str(views.error())
-    assert not views.ready
-    broker.start()
-    assert views.wait_ready(60)
-    assert views.view("orders").epoch == 1
-    assert views.error() is None
-    views.close()
-
-
 # Who may read
 
 
-def test_a_user_without_the_right_is_told_so_and_the_log_is_never_taken_for_absent(make_kafka: MakeKafka) -> None:
-    kafka = make_kafka(configs=secured("alice"), client_config=user("admin"))
-    log = RealLog(kafka.bootstrap_servers, **user("admin"))
+@pytest.mark.usefixtures("acls")
+def test_an_unauthorized_user_gets_an_error_and_the_log_is_never_taken_for_absent(secured: SecuredKafka) -> None:
+    log = RealLog(**secured.conf())
     log.create()
     log.append(topic_record())
     log.close()
-    alice = {**log.conf, **user("alice")}
+    alice = {**log.conf, **secured.conf("alice", "PLAIN")}
 
     def allow(operation: AclOperation) -> None:
         pattern = (ResourceType.TOPIC, log.topic, ResourcePatternType.LITERAL)

@@ -13,10 +13,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from modeaware.controller.daemon import Controller
 from modeaware.controller.status import Role
 from modeaware.lifecycle import reasons
-from modeaware.monitoring import status
 from modeaware.monitoring.pages import ControllerPages
 from modeaware.monitoring.server import MonitoringServer
-from tests.conftest import MakeKafka, MakeTopic
+from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled, produce
 from tests.support.groups import RunningGroup
 from tests.support.waiting import eventually
@@ -106,27 +105,3 @@ def test_active_and_standby(
         return now.get(("modeaware_topic_partitions", *kept, topic)) == done["None"]
 
     eventually(settled, 60)
-
-
-@pytest.mark.parametrize("standing_by", [False, True], ids=["active", "standby"])
-def test_without_a_broker_it_is_alive_and_not_ready(
-    make_kafka: MakeKafka, watch: Watch, monkeypatch: pytest.MonkeyPatch, standing_by: bool
-) -> None:
-    monkeypatch.setattr(status, "CONTACT_STALE_S", 25.0)
-    kafka = make_kafka()
-    setting = Controlled(kafka)
-    try:
-        setting.start()
-        watched = setting.start() if standing_by else setting.started[-1]
-        ask = watch.serve(watched)
-        eventually(lambda: ask("/ready") == (200, "ok\n"), 60)
-        kafka.brokers[0].pause()
-        eventually(lambda: ask("/ready")[0] == 503, 120)
-        assert ask("/ready")[1].startswith(("no contact with the cluster for ", "starting"))
-        assert ask("/health") == (200, "ok\n")
-        kafka.brokers[0].resume()
-        eventually(lambda: ask("/ready") == (200, "ok\n"), 120)
-    finally:
-        kafka.brokers[0].resume()
-        for controller in setting.started:
-            controller.stop()

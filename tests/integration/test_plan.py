@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Message, Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Producer
 from kafka import KafkaProducer
 
-from modeaware.plan import read
-from modeaware.plan.sample import STRETCHES
 from partitioners.hashes import murmur2
 from partitioners.minimal_movement import jump_over
 from tests.conftest import MakeTopic
@@ -21,7 +17,6 @@ from tests.support.command_line import Site
 from tests.support.java_producer import produce_by_java
 from tests.support.plain import produce_keyed, watermarks
 from tests.support.plan_samples import some_keys
-from tests.support.waiting import eventually
 
 PARTITIONS = 12
 TIMEOUT_S = 30.0
@@ -108,84 +103,6 @@ def test_the_hash_that_placed_the_keys_is_named(
     assert abs(four["keys_moved"]["share"] - 2 / 3) < 2 * four["keys_moved"]["margin"]
 
 
-def committed(servers: str) -> dict[int, int]:
-    """How many records each partition of the topic with all groups' offsets has got, if any."""
-    return {p: end for p, (_, end) in watermarks(servers, "__consumer_offsets").items() if end > 0}
-
-
-class Counting(Consumer):
-    """Counts what is consumed, and what else is asked of it."""
-
-    read: list[Message]
-
-    def consume(self, *args: Any, **kwargs: Any) -> list[Message]:
-        messages = super().consume(*args, **kwargs)
-        self.read += [message for message in messages if message.error() is None]
-        return messages
-
-    def subscribe(self, *args: Any, **kwargs: Any) -> None:
-        raise AssertionError("a plan joins no group")
-
-    def commit(self, *args: Any, **kwargs: Any) -> None:
-        raise AssertionError("a plan commits nothing")
-
-
-@pytest.mark.parametrize("asked", [5, 100, 1000, 2999, 100_000])
-def test_no_more_than_the_sample_is_read_and_nothing_is_left_behind(
-    site: Site, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch, asked: int
-) -> None:
-    topic = make_topic(PARTITIONS)
-    by_librdkafka(site.servers, topic, KEYS)
-    Counting.read = []
-    monkeypatch.setattr(read, "Consumer", Counting)
-    commits = committed(site.servers)
-    plan = planned(site, topic, "--sample", str(asked))
-    assert len(Counting.read) == plan["sample"]["records"] == min(asked, len(KEYS))
-    assert len({(message.partition(), message.offset()) for message in Counting.read}) == len(Counting.read)
-    assert {message.partition() for message in Counting.read} == set(range(PARTITIONS)) or asked == 5
-    assert plan["sample"]["of_records"] == len(KEYS)
-    assert committed(site.servers) == commits
-    admin = AdminClient({"bootstrap.servers": site.servers})  # one that nobody holds ends, and its futures never do
-    groups = admin.list_consumer_groups().result(TIMEOUT_S).valid
-    assert [group.group_id for group in groups if group.group_id.startswith("modeaware-plan")] == []
-    assert site.log() is None, "it makes no mode log"
-
-
-class Weighing(Consumer):
-    """Asks librdkafka at the end what has come over the network, of the topic's records."""
-
-    received: list[int]
-
-    def __init__(self, conf: dict[str, Any]) -> None:
-        self._told: list[dict[str, Any]] = []
-        told = self._told
-        super().__init__({**conf, "statistics.interval.ms": 20, "stats_cb": lambda text: told.append(json.loads(text))})
-
-    def close(self) -> None:
-        self.pause(self.assignment())
-        until = len(self._told) + 2  # the next may have been made before the last fetch was answered
-        eventually(lambda: self.poll(0.05) is None and len(self._told) >= until)
-        topics = self._told[-1]["topics"].values()
-        self.received.append(sum(p["rxbytes"] for each in topics for p in each["partitions"].values()))
-        super().close()
-
-
-def test_of_a_large_topic_little_goes_over_the_network(
-    site: Site, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """60 MB in batches of 16 kB: a sample of 100 takes a few batches of each place, whatever the topic holds."""
-    topic, value = make_topic(PARTITIONS), bytes(1000)
-    records = ((key.encode(), value) for key in KEYS * 20)
-    produce_keyed(site.servers, topic, records, **{"batch.size": 16_384, "linger.ms": 20})
-    Weighing.received = []
-    monkeypatch.setattr(read, "Consumer", Weighing)
-    plan = planned(site, topic, "--sample", "100")
-    assert plan["sample"]["of_bytes"] > 50_000_000
-    assert len(Weighing.received) == STRETCHES
-    most = PARTITIONS * STRETCHES * 2 * 65_536
-    assert 100 * len(value) <= sum(Weighing.received) <= most, "what docs/plan.md says"
-
-
 def test_what_stands_in_the_way(site: Site, make_topic: MakeTopic, make_group: Callable[[], str]) -> None:
     topic, group = make_topic(6, cleanup_policy="compact"), make_group()
     produce_keyed(site.servers, topic, ((b"k%d" % i, b"v") for i in range(600)), **{"enable.idempotence": True})
@@ -209,33 +126,3 @@ def test_what_stands_in_the_way(site: Site, make_topic: MakeTopic, make_group: C
     assert (listed["group"], listed["lag"], listed["lag_retiring"]) == (group, 8, 8), "the open record, too"
     growth = {blocker["code"]: blocker["severity"] for blocker in planned(site, topic, partitions=12)["blockers"]}
     assert growth == {"compacted": "check", "producers": "check"}, "a growth asks for less"
-
-
-def test_the_page(site: Site, filled: str, tmp_path: Path) -> None:
-    page = tmp_path / "plan.html"
-    told = site.run("plan", "--topic", filled, "--partitions", "3", "--html", str(page))
-    assert told.status == 0, told.err
-    assert told.err == f"Written: {page}\n"
-    assert told.out.startswith(f"Topic {filled}: 6 -> 3 partitions\n")
-    assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
-
-
-@pytest.mark.parametrize(
-    ("options", "error"),
-    [
-        (("--partitions", "6"), "has them already"),
-        (("--partitions", "3", "--html", "no-such-folder/plan.html"), "cannot write no-such-folder/plan.html"),
-    ],
-)
-def test_what_cannot_be_done_is_said(site: Site, filled: str, options: tuple[str, ...], error: str) -> None:
-    told = site.run("plan", "--topic", filled, *options)
-    assert told.status == 1
-    assert error in told.err
-
-
-def test_an_absent_and_an_empty_topic(site: Site, make_topic: MakeTopic) -> None:
-    told = site.run("plan", "--topic", "absent", "--partitions", "3")
-    assert (told.status, told.out, told.err) == (1, "", "error: topic 'absent' does not exist\n")
-    assert "absent" not in AdminClient({"bootstrap.servers": site.servers}).list_topics(timeout=TIMEOUT_S).topics
-    plan = planned(site, make_topic(6), partitions=3)
-    assert (plan["hash"]["verdict"], plan["sample"]["records"]) == ("unknown", 0)

@@ -7,23 +7,19 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import confluent_kafka
 import pytest
-from confluent_kafka.serialization import IntegerDeserializer, IntegerSerializer, StringDeserializer, StringSerializer
 
-from modeaware.confluent.errors import RetiredPartitionChosen
 from modeaware.confluent.producer import Producer
-from modeaware.confluent.serde import DeserializingConsumer, SerializingProducer
 from modeaware.local import Kafka
 from modeaware.views import registry
 from tests.conftest import MakeTopic
 from tests.support.fake_views import FakeViews, modes_of
 from tests.support.modelog import RealLog, topic_record
-from tests.support.plain import drain_topic, produce_keyed
+from tests.support.plain import drain_topic
 from tests.support.source_tree import ROOT
 from tests.support.waiting import eventually
 
@@ -35,27 +31,6 @@ def views(monkeypatch: pytest.MonkeyPatch) -> FakeViews:
     views = FakeViews()
     monkeypatch.setattr(registry, "acquire", lambda conf, config: views)
     return views
-
-
-def test_callbacks_are_called_and_close_routes_what_they_send(
-    kafka: Kafka, make_topic: MakeTopic, views: FakeViews
-) -> None:
-    topic = make_topic(BEFORE)
-    views.set(topic, modes_of(BEFORE, AFTER))
-    reports: list[tuple[bytes | None, int | None]] = []
-
-    def again(error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
-        assert error is None
-        reports.append((message.value(), message.partition()))
-        if message.value() == b"first":
-            producer.produce(topic, "second", "k", on_delivery=again)
-
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "partitioner": "murmur2"})
-    producer.produce(topic, "first", "k", on_delivery=again)
-    assert producer.close() is True
-    assert views.closed
-    expected = confluent_kafka.murmur2(b"k", AFTER)
-    assert reports == [(b"first", expected), (b"second", expected)]
 
 
 def test_transactions(kafka: Kafka, make_topic: MakeTopic, views: FakeViews) -> None:
@@ -73,30 +48,6 @@ def test_transactions(kafka: Kafka, make_topic: MakeTopic, views: FakeViews) -> 
     messages = drain_topic(kafka.bootstrap_servers, topic)
     assert [message.value() for message in messages] == [b"kept"] * 40
     assert all(message.partition() == confluent_kafka.consistent(message.key() or b"", AFTER) for message in messages)
-
-
-def test_serializing_producer(kafka: Kafka, make_topic: MakeTopic, views: FakeViews) -> None:
-    topic = make_topic(BEFORE)
-    conf = {
-        "bootstrap.servers": kafka.bootstrap_servers,
-        "key.serializer": IntegerSerializer(),
-        "value.serializer": StringSerializer(),
-        "modeaware.on.unknown": "error",
-    }
-    with SerializingProducer[int, str](conf) as producer:
-        producer.list_topics(topic)
-        send = producer.produce
-        send(topic, key=7, value="before", partition=11)
-        views.set(topic, modes_of(BEFORE, AFTER))
-        send(topic, key=7, value="after")
-        with pytest.raises(RetiredPartitionChosen):
-            send(topic, key=7, value="never", partition=11)
-    assert views.closed
-    with pytest.raises(RuntimeError, match="closed"):
-        producer.produce(topic, key=7, value="late")
-    after = confluent_kafka.consistent((7).to_bytes(4, "big"), AFTER)
-    found = {message.value(): message.partition() for message in drain_topic(kafka.bootstrap_servers, topic)}
-    assert found == {b"before": 11, b"after": after}
 
 
 def test_a_change_on_the_mode_log_reaches_a_running_producer(kafka: Kafka, make_topic: MakeTopic) -> None:
@@ -122,26 +73,6 @@ def test_a_change_on_the_mode_log_reaches_a_running_producer(kafka: Kafka, make_
     found = {message.value(): message.partition() for message in drain_topic(kafka.bootstrap_servers, topic)}
     counts = {b"0": BEFORE, b"1": AFTER, b"2": BEFORE, b"3": 6}
     assert found == {value: confluent_kafka.murmur2(b"k", count) for value, count in counts.items()}
-
-
-def test_deserializing_consumer(
-    kafka: Kafka, make_topic: MakeTopic, make_group: Callable[[], str], views: FakeViews
-) -> None:
-    topic = make_topic(2)
-    produce_keyed(kafka.bootstrap_servers, topic, [((7).to_bytes(4, "big"), b"one")])
-    conf = {
-        "bootstrap.servers": kafka.bootstrap_servers,
-        "group.id": make_group(),
-        "auto.offset.reset": "earliest",
-        "key.deserializer": IntegerDeserializer(),
-        "value.deserializer": StringDeserializer(),
-        "modeaware.on.unknown": "error",
-    }
-    with DeserializingConsumer[int, str](conf) as consumer:
-        consumer.subscribe([topic])
-        message = eventually(lambda: consumer.poll(0.2))
-        assert (message.key(), message.value()) == (7, "one")
-    assert views.closed
 
 
 def test_threads_send_while_the_modes_change(kafka: Kafka, make_topic: MakeTopic, views: FakeViews) -> None:

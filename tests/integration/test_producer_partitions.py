@@ -86,30 +86,6 @@ def test_keys_lie_where_librdkafka_puts_them_on_a_topic_of_four(
     assert (None in hashed) == (partitioner in ("consistent", "murmur2", "fnv1a"))
 
 
-def test_all_writable_is_librdkafkas_choice(kafka: Kafka, make_topic: MakeTopic, views: FakeViews) -> None:
-    topic = make_topic(BEFORE)
-    views.set(topic, modes_of(BEFORE, BEFORE))
-    with Producer({"bootstrap.servers": kafka.bootstrap_servers, "partitioner": "murmur2_random"}) as producer:
-        producer.list_topics(topic)
-        send_all(producer, topic, KEYS)
-    for key, partitions in where(kafka, topic).items():
-        assert key is not None
-        assert set(partitions) == {confluent_kafka.murmur2(key, BEFORE)}
-
-
-@pytest.mark.parametrize(("linger_ms", "spread"), [(60_000, False), (0, True)])
-def test_records_without_key_stick_as_long_as_the_setting_says(
-    kafka: Kafka, make_topic: MakeTopic, views: FakeViews, linger_ms: int, spread: bool
-) -> None:
-    topic = make_topic(BEFORE)
-    views.set(topic, modes_of(BEFORE, AFTER))
-    conf = {"bootstrap.servers": kafka.bootstrap_servers, "sticky.partitioning.linger.ms": linger_ms}
-    with Producer(conf) as producer:
-        send_all(producer, topic, [None] * 200)
-    partitions = set(where(kafka, topic)[None])
-    assert partitions == set(range(AFTER)) if spread else len(partitions) == 1
-
-
 def test_the_switch_is_counted_by_the_time_of_the_call(kafka: Kafka, make_topic: MakeTopic, views: FakeViews) -> None:
     """Invariant I7: what was handed over stays where it was put; an alias taken before follows at once."""
     topic = make_topic(BEFORE)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from modeaware.cli.reassign_text import VERIFY_PERIODICALLY
 from modeaware.local import LocalKafka
 from tests.support.command_line import Site, Told
 from tests.support.reassigning import Moving
-from tests.support.waiting import eventually
 
 RATES = {LEADER_RATE, FOLLOWER_RATE}
 
@@ -140,96 +138,3 @@ def test_throttle_list_verify_and_cancel(moving: Moving, reassign: Reassign) -> 
     assert reassign.done("--cancel", "--reassignment-json-file", plan, "--preserve-throttles")[0] == (
         "None of the specified partition reassignments are active."
     )
-
-
-def test_verify_removes_the_throttle_at_the_end(moving: Moving, reassign: Reassign) -> None:
-    one, two, _ = moving.nodes
-    topic = moving.topic([one])
-    plan = reassign.file({(topic, 0): (two,)})
-    reassign.done("--execute", "--reassignment-json-file", plan, "--throttle", "1000000")
-    moving.wait_until(topic, {0: (two,)})
-    reassign.done("--verify", "--reassignment-json-file", plan, "--preserve-throttles")
-    assert moving.configs("broker", str(one)).keys() == RATES
-    assert reassign.done("--verify", "--reassignment-json-file", plan) == [
-        "Status of partition reassignment:",
-        f"Reassignment of partition {topic}-0 is completed.",
-        "",
-        f"Clearing broker-level throttles on brokers {','.join(map(str, moving.nodes))}",
-        f"Clearing topic-level throttles on topic {topic}",
-    ]
-    assert moving.configs("broker", str(one)) == {}
-    assert moving.configs("topic", topic) == {}
-
-
-def test_a_mixed_plan_says_which_partitions_were_refused(moving: Moving, reassign: Reassign) -> None:
-    one, two, three = moving.nodes
-    topic = moving.topic([one, two], [one, two])
-    plan = reassign.file({(topic, 0): (one, two, three), (topic, 1): (two, three)})
-    told = reassign.run(
-        "--execute", "--reassignment-json-file", plan, "--disallow-replication-factor-change", "--additional"
-    )
-    assert told.status == 1
-    assert told.err.startswith(f"error: Error reassigning partition(s):\n{topic}-0: ")
-    assert "INVALID_REPLICATION_FACTOR" in told.err
-    assert told.out.endswith(f"Successfully started partition reassignment for {topic}-1\n")
-    moving.wait_until(topic, {0: (one, two), 1: (two, three)})
-
-    expected = reassign.file({(topic, 0): (two, one), (topic, 1): (two, three)}, "expected.json")
-    told = reassign.run("--execute", "--reassignment-json-file", plan, "--expected-json-file", expected)
-    assert told.status == 1
-    assert f"{topic}-0: {topic}-0 was not reassigned: its replicas are not the expected [{two}, {one}]" in told.err
-    assert f"{topic}-1:" not in told.err
-
-
-def test_of_a_redirected_partition_the_way_back_is_doubted(moving: Moving, reassign: Reassign) -> None:
-    one, two, three = moving.nodes
-    topic = moving.topic([one])
-    moving.fill(topic, 0)
-    plans = [reassign.file({(topic, 0): (node,)}, f"to-{node}.json") for node in (two, three)]
-    first = reassign.run("--execute", "--reassignment-json-file", plans[0], "--throttle", "1")
-    second, third = (
-        reassign.run("--execute", "--additional", "--reassignment-json-file", plans[1], "--throttle", rate)
-        for rate in ("1", "1000000000")
-    )
-    try:
-        doubt = f"{topic}-0: was redirected, or its replication factor changes: use the file that the first --execute"
-        assert [told.status for told in (first, second, third)] == [0, 0, 0]
-        assert [doubt in told.err for told in (first, second, third)] == [False, False, True]
-        assert parse_plan(second.out.splitlines()[2]).partitions == {(topic, 0): (one,)}
-        moving.wait_until(topic, {0: (three,)})
-    finally:
-        reassign.done("--cancel", "--reassignment-json-file", plans[1])
-
-
-def test_waiting_can_be_left_and_taken_up_again(moving: Moving, reassign: Reassign) -> None:
-    one, two, three = moving.nodes
-    topic = moving.topic([one])
-    moving.fill(topic, 0)
-    plan = reassign.file({(topic, 0): (two, three)})
-    waits = ("reassign-partitions", "--reassignment-json-file", plan, "--wait")
-    process = reassign.site.spawn(*waits, "--execute", "--throttle", "1")
-    try:
-        assert process.stderr is not None
-        assert "0 of 1 moves done" in process.stderr.readline()
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
-        assert process.returncode == 130, err
-        assert "--verify --wait" in err
-    finally:
-        process.kill()
-        process.communicate()
-    assert moving.in_progress(topic) == {0}
-    again = reassign.site.spawn(*waits, "--verify")
-    try:
-        assert again.stderr is not None
-        assert "0 of 1 moves done" in again.stderr.readline()
-        reassign.done("--execute", "--additional", "--reassignment-json-file", plan, "--throttle", "1000000000")
-        out, err = again.communicate(timeout=90)
-        assert again.returncode == 0, err
-        assert f"Reassignment of partition {topic}-0 is completed." in out
-        assert "1 of 1 moves done (100%)" in err
-    finally:
-        again.kill()
-        again.communicate()
-    eventually(lambda: moving.configs("topic", topic) == {})
-    assert moving.replicas(topic) == {(topic, 0): (two, three)}

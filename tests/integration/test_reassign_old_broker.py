@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from modeaware.admin.reassignment_json import format_plan
 from modeaware.admin.reassignments import OPTION_NOT_SUPPORTED
 from modeaware.confluent.admin import AdminClient
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.local import LocalKafka
-from tests.support.command_line import Site
 from tests.support.reassigning import Moving
 
 TIMEOUT_S = 30.0
@@ -42,19 +39,3 @@ def test_the_option_is_named_and_cancellations_take_no_notice_of_it(kafka40: Loc
 
         admin.alter_partition_reassignments({(topic, 0): [node]})[topic, 0].result(TIMEOUT_S)
         assert admin.list_partition_reassignments().result(TIMEOUT_S) == {}
-
-
-def test_the_command_says_it_too(
-    kafka40: LocalKafka, moving: Moving, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (node,) = moving.nodes
-    topic = moving.topic([node])
-    plan = tmp_path / "plan.json"
-    plan.write_text(format_plan({(topic, 0): (node,)}))
-    execute = ("reassign-partitions", "--execute", "--reassignment-json-file", str(plan))
-    site = Site(kafka40, tmp_path, capsys)
-    told = site.run(*execute, "--disallow-replication-factor-change")
-    assert told.status == 1
-    assert told.err == f"error: Error reassigning partition(s):\n{topic}-0: {OPTION_NOT_SUPPORTED}\n"
-    told = site.run(*execute, "--wait")
-    assert told.status == 0, told.err

@@ -64,49 +64,6 @@ def test_replicas_read_in_mid_reassignment_are_refused_with_the_option_and_made_
     moving.wait_until(topic, {0: read})  # three replicas where two were wanted: what the option is for
 
 
-def test_the_valid_partitions_of_a_mixed_batch_are_reassigned(moving: Moving, admin: AdminClient) -> None:
-    one, two, three = moving.nodes
-    topic = moving.topic([one, two], [one, two], [one, two], [one, two])
-    nowhere = (topic, 9)
-    wanted = {
-        (topic, 0): [two, three],
-        (topic, 1): [one, two, three],
-        (topic, 2): [one, 99],
-        (topic, 3): [three, one],
-        nowhere: [one, two],
-    }
-    futures = admin.alter_partition_reassignments(wanted, allow_replication_factor_change=False)
-    assert futures.keys() == wanted.keys()
-    errors = {key: future.exception(TIMEOUT_S) for key, future in futures.items()}
-    assert {key[1]: getattr(error, "code", None) for key, error in errors.items()} == {
-        0: None,
-        1: ErrorCode.INVALID_REPLICATION_FACTOR,
-        2: ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-        3: None,
-        9: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    }
-    moving.wait_until(topic, {0: (two, three), 1: (one, two), 2: (one, two), 3: (three, one)})
-
-
-def test_a_cancellation_takes_no_notice_of_the_option(moving: Moving, admin: AdminClient) -> None:
-    one, two, three = moving.nodes
-    topic = moving.topic([one], [one])
-    moving.fill(topic, 0)
-    with moving.throttled(topic, {(topic, 0): (one, two, three)}):
-        admin.alter_partition_reassignments({(topic, 0): [one, two, three]})[topic, 0].result(TIMEOUT_S)
-        asked = admin.list_partition_reassignments([TopicPartition(topic, 0), (topic, 1)]).result(TIMEOUT_S)
-        assert {key: each.target for key, each in asked.items()} == {(topic, 0): (one, two, three)}
-        cancelled = admin.alter_partition_reassignments(
-            {(topic, 0): None, (topic, 1): None}, allow_replication_factor_change=False
-        )
-        cancelled[topic, 0].result(TIMEOUT_S)
-        error = cancelled[topic, 1].exception(TIMEOUT_S)
-        assert isinstance(error, RequestRefused)
-        assert error.code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
-    moving.wait_until(topic, {0: (one,), 1: (one,)})
-    assert admin.list_partition_reassignments([(topic, 0)]).result(TIMEOUT_S) == {}
-
-
 def test_compare_and_set(moving: Moving, admin: AdminClient) -> None:
     one, two, three = moving.nodes
     topic, other = moving.topic([one, two], [one, two], [one, two]), moving.topic([one])

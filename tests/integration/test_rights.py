@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,46 +16,46 @@ from confluent_kafka.admin import AclOperation, AdminClient, NewTopic, ResourceT
 from modeaware import Producer, cli
 from modeaware.config import ControllerConfig
 from modeaware.controller.daemon import Controller
-from modeaware.local import LocalKafka
-from tests.conftest import MakeKafka
 from tests.support.group import Group, Member, settings_of
-from tests.support.rights import Acls, documented, secured, user
+from tests.support.rights import Acls, documented
+from tests.support.secured import SecuredKafka
 from tests.support.waiting import eventually
 
-TOPIC, OTHER, GROUP, IDLE_GROUP, TRANSACTION = "orders", "payments", "billing", "audit", "client-transactions"
-NEW = "refunds"
-NAMES = {"TOPIC": [TOPIC], "GROUP": [GROUP, IDLE_GROUP]}
-CONTROLLER = documented("controllers", NAMES)
-OPERATOR = documented("Operators", NAMES)
-CLIENT = documented("producer and consumer", NAMES)
-OWN = {
-    (ResourceType.TOPIC, TOPIC, AclOperation.READ),
-    (ResourceType.TOPIC, TOPIC, AclOperation.WRITE),
-    (ResourceType.GROUP, GROUP, AclOperation.READ),
-    (ResourceType.TRANSACTIONAL_ID, TRANSACTION, AclOperation.WRITE),
-}
-"""What any producer and consumer of the topic needs."""
 CONFIG = ControllerConfig(seal_quiet_ms=200, check_interval_ms=500, open_timeout_ms=600_000)
 
 
 class Site:
-    """A cluster with users; the command, run by ``operator``."""
+    """The secured cluster; the command, run by ``operator``; topics and groups of one test, and what it may do to them.
 
-    def __init__(self, kafka: LocalKafka, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self.servers = kafka.bootstrap_servers
-        self.acls = Acls(self.servers)
+    Attributes:
+        controller: the rights of controllers by the documents.
+    """
+
+    def __init__(self, secured: SecuredKafka, acls: Acls, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.secured, self.servers, self.acls = secured, secured.bootstrap_servers, acls
+        run = uuid.uuid4().hex[:8]
+        self.topic, self.other, self.new = f"orders-{run}", f"payments-{run}", f"refunds-{run}"
+        self.group, self.idle, self.transaction = f"billing-{run}", f"audit-{run}", f"transactions-{run}"
+        names = {"TOPIC": [self.topic], "GROUP": [self.group, self.idle]}
+        self.controller = documented("controllers", names)
+        own = {
+            (ResourceType.TOPIC, self.topic, AclOperation.READ),
+            (ResourceType.TOPIC, self.topic, AclOperation.WRITE),
+            (ResourceType.GROUP, self.group, AclOperation.READ),
+            (ResourceType.TRANSACTIONAL_ID, self.transaction, AclOperation.WRITE),
+        }
         self._capsys = capsys
         self._config = folder / "operator.properties"
-        self._config.write_text("".join(f"{key}={value}\n" for key, value in user("operator").items()))
+        self._config.write_text("".join(f"{key}={value}\n" for key, value in self.conf("operator").items()))
         self._controllers: list[Controller] = []
-        admin = AdminClient(self.conf("admin"))
-        for future in admin.create_topics([NewTopic(TOPIC, 6), NewTopic(OTHER, 2)]).values():
+        self._admin = AdminClient(self.conf("admin"))
+        for future in self._admin.create_topics([NewTopic(self.topic, 6), NewTopic(self.other, 2)]).values():
             future.result(30)
-        self.acls.grant("operator", OPERATOR)
-        self.acls.grant("client", CLIENT | OWN)
+        self.acls.grant("operator", documented("Operators", names))
+        self.acls.grant("client", documented("producer and consumer", names) | own)
 
     def conf(self, name: str) -> dict[str, Any]:
-        return {"bootstrap.servers": self.servers, **user(name)}
+        return self.secured.conf(name, "PLAIN")
 
     def start_controller(self) -> None:
         self._controllers.append(Controller(self.conf("controller"), CONFIG))
@@ -72,7 +73,7 @@ class Site:
         return told.out
 
     def describe(self) -> dict[str, Any]:
-        told = self.run("topics", "--describe", "--json", "--topic", TOPIC)
+        told = self.run("topics", "--describe", "--json", "--topic", self.topic)
         described: dict[str, Any] = json.loads(told)["topics"][0]
         return described
 
@@ -80,8 +81,8 @@ class Site:
         eventually(lambda: (found := self.describe())["phase"] == "done" or _fail(found), 40)
 
     def member(self) -> Member:
-        conf = {**self.conf("client"), "group.id": GROUP, "auto.offset.reset": "earliest", **settings_of(None)}
-        return Member([TOPIC], conf)
+        conf = {**self.conf("client"), "group.id": self.group, "auto.offset.reset": "earliest", **settings_of(None)}
+        return Member([self.topic], conf)
 
 
 def _fail(found: object) -> bool:
@@ -92,21 +93,21 @@ def consume(group: Group, count: int) -> None:
     eventually(lambda: len(group.delivered()) >= count or _fail(len(group.delivered())), 30)
 
 
-def send(producer: Producer, count: int) -> None:
+def send(site: Site, producer: Producer, count: int) -> None:
     """Keyed records; all of them are acknowledged."""
     errors: list[Any] = []
     for n in range(count):
-        producer.produce(TOPIC, b"v", b"key-%d" % n, on_delivery=lambda error, _: errors.append(error))
+        producer.produce(site.topic, b"v", b"key-%d" % n, on_delivery=lambda error, _: errors.append(error))
     assert producer.flush(30) == 0
     assert errors == [None] * count
 
 
 def send_in_transaction(site: Site, partition: int) -> None:
     """One record, and behind it a control record that no consumer is given."""
-    producer = Producer({**site.conf("client"), "transactional.id": TRANSACTION})
+    producer = Producer({**site.conf("client"), "transactional.id": site.transaction})
     producer.init_transactions(30)
     producer.begin_transaction()
-    producer.produce(TOPIC, b"v", partition=partition)
+    producer.produce(site.topic, b"v", partition=partition)
     producer.commit_transaction(30)
     producer.close()
 
@@ -114,16 +115,15 @@ def send_in_transaction(site: Site, partition: int) -> None:
 def commit_before_the_last(site: Site, group: str) -> None:
     """As a client does that commits behind the last record it was given, which a control record follows."""
     consumer = StockConsumer({**site.conf("admin"), "group.id": group})
-    ends = {p: consumer.get_watermark_offsets(TopicPartition(TOPIC, p), timeout=30)[1] for p in range(6)}
-    offsets = [TopicPartition(TOPIC, p, end - (p == 5)) for p, end in ends.items()]
+    ends = {p: consumer.get_watermark_offsets(TopicPartition(site.topic, p), timeout=30)[1] for p in range(6)}
+    offsets = [TopicPartition(site.topic, p, end - (p == 5)) for p, end in ends.items()]
     consumer.commit(offsets=offsets, asynchronous=False)
     consumer.close()
 
 
 @pytest.fixture
-def site(make_kafka: MakeKafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Site]:
-    kafka = make_kafka(configs=secured("controller", "operator", "client"), client_config=user("admin"))
-    made = Site(kafka, tmp_path, capsys)
+def site(secured: SecuredKafka, acls: Acls, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Site]:
+    made = Site(secured, acls, tmp_path, capsys)
     yield made
     made.stop()
 
@@ -131,89 +131,78 @@ def site(make_kafka: MakeKafka, tmp_path: Path, capsys: pytest.CaptureFixture[st
 @pytest.fixture
 def stranger(site: Site) -> Iterator[Member]:
     """Runs a group with ``group.protocol=consumer`` on another topic."""
-    conf = {**site.conf("admin"), "group.id": "strangers", **settings_of("consumer")}
-    member = Member([OTHER], conf)
+    conf = {**site.conf("admin"), "group.id": f"strangers-{site.group}", **settings_of("consumer")}
+    member = Member([site.other], conf)
     member.start()
-    eventually(lambda: len(member.assigned.get(OTHER, ())) == 2)
+    eventually(lambda: len(member.assigned.get(site.other, ())) == 2)
     yield member
     member.stop()
 
 
 def test_the_documented_rights_are_enough_for_a_shrink_and_for_growth(site: Site, stranger: Member) -> None:
-    site.acls.grant("controller", CONTROLLER)
+    site.acls.grant("controller", site.controller)
     site.start_controller()
     producer = Producer(site.conf("client"))
     with Group([site.member()]) as group:
-        send(producer, 100)
+        send(site, producer, 100)
         send_in_transaction(site, 5)
         consume(group, 101)
-        commit_before_the_last(site, IDLE_GROUP)
-        site.run("shrink", TOPIC, "--to", "4", "--delete-partitions-delay", "0", "--yes")
+        commit_before_the_last(site, site.idle)
+        site.run("shrink", site.topic, "--to", "4", "--delete-partitions-delay", "0", "--yes")
         site.wait_done()
         assert [p["mode"] for p in site.describe()["partitions"]] == ["ReadWrite"] * 4 + ["None"] * 2
         assert all(p["log_start"] > 0 for p in site.describe()["partitions"][4:])
-        certificate = json.loads(site.run("certificate", "--topic", TOPIC))
+        certificate = json.loads(site.run("certificate", "--topic", site.topic))
         assert [p["verdict"] for p in certificate["partitions"]] == ["reclaimed"] * 2
-        send(producer, 100)
+        send(site, producer, 100)
         consume(group, 201)
-    assert GROUP in site.run("groups", "list", "--topic", TOPIC)
-    site.run("grow", TOPIC, "--to", "8", "--yes")  # two are revived; on the two new ones the controller commits
+    assert site.group in site.run("groups", "list", "--topic", site.topic)
+    site.run("grow", site.topic, "--to", "8", "--yes")  # two are revived; on the two new ones the controller commits
     site.wait_done()
     assert [p["mode"] for p in site.describe()["partitions"]] == ["ReadWrite"] * 8
 
 
-FILE = """
-version: 1
-topics:
-  orders:
-    partitions: 4
-    configs: {retention.ms: 3600000}
-    shrink: {policy: drained, delay_ms: 0}
-  refunds:
-    partitions: 2
-    replication_factor: 1
-    configs: {retention.ms: 3600000}
-"""
-
-
 def test_a_file_is_applied_with_the_documented_rights_and_nothing_without_one(site: Site, tmp_path: Path) -> None:
-    site.acls.grant("controller", CONTROLLER)
+    site.acls.grant("controller", site.controller)
     site.start_controller()
     file = tmp_path / "topics.yaml"
-    file.write_text(FILE)
+    shrink = {"policy": "drained", "delay_ms": 0}
+    kept = {"configs": {"retention.ms": 3_600_000}}
+    shrunk, made = {"partitions": 4, "shrink": shrink, **kept}, {"partitions": 2, "replication_factor": 1, **kept}
+    file.write_text(json.dumps({"version": 1, "topics": {site.topic: shrunk, site.new: made}}))
     beside = {
-        (ResourceType.TOPIC, NEW, AclOperation.CREATE),
-        (ResourceType.TOPIC, NEW, AclOperation.DESCRIBE_CONFIGS),
+        (ResourceType.TOPIC, site.new, AclOperation.CREATE),
+        (ResourceType.TOPIC, site.new, AclOperation.DESCRIBE_CONFIGS),
     }
     site.acls.grant("operator", beside)
     assert "AUTHORIZATION_FAILED" in site.run("apply", str(file), "--yes", status=1).upper()
     assert [p["mode"] for p in site.describe()["partitions"]] == ["ReadWrite"] * 6
-    assert NEW not in site.run("topics", "--list").split()
+    assert site.new not in site.run("topics", "--list").split()
 
-    site.acls.grant("operator", {(ResourceType.TOPIC, TOPIC, AclOperation.ALTER_CONFIGS)})
+    site.acls.grant("operator", {(ResourceType.TOPIC, site.topic, AclOperation.ALTER_CONFIGS)})
     site.run("apply", str(file), "--yes")
     site.wait_done()
     assert [p["mode"] for p in site.describe()["partitions"]] == ["ReadWrite"] * 4 + ["None"] * 2
-    eventually(lambda: NEW in site.run("topics", "--list").split(), 30)
+    eventually(lambda: site.new in site.run("topics", "--list").split(), 30)
     site.run("apply", str(file), "--check")
 
 
 def test_without_the_right_to_see_all_groups_only_a_closed_list_lets_a_drain_end(site: Site) -> None:
-    hidden = {right for right in CONTROLLER if right[1] in ("*", "kafka-cluster")}
+    hidden = {right for right in site.controller if right[1] in ("*", "kafka-cluster")}
     readers = ("modeaware-control-records", "modeaware-stragglers")
     instead = {(ResourceType.GROUP, name, AclOperation.DESCRIBE) for name in readers}
-    site.acls.grant("controller", CONTROLLER - hidden | instead)
+    site.acls.grant("controller", site.controller - hidden | instead)
     site.start_controller()
     with Group([site.member()]) as group:
-        send(Producer(site.conf("client")), 100)
+        send(site, Producer(site.conf("client")), 100)
         send_in_transaction(site, 5)
         consume(group, 101)
-        for name in (IDLE_GROUP, "hidden"):
+        for name in (site.idle, f"hidden-{site.group}"):
             commit_before_the_last(site, name)
-        site.run("groups", "require", GROUP, "--topic", TOPIC)
-        site.run("shrink", TOPIC, "--to", "4", "--delete-partitions-delay", "0", "--yes")
+        site.run("groups", "require", site.group, "--topic", site.topic)
+        site.run("shrink", site.topic, "--to", "4", "--delete-partitions-delay", "0", "--yes")
         eventually(lambda: {p["reason"] for p in site.describe()["partitions"][4:]} == {"groups-hidden"})
-        site.run("groups", "closed", "--topic", TOPIC, "--reason", "no other group may read it", "--yes")
+        site.run("groups", "closed", "--topic", site.topic, "--reason", "no other group may read it", "--yes")
         site.wait_done()
-        certificate = json.loads(site.run("certificate", "--topic", TOPIC))
-        assert all(set(p["proof"]) == {GROUP, IDLE_GROUP} for p in certificate["partitions"])
+        certificate = json.loads(site.run("certificate", "--topic", site.topic))
+        assert all(set(p["proof"]) == {site.group, site.idle} for p in certificate["partitions"])

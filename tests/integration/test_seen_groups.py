@@ -8,10 +8,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from confluent_kafka import (
     AcknowledgeType,
-    ConsumerGroupTopicPartitions,
     Producer,
     ShareConsumer,
-    TopicPartition,
 )
 from confluent_kafka.admin import (
     AclBinding,
@@ -22,24 +20,20 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
-from kafka import KafkaAdminClient, KafkaConsumer
 
 from modeaware.clock import SYSTEM_CLOCK
 from modeaware.cluster.cluster import Cluster
 from modeaware.cluster.control_records import Gap, without_records
 from modeaware.cluster.groups.found import GroupsFound, find_groups
-from modeaware.cluster.partition_leaders import epoch_ends, writers
-from modeaware.cluster.stragglers import sample_records
 from modeaware.cluster.topic_identity import topic_ids
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle.effects import CommitOffsets, DeleteRecords
 from modeaware.lifecycle.facts import GroupFacts
 from modeaware.local import Kafka
-from tests.conftest import MakeKafka, MakeTopic, topic_maker
+from tests.conftest import MakeTopic
 from tests.support.groups import RunningGroup
-from tests.support.plain import create_topic, produce_keyed
-from tests.support.raw_group import RawMember
-from tests.support.rights import secured, user
+from tests.support.plain import produce_keyed
+from tests.support.secured import SecuredKafka
 from tests.support.waiting import eventually
 
 MakeGroup = Callable[[], str]
@@ -131,88 +125,6 @@ def test_a_share_group_by_what_is_acknowledged(
     assert sure(cluster, topic, 1).groups == {name: GroupFacts({0: base + 10}, kind="share")}
 
 
-class TestRawMembers:
-    def test_a_rebalance_hides_what_a_group_consumes(
-        self, cluster: Cluster, make_topic: MakeTopic, make_group: MakeGroup
-    ) -> None:
-        topic, other = make_topic(2), make_topic(2)
-        member = RawMember(cluster.brokers, make_group(), topic)
-        found = find_groups(cluster, topic, range(2))
-        assert found.doubt is not None
-        assert "in a rebalance" in found.doubt.detail
-        member.settle()
-        assert sure(cluster, topic).groups == {member.group: GroupFacts(has_members=True)}
-        assert sure(cluster, other).groups == {}
-        member.leave()
-        assert sure(cluster, topic).groups == {}
-
-    def test_a_rebalance_of_connect_workers_does_not(
-        self, cluster: Cluster, make_topic: MakeTopic, make_group: MakeGroup
-    ) -> None:
-        topic = make_topic(2)
-        member = RawMember(cluster.brokers, make_group(), topic, protocol_type="connect")
-        assert sure(cluster, topic).groups == {}
-        member.leave()
-
-    def test_kafka_streams(self, cluster: Cluster, make_topic: MakeTopic, make_group: MakeGroup) -> None:
-        topic, name = make_topic(2), make_group()
-        member = RawMember(cluster.brokers, name, topic, protocol="stream")
-        member.settle()
-        assert sure(cluster, topic).groups == {name: GroupFacts(has_members=True, stateful=True)}
-        assert sure(cluster, f"{name}-by-key-repartition").stateful_owner == name
-        member.leave()
-
-
-def test_changelogs_of_its_name(kafka: Kafka, cluster: Cluster, make_topic: MakeTopic, make_group: MakeGroup) -> None:
-    topic, name = make_topic(1), make_group()
-    topic_id = cluster.describe([topic])[topic].topic_id
-    eventually(lambda: _committed(cluster, CommitOffsets(topic, topic_id, name, {0: 0})))
-    assert sure(cluster, topic, 1).groups == {name: GroupFacts({0: 0})}
-    create_topic(kafka.bootstrap_servers, f"{name}-counts-changelog", 1, configs={})
-    assert sure(cluster, topic, 1).groups == {name: GroupFacts({0: 0}, stateful=True)}
-
-
-def test_a_name_nobody_lists(cluster: Cluster, make_topic: MakeTopic, make_group: MakeGroup) -> None:
-    topic, name = make_topic(1), make_group()
-    found = find_groups(cluster, topic, range(1), [name])
-    assert name not in found.groups
-    assert found.doubt is None or name not in found.doubt.detail
-
-
-def test_hundreds_of_groups(kafka: Kafka, cluster: Cluster, make_topic: MakeTopic) -> None:
-    topic, prefix = make_topic(12), uuid.uuid4().hex[:8]
-    wanted = [TopicPartition(topic, partition, 7) for partition in range(12)]
-    for number in range(300):
-        request = [ConsumerGroupTopicPartitions(f"{prefix}-{number}", wanted)]
-        cluster.admin.alter_consumer_group_offsets(request)[f"{prefix}-{number}"].result(20)
-    found = sure(cluster, topic, 12)
-    assert set(found.groups) == {f"{prefix}-{number}" for number in range(300)}
-    assert all(facts.committed == dict.fromkeys(range(12), 7) for facts in found.groups.values())
-
-
-def test_who_wrote(kafka: Kafka, cluster: Cluster, make_topic: MakeTopic) -> None:
-    topic = make_topic(2, retention_ms=-1)  # the records are old
-    eventually(lambda: writers(cluster.brokers, topic, [1]) == {1: ()})  # not every leader knows that it is one yet
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": uuid.uuid4().hex})
-    producer.init_transactions(30)
-    producer.begin_transaction()
-    for key in (b"k-1", None, b"x" * 500, b"too many"):
-        producer.produce(topic, value=b"secret", key=key, partition=1, headers={"trace": b"hidden"}, timestamp=1234)
-    producer.flush(30)
-    (writer,) = writers(cluster.brokers, topic, [0, 1])[1]
-    assert writer.producer_id >= 0
-    assert (writer.transaction_start, writer.last_timestamp_ms) == (0, 1234)
-    samples = sample_records(
-        {"bootstrap.servers": kafka.bootstrap_servers}, topic, {1: 0, 0: 0}, SYSTEM_CLOCK.monotonic_s
-    )
-    assert samples[0] == ()
-    assert samples[1][0] == "offset 0, 1970-01-01 00:00:01.234 UTC, key b'k-1', headers 'trace'"
-    assert len(samples[1]) == 3
-    assert all(len(text) < 200 and "secret" not in text and "hidden" not in text for text in samples[1])
-    producer.commit_transaction(30)
-    eventually(lambda: writers(cluster.brokers, topic, [1])[1][0].transaction_start is None)
-
-
 def test_gaps_of_many_partitions(kafka: Kafka, cluster: Cluster, make_topic: MakeTopic) -> None:
     """In each: two records, a commit marker, an aborted record, its marker. One consumer looks at all of them."""
     count = 40
@@ -252,81 +164,6 @@ def test_delete_records_is_for_the_topic_it_was_decided_for(
     assert set(topic_ids(cluster.brokers, "no-such-topic").values()) == {None}
 
 
-def test_other_clients_go_on_in_this_process(
-    kafka: Kafka, cluster: Cluster, make_topic: MakeTopic, make_group: MakeGroup
-) -> None:
-    topic, name = make_topic(1), make_group()
-    sure(cluster, topic, 1)
-    send(kafka, topic, 3, 0)
-    consumer = KafkaConsumer(
-        topic, bootstrap_servers=kafka.bootstrap_servers, group_id=name, auto_offset_reset="earliest"
-    )
-    values: list[bytes] = []
-
-    def read() -> bool:
-        values.extend(record.value for batch in consumer.poll(500).values() for record in batch)
-        return len(values) == 3
-
-    eventually(read)
-    consumer.close()
-    admin = KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)
-    assert name in admin.describe_groups([name])
-    admin.close()
-    assert sure(cluster, topic, 1).groups == {name: GroupFacts({0: 3})}
-
-
-def test_a_broker_that_restarts(make_kafka: MakeKafka, make_group: MakeGroup) -> None:
-    """The connection comes back by itself, and the leader tells where an earlier epoch ended."""
-    kafka = make_kafka()
-    cluster = Cluster({"bootstrap.servers": kafka.bootstrap_servers})
-    topic, name = topic_maker(kafka)(1), make_group()
-    send(kafka, topic, 5, 0)
-    with RunningGroup(kafka.bootstrap_servers, topic, name) as group:
-        group.wait_for({value for _, value in records(5)})
-    before = cluster.offsets(topic, [0])[0].leader_epoch
-    assert sure(cluster, topic, 1).epochs == {name: {0: before}}
-    (broker,) = kafka.brokers
-    broker.stop()
-    with pytest.raises(ClusterError) as raised:
-        find_groups(cluster, topic, range(1))
-    assert raised.value.code is ErrorCode.REQUEST_TIMED_OUT
-    broker.start()
-    cluster.reconnect()
-    send(kafka, topic, 5, 0)
-    found = sure(cluster, topic, 1)
-    assert found.groups[name].committed == {0: 5}
-    now = cluster.offsets(topic, [0])[0].leader_epoch
-    assert now > before
-    ends = epoch_ends(cluster.brokers, topic, {(0, before), (0, now), (0, now + 1)})
-    assert ends == {(0, before): 5, (0, now): 10, (0, now + 1): -1}
-    cluster.close()
-
-
-def test_a_broker_that_is_missing_is_a_doubt(make_kafka: MakeKafka, make_group: MakeGroup) -> None:
-    kafka = make_kafka(3)
-    cluster = Cluster({"bootstrap.servers": kafka.bootstrap_servers})
-    topic = topic_maker(kafka)(1)
-    eventually(lambda: cluster.describe([topic])[topic])  # not every broker knows it at once
-    topic_id = cluster.describe([topic])[topic].topic_id
-    # Twice: a coordinator that has just taken over may not show the last write of its partition until the next one.
-    for number in [*range(40), *range(40)]:
-        eventually(lambda n=number: _committed(cluster, CommitOffsets(topic, topic_id, f"group-{n}", {0: 0})))
-    everyone = set(sure(cluster, topic, 1).groups)
-    assert len(everyone) == 40
-    kafka.brokers[1].kill()
-    seen: list[GroupsFound] = []
-
-    def sure_again() -> bool:
-        seen.append(find_groups(cluster, topic, range(1)))
-        return seen[-1].doubt is None
-
-    eventually(sure_again, 60)
-    assert seen[0].doubt is not None
-    for found in seen:
-        assert found.doubt is not None or set(found.groups) == everyone, "a sure answer is a whole one"
-    cluster.close()
-
-
 def _committed(cluster: Cluster, effect: CommitOffsets) -> bool:
     try:
         cluster.perform(effect)
@@ -343,17 +180,17 @@ def _looked(cluster: Cluster, topic: str) -> GroupsFound:
         raise AssertionError(str(error)) from error
 
 
-def test_rights(make_kafka: MakeKafka) -> None:
+@pytest.mark.usefixtures("acls")
+def test_rights(secured: SecuredKafka, make_group: MakeGroup) -> None:
     """Without DESCRIBE on the cluster groups are left out of listings, and nobody says so."""
-    kafka = make_kafka(configs=secured("alice"), client_config=user("admin"))
-    admin_conf = {"bootstrap.servers": kafka.bootstrap_servers, **user("admin")}
+    admin_conf = secured.conf()
     admin = AdminClient(admin_conf)
     as_admin = Cluster(admin_conf)
-    alice = Cluster({"bootstrap.servers": kafka.bootstrap_servers, **user("alice")})
-    topic = "orders"
+    alice = Cluster(secured.conf("alice", "PLAIN"))
+    topic, group = make_group(), make_group()
     admin.create_topics([NewTopic(topic, 1)])[topic].result(20)
     topic_id = eventually(lambda: as_admin.describe([topic])[topic]).topic_id  # brokers hear of it a little later
-    eventually(lambda: _committed(as_admin, CommitOffsets(topic, topic_id, "g", {0: 0})))
+    eventually(lambda: _committed(as_admin, CommitOffsets(topic, topic_id, group, {0: 0})))
 
     def allow(kind: ResourceType, name: str) -> None:
         binding = AclBinding(
@@ -361,18 +198,18 @@ def test_rights(make_kafka: MakeKafka) -> None:
         )
         admin.create_acls([binding])[binding].result(30)
 
-    assert set(sure(as_admin, topic, 1).groups) == {"g"}
+    assert set(sure(as_admin, topic, 1).groups) == {group}
     hidden = eventually(lambda: _looked(alice, topic))
     assert (hidden.groups, hidden.doubt.hidden) == ({}, True)
     allow(ResourceType.BROKER, "kafka-cluster")
     eventually(lambda: "offsets cannot be read" in _looked(alice, topic).doubt.detail)
-    allow(ResourceType.GROUP, "g")
+    allow(ResourceType.GROUP, "*")  # there are those of other tests
     allow(ResourceType.TOPIC, topic)
     hidden = eventually(lambda: "__consumer_offsets" in (seen := _looked(alice, topic)).doubt.detail and seen)
     assert hidden.doubt.hidden
     allow(ResourceType.TOPIC, "__consumer_offsets")
     eventually(lambda: _looked(alice, topic) == sure(as_admin, topic, 1))
-    wrong = Cluster({"bootstrap.servers": kafka.bootstrap_servers, **user("alice"), "sasl.password": "guessed"})
+    wrong = Cluster({**secured.conf("alice", "PLAIN"), "sasl.password": "guessed"})
     with pytest.raises(ClusterError, match="cannot reach the cluster"):
         find_groups(wrong, topic, range(1))
     for each in (as_admin, alice, wrong):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import subprocess
 import sys
 import textwrap
@@ -57,42 +56,6 @@ def test_clients_of_one_cluster_share_one_tail(log: RealLog) -> None:
     second.close()
     other.close()
     eventually(lambda: len(tails) == 0)
-
-
-def test_a_handle_that_was_dropped_counts_as_closed(log: RealLog) -> None:
-    tails = Tails()
-    views = registry.acquire(log.conf, log.config)
-    assert views.wait_ready(30)
-    del views
-    gc.collect()
-    eventually(lambda: len(tails) == 0)
-
-
-def test_the_last_handle_may_be_closed_by_a_listener(log: RealLog) -> None:
-    tails = Tails()
-    log.create()
-    views = registry.acquire(log.conf, log.config)
-    assert views.wait_ready(30)
-    views.subscribe(lambda changed: views.close() if "orders" in changed else None)
-    log.append(topic_record())
-    eventually(lambda: len(tails) == 0)
-
-
-def test_an_unexpected_error_in_the_tail_is_told_and_it_starts_again(
-    log: RealLog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    log.create()
-    log.append(topic_record())
-    with monkeypatch.context() as patch:
-        patch.setattr("modeaware.modelog.tail.LogStream", lambda *_args, **_more: 1 // 0)
-        views = registry.acquire(log.conf, log.config)
-        eventually(lambda: "ZeroDivisionError" in str(views.error()))
-        assert not views.ready
-    assert views.wait_ready(30)
-    assert views.view("orders").epoch == 1
-    assert views.error() is None
-    assert any(record.exc_info for record in caplog.records)
-    views.close()
 
 
 def run_program(log: RealLog, body: str) -> subprocess.CompletedProcess[str]:
@@ -173,16 +136,6 @@ def test_a_first_view_misses_no_acknowledged_record(log: RealLog, monkeypatch: p
         views = registry.acquire(log.conf, log.config)
         assert not views.wait_ready(1.0)
         other.abort_transaction(30)
-        assert views.wait_ready(30)
-        assert views.view("orders").epoch == 1
-        views.close()
-
-
-def test_a_transaction_that_nobody_ends_does_not_hold_up_a_start(log: RealLog) -> None:
-    log.create()
-    log.append(topic_record(epoch=1))
-    with open_transaction(log):
-        views = registry.acquire(log.conf, log.config)
         assert views.wait_ready(30)
         assert views.view("orders").epoch == 1
         views.close()

@@ -32,11 +32,13 @@ class Told(NamedTuple):
 
 
 class Site:
-    """The command, on one cluster with a mode log of its own."""
+    """The command, on one cluster; by default with a mode log of its own."""
 
-    def __init__(self, kafka: Kafka, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def __init__(
+        self, kafka: Kafka, folder: Path, capsys: pytest.CaptureFixture[str], mode_log: str | None = None
+    ) -> None:
         self.servers = kafka.bootstrap_servers
-        self.mode_log = f"modes-{uuid.uuid4().hex[:12]}"
+        self.mode_log = mode_log or f"modes-{uuid.uuid4().hex[:12]}"
         config = folder / "client.properties"
         config.write_text(f"modeaware.mode.log.topic={self.mode_log}\n")
         self._common = ("--bootstrap-server", self.servers, "--command-config", str(config))
@@ -64,6 +66,11 @@ class Site:
     def log(self) -> tuple[dict[str, bytes], int] | None:
         """What the mode log says of topics; None while there is none."""
         return topic_records(self.servers, self.mode_log)
+
+    def changed_topics(self) -> set[str]:
+        """The topics that the mode log has a record of."""
+        records, _ = self.log() or ({}, 0)
+        return {json.loads(record)["topic"] for record in records.values()}
 
     def commit(self, topic: str, group: str, offsets: dict[int, int]) -> None:
         consumer = Consumer({"bootstrap.servers": self.servers, "group.id": group})

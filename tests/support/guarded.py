@@ -8,7 +8,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,30 +27,23 @@ from modeaware import AdminClient as OurAdminClient
 from modeaware.config import ControllerConfig
 from modeaware.confluent.admin import DeletePartitions
 from modeaware.controller.daemon import Controller
-from modeaware.local import LocalKafka
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modelog.records import TopicRecord
 from tests.support.plain import TIMEOUT_S
 from tests.support.raw_client import RawClient, token
-from tests.support.secured import ADMIN, SecuredKafka, login, secured_kafka
+from tests.support.secured import ADMIN, SecuredKafka, login
 from tests.support.waiting import eventually
 
 OWNER, OTHER, NOBODY = "alice", "bob", "mallory"
 """NOBODY has no right at all; the others have what a test grants them, on topics of the test."""
 WIDE = (ResourceType.TOPIC, "*"), (ResourceType.GROUP, "*"), (ResourceType.BROKER, "kafka-cluster")
 MODE_LOG = "__partition_modes"
-SESSION_MS = 3_000
-"""How long the broker lets those of :data:`SHORT` go on before they authenticate anew (KIP-368)."""
-SHORT = ("OAUTHBEARER", "SCRAM-SHA-512")
-SHORT_SESSIONS = {
-    f"listener.name.sasl_ssl.{mechanism.lower()}.connections.max.reauth.ms": str(SESSION_MS) for mechanism in SHORT
-}
 PATIENT = ControllerConfig(seal_quiet_ms=600_000)
 """A topic's record stays as it was after a shrink."""
 
 
 class Guarded:
-    """One secured broker (of :func:`~tests.support.secured.secured_kafka`), its users, topics and controllers."""
+    """The secured broker of the run, its users, topics and controllers."""
 
     def __init__(self, secured: SecuredKafka, folder: Path) -> None:
         self.secured = secured
@@ -162,17 +155,6 @@ class Guarded:
             operation,
             AclPermissionType.ANY,
         )
-
-
-@contextmanager
-def guarding(folder: Path) -> Iterator[Guarded]:
-    """A broker of its own, with :data:`OWNER`, :data:`OTHER` and :data:`NOBODY`, and no controller."""
-    with ExitStack() as stack:
-
-        def make(nodes: int, *, configs: dict[str, str], **arguments: Any) -> LocalKafka:
-            return stack.enter_context(LocalKafka(nodes, configs={**configs, **SHORT_SESSIONS}, **arguments))
-
-        yield Guarded(secured_kafka(make, folder, OWNER, OTHER, NOBODY), folder)
 
 
 @contextmanager

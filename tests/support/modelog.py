@@ -44,7 +44,7 @@ def topic_record(
 class RealLog:
     """A mode log with a name of its own on a real Kafka; it does not exist before :meth:`create`."""
 
-    def __init__(self, bootstrap_servers: str, **settings: str) -> None:
+    def __init__(self, bootstrap_servers: str = "", **settings: str) -> None:
         self.topic = f"modes-{uuid.uuid4().hex[:12]}"
         self.conf: dict[str, Any] = {"bootstrap.servers": bootstrap_servers, **settings}
         self.config = ClientConfig(mode_log_topic=self.topic)

@@ -26,38 +26,9 @@ KINDS = {
     "transactional id": ResourceType.TRANSACTIONAL_ID,
 }
 """Kinds of resources as the tables call them."""
-_ADMIN = "admin"
 
 Right = tuple[ResourceType, str, AclOperation]
 """Kind of resource, its name, what may be done with it."""
-
-
-def user(name: str) -> dict[str, str]:
-    """librdkafka's settings of a user of :func:`secured`."""
-    return {
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": "PLAIN",
-        "sasl.username": name,
-        "sasl.password": f"secret of {name}",
-    }
-
-
-def secured(*names: str) -> dict[str, str]:
-    """Broker settings: nobody but ``admin`` may do anything that no ACL allows."""
-    logins = "".join(f' user_{name}="secret of {name}"' for name in (_ADMIN, *names))
-    return {
-        "listeners": "SASL_PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
-        "advertised.listeners": "SASL_PLAINTEXT://127.0.0.1:{port}",
-        "inter.broker.listener.name": "SASL_PLAINTEXT",
-        "sasl.enabled.mechanisms": "PLAIN",
-        "sasl.mechanism.inter.broker.protocol": "PLAIN",
-        "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
-            "org.apache.kafka.common.security.plain.PlainLoginModule required "
-            f'username="{_ADMIN}" password="secret of {_ADMIN}"{logins};'
-        ),
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": f"User:{_ADMIN};User:ANONYMOUS",
-    }
 
 
 def documented(who: str, names: Mapping[str, Sequence[str]]) -> set[Right]:
@@ -89,10 +60,10 @@ def _rights(row: list[str], names: Mapping[str, Sequence[str]]) -> Iterator[Righ
 
 
 class Acls:
-    """Grants rights, and returns when the broker goes by them; ``login``: the administrator's settings."""
+    """Grants rights, and returns when the broker applies them; ``login``: the administrator's settings."""
 
-    def __init__(self, bootstrap_servers: str, login: Mapping[str, str] | None = None) -> None:
-        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, **(login or user(_ADMIN))})
+    def __init__(self, bootstrap_servers: str, login: Mapping[str, str]) -> None:
+        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, **login})
 
     def grant(self, who: str, rights: set[Right]) -> None:
         bindings = [
@@ -103,15 +74,24 @@ class Acls:
             future.result(TIMEOUT_S)
         eventually(lambda: rights <= self.of(who))
 
+    def clear(self) -> None:
+        """Take all rights of all users away."""
+        for future in self._admin.delete_acls([self._everything(None)]).values():
+            future.result(TIMEOUT_S)
+        eventually(lambda: not self._admin.describe_acls(self._everything(None)).result(TIMEOUT_S))
+
     def of(self, who: str) -> set[Right]:
-        everything = AclBindingFilter(
+        bindings = self._admin.describe_acls(self._everything(f"User:{who}")).result(TIMEOUT_S)
+        return {(binding.restype, binding.name, binding.operation) for binding in bindings}
+
+    @staticmethod
+    def _everything(principal: str | None) -> AclBindingFilter:
+        return AclBindingFilter(
             ResourceType.ANY,
             None,  # type: ignore[arg-type]  # the stub does not know that None is "any"
             ResourcePatternType.ANY,
-            f"User:{who}",
+            principal,  # type: ignore[arg-type]  # as above
             None,  # type: ignore[arg-type]  # as above
             AclOperation.ANY,
             AclPermissionType.ANY,
         )
-        bindings = self._admin.describe_acls(everything).result(TIMEOUT_S)
-        return {(binding.restype, binding.name, binding.operation) for binding in bindings}

@@ -1,12 +1,9 @@
-"""A Kafka with SASL_SSL, users and ACLs: a certificate made by openssl, SCRAM, PLAIN and OAUTHBEARER (unsecured).
-
-No fixture: give :func:`secured_kafka` the ``make_kafka`` of tests/conftest.py, and a folder.
-"""
+"""A Kafka with SASL_SSL, users and ACLs: a certificate made by openssl, SCRAM, PLAIN and OAUTHBEARER (unsecured)."""
 
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +12,13 @@ from modeaware.local import LocalKafka
 ADMIN = "admin"
 """A super user, of every mechanism."""
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", "OAUTHBEARER")
+USERS = ("alice", "bob", "mallory", "controller", "operator", "client", "creator", "managed", "describer", "nobody")
+"""Users by SCRAM and PLAIN. A test grants what it needs and takes it away again: :meth:`tests.support.rights.Acls`."""
+LACKING = tuple(f"lacking-{number}" for number in range(40))
+"""More users, by PLAIN alone."""
+SESSION_MS = 3_000
+"""How long clients of :data:`SHORT` may go on before they authenticate anew (KIP-368)."""
+SHORT = ("OAUTHBEARER", "SCRAM-SHA-512")
 _MODULES = "org.apache.kafka.common.security"
 
 
@@ -62,7 +66,7 @@ def login(certificate: Certificate, user: str, mechanism: str, password: str | N
 
 
 def secret(user: str) -> str:
-    """The password of a user of :func:`secured_kafka`."""
+    """The password of a user."""
     return f"secret-of-{user}"
 
 
@@ -83,18 +87,18 @@ def make_certificate(folder: Path) -> Certificate:
     return made
 
 
-def secured_kafka(make_kafka: Callable[..., LocalKafka], folder: Path, *users: str) -> SecuredKafka:
-    """Start one; ``users`` and ``admin`` (who may do anything) log in by :data:`MECHANISMS` with :func:`secret`."""
+def secured_kafka(folder: Path, configs: Mapping[str, str]) -> SecuredKafka:
+    """One that is not started yet; ``configs``: more broker settings. Users log in with :func:`secret`."""
     certificate = make_certificate(folder)
-    everybody = (ADMIN, *users)
     scram = [
         argument
-        for user in everybody
+        for user in (ADMIN, *USERS)
         for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")
         for argument in ("--add-scram", f"{mechanism}=[name={user},password={secret(user)}]")
     ]
     client_config = login(certificate, ADMIN, "SCRAM-SHA-256")
-    kafka = make_kafka(1, configs=_configs(certificate, everybody), client_config=client_config, format_args=scram)
+    all_configs = {**_configs(certificate, (ADMIN, *USERS, *LACKING)), **configs}
+    kafka = LocalKafka(1, configs=all_configs, client_config=client_config, format_args=scram)
     return SecuredKafka(kafka, certificate)
 
 
@@ -119,6 +123,7 @@ def _configs(certificate: Certificate, users: tuple[str, ...]) -> dict[str, str]
         f"{listener}oauthbearer.sasl.jaas.config": (
             f'{_MODULES}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="{ADMIN}";'
         ),
+        **{f"{listener}{name.lower()}.connections.max.reauth.ms": str(SESSION_MS) for name in SHORT},
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": f"User:{ADMIN};User:ANONYMOUS",
     }

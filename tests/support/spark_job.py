@@ -16,7 +16,7 @@ from typing import Any
 from pyspark.sql import Row
 
 from modeaware.spark import foreach_partition_writer, write_arrow, write_to_kafka
-from tests.spark.conftest import spark_builder
+from tests.support.spark_session import spark_builder
 
 ATTEMPTS = 3
 TASKS = 4

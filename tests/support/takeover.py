@@ -100,4 +100,8 @@ class ControllerProcess:
             subprocess.TimeoutExpired: it is still there after ``deadline_s``.
         """
         self.send_sigterm()
+        return self.wait(deadline_s)
+
+    def wait(self, deadline_s: float) -> int:
+        """Its exit status; raises as :meth:`terminate`."""
         return self._process.wait(deadline_s)

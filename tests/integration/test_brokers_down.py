@@ -1,0 +1,201 @@
+"""Brokers that die, freeze and come back, on three nodes: drains go on, views stay, and one controller is active."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from operator import methodcaller
+from pathlib import Path
+
+import pytest
+
+from modeaware.cluster import cluster
+from modeaware.cluster.cluster import Cluster
+from modeaware.cluster.groups.found import GroupsFound, find_groups
+from modeaware.controller.daemon import Controller
+from modeaware.errors import ClusterError, ControllerFenced, ControllerUnavailable, ErrorCode, ModeSourceError
+from modeaware.lifecycle.commands import DeletePartitionsCommand
+from modeaware.lifecycle.effects import CommitOffsets
+from modeaware.local import Broker, LocalKafka
+from modeaware.modes import PartitionMode
+from modeaware.views import registry
+from tests.conftest import topic_maker
+from tests.support.controlled import Controlled, left, produce
+from tests.support.groups import RunningGroup
+from tests.support.modelog import RealLog, topic_record
+from tests.support.takeover import ControllerProcess, assert_one_at_a_time, history
+from tests.support.waiting import eventually
+
+NONE, RW = PartitionMode.NONE, PartitionMode.READ_WRITE
+PATIENCE_S = 120
+"""By chance the broker coordinates the election or the group, or leads the mode log: clients give it up one by one."""
+
+
+@pytest.fixture
+def setting(kafka3: LocalKafka) -> Iterator[Controlled]:
+    made = Controlled(kafka3)
+    yield made
+    for controller in made.started:
+        controller.stop()
+
+
+def restart(kafka: LocalKafka) -> None:
+    """Start all brokers, which have been killed."""
+    for broker in kafka.brokers:
+        broker.start(wait=False)
+    for broker in kafka.brokers:
+        broker.wait_until_serving([each.node_id for each in kafka.brokers])
+
+
+@contextmanager
+def frozen(kafka: LocalKafka) -> Iterator[None]:
+    for broker in kafka.brokers:
+        broker.pause()
+    try:
+        yield
+    finally:
+        for broker in kafka.brokers:
+            broker.resume()
+
+
+@pytest.mark.parametrize("harm", [methodcaller("kill"), methodcaller("pause")], ids=["kill", "pause"])
+def test_a_drain_goes_on_without_one_of_three_brokers(
+    kafka3: LocalKafka, setting: Controlled, make_group: Callable[[], str], harm: Callable[[Broker], None]
+) -> None:
+    topic, name = topic_maker(kafka3)(7), make_group()
+    with RunningGroup(setting.servers, topic, name) as group:
+        group.wait_for(produce(setting, topic, 70))
+    unread = produce(setting, topic, 70, "unread")  # each broker leads retired partitions, and some of the groups
+    controller = setting.start()
+    setting.shrink(topic, 1)
+    setting.wait_for(topic, lambda _: setting.reasons(topic) == {f"group-lag:{name}"})
+    harm(kafka3.brokers[-1])
+    with RunningGroup(setting.servers, topic, name) as group:
+        group.wait_for(unread, PATIENCE_S)
+        record = setting.wait_done(topic, PATIENCE_S)
+    assert record.modes == (RW, *[NONE] * 6)
+    assert {p: count for p, count in left(setting, topic).items() if p} == dict.fromkeys(range(1, 7), 0)
+    assert controller.failure is None
+
+
+def test_views_outlive_the_brokers_and_follow_again(kafka3: LocalKafka) -> None:
+    log = RealLog(kafka3.bootstrap_servers)
+    log.create()
+    log.append(topic_record(epoch=1))
+    log.close()
+    early = registry.acquire(log.conf, log.config)
+    assert early.wait_ready(30)
+    for broker in kafka3.brokers:
+        broker.kill()
+    eventually(lambda: early.stats()["stale"], 60)
+    assert early.view("orders").epoch == 1
+    assert early.error() is not None
+    with pytest.raises(ModeSourceError):
+        early.refresh(0.2)
+    late = registry.acquire({**log.conf, "bootstrap.servers": kafka3.brokers[0].address}, log.config)
+    eventually(lambda: "refused" in str(late.error()))
+    assert not late.ready
+    restart(kafka3)
+    assert late.wait_ready(60)
+    eventually(lambda: not early.stats()["stale"], 60)
+    log.append(topic_record(epoch=2))
+    for views in (early, late):
+        eventually(lambda each=views: each.view("orders").epoch == 2 and each.error() is None, 60)
+        views.close()
+    log.close()
+
+
+def test_controllers_go_on_when_all_brokers_were_killed(kafka3: LocalKafka, setting: Controlled) -> None:
+    topic, other = topic_maker(kafka3)(4), topic_maker(kafka3)(4)
+    both = [setting.start(session_timeout_ms=3_000) for _ in range(2)]
+    setting.started.reverse()  # the active one is asked
+    setting.shrink(topic, 1)
+    for broker in kafka3.brokers:
+        broker.kill()
+    restart(kafka3)
+
+    def shrunk_by(controller: Controller) -> bool:
+        try:
+            (result,) = controller.submit([DeletePartitionsCommand(other, 1)]).result(40)
+        except (ControllerUnavailable, ControllerFenced, ClusterError):
+            return False
+        return result.code is ErrorCode.NONE
+
+    eventually(lambda: any(shrunk_by(each) for each in both), 90)
+    setting.wait_done(other, 60)
+    setting.wait_done(topic, 60)
+    assert_one_at_a_time(history(setting.conf, setting.log))
+
+
+def test_nothing_is_concluded_from_the_silence_of_frozen_brokers(
+    kafka3: LocalKafka, setting: Controlled, make_group: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "REQUEST_TIMEOUT_S", 2.0)
+    topic, other, name = topic_maker(kafka3)(4), topic_maker(kafka3)(4), make_group()
+    with RunningGroup(setting.servers, topic, name) as group:
+        group.wait_for(produce(setting, topic, 40))
+    unread = produce(setting, topic, 40, "unread")
+    setting.start()
+    setting.shrink(topic, 1)
+    setting.wait_for(topic, lambda _: setting.reasons(topic) == {f"group-lag:{name}"})
+    with frozen(kafka3):
+        assert setting.ask(DeletePartitionsCommand(other, 1, 0)).code is ErrorCode.REQUEST_TIMED_OUT
+
+    def admitted() -> bool:
+        try:
+            return setting.ask(DeletePartitionsCommand(other, 1, 0)).code is ErrorCode.NONE
+        except ControllerUnavailable:  # the brokers were silent for longer than a session: it is elected again
+            return False
+
+    eventually(admitted, 60)
+    with RunningGroup(setting.servers, topic, name) as group:
+        group.wait_for(unread)
+        setting.wait_done(topic)
+    setting.wait_done(other)
+
+
+def test_sigterm_ends_a_controller_while_the_brokers_are_frozen(
+    kafka3: LocalKafka, setting: Controlled, tmp_path: Path
+) -> None:
+    process = ControllerProcess(setting.conf, setting.log, tmp_path)
+    try:
+        process.wait_until_it_says("active: epoch 1")
+        with frozen(kafka3):
+            process.send_sigterm()
+            assert process.wait(30) == 0, process.said
+    finally:
+        process.kill()
+
+
+def test_a_missing_broker_is_a_doubt_about_groups(kafka3: LocalKafka, make_group: Callable[[], str]) -> None:
+    seen = Cluster({"bootstrap.servers": kafka3.bootstrap_servers})
+    topic, prefix = topic_maker(kafka3)(1), make_group()
+    topic_id = eventually(lambda: seen.describe([topic]).get(topic)).topic_id  # brokers hear of it one by one
+
+    def committed(group: str) -> bool:
+        try:
+            seen.perform(CommitOffsets(topic, topic_id, group, {0: 0}))
+        except ClusterError:
+            return False
+        return True
+
+    # Twice: a coordinator that has just taken over may not show the last write of its partition until the next one.
+    for number in [*range(20), *range(20)]:
+        eventually(lambda group=f"{prefix}-{number}": committed(group))
+    found: list[GroupsFound] = []
+
+    def sure() -> bool:
+        try:
+            found.append(find_groups(seen, topic, range(1)))
+        except ClusterError:
+            return False
+        return found[-1].doubt is None
+
+    eventually(sure, 60)
+    everyone = set(found[-1].groups)
+    assert len(everyone) == 20
+    kafka3.brokers[1].kill()
+    found.clear()
+    eventually(sure, 60)
+    assert all(each.doubt is not None or set(each.groups) == everyone for each in found), "a sure answer is a whole one"
+    seen.close()

@@ -1,0 +1,182 @@
+"""KIP-409 on three real brokers in three racks, of which one has been killed."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from functools import partial
+
+import pytest
+
+from modeaware import AdminClient, CreationResult, NewPartitions, NewTopic
+from modeaware.admin.creation_requests import created_partitions, missing_replicas
+from modeaware.cluster.registered import registered_brokers
+from modeaware.config import ENABLED, PREFER_OBSERVED
+from modeaware.errors import CreatedUnderReplicated, ErrorCode, RequestRefused
+from modeaware.local import LocalKafka
+from modeaware.modelog.reader import read_mode_log
+from modeaware.modes import PartitionMode
+from modeaware.wire.brokers.client import Brokers
+from tests.support.controlled import Controlled, produce
+from tests.support.plain import create_topic
+from tests.support.waiting import eventually
+
+TIMEOUT_S = 60.0
+RACKS = {1: "rack-1", 2: "rack-2", 3: "rack-3"}
+DOWN = 3
+RW, NONE = PartitionMode.READ_WRITE, PartitionMode.NONE
+
+
+@pytest.fixture
+def setting(kafka3: LocalKafka) -> Iterator[Controlled]:
+    made = Controlled(kafka3)
+    yield made
+    for controller in made.started:
+        controller.stop()
+
+
+@pytest.fixture
+def follow(setting: Controlled) -> Callable[[str], None]:
+    """Starts a controller with a policy, and waits until it has written it and the brokers down."""
+
+    def start(policy: str) -> None:
+        setting.start(under_replicated_creation=policy)
+
+        def seen() -> bool:
+            record = read_mode_log(setting.conf, setting.log, 20).observed_brokers
+            return record is not None and (record.policy, dict(record.brokers)) == (policy, RACKS)
+
+        eventually(seen, TIMEOUT_S)
+
+    return start
+
+
+@pytest.fixture
+def brokers(kafka3: LocalKafka) -> Iterator[Brokers]:
+    with closing(Brokers({"bootstrap.servers": kafka3.bootstrap_servers})) as brokers:
+        yield brokers
+
+
+@contextmanager
+def killed(kafka3: LocalKafka, brokers: Brokers) -> Iterator[None]:
+    """Broker 3 is dead, and the cluster knows it; afterwards it is back."""
+    broker = kafka3.brokers[DOWN - 1]
+    broker.kill()
+    try:
+        eventually(lambda: not registered_brokers(brokers).brokers[DOWN].live, TIMEOUT_S)
+        yield
+    finally:
+        broker.start()
+        eventually(lambda: registered_brokers(brokers).brokers[DOWN].live, TIMEOUT_S)
+
+
+@contextmanager
+def admin_of(setting: Controlled) -> Iterator[AdminClient]:
+    with AdminClient({**setting.conf, "modeaware.mode.log.topic": setting.log}) as admin:
+        yield admin
+
+
+def name() -> str:
+    return f"t-{uuid.uuid4().hex[:12]}"
+
+
+def create(admin: AdminClient, topic: str, count: int, factor: int, minimum: int, **kwargs: bool) -> CreationResult:
+    new = NewTopic(topic, count, factor, min_required_replication_factor=minimum)
+    result = admin.create_topics([new], **kwargs)[topic].result(TIMEOUT_S)
+    assert isinstance(result, CreationResult)
+    return result
+
+
+def grow(admin: AdminClient, topic: str, count: int, minimum: int) -> CreationResult:
+    new = NewPartitions.increase_to(count, min_required_replication_factor=minimum)
+    result = admin.create_partitions({topic: new})[topic].result(TIMEOUT_S)
+    assert isinstance(result, CreationResult)
+    return result
+
+
+def refused(step: Callable[[], object]) -> RequestRefused:
+    with pytest.raises(RequestRefused) as caught:
+        step()
+    assert caught.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
+    return caught.value
+
+
+def replicas(brokers: Brokers, topic: str) -> dict[int, tuple[int, ...]]:
+    return created_partitions(brokers, [topic]).get(topic, {})
+
+
+def placed(brokers: Brokers, topic: str, count: int) -> dict[int, tuple[int, ...]]:
+    """The replicas of so many partitions, of which the broker that is asked may hear a little later."""
+    found: dict[int, tuple[int, ...]] = {}
+
+    def told() -> bool:
+        found.update(replicas(brokers, topic))
+        return len(found) == count
+
+    eventually(told, TIMEOUT_S)
+    return found
+
+
+def full(brokers: Brokers, topic: str) -> bool:
+    """Whether all of its replicas are in sync."""
+    known = list(replicas(brokers, topic))
+    return bool(known) and not missing_replicas(brokers, topic, known, 10.0)
+
+
+@pytest.mark.parametrize("policy", [ENABLED, PREFER_OBSERVED])
+def test_with_one_rack_down(
+    kafka3: LocalKafka, setting: Controlled, brokers: Brokers, follow: Callable[[str], None], policy: str
+) -> None:
+    follow(policy)
+    grown, few, all_of_them, none = name(), name(), name(), name()
+    create_topic(setting.servers, grown, 1, replication_factor=3, configs={})
+    with killed(kafka3, brokers), admin_of(setting) as admin:
+        told = create(admin, all_of_them, 6, 3, 2, validate_only=True)
+        assert (told.validate_only, dict(told.under_replicated)) == (True, dict.fromkeys(range(6), (DOWN,)))
+        assert not replicas(brokers, all_of_them)
+
+        made = create(admin, all_of_them, 6, 3, 2)
+        assert made == CreationResult(all_of_them, tuple(range(6)), dict.fromkeys(range(6), (DOWN,)))
+        with pytest.raises(CreatedUnderReplicated, match=r"0 \(brokers 3\)"):
+            made.raise_for_under_replication()
+        made_of = placed(brokers, all_of_them, 6).values()
+        assert all(sorted(ids) == [1, 2, DOWN] and ids[0] != DOWN for ids in made_of)
+        assert sorted(ids[0] for ids in made_of) == [1, 1, 1, 2, 2, 2], "leaders are even, and alive"
+
+        assert "only 2 brokers are alive (1, 2)" in str(refused(lambda: create(admin, none, 1, 3, 3)))
+        assert not replicas(brokers, none)
+        refused(lambda: create(admin, none, 1, 4, 2))
+
+        # With two replicas the policies differ: the live racks are enough, or all racks are used.
+        two = create(admin, few, 6, 2, 1)
+        assert (two.under_replicated == {}) is (policy == ENABLED)
+        if policy == PREFER_OBSERVED:
+            assert set(two.under_replicated.values()) == {(DOWN,)}
+        produce(setting, all_of_them, 20)
+
+        refused(lambda: grow(admin, grown, 2, 3))
+        assert len(placed(brokers, grown, 1)) == 1
+        assert grow(admin, grown, 3, 2) == CreationResult(grown, (1, 2), {1: (DOWN,), 2: (DOWN,)})
+    for topic in (all_of_them, few, grown):
+        eventually(partial(full, brokers, topic), TIMEOUT_S)
+        assert {n for ids in replicas(brokers, topic).values() for n in ids} >= {1, 2}
+
+
+def test_a_shrunk_topic_grows_by_what_is_really_new(
+    kafka3: LocalKafka, setting: Controlled, brokers: Brokers, follow: Callable[[str], None]
+) -> None:
+    follow(ENABLED)
+    topic = name()
+    create_topic(setting.servers, topic, 3, replication_factor=3, configs={})
+    produce(setting, topic, 30)
+    setting.shrink(topic, 2)
+    setting.wait_done(topic, TIMEOUT_S)  # before that a broker that dies is a doubt, and the partition readable again
+    assert setting.modes(topic) == (RW, RW, NONE)
+    with killed(kafka3, brokers), admin_of(setting) as admin:
+        refused(lambda: grow(admin, topic, 4, 3))
+        assert setting.modes(topic) == (RW, RW, NONE)
+        assert len(placed(brokers, topic, 3)) == 3
+        assert grow(admin, topic, 3, 3) == CreationResult(topic), "what is revived has its replicas already"
+        assert grow(admin, topic, 5, 2) == CreationResult(topic, (3, 4), {3: (DOWN,), 4: (DOWN,)})
+    eventually(lambda: full(brokers, topic), TIMEOUT_S)

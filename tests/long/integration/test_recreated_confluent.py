@@ -1,0 +1,150 @@
+"""Every way of confluent_kafka's clients into a topic that was shrunk, deleted and created again (I8).
+
+No controller runs to remove the old record. The short tier has one case of each client.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import TopicPartition
+
+from modeaware import Consumer, Producer
+from modeaware.views import registry
+from tests.conftest import MakeTopic
+from tests.support.controlled import Controlled, produce
+from tests.support.group import Group, Member
+from tests.support.recreating import COUNT, WRITABLE, Recreating, Sent, recreate, send_all
+from tests.support.waiting import eventually
+
+RECORDS = 480
+PROTOCOLS = ["range", "cooperative-sticky", "consumer"]
+"""Under these the consumer's group is classic eager, classic incremental, and KIP-848's."""
+
+
+# Consumers
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_new_earliest_group_reads_every_record_of_the_new_topic(
+    recreating: Recreating, make_group: Callable[[], str], protocol: str
+) -> None:
+    recreating.recreate()
+    sent = recreating.send()
+    with recreating.group(make_group(), protocol, "earliest") as group:
+        group.check(sent)
+        group.await_held(recreating.topic, range(COUNT))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_new_latest_group_reads_every_record_written_after_it_joined(
+    recreating: Recreating, make_group: Callable[[], str], protocol: str
+) -> None:
+    recreating.recreate()
+    with recreating.group(make_group(), protocol, "latest", members=2) as group:
+        group.await_held(
+            recreating.topic, range(COUNT), [6, 6]
+        )  # a rebalance after this would be a start at the end anew
+        group.check(recreating.send())
+
+
+@pytest.mark.parametrize("reset", ["earliest", "latest"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_living_group_reads_every_record_of_the_new_topic(
+    recreating: Recreating, make_group: Callable[[], str], protocol: str, reset: str
+) -> None:
+    with recreating.group(make_group(), protocol, reset) as group:
+        group.await_held(recreating.topic, range(WRITABLE))
+        recreating.recreate()
+        group.check(recreating.send())
+        group.await_held(recreating.topic, range(COUNT))
+
+
+def test_assigned_consumer_reads_every_partition_of_the_new_topic(
+    recreating: Recreating, make_group: Callable[[], str]
+) -> None:
+    recreating.recreate()
+    sent = recreating.send()
+    consumer = Consumer(recreating.conf(group_id=make_group(), auto_offset_reset="earliest"))
+    consumer.assign([TopicPartition(recreating.topic, partition) for partition in range(COUNT)])
+    read: Counter[tuple[str, int, int]] = Counter()
+
+    def all_read() -> bool:
+        read.update((m.topic(), m.partition(), m.offset()) for m in consumer.consume(100, 0.1) if m.error() is None)
+        return read.keys() >= sent
+
+    eventually(all_read, 60)
+    assert read == Counter(sent)
+    consumer.close()
+
+
+# Producers
+
+
+@pytest.mark.parametrize("partitions", [COUNT, 2])
+def test_new_producer_sends_to_every_partition_of_the_new_topic(recreating: Recreating, partitions: int) -> None:
+    recreating.recreate(partitions)
+    producer = Producer(recreating.conf())
+    sent = send_all(producer, recreating.topic)
+    assert sent.failed == []
+    assert sent.partitions == set(range(partitions))
+    assert producer.modeaware_stats()["state"] == "direct"
+    producer.close()
+
+
+def test_explicit_partition_of_the_new_topic_is_accepted(recreating: Recreating) -> None:
+    producer = Producer(recreating.conf())
+    assert send_all(producer, recreating.topic).partitions == set(range(WRITABLE))
+    recreating.recreate()
+    sent = Sent()
+    producer.produce(recreating.topic, b"v", partition=COUNT - 1, on_delivery=sent)
+    assert producer.flush(30) == 0
+    assert sent.failed == []
+    assert sent.partitions == {COUNT - 1}
+    producer.close()
+
+
+# What proves nothing
+
+
+def test_topic_that_is_gone_keeps_its_view_and_is_not_created_by_the_comparison(recreating: Recreating) -> None:
+    views = registry.acquire({"bootstrap.servers": recreating.servers}, recreating.log.config)
+    assert views.wait_ready(30)
+    views.verify([recreating.topic], 10.0)
+    assert views.stats()["unverified_topics"] == []
+    held = views.view(recreating.topic)
+    assert held.topic_id == recreating.old_id
+    recreating.log.admin.delete_topics([recreating.topic])[recreating.topic].result(30)
+    eventually(lambda: recreating.topic not in recreating.log.admin.list_topics(timeout=30).topics)
+    views.verify([recreating.topic], 10.0, 0.0)
+    assert views.view(recreating.topic) == held
+    assert views.stats()["unverified_topics"] == [recreating.topic]
+    assert recreating.topic not in recreating.log.admin.list_topics(timeout=30).topics
+    views.close()
+
+
+# The whole of it, with a controller that shrinks and stops
+
+
+def test_record_of_a_real_shrink_applies_to_nothing_once_its_topic_was_recreated(
+    setting: Controlled, make_topic: MakeTopic, make_group: Callable[[], str]
+) -> None:
+    topic = make_topic(COUNT)
+    produce(setting, topic, RECORDS)
+    setting.start(seal_quiet_ms=200)
+    setting.shrink(topic, WRITABLE)
+    setting.wait_done(topic)
+    for controller in setting.started:
+        controller.stop()
+    recreate(setting.admin, setting.servers, topic, COUNT)
+    conf = {**setting.conf, "modeaware.mode.log.topic": setting.log}
+    producer = Producer(conf)
+    sent = send_all(producer, topic)
+    producer.close()
+    assert sent.failed == []
+    assert sent.partitions == set(range(COUNT))
+    places = {(topic, message.partition(), message.offset()) for message in sent.delivered}
+    with Group([Member([topic], {**conf, "group.id": make_group(), "auto.offset.reset": "earliest"})]) as group:
+        group.check(places)  # type: ignore[arg-type] # a delivered message has a partition and an offset

@@ -1,0 +1,159 @@
+"""The status page in a real browser: a shrink that a group holds up, and what becomes of it, without a reload."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from modeaware.controller.watched import Snapshot
+from modeaware.monitoring.pages import ControllerPages
+from modeaware.monitoring.server import MonitoringServer
+from tests.conftest import MakeTopic
+from tests.support.browser import browser
+from tests.support.command_line import Site
+from tests.support.plain import produce_keyed
+from tests.support.waiting import eventually
+from tests.support.watched import NAUGHTY, busy_snapshot, vast_snapshot
+
+DEADLINE_MS = 60_000
+NO_PACE = re.compile("not known yet|does not shrink")
+PLACE = re.compile(r"status page at (http:\S+:\d+)/")
+QUICK = (
+    *("--config", "modeaware.seal.quiet.ms=200"),
+    *("--config", "delete.topic.partition.check.interval.ms=1000"),
+)
+
+
+@pytest.fixture
+def page() -> Iterator[Page]:
+    expect.set_options(timeout=DEADLINE_MS)
+    with browser() as running:
+        opened = running.new_page()
+        opened.set_default_timeout(DEADLINE_MS)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def watched(site: Site, tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """A controller in a process of its own: where its pages are, and the process."""
+    told = tmp_path / "controller.log"
+    command = [sys.executable, "-m", "modeaware.cli", "controller", "--bootstrap-server", site.servers]
+    command += ["--command-config", str(tmp_path / "client.properties"), "--http", "127.0.0.1:0", *QUICK]
+    with told.open("wb") as log:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    try:
+
+        def place() -> str | None:
+            assert process.poll() is None, told.read_text()
+            found = PLACE.search(told.read_text())
+            return found[1] if found is not None else None
+
+        url = eventually(place, 60)
+        assert url is not None
+        eventually(lambda: "active: epoch" in told.read_text(), 60)
+        yield url, process
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def test_a_drain_from_blocked_to_done(
+    site: Site,
+    watched: tuple[str, subprocess.Popen[bytes]],
+    page: Page,
+    make_topic: MakeTopic,
+    make_group: Callable[[], str],
+) -> None:
+    url, process = watched
+    topic, group = make_topic(4), make_group()
+    produce_keyed(site.servers, topic, [(b"k%d" % n, b"v%d" % n) for n in range(41)], partition=3)
+    site.commit(topic, group, dict.fromkeys(range(4), 0))
+    told = site.run("shrink", topic, "--to", "1", "--yes", "--delete-partitions-delay", "0")
+    assert told.status == 0, told.err
+
+    errors: list[str] = []
+    page.on("console", lambda message: errors.append(message.text) if message.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto(url)
+    page.evaluate("window.sameDocument = true")
+    card = page.locator(f'article[data-topic="{topic}"]')
+    row = card.locator("tr", has_text=group)
+    expect(row.locator("td")).to_have_text([group, "41", NO_PACE, "3", "no members"])
+    expect(card.locator(".blocked")).to_contain_text([f"group '{group}' has not consumed it to the seal"])
+    expect(card.locator(".blocked strong")).to_contain_text(["Partition 3 blocked (group-lag) for "])
+    expect(card.locator('.cell[title^="3: ReadOnly"]')).to_have_text("R")
+    expect(card.get_by_role("img")).to_have_attribute(
+        "aria-label", re.compile("^Partitions: 0 ReadWrite, .*3 ReadOnly")
+    )
+    expect(page.locator("#live")).to_have_text("live")
+    with urllib.request.urlopen(f"{url}/metrics", timeout=60) as answer:
+        metrics = answer.read().decode()
+    assert f'modeaware_topic_unread_offsets{{topic="{topic}"}} 41.0' in metrics
+    assert f'modeaware_topic_blocked_seconds{{reason="group-lag",topic="{topic}"}}' in metrics
+
+    site.commit(topic, group, {3: 41})
+    expect(page.locator(f'#settled [data-topic="{topic}"][data-phase="done"]')).to_contain_text("1 of 4 writable")
+    expect(card).to_have_count(0)
+    assert page.evaluate("window.sameDocument") is True
+    assert errors == []
+
+    process.terminate()
+    assert process.wait(60) == 0
+    expect(page.locator("#live")).to_contain_text("stale: no answer for ")
+    expect(page.locator("body")).to_have_class("stale")
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1100, False), (360, True)])
+def test_the_longest_names_and_the_most_partitions_fit(page: Page, width: int, dark: bool) -> None:
+    with served(vast_snapshot) as url:
+        page.set_viewport_size({"width": width, "height": 640})
+        page.emulate_media(color_scheme="dark" if dark else "light")
+        page.goto(url)
+        expect(page.locator("article .cell")).to_have_count(500)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        expect(page.locator("tbody tr")).to_have_count(1)
+        expect(page.locator("tbody .ranges")).to_have_text(re.compile("^50, 52, .*, 72 and 213 more ranges$"))
+        expect(page.locator("tbody .pace")).to_have_text("about 50 min")
+        expect(page.locator("article")).to_contain_text("and 80 groups with nothing left to read")
+
+
+@contextmanager
+def served(snapshot: Callable[[], Snapshot]) -> Iterator[str]:
+    server = MonitoringServer("127.0.0.1:0", ControllerPages(snapshot))
+    server.start()
+    try:
+        yield f"http://{server.address}/"
+    finally:
+        server.stop()
+
+
+def test_names_become_no_markup_and_a_phone_shows_it_all(page: Page) -> None:
+    server = MonitoringServer("127.0.0.1:0", ControllerPages(busy_snapshot))
+    server.start()
+    errors: list[str] = []
+    page.on("console", lambda message: errors.append(message.text))
+    try:
+        page.set_viewport_size({"width": 360, "height": 640})
+        page.goto(f"http://{server.address}/")
+        expect(page.locator('article[data-topic="orders"] td.name')).to_contain_text(["billing", NAUGHTY, "audit"])
+        assert page.locator("main img").count() == 0
+        assert page.evaluate("window.hit") is None
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+        expect(page.locator("article")).to_have_count(3)
+        topics = page.locator("article h3")
+        assert topics.all_text_contents() == ["grown", "orders", "clicks"], "what needs somebody first"
+        expect(page.locator('article[data-topic="clicks"] .cell')).to_have_count(128)
+        expect(page.locator("#settled .cell")).to_have_text(["W"] * 6 + ["N"] * 18)
+        assert errors == []
+    finally:
+        page.goto("about:blank")
+        server.stop()

@@ -1,0 +1,286 @@
+"""``modeaware topics`` beside ``kafka-topics.sh``: the same commands on the same broker, and the same lines."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from modeaware.controller.daemon import Controller
+from modeaware.local import LocalKafka
+from tests.conftest import MakeTopic
+from tests.support.command_line import WAIT, Site
+from tests.support.kafka_tools import finish_tool
+from tests.support.plain import create_topic
+from tests.support.waiting import eventually
+
+MODE = re.compile(r"\tMode: (ReadWrite|ReadOnly|None)$")
+
+
+def kafkas(site: Site, *arguments: str) -> list[str]:
+    """What ``kafka-topics.sh`` prints."""
+    return finish_tool(f"kafka-topics.sh --bootstrap-server {site.servers} " + " ".join(arguments)).out.splitlines()
+
+
+def ours(site: Site, *arguments: str) -> list[str]:
+    told = site.run("topics", *arguments)
+    assert told.status == 0, told.err
+    return told.out.splitlines()
+
+
+def without_modes(lines: Sequence[str]) -> list[str]:
+    """The lines without our column, which every line of a partition has to have, and without ours altogether."""
+    for line in lines:
+        assert line.startswith("\tTopic:") == bool(MODE.search(line)), line
+    return [MODE.sub("", line) for line in lines if not line.startswith("  ")]
+
+
+def name(site: Site, text: str) -> str:
+    return f"{text}-{uuid.uuid4().hex[:8]}"
+
+
+def test_describe_is_what_kafka_topics_shows_and_the_modes(site: Site) -> None:
+    plain, many = name(site, "plain"), name(site, "many")
+    configs = ("retention.ms=3600000", "cleanup.policy=compact", "max.message.bytes=2000", "segment.ms=7200000")
+    assert ours(site, "--create", "--topic", plain, "--partitions", "3") == [f"Created topic {plain}."]
+    created = kafkas(site, "--create", "--topic", many, "--partitions", "2", *(f"--config {c}" for c in configs))
+    assert created == [f"Created topic {many}."]
+    for arguments in (
+        ("--topic", plain),
+        ("--topic", many),
+        ("--topic", many, "--partition-size-limit-per-response", "1"),
+        ("--topic", plain, "--exclude-internal"),
+        ("--topic", many, "--topics-with-overrides"),
+        ("--topic", many, "--at-min-isr-partitions"),
+        ("--topic", many, "--under-replicated-partitions"),
+        ("--topic", many, "--under-min-isr-partitions"),
+        ("--topic", many, "--unavailable-partitions"),
+        ("--if-exists", "--topic", f"absent-{plain}"),
+    ):
+        found = ours(site, "--describe", *arguments)
+        assert without_modes(found) == kafkas(site, "--describe", *arguments), arguments
+    assert all("Mode: ReadWrite" in line for line in ours(site, "--describe", "--topic", plain)[1:])
+
+
+def test_topics_are_listed_and_found_by_pattern_as_kafka_topics_does(site: Site) -> None:
+    base = name(site, "a.b")
+    names = [f"{base}.x", f"{base}-x", f"{base}.y"]
+    for topic in names:
+        run = ours(site, "--create", "--topic", topic, "--partitions", "1")
+        assert run[-1] == f"Created topic {topic}."
+    for pattern in (f"{base}.*", f"{base}.x", f"'{base}.y, {base}.x'", f"({base})[.]x", f"absent-{base}"):
+        assert ours(site, "--list", "--topic", pattern.strip("'")) == kafkas(site, "--list", "--topic", pattern)
+    assert set(names) <= set(ours(site, "--list", "--exclude-internal"))
+    found = ours(site, "--describe", "--topic", f"{base}.*")
+    assert sorted(without_modes(found)) == sorted(kafkas(site, "--describe", "--topic", f"{base}.*"))
+
+    (line, *_) = ours(site, "--describe", "--topic", f"{base}.x")
+    assert line.split("\t")[0] == f"Topic: {base}.x", "the topic of this name and no other that matches it"
+    topic_id = line.split("\t")[1].removeprefix("TopicId: ")
+    by_id = ours(site, "--describe", "--topic-id", topic_id)
+    kafkas_by_id = kafkas(site, "--describe", "--topic-id", topic_id)  # it does not ask for the eligible leaders here
+    assert [re.sub("Elr: (?=\t|$)", "Elr: N/A", line) for line in without_modes(by_id)] == kafkas_by_id
+    assert by_id[0] == line
+
+
+def test_create_and_delete_say_what_kafka_topics_says(site: Site) -> None:
+    first, second = name(site, "with_underscore"), name(site, "with_underscore")
+    warned = ours(site, "--create", "--topic", first, "--replica-assignment", "1,1,1")
+    by_kafka = kafkas(site, "--create", "--topic", second, "--replica-assignment", "1,1,1")
+    assert [line.replace(first, second) for line in warned] == by_kafka
+    assert len(warned) == 2
+
+    again = site.run("topics", "--create", "--topic", first, "--partitions", "1")
+    (complaint, *_) = [line for line in kafkas(site, "--create", "--topic", first) if "already exists" in line]
+    assert again.status == 1
+    assert complaint.partition(" : ")[2] in again.err
+    assert ours(site, "--create", "--if-not-exists", "--topic", first)[:1] == warned[:1]
+    refused = site.run("topics", "--create", "--topic", f"{first}-x", "--config", "retention.ms=soon")
+    assert (refused.status, "retention.ms" in refused.err) == (1, True)
+
+    assert ours(site, "--delete", "--topic", first, "--yes") == kafkas(site, "--delete", "--topic", second) == []
+    gone = eventually(lambda: not set(ours(site, "--list")) & {first, second})
+    assert gone
+    told = site.run("topics", "--delete", "--topic", first, "--yes")
+    assert (told.status, told.err) == (1, f"error: topic {first!r} does not exist\n")
+    assert ours(site, "--delete", "--topic", first, "--if-exists", "--yes") == []
+    assert kafkas(site, "--delete", "--topic", first, "--if-exists") == []
+
+
+<<<<<<< HEAD:tests/integration/test_topics_cli.py
+def test_a_dry_run_creates_and_deletes_nothing(site: Site, make_topic: MakeTopic) -> None:
+    absent, there = name(site, "absent"), make_topic(2)
+    assert ours(site, "--create", "--topic", absent, "--dry-run") == ["Dry run: nothing was changed."]
+    assert ours(site, "--delete", "--topic", there, "--dry-run") == ["Dry run: nothing was changed."]
+    listed = ours(site, "--list")
+    assert (absent in listed, there in listed) == (False, True)
+
+
+def test_delete_asks_first(site: Site, make_topic: MakeTopic) -> None:
+    topic = make_topic(3)
+    process = site.spawn("topics", "--delete", "--topic", topic)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (1, "")
+    assert f"{topic}: is deleted, with all records of its 3 partitions." in err
+    assert "say --yes" in err
+    assert topic in ours(site, "--list")
+
+
+def test_a_pattern_never_deletes_the_mode_log(site: Site, filled: str) -> None:
+    assert site.run("topics", "--alter", "--topic", filled, "--partitions", "4", *WAIT).status == 0
+    pattern = f"{site.mode_log}|{filled}"
+    assert ours(site, "--delete", "--topic", pattern, "--yes") == []
+    eventually(lambda: filled not in ours(site, "--list"))
+    assert site.mode_log in ours(site, "--list")
+    told = site.run("topics", "--delete", "--topic", site.mode_log, "--dry-run")
+    assert "is the mode log" in told.err
+
+
+def test_what_can_be_a_name_is_never_a_pattern_of_what_to_change(site: Site) -> None:
+    dotted = name(site, "pay.ments")
+    other = dotted.replace(".", "-")  # brokers let no pay_ments be beside it
+    for topic in (dotted, other):
+        ours(site, "--create", "--topic", topic, "--partitions", "2")
+    assert ours(site, "--delete", "--topic", dotted, "--if-exists", "--yes") == []
+    eventually(lambda: dotted not in ours(site, "--list"))
+    assert ours(site, "--delete", "--topic", dotted, "--if-exists", "--yes") == []
+    alter = ("topics", "--alter", "--topic", dotted, "--partitions", "3", "--yes")
+    assert site.run(*alter, "--if-exists") == (0, "", "")
+    told = site.run(*alter)
+    assert told.status == 1
+    assert told.err.startswith(f"error: topic {dotted!r} does not exist (gave up after")
+    shown = ours(site, "--describe", "--topic", dotted)
+    assert without_modes(shown) == kafkas(site, "--describe", "--topic", dotted)
+    assert f"Topic: {other}\t" in shown[0], "which is still there, as it was"
+    assert len(shown) == 3
+
+
+def test_no_pattern_means_internal_topics(site: Site, filled: str) -> None:
+    site.commit(filled, "g", {0: 1})
+    offsets = "__consumer_offsets"
+    assert offsets in ours(site, "--list")
+    for action in (("--delete",), ("--alter", "--partitions", "60")):
+        told = site.run("topics", *action, "--topic", f"{offsets}|{filled}", "--dry-run")
+        assert told.status == 0, told.err
+        assert offsets not in told.err
+        assert filled in told.err
+    named = site.run("topics", "--delete", "--topic", offsets, "--dry-run")
+    assert (named.status, named.out) == (0, "Dry run: nothing was changed.\n")
+    assert named.err.startswith(f"WARNING: {offsets} is internal")
+    refused = site.run("topics", "--alter", "--topic", offsets, "--partitions", "60", "--yes")
+    assert refused.status == 1
+    assert "is internal" in refused.err
+
+
+def test_a_proposed_command_reaches_the_same_cluster(site: Site, filled: str, controller: Controller) -> None:
+    told = site.run("topics", "--alter", "--topic", filled, "--partitions", "4", "--yes")
+    proposed = [line.partition("modeaware ")[2] for line in told.out.splitlines()[1:]]
+    watched, undone = (cli.main(shlex.split(command)) for command in (proposed[0], f"{proposed[1]} --yes"))
+    assert (watched, undone) == (0, 0)
+    assert site.modes(filled) == ["ReadWrite"] * 6
+
+
+=======
+>>>>>>> im3:tests/long/integration/test_topics_cli.py
+def test_a_shrunk_topic_has_its_modes_and_what_it_waits_for(site: Site, filled: str, controller: Controller) -> None:
+    before = ours(site, "--describe", "--topic", filled)
+    assert ours(site, "--alter", "--topic", filled, "--partitions", "4", "--yes")[0] == f"{filled}: ReadOnly now: 4-5."
+    lines = ours(site, "--describe", "--topic", filled)
+    modes = [line.rpartition("Mode: ")[2] for line in lines if line.startswith("\t")]
+    assert modes == ["ReadWrite"] * 4 + ["ReadOnly"] * 2
+    assert without_modes(lines) == without_modes(before) == kafkas(site, "--describe", "--topic", filled)
+    told = [line for line in lines if line.startswith("  ")]
+    assert "Partitions: 6 (4 writable)" in told[0]
+    assert [line.split()[0] for line in told[-2:]] == ["0-3", "4-5"]
+    everything = ours(site, "--describe")
+    assert [line for line in lines if line.startswith("\t")] == [
+        line for line in everything if line.startswith(f"\tTopic: {filled}\t")
+    ]
+    filtered = ours(site, "--describe", "--topic", filled, "--at-min-isr-partitions")
+    assert filtered == [line for line in lines if line.startswith("\t")]
+
+    assert ours(site, "--delete", "--topic", filled, "--yes") == []
+    eventually(lambda: filled not in site.changed_topics(), 60, message="the controller removes the record")
+    assert ours(site, "--describe", "--topic", filled, "--if-exists") == []
+
+
+def test_record_of_a_deleted_topic_of_that_name_is_shown_to_apply_to_nothing(site: Site, filled: str) -> None:
+    """No controller runs that would remove it."""
+    ours(site, "--alter", "--topic", filled, "--partitions", "4", *WAIT)
+    gone = site.describe(filled)["topic_id"]
+    kafkas(site, "--delete", "--topic", filled)
+    create_topic(site.servers, filled, 6, configs={})
+    lines = ours(site, "--describe", "--topic", filled)
+    assert without_modes(lines) == kafkas(site, "--describe", "--topic", filled)
+    assert all("Mode: ReadWrite" in line for line in lines if line.startswith("\t"))
+    said = f"Mode record of topic id {gone}: that topic was deleted; the record applies to nothing"
+    assert [line for line in lines if line.startswith("  ")] == [f"  {said}"]
+    described = site.describe(filled)
+    assert (described["epoch"], described["writable"], described["gone_ids"]) == (-1, 6, [gone])
+
+
+def test_with_a_broker_down_the_same_partitions_are_in_need(
+    kafka3: LocalKafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site = Site(kafka3, tmp_path, capsys)
+    topic, down = name(site, "t"), kafka3.brokers[-1]
+    first, second, third = (broker.node_id for broker in kafka3.brokers)
+    assignment = f"{first}:{third},{third}:{first},{first}:{second},{third}:{second}"
+    configs = ("--config", "min.insync.replicas=2")
+    assert ours(site, "--create", "--topic", topic, "--replica-assignment", assignment, *configs)
+    down.kill()
+    try:
+        eventually(lambda: _is_out_of_sync(site, topic, third), 60)
+        lines = ours(site, "--describe", "--topic", topic)
+        assert without_modes(lines) == kafkas(site, "--describe", "--topic", topic)
+        for flag in ("under-replicated", "under-min-isr", "at-min-isr", "unavailable"):
+            found = ours(site, "--describe", "--topic", topic, f"--{flag}-partitions")
+            assert without_modes(found) == kafkas(site, "--describe", "--topic", topic, f"--{flag}-partitions")
+            assert bool(found) == (flag != "unavailable")
+    finally:
+        down.start()
+        kafka3.brokers[0].wait_until_serving([each.node_id for each in kafka3.brokers])  # the next test needs all
+
+
+def _is_out_of_sync(site: Site, topic: str, node_id: int) -> bool:
+    """Whether the broker is in no ISR of the topic any more."""
+    lines = ours(site, "--describe", "--topic", topic)[1:]
+    return all(str(node_id) not in line.split("\tIsr: ")[1].split("\t")[0].split(",") for line in lines)
+
+
+def test_alter_grows_as_kafka_topics_does(site: Site, make_topic: MakeTopic) -> None:
+    first, second = make_topic(2), make_topic(2)
+    assignment = ("--replica-assignment", "1,1,1,1")
+    grown = site.run("topics", "--alter", "--topic", first, "--partitions", "4", *assignment, "--yes")
+    assert (grown.status, grown.out) == (0, f"{first}: grown to 4 writable partitions.\n"), grown.err
+    assert kafkas(site, "--alter", "--topic", second, "--partitions", "4", *assignment) == []
+    shapes = [
+        [line.replace(topic, "") for line in ours(site, "--describe", "--topic", topic)[1:]]
+        for topic in (first, second)
+    ]
+    assert shapes[0] == shapes[1]
+    assert len(shapes[0]) == 4
+    both = site.run("topics", "--alter", "--topic", f"{first}|{second}", "--partitions", "5", "--yes")
+    assert both.out == "".join(f"{topic}: grown to 5 writable partitions.\n" for topic in sorted((first, second)))
+    told = site.run("topics", "--alter", "--topic", "absent.*", "--partitions", "5", "--yes")
+    assert (told.status, told.err) == (1, "error: topic 'absent.*' does not exist\n")
+    assert site.run("topics", "--alter", "--topic", "absent", "--if-exists", "--partitions", "5").status == 0
+    unknown = site.run(
+        "topics", "--alter", "--topic", first, "--partitions", "6", "--yes", "--replica-assignment", "1,1,1,1,1,77"
+    )
+    assert unknown.status == 1
+    assert "77" in unknown.err
+    assert site.log() is None
+
+
+def test_a_pattern_never_deletes_the_mode_log(site: Site, filled: str) -> None:
+    assert site.run("topics", "--alter", "--topic", filled, "--partitions", "4", *WAIT).status == 0
+    pattern = f"{site.mode_log}|{filled}"
+    assert ours(site, "--delete", "--topic", pattern, "--yes") == []
+    eventually(lambda: filled not in ours(site, "--list"))
+    assert site.mode_log in ours(site, "--list")
+    told = site.run("topics", "--delete", "--topic", site.mode_log, "--dry-run")
+    assert "is the mode log" in told.err

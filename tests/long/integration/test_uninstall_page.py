@@ -1,0 +1,190 @@
+"""docs/uninstall.md, followed to the letter: plain clients, an untouched cluster, nothing lost."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import pytest
+from confluent_kafka.admin import (
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ConfigResource,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from modeaware.lifecycle.phases import topic_phase
+from modeaware.modelog.reader import read_mode_log
+from modeaware.modelog.records import TopicRecord
+from modeaware.modes import PartitionMode
+from tests.conftest import MakeKafka
+from tests.support.installed import Machine
+from tests.support.old_release import Release, new_release
+from tests.support.plain import TIMEOUT_S, create_topic, produce_keyed, watermarks
+from tests.support.rolling import Deployment, commit
+from tests.support.waiting import eventually
+
+PAGE = Path(__file__).parents[3] / "docs" / "uninstall.md"
+LOG = "__partition_modes"
+CONTROLLER = "User:controller"
+HOLDS_IT_UP = "slow"
+ACLS = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
+RIGHTS = """
+kafka-acls.sh --bootstrap-server "$BOOTSTRAP" --add --allow-principal User:controller --topic __partition_modes \
+    --operation Create --operation Read --operation Write
+kafka-acls.sh --bootstrap-server "$BOOTSTRAP" --add --allow-principal User:controller --operation Describe \
+    --cluster --topic '*' --group '*'
+kafka-acls.sh --bootstrap-server "$BOOTSTRAP" --add --allow-principal User:controller --operation Write \
+    --transactional-id modeaware-controller.__partition_modes
+kafka-acls.sh --bootstrap-server "$BOOTSTRAP" --add --allow-principal User:controller --operation Read \
+    --group modeaware-controller.__partition_modes
+kafka-acls.sh --bootstrap-server "$BOOTSTRAP" --add --allow-principal User:billing --operation Read \
+    --topic __partition_modes
+"""
+
+
+@pytest.mark.timeout(600)  # Kafka's tools, each a JVM, are run one after the other
+def test_the_page_ends_with_plain_clients_an_untouched_cluster_and_nothing_lost(
+    make_kafka: MakeKafka, tmp_path: Path
+) -> None:
+    servers = make_kafka(configs=ACLS).bootstrap_servers
+    plain = Release(confluent_kafka.__version__, Path(confluent_kafka.__file__).parent, "confluent_kafka")
+    variables = {"BOOTSTRAP": servers, "CONTROLLER_PRINCIPAL": CONTROLLER}
+    machine = Machine(tmp_path, variables)
+    for name in ("client.properties", "admin.properties"):
+        (machine.folder / name).touch()
+    applications = {}
+    for topic in ("shrunk", "midst"):
+        create_topic(servers, topic, 6, configs={"retention.ms": "86400000"})
+        applications[topic] = Deployment(servers, LOG, topic, f"group-of-{topic}", tmp_path)
+        produce_keyed(servers, topic, [(b"k", b"first")], partition=5)
+        commit(servers, HOLDS_IT_UP, topic, dict.fromkeys(range(6), 0))
+    try:
+        _begin(applications, plain)
+        before = _cluster(servers)
+        _adopt(machine, applications, servers)
+        _follow(
+            machine,
+            {
+                "clients": lambda: _restart(applications, plain),
+                "controllers": lambda: applications["shrunk"].now.pop("controller-1").stop(),
+            },
+        )
+        ends = {topic: watermarks(servers, topic) for topic in applications}
+        _more(applications)
+        for topic, application in applications.items():
+            now = watermarks(servers, topic)
+            assert all(now[p][1] > end for p, (_, end) in ends[topic].items()), "all partitions are written to again"
+            application.stop()
+            assert application.failed() == []
+            assert application.acked() - application.read() == set()
+        assert _cluster(servers) == before
+        assert "No module named 'modeaware'" in machine.answer("import modeaware")
+        assert machine.run("command -v modeaware").stdout == ""
+    finally:
+        for application in applications.values():
+            application.kill()
+
+
+def _begin(applications: dict[str, Deployment], release: Release) -> None:
+    for application in applications.values():
+        for name in ("consumer-1", "producer-1"):
+            application.start(name, release)
+    _more(applications)
+
+
+def _restart(applications: dict[str, Deployment], release: Release) -> None:
+    for application in applications.values():
+        for name in ("producer-1", "consumer-1"):
+            application.replace(name, release)
+    _more(applications)
+
+
+def _more(applications: dict[str, Deployment]) -> None:
+    for application in applications.values():
+        application.more()
+
+
+def _adopt(machine: Machine, applications: dict[str, Deployment], servers: str) -> None:
+    """What the documents say of the way in: rights, clients, the controller; then one shrink, and half of another."""
+    done = machine.run(RIGHTS)
+    assert done.returncode == 0, done.stderr
+    _restart(applications, new_release())
+    applications["shrunk"].start("controller-1", new_release())
+    eventually(lambda: _claimed(servers), 60)
+    shrink = '--to 2 --yes --delete-partitions-delay 0 --bootstrap-server "$BOOTSTRAP"'
+    ends = {p: end for p, (_, end) in watermarks(servers, "shrunk").items()}
+    commit(servers, HOLDS_IT_UP, "shrunk", {p: end for p, end in ends.items() if p < 2})
+    for topic in applications:
+        asked = machine.run(f"modeaware shrink {topic} {shrink}")
+        assert asked.returncode == 0, asked.stderr
+    eventually(lambda: all(r.seal_offset is not None for r in _record(servers, "shrunk").retired.values()), 60)
+    seals = {p: r.seal_offset for p, r in _record(servers, "shrunk").retired.items()}
+    commit(servers, HOLDS_IT_UP, "shrunk", {p: seal for p, seal in seals.items() if seal is not None})
+    eventually(lambda: topic_phase(_record(servers, "shrunk")) == "done", 60)
+    eventually(lambda: topic_phase(_record(servers, "midst")) == "drain", 60)
+    assert _record(servers, "shrunk").modes[2:] == (PartitionMode.NONE,) * 4
+    assert _record(servers, "midst").modes[2:] == (PartitionMode.READ_ONLY,) * 4
+    _more(applications)
+
+
+def _claimed(servers: str) -> bool:
+    claim = read_mode_log({"bootstrap.servers": servers}, LOG, 20).claim
+    return claim is not None and claim.address is not None
+
+
+def _record(servers: str, topic: str) -> TopicRecord:
+    record = read_mode_log({"bootstrap.servers": servers}, LOG, 20).record(topic)
+    assert record is not None
+    return record
+
+
+def _follow(machine: Machine, by_hand: dict[str, Callable[[], None]]) -> None:
+    """Run the page's blocks in order; where it says that somebody does something, do that."""
+    page = PAGE.read_text(encoding="utf-8")
+    steps = list(re.finditer(r"^<!-- by hand: (\w+) -->$|^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL))
+    assert [step[1] for step in steps if step[1]] == list(by_hand)
+    for step in steps:
+        if step[1]:
+            by_hand[step[1]]()
+            continue
+        done = machine.run(step[2])
+        if page[: step.start()].rstrip().endswith("prints nothing:"):
+            assert (done.stdout, done.stderr) == ("", ""), step[2]
+        else:
+            assert done.returncode == 0, f"{step[2]}\n{done.stdout}\n{done.stderr}"
+
+
+def _cluster(servers: str) -> dict[str, Any]:
+    """Topics with partitions and configs, the broker's configs, groups, ACLs; Kafka's internal topics are left out."""
+    admin = AdminClient({"bootstrap.servers": servers})
+    topics = {
+        name: len(topic.partitions)
+        for name, topic in admin.list_topics(timeout=TIMEOUT_S).topics.items()
+        if name not in ("__consumer_offsets", "__transaction_state")
+    }
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in topics] + [
+        ConfigResource(ResourceType.BROKER, "1")
+    ]
+    configs = {
+        resource.name: {name: entry.value for name, entry in future.result(TIMEOUT_S).items() if not entry.is_default}
+        for resource, future in admin.describe_configs(resources).items()
+    }
+    anything = AclBindingFilter(
+        *(ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY)
+    )
+    return {
+        "topics": topics,
+        "configs": configs,
+        "groups": sorted(group.group_id for group in admin.list_consumer_groups().result(TIMEOUT_S).valid),
+        "acls": sorted(map(str, admin.describe_acls(anything).result(TIMEOUT_S))),
+    }

@@ -1,0 +1,119 @@
+"""``python -m tests.run``: what ``make test`` and ``make test-all`` run.
+
+Checks and pure tests run beside those with a real Kafka, as two processes; Spark runs alone after them. Each step runs,
+whether others fail or not. The Kafka that most tests share is started once, here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+from modeaware.local import start_kafka
+from modeaware.local.choose import BOOTSTRAP_VARIABLE, WAY_VARIABLE
+from tests.conftest import STARTS_VARIABLE, STEADY
+
+ROOT = Path(__file__).parents[1]
+RUFF = str(Path(sys.executable).with_name("ruff"))
+SOURCES = ("modeaware", "partitioners", "tests", "benchmarks", "examples")
+PYTEST = (sys.executable, "-m", "pytest", "-q")
+
+
+class Step(NamedTuple):
+    """A command; ``kafka``: it finds the Kafka of the run in its environment."""
+
+    name: str
+    command: tuple[str, ...]
+    kafka: bool = False
+
+
+class Done(NamedTuple):
+    name: str
+    status: int
+    seconds: float
+
+
+CHECKS = (
+    Step("ruff", (RUFF, "check", "-q", *SOURCES)),
+    Step("format", (RUFF, "format", "-q", "--check", *SOURCES)),
+    Step("types", (sys.executable, "-m", "mypy", "--strict", "modeaware", "partitioners")),
+)
+PURE = Step("pure", (*PYTEST, "tests/unit", "tests/property", "tests/contract", "tests/simulation"))
+KAFKA = Step("kafka", (*PYTEST, "tests/integration"), kafka=True)
+SPARK = Step("spark", (*PYTEST, "tests/spark"), kafka=True)
+LONG_PURE = Step("long pure", (*PYTEST, "tests/long/pure"))
+LONG_KAFKA = Step("long kafka", (*PYTEST, "tests/long/integration"), kafka=True)
+LONG_SPARK = Step("long spark", (*PYTEST, "tests/long/spark"), kafka=True)
+CHAOS = Step("chaos", (*PYTEST, "tests/long/alone"))
+
+Stage = Sequence[Sequence[Step]]
+"""Lanes that run side by side; the steps of a lane run one after the other."""
+SHORT: Sequence[Stage] = (((*CHECKS, PURE), (KAFKA,)), ((SPARK,),))
+ALL: Sequence[Stage] = (((*CHECKS, PURE, LONG_PURE), (KAFKA, LONG_KAFKA)), ((SPARK, LONG_SPARK, CHAOS),))
+
+
+def run(step: Step, kafka: dict[str, str]) -> Done:
+    """Run one step, and print each line of its output after the step's name."""
+    began = time.monotonic()
+    environment = dict(os.environ)
+    if step.kafka:
+        environment.pop(WAY_VARIABLE, None)  # it would contradict the address
+        environment |= kafka
+    process = subprocess.Popen(
+        step.command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    assert process.stdout is not None
+    for line in process.stdout:
+        print(f"{step.name:<10} | {line}", end="", flush=True)
+    return Done(step.name, process.wait(), time.monotonic() - began)
+
+
+def run_stages(stages: Sequence[Stage], kafka: dict[str, str]) -> list[Done]:
+    done: list[Done] = []
+    for stage in stages:
+        with ThreadPoolExecutor(len(stage)) as pool:
+            for lane in pool.map(lambda steps: [run(step, kafka) for step in steps], stage):
+                done += lane
+    return done
+
+
+def run_with_kafka(stages: Sequence[Stage]) -> tuple[list[Done], Counter[str]]:
+    """What the steps came to, and the starts of Kafka by their kind."""
+    with tempfile.TemporaryDirectory() as folder, start_kafka(configs=STEADY) as kafka:
+        starts = Path(folder, "starts")
+        starts.write_text("" if kafka.kind == "external" else "shared\n", encoding="utf-8")
+        done = run_stages(stages, {BOOTSTRAP_VARIABLE: kafka.bootstrap_servers, STARTS_VARIABLE: str(starts)})
+        if any(each.status for each in done):
+            kafka.stop(keep_logs=True)
+            print("".join(f"The shared Kafka's log is kept: {broker.log_path}\n" for broker in kafka.brokers))
+        return done, Counter(starts.read_text(encoding="utf-8").splitlines())
+
+
+def summary(done: Iterable[Done], seconds: float, starts: Counter[str]) -> str:
+    lines = [f"{each.name:<10} {'failed' if each.status else 'passed':<8}{each.seconds:6.0f} s" for each in done]
+    cpu_s = sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    kinds = ", ".join(f"{kind} {count}" for kind, count in starts.items())
+    return "\n".join(["", *lines, f"{seconds:.0f} s, {cpu_s:.0f} s of CPU, Kafka starts: {starts.total()} ({kinds})"])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.run", description=__doc__)
+    parser.add_argument("--all", action="store_true", help="the long tier, too")
+    args, began = parser.parse_args(), time.monotonic()
+    done, starts = run_with_kafka(ALL if args.all else SHORT)
+    print(summary(done, time.monotonic() - began, starts))
+    return 1 if any(each.status for each in done) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,136 @@
+"""Fixtures of the tests with a real Kafka: clients, controllers and the command line on the clusters of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from modeaware.confluent.consumer import Consumer
+from modeaware.controller.daemon import Controller
+from modeaware.local import Kafka
+from modeaware.views import registry
+from tests.support.command_line import Site
+from tests.support.controlled import Controlled
+from tests.support.fake_views import FakeViews
+from tests.support.group import FAST
+from tests.support.guarded import Guarded, active_controller
+from tests.support.plain import produce_keyed
+from tests.support.recreating import Recreating
+from tests.support.rights import Acls
+from tests.support.secured import SecuredKafka
+
+
+@pytest.fixture
+def fake_views(monkeypatch: pytest.MonkeyPatch) -> FakeViews:
+    """The views of every client of ours that the test makes."""
+    made = FakeViews()
+    monkeypatch.setattr(registry, "acquire", lambda conf, config: made)
+    return made
+
+
+@pytest.fixture
+def make_consumer(
+    kafka: Kafka, fake_views: FakeViews, make_group: Callable[[], str]
+) -> Iterator[Callable[..., Consumer]]:
+    """Makes consumers of one group of their own, with the fake views; settings with ``_`` for ``.``."""
+    made: list[Consumer] = []
+    group = make_group()
+
+    def consumer(**settings: Any) -> Consumer:
+        conf = {
+            "bootstrap.servers": kafka.bootstrap_servers,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            **FAST,
+            **{name.replace("_", "."): value for name, value in settings.items()},
+        }
+        made.append(Consumer(conf))
+        return made[-1]
+
+    yield consumer
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def send(kafka: Kafka) -> Callable[..., None]:
+    """Writes records to one partition: ``send(topic, partition, count)``."""
+
+    def to(topic: str, partition: int, count: int = 1) -> None:
+        produce_keyed(kafka.bootstrap_servers, topic, [(None, b"x")] * count, partition=partition)
+
+    return to
+
+
+@pytest.fixture
+def setting(kafka: Kafka) -> Iterator[Controlled]:
+    """A mode log of the test's own on the shared cluster; its controllers are stopped with the test."""
+    made = Controlled(kafka)
+    yield made
+    for controller in made.started:
+        controller.stop()
+
+
+@pytest.fixture(scope="module")
+def served(kafka: Kafka) -> Iterator[Controlled]:
+    """A mode log on the shared cluster and its active controller, for the tests of one module: do not stop it."""
+    made = Controlled(kafka)
+    made.start()
+    yield made
+    for controller in made.started:
+        controller.stop()
+
+
+@pytest.fixture
+def recreating(kafka: Kafka, make_topic: Callable[[int], str]) -> Iterator[Recreating]:
+    """A shrunk topic that the test deletes and creates again; no controller removes its old record."""
+    made = Recreating(kafka, make_topic)
+    yield made
+    made.log.close()
+
+
+@pytest.fixture
+def site(request: pytest.FixtureRequest, kafka: Kafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Site:
+    """The command line: on the mode log of ``controller`` where the test asks for that, else on one of its own."""
+    served: Controlled | None = request.getfixturevalue("served") if "controller" in request.fixturenames else None
+    return Site(kafka, tmp_path, capsys, served.log if served is not None else None)
+
+
+@pytest.fixture
+def filled(site: Site, make_topic: Callable[[int], str]) -> str:
+    """A topic of 6 partitions with records in each."""
+    topic = make_topic(6)
+    produce_keyed(site.servers, topic, ((b"k%d" % i, b"v") for i in range(200)))
+    return topic
+
+
+@pytest.fixture
+def controller(served: Controlled) -> Controller:
+    """The active controller of :func:`served`, which the command line finds."""
+    return served.started[0]
+
+
+@pytest.fixture(scope="module")
+def guarded(secured: SecuredKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    """The users, topics and controllers of the secured broker; rights that were granted go with the module."""
+    made = Guarded(secured, tmp_path_factory.mktemp("guarded"))
+    yield made
+    Acls(secured.bootstrap_servers, secured.conf()).clear()
+
+
+@pytest.fixture
+def acls(secured: SecuredKafka) -> Iterator[Acls]:
+    """Grants rights on the secured broker; all of them go with the test."""
+    made = Acls(secured.bootstrap_servers, secured.conf())
+    yield made
+    made.clear()
+
+
+@pytest.fixture(scope="module")
+def active(guarded: Guarded) -> Iterator[Controller]:
+    """The active controller of that broker; it has an endpoint."""
+    with active_controller(guarded) as controller:
+        yield controller
