@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.chaos.history import Bounds, Fault, Gone, Outcome, Retired, Shrink, Transaction
+from tests.chaos.history import Bounds, Fault, Gone, Outcome, Shrink, Transaction
 from tests.chaos.journal import UNPLACED, Kind
 from tests.chaos.judge import judge
 from tests.chaos.rereading import PREFETCH_MS, SETTLE_MS
-from tests.chaos.verdict import EXAMPLES
 from tests.chaos.windows import Windows
 from tests.support.told_history import Story, at, killed_with, not_deleted, read_again, read_while_none
 
@@ -135,27 +134,6 @@ def test_a_group_may_read_again_after_a_fault_of_its_own_or_a_failed_commit(how:
     assert verdict.duplicates == {"a": 1, "b": 0}
 
 
-def test_the_share_of_time_in_which_reading_again_is_excused() -> None:
-    story = Story()  # acknowledgements from 1 000 to 1 050
-    story.more["faults"] = [Fault(900, 1_010, "reader-kill", "a-2", "a"), Fault(900, 2_000, "broker-kill", "b", "*")]
-    story.note("a", Kind.COMMIT_FAILED, 1_035, since_ms=1_020)
-    assert judge(story.history()).excused_share == {"a": 0.5, "b": 0.0}
-
-
-def test_what_landed_while_its_partition_was_retired_is_counted() -> None:
-    story = Story()
-    story.more["retired"] = [Retired(0, 2, 4), Retired(0, 5, 9), Retired(1, 0, 9)]
-    assert judge(story.history()).landed_retired == 3
-    story.writer["aware"] = False
-    assert judge(story.history()).landed_retired == 0
-
-
-def test_how_much_of_the_routing_could_be_judged() -> None:
-    story = Story()
-    story.writer["bounds"] = [Bounds(1, 4, 4), Bounds(3, 4, 5), Bounds(4, 5, 5)]
-    assert judge(story.history()).routing == {"aware": 6, "homes": 4, "writable": 2}
-
-
 def test_a_view_that_changed_while_a_record_was_sent_decides_nothing() -> None:
     story = Story()
     story.more["writable"] = {5: [0], 6: [0, 1]}
@@ -171,27 +149,6 @@ def test_the_checks_of_modes_are_for_aware_writers() -> None:
     story.more["writable"] = {5: [7]}
     story.add(at(1, 6), 0, partition=1)
     assert judge(story.history()).ok
-
-
-def test_gaps_of_a_writer_with_and_without_faults_of_its_own() -> None:
-    story = Story(records=0)
-    for n, at_ms in enumerate((1_000, 3_000, 9_000, 9_500)):
-        story.add(at(1, n), n)
-        story.acks[-1] = (*story.acks[-1][:2], at_ms, *story.acks[-1][3:])
-    story.more["faults"] = [
-        Fault(4_000, 8_000, "producer-pause", "w"),
-        Fault(1_500, 2_000, "broker-kill", "broker-1", "*"),
-    ]
-    assert judge(story.history()).longest_gap_ms == {"w": (6_000, 2_000)}
-
-
-def test_only_a_few_examples_are_kept() -> None:
-    story = Story(records=50)
-    for offset in range(50):
-        story.unread_by("a", offset)
-    verdict = judge(story.history())
-    assert verdict.violations == {"unread": 50}
-    assert len(verdict.examples["unread"]) == EXAMPLES
 
 
 @pytest.mark.parametrize(
