@@ -215,26 +215,3 @@ def test_an_assignor_says_when_it_would_deal_otherwise(strategy: str) -> None:
     world.rebalance(first)
     assert not first.assignor.stale()
     assert world.loads() == [1, 1]
-
-
-@every_strategy
-def test_modes_of_other_topics_than_the_groups_ask_for_nothing(strategy: str) -> None:
-    world = World(strategy, {"t": (PartitionMode.READ_WRITE,) * 4, "other": (PartitionMode.READ_WRITE,) * 4})
-    member = world.add(aware=True, topics=["t"])
-    world.rebalance(member)
-    world.set({"other": (PartitionMode.READ_WRITE,) * 2 + (PartitionMode.NONE,) * 2})
-    assert not member.assignor.stale()
-    world.rebalance(member)
-    assert world.loads() == [4]
-
-
-def test_assignors_of_the_application_stay_as_they_are() -> None:
-    class Own(RangePartitionAssignor):
-        pass
-
-    own = Own()
-    assert aware_strategy([Own, own], TopicView.unlisted) == [Own, own]
-    ours = aware_strategy([RangePartitionAssignor, StickyPartitionAssignor()], TopicView.unlisted)
-    assert [type(assignor).__name__ for assignor in ours] == ["ReadableRangeAssignor", "ReadableStickyAssignor"]
-    (again,) = aware_strategy([type(ours[0])], TopicView.unlisted)
-    assert type(again) is type(ours[0])

@@ -8,20 +8,16 @@ import pytest
 
 from modeaware.errors import RequestRefused
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.advance import advance
 from modeaware.lifecycle.facts import GroupsDoubt
 from modeaware.lifecycle.phases import topic_phase
 from modeaware.modelog.records import RetiredPartition, TopicRecord
-from modeaware.modes import MODE_TRANSITIONS, REPLICA_TRANSITIONS, PartitionMode, PartitionState, ReplicaState
+from modeaware.modes import PartitionState, ReplicaState
 from tests.support.lifecycle import (
-    CONFIG,
-    EPOCH,
     LATER_MS,
     NONE,
     NOW_MS,
     QUIET_MS,
     RO,
-    RW,
     TOPIC_ID,
     admitted,
     after,
@@ -87,15 +83,6 @@ class TestTheWholeWay:
         assert step.record.retired[P].partition_state is PartitionState.NON_EXISTENT
         assert topic_phase(step.record) == "done"
         assert look(step.record, facts(logs={P: log(10, 10)})).record is None
-
-    def test_every_record_raises_the_epoch_by_one(self) -> None:
-        record = retiring()
-        for seen in (facts(logs=FULL, groups=UNREAD), facts(logs=FULL, groups=READ), facts(logs={P: log(10, 10)})):
-            step = advance(record, seen, CONFIG, EPOCH + 1, LATER_MS)
-            assert step.record is not None
-            assert step.record.version == (EPOCH + 1, record.epoch + 1)
-            assert step.record.changed_ms == LATER_MS
-            record = step.record
 
     def test_retention_waits_for_the_topic_s_own(self) -> None:
         record = retiring(delay_ms=-1)
@@ -184,10 +171,6 @@ class TestSeal:
         quiet = facts(logs={P: log(20, quiet_since_ms=still_ms)}, groups={"g": group({P: 20})})
         assert after(step.record, quiet, still_ms + QUIET_MS).modes[P] is NONE
 
-    def test_a_controller_that_has_just_begun_to_look_accuses_nobody(self) -> None:
-        seen = facts(logs={P: log(10, quiet_since_ms=NOW_MS + 60_000, moved=False)}, groups=READ)
-        assert look(retiring(), seen, NOW_MS + 60_000).record is None
-
     def test_a_partition_without_a_leader_waits(self) -> None:
         seen = facts(logs=FULL, groups=READ)
         without = replace(seen, partitions={0: log()})
@@ -195,11 +178,6 @@ class TestSeal:
         assert record.modes[P] is RO
         assert record.retired[P].reason == reasons.UNAVAILABLE
         assert after(record, seen).modes[P] is NONE
-
-    def test_stragglers_before_the_seal_are_not_counted(self) -> None:
-        record = after(retiring(), facts(logs={P: log(25)}, groups={"g": group({P: 25})}))
-        assert record.retired[P].seal_offset == 25
-        assert record.retired[P].stragglers == 0
 
 
 class TestDrain:
@@ -211,11 +189,6 @@ class TestDrain:
         assert record.retired[P].replica_state is ReplicaState.DELETION_INELIGIBLE
         assert look(record, facts(logs=FULL, groups=UNREAD)).record is None, "a reason is written once"
         assert after(record, facts(logs=FULL, groups=READ)).modes[P] is NONE
-
-    def test_the_groups_noted_at_the_request_are_required(self) -> None:
-        """The group has been deleted since: that proves nothing."""
-        record = after(retiring(), facts(logs=FULL))
-        assert record.retired[P].reason == "group-gone:g"
 
     def test_the_delay_runs_from_the_request(self) -> None:
         record = retiring(delay_ms=60_000)
@@ -281,11 +254,6 @@ class TestBeforeDeletion:
         assert step.record.retired[P].reason == reasons.STRAGGLER
         assert f"{end - 10} offset(s)" in step.alarms[0]
 
-    def test_what_is_deleted_is_what_was_recorded(self) -> None:
-        """Never the end as it is seen now."""
-        record = in_none()
-        assert deleted(look(record, facts(logs=FULL, groups=READ))) == {P: record.retired[P].seal_offset}
-
     def test_a_partition_without_a_leader_keeps_its_proof(self) -> None:
         seen = facts(logs=FULL, groups=READ)
         step = look(in_none(), replace(seen, partitions={0: log()}))
@@ -304,11 +272,6 @@ class TestStraggler:
         assert step.due_ms == LATER_MS + QUIET_MS
         assert step.alarms
 
-    def test_in_read_only_the_old_seal_proves_nothing(self) -> None:
-        """The group read up to the old seal: the straggler behind it has to be read as well."""
-        record = after(retiring(), facts(logs=FULL, groups=UNREAD))
-        assert after(record, facts(logs={P: log(12)}, groups=READ)).retired[P].reason == "group-lag:g"
-
     def test_a_second_one_leaves_the_resume_offset_where_it_is(self) -> None:
         """A group without a commit has read up to the first seal, and nothing behind it."""
         record = after(in_none(), facts(logs={P: log(12)}, groups=READ))
@@ -317,13 +280,6 @@ class TestStraggler:
         assert (record.retired[P].resume_offset, record.retired[P].seal_offset) == (10, 12)
         record = after(record, facts(logs={P: log(15, quiet_since_ms=LATER_MS)}, groups=READ))
         assert (record.retired[P].resume_offset, record.retired[P].stragglers) == (10, 2)
-
-    def test_what_is_drained_once_more_is_behind_the_next_resume_offset(self) -> None:
-        read = {"g": group({P: 12})}
-        record = after(in_none(), facts(logs={P: log(12)}, groups=read), passes=2)
-        assert (record.modes[P], record.retired[P].resume_offset) == (NONE, None)
-        record = after(record, facts(logs={P: log(13)}, groups=read))
-        assert (record.modes[P], record.retired[P].resume_offset) == (RO, 12)
 
     def test_after_the_records_were_reclaimed(self) -> None:
         wrote = {P: log(11, 10, quiet_since_ms=LATER_MS)}
@@ -374,17 +330,6 @@ class TestTopicGone:
 
 
 class TestTables:
-    def test_modes(self) -> None:
-        assert {(a, b) for a, targets in MODE_TRANSITIONS.items() for b in targets} == {
-            (RW, RO),
-            (RO, RW),
-            (RO, NONE),
-            (NONE, RO),
-            (NONE, RW),
-        }
-        assert set(MODE_TRANSITIONS) == set(PartitionMode)
-        assert set(REPLICA_TRANSITIONS) == set(ReplicaState)
-
     def test_a_step_outside_the_tables_is_refused(self) -> None:
         """A record nothing of ours wrote: reclaimed, yet ReadOnly and unsealed."""
         odd = {P: RetiredPartition(replica_state=ReplicaState.DELETION_SUCCESSFUL)}

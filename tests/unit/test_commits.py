@@ -90,16 +90,6 @@ def test_but_for_control_records(cluster: Cluster) -> None:
     assert not truncated(check(SEAL))
 
 
-def test_what_is_gone_cannot_be_missed(cluster: Cluster) -> None:
-    cluster.ends = {(P, 4): 0}
-    assert not truncated(check(2)), "the log starts at 2"
-
-
-def test_an_epoch_the_leader_never_heard_of(cluster: Cluster) -> None:
-    cluster.ends = {(P, 9): -1}
-    assert truncated(check(SEAL, 9))
-
-
 def test_a_leader_that_does_not_say(cluster: Cluster) -> None:
     checked = check(SEAL)
     assert checked.unavailable == {P}
@@ -108,14 +98,6 @@ def test_a_leader_that_does_not_say(cluster: Cluster) -> None:
 @pytest.mark.parametrize("epoch", [EPOCH, None])
 def test_nothing_is_asked_of_a_commit_of_this_epoch_or_of_none(cluster: Cluster, epoch: int | None) -> None:
     assert not truncated(check(SEAL, epoch))
-    assert cluster.asked == set()
-
-
-@pytest.mark.parametrize("fields", [{"delay_ms": -1}, {"immediate_delete": True}])
-def test_nor_where_commits_decide_nothing(cluster: Cluster, fields: dict[str, object]) -> None:
-    record = sealed()
-    assert record.deletion is not None
-    check(SEAL, record=replace(record, deletion=replace(record.deletion, handed_over=True, **fields)))
     assert cluster.asked == set()
 
 
@@ -155,11 +137,6 @@ class TestHandover:
         record = handing_over(**policy)
         checked = check(9, record=record)
         assert checked.groups["g"].caught_up == {P}
-        assert truncated(checked)
-
-    def test_one_that_cannot_be_checked_is_there_for_all_else(self, cluster: Cluster) -> None:
-        checked = check(SEAL, record=handing_over(delay_ms=-1))
-        assert checked.unavailable == frozenset()
         assert truncated(checked)
 
     @pytest.mark.parametrize(("offset", "gap"), [(12, Gap(1, 5, 12)), (99, Gap(1, 5, 20))])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
@@ -12,8 +13,7 @@ from modeaware.cli.display import JSON_HELP, describe_json, describe_text
 from modeaware.cli.group_text import LIST_JSON_HELP, groups_json, groups_text
 from modeaware.cli.situation import Situation
 from modeaware.cli.waiting import PlainProgress, done_share
-from modeaware.cluster import cluster as cluster_module
-from modeaware.cluster.cluster import LogOffsets, TopicShape
+from modeaware.cluster.cluster import Cluster, LogOffsets, TopicShape
 from modeaware.cluster.groups.found import GroupsFound
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import DeletePartitionsCommand
@@ -21,14 +21,14 @@ from modeaware.lifecycle.evacuation import evacuation_group
 from modeaware.lifecycle.facts import GroupFacts, TopicFacts
 from modeaware.lifecycle.requirement import requirement_of
 from modeaware.modelog.records import TopicRecord
+from modeaware.modelog.replay import fold
 from modeaware.reports import describe as module
-from modeaware.reports.certificate import Evidence, all_drained, certificate, check, commands
-from modeaware.reports.describe import TopicDescription, describe_handover
+from modeaware.reports.certificate import Evidence, certificate, check, commands
+from modeaware.reports.describe import TopicDescription, describe_topics
 from modeaware.reports.groups import report_groups
 from tests.support.lifecycle import (
     LATER_MS,
     NONE,
-    NOW_MS,
     RO,
     TOPIC,
     TOPIC_ID,
@@ -73,9 +73,11 @@ def evidence(record: TopicRecord, groups: dict[str, GroupFacts]) -> Evidence:
 @pytest.fixture
 def described(monkeypatch: pytest.MonkeyPatch) -> object:
     def describe(record: TopicRecord, groups: dict[str, GroupFacts]) -> TopicDescription:
-        class Stub(cluster_module.Cluster):
-            def __init__(self) -> None:
-                pass
+        class Stub(Cluster):
+            def __init__(self, conf: object) -> None: ...
+
+            def describe(self, topics: Iterable[str]) -> dict[str, TopicShape | None]:
+                return {topic: TopicShape(TOPIC_ID, False, 12) for topic in topics}
 
             def offsets(self, *_: object) -> dict[int, LogOffsets]:
                 return {p: LogOffsets(0, 10, 10, 3) for p in range(12)}
@@ -84,8 +86,11 @@ def described(monkeypatch: pytest.MonkeyPatch) -> object:
             assert also == [JOB], "its commits are read though nobody lists it"
             return GroupsFound(groups)
 
+        monkeypatch.setattr(module, "Cluster", Stub)
+        monkeypatch.setattr(module, "read_mode_log", lambda *_: fold([(TOPIC_ID, record.to_json())]))
         monkeypatch.setattr(module, "find_groups", find)
-        return module._describe(Stub(), TOPIC, TopicShape(TOPIC_ID, False, 12), record)
+        (description,) = describe_topics({}, "modes", [TOPIC])
+        return description
 
     return describe
 
@@ -105,10 +110,6 @@ class TestBefore:
         assert "their records stay on the brokers" in self.lines(4)
         assert "their records stay on the brokers" in self.lines(4, "compact,delete", -1)
         assert "deleted once every group has consumed them" in self.lines(4, "compact,delete")
-
-    def test_values_of_keys_that_move_between_those_that_stay(self) -> None:
-        assert "WARNING: keys that move from one partition that stays to another are not evacuated" in self.lines(5)
-        assert "WARNING" not in self.lines(4)
 
 
 class TestDescription:
@@ -135,16 +136,6 @@ class TestDescription:
         assert "done 11 (nothing: its records stay on the brokers" in out.getvalue()
         assert "Evacuated first" not in describe_text([description], expand=False)
 
-    def test_of_a_handover_it_counts_where_it_is_due(self) -> None:
-        logs = {p: LogOffsets(0, 10, 10, 3) for p in range(12)}
-        first = after(admitted(shrink(P, evacuate=True), seen=seen(FOUND)), seen(FOUND), NOW_MS + 1)
-        handover = describe_handover(first, logs, FOUND)
-        assert handover is not None
-        assert handover.unread_by == (), "up to where is not known yet"
-        handover = describe_handover(waiting(), logs, {"g": EVERYWHERE})
-        assert handover is not None
-        assert handover.unread_by == (JOB,)
-
 
 class TestGroups:
     def test_it_stands_among_the_others_and_says_what_it_is(self) -> None:
@@ -159,10 +150,6 @@ class TestGroups:
         assert "modeaware.spark.evacuate" in text
         assert groups_json([report], [], LATER_MS)["topics"][0]["groups"][0]["because"] == ["evacuation"]
         assert "evacuation" in LIST_JSON_HELP
-
-    def test_nothing_stands_in_the_way_once_it_is_done(self) -> None:
-        (job, _) = report_groups(resting(), seen(FOUND), (), (), LATER_MS).groups
-        assert (job.unread, job.held_up) == ({}, {})
 
 
 class TestCertificate:
@@ -179,11 +166,3 @@ class TestCertificate:
             JOB: {"kind": None, "committed": None},
         }
         assert any(JOB in each["command"] for each in commands(P, shown))
-
-    def test_it_proves_what_it_has_proved_though_its_offsets_are_gone(self) -> None:
-        shown = evidence(resting(), FOUND)
-        assert check(P, shown) == ("drained", None)
-        document = certificate(shown, [P])
-        assert all_drained(document)
-        assert document["partitions"][0]["evacuated"] is True
-        assert document["partitions"][0]["proof"] == {"g": 10, JOB: 10}

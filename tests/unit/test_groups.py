@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
 from modeaware.cluster.groups.found import GroupsFound, find_groups
-from modeaware.cluster.groups.listing import names_for_partitions, partition_of
+from modeaware.cluster.groups.listing import partition_of
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt
 from tests.support.fake_brokers import FakeBrokers, FakeGroup
 
@@ -150,13 +151,6 @@ class TestWhoUsesATopic:
         found = find(brokers, "ghost", "nobody")
         assert sorted(found.groups) == ["ghost"]
 
-    def test_asking_makes_no_offsets_topic(self, brokers: FakeBrokers) -> None:
-        brokers.offsets_topic_error = 3
-        brokers.leaders = {}
-        found = find(brokers, "ghost")
-        assert (found.groups, found.doubt) == ({}, None)
-        assert "FindCoordinator" not in {name for _, name in brokers.asked}
-
 
 class TestState:
     def test_members_of_kafka_streams(self, brokers: FakeBrokers) -> None:
@@ -176,10 +170,6 @@ class TestState:
         assert found.stateful_owner == "app"
         assert find(brokers).stateful_owner is None
 
-    def test_not_of_a_group_that_is_plainly_something_else(self, brokers: FakeBrokers) -> None:
-        running(brokers, "app", member(["x"]))
-        assert find_groups(brokers, "app-by-key-repartition", PARTITIONS).stateful_owner is None
-
 
 class TestDoubtAboutAllGroups:
     def test_the_right_to_see_them(self, brokers: FakeBrokers) -> None:
@@ -188,19 +178,10 @@ class TestDoubtAboutAllGroups:
         brokers.list_error[1] = 14
         assert not doubt(brokers).hidden, "what a closed list does not forgive comes first"
 
-    def test_the_right_to_see_who_coordinates(self, brokers: FakeBrokers) -> None:
-        brokers.offsets_topic_error = 29
-        assert doubt(brokers) == GroupsDoubt("the right to DESCRIBE the topic __consumer_offsets is missing", True)
-
     def test_a_broker_that_does_not_answer(self, brokers: FakeBrokers) -> None:
         brokers.silent = {2}
         assert "broker 2" in doubt(brokers).detail
         assert [name for node, name in brokers.asked if node == 2] == ["Metadata"], "it is not waited for again"
-
-    @pytest.mark.parametrize("code", [14, 15])
-    def test_a_broker_that_errs(self, brokers: FakeBrokers, code: int) -> None:
-        brokers.list_error[1] = code
-        assert "broker 1 did not list its groups: COORDINATOR" in doubt(brokers).detail
 
     def test_a_coordinator_that_moves_meanwhile(self, brokers: FakeBrokers) -> None:
         """Between two answers its groups are on neither list."""
@@ -212,16 +193,6 @@ class TestDoubtAboutAllGroups:
         brokers.before = move
         assert doubt(brokers).detail == "__consumer_offsets-1 moved while groups were listed"
 
-    def test_a_leader_that_came_back(self, brokers: FakeBrokers) -> None:
-        """The same leader under another epoch has been away."""
-
-        def bounce(node: int, request: object) -> None:
-            if type(request).__name__ == "ListGroupsRequest":
-                brokers.leaders[1] = (2, 9)
-
-        brokers.before = bounce
-        assert "__consumer_offsets-1 moved" in doubt(brokers).detail
-
     def test_a_partition_that_is_not_loaded(self, brokers: FakeBrokers) -> None:
         """Its leader leaves the groups out and says nothing, in all its lists."""
         committed(brokers, "g")
@@ -229,36 +200,11 @@ class TestDoubtAboutAllGroups:
         assert "has not loaded all its groups: COORDINATOR_LOAD_IN_PROGRESS" in doubt(brokers).detail
         assert find(brokers).groups == {}
 
-    def test_a_leader_that_does_not_know_yet_what_was_committed(self, brokers: FakeBrokers) -> None:
-        """Just elected, it answers by a high watermark that may lie before acknowledged commits."""
-        brokers.behind = {2}
-        assert doubt(brokers).detail == "the leader of __consumer_offsets-2 does not know yet all that was committed"
-
-    def test_brokers_that_disagree(self, brokers: FakeBrokers) -> None:
-        brokers.views[2] = {**brokers.leaders, 0: (2, 8)}
-        assert "disagree on the leaders" in doubt(brokers).detail
-
-    def test_a_broker_that_another_knows(self, brokers: FakeBrokers) -> None:
-        brokers.alive[2] = (1, 2, 3)
-        assert "broker 3 is alive" in doubt(brokers).detail
-
-    @pytest.mark.parametrize("leader", [-1, 3])
-    def test_a_partition_without_a_leader_to_ask(self, brokers: FakeBrokers, leader: int) -> None:
-        brokers.leaders[3] = (leader, 8)
-        assert "__consumer_offsets-3 has no leader" in doubt(brokers).detail
-
 
 class TestDoubtAboutOneGroup:
     def test_a_rebalance(self, brokers: FakeBrokers) -> None:
         running(brokers, "g", member([]), state="PreparingRebalance")
         assert "group 'g' is in a rebalance" in doubt(brokers).detail
-
-    def test_not_of_one_that_is_known_to_use_the_topic(self, brokers: FakeBrokers) -> None:
-        group = running(brokers, "g", member([]), state="CompletingRebalance")
-        group.committed[TOPIC] = {0: (5, 3)}
-        found = find(brokers)
-        assert found.doubt is None
-        assert found.groups["g"].has_members
 
     @pytest.mark.parametrize("protocol_type", ["connect", "sr"])
     def test_not_of_one_that_does_not_consume(self, brokers: FakeBrokers, protocol_type: str) -> None:
@@ -270,10 +216,6 @@ class TestDoubtAboutOneGroup:
         committed(brokers, "g").offsets_error = 30
         assert "group 'g' cannot be judged" in doubt(brokers).detail
         assert "GROUP_AUTHORIZATION_FAILED" in doubt(brokers).detail
-
-    def test_a_group_that_went_meanwhile_is_gone(self, brokers: FakeBrokers) -> None:
-        committed(brokers, "g").offsets_error = 69
-        assert find(brokers) == GroupsFound()
 
     @pytest.mark.parametrize("code", [30, 14, 16])
     def test_a_description_that_is_refused(self, brokers: FakeBrokers, code: int) -> None:
@@ -290,23 +232,6 @@ class TestDoubtAboutOneGroup:
         assert "group 'g' was gone" in doubt(brokers).detail
         assert find(brokers) == GroupsFound(), "it is listed as Dead by now"
 
-    def test_a_group_that_is_left_out_of_the_descriptions(self, brokers: FakeBrokers) -> None:
-        running(brokers, "g", member([TOPIC]))
-        brokers.on_describe_groups = lambda node, request: SimpleNamespace(groups=[])
-        assert "left it out of the answer" in doubt(brokers).detail
-
-    def test_a_subscription_that_cannot_be_read(self, brokers: FakeBrokers) -> None:
-        running(brokers, "g", SimpleNamespace(member_metadata=b"?", member_assignment=b""))
-        assert "subscription cannot be read" in doubt(brokers).detail
-
-    def test_a_type_that_is_not_known(self, brokers: FakeBrokers) -> None:
-        running(brokers, "g", kind="quantum")
-        assert "'quantum'" in doubt(brokers).detail
-
-    def test_a_topology_that_is_not_settled(self, brokers: FakeBrokers) -> None:
-        running(brokers, "app", SimpleNamespace(), kind="streams").describe["topology"] = None
-        assert "topology" in doubt(brokers).detail
-
 
 @pytest.mark.parametrize(
     ("group", "hash_code"),
@@ -317,7 +242,58 @@ def test_a_group_s_partition_is_java_s(group: str, hash_code: int) -> None:
     assert partition_of(group, 50) == hash_code % 50
 
 
-def test_a_name_for_every_partition() -> None:
-    names = names_for_partitions(50)
-    assert {partition: partition_of(name, 50) for partition, name in names.items()} == {p: p for p in range(50)}
-    assert names_for_partitions(0) == {}
+def listing_error(brokers: FakeBrokers) -> None:
+    brokers.list_error[1] = 15
+
+
+def stale_leader(brokers: FakeBrokers) -> None:
+    """Just elected, it answers by a high watermark that may lie before acknowledged commits."""
+    brokers.behind = {2}
+
+
+def disagreement(brokers: FakeBrokers) -> None:
+    brokers.views[2] = {**brokers.leaders, 0: (2, 8)}
+
+
+def unknown_broker(brokers: FakeBrokers) -> None:
+    brokers.alive[2] = (1, 2, 3)
+
+
+def no_leader(brokers: FakeBrokers) -> None:
+    brokers.leaders[3] = (-1, 8)
+
+
+def unreadable_subscription(brokers: FakeBrokers) -> None:
+    running(brokers, "g", SimpleNamespace(member_metadata=b"?", member_assignment=b""))
+
+
+def unknown_type(brokers: FakeBrokers) -> None:
+    running(brokers, "g", kind="quantum")
+
+
+def unsettled_topology(brokers: FakeBrokers) -> None:
+    running(brokers, "app", SimpleNamespace(), kind="streams").describe["topology"] = None
+
+
+def omitted_description(brokers: FakeBrokers) -> None:
+    running(brokers, "g", member([TOPIC]))
+    brokers.on_describe_groups = lambda node, request: SimpleNamespace(groups=[])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (listing_error, "broker 1 did not list its groups: COORDINATOR"),
+        (stale_leader, "the leader of __consumer_offsets-2 does not know yet all that was committed"),
+        (disagreement, "disagree on the leaders"),
+        (unknown_broker, "broker 3 is alive"),
+        (no_leader, "__consumer_offsets-3 has no leader"),
+        (unreadable_subscription, "subscription cannot be read"),
+        (unknown_type, "'quantum'"),
+        (unsettled_topology, "topology"),
+        (omitted_description, "left it out of the answer"),
+    ],
+)
+def test_incomplete_answer_is_a_doubt(brokers: FakeBrokers, spoil: Callable[[FakeBrokers], None], why: str) -> None:
+    spoil(brokers)
+    assert why in doubt(brokers).detail
