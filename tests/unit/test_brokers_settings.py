@@ -32,13 +32,6 @@ def pem(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return certificate, key
 
 
-def test_plaintext() -> None:
-    settings = kafka_python_settings({**SERVERS, "socket.timeout.ms": 100, "linger.ms": 5})
-    assert settings["bootstrap_servers"] == ["a:1", "b:2"]
-    assert settings["security_protocol"] == "PLAINTEXT"
-    assert set(settings) <= set(KafkaConnectionManager.DEFAULT_CONFIG)
-
-
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "scram-sha-512"])
 @pytest.mark.parametrize("name", ["sasl.mechanism", "sasl.mechanisms"])
 def test_a_user_and_a_password(name: str, mechanism: str) -> None:
@@ -62,7 +55,7 @@ def test_tokens_by_callback() -> None:
     assert (provider.token(), provider.extensions(), asked) == ("token", {"traceId": "1"}, ["x=1"])
 
 
-@pytest.mark.parametrize("failure", [RuntimeError("the token server is away"), KeyError("token"), OSError("no")])
+@pytest.mark.parametrize("failure", [RuntimeError("the token server is away"), KeyError("token")])
 def test_a_callback_that_fails_is_a_broker_that_does_not_let_us_in(failure: Exception) -> None:
     """Whatever it raises: later it may succeed."""
 
@@ -81,11 +74,6 @@ class TestTls:
         context = kafka_python_settings(SSL)["ssl_context"]
         assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
         assert context.minimum_version is ssl.TLSVersion.TLSv1_2
-
-    @pytest.mark.parametrize("spelling", ["https", "HTTPS", "Https", " https"])
-    def test_however_it_is_spelt(self, spelling: str) -> None:
-        context = kafka_python_settings({**SSL, "ssl.endpoint.identification.algorithm": spelling})["ssl_context"]
-        assert context.check_hostname
 
     def test_unless_told_otherwise(self) -> None:
         context = kafka_python_settings({**SSL, "ssl.endpoint.identification.algorithm": "none"})["ssl_context"]

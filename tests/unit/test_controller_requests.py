@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.wire.brokers.client import Ask, Brokers
-from modeaware.wire.brokers.controller import Route, ask_controller, route_to_controller
-from tests.support.creating_brokers import CreatingBrokers
+from modeaware.wire.brokers.controller import Route, ask_controller
 
 OTHER, MOVED = int(ErrorCode.INVALID_PARTITIONS), int(ErrorCode.NOT_CONTROLLER)
 SILENT = ClusterError("broker 1: no answer", code=ErrorCode.REQUEST_TIMED_OUT)
@@ -49,36 +48,3 @@ def test_the_controller_is_asked_where_it_is_a_broker(answer: list[int] | Cluste
     assert brokers.nodes == [1, 7]
     (first, _), (second, _) = brokers.asked
     assert first.request is not second.request, "a message is sent once"
-
-
-def test_a_controller_that_nobody_names_is_not_asked() -> None:
-    brokers = Answering([MOVED])
-    assert ask(brokers, controller=-1) == [MOVED]
-
-
-def test_who_did_not_answer_may_have_done_it() -> None:
-    brokers = Answering(SILENT)
-    assert ask(brokers) is SILENT
-
-
-@pytest.mark.parametrize(
-    ("options", "once", "timeout_s"), [({}, True, None), ({"once": False, "timeout_s": 3}, False, 3)]
-)
-def test_both_are_asked_alike(options: dict[str, Any], once: bool, timeout_s: float | None) -> None:
-    brokers = Answering([MOVED], [0])
-    ask(brokers, **options)
-    assert [(asked.once, given_s) for asked, given_s in brokers.asked] == [(once, timeout_s)] * 2
-
-
-def test_what_may_not_be_sent_any_more_is_not() -> None:
-    brokers = Answering([MOVED], [0])
-    messages = iter([object()])
-    with pytest.raises(StopIteration):
-        ask_controller(brokers, Route(1, 7), lambda: next(messages), lambda answer: answer)
-    assert brokers.nodes == [1]
-
-
-def test_the_route_is_what_a_broker_names() -> None:
-    brokers = CreatingBrokers()
-    brokers.controller = 2
-    assert route_to_controller(cast(Brokers, brokers)) == (1, 2)

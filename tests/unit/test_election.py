@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from modeaware.controller.election import Election, Seat, group_id
-from modeaware.errors import ClusterError, ConfigError
-from modeaware.librdkafka import KafkaError, KafkaException, TopicPartition
+from modeaware.errors import ClusterError
+from modeaware.librdkafka import KafkaError, TopicPartition
 from tests.support.simulated import SimClock
 
 LOG = "modes"
@@ -198,17 +198,6 @@ def test_metadata_of_a_member_that_is_none_any_more_are_refused(room: Room) -> N
     assert (room.election.leader, room.election.group_metadata, room.election.lost) == (False, None, True)
 
 
-def test_callbacks_of_a_consumer_that_was_left_behind_change_nothing(room: Room) -> None:
-    old = room.consumer
-    room.election.join()
-    election = room.elected()
-    old.is_lost()
-    old.is_assigned([])
-    while old.events:
-        old.events.popleft()()
-    assert election.leader
-
-
 def test_confirm(room: Room) -> None:
     assert room.election.confirm(1) is False, "not the leader: the brokers need not be asked"
     election = room.elected()
@@ -241,13 +230,6 @@ def test_confirm_without_an_answer_ends(room: Room, monkeypatch: pytest.MonkeyPa
     assert election.confirm(1) is None, "the answer to an earlier question answers nothing"
 
 
-def test_a_loss_while_it_asks_is_no(room: Room) -> None:
-    election = room.elected()
-    room.consumer.is_lost()
-    room.consumer.answers.append(0)
-    assert election.confirm(1) is False
-
-
 class Event:
     """What ``poll`` returns for an error."""
 
@@ -270,15 +252,3 @@ def test_a_missing_right_is_told_and_passing_trouble_is_not(room: Room) -> None:
     room.consumer.is_assigned([])
     room.poll()
     assert (room.election.refusal, room.election.trouble) == (None, None)
-
-
-def test_without_a_consumer_nothing_happens() -> None:
-    def refuse(conf: dict[str, Any]) -> Any:
-        raise KafkaException(KafkaError(KafkaError._INVALID_ARG))
-
-    election = Election({}, LOG, 8_000, make_consumer=refuse)
-    election.poll()
-    election.close()
-    with pytest.raises(ConfigError, match="client settings"):
-        election.join()
-    assert (election.seat, election.lost) == (Seat.WAITING, True)
