@@ -8,7 +8,7 @@ import pytest
 
 from modeaware.errors import ErrorCode
 from modeaware.wire import stock
-from tests.support.conversation import FakeDesk, Talk, broker_versions, hello, modes_request
+from tests.support.conversation import FakeDesk, Talk, broker_versions, hello
 
 
 def versions(name: str = "modeaware", version: int = 3, keys: dict[int, tuple[int, int]] | None = None) -> Any:
@@ -62,11 +62,6 @@ def test_features_are_the_brokers_and_ours(version: int) -> None:
     ]
 
 
-def test_a_broker_too_old_for_modes_is_not_said_to_have_them() -> None:
-    told = spans(versions(keys={3: (0, 8), 17: (0, 0), 18: (0, 2)}))
-    assert told == {3: (0, 8), 18: (0, 2), 37: (0, 3), 694: (0, 0), 695: (0, 0)}
-
-
 @pytest.mark.parametrize("version", [5, 99, -1])
 def test_a_version_that_is_not_known_is_told_which_are(version: int) -> None:
     talk = Talk()
@@ -76,24 +71,3 @@ def test_a_version_that_is_not_known_is_told_which_are(version: int) -> None:
     correlation_id, answer = stock.decode_response(talk.told[0], 18, 3)
     assert (correlation_id, answer.error_code) == (9, ErrorCode.UNSUPPORTED_VERSION)
     assert spans(answer) == {18: (0, 4)}
-
-
-def test_a_brokers_refusal_passes_as_it_is() -> None:
-    talk = Talk()
-    talk.ask(hello(9))
-    message = stock.ApiVersionsResponse(error_code=35, api_keys=[(18, 0, 2)])
-    refusal = stock.encode_response(message, 0, 9)
-    talk.broker_answers(refusal)
-    assert talk.told == [refusal]
-
-
-def test_a_name_once_given_holds() -> None:
-    talk = Talk()
-    talk.ask(hello(1), hello(2, version=0), modes_request(3))
-    assert talk.closed is None
-
-
-def test_a_greeting_that_cannot_be_read_closes() -> None:
-    talk = Talk()
-    talk.ask(hello(9)[:-1])
-    assert talk.closed == "a frame that cannot be read"

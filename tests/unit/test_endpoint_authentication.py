@@ -96,24 +96,6 @@ def test_a_failed_exchange_ends_with_the_next_request(behind: bytes, version: in
     assert len(talk.sent) == 3
 
 
-def test_a_handshake_alone_lets_nothing_through() -> None:
-    talk = Talk(sasl=True)
-    talk.ask(HANDSHAKE, delete({"orders": 2}, 2))
-    talk.broker_answers()
-    assert talk.closed == "a request before authentication has ended"
-
-
-def test_two_rounds_in_a_row_are_both_waited_for() -> None:
-    talk = Talk(sasl=True)
-    talk.ask(HANDSHAKE, authenticate(2), authenticate(3), delete({"orders": 2}, 4))
-    talk.broker_answers()
-    talk.broker.asked.clear()
-    talk.broker_answers(sasl_answer(2))
-    assert len(talk.sent) == 3
-    talk.broker_answers(sasl_answer(3))
-    assert len(talk.sent) == 4
-
-
 def test_a_change_before_a_second_exchange_is_asked_about_before_it() -> None:
     """KIP-368, pipelined: the question goes in the change's place, and the new exchange waits for its end."""
     talk = authenticated()
@@ -134,19 +116,3 @@ def test_an_older_answer_does_not_end_a_newer_exchange() -> None:
     assert len(talk.sent) == 4
     talk.broker_answers()  # the handshake's
     assert talk.closed == "a request before authentication has ended"
-
-
-def test_an_exchange_again_is_an_exchange() -> None:
-    talk = authenticated()
-    talk.ask(request(10, 1, 3))
-    talk.all_answered()
-    talk.ask(request(17, 1, 4), modes_request(5))
-    talk.broker_answers()
-    assert talk.closed == "a request before authentication has ended"
-
-
-def test_without_sasl_nothing_is_asked_for() -> None:
-    talk = Talk()
-    talk.ask(delete({"orders": 2}, 1))
-    talk.broker_answers()
-    assert len(talk.submitted) == 1

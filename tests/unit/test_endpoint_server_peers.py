@@ -85,22 +85,6 @@ def _closed_after(peer: Peer, drop: bytes) -> bool:
         return True
 
 
-def test_who_rests_is_closed_and_so_is_its_broker(make_server: MakeServer, broker: FakeBroker) -> None:
-    server = make_server(broker.address, limits=Limits(idle_s=SOON_S))
-    with Peer(server.advertised) as peer:
-        assert peer.ask(b"x") == b"re: x"
-        assert peer.closed()
-    eventually(lambda: broker.open == 0)
-
-
-def test_a_broker_that_never_answers_costs_the_idle_time(make_server: MakeServer, broker: FakeBroker) -> None:
-    broker.answer = lambda payload: None
-    server = make_server(broker.address, limits=Limits(idle_s=SOON_S))
-    with Peer(server.advertised) as peer:
-        peer.send(b"x")
-        assert peer.closed()
-
-
 def test_the_idle_time_stands_still_while_the_controller_works(
     make_server: MakeServer, broker: FakeBroker, controller: FakeController
 ) -> None:
@@ -128,15 +112,6 @@ def test_who_reads_no_answers_is_closed_and_its_broker_is_not_emptied(
     assert broker.sent_bytes < size * count / 2, "what the client does not take stays at the broker"
 
 
-def test_a_client_that_reads_slowly_gets_everything(make_server: MakeServer, broker: FakeBroker) -> None:
-    server = make_server(broker.address)
-    broker.answer = lambda payload: payload * 400_000
-    with Peer(server.advertised) as peer:
-        peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
-        peer.send(*(b"%02d" % number for number in range(40)))
-        assert [peer.receive()[:2] for _ in range(40)] == [b"%02d" % number for number in range(40)]
-
-
 def test_a_broker_that_takes_nothing_ends_its_client(server: Server, broker: FakeBroker, witness: Peer) -> None:
     with Peer(server.advertised) as peer:
         assert peer.ask(b"x") == b"re: x"
@@ -144,14 +119,6 @@ def test_a_broker_that_takes_nothing_ends_its_client(server: Server, broker: Fak
         with pytest.raises(OSError, match=r"reset|Broken pipe"):  # closed, after what both sides' buffers took
             peer.send(*[bytes(1_000_000)] * 90)
         broker.reading.set()
-
-
-def test_a_client_that_closes_its_half_is_closed(server: Server, broker: FakeBroker, witness: Peer) -> None:
-    with Peer(server.advertised) as peer:
-        assert peer.ask(b"x") == b"re: x"
-        peer.socket.shutdown(socket.SHUT_WR)
-        assert peer.closed()
-        eventually(lambda: broker.open == 1)
 
 
 def test_connections_beyond_the_limit_are_closed(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from modeaware.endpoint.desk import ActiveController, ToClient, ToUpstream
+from modeaware.endpoint.desk import ActiveController
 from modeaware.endpoint.limits import Limits
 from modeaware.errors import ErrorCode, ModeSourceError
 from modeaware.lifecycle.commands import CommandResult, DeletePartitionsCommand
@@ -64,32 +64,6 @@ def test_a_frame_that_is_no_request_closes(length: int) -> None:
     assert talk.closed == "a frame that cannot be read"
 
 
-def test_after_a_close_nothing_happens_any_more() -> None:
-    talk = Talk()
-    talk.ask(request(0, 9, 1))
-    assert talk.session.closed
-    assert not talk.session.wants_more
-    assert talk.session.from_client(request(10, 1, 2)) == []
-    assert talk.session.from_upstream(b"\0\0\0\2") == []
-    assert talk.session.resolved(1, []) == []
-    assert talk.session.pending == 0
-
-
-def test_what_was_answered_before_is_sent_before_the_close() -> None:
-    talk = Talk()
-    actions = talk.session.from_client(request(18, 99, 5))
-    assert isinstance(actions[0], ToClient)
-    talk.ask(request(10, 1, 1), request(0, 9, 2))
-    assert talk.closed is not None
-    assert len(talk.sent) == 1
-
-
-def test_a_broker_that_answers_unasked_closes() -> None:
-    talk = Talk()
-    talk.broker_answers(b"\0\0\0\1")
-    assert talk.closed == "the broker answered what it was not asked"
-
-
 @pytest.mark.parametrize("answer", [b"", b"\0\0", b"\0\0\0\2", b"\0\0\0\2 and more"])
 def test_a_broker_that_answers_something_else_closes(answer: bytes) -> None:
     talk = Talk()
@@ -97,20 +71,6 @@ def test_a_broker_that_answers_something_else_closes(answer: bytes) -> None:
     talk.broker_answers(answer)
     assert talk.closed == "the broker answered out of order"
     assert talk.told == []
-
-
-def test_the_broker_cannot_answer_a_change_that_the_controller_has() -> None:
-    talk = Talk()
-    talk.ask(delete({"orders": 2}, 1))
-    talk.broker_answers()
-    talk.broker_answers(b"\xff\xff\xff\xff")
-    assert talk.closed == "the broker answered what it was not asked"
-
-
-def test_negative_correlation_ids_of_the_client_are_its_own() -> None:
-    talk = Talk()
-    talk.ask(hello(-1), modes_request(-2, ["orders"]), request(10, 1, -1), request(10, 1, -(2**31)))
-    assert ids(talk.all_answered()) == [-1, -2, -1, -(2**31)]
 
 
 def test_an_answer_of_our_own_waits_for_those_before_it() -> None:
@@ -141,17 +101,6 @@ def test_what_stands_behind_a_change_waits_unsent() -> None:
     assert talk.session.pending == 0
 
 
-def test_a_ticket_is_good_once() -> None:
-    talk = Talk()
-    talk.ask(delete({"orders": 2}, 1))
-    talk.broker_answers()
-    ticket = talk.submitted[0].ticket
-    assert talk.session.resolved(ticket + 1, []) == []
-    talk.resolve([CommandResult("orders")])
-    assert talk.session.resolved(ticket, [CommandResult("orders")]) == []
-    assert ids(talk.told) == [1]
-
-
 def test_fresh_modes_are_asked_once_the_log_has_been_read() -> None:
     desk = FakeDesk(known={})
     talk = Talk(desk)
@@ -176,12 +125,6 @@ def test_a_log_that_cannot_be_read_now_gives_no_old_modes_for_fresh_ones() -> No
     assert ids(talk.told) == [1]
 
 
-def test_a_desk_that_knows_nothing_yet_closes() -> None:
-    talk = Talk(FakeDesk(failure=ModeSourceError("not read yet: secret")))
-    talk.ask(hello(1), modes_request(2, modes_only=True))
-    assert talk.closed == "nothing can be said about partition modes now (ModeSourceError)"
-
-
 def test_only_who_names_itself_is_given_modes() -> None:
     for greeting in (
         hello(1, "librdkafka"),
@@ -191,17 +134,6 @@ def test_only_who_names_itself_is_given_modes() -> None:
         talk = Talk()
         talk.ask(greeting, modes_request(2))
         assert talk.closed == "Metadata version 10, which was not offered"
-
-
-def test_old_metadata_passes_untouched_when_old_clients_are_served() -> None:
-    talk = Talk(FakeDesk(active=False, claimed=None))  # the controller is told: see test_endpoint_metadata
-    for version in range(10):
-        asked = old_metadata_request(version, version, ["orders"])
-        talk.ask(asked)
-        answer = talk.broker.answer()
-        assert talk.sent[-1] == asked
-        talk.broker_answers(answer)
-        assert talk.told[-1] == answer
 
 
 @pytest.mark.parametrize(("name", "version"), [("librdkafka", "2.16.0"), ("any", "2.16.1-rdkafka-2.16.0")])
@@ -224,15 +156,6 @@ def test_requests_beyond_the_pipeline_close() -> None:
     assert talk.session.wants_more
     talk.ask(request(10, 1, 4), request(10, 1, 5))
     assert talk.closed == "more requests at once than are taken"
-
-
-def test_bytes_that_wait_are_bounded_and_let_go() -> None:
-    talk = Talk(limits=Limits(held_bytes=1_000))
-    talk.ask(delete({"orders": 2}, 1), request(10, 1, 2, b"x" * 990))
-    assert not talk.session.wants_more
-    talk.broker_answers()
-    talk.resolve([CommandResult("orders")])
-    assert talk.session.wants_more
 
 
 def test_what_is_decoded_here_is_bounded() -> None:
@@ -263,27 +186,6 @@ def test_an_answer_that_cannot_be_read_closes(api_key: int) -> None:
         talk.ask(modes_request(2))
     talk.broker_answers(talk.sent[-1][4:8] + b"\0rubbish with a secret")
     assert talk.closed == "a frame that cannot be read"
-
-
-def test_rights_that_cannot_be_read_close() -> None:
-    talk = Talk()
-    talk.ask(delete({"orders": 2}, 1))
-    talk.broker_answers(talk.sent[-1][4:8] + b"\0rubbish")
-    assert talk.closed == "a frame that cannot be read"
-    assert talk.submitted == []
-
-
-def test_actions_do_not_show_what_they_carry() -> None:
-    for action in (ToClient(b"secret"), ToUpstream(b"secret")):
-        assert "secret" not in repr(action)
-
-
-def test_our_own_correlation_ids_come_round() -> None:
-    talk = Talk()
-    talk.session._last_id = -(2**31)
-    talk.ask(hello(1), modes_request(2, ["orders"]), modes_request(3, ["orders"]))
-    assert [codec.peek_header(payload).correlation_id for payload in talk.sent[1:]] == [-1, -2]
-    assert ids(talk.all_answered()) == [1, 2, 3]
 
 
 def test_a_standby_answers_metadata_and_names_the_active_one() -> None:

@@ -30,11 +30,3 @@ def test_what_would_be_passed_over_is_refused(settings: dict[str, Any], told: st
     with pytest.raises(ConfigError) as caught:
         Controller(CONF, ControllerConfig(), **settings)
     assert told in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [{}, {"listen": None}, {"tls_certificate": "both.pem"}, {"tls_certificate": "c.pem", "tls_key": "k.pem"}],
-)
-def test_what_is_used_is_taken(settings: dict[str, Any]) -> None:
-    assert Controller(CONF, ControllerConfig(), **settings).address is None

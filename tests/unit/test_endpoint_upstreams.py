@@ -9,7 +9,7 @@ import pytest
 
 from modeaware.endpoint import upstream as upstream_module
 from modeaware.endpoint.server import Server
-from tests.support.endpoint import FakeBroker, MakeServer, Peer, free_port
+from tests.support.endpoint import FakeBroker, MakeServer, Peer
 from tests.support.waiting import eventually
 
 
@@ -58,14 +58,6 @@ def test_a_frozen_broker_costs_a_client_one_attempt(make_server: MakeServer, bro
     assert [broker.accepted for broker in brokers] == [1, 3, 3]
 
 
-def test_a_single_frozen_broker_is_still_tried(make_server: MakeServer, broker: FakeBroker) -> None:
-    _freeze(broker)
-    server = make_server(broker.address)
-    _gives_up(server, broker)
-    broker.answer = lambda payload: b"re: " + payload
-    assert _asks(server) == b"re: x"
-
-
 def test_one_client_at_a_time_finds_out_whether_it_is_back(
     make_server: MakeServer, brokers: list[FakeBroker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,28 +90,3 @@ def test_a_broker_that_closes_at_once_comes_last(make_server: MakeServer, broker
     for _ in range(6):
         assert _asks(server) == b"re: x"
     assert closing.accepted == 1
-
-
-def test_who_takes_no_connection_comes_last_until_nobody_else_does(
-    make_server: MakeServer, brokers: list[FakeBroker], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    dead = ("127.0.0.1", free_port())
-    server = make_server(dead, brokers[0].address, brokers[1].address)
-    tried: list[int] = []
-    connect_to = server._upstream._connect_to
-
-    def connect(at: int, make_link: upstream_module.MakeLink) -> object:
-        tried.append(at)
-        return connect_to(at, make_link)
-
-    monkeypatch.setattr(server._upstream, "_connect_to", connect)
-    for _ in range(6):
-        assert _asks(server) == b"re: x"
-    assert tried == [0, 1, 2, 1, 2, 1, 2], "the dead one once"
-    tried.clear()
-    brokers[0].close()
-    brokers[1].close()
-    with Peer(server.advertised) as peer:
-        peer.send(b"x")
-        assert peer.closed()
-    assert sorted(tried) == [0, 1, 2]
