@@ -79,13 +79,6 @@ def test_the_same_as_json() -> None:
     assert topics["d"]["steps"][0]["created"] == [12, 13]
 
 
-def test_nobody_is_asked_between_lines_of_json(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as raised:
-        cli.main(["apply", "absent.yaml", "--bootstrap-server", "127.0.0.1:1", "--json"])
-    assert raised.value.code == 2
-    assert "--json needs --yes, --dry-run or --check" in capsys.readouterr().err
-
-
 def test_the_file_is_read_before_anybody_is_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "absent.yaml"
     assert cli.main(["apply", str(path), "--bootstrap-server", "127.0.0.1:1"]) == 1

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from modeaware.apply.current import CurrentTopic
 from modeaware.apply.desired import DesiredTopic, ShrinkRules
 from modeaware.apply.planning import plan_topic
-from modeaware.apply.steps import AcceptStateLoss, AlterConfigs, Create, Grow, Shrink, TopicPlan
+from modeaware.apply.steps import AlterConfigs, Create, Grow, Shrink, TopicPlan
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
 from tests.support.applying import ModelTopic
 from tests.support.lifecycle import TOPIC
@@ -87,35 +87,6 @@ def test_other_targets_during_a_shrink() -> None:
     back = topic.plan(wanted(6))
     assert back.steps == (Grow(4, CreatePartitionsCommand(TOPIC, 6), range(4, 6), range(12, 6), by_controller=True),)
     assert "takes back the shrink" in back.notes[0]
-
-
-def test_other_targets_while_new_partitions_are_opened() -> None:
-    topic = shrunk(done=True)
-    topic.take(topic.plan(wanted(14)))
-    assert topic.plan(wanted(14)).progress == "opening of partitions 12-13"
-    assert topic.plan(wanted(14)).status == "in_progress"
-    for fewer in (13, 12, 4):
-        told = refusal(topic, wanted(fewer))
-        assert "a change to 14 partitions is in progress" in told
-        assert "--undo" not in told
-    assert topic.plan(wanted(16)).steps[0] == Grow(
-        12, CreatePartitionsCommand(TOPIC, 16), range(0), range(14, 16), by_controller=True
-    )
-
-
-def test_more_groups_may_lose_state_while_a_shrink_is_in_progress() -> None:
-    topic = shrunk(rules=ShrinkRules("drained", 9, False, ("a",)))
-    desired = wanted(4, shrink=ShrinkRules("drained", 9, False, ("a", "b")))
-    plan = topic.plan(desired)
-    (step,) = plan.steps
-    assert isinstance(step, AcceptStateLoss)
-    assert step.groups == ("b",)
-    topic.take(plan)
-    assert topic.plan(desired).status == "in_progress"
-    both = topic.plan(wanted(6, shrink=ShrinkRules("drained", 9, False, ("c",))))
-    assert [type(each) for each in both.steps] == [Grow, AcceptStateLoss], "what is left of it is told as well"
-    topic.take(both)
-    assert topic.plan(wanted(6, shrink=ShrinkRules("drained", 9, False, ("c",)))).status == "in_progress"
 
 
 def test_configs_that_are_named_are_set_or_removed_and_others_stay() -> None:
@@ -202,20 +173,6 @@ def test_partitions_that_another_tool_has_added() -> None:
     topic.take(topic.plan(wanted(14)))
     topic.settle()
     topic.take(topic.plan(wanted(2)))
-
-
-def test_partitions_that_another_tool_has_added_count_once_nothing_is_retired() -> None:
-    topic = shrunk(done=True)
-    topic.take(topic.plan(wanted(14)))
-    topic.add_by_another_tool(1)
-    assert topic.plan(wanted(15)).status == "in_progress"
-    assert "a change to 15 partitions is in progress" in refusal(topic, wanted(14))
-    topic.settle()
-    assert topic.plan(wanted(15)).status == "unchanged"
-
-
-def test_a_refused_plan_has_no_steps_although_configs_differ() -> None:
-    assert "--undo" in refusal(shrunk(), wanted(2, configs={"retention.ms": "1"}))
 
 
 RULES = st.none() | st.builds(

@@ -119,17 +119,6 @@ def test_the_verdict_is_by_what_the_cluster_shows_now(
 UNAV = "the partition has no leader that answers: waiting for it"
 
 
-def test_it_names_the_rules_of_every_kind_that_are_in_force_for_the_topic() -> None:
-    closed = GroupRule("closed", "*", "orders", "these are all there are", 0)
-    required = GroupRule("require", "spark-job", "*", "reads without a group", 0)
-    others = (GroupRule("closed", "*", "invoices", "-", 0), GroupRule("waive", "g", "orders", "gone", 0, expires_ms=9))
-    document = certificate(evidence(rules=(closed, required, *others)), [1])
-    assert [(rule["kind"], rule["reason"]) for rule in document["checked_now"]["rules_in_force"]] == [
-        ("closed", "these are all there are"),
-        ("require", "reads without a group"),
-    ]
-
-
 def test_it_holds_what_the_log_says_and_what_is_so_now() -> None:
     straggler = Straggler(9, 17, 1, 1_500)
     document = certificate(evidence(replace(SEALED, drained={"billing": 10}, stragglers=1, straggler=straggler)), [1])
@@ -199,12 +188,6 @@ def test_the_help_documents_every_field() -> None:
             assert f'"{field}"' in HELP, "tell it in --help"
 
 
-def test_a_partition_that_cannot_be_asked_has_nothing_live() -> None:
-    (partition,) = certificate(evidence(log=None), [1])["partitions"]
-    assert partition["checked_now"] is None
-    assert partition["verdict"] == f"not drained: {UNAV}"
-
-
 def test_the_commands_are_kafkas_own() -> None:
     told, server = commands(1, evidence()), "--bootstrap-server host:9092"
     assert [(one["command"], one["expect"]) for one in told] == [
@@ -231,12 +214,6 @@ def test_the_commands_are_kafkas_own() -> None:
         "orders:1: and an offset of 10 or less",
         "for partition 1 of orders an offset of 8 or more",
     ]
-
-
-@pytest.mark.parametrize(("kind", "tool"), [("share", "kafka-share-groups.sh"), ("streams", "kafka-streams-groups.sh")])
-def test_a_group_is_asked_with_the_tool_of_its_kind(kind: str, tool: str) -> None:
-    told = commands(1, evidence(group=replace(BILLING, kind=kind)))
-    assert told[2]["command"].startswith(f"{tool} ")
 
 
 def test_before_the_proof_is_recorded_what_is_required_now_is_checked() -> None:

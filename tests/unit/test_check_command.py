@@ -44,12 +44,6 @@ def run(*arguments: str) -> int:
     return cli.main(["check", "--bootstrap-server", "here:1", *arguments])
 
 
-def test_the_exit_status_tells_whether_something_fails(asked: list[Scope]) -> None:
-    assert run("--role", "client", "--topic", "good") == 0
-    assert run("--role", "client", "--topic", "good", "--topic", "bad") == 3
-    assert asked[-1].topics == ("good", "bad")
-
-
 @pytest.mark.parametrize(
     ("arguments", "settings", "principal"),
     [
@@ -81,21 +75,3 @@ def test_the_mode_log_is_the_one_of_the_settings(asked: list[Scope], tmp_path: P
     session = ("--config", "modeaware.controller.session.timeout.ms=6000")
     assert run("--role", "controller", "--config", "modeaware.mode.log.topic=others", *session) == 0
     assert (asked[-1].mode_log, asked[-1].reads_log, asked[-1].session_timeout_ms) == ("others", True, 6000)
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("--role", "controller", "--transactional-id", "t"),
-        ("--role", "client", "--topic", "t", "--group", "g", "--transactional-id", "t"),
-        ("--role", "client", "--closed-groups"),
-        ("--role", "client", "--topic", ""),
-        ("--role", "controller", "--config", "modeaware.mode.log.topic=no topic"),
-    ],
-)
-def test_what_makes_no_sense_is_refused(
-    arguments: tuple[str, ...], asked: list[Scope], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(*arguments) == 1
-    assert capsys.readouterr().err.startswith("error: ")
-    assert asked == []

@@ -41,10 +41,3 @@ def test_where_nobody_answers_it_is_not_known() -> None:
     assert setting is not None
     assert setting.verdict.state is State.UNKNOWN
     assert NOBODY in setting.verdict.detail
-
-
-@pytest.mark.parametrize("scope", [client("log"), Scope(Role.CONTROLLER, mode_source="wire"), Scope(Role.OPERATOR)])
-def test_who_reads_the_log_asks_nobody(scope: Scope, endpoint: FakeEndpoint) -> None:
-    assert over_the_wire(scope, {"bootstrap.servers": endpoint.address}) == (scope, None)
-    assert endpoint.connections == 0
-    assert scope.reads_log

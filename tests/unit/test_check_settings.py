@@ -73,11 +73,6 @@ def test_the_mode_log(seen: SeenTopic, policy: Any, state: State) -> None:
     assert found(Role.CLIENT, {LOG: seen}, {LOG: policy})[f"the mode log {LOG}"].state is state
 
 
-def test_a_mode_log_that_the_brokers_would_not_make() -> None:
-    verdict = found(Role.CONTROLLER, {LOG: MISSING}, not_creatable="POLICY_VIOLATION: no")[f"the mode log {LOG}"]
-    assert verdict == Verdict(State.FAIL, "it cannot be made: POLICY_VIOLATION: no")
-
-
 def test_a_controller_is_told_that_the_log_could_be_kept_more_safely() -> None:
     def told(role: Role, replicas: int | None, in_sync: str) -> str:
         configs = {"cleanup.policy": "compact", "min.insync.replicas": in_sync}
@@ -92,17 +87,6 @@ def test_a_controller_is_told_that_the_log_could_be_kept_more_safely() -> None:
     assert "modeaware reassign-partitions" in detail
 
 
-def test_topics_that_are_there_and_not() -> None:
-    told = found(
-        Role.CONTROLLER,
-        {"a": SeenTopic(4, True, None), "b": MISSING, "c": HIDDEN},
-        {"a": {"cleanup.policy": "compact"}},
-    )
-    assert told["the topic a"] == Verdict(State.PASS, "4 partitions, compacted: shrink it with --evacuate")
-    assert told["the topic b"].state is State.FAIL
-    assert "the topic c" not in told, "its rights fail already"
-
-
 @pytest.mark.parametrize(
     ("bounds", "state"),
     [
@@ -114,12 +98,6 @@ def test_topics_that_are_there_and_not() -> None:
 )
 def test_the_session_of_the_election(bounds: Any, state: State) -> None:
     assert found(Role.CONTROLLER, {}, {"7": bounds})[SESSION].state is state
-
-
-def test_who_has_no_endpoint_is_told() -> None:
-    told = found(Role.CONTROLLER, {}, conf={"security.protocol": "ssl"})
-    assert told["the controller's endpoint"].state is State.UNKNOWN
-    assert "the controller's endpoint" not in found(Role.CONTROLLER, {})
 
 
 def test_an_operator_learns_whether_a_controller_answers(monkeypatch: pytest.MonkeyPatch) -> None:

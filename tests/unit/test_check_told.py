@@ -41,16 +41,6 @@ def test_the_command_of_each_kind(need: Need, arguments: list[str]) -> None:
     assert shlex.split(secured.grant(need)) == [*to, "--command-config", "admin.properties", *grant]
 
 
-def test_all_that_passes_needs_no_words() -> None:
-    passed = report(Role.CONTROLLER, settings=(Setting("x", UNKNOWN),))
-    assert passed.passed
-    assert (commands(passed, SITE), notes(passed)) == ([], [])
-    first, *lines = as_text(passed, SITE)
-    assert first == "controller as User:ann at here:1, mode log __partition_modes"
-    assert lines[-1] == "unknown  x: who knows"
-    assert all(line.startswith("pass     ") for line in lines[:-1])
-
-
 def test_a_failure_has_its_command_in_text_and_json() -> None:
     lacking = "topic orders DELETE"
     found = report(Role.OPERATOR, lacking)
@@ -66,12 +56,6 @@ def test_a_failure_has_its_command_in_text_and_json() -> None:
     assert "To be pasted by an administrator, with settings in admin.properties:" in secured
     assert told["notes"] == []
     assert told["passed"] is False
-
-
-def test_a_setting_can_fail_alone() -> None:
-    found = report(Role.CLIENT, settings=(Setting("the topic orders", FAIL),))
-    assert not found.passed
-    assert found.missing == ()
 
 
 @pytest.mark.parametrize("lacking", ["cluster kafka-cluster DESCRIBE", "group * DESCRIBE", "topic * DESCRIBE"])
@@ -92,8 +76,3 @@ def test_without_create_the_log_is_made_beforehand() -> None:
     assert {"cleanup.policy=compact", "min.insync.replicas=2"} <= set(creation)
     (note,) = notes(found)
     assert "modeaware.mode.log.topic" in note
-
-
-def test_a_placeholder_is_no_principal_in_json() -> None:
-    assert as_json(report(Role.CLIENT), Site("here:1"))["principal"] is None
-    assert as_json(report(Role.CLIENT), SITE)["principal"] == "User:ann"

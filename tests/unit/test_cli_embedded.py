@@ -93,11 +93,6 @@ def _claimed_by(monkeypatch: pytest.MonkeyPatch, claim: ClaimRecord) -> None:
     monkeypatch.setattr(embedded, "read_mode_log", lambda *_: fold([("controller", claim.to_json())]))
 
 
-def test_the_rules_are_there_before_the_controller_starts(stub: type[StubController]) -> None:
-    embedded.alter_group_rules(TARGET, CONFIG, OLD, COMMAND)
-    assert stub.calls == ["submit", "start", "stop"]
-
-
 def test_one_that_stood_by_before_it_was_elected_is_asked_again(stub: type[StubController]) -> None:
     stub.stands_by = True
     embedded.alter_group_rules(TARGET, CONFIG, OLD, COMMAND)
@@ -121,15 +116,6 @@ def test_the_one_that_was_elected_instead_is_asked(
     assert "Another controller has taken over" in capsys.readouterr().err
     with embedded.embedded_controller(TARGET, CONFIG, OLD) as controller:
         assert controller is None
-
-
-def test_nobody_elected_in_time_is_an_error(stub: type[StubController], monkeypatch: pytest.MonkeyPatch) -> None:
-    stub.elected = False
-    _claimed_by(monkeypatch, OLD)
-    with pytest.raises(ControllerUnavailable):
-        embedded.alter_group_rules(TARGET, CONFIG, OLD, COMMAND)
-    with pytest.raises(ControllerUnavailable), embedded.embedded_controller(TARGET, CONFIG, OLD):
-        raise AssertionError("nobody is active")
 
 
 def test_a_refusal_is_raised_and_the_controller_stopped(stub: type[StubController]) -> None:
@@ -159,26 +145,6 @@ def test_the_embedded_one_is_asked_directly(stub: type[StubController]) -> None:
     assert stub.calls == ["start", "submit", "stop"]
 
 
-def test_its_refusal_is_raised(stub: type[StubController]) -> None:
-    stub.code = ErrorCode.POLICY_VIOLATION
-    with embedded.embedded_controller(TARGET, CONFIG, None) as controller:
-        assert controller is not None
-        with pytest.raises(RequestRefused, match="no such rule") as caught:
-            embedded.carry_out(controller, SHRINK)
-    assert (caught.value.code, caught.value.topic) == (ErrorCode.POLICY_VIOLATION, "orders")
-    assert stub.calls[-1] == "stop"
-
-
-def test_its_silence_is_an_error(stub: type[StubController], monkeypatch: pytest.MonkeyPatch) -> None:
-    stub.code = None
-    monkeypatch.setattr(embedded, "ANSWER_TIMEOUT_S", 0.0)
-    with embedded.embedded_controller(TARGET, CONFIG, None) as controller:
-        assert controller is not None
-        with pytest.raises(ClusterError, match="not done within") as caught:
-            embedded.carry_out(controller, SHRINK)
-    assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
-
-
 @pytest.mark.parametrize(
     ("protocol", "listen"), [("PLAINTEXT", DEFAULT_LISTEN), ("sasl_ssl", DEFAULT_LISTEN), ("ssl", None)]
 )
@@ -188,9 +154,3 @@ def test_it_listens_where_users_can_be_told_apart(
     target = Connection({**TARGET.conf, "security.protocol": protocol}, ClientConfig())
     with embedded.embedded_controller(target, CONFIG, None):
         assert stub.listen == listen
-
-
-def test_the_embedded_one_is_stopped_whatever_happens(stub: type[StubController]) -> None:
-    with pytest.raises(KeyboardInterrupt), embedded.embedded_controller(TARGET, CONFIG, None):
-        raise KeyboardInterrupt
-    assert stub.calls == ["start", "stop"]

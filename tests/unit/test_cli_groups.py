@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 
@@ -13,7 +11,7 @@ from modeaware import cli
 from modeaware.cli import groups
 from modeaware.cli.expiry import expiry
 from modeaware.cli.group_situation import GroupSituation
-from modeaware.cli.group_text import LIST_JSON_HELP, given_up, groups_json, groups_text, rule_text
+from modeaware.cli.group_text import LIST_JSON_HELP, given_up, groups_json, groups_text
 from modeaware.lifecycle.commands import AlterGroupRulesCommand
 from modeaware.modelog.group_rules import GroupRule
 from tests.unit.test_report_groups import FACTS, IGNORED, NOW, RECORD
@@ -107,12 +105,6 @@ def test_what_a_waiver_gives_up(group: str, topic: str, told: str) -> None:
     assert given_up(now.topics, now.with_rule(rule), rule) == [told]
 
 
-def test_a_waiver_in_place_of_another_is_told_by_itself() -> None:
-    now = situation(GroupRule("waive", "gone", "orders", "first", 0))
-    rule = GroupRule("waive", "gone", "orders", "second", 0)
-    assert "28 offsets" in given_up(now.topics, now.with_rule(rule), rule)[0]
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -127,12 +119,6 @@ def test_what_may_lose_records_is_asked_about(
     assert "say --yes" in capsys.readouterr().err
     assert cli.main(["groups", *arguments, "--dry-run", *SERVER]) == 0
     assert altered == []
-
-
-def test_what_only_protects_is_not_asked_about(altered: list[AlterGroupRulesCommand]) -> None:
-    assert cli.main(["groups", "require", "g", "--topic", "t", *SERVER]) == 0
-    assert cli.main(["groups", "forget", "waive", "old", "--topic", "orders", *SERVER]) == 0
-    assert len(altered) == 2
 
 
 @pytest.mark.parametrize(
@@ -171,12 +157,6 @@ def test_the_list_shows_groups_and_rules() -> None:
     assert "forgotten" in lines[-2]
 
 
-def test_the_list_of_nothing() -> None:
-    text = groups_text((), (), NOW)
-    assert "No topic is in a change" in text
-    assert "no rules about groups" in text
-
-
 def test_the_list_as_json_has_the_documented_fields_and_no_others() -> None:
     shown = groups_json(situation(OLD, EXPIRED).topics, (OLD, EXPIRED), NOW)
     assert json.loads(json.dumps(shown)) == shown
@@ -198,22 +178,6 @@ def test_the_list_as_json_has_the_documented_fields_and_no_others() -> None:
     for fields in (shown, topic, gone, shown["rules"][0]):
         for field in fields:
             assert f'"{field}"' in LIST_JSON_HELP, "tell it in --help"
-
-
-@pytest.mark.parametrize(
-    ("rule", "text"),
-    [
-        (OLD, "Topics 'orders': group 'old' is not waited for, until 1970-01-02 00:00:05 UTC (the team is gone)."),
-        (EXPIRED, "Topics 'o*': group 'spark' must have consumed what is deleted, listed or not, until 1970-01-01 "),
-        (GroupRule("closed", "", "*", "r", 0), "Topics '*': the groups that are registered or seen are taken for all"),
-        (
-            GroupRule("waive", "g", "t", "r", 0, None, True),
-            "Topics 't': group 'g' is not waited for where it has never",
-        ),
-    ],
-)
-def test_a_rule_in_words(rule: GroupRule, text: str) -> None:
-    assert rule_text(rule).startswith(text)
 
 
 @pytest.mark.parametrize(
@@ -240,21 +204,6 @@ def test_when_a_rule_ends(text: str, expected: int) -> None:
 def test_when_a_rule_cannot_end(text: str) -> None:
     with pytest.raises(ValueError, match=r"is not|beyond"):
         expiry(text, NOW)
-
-
-def test_each_action_has_help(capsys: pytest.CaptureFixture[str]) -> None:
-    for action in ("list", "require", "waive", "closed", "forget"):
-        with pytest.raises(SystemExit) as caught:
-            cli.main(["groups", action, "--help"])
-        assert caught.value.code == 0
-        assert "--topic" in capsys.readouterr().out
-
-
-def test_the_command_is_configured_once() -> None:
-    parser = argparse.ArgumentParser()
-    groups.Groups().configure(parser)
-    args: Any = parser.parse_args(["list", *SERVER])
-    assert args.run_action is groups._list
 
 
 @pytest.mark.parametrize(

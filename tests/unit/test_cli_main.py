@@ -69,22 +69,9 @@ def test_output_that_nobody_reads_is_no_error(
     assert capsys.readouterr().err == ""
 
 
-def test_rubbish_on_the_mode_log_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
-    """A command that waits reads the log every few seconds."""
-    for _ in range(2):
-        caplog.clear()
-        cli.main(["sample", "read"])
-        assert len(caplog.messages) == 1, "once a command"
-
-
 def test_a_missing_extra_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["missing"]) == 1
     assert "needs the package no_such_package: install modeaware[controller]" in capsys.readouterr().err
-
-
-def test_a_missing_module_of_ours_is_a_bug_and_no_missing_extra() -> None:
-    with pytest.raises(ModuleNotFoundError):
-        cli.main(["lost"])
 
 
 def test_help_lists_all_commands_and_loads_none(capsys: pytest.CaptureFixture[str]) -> None:
@@ -93,17 +80,3 @@ def test_help_lists_all_commands_and_loads_none(capsys: pytest.CaptureFixture[st
     assert exited.value.code == 0
     shown = capsys.readouterr().out
     assert all(name in shown for name in ("sample", "missing", "lost"))
-
-
-@pytest.mark.parametrize("arguments", [[], ["unheard-of"], ["sample"]])
-def test_bad_usage(arguments: list[str]) -> None:
-    with pytest.raises(SystemExit) as exited:
-        cli.main(arguments)
-    assert exited.value.code == 2
-
-
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as exited:
-        cli.main(["--version"])
-    assert exited.value.code == 0
-    assert capsys.readouterr().out.startswith("modeaware ")

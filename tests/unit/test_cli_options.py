@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from modeaware.cli import options
-from modeaware.cluster.cluster import Cluster
-from modeaware.errors import ClusterError, ConfigError
+from modeaware.errors import ConfigError
 
 Write = Callable[[str], Path]
 
@@ -48,11 +47,6 @@ def test_a_line_that_is_no_setting_is_named(write: Write) -> None:
         options.read_properties(write("a=b\nsecurity.protocol SSL\n"))
 
 
-def test_a_missing_file_is_a_config_error(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot read"):
-        options.read_properties(tmp_path / "absent")
-
-
 def test_the_connection_takes_our_settings_out(write: Write) -> None:
     path = write("client.id=me\nmodeaware.mode.log.topic=modes\nbootstrap.servers=elsewhere:1\n")
     connection = options.connection(_parse("--command-config", str(path)), defaults={"log_level": 0})
@@ -65,27 +59,6 @@ def test_a_setting_of_java_clients_comes_with_advice(write: Write) -> None:
     path = write("sasl.jaas.config=org.apache.kafka...\n")
     with pytest.raises(ConfigError, match=r"use sasl\.username and sasl\.password"):
         options.connection(_parse("--command-config", str(path)))
-
-
-def test_the_controllers_configs_keep_to_the_clients_mode_log(write: Write) -> None:
-    args = _parse("--config", "modeaware.seal.quiet.ms=5", "--config", "delete.topic.partition.enable = false")
-    connection = options.connection(args)
-    config = options.controller_config(args, connection.config)
-    assert (config.seal_quiet_ms, config.enable) == (5, False)
-    assert config.mode_log_topic == connection.config.mode_log_topic
-
-
-def test_an_unknown_controller_config_is_named_with_the_nearest() -> None:
-    args = _parse("--config", "delete.topic.partition.enabled=true")
-    with pytest.raises(ConfigError, match=r"did you mean 'delete\.topic\.partition\.enable'"):
-        options.controller_config(args, options.connection(args).config)
-
-
-@pytest.mark.parametrize("text", ["novalue", "=x", " =x"])
-def test_what_is_no_key_and_value_is_bad_usage(text: str) -> None:
-    with pytest.raises(SystemExit) as caught:
-        _parse("--config", text)
-    assert caught.value.code == 2
 
 
 @pytest.mark.parametrize(("text", "ok"), [("0", True), ("60000", True), ("-1", False), ("1.5", False), ("soon", False)])
@@ -101,10 +74,3 @@ def test_a_setting_librdkafka_does_not_know_is_a_config_error(write: Write) -> N
     path = write("no.such.setting=1\n")
     with pytest.raises(ConfigError, match=r"no\.such\.setting"):
         options.connect(options.connection(_parse("--command-config", str(path))))
-
-
-def test_no_broker_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Cluster.__init__, "__defaults__", (0.2,))
-    connection = options.Connection({"bootstrap.servers": "127.0.0.1:1", "log_level": 0}, options.ClientConfig())
-    with pytest.raises(ClusterError, match=r"no broker answers at 127\.0\.0\.1:1"):
-        options.connect(connection)

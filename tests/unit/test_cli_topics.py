@@ -14,7 +14,7 @@ from modeaware import cli
 from modeaware.cli import change, topics
 from modeaware.cli.change import CommandOf
 from modeaware.lifecycle.commands import Command, CreatePartitionsCommand, DeletePartitionsCommand
-from tests.unit.test_cli_plan import DELETION, FRESH, RECORD, SHRINKING, SHRUNK
+from tests.unit.test_cli_plan import DELETION, FRESH, RECORD, SHRINKING
 
 SERVER = ("--bootstrap-server", "127.0.0.1:1")
 
@@ -77,14 +77,6 @@ def test_options_that_do_not_go_together_are_bad_usage(
     assert complaint in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["shrink", "grow"])
-@pytest.mark.parametrize("arguments", [[], ["t"], ["t", "--to", "x"], ["t", "--to", "3", "--undo"]])
-def test_the_short_forms_need_a_topic_and_a_number(command: str, arguments: list[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        cli.main([command, *SERVER, *arguments])
-    assert caught.value.code == 2
-
-
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
@@ -139,28 +131,11 @@ def test_replicas_are_said_of_new_partitions_only(
     assert "4 is no increase; nothing was changed" in capsys.readouterr().err
 
 
-def test_undo_goes_back_to_the_count_before_the_shrink() -> None:
-    assert topics.undo_command(SHRINKING) == CreatePartitionsCommand("t", 12)
-    assert topics.undo_command(SHRUNK) == CreatePartitionsCommand("t", 12)
-
-
 def test_undo_twice_has_nothing_to_do() -> None:
     assert topics.undo_command(FRESH) is None
     assert topics.undo_command(replace(FRESH, record=replace(RECORD, deletion=None))) is None
     grown_over = replace(DELETION, previous_count=4)
     assert topics.undo_command(replace(FRESH, record=replace(RECORD, deletion=grown_over))) is None
-
-
-def test_the_help_documents_the_json(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        cli.main(["topics", "--help"])
-    assert caught.value.code == 0
-    assert '"waits_for"' in capsys.readouterr().out
-
-
-def test_a_bad_command_config_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["shrink", "t", "--to", "4", *SERVER, "--command-config", "/no/such/file"]) == 1
-    assert capsys.readouterr().err.startswith("error: cannot read /no/such/file")
 
 
 @pytest.mark.parametrize(
@@ -188,9 +163,3 @@ def test_proposed_commands_connect_as_this_one_did(
         f"Watch it:     modeaware topics {where} --describe --topic t",
         f"Take it back: modeaware topics {where} --undo --topic t",
     ]
-
-
-def test_the_shrink_command_names_the_retention_policy_by_default() -> None:
-    none = {"delete_partitions_delay": None, "immediate_delete": False, "accept_state_loss": [], "evacuate": False}
-    args = argparse.Namespace(**none)
-    assert change.shrink_command("t", 3, args).delay_ms == -1

@@ -19,7 +19,7 @@ from modeaware.cli.waiting import (
     progress_lines,
     wait_until_done,
 )
-from modeaware.errors import ClusterError, ControllerFenced, ErrorCode, RequestRefused
+from modeaware.errors import ControllerFenced
 from modeaware.lifecycle import reasons
 from modeaware.modelog.deletion import DeleteTopicPartitions
 from modeaware.modes import PartitionMode
@@ -83,17 +83,6 @@ def test_it_waits_until_the_topic_is_done_and_tells_each_change_once() -> None:
         f"orders: drain 4 ({reasons.text('group-lag:billing')}); seal 5",
         "orders: done 4-5",
     ]
-
-
-def test_a_look_that_fails_is_noted_and_tried_again() -> None:
-    told = _wait(Script(DRAIN, ClusterError("the brokers are away"), DONE))
-    assert "cannot look just now: the brokers are away" in told
-    assert "done 4-5" in told
-
-
-def test_it_ends_when_the_topic_is_gone() -> None:
-    with pytest.raises(RequestRefused, match="does not exist"):
-        _wait(Script(DRAIN, RequestRefused("does not exist", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)))
 
 
 def test_it_ends_when_the_embedded_controller_has_stopped() -> None:
