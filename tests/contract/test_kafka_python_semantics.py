@@ -130,29 +130,6 @@ def test_a_partitioner_is_given_the_record_and_an_explicit_partition_goes_around
 
 
 @producers
-def test_a_sticky_partitioner_moves_on_before_a_record_without_a_key_begins_a_batch(kind: Any) -> None:
-    partitioner = MagicMock(spec=StickyPartitioner)
-    partitioner.partition.side_effect = [3, 7]
-    made = Made(kind, partitioner=partitioner)
-    made.queue.append.side_effect = [(None, False, False, True), made.queue.append.return_value]
-    made.producer.send(TOPIC, b"v")
-    (call,) = partitioner.on_new_batch.call_args_list
-    assert (call.args[0], call.args[2]) == (TOPIC, 3)
-    assert made.queued() == [3, 7]
-    made.producer.close()
-
-
-@producers
-def test_a_partitioner_that_names_none_is_an_error(kind: Any) -> None:
-    partitioner = MagicMock(spec=StickyPartitioner)
-    partitioner.partition.return_value = None
-    made = Made(kind, partitioner=partitioner)
-    with pytest.raises(ValueError, match="did not assign a partition"):
-        made.producer.send(TOPIC, b"v")
-    made.producer.close()
-
-
-@producers
 def test_what_makes_a_producer_idempotent(kind: Any) -> None:
     for settings, idempotent, acks in (
         ({}, True, -1),

@@ -239,12 +239,6 @@ def test_before_the_first_view_it_is_not_ready_and_topics_are_unlisted(world: Wo
     assert views.ready
 
 
-def test_a_topic_without_a_record_is_unlisted(world: World) -> None:
-    views = ready(world)
-    assert views.view("orders") == TopicView.unlisted("orders")
-    assert views.views() == {}
-
-
 def test_changes_arrive(world: World) -> None:
     views = ready(world)
     world.put("orders", 1, 4)
@@ -294,23 +288,6 @@ def test_a_listener_hears_everything_once_when_first_ready_then_each_change(worl
     until(lambda: len(heard.calls) == 2)
     assert set(heard.calls[1]) == {"a"}
     assert heard.epochs("a") == [1, 2]
-
-
-def test_a_listener_is_called_with_nothing_when_there_is_nothing(world: World) -> None:
-    views = world.start()
-    heard = Heard()
-    views.subscribe(heard)
-    world.open()
-    until(lambda: heard.calls == [{}])
-
-
-def test_a_listener_that_comes_late_hears_everything_at_once(world: World) -> None:
-    views = ready(world)
-    world.put("orders", 3, 4)
-    until(lambda: views.view("orders").epoch == 3)
-    heard = Heard()
-    views.subscribe(heard)
-    assert heard.epochs("orders") == [3]
 
 
 def test_a_view_is_in_force_before_its_listeners_are_called(world: World) -> None:
@@ -372,9 +349,3 @@ def test_a_hint_that_views_are_old_never_blocks(world: World) -> None:
     world.put("orders", 1, 4)
     views.refresh_soon()
     until(lambda: views.view("orders").epoch == 1)
-
-
-def test_closing_twice_is_harmless(world: World) -> None:
-    views = ready(world)
-    views.close()
-    views.close()

@@ -25,7 +25,6 @@ from modeaware.aiokafka import (
 from modeaware.errors import PartitionRetired, ResizeWarning
 from tests.support.fake_views import FakeViews, modes_of
 from tests.support.offline import Acquired
-from tests.support.waiting import eventually
 
 TOPIC, NOWHERE = "t", "127.0.0.1:1"
 KEYS = [b"key-%d" % number for number in range(60)] + [b""]
@@ -162,19 +161,6 @@ async def test_the_applications_partitioner_sees_the_writable_ones(views: FakeVi
             place(producer, b"bad")
 
 
-@in_a_loop
-async def test_a_subclass_that_chooses_itself_is_asked_where_partitions_are_named(views: FakeViews) -> None:
-    class Mine(AIOKafkaProducer):
-        def _partition(self, topic: str, partition: Any, *rest: Any) -> int:
-            return int(partition or 0) + 1
-
-    views.set(TOPIC, modes_of(12, 4))
-    async with started(Mine) as producer:
-        assert place(producer, b"k", 2) == 3
-        with pytest.raises(RetiredPartitionError):
-            place(producer, b"k", 3)
-
-
 @pytest.mark.parametrize(("policy", "error"), [("block", FirstViewPending), ("error", FirstViewTimeout)])
 def test_the_first_view_is_waited_for_by_start(
     acquired: Acquired, connected: list[object], policy: str, error: type[Exception]
@@ -204,20 +190,6 @@ def test_the_first_view_is_waited_for_by_start(
     assert issubclass(FirstViewTimeout, KafkaError)
 
 
-def test_a_block_that_is_not_entered_leaves_nothing_behind(acquired: Acquired, connected: list[object]) -> None:
-    async def test() -> None:
-        views = acquired.views = FakeViews(ready=False)
-        producer = AIOKafkaProducer(bootstrap_servers=NOWHERE, modeaware_view_timeout_ms=1)
-        with pytest.raises(FirstViewPending):
-            async with producer:
-                pytest.fail("entered without a view")
-        assert connected == [producer]
-        assert producer._closed
-        assert views.closed
-
-    asyncio.run(test())
-
-
 def test_the_event_loop_goes_on_while_the_first_view_is_waited_for(acquired: Acquired) -> None:
     async def test() -> None:
         acquired.views = FakeViews(ready=False)
@@ -230,22 +202,6 @@ def test_the_event_loop_goes_on_while_the_first_view_is_waited_for(acquired: Acq
         await producer.stop()
 
     asyncio.run(test())
-
-
-def test_every_partition_is_taken_as_writable_without_a_view_where_that_is_asked_for(
-    acquired: Acquired, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def test() -> None:
-        views = acquired.views = FakeViews(ready=False)
-        async with started(modeaware_view_timeout_ms=1, modeaware_on_unknown="writable") as producer:
-            assert untouched(producer)
-            views.set(TOPIC, modes_of(12, 4))
-            views.set_ready()
-            await applied()
-            assert place(producer, b"k") == murmur2(b"k", 4)
-
-    asyncio.run(test())
-    assert "every partition is taken as ReadWrite" in caplog.text
 
 
 @pytest.mark.filterwarnings("default::modeaware.errors.ResizeWarning")
@@ -297,30 +253,6 @@ async def test_stop_gives_the_views_back_and_nothing_keeps_the_producer(
     assert views.listener_count == 0
     del producer
     assert dropped() is None
-
-
-def test_a_producer_that_is_dropped_gives_its_views_back(views: FakeViews) -> None:
-    async def drop() -> None:
-        loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _, context: None)  # aiokafka tells it there, too
-        producer = AIOKafkaProducer(bootstrap_servers=NOWHERE)
-        made = [producer]
-        del producer
-        with pytest.warns(ResourceWarning, match="Unclosed AIOKafkaProducer"):
-            made.clear()
-
-    asyncio.run(drop())
-    eventually(lambda: views.closed and views.listener_count == 0)
-
-
-def test_views_that_come_after_the_event_loop_harm_nobody(views: FakeViews) -> None:
-    async def make() -> AIOKafkaProducer:
-        return AIOKafkaProducer(bootstrap_servers=NOWHERE)
-
-    producer = asyncio.run(make())
-    views.set(TOPIC, modes_of(12, 4))
-    asyncio.run(producer.stop())
-    assert views.closed
 
 
 @in_a_loop

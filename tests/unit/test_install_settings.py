@@ -6,16 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from modeaware.adoption.settings import dotted, from_environment
+from modeaware.adoption.settings import from_environment
 from modeaware.config import (
-    CLIENT_SETTING_NAMES,
-    process_settings,
     set_process_settings,
     split_client_config,
     with_process_settings,
 )
-from modeaware.errors import ConfigError
-from modeaware.keyword_settings import split_settings
 from tests.support.program import run_program
 
 
@@ -31,19 +27,6 @@ def test_a_clients_own_setting_wins() -> None:
     assert (config.mode_log_topic, config.view_timeout_ms, rest) == ("modes", 2, {"client.id": "c"})
 
 
-def test_a_bad_one_changes_nothing() -> None:
-    set_process_settings({"modeaware.mode.log.topic": "modes"})
-    with pytest.raises(ConfigError):
-        set_process_settings({"modeaware.mode.source": "air"})
-    assert process_settings() == {"modeaware.mode.log.topic": "modes"}
-
-
-def test_kafka_pythons_clients_take_them() -> None:
-    set_process_settings({"modeaware.mode.log.topic": "modes", "modeaware.on.resize": "hold"})
-    settings = split_settings({"bootstrap_servers": "b:1", "modeaware_on_resize": "ignore"})
-    assert (settings.config.mode_log_topic, settings.config.on_resize) == ("modes", "ignore")
-
-
 def test_the_environments_names() -> None:
     found = from_environment(
         {
@@ -54,15 +37,6 @@ def test_the_environments_names() -> None:
         }
     )
     assert found == {"modeaware.mode.log.topic": "modes"}
-
-
-def test_every_setting_has_a_name_for_python() -> None:
-    names = {name.replace(".", "_"): 1 for name in CLIENT_SETTING_NAMES}
-    assert set(dotted(names)) == set(CLIENT_SETTING_NAMES)
-    assert dotted({"modeaware.on.resize": 1, "modeaware_on_resiz": 2}) == {
-        "modeaware.on.resize": 1,
-        "modeaware_on_resiz": 2,
-    }
 
 
 def test_clients_of_a_framework_get_them_and_what_install_says_wins_over_the_environment() -> None:

@@ -8,16 +8,13 @@ from typing import Any
 
 import pytest
 from kafka.consumer.subscription_state import SubscriptionState
-from kafka.coordinator.assignors.range import RangePartitionAssignor
-from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-from kafka.coordinator.base import Generation
 from kafka.errors import KafkaTimeoutError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from modeaware.kafka_python import KafkaConsumer
 from modeaware.kafka_python._holding import Holding
 from modeaware.kafka_python._idle import IdleCommits
-from modeaware.kafka_python._starts import Found, Starts
+from modeaware.kafka_python._starts import Starts
 from modeaware.modes import PartitionMode
 from tests.support.fake_views import FakeViews, modes_of
 from tests.support.kafka_python_offline import OFFLINE, TOPIC
@@ -33,22 +30,6 @@ NONE = PartitionMode.NONE
 def collected() -> Iterator[None]:
     yield
     gc.collect()  # those sockets, while their warnings are ignored
-
-
-def test_a_leader_asks_for_a_rebalance_by_what_it_dealt_under_the_protocol_in_force(views: FakeViews) -> None:
-    views.set(TOPIC, modes_of(2, 1, NONE))
-    strategy = [RoundRobinPartitionAssignor, RangePartitionAssignor]
-    with KafkaConsumer(TOPIC, **OFFLINE, group_id="g", partition_assignment_strategy=strategy) as consumer:
-        coordinator = consumer._coordinator
-        coordinator._is_leader = True
-        coordinator._assignors["range"].dealt = {TOPIC: frozenset()}  # in an earlier generation
-        coordinator._assignors["roundrobin"].dealt = {TOPIC: frozenset({1})}
-        for protocol, asks in (("roundrobin", False), ("range", True)):
-            coordinator._generation = Generation(7, "m", protocol)
-            coordinator.rejoin_needed = False
-            consumer._rejoin_if_stale()
-            assert coordinator.rejoin_needed is asks, protocol
-        coordinator._is_leader = False
 
 
 class World:
@@ -106,19 +87,6 @@ def test_a_pause_ends_with_the_assignment_as_kafka_pythons_does(hidden_meanwhile
     assert not world.state.is_paused(ONE)
 
 
-@pytest.mark.parametrize(("asked", "given"), [(0, 1000), (3000, 3000), (float("inf"), 5000), (None, 5000)])
-def test_offsets_are_listed_for_some_seconds_however_long_the_poll(asked: float | None, given: int) -> None:
-    waited: list[float] = []
-
-    class Stock:
-        def end_offsets(self, partitions: set[TopicPartition], timeout_ms: float) -> Mapping[TopicPartition, int]:
-            waited.append(timeout_ms)
-            return dict.fromkeys(partitions, 1)
-
-    Starts(FakeViews().view, "latest").find([ZERO], Stock(), asked, group=False)
-    assert waited == [given]
-
-
 class Coordinator:
     """Keeps the commits of a group."""
 
@@ -157,27 +125,6 @@ def test_what_a_cooperative_rebalance_may_take_is_committed_while_its_position_i
     assert coordinator.committed == committed
     coordinator.away = True
     assert commits.commit(), "nothing is left to ask for"
-
-
-def test_a_commit_of_the_applications_is_not_overwritten_by_an_idle_one() -> None:
-    world = World()
-    world.views.set(TOPIC, modes_of(2, 1))
-    starts = Starts(world.views.view, "latest")
-    starts.starts = {ONE: 9}
-    world.state.seek(ONE, 9)
-    coordinator = Coordinator(p1=5)
-    assert IdleCommits(coordinator, world.holding, starts, set(), before_moves=False).commit()
-    assert coordinator.committed == {ONE: 5}
-
-
-def test_position_waits_for_a_start_that_cannot_be_had_yet(views: FakeViews, monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = [Found({}, {ZERO}), Found({ZERO: 5}, set())]
-    with KafkaConsumer(TOPIC, **OFFLINE, retry_backoff_ms=1) as consumer:
-        consumer._subscription.assign_from_subscribed([ZERO])
-        monkeypatch.setattr(consumer._starts, "find", lambda *args, **kwargs: answers.pop(0))
-        assert consumer.position(ZERO, timeout_ms=0) is None
-        assert consumer.position(ZERO, timeout_ms=10_000) == 5
-    assert answers == []
 
 
 def test_a_consumer_that_is_dropped_gives_its_views_back(views: FakeViews) -> None:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from modeaware.config import ClientConfig
-from modeaware.kafka_python._first_view import FirstView
 from modeaware.kafka_python._gateway import OffsetAndMetadata, TopicPartition
 from modeaware.kafka_python._starts import Starts, start_offset
-from modeaware.kafka_python.errors import FirstViewPending, FirstViewTimeout
 from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
 from tests.support.fake_views import modes_of
@@ -96,37 +93,3 @@ def test_a_partition_whose_leader_is_away_waits_alone() -> None:
     )
     lists["begin"], lists["end"] = {zero: 0}, {one: 99, two: 7}
     assert starts.find(everything, Stock(), 0, group=True) == ({zero: 3, one: 99, two: 7}, set())
-
-
-def first_view(on_unknown: str, now: list[float], known: list[bool]) -> FirstView:
-    def wait(timeout_s: float) -> bool:
-        now[0] += timeout_s
-        return known[0]
-
-    return FirstView(ClientConfig(view_timeout_ms=1000, on_unknown=on_unknown), wait, lambda: None, lambda: now[0])
-
-
-def test_the_wait_for_the_first_view_has_one_deadline() -> None:
-    now, known = [0.0], [False]
-    waiting = first_view("block", now, known)
-    with pytest.raises(FirstViewPending, match="within 1000 ms"):
-        waiting.wait()
-    assert now == [1.0]
-    with pytest.raises(FirstViewPending):
-        waiting.wait()
-    assert now == [1.0], "the second does not wait again"
-    assert not waiting.arrived(5.0)
-    known[0] = True
-    waiting.wait()
-    assert waiting.over
-
-
-def test_what_happens_without_a_first_view() -> None:
-    strict = first_view("error", [0.0], [False])
-    assert not strict.arrived(0.5)
-    with pytest.raises(FirstViewTimeout):
-        strict.arrived(0.5)
-    free = first_view("writable", [0.0], [False])
-    assert not free.arrived(0.5)
-    assert free.arrived(0.5)
-    free.wait()
