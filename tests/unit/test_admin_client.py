@@ -13,14 +13,12 @@ from confluent_kafka.admin import NewPartitions
 
 from modeaware import AdminClient, DeletePartitions, GroupRule
 from modeaware.errors import (
-    ClusterError,
     ControllerUnavailable,
     ErrorCode,
     ModeSourceError,
     NotAuthorized,
     RecordError,
     RequestRefused,
-    ViewTimeout,
 )
 from modeaware.lifecycle.commands import (
     AlterGroupRulesCommand,
@@ -132,12 +130,6 @@ def test_without_a_controller_the_error_says_how_to_start_one(
         admin.delete_partitions({"orders": DeletePartitions(1)})["orders"].result(10)
 
 
-def test_a_controller_that_is_gone_is_named(admin: AdminClient, views: FakeViews) -> None:
-    views.set_claim(ClaimRecord(3, "127.0.0.1:1", "crashed"))
-    with pytest.raises(ControllerUnavailable, match=r"127\.0\.0\.1:1 cannot be reached.*modeaware controller"):
-        admin.delete_partitions({"orders": DeletePartitions(1)})["orders"].result(10)
-
-
 def test_a_command_follows_the_claim_to_the_next_controller(
     admin: AdminClient, views: FakeViews, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,16 +162,6 @@ def test_a_mode_log_that_cannot_be_read_fails_every_call(
     with pytest.raises(ModeSourceError):
         admin.describe_modes()
     assert (controller.commands, stock_calls) == ([], []), "an unreadable log is never taken for an absent one"
-
-
-def test_no_view_in_time_is_a_view_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    views = FakeViews(ready=False)
-    views.failure = ClusterError("no broker")
-    monkeypatch.setattr("modeaware.views.registry.acquire", lambda conf, config: views)
-    with AdminClient(CONF) as admin:
-        future = admin.delete_partitions({"t": DeletePartitions(1)}, request_timeout=0.05)["t"]
-        with pytest.raises(ViewTimeout, match="no broker"):
-            future.result(10)
 
 
 def test_growth_of_a_topic_never_changed_is_the_brokers_business(
@@ -236,17 +218,6 @@ RULE = GroupRule("waive", "old-*", "orders", "the team is gone", 1000, None)
 def test_rules_about_groups_go_to_the_controller(admin: AdminClient, controller: StubController) -> None:
     assert admin.alter_group_rules([RULE], remove=[("closed", "", "*")]).result(10) is None
     assert controller.commands == [AlterGroupRulesCommand((RULE,), (("closed", "", "*"),))]
-
-
-@pytest.mark.parametrize(
-    "arguments", [{"add": [("waive", "g", "t")]}, {"remove": [("waive", "g")]}, {"remove": [RULE]}, {"remove": ["abc"]}]
-)
-def test_what_is_no_rule_is_a_type_error(
-    admin: AdminClient, controller: StubController, arguments: dict[str, Any]
-) -> None:
-    with pytest.raises(TypeError, match="expected"):
-        admin.alter_group_rules(**arguments)
-    assert controller.commands == []
 
 
 def _log(monkeypatch: pytest.MonkeyPatch, *records: tuple[str, bytes]) -> None:

@@ -21,7 +21,6 @@ from tests.support.lifecycle import (
     CONFIG,
     EPOCH,
     LATER_MS,
-    NONE,
     NOW_MS,
     RO,
     RW,
@@ -75,11 +74,6 @@ class TestShrink:
         assert admitted(shrink(16), undone, grown).modes == (RW,) * 16 + (RO,) * 4
         assert admitted(shrink(12), undone, grown).modes == (RW,) * 12 + (RO,) * 8
         assert refusal(grow(16), undone, grown).code is ErrorCode.INVALID_PARTITIONS
-
-    def test_a_second_shrink_once_the_first_is_done(self) -> None:
-        record = admitted(shrink(2), done())
-        assert record.modes == (RW,) * 2 + (RO,) * 2 + (NONE,) * 8
-        assert record.epoch == done().epoch + 1
 
     def test_immediate_delete_tells_what_each_group_has_not_read(self) -> None:
         logs = {p: log(10) for p in range(12)} | {11: log(10, 4)}
@@ -156,13 +150,6 @@ class TestUndo:
         assert revived.deletion.create_timestamp_ms == NOW_MS
         assert advance(revived, facts(), CONFIG, EPOCH, LATER_MS) is not None
 
-    @pytest.mark.parametrize(("to", "previous"), [(3, 4), (4, 12), (6, 12)])
-    def test_what_is_left_to_undo_of_a_second_shrink(self, to: int, previous: int) -> None:
-        """12 -> 4 -> 2: below 4 the second shrink is undone in part, from 4 on the first one is."""
-        revived = admitted(grow(to), admitted(shrink(2), done()))
-        assert revived.deletion is not None
-        assert (revived.deletion.delete_partitions, revived.deletion.previous_count) == (to, previous)
-
 
 class TestGrow:
     def test_new_partitions_are_closed_at_first(self) -> None:
@@ -174,12 +161,6 @@ class TestGrow:
         assert record.opening_assignments == ((1,), (2,))
         assert topic_phase(record) == "opening"
 
-    def test_retired_ones_come_first(self) -> None:
-        record = admitted(grow(13), done())
-        assert record.modes == (RW,) * 12 + (RO,)
-        assert sorted(record.retired) == [12]
-        assert record.deletion is None
-
     def test_partitions_another_tool_made_are_opened_from_their_log_start(self) -> None:
         record = admitted(grow(14), done(), facts(14, logs={12: log(30, 20)}))
         assert record.modes == (RW,) * 12 + (RO,) * 2
@@ -190,11 +171,6 @@ class TestGrow:
         for seen in (facts(12), facts(14)):
             assert ask(grow(14), record, seen).record is None
             assert ask(grow(13), record, seen).record is None
-
-    def test_further_while_it_opens(self) -> None:
-        record = admitted(grow(15), admitted(grow(14)), facts(14))
-        assert record.modes == (RW,) * 12 + (RO,) * 3
-        assert all(record.retired[p].opening for p in (12, 13, 14))
 
 
 @pytest.mark.parametrize(

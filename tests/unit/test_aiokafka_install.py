@@ -14,17 +14,6 @@ def said(text: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_install_does_not_import_it() -> None:
-    program = """
-import sys, modeaware
-modeaware.install()
-modeaware.install()
-print([name for name in sys.modules if "aiokafka" in name.split(".")])
-print(sum(type(finder).__module__ == "modeaware.adoption.arrivals" for finder in sys.meta_path))
-"""
-    assert said(program) == ["[]", "1"]
-
-
 @pytest.mark.parametrize(
     "order",
     [

@@ -145,22 +145,6 @@ async def test_a_partition_that_takes_no_records_is_refused(views: FakeViews) ->
             place(producer, b"k")
 
 
-@in_a_loop
-async def test_the_applications_partitioner_sees_the_writable_ones(views: FakeViews) -> None:
-    seen: list[tuple[Any, ...]] = []
-
-    def pick(key: bytes, partitions: list[int], available: list[int]) -> int:
-        seen.append((key, partitions, available))
-        return 9 if key == b"bad" else partitions[-1]
-
-    views.set(TOPIC, modes_of(12, (2, 4)))
-    async with started(partitioner=pick) as producer:
-        assert place(producer, b"k") == 4
-        assert seen == [(b"k", [2, 4], [2, 4])]
-        with pytest.raises(RetiredPartitionError):
-            place(producer, b"bad")
-
-
 @pytest.mark.parametrize(("policy", "error"), [("block", FirstViewPending), ("error", FirstViewTimeout)])
 def test_the_first_view_is_waited_for_by_start(
     acquired: Acquired, connected: list[object], policy: str, error: type[Exception]
@@ -188,20 +172,6 @@ def test_the_first_view_is_waited_for_by_start(
     assert issubclass(FirstViewPending, KafkaTimeoutError)
     assert issubclass(FirstViewPending, BufferError)
     assert issubclass(FirstViewTimeout, KafkaError)
-
-
-def test_the_event_loop_goes_on_while_the_first_view_is_waited_for(acquired: Acquired) -> None:
-    async def test() -> None:
-        acquired.views = FakeViews(ready=False)
-        producer = AIOKafkaProducer(bootstrap_servers=NOWHERE, modeaware_view_timeout_ms=60_000)
-        starting = asyncio.create_task(producer.start())
-        await applied()
-        assert not starting.done()
-        acquired.views.set_ready()
-        await starting
-        await producer.stop()
-
-    asyncio.run(test())
 
 
 @pytest.mark.filterwarnings("default::modeaware.errors.ResizeWarning")
@@ -253,13 +223,6 @@ async def test_stop_gives_the_views_back_and_nothing_keeps_the_producer(
     assert views.listener_count == 0
     del producer
     assert dropped() is None
-
-
-@in_a_loop
-async def test_what_aiokafka_refuses_leaves_nothing_behind(views: FakeViews) -> None:
-    with pytest.raises(ValueError, match="Invalid ACKS"):
-        AIOKafkaProducer(bootstrap_servers=NOWHERE, acks=7)
-    assert views.closed
 
 
 def test_the_signature_is_aiokafkas() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from modeaware.apply.current import CurrentTopic
 from modeaware.apply.desired import DesiredTopic, ShrinkRules
 from modeaware.apply.planning import plan_topic
-from modeaware.apply.steps import AlterConfigs, Create, Grow, Shrink, TopicPlan
+from modeaware.apply.steps import AlterConfigs, Create, Grow, Shrink
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
 from tests.support.applying import ModelTopic
 from tests.support.lifecycle import TOPIC
@@ -116,25 +116,6 @@ def test_a_value_that_the_brokers_tell_in_another_way_is_the_same(now: str, same
     assert topic.plan(wanted(2, configs={"a": other})).steps == (AlterConfigs({"a": other}, (), {"a": now}),)
 
 
-def test_a_shrink_tells_what_becomes_of_records_and_keys() -> None:
-    def shrink(policy: str, to: int, rules: ShrinkRules) -> TopicPlan:
-        return ModelTopic(12, {"cleanup.policy": policy}).plan(wanted(to, shrink=rules))
-
-    def stay(plan: TopicPlan) -> bool:
-        (step,) = plan.steps
-        assert isinstance(step, Shrink)
-        return step.records_stay
-
-    copied = ShrinkRules("drained", evacuate=True)
-    assert [stay(shrink("delete", 4, rules)) for rules in (ShrinkRules(), DRAINED)] == [False, False]
-    assert stay(shrink("compact", 4, copied)), "brokers delete no records of a topic that is only compacted"
-    assert not stay(shrink("compact,delete", 4, copied))
-    assert stay(shrink("compact,delete", 4, ShrinkRules(evacuate=True)))
-    assert [w for w in shrink("compact", 5, copied).warnings if "are not evacuated: their values" in w]
-    assert not [w for w in shrink("compact", 4, copied).warnings if "are not evacuated: their values" in w]
-    assert "not mode-aware go on writing" in shrink("delete", 4, DRAINED).notes[0]
-
-
 def test_compacted_topics() -> None:
     compacted = ModelTopic(4, {"cleanup.policy": "compact"})
     assert "shrink: {evacuate: true}" in refusal(compacted, wanted(2))
@@ -162,17 +143,6 @@ def test_what_is_refused() -> None:
     assert "DESCRIBE_CONFIGS" in str(plan_topic(wanted(2, configs={"a": "1"}), blind).refusal)
     assert "DESCRIBE_CONFIGS" in str(plan_topic(wanted(1, shrink=ShrinkRules(evacuate=True)), blind).refusal)
     assert plan_topic(wanted(2), blind).status == "unchanged"
-
-
-def test_partitions_that_another_tool_has_added() -> None:
-    topic = shrunk(done=True)
-    topic.add_by_another_tool(2)
-    for target in (2, 12, 13):
-        assert "grow it to 14 first" in refusal(topic, wanted(target))
-    assert topic.plan(wanted(11)).status == "pending"
-    topic.take(topic.plan(wanted(14)))
-    topic.settle()
-    topic.take(topic.plan(wanted(2)))
 
 
 RULES = st.none() | st.builds(

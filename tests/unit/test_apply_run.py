@@ -5,20 +5,17 @@ from __future__ import annotations
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
 
 import pytest
 
 from modeaware import cli
 from modeaware.apply.current import CurrentTopic
-from modeaware.apply.desired import DesiredTopic
 from modeaware.cli import apply
 from modeaware.cli.apply_look import Found, Validation
 from modeaware.cli.apply_steps import Carrier
 from modeaware.errors import ControllerUnavailable
 from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.modelog.replay import Replay
-from tests.support.applying import ModelTopic
 
 IDLE = CurrentTopic(2)
 
@@ -57,12 +54,6 @@ def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cluster:
     return Cluster(monkeypatch, tmp_path / "topics.yaml")
 
 
-def shrinking() -> CurrentTopic:
-    topic = ModelTopic(6)
-    topic.take(topic.plan(DesiredTopic("orders", 4)))
-    return cast(CurrentTopic, topic.current())
-
-
 def test_after_the_question_it_has_to_be_what_was_shown(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     cluster.looks = [{"a": CurrentTopic(6), "b": IDLE}, {"a": CurrentTopic(12), "b": IDLE}]
     assert cluster.run() == 1
@@ -71,18 +62,6 @@ def test_after_the_question_it_has_to_be_what_was_shown(cluster: Cluster, capsys
     cluster.looks = [{"a": CurrentTopic(6), "b": IDLE}]
     assert cluster.run() == 0
     assert cluster.taken == ["a"]
-
-
-def test_a_change_in_progress_that_nobody_carries_on_is_told(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
-) -> None:
-    cluster.looks = [{"a": shrinking(), "b": IDLE}]
-    for running, told in ((True, False), (False, True), (ControllerUnavailable("on another host"), False)):
-        cluster.running = running
-        assert cluster.run("--check") == 0
-        out = capsys.readouterr().out
-        assert "in progress: seal of partitions 4-5" in out
-        assert ("no controller is running, and nothing moves: start one" in out) is told
 
 
 def test_what_needs_a_controller_is_refused_where_none_is_seen(

@@ -57,15 +57,6 @@ class TestBacklog:
         backlog.look(statistics((5, 3)))
         assert not backlog.drained(0)
 
-    def test_an_empty_queue_is_enough_and_stays_so(self) -> None:
-        queued = [3, 0, 5]
-        backlog = Backlog("t", lambda: queued.pop(0))
-        assert not backlog.over
-        assert backlog.over
-        assert backlog.over
-        assert drained(backlog) == {0, 1, 2}
-        assert queued == [5], "it is not asked again"
-
 
 class TestSettings:
     @pytest.mark.parametrize(
@@ -168,13 +159,3 @@ class TestProducer:
         eventually(lambda: not sending.held(moved, b"after"), 20)
         assert sending.reports[:1] == [b"before"]
         eventually(lambda: sending.reports == [b"before", b"after"], 20)
-
-    def test_a_record_that_fails_is_out(self, mocked: Mocked, views: FakeViews) -> None:
-        sending = mocked(**{"linger.ms": 60_000})
-        sending.producer.produce("orders", b"before", key_of(3, 1))
-        views.set("orders", modes_of(4, 2), previous_count=4)
-        views.set("orders", modes_of(4, 2))
-        assert sending.held(key_of(3, 1), b"after")
-        sending.producer.purge()
-        sending.producer.flush(10)
-        assert not sending.held(key_of(3, 1), b"after")

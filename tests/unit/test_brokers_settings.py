@@ -75,12 +75,6 @@ class TestTls:
         assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
         assert context.minimum_version is ssl.TLSVersion.TLSv1_2
 
-    def test_unless_told_otherwise(self) -> None:
-        context = kafka_python_settings({**SSL, "ssl.endpoint.identification.algorithm": "none"})["ssl_context"]
-        assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, False)
-        context = kafka_python_settings({**SSL, "enable.ssl.certificate.verification": "false"})["ssl_context"]
-        assert (context.verify_mode, context.check_hostname) == (ssl.CERT_NONE, False)
-
     @pytest.mark.parametrize("as_strings", [False, True])
     def test_pem_as_files_or_strings(self, pem: tuple[Path, Path], as_strings: bool) -> None:
         names = ("ssl.ca", "ssl.certificate", "ssl.key")
@@ -91,11 +85,6 @@ class TestTls:
             conf = {f"{name}.location": str(path) for name, path in files.items()}
         context = kafka_python_settings({**SSL, **conf, "ssl.key.password": "secret"})["ssl_context"]
         assert [dict(each[0] for each in ca["subject"]) for ca in context.get_ca_certs()] == [{"commonName": "test"}]
-
-    def test_a_wrong_password_is_no_prompt(self, pem: tuple[Path, Path]) -> None:
-        conf = {"ssl.certificate.location": str(pem[0]), "ssl.key.location": str(pem[1])}
-        with pytest.raises(ConfigError, match=r"ssl\.key\.location"):
-            kafka_python_settings({**SSL, **conf})
 
 
 @pytest.mark.parametrize(

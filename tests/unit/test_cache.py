@@ -157,35 +157,6 @@ def test_the_last_view_outlives_a_source_that_fails(
     assert (stats["stale"], stats["view_age_ms"], stats["error"]) == (False, 0, None)
 
 
-def test_without_a_view_to_fall_back_on_the_failure_is_raised(make: Make, source: Source) -> None:
-    source.error = ModeSourceError("no broker")
-    with pytest.raises(ModeSourceError, match="no broker"):
-        make(source).get("orders", 1)
-
-
-def test_who_has_more_patience_asks_again_after_the_other_gave_up(make: Make, clock: FakeClock) -> None:
-    asked: list[float] = []
-    opened = threading.Event()
-
-    def impatient(_topics: Collection[str] | None, timeout_s: float) -> Iterable[TopicView]:
-        asked.append(timeout_s)
-        if timeout_s < 10:
-            assert opened.wait(30)
-            raise ModeSourceError("not within 1 s")
-        return [view()]
-
-    cache = make(impatient)
-    with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(cache.get, "orders", 1)
-        eventually(lambda: len(asked) == 1)
-        second = pool.submit(cache.get, "orders", 20)
-        opened.set()
-        with pytest.raises(ModeSourceError):
-            first.result(30)
-        assert second.result(30) == view()
-    assert asked == [1, 20]
-
-
 def test_a_pushing_source_confirms_all_views_at_once(make: Make, source: Source, clock: FakeClock) -> None:
     cache = make(source)
     assert cache.stats()["view_age_ms"] == -1

@@ -97,13 +97,6 @@ def test_brokers_that_do_not_tell_operations_leave_it_unknown() -> None:
     assert states["group g READ"] is State.PASS
 
 
-def test_no_operation_on_the_cluster_is_none_and_not_silence() -> None:
-    states, _ = asked_of(
-        Answering(DescribeCluster=SimpleNamespace(error_code=0, authorized_operations=set())), CONTROLLER
-    )
-    assert [name for name, state in states.items() if state is not State.PASS] == ["cluster kafka-cluster DESCRIBE"]
-
-
 @pytest.mark.parametrize(
     ("request_name", "needs_of_it"),
     [
@@ -118,14 +111,6 @@ def test_what_is_not_answered_is_unknown(request_name: str, needs_of_it: set[str
     states, _ = asked_of(Answering(**{request_name: error}), CONTROLLER)
     assert {name for name, state in states.items() if state is State.UNKNOWN} == needs_of_it
     assert State.FAIL not in states.values()
-
-
-def test_a_refusal_of_something_else_proves_the_right() -> None:
-    """The group that the transaction's step names is no business of this check."""
-    codes = (KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.NOT_COORDINATOR, KafkaError.INVALID_PRODUCER_ID_MAPPING)
-    for code in codes:
-        states, _ = asked_of(Answering(AddOffsetsToTxn=SimpleNamespace(error_code=code)), CONTROLLER)
-        assert set(states.values()) == {State.PASS}
 
 
 @pytest.mark.parametrize(

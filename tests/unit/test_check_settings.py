@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from modeaware.errors import ClusterError, NotAuthorized
+from modeaware.errors import ClusterError
 from modeaware.librdkafka import KafkaError
-from modeaware.modelog.replay import Replay
-from modeaware.reports.rights import settings
 from modeaware.reports.rights.asking import Asked, SeenTopic
 from modeaware.reports.rights.findings import State, Verdict
 from modeaware.reports.rights.needs import Role, Scope
@@ -73,20 +71,6 @@ def test_the_mode_log(seen: SeenTopic, policy: Any, state: State) -> None:
     assert found(Role.CLIENT, {LOG: seen}, {LOG: policy})[f"the mode log {LOG}"].state is state
 
 
-def test_a_controller_is_told_that_the_log_could_be_kept_more_safely() -> None:
-    def told(role: Role, replicas: int | None, in_sync: str) -> str:
-        configs = {"cleanup.policy": "compact", "min.insync.replicas": in_sync}
-        verdict = found(role, {LOG: SeenTopic(1, True, None, replicas)}, {LOG: configs})[f"the mode log {LOG}"]
-        assert verdict.state is State.PASS
-        return verdict.detail
-
-    assert told(Role.CONTROLLER, 3, "2") == told(Role.CONTROLLER, None, "2") == "1 partition, compacted"
-    assert told(Role.CLIENT, 1, "1") == "1 partition, compacted"
-    detail = told(Role.CONTROLLER, 2, "1")
-    assert detail.startswith("1 partition, compacted, but it has 2 of the 3 replicas that 3 brokers can keep")
-    assert "modeaware reassign-partitions" in detail
-
-
 @pytest.mark.parametrize(
     ("bounds", "state"),
     [
@@ -98,18 +82,3 @@ def test_a_controller_is_told_that_the_log_could_be_kept_more_safely() -> None:
 )
 def test_the_session_of_the_election(bounds: Any, state: State) -> None:
     assert found(Role.CONTROLLER, {}, {"7": bounds})[SESSION].state is state
-
-
-def test_an_operator_learns_whether_a_controller_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    claim = SimpleNamespace(address="here:9094")
-    monkeypatch.setattr(settings, "read_mode_log", lambda *_: SimpleNamespace(claim=claim))
-    for running, state in ((True, State.PASS), (False, State.UNKNOWN)):
-        monkeypatch.setattr(settings, "is_running", lambda *_, answer=running: answer)
-        assert found(Role.OPERATOR, {})["the controller"].state is state
-    assert "the controller" not in found(Role.OPERATOR, {LOG: MISSING})
-
-    def refused(*_: object) -> Replay:
-        raise NotAuthorized("may not be read")
-
-    monkeypatch.setattr(settings, "read_mode_log", refused)
-    assert found(Role.OPERATOR, {})["the controller"] == Verdict(State.UNKNOWN, "may not be read")

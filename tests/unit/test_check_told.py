@@ -9,7 +9,7 @@ import pytest
 from modeaware.endpoint.authorise import AclOperation
 from modeaware.reports.rights.findings import Report, Right, Setting, State, Verdict
 from modeaware.reports.rights.needs import Need, Role, Scope, needs
-from modeaware.reports.rights.told import Site, as_json, as_text, commands, notes
+from modeaware.reports.rights.told import Site, as_json, as_text, notes
 
 SITE = Site("here:1", "User:ann")
 PASS, FAIL, UNKNOWN = Verdict(State.PASS), Verdict(State.FAIL), Verdict(State.UNKNOWN, "who knows")
@@ -65,14 +65,3 @@ def test_who_may_not_see_all_groups_learns_the_way_around(lacking: str) -> None:
     assert "--closed-groups" in note
     (other,) = notes(report(Role.OPERATOR, lacking))
     assert other != note
-
-
-def test_without_create_the_log_is_made_beforehand() -> None:
-    found = report(Role.CONTROLLER, "topic __partition_modes CREATE")
-    grant, creation = map(shlex.split, commands(found, SITE))
-    assert grant[-2:] == ["--topic", "__partition_modes"]
-    assert creation[:3] == ["kafka-topics.sh", "--bootstrap-server", "here:1"]
-    assert creation[creation.index("--replication-factor") + 1] == "3", "of five brokers"
-    assert {"cleanup.policy=compact", "min.insync.replicas=2"} <= set(creation)
-    (note,) = notes(found)
-    assert "modeaware.mode.log.topic" in note

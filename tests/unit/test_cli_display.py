@@ -81,12 +81,6 @@ def test_what_is_left_to_be_handed_over() -> None:
     assert told[1]["handover"] is None
 
 
-def test_partitions_that_differ_are_not_put_together() -> None:
-    sealed, waiting = draining(4), draining(5, phase="seal", seal_offset=None, reason="open-transaction")
-    lines = describe_text([shrinking(sealed, waiting, draining(6))], expand=False).splitlines()
-    assert [line.split()[0] for line in lines[5:]] == ["0-3", "4,6", "5"]
-
-
 def test_json_has_the_documented_fields_and_no_others() -> None:
     topics = describe_json([shrinking(draining(4))])["topics"]
     assert json.loads(json.dumps(topics)) == topics
@@ -105,22 +99,10 @@ def test_json_has_the_documented_fields_and_no_others() -> None:
     for documented in (topics[0], topics[0]["deletion"], topics[0]["partitions"][4]):
         for field in documented:
             assert f'"{field}"' in JSON_HELP, "tell it in --help"
-    assert topics[0]["partitions"][4] == {
-        "partition": 4,
-        "mode": "ReadOnly",
-        "partition_state": "OnlinePartition",
-        "replica_state": "ReplicaDeletionIneligible",
-        "phase": "drain",
-        "seal_offset": 1004,
-        "log_start": 0,
-        "log_end": 1004,
-        "lag": 7,
-        "lagging_group": "billing",
-        "reason": "group-lag:billing",
-        "waits_for": reasons.text("group-lag:billing"),
-        "stragglers": 0,
-        "straggler": None,
-    }
+    partition = topics[0]["partitions"][4]
+    assert (partition["mode"], partition["replica_state"]) == ("ReadOnly", "ReplicaDeletionIneligible")
+    assert (partition["seal_offset"], partition["lag"], partition["lagging_group"]) == (1004, 7, "billing")
+    assert (partition["reason"], partition["waits_for"]) == ("group-lag:billing", reasons.text("group-lag:billing"))
 
 
 UNUSUAL = replace(
@@ -152,17 +134,3 @@ def test_what_is_out_of_the_ordinary_is_told() -> None:
         f"  Straggler in partition 4: offset 1 004, {writer}; the last of 3 times",
         "  Straggler in partition 5: offset 1 005, from a producer without an id (not idempotent)",
     ]
-
-
-def test_what_is_out_of_the_ordinary_is_in_the_json() -> None:
-    (topic,) = describe_json([UNUSUAL])["topics"]
-    assert topic["waived"] == {"old": "the team is gone"}
-    assert (topic["groups_complete"], topic["groups_doubt"]) == (False, "a broker did not list its groups")
-    assert topic["deletion"]["accept_state_loss"] == ["app"]
-    assert topic["groups"][0] == {"group": "app", "kind": "classic", "has_members": True, "stateful": True}
-    known = {"offset": 1004, "producer_id": 17, "producer_epoch": 2, "timestamp_ms": 1_700_000_000_000}
-    unknown = {"offset": 1005, "producer_id": None, "producer_epoch": None, "timestamp_ms": None}
-    assert [p["straggler"] for p in topic["partitions"][4:]] == [known, unknown]
-    for documented in (topic["groups"][0], known):
-        for field in documented:
-            assert f'"{field}"' in JSON_HELP, "tell it in --help"

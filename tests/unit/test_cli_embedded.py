@@ -10,9 +10,8 @@ import pytest
 from modeaware.cli import embedded
 from modeaware.cli.options import Connection
 from modeaware.config import ClientConfig, ControllerConfig
-from modeaware.controller.contact import DEFAULT_LISTEN
 from modeaware.errors import ClusterError, ControllerUnavailable, ErrorCode, RequestRefused
-from modeaware.lifecycle.commands import AlterGroupRulesCommand, Command, CommandResult, DeletePartitionsCommand
+from modeaware.lifecycle.commands import AlterGroupRulesCommand, Command, CommandResult
 from modeaware.modelog.records import ClaimRecord
 from modeaware.modelog.replay import fold
 
@@ -133,24 +132,3 @@ def test_no_answer_in_time_is_an_error(stub: type[StubController], monkeypatch: 
         embedded.alter_group_rules(TARGET, CONFIG, None, COMMAND)
     assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
     assert stub.calls[-1] == "stop"
-
-
-SHRINK = DeletePartitionsCommand("orders", 1)
-
-
-def test_the_embedded_one_is_asked_directly(stub: type[StubController]) -> None:
-    with embedded.embedded_controller(TARGET, CONFIG, None) as controller:
-        assert controller is not None
-        assert embedded.carry_out(controller, SHRINK).code is ErrorCode.NONE
-    assert stub.calls == ["start", "submit", "stop"]
-
-
-@pytest.mark.parametrize(
-    ("protocol", "listen"), [("PLAINTEXT", DEFAULT_LISTEN), ("sasl_ssl", DEFAULT_LISTEN), ("ssl", None)]
-)
-def test_it_listens_where_users_can_be_told_apart(
-    stub: type[StubController], protocol: str, listen: str | None
-) -> None:
-    target = Connection({**TARGET.conf, "security.protocol": protocol}, ClientConfig())
-    with embedded.embedded_controller(target, CONFIG, None):
-        assert stub.listen == listen

@@ -72,11 +72,3 @@ def test_output_that_nobody_reads_is_no_error(
 def test_a_missing_extra_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["missing"]) == 1
     assert "needs the package no_such_package: install modeaware[controller]" in capsys.readouterr().err
-
-
-def test_help_lists_all_commands_and_loads_none(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as exited:
-        cli.main(["--help"])
-    assert exited.value.code == 0
-    shown = capsys.readouterr().out
-    assert all(name in shown for name in ("sample", "missing", "lost"))

@@ -42,11 +42,6 @@ def test_a_properties_file_is_read_as_kafkas_tools_read_it(write: Write) -> None
     }
 
 
-def test_a_line_that_is_no_setting_is_named(write: Write) -> None:
-    with pytest.raises(ConfigError, match=r"line 2 is not key=value"):
-        options.read_properties(write("a=b\nsecurity.protocol SSL\n"))
-
-
 def test_the_connection_takes_our_settings_out(write: Write) -> None:
     path = write("client.id=me\nmodeaware.mode.log.topic=modes\nbootstrap.servers=elsewhere:1\n")
     connection = options.connection(_parse("--command-config", str(path)), defaults={"log_level": 0})
@@ -68,9 +63,3 @@ def test_a_delay_is_a_whole_number_of_ms(text: str, ok: bool) -> None:
     else:
         with pytest.raises(argparse.ArgumentTypeError):
             options.delay_ms(text)
-
-
-def test_a_setting_librdkafka_does_not_know_is_a_config_error(write: Write) -> None:
-    path = write("no.such.setting=1\n")
-    with pytest.raises(ConfigError, match=r"no\.such\.setting"):
-        options.connect(options.connection(_parse("--command-config", str(path))))

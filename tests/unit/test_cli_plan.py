@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import io
-import sys
 from dataclasses import replace
 
 import pytest
 
 from modeaware.cli import confirm, plan
-from modeaware.cli.confirm import confirmed
 from modeaware.cli.situation import Situation
-from modeaware.errors import RequestRefused
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
 from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts
 from modeaware.modelog.deletion import DeleteTopicPartitions
@@ -104,22 +100,8 @@ def test_growth_is_planned_as_revived_and_new() -> None:
     assert plan.plan(GROW, FRESH) == ["t: 12 -> 14 writable partitions.", "New: 12-13."]
 
 
-@pytest.mark.parametrize("target", [1, 2, 3, 4, 6])
-def test_a_dividing_target_moves_only_keys_of_retired_partitions(target: int) -> None:
-    assert "only keys of the retired partitions move" in plan.key_note(12, target)
-    moved = {h % 12 for h in range(1200) if h % 12 != h % target}
-    assert moved == set(range(target, 12))
-
-
 @pytest.mark.parametrize(
     ("answer", "goes_on"), [("y", True), (" YES ", True), ("n", False), ("", False), ("yo", False)]
 )
 def test_the_question_is_answered_by_a_person(answer: str, goes_on: bool) -> None:
     assert confirm.ask("Go on?", yes=False, is_terminal=True, read_line=lambda prompt: answer) is goes_on
-
-
-def test_where_nobody_can_be_asked_only_yes_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
-    assert confirmed(yes=True)
-    with pytest.raises(RequestRefused, match="say --yes to go on; nothing was changed"):
-        confirmed(yes=False)

@@ -11,7 +11,6 @@ import pytest
 
 from modeaware.cluster.topic_deletion import delete_topics
 from modeaware.errors import ClusterError, ErrorCode
-from modeaware.librdkafka import KafkaError
 from modeaware.reports.topic_state import TopicState, topic_states
 from modeaware.wire.brokers.client import Ask, Brokers
 from modeaware.wire.brokers.messages import (
@@ -131,17 +130,6 @@ def test_a_broker_without_describe_topic_partitions_is_asked_for_metadata() -> N
     assert "Metadata" in brokers.asked
 
 
-@pytest.mark.parametrize("code", [KafkaError.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_VERSION])
-def test_without_the_right_to_see_reassignments_none_is_shown(code: int) -> None:
-    first, _ = states(FakeBrokers(ListPartitionReassignments=code))
-    assert [p.adding for p in first.partitions] == [None] * 3
-
-
-def test_a_topic_that_goes_away_meanwhile_is_left_out() -> None:
-    assert [state.name for state in states(FakeBrokers(a=int(KafkaError.UNKNOWN_TOPIC_OR_PART)))] == ["b"]
-    assert states(FakeBrokers(DescribeConfigs=int(KafkaError.UNKNOWN_TOPIC_OR_PART))) == []
-
-
 class Deleting:
     """A broker, and another one that is the controller of a cluster with ZooKeeper."""
 
@@ -175,10 +163,3 @@ def test_topics_are_deleted_by_id_and_asked_for_once() -> None:
     brokers = Deleting(2, [0])
     assert delete_topics(cast(Brokers, brokers), ids()) == {"a": None, "b": None}
     assert brokers.asked == [(1, list(IDS.values()), True)]
-
-
-def test_each_refused_deletion_is_told() -> None:
-    failures = delete_topics(cast(Brokers, Deleting(-1, [int(ErrorCode.UNKNOWN_TOPIC_ID)])), ids())
-    assert [str(failure).startswith(f"cannot delete topic '{name}'") for name, failure in failures.items()] == [
-        True
-    ] * 2

@@ -7,12 +7,9 @@ import threading
 from dataclasses import replace
 
 import pytest
-from rich.console import Console
-from rich.live import Live
 
 from modeaware.cli.waiting import (
     Line,
-    LiveProgress,
     PlainProgress,
     concerned,
     done_share,
@@ -88,24 +85,3 @@ def test_it_waits_until_the_topic_is_done_and_tells_each_change_once() -> None:
 def test_it_ends_when_the_embedded_controller_has_stopped() -> None:
     with pytest.raises(ControllerFenced, match="another"):
         _wait(Script(DRAIN, DRAIN), ControllerFenced("another controller has taken over"))
-
-
-def test_the_live_display_shows_phases_and_share() -> None:
-    out = io.StringIO()
-    console = Console(file=out, force_terminal=True, width=120)
-    with Live(console=console, auto_refresh=False) as live:
-        progress = LiveProgress(live)
-        progress.show(DRAIN)
-        progress.note("brokers [away]")
-        progress.note("brokers [away]")
-        progress.show(DONE)
-        live.refresh()
-    shown = out.getvalue()
-    plain = Console(file=io.StringIO(), width=120, record=True)
-    plain.print(live.renderable)
-    lines = plain.export_text().splitlines()
-    assert lines[0].startswith("orders  2 of 2 partitions done")
-    assert lines[2].split() == ["Phase", "Partitions", "Lag", "Waits", "for"]
-    assert lines[3].split() == ["done", "4-5", "0", "-"]
-    assert "2 of 2 partitions done" in shown
-    assert shown.count("brokers [away]") == 1

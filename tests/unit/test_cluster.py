@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from modeaware.cluster.cluster import LogOffsets, TopicShape
+from modeaware.cluster.cluster import LogOffsets
 from modeaware.cluster.partition_leaders import base64_id
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import KafkaError
@@ -43,10 +43,6 @@ def refused(cluster: OverFakes, effect: DeleteRecords | CreatePartitions | Commi
 
 
 class TestDescribe:
-    def test_shapes(self, cluster: OverFakes) -> None:
-        assert cluster.describe([TOPIC, "other"]) == {TOPIC: TopicShape(TOPIC_ID, False, 2), "other": None}
-        assert cluster.describe([]) == {}
-
     @pytest.mark.parametrize(
         ("number", "code"),
         [
@@ -60,11 +56,6 @@ class TestDescribe:
         with pytest.raises(ClusterError, match=f"cannot describe topic '{TOPIC}'") as raised:
             cluster.describe([TOPIC])
         assert (raised.value.code, raised.value.topic) == (code, TOPIC)
-
-    def test_it_makes_no_topic(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
-        cluster.describe([TOPIC])
-        cluster.offsets(TOPIC, [0])
-        assert [request.allow_auto_topic_creation for request in fakes.sent("Metadata")] == [False, False]
 
 
 class TestOffsets:
@@ -91,12 +82,6 @@ class TestOffsets:
         assert cluster.offsets(TOPIC, [0, 1]) == BOTH
         assert len(fakes.asked_for("Metadata")) == 2
         assert fakes.asked_for("ListOffsets") == [1, 2, 1, 1, 2, 1, 2]
-
-    def test_a_leader_that_died_has_a_successor(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
-        fakes.told, fakes.led[1] = [dict(fakes.led)], (1, 7)
-        fakes.silent = {2}
-        assert cluster.offsets(TOPIC, [0, 1]) == BOTH | {1: LogOffsets(0, 7, 7, 7)}
-        assert fakes.asked_for("ListOffsets") == [1, 2, 1, 1, 1]
 
     @pytest.mark.parametrize("code", [*MOVED, KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.OFFSET_NOT_AVAILABLE])
     def test_a_partition_that_is_not_answered_for_is_missing(
@@ -128,18 +113,6 @@ class TestDeleteRecords:
         assert (error.topic, error.partition) == (TOPIC, 1)
         assert "led under epoch 6" in str(error)
         assert (fakes.deleted, fakes.asked_for("DeleteRecords")) == ({0: 9}, [1])
-
-    def test_nor_is_one_that_was_elected_when_the_leader_did_not_answer(
-        self, fakes: TopicBrokers, cluster: OverFakes
-    ) -> None:
-        def dies(node: int, request: object) -> None:
-            if node == 2 and type(request).__name__ == "DeleteRecordsRequest":
-                fakes.silent.add(2)
-                fakes.led[1] = (1, 7)
-
-        fakes.before = dies
-        assert "led under epoch 7" in str(refused(cluster, self.EFFECT))
-        assert (fakes.deleted, fakes.asked_for("DeleteRecords")) == ({0: 9}, [1, 2])
 
     @pytest.mark.parametrize(
         ("number", "code"),
@@ -186,12 +159,6 @@ class TestCreatePartitions:
         assert (topic.name, topic.count, [a.broker_ids for a in topic.assignments]) == (TOPIC, 4, [[1], [2]])
         assert (first.validate_only, second.validate_only, second.topics[0].assignments) == (False, True, None)
 
-    def test_the_controller_is_asked_where_only_it_can(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
-        fakes.controller = 2
-        fakes.codes[1, "CreatePartitions"] = [KafkaError.NOT_CONTROLLER]
-        cluster.perform(self.EFFECT)
-        assert fakes.asked_for("CreatePartitions") == [1, 2]
-
     def test_no_answer_is_not_asked_for_elsewhere(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
         """Who did not answer may have done it: another one would call it a mistake."""
         fakes.before = lambda node, request: (
@@ -211,14 +178,6 @@ class TestCommitOffsets:
         assert (sent.group_id, sent.member_id, sent.generation_id_or_member_epoch) == ("readers", "", -1)
         assert [(p.partition_index, p.committed_offset) for p in sent.topics[0].partitions] == [(0, 3), (1, 7)]
 
-    @pytest.mark.parametrize("code", [KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS])
-    def test_one_that_has_just_moved(self, fakes: TopicBrokers, cluster: OverFakes, code: int) -> None:
-        node = fakes.coordinator("readers")
-        fakes.codes[node, "OffsetCommit"] = [code] * 2
-        cluster.perform(self.EFFECT)
-        fakes.codes[node, "OffsetCommit"] = [code] * 4
-        assert KafkaError(code).name() in str(refused(cluster, self.EFFECT))
-
     def test_a_partition_that_is_refused(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
         """A group with members takes no commits from outside."""
         node = fakes.coordinator("readers")
@@ -233,3 +192,12 @@ def test_groups_are_never_looked_up_through_librdkafkas_admin_client() -> None:
         r"\.(alter_consumer_group_offsets|(delete|describe|list)_consumer_groups|list_consumer_group_offsets)\b"
     )
     assert [name for name, path in modules().items() if deadly.search(path.read_text(encoding="utf-8"))] == []
+
+
+def test_broker_that_is_not_the_controller_is_followed_by_the_one_that_is(
+    fakes: TopicBrokers, cluster: OverFakes
+) -> None:
+    fakes.controller = 2
+    fakes.codes[1, "CreatePartitions"] = [KafkaError.NOT_CONTROLLER]
+    cluster.perform(CreatePartitions(TOPIC, TOPIC_ID, 4, None))
+    assert fakes.asked_for("CreatePartitions") == [1, 2]

@@ -8,20 +8,10 @@ import pytest
 
 from modeaware.cluster.partition_leaders import base64_id
 from modeaware.librdkafka import KafkaError
-from modeaware.lifecycle.effects import CommitOffsets, CreatePartitions, DeleteRecords
+from modeaware.lifecycle.effects import CommitOffsets, CreatePartitions, DeleteRecords, Effect
 from tests.support.fake_topic import TOPIC, OverFakes, TopicBrokers
 
 TOPIC_ID = base64_id(uuid.UUID(int=5))
-
-
-@pytest.fixture
-def fakes() -> TopicBrokers:
-    return TopicBrokers()
-
-
-@pytest.fixture
-def cluster(fakes: TopicBrokers) -> OverFakes:
-    return OverFakes(fakes)
 
 
 class Expired(Exception):
@@ -29,61 +19,34 @@ class Expired(Exception):
 
 
 @pytest.mark.parametrize(
-    ("effect", "request_name"),
+    ("effect", "name", "moved"),
     [
-        (DeleteRecords(TOPIC, TOPIC_ID, {0: 9, 1: 7}, {0: 4, 1: 6}), "DeleteRecords"),
-        (CreatePartitions(TOPIC, TOPIC_ID, 4, ((1,), (2,))), "CreatePartitions"),
-        (CommitOffsets(TOPIC, TOPIC_ID, "readers", {0: 3, 1: 7}), "OffsetCommit"),
+        (
+            DeleteRecords(TOPIC, TOPIC_ID, {0: 9, 1: 7}, {0: 4, 1: 6}),
+            "DeleteRecords",
+            KafkaError.NOT_LEADER_FOR_PARTITION,
+        ),
+        (CreatePartitions(TOPIC, TOPIC_ID, 4, ((1,), (2,))), "CreatePartitions", KafkaError.NOT_CONTROLLER),
+        (CommitOffsets(TOPIC, TOPIC_ID, "readers", {0: 3, 1: 7}), "OffsetCommit", KafkaError.NOT_COORDINATOR),
     ],
-    ids=lambda it: it if isinstance(it, str) else "",
+    ids=["delete", "create", "commit"],
 )
-class TestCheck:
-    def test_right_before_the_request_and_after_all_others(
-        self,
-        fakes: TopicBrokers,
-        cluster: OverFakes,
-        effect: DeleteRecords | CreatePartitions | CommitOffsets,
-        request_name: str,
-    ) -> None:
-        asked: list[list[str]] = []
-        cluster.perform(effect, lambda: asked.append([name for _, name in fakes.asked]))
-        names = [name for _, name in fakes.asked]
-        assert asked, "it was called"
-        assert {tuple(before) for before in asked} == {tuple(names[: names.index(request_name)])}
-
-    def test_what_it_raises_keeps_the_request_from_being_sent(
-        self,
-        fakes: TopicBrokers,
-        cluster: OverFakes,
-        effect: DeleteRecords | CreatePartitions | CommitOffsets,
-        request_name: str,
-    ) -> None:
-        def check() -> None:
-            raise Expired
-
-        with pytest.raises(Expired):
-            cluster.perform(effect, check)
-        assert fakes.asked_for(request_name) == []
-
-    def test_a_second_try_is_checked_again(
-        self,
-        fakes: TopicBrokers,
-        cluster: OverFakes,
-        effect: DeleteRecords | CreatePartitions | CommitOffsets,
-        request_name: str,
-    ) -> None:
-        moved = {
-            "DeleteRecords": KafkaError.NOT_LEADER_FOR_PARTITION,
-            "CreatePartitions": KafkaError.NOT_CONTROLLER,
-            "OffsetCommit": KafkaError.NOT_COORDINATOR,
-        }[request_name]
+def test_lease_is_checked_right_before_each_request(effect: Effect, name: str, moved: int) -> None:
+    """After everything else that is sent, again before a second try; an expired lease sends nothing."""
+    fakes, seen = TopicBrokers(), []
+    OverFakes(fakes).perform(effect, lambda: seen.append([sent for _, sent in fakes.asked]))
+    names = [sent for _, sent in fakes.asked]
+    assert {tuple(before) for before in seen} == {tuple(names[: names.index(name)])}
+    for tries in (0, 1):
+        fakes = TopicBrokers()
         fakes.controller = 2
         for node in fakes.nodes:
-            fakes.codes[node, request_name] = [moved]
+            fakes.codes[node, name] = [moved]
 
-        def check() -> None:
-            if fakes.asked_for(request_name):
+        def check(fakes: TopicBrokers = fakes, tries: int = tries) -> None:
+            if len(fakes.asked_for(name)) >= tries:
                 raise Expired
 
         with pytest.raises(Expired):
-            cluster.perform(effect, check)
+            OverFakes(fakes).perform(effect, check)
+        assert bool(fakes.asked_for(name)) is bool(tries)

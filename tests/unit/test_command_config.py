@@ -12,7 +12,6 @@ import pytest
 from modeaware import cli
 from modeaware.cli import options
 from modeaware.cli import run as run_module
-from modeaware.errors import ConfigError
 from modeaware.spark.evacuation import command as evacuation
 from modeaware.spark.planning import command as planning
 
@@ -78,14 +77,6 @@ def test_flags_outweigh_the_file_and_that_the_environment(monkeypatch: pytest.Mo
     assert topics() == ("of-environment",) * 2
     assert topics(*in_file) == ("of-file",) * 2
     assert topics(*in_file, *flag) == ("of-flag",) * 2, "what looks at one log must not keep another"
-
-
-@pytest.mark.parametrize("name", ["MODEAWARE_VIEW_TIMEOUT_MS", "MODEAWARE_SEAL_QUIET_MS"])
-def test_a_bad_variable_is_named(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setenv(name, "soon")
-    args = parsed()
-    with pytest.raises(ConfigError, match=f"environment variable {name}: .* milliseconds|{name}: .*whole number"):
-        options.controller_config(args, options.connection(args).config)
 
 
 def test_run_hands_on_what_is_ours_in_the_file(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:

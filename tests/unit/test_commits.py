@@ -13,7 +13,6 @@ from modeaware.cluster.control_records import Gap
 from modeaware.cluster.groups.found import GroupsFound
 from modeaware.lifecycle.facts import GroupFacts, PartitionFacts
 from modeaware.modelog.records import TopicRecord
-from modeaware.modes import PartitionMode
 from tests.support.lifecycle import admitted, after, facts, log, shrink
 from tests.support.simulated import SimClock
 
@@ -105,11 +104,6 @@ def epochless(checked: CommitsChecked) -> bool:
     return P in checked.groups["g"].epochless
 
 
-def test_a_commit_without_an_epoch(cluster: Cluster) -> None:
-    assert epochless(check(SEAL, None))
-    assert not epochless(check(SEAL))
-
-
 def test_but_for_control_records_where_the_log_was_truncated(cluster: Cluster) -> None:
     record = sealed()
     record = replace(record, retired={P: replace(record.retired[P], truncated_to=8)})
@@ -162,9 +156,3 @@ class TestDelay:
         assert check(9, record=waiting).groups["g"].caught_up == frozenset()
         assert check(9, record=waiting, before_due=True).groups["g"].caught_up == {P}
         assert [len(gaps) for gaps in cluster.gaps] == [1, 0, 1]
-
-    def test_a_proof_is_taken_anew_at_every_look(self, cluster: Cluster) -> None:
-        cluster.ends, cluster.clear = {(P, 4): SEAL}, {(9, SEAL)}
-        waiting = sealed(delay_ms=60_000)
-        none = replace(waiting, modes=(*waiting.modes[:P], PartitionMode.NONE))
-        assert check(9, record=none).groups["g"].caught_up == {P}

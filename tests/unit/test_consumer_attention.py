@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from modeaware.confluent._attention import Attention, ThinnedStats, idle_stats
+from modeaware.confluent._attention import Attention, idle_stats
 
 
 class World:
@@ -98,16 +98,6 @@ def test_work_that_fails_raises_and_is_tried_again(world: World) -> None:
         world.attention.poll.call(1.0)
     world.attention.poll.call(1.0)
     assert world.acted == 2
-
-
-def test_the_applications_stats_cb_is_called_no_more_than_it_asked_for() -> None:
-    ours: list[int] = []
-    theirs: list[str] = []
-    thinned = ThinnedStats(theirs.append, 3, lambda _: ours.append(1))
-    for number in range(7):
-        thinned(str(number))
-    assert theirs == ["2", "5"]
-    assert len(ours) == 7
 
 
 def test_the_stats_callback_runs_no_python_unless_there_is_work(world: World) -> None:

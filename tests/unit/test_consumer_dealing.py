@@ -17,9 +17,7 @@ from modeaware.confluent._redeal import (
     GroupDealing,
     GroupDescriber,
     GroupMoved,
-    assignment_of,
 )
-from modeaware.errors import ModeSourceError
 from modeaware.modes import PartitionMode
 from tests.support.fake_views import FakeViews, modes_of
 
@@ -110,20 +108,6 @@ def test_members_take_turns(member: Member) -> None:
     assert not member.dealing.wants_rejoin(member.given), "all is as it was"
 
 
-def test_nobody_asks_for_a_rebalance_that_is_under_way(member: Member) -> None:
-    assert member.dealing_of() == member.given
-    member.views.set("t", modes_of(12, 4, NONE))
-    assert member.dealing.wants_rejoin(member.given)
-    member.now_s = TURN_S
-    member.answer = GroupMoved("PREPARING_REBALANCING")
-    assert not member.dealing.my_turn(member.given)
-    due_s = member.dealing.due_s()
-    assert due_s is not None
-    assert due_s > TURN_S
-    member.dealing.before_join()
-    assert member.dealing.due_s() is None
-
-
 def test_a_group_that_moved_on_leaves_nothing_until_it_shows_this_assignment(member: Member) -> None:
     member.views.set("t", modes_of(12, 4, NONE))
     member.answer = GroupMoved("PREPARING_REBALANCING")
@@ -178,13 +162,6 @@ def test_the_same_generation_again_deals_by_the_same_view(member: Member) -> Non
     assert member.rebalance() == keys(2, 4, 5, 6, 7)
 
 
-def test_an_unreachable_source_leaves_the_last_view_in_force(member: Member, caplog: pytest.LogCaptureFixture) -> None:
-    member.views.set("t", modes_of(12, 4, NONE))
-    member.views.failure = ModeSourceError("mode log: no answer")
-    assert member.rebalance() == keys(2, 4, 5, 6, 7)
-    assert "last known modes" in caplog.text
-
-
 def assigned(topic: str, *partitions: int) -> bytes:
     """A ConsumerProtocolAssignment of one topic."""
     name = struct.pack(">h", len(topic)) + topic.encode()
@@ -225,8 +202,3 @@ def test_one_that_shows_another_assignment_is_not(
     """Stable again, after a rebalance that this member has not heard of: its dealing would overlap with the others'."""
     with pytest.raises(GroupMoved, match="another assignment"):
         described(monkeypatch).dealing(member, given)
-
-
-def test_an_assignment_as_members_are_sent_it() -> None:
-    assert assignment_of(assigned("t1", 3, 9)) == {"t1": (3, 9)}
-    assert assignment_of(b"") == assignment_of(None) == {}

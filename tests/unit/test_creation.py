@@ -49,20 +49,6 @@ def test_each_code_is_typed(cluster: CreatingBrokers, number: ErrorCode, error: 
     assert "the broker's words" in answer.message
 
 
-def test_a_cluster_too_old_for_it(cluster: CreatingBrokers) -> None:
-    cluster.old = {"CreatePartitionsRequest"}
-    answer = grown(cluster, 5)
-    assert isinstance(answer, RequestRefused)
-    assert (answer.code, "too old" in answer.message) == (ErrorCode.UNSUPPORTED_VERSION, True)
-
-
-def test_no_answer_is_no_refusal(cluster: CreatingBrokers) -> None:
-    cluster.silent = {1, 2}
-    answer = grown(cluster, 5)
-    assert type(answer) is ClusterError
-    assert "may have been done" in answer.message
-
-
 def test_the_result_tells_what_the_cluster_shows(cluster: CreatingBrokers) -> None:
     result = grown(cluster, 3)
     assert result == CreationResult("t", (1, 2), {1: (3,), 2: (3,)})
@@ -89,21 +75,6 @@ def test_a_minimum_waits_until_the_topic_is_shown(cluster: CreatingBrokers, mini
     assert isinstance(answer, CreationResult if minimum == 2 else RequestRefused)
     sent = [request for request in cluster.sent if not request.validate_only]
     assert [len(request.topics[0].assignments) for request in sent] == ([1] if minimum == 2 else [])
-
-
-def test_one_that_is_refused_keeps_no_other_back(cluster: CreatingBrokers) -> None:
-    cluster.placed["u"] = [(1, 2)]
-    wanted = [
-        ("t", NewPartitions.increase_to(2, min_required_replication_factor=3)),
-        ("u", NewPartitions.increase_to(2, min_required_replication_factor=2)),
-        ("absent", NewPartitions.increase_to(2, min_required_replication_factor=1)),
-    ]
-    cluster.codes = {"absent": 3}
-    answers = creation(cluster).create_partitions(wanted)
-    assert isinstance(answers["t"], RequestRefused)
-    assert answers["u"] == CreationResult("u", (1,))
-    assert isinstance(answers["absent"], RequestRefused)
-    assert answers["absent"].code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_nothing_grows_while_its_replicas_are_moved(cluster: CreatingBrokers) -> None:
@@ -147,11 +118,3 @@ def test_only_the_mode_log_knows_the_dead_of_older_brokers(cluster: CreatingBrok
     assert "only 2 known brokers" in forgetful.message
     remembering = creation(cluster, brokers={1: "a", 3: "c"}).create_topics([new])["new"]
     assert remembering == CreationResult("new", (0,), {0: (3,)})
-
-
-@pytest.mark.parametrize("bad", [True, "2", 1.5])
-def test_a_minimum_is_a_number(bad: Any) -> None:
-    with pytest.raises(TypeError, match="must be an int"):
-        NewTopic("t", 1, 1, min_required_replication_factor=bad)
-    with pytest.raises(ValueError, match="1 or more"):
-        NewPartitions("t", 2, min_required_replication_factor=0)

@@ -13,11 +13,9 @@ from confluent_kafka.admin import NewTopic as StockNewTopic
 from modeaware import AdminClient, CreationResult, NewPartitions, NewTopic
 from modeaware.errors import (
     ControllerUnavailable,
-    ErrorCode,
     ModeSourceError,
     NotAuthorized,
     RecordError,
-    RequestRefused,
 )
 from modeaware.lifecycle.commands import Command, CommandResult, CreatePartitionsCommand
 from modeaware.modelog.observed_brokers import OBSERVED_BROKERS_KEY, ObservedBrokersRecord
@@ -118,15 +116,6 @@ def test_the_controller_is_given_the_assignments_of_the_really_new_ones(
     assert admin.create_partitions({"shrunk": revived})["shrunk"].result(10) == CreationResult("shrunk")
 
 
-def test_what_the_minimum_refuses_never_reaches_the_controller(
-    admin: AdminClient, controller: StubController, log: object
-) -> None:
-    new = NewPartitions.increase_to(6, min_required_replication_factor=3)
-    with pytest.raises(RequestRefused, match="needs 3 live replicas"):
-        admin.create_partitions({"shrunk": new})["shrunk"].result(10)
-    assert controller.commands == []
-
-
 def test_without_a_controller_only_shrunk_topics_cannot_grow(admin: AdminClient, views: FakeViews) -> None:
     views.set_claim(None)
     futures = admin.create_partitions({t: NewPartitions.increase_to(5) for t in ("t", "shrunk")})
@@ -159,17 +148,6 @@ def test_topics_are_stock_but_for_those_with_a_minimum(
     assert stock_calls == [["plain", "ours"], ["plain", "ours"]]
 
 
-def test_the_same_topic_twice(admin: AdminClient, cluster: CreatingBrokers) -> None:
-    topics = [NewTopic("t", 1, 1, min_required_replication_factor=1), NewTopic("t", 2, 1)]
-    growths = [NewPartitions("t", 2, min_required_replication_factor=1), NewPartitions("t", 3)]
-    with pytest.raises(RequestRefused, match="comes twice") as caught:
-        admin.create_topics(topics)
-    assert caught.value.code is ErrorCode.INVALID_REQUEST
-    with pytest.raises(RequestRefused, match="comes twice"):
-        admin.create_partitions(growths)
-    assert not cluster.sent
-
-
 def test_a_policy_that_cannot_be_read_creates_nothing(
     admin: AdminClient, cluster: CreatingBrokers, log: list[tuple[str, bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,14 +164,3 @@ def test_a_policy_that_cannot_be_read_creates_nothing(
         admin.create_partitions(growth)["t"].result(10)
     assert admin.create_partitions({"t": NewPartitions.increase_to(2)})["t"].result(10).partitions == (1,)
     assert len(cluster.sent) == 1
-
-
-def test_a_log_without_the_record_has_no_policy(
-    admin: AdminClient, cluster: CreatingBrokers, log: list[tuple[str, bytes]]
-) -> None:
-    log.clear()
-    growth = {"t": NewPartitions.increase_to(2, min_required_replication_factor=2)}
-    with pytest.raises(RequestRefused, match="policy disabled"):
-        admin.create_partitions(growth)["t"].result(10)
-    cluster.down = set()
-    assert admin.create_partitions(growth)["t"].result(10) == CreationResult("t", (1,))

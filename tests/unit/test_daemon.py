@@ -11,7 +11,7 @@ import pytest
 from modeaware.cluster.cluster import Cluster
 from modeaware.config import ClientConfig, ControllerConfig
 from modeaware.controller import daemon as daemon_module
-from modeaware.controller.contact import DEFAULT_LISTEN, NOWHERE, Contact, default_listen
+from modeaware.controller.contact import Contact
 from modeaware.controller.daemon import Controller
 from modeaware.controller.lease import LeasedEffects, request_timeout_s
 from modeaware.controller.status import Role
@@ -99,23 +99,6 @@ def test_the_endpoint_reads_the_mode_log_as_the_controller(
     controller.start()
     controller.stop()
     assert asked == [(CONF, ClientConfig(mode_log_topic="modes", mode_source="log"))]
-
-
-def test_without_an_endpoint_the_claim_names_nowhere(contacts: list[Contact], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "acquire", lambda conf, config: pytest.fail("views are for the endpoint"))
-    controller = Controller(CONF, ControllerConfig(), listen=None)
-    controller.start()
-    controller.stop()
-    assert controller.address is None
-    assert contacts == [NOWHERE]
-
-
-@pytest.mark.parametrize(
-    ("protocol", "listen"),
-    [(None, DEFAULT_LISTEN), ("plaintext", DEFAULT_LISTEN), ("SASL_SSL", DEFAULT_LISTEN), ("SSL", None), ("ssl", None)],
-)
-def test_where_it_listens_when_nobody_says(protocol: str | None, listen: str | None) -> None:
-    assert default_listen(CONF if protocol is None else {**CONF, "security.protocol": protocol}) == listen
 
 
 def test_an_endpoint_that_cannot_listen_leaves_nothing_behind(contacts: list[Contact], views: FakeViews) -> None:

@@ -12,9 +12,9 @@ import pytest
 
 from modeaware.controller.desk import ControllerDesk
 from modeaware.endpoint.desk import ActiveController
-from modeaware.errors import ClusterError, ModeSourceError
+from modeaware.errors import ModeSourceError
 from modeaware.modelog.records import ClaimRecord
-from tests.support.fake_views import FakeViews, modes_of
+from tests.support.fake_views import FakeViews
 from tests.support.waiting import eventually
 
 TIMEOUT_S = 20.0
@@ -56,37 +56,6 @@ def desk(views: HeldViews) -> Iterator[ControllerDesk]:
     desk.close()
     for end in views.begun:
         end.set()
-
-
-def test_it_knows_nothing_before_the_log_has_been_read() -> None:
-    views = FakeViews(ready=False)
-    views.failure = ClusterError("no broker")
-    views.set_claim(ClaimRecord(1, "127.0.0.1:1", "c1"))
-    desk = ControllerDesk("c1", "serve", views, lambda: False)
-    desk.serve_at(_endpoint(loopback=True))
-    for ask in (desk.records, desk.claim, lambda: desk.views("orders")):
-        with pytest.raises(ModeSourceError, match="not been read") as caught:
-            ask()
-        assert caught.value.__cause__ is views.failure
-    views.set_ready()
-    assert desk.records() == {}
-    assert desk.claim() is not None
-    desk.close()
-
-
-def test_the_version_is_another_after_each_change(desk: ControllerDesk, views: HeldViews) -> None:
-    versions = [desk.version()]
-    for change in (
-        lambda: views.set("a", modes_of(4, 2)),
-        lambda: views.set("a", modes_of(4, 4)),
-        lambda: views.set("b", modes_of(1, 1)),
-        lambda: views.remove("a"),
-        lambda: views.set("a", modes_of(4, 2)),
-    ):
-        change()
-        assert desk.version() not in versions
-        versions.append(desk.version())
-    assert desk.version() == versions[-1]
 
 
 def _endpoint(loopback: bool) -> Any:

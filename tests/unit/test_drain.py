@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.drain import Drain, check_drain, seal_broken_by, unread_offsets
+from modeaware.lifecycle.drain import Drain, check_drain, unread_offsets
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts
 from modeaware.lifecycle.requirement import required_of
 from modeaware.modelog.group_rules import GroupRule
@@ -38,22 +38,6 @@ def reason(*args: Any, **more: Any) -> str | None:
 
 
 @pytest.mark.parametrize(
-    ("seen", "expected"),
-    [
-        (log(SEAL), None),
-        (log(SEAL, SEAL), None),
-        (log(SEAL, seal_epoch_end=SEAL), None),
-        (log(SEAL + 1), reasons.STRAGGLER),
-        (log(SEAL - 1), reasons.TRUNCATED),
-        (log(SEAL, seal_epoch_end=SEAL - 1), reasons.TRUNCATED),
-        (log(SEAL + 1, seal_epoch_end=SEAL - 1), reasons.TRUNCATED),
-    ],
-)
-def test_what_breaks_a_seal(seen: PartitionFacts, expected: str | None) -> None:
-    assert seal_broken_by(SEAL, seen) == expected
-
-
-@pytest.mark.parametrize(
     ("who", "expected"),
     [
         (None, 8),
@@ -80,12 +64,6 @@ def test_every_group_at_the_seal_is_the_proof() -> None:
 @pytest.mark.parametrize("groups", [{}, {"a": group({P: 3})}, {"a": group(members=True)}, {"a": group({P: SEAL + 9})}])
 def test_an_empty_partition_is_drained_whatever_the_groups_say(groups: dict[str, GroupFacts]) -> None:
     assert reason(groups, log(SEAL, start=SEAL), required=("lost",), groups_doubt=GroupsDoubt("none is listed")) is None
-
-
-def test_a_group_without_a_commit_where_nothing_but_control_records_lie() -> None:
-    drain = drain_of({"a": group({0: 1}, caught_up=(P,))}, log(SEAL, 98))
-    assert drain.done
-    assert drain.proof == {}
 
 
 def test_a_commit_on_a_part_of_the_log_that_was_truncated_is_doubt() -> None:

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from modeaware.controller.election import Election, Seat, group_id
-from modeaware.errors import ClusterError
+from modeaware.controller.election import Election, Seat
 from modeaware.librdkafka import KafkaError, TopicPartition
 from tests.support.simulated import SimClock
 
@@ -112,16 +111,6 @@ def room() -> Room:
     return Room()
 
 
-def test_what_the_consumer_is_told(room: Room) -> None:
-    conf = room.consumer.conf
-    assert conf["group.id"] == group_id(LOG) == "modeaware-controller.modes"
-    assert (conf["session.timeout.ms"], conf["heartbeat.interval.ms"]) == (8_000, 1_000)
-    assert (conf["group.protocol"], conf["partition.assignment.strategy"]) == ("classic", "range")
-    assert conf["enable.auto.commit"] is False
-    assert conf["allow.auto.create.topics"] is False
-    assert conf["max.poll.interval.ms"] == 60_000
-
-
 def test_who_comes_later_sorts_behind_even_with_a_clock_that_is_behind(room: Room) -> None:
     names = [room.consumer.conf["client.id"]]
     room.clock.advance(1)
@@ -212,43 +201,3 @@ def test_confirm(room: Room) -> None:
         room.consumer.answers.append(code)
         assert election.confirm(1) is False
         assert (election.leader, election.lost, election.group_metadata) == (False, True, None)
-
-
-def test_confirm_without_an_answer_ends(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    election = room.elected()
-    poll = room.consumer.poll
-
-    def passes_time(timeout_s: float) -> object:
-        room.clock.advance(int(timeout_s * 1000))
-        return poll(timeout_s)
-
-    monkeypatch.setattr(room.consumer, "poll", passes_time)
-    assert election.confirm(1) is None
-    assert election.leader
-    late = [TopicPartition(LOG, 0, 1)]
-    room.consumer.events.append(lambda: room.consumer.conf["on_commit"](None, late))
-    assert election.confirm(1) is None, "the answer to an earlier question answers nothing"
-
-
-class Event:
-    """What ``poll`` returns for an error."""
-
-    def __init__(self, code: int) -> None:
-        self._code = code
-
-    def error(self) -> KafkaError:
-        return KafkaError(self._code)
-
-
-def test_a_missing_right_is_told_and_passing_trouble_is_not(room: Room) -> None:
-    room.consumer.events.append(lambda: Event(KafkaError._TRANSPORT))
-    room.poll()
-    assert room.election.refusal is None
-    assert "_TRANSPORT" in str(room.election.trouble), "for whoever gives up waiting"
-    room.consumer.events.append(lambda: Event(KafkaError.GROUP_AUTHORIZATION_FAILED))
-    room.poll()
-    assert isinstance(room.election.refusal, ClusterError)
-    assert "modeaware-controller.modes" in str(room.election.refusal)
-    room.consumer.is_assigned([])
-    room.poll()
-    assert (room.election.refusal, room.election.trouble) == (None, None)

@@ -106,13 +106,3 @@ def test_a_change_before_a_second_exchange_is_asked_about_before_it() -> None:
     assert len(talk.sent) == 3
     talk.resolve([])
     assert [codec.peek_header(payload).api_key for payload in talk.sent[3:]] == [17, 36]
-
-
-def test_an_older_answer_does_not_end_a_newer_exchange() -> None:
-    talk = authenticated()
-    talk.ask(request(10, 1, 3), request(17, 1, 4))  # an answer still to come when KIP-368's exchange begins
-    talk.broker_answers()
-    talk.ask(delete({"orders": 2}, 5))
-    assert len(talk.sent) == 4
-    talk.broker_answers()  # the handshake's
-    assert talk.closed == "a request before authentication has ended"

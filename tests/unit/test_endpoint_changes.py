@@ -9,10 +9,9 @@ import pytest
 from modeaware.errors import ClusterError, ControllerUnavailable, ErrorCode
 from modeaware.lifecycle.commands import (
     CommandResult,
-    CreatePartitionsCommand,
     DeletePartitionsCommand,
 )
-from modeaware.wire import codec, messages, stock
+from modeaware.wire import codec, stock
 from tests.support.conversation import (
     ALTER_AND_DELETE,
     NONE,
@@ -38,17 +37,6 @@ def answered(talk: Talk, api_key: int = 694, version: int = 0) -> Any:
 def topic_code(talk: Talk) -> int:
     (topic,) = answered(talk).responses
     return int(topic.partitions[0].error_code)
-
-
-def test_the_broker_is_asked_on_the_users_own_connection() -> None:
-    talk = Talk()
-    talk.ask(delete({"orders": 2, "plain": 1}))
-    header, question = stock.decode_request(talk.sent[0])
-    assert (header.api_key, header.api_version, header.correlation_id, header.client_id) == (3, 9, -1, "a client")
-    assert [topic.name for topic in question.topics] == ["orders", "plain"]
-    assert not question.allow_auto_topic_creation
-    assert question.include_topic_authorized_operations
-    assert not question.include_cluster_authorized_operations
 
 
 def test_who_has_both_rights_may_delete() -> None:
@@ -142,16 +130,6 @@ def test_a_controller_that_fails_is_an_error_of_the_request(outcome: Any, code: 
         told = answer.results[0] if api_key == 37 else answer
         assert told.error_code == code
         assert "secret" not in str(told)
-
-
-def test_what_contradicts_itself_is_refused_whoever_asks() -> None:
-    talk = Talk()
-    message = messages.create_partitions_request(
-        [CreatePartitionsCommand("orders", 9)] * 2, validate_only=False, timeout_ms=1
-    )
-    talk.ask(codec.encode_request(message, 0, 1, "a client"))
-    assert talk.sent == []
-    assert {result.error_code for result in answered(talk, 37).results} == {ErrorCode.INVALID_REQUEST}
 
 
 # -- rules about groups ----------------------------------------------------------------------------------------------

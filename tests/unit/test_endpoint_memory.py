@@ -2,50 +2,19 @@
 
 from __future__ import annotations
 
-import select
-from contextlib import ExitStack
-
 import pytest
 
-from modeaware.endpoint.quotas import Quotas
 from modeaware.lifecycle.commands import CommandResult
 from tests.support.conversation import (
     Talk,
     delete,
     request,
 )
-from tests.support.endpoint import FakeBroker, Peer, relay
-from tests.support.waiting import eventually
 
 LARGE = bytes(250_000)
 
 
-def _open(peers: list[Peer]) -> list[Peer]:
-    """Those that the endpoint has not closed. Nobody is answered in these tests."""
-    closed = select.select([peer.socket for peer in peers], [], [], 0)[0]
-    return [peer for peer in peers if peer.socket not in closed]
-
-
 # -- what is counted -------------------------------------------------------------------------------------------------
-
-
-def test_what_waits_for_an_authentication_is_counted(broker: FakeBroker, caplog: pytest.LogCaptureFixture) -> None:
-    broker.answer = lambda payload: None
-    conf = {
-        "bootstrap.servers": "{}:{}".format(*broker.address),
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": "PLAIN",
-        "sasl.username": "u",
-        "sasl.password": "p",
-    }
-    quotas = Quotas(buffered_bytes=2_000_000)
-    with relay(conf, quotas=quotas) as server, ExitStack() as stack:
-        peers = [stack.enter_context(Peer(server.advertised)) for _ in range(12)]
-        for peer in peers:
-            peer.send(request(17, 1, 1, b"\0\5PLAIN"), *(request(10, 1, n, LARGE) for n in range(2, 5)))
-        eventually(lambda: len(_open(peers)) <= 2, message="three of 750 000 bytes are more than may be kept")
-    assert "and it holds most of them" in caplog.text
-    assert all(len(payload) < 100 for payload in broker.received), "it was all kept"
 
 
 def test_a_session_counts_what_waits_and_lets_it_go() -> None:

@@ -140,26 +140,6 @@ def test_an_unchanged_answer_is_made_once(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(made) == 5
 
 
-def test_a_mode_that_changes_is_told_at_once() -> None:
-    talk = Talk()
-    asked(talk, modes_request(2, ["orders"]))
-    talk.desk.known = {"orders": TopicView("orders", "id", (3, 8), (RW, RO, RO, RO))}
-    talk.desk.number += 1
-    talk.ask(modes_request(3, ["orders"]))
-    answer = kip694.decode_modes_response(talk.all_answered()[-1])[1]
-    assert [p.mode for p in answer.topics[0].partitions] == [RW, RO, RO, RO]
-
-
-def test_the_cache_is_bounded() -> None:
-    answers = Answers(Limits(cache_bytes=5_000))
-    for number in range(100):
-        assert answers.get(memoryview(number.to_bytes(4, "big")), "x", lambda: b"y" * 1_000) == b"y" * 1_000
-        assert answers.size_bytes <= 5_000
-    assert answers.size_bytes > 3_000
-    assert answers.get(memoryview(b"big"), "x", lambda: b"z" * 6_000) == b"z" * 6_000
-    assert answers.get(memoryview((99).to_bytes(4, "big")), "x", lambda: b"other") == b"y" * 1_000
-
-
 # -- the bytes -------------------------------------------------------------------------------------------------------
 
 ADDED = Additions(None, None, False)
@@ -211,11 +191,6 @@ def test_who_is_turned_away_from_all_keeps_asking_here(version: int) -> None:
     ]
 
 
-@pytest.mark.parametrize("code", [3, 29])
-def test_who_may_not_see_a_topic_is_not_told_that_it_shrinks(code: int) -> None:
-    assert refused(9, ["orders"], rights={}, missing=code).topics[0].error_code == code
-
-
 @pytest.mark.parametrize("version", range(10))
 def test_who_is_turned_away_here_is_sent_to_the_active_controller(version: int) -> None:
     """For growths; its questions are answered here as well."""
@@ -238,3 +213,8 @@ def test_what_is_underneath_aware_clients_is_not_turned_away(name: str) -> None:
 
 
 # -- old clients, served ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", [3, 29])
+def test_user_who_may_not_see_a_topic_does_not_learn_that_it_shrinks(code: int) -> None:
+    assert refused(9, ["orders"], rights={}, missing=code).topics[0].error_code == code

@@ -7,12 +7,9 @@ import threading
 
 import pytest
 
-from modeaware.endpoint import server as server_module
 from modeaware.endpoint.limits import Limits
-from modeaware.endpoint.quotas import Quotas
 from modeaware.endpoint.server import THREAD_NAME, Server
-from modeaware.errors import ClusterError, ConfigError, ErrorCode
-from modeaware.lifecycle.commands import CommandResult
+from modeaware.errors import ClusterError
 from tests.support.endpoint import COMMAND, FakeBroker, FakeController, MakeServer, Peer, free_port
 from tests.support.waiting import eventually
 
@@ -35,16 +32,6 @@ def test_requests_reach_a_broker_and_answers_come_back_in_order(server: Server, 
     eventually(lambda: broker.open == 0, message="it is closed with its client")
 
 
-def test_no_more_requests_are_under_way_than_a_session_takes(server: Server, broker: FakeBroker) -> None:
-    gate = threading.Semaphore(0)
-    broker.answer = lambda payload: payload if gate.acquire(timeout=20) else None
-    with _connect(server) as peer:
-        peer.send(*(b"%d" % number for number in range(20)))
-        for number in range(20):
-            gate.release()
-            assert peer.receive() == b"%d" % number  # FakeSession asserts that it never has more than three
-
-
 def test_commands_reach_the_controller_and_its_answer_comes_back(server: Server, controller: FakeController) -> None:
     with _connect(server) as peer:
         peer.send(b"submit 5000")
@@ -64,33 +51,6 @@ def test_a_command_that_takes_too_long_is_told_so_and_not_taken_back(
         assert not controller.open[0].cancelled()
         controller.open[0].set_exception(ClusterError("late"))  # nobody waits for it any more, and nothing breaks
         assert peer.ask(b"here") == b"here"
-
-
-@pytest.mark.parametrize(
-    ("failure", "told"),
-    [
-        (ClusterError("the brokers are away", code=ErrorCode.REQUEST_TIMED_OUT), b"the brokers are away"),
-        (ZeroDivisionError("division by zero"), b"UNKNOWN_SERVER_ERROR: -1> the controller failed: ZeroDivisionError"),
-    ],
-)
-def test_a_failure_of_the_controller_is_told(
-    server: Server, controller: FakeController, failure: Exception, told: bytes
-) -> None:
-    with _connect(server) as peer:
-        peer.send(b"submit 5000")
-        eventually(lambda: controller.open)
-        controller.open[0].set_exception(failure)
-        assert told in peer.receive()
-
-
-def test_a_command_whose_client_is_gone_is_finished_without_it(server: Server, controller: FakeController) -> None:
-    with _connect(server) as peer:
-        peer.send(b"submit 5000")
-        eventually(lambda: controller.open)
-    with _connect(server) as other:
-        assert other.ask(b"x") == b"re: x"
-        controller.open[0].set_result([CommandResult("orders")])
-        assert other.ask(b"y") == b"re: y"
 
 
 def test_where_no_broker_answers_clients_are_closed_and_the_log_says_it_once(
@@ -155,21 +115,3 @@ def test_stop_closes_everything_and_says_what_was_answered(
     controller.open[1].set_result([])  # too late for anybody
     with pytest.raises(OSError, match="refused"):
         Peer(server.advertised)
-
-
-def test_a_port_in_use_is_a_clear_error(server: Server, make_server: MakeServer, broker: FakeBroker) -> None:
-    with pytest.raises(ConfigError, match=f"cannot listen on {server.address}"):
-        make_server(broker.address, listen=server.address)
-
-
-def test_fewer_connections_are_taken_where_files_are_few(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    set_to: list[tuple[int, int]] = []
-    monkeypatch.setattr(server_module.resource, "getrlimit", lambda what: (1024, 1256))
-    monkeypatch.setattr(server_module.resource, "setrlimit", lambda what, to: set_to.append(to))
-    assert server_module.affordable(10_000) == 500
-    assert set_to == [(1256, 1256)]
-    assert "takes 500 connections, not 10000" in caplog.text
-    assert server_module.affordable(300) == 300
-    assert Quotas().connections_per_peer < Limits().connections

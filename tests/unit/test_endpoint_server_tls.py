@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import ssl
 import subprocess
 from collections.abc import Iterator
@@ -12,7 +11,6 @@ from typing import Any, cast
 import pytest
 
 from modeaware.endpoint.desk import Desk
-from modeaware.endpoint.quotas import Quotas
 from modeaware.endpoint.server import Server
 from modeaware.endpoint.tls import server_context
 from modeaware.endpoint.upstream import Upstream
@@ -83,14 +81,6 @@ def test_frames_pass_with_tls_on_both_sides(server: Server, broker: FakeBroker, 
     eventually(lambda: broker.open == 0)
 
 
-@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_tls_from_1_2_on_is_spoken(server: Server, certificate: Certificate, version: ssl.TLSVersion) -> None:
-    context = _client(certificate)
-    context.minimum_version = context.maximum_version = version
-    with Peer(server.advertised, tls=context) as peer:
-        assert peer.ask(b"x") == b"re: x"
-
-
 def test_a_user_is_never_presented_by_the_controllers_certificate(
     make_server: MakeServer, broker: FakeBroker, certificate: Certificate
 ) -> None:
@@ -118,20 +108,6 @@ def test_what_is_no_tls_closes_its_connection(
     assert [record for record in caplog.records if "closed the connection of 127.0.0.1:" in record.message]
 
 
-def test_a_handshake_that_is_never_finished_costs_the_time_of_a_first_request(
-    make_server: MakeServer, certificate: Certificate
-) -> None:
-    server = make_server(BROKER, tls=server_context(certificate.both), quotas=Quotas(first_request_s=0.1))
-    outgoing = ssl.MemoryBIO()
-    tls = _client(certificate).wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="127.0.0.1")
-    with pytest.raises(ssl.SSLWantReadError):
-        tls.do_handshake()
-    with Peer(server.advertised) as half, Peer(server.advertised) as nothing:
-        half.socket.sendall(outgoing.read()[:100])
-        assert half.closed()
-        assert nothing.closed()
-
-
 def test_a_broker_with_another_name_or_authority_is_not_used(
     make_server: MakeServer,
     broker: FakeBroker,
@@ -148,21 +124,6 @@ def test_a_broker_with_another_name_or_authority_is_not_used(
         assert "CERTIFICATE_VERIFY_FAILED" in caplog.text
         assert why in caplog.text
     assert broker.received == misnamed.received == []
-
-
-@pytest.mark.parametrize(
-    "setting",
-    [
-        {"enable.ssl.certificate.verification": "false", "ssl.ca.location": ""},
-        {"ssl.endpoint.identification.algorithm": "none"},
-    ],
-    ids=["any certificate", "any name"],
-)
-def test_verification_is_as_lax_as_the_controllers(
-    make_server: MakeServer, misnamed: FakeBroker, certificate: Certificate, setting: dict[str, str]
-) -> None:
-    with Peer(make_server(upstream=_upstream(misnamed, certificate, **setting)).advertised) as peer:
-        assert peer.ask(b"x") == b"re: x"
 
 
 @pytest.mark.parametrize("which", ["missing", "no PEM", "another key", "locked key"])
@@ -193,18 +154,6 @@ def test_ssl_without_sasl_is_refused_with_what_to_do() -> None:
         Upstream.from_conf({"bootstrap.servers": "b:9092", "security.protocol": "ssl"})
 
 
-@pytest.mark.parametrize(
-    ("servers", "expected"),
-    [
-        ("a:1,b", [("a", 1), ("b", 9092)]),
-        ("SASL_SSL://a:1, [::1]:2", [("a", 1), ("::1", 2)]),
-        ("[::1]", [("::1", 9092)]),
-    ],
-)
-def test_bootstrap_servers_are_read_as_librdkafka_reads_them(servers: str, expected: list[tuple[str, int]]) -> None:
-    assert list(Upstream.from_conf({"bootstrap.servers": servers}).servers) == expected
-
-
 @pytest.mark.parametrize("advertised", ["host", ":9", "host:0", "0.0.0.0:9", "[::]:9"])
 def test_what_no_client_can_connect_to_is_not_advertised(advertised: str) -> None:
     with pytest.raises(ConfigError, match="--advertised-listener"):
@@ -229,16 +178,3 @@ def test_others_may_reach_it_without_tls_only_where_brokers_use_none(
     assert caplog.text == ""
     _make("192.0.2.1:9000", Upstream([BROKER]))
     assert "ANONYMOUS" in caplog.text
-
-
-def test_what_clients_speak_follows_from_both_sides(certificate: Certificate, caplog: pytest.LogCaptureFixture) -> None:
-    tls = server_context(certificate.both)
-    secured = Upstream([BROKER], "SASL_SSL", ssl.create_default_context())
-    assert _make("127.0.0.1:0", secured, tls=tls).security_protocol == "SASL_SSL"
-    assert _make("127.0.0.1:0", Upstream([BROKER])).security_protocol == "PLAINTEXT"
-    assert not caplog.records
-    assert _make("127.0.0.1:0", secured).security_protocol == "SASL_PLAINTEXT"
-    assert _make("127.0.0.1:0", Upstream([BROKER]), tls=tls).security_protocol == "SSL"
-    warnings = [record for record in caplog.records if record.levelno == logging.WARNING]
-    assert len(warnings) == 2
-    assert "cannot go from here to a broker" in caplog.text

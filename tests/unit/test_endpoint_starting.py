@@ -71,13 +71,3 @@ def test_what_fails_in_its_thread_is_raised(
     assert str(failure) in str(error)
     assert error.__cause__ is failure
     _left_nothing_behind(server, port)
-
-
-def test_after_a_failure_it_can_be_started_again(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as broken:
-        broken.setattr(server_module, "Places", _fails(NO_FILES))
-        assert isinstance(_start(server), ConfigError)
-    assert _start(server) is None
-    with Peer(server.advertised):
-        pass
-    server.stop()

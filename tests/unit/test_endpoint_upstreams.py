@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 
 import pytest
 
@@ -40,14 +39,6 @@ def _gives_up(server: Server, frozen: FakeBroker) -> None:
     eventually(lambda: frozen.open == 0)
 
 
-def test_connections_are_spread(make_server: MakeServer, brokers: list[FakeBroker]) -> None:
-    server = make_server(*(broker.address for broker in brokers))
-    with ExitStack() as stack:
-        for _ in range(6):
-            assert stack.enter_context(Peer(server.advertised)).ask(b"x") == b"re: x"
-        assert [broker.open for broker in brokers] == [2, 2, 2]
-
-
 def test_a_frozen_broker_costs_a_client_one_attempt(make_server: MakeServer, brokers: list[FakeBroker]) -> None:
     frozen = brokers[0]
     _freeze(frozen)
@@ -77,16 +68,3 @@ def test_one_client_at_a_time_finds_out_whether_it_is_back(
         frozen.answer = lambda payload: b"back: " + payload
         assert patient.ask(b"y") == b"back: y"
         assert sorted(_asks(server) for _ in range(3)) == [b"back: x", b"re: x", b"re: x"]
-
-
-def test_a_broker_that_closes_at_once_comes_last(make_server: MakeServer, brokers: list[FakeBroker]) -> None:
-    closing = brokers[0]
-    closing.hang_up = True
-    _freeze(closing)
-    server = make_server(*(broker.address for broker in brokers))
-    with Peer(server.advertised) as peer:
-        peer.send(b"x")
-        assert peer.closed()
-    for _ in range(6):
-        assert _asks(server) == b"re: x"
-    assert closing.accepted == 1

@@ -6,18 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from modeaware.config import ControllerConfig
-from modeaware.controller.contact import Contact
-from modeaware.controller.engine import Engine
-from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, NewerRecord
-from modeaware.lifecycle.commands import DeletePartitionsCommand
+from modeaware.errors import ClusterError, ErrorCode, NewerRecord
 from modeaware.modelog.records import CLAIM_KEY, ClaimRecord
 from modeaware.modelog.replay import fold
 from modeaware.modes import PartitionMode
-from tests.support.engine_world import TOPIC, World
+from tests.support.engine_world import World
 
 RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
-REFUSED = ClusterError("no", code=ErrorCode.INVALID_REPLICA_ASSIGNMENT)
 
 
 @pytest.fixture
@@ -26,16 +21,6 @@ def world() -> World:
 
 
 class TestClaim:
-    def test_the_first(self, world: World) -> None:
-        assert fold(world.log.entries).claim == ClaimRecord(1, "127.0.0.1:1", "test", world.clock.now_ms())
-
-    def test_each_claim_is_one_higher(self, world: World) -> None:
-        world.restart()
-        assert world.engine.claim("test", Contact("127.0.0.1:2")) == 3
-        claim = fold(world.log.entries).claim
-        assert claim is not None
-        assert (claim.controller_epoch, claim.address) == (3, "127.0.0.1:2")
-
     def test_release_takes_the_address_back(self, world: World) -> None:
         world.engine.release()
         claim = fold(world.log.entries).claim
@@ -69,15 +54,6 @@ class TestClaim:
         world.log.entries = [(key, b"rubbish" if key == CLAIM_KEY else value) for key, value in world.log.entries]
         assert world.restart().claim("test") > 2
 
-    def test_nor_one_that_was_claimed_and_never_written_under(self, world: World) -> None:
-        """A reader that knew the claim would drop what comes under a lower epoch."""
-        for _ in range(5):
-            world.restart()
-        claims = [ClaimRecord.from_json(value or b"") for key, value in world.log.entries if key == CLAIM_KEY]
-        world.log.entries = [(key, value) for key, value in world.log.entries if key != CLAIM_KEY]
-        world.log.entries.append((CLAIM_KEY, b"rubbish"))
-        assert world.restart().claim("test") > max(claim.controller_epoch for claim in claims)
-
     def test_a_log_that_lost_its_tail_gives_no_epoch_out_twice(
         self, world: World, caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -108,8 +84,3 @@ class TestClaim:
             world.engine.claim("test")
         assert world.engine.claim("test") == 3
         assert "tail" not in caplog.text, "it may never have been there"
-
-    def test_nothing_is_decided_without_one(self, world: World) -> None:
-        engine = Engine(world.log, world.cluster, world.cluster, ControllerConfig(), world.clock)
-        with pytest.raises(ModeAwareError, match="not claimed"):
-            engine.execute(DeletePartitionsCommand(TOPIC, 4))

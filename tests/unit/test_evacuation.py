@@ -66,10 +66,6 @@ def resting(**fields: object) -> TopicRecord:
 
 
 class TestNames:
-    @pytest.mark.parametrize("name", ["-orders-7", "-orders-0", "-orders-123456"])
-    def test_those_of_any_change_are_ours(self, name: str) -> None:
-        assert is_evacuation_group("orders", "modeaware-evacuation" + name)
-
     @pytest.mark.parametrize(
         "name", ["-orders-", "-orders-x", "-orders-1-5", "-orders", "-orders-2-7", "-orders-\u0661"]
     )
@@ -88,26 +84,6 @@ class TestAdmission:
         record = admitted(shrink(P, evacuate=True), seen=seen(cleanup_policy=policy))
         assert record.deletion is not None
         assert (record.deletion.evacuate, record.deletion.evacuation_epoch) == (True, record.epoch)
-
-    def test_there_is_nothing_to_evacuate_of_another_topic(self) -> None:
-        error = refusal(shrink(P, evacuate=True))
-        assert error.code is ErrorCode.INVALID_REQUEST
-        assert "nothing to evacuate" in str(error)
-
-    def test_it_has_to_be_waited_for(self) -> None:
-        error = refusal(shrink(P, evacuate=True, immediate_delete=True), seen=seen())
-        assert error.code is ErrorCode.INVALID_REQUEST
-        assert "--immediate-delete" in str(error)
-
-    def test_an_older_job_reads_nothing(self) -> None:
-        """Its group has offsets on the topic, and will never commit any others."""
-        record = after(admitted(grow(12), resting()), seen())
-        again = admitted(shrink(P, evacuate=True), record, seen(COPIED))
-        assert again.required_groups == ("g", evacuation_group(TOPIC, again.epoch))
-        late = replace(again, groups_complete=False)
-        noted = look(late, seen(COPIED), NOW_MS + 1).record
-        assert noted is not None
-        assert JOB not in noted.required_groups
 
 
 class TestTheProof:
@@ -137,10 +113,6 @@ class TestTheProof:
         record = after(waiting(), seen({**READ, JOB: job}))
         assert (record.modes[P], record.retired[P].reason) == (RO, expected)
 
-    def test_of_another_change_it_does_not_count(self) -> None:
-        other = {**READ, evacuation_group(TOPIC, 1): group({P: 10}), evacuation_group("other", 0): group({P: 10})}
-        assert after(waiting(), seen(other)).retired[P].reason == reasons.NOT_EVACUATED
-
     @pytest.mark.parametrize("kind", ["waive", "closed"])
     def test_no_rule_does_without_it(self, kind: str) -> None:
         """A glob matches its name, and is a rule all the same."""
@@ -169,15 +141,6 @@ class TestUndoInPart:
         assert less.deletion.evacuation_epoch == less.epoch == record.epoch + 1
         assert less.required_groups == ("g", evacuation_group(TOPIC, less.epoch))
         assert after(less, seen(COPIED)).retired[P].reason == reasons.NOT_EVACUATED
-
-    def test_what_was_evacuated_before_stays_so(self) -> None:
-        """Its values are where the count then was, among the partitions that are still there."""
-        both = {10: log(10), P: log(10)}
-        read = {"g": group({10: 10, P: 10}), JOB: group({10: 10, P: 10})}
-        record = after(admitted(shrink(10, evacuate=True), seen=seen()), replace(seen(read), partitions=both), passes=2)
-        less = admitted(grow(11), record, seen())
-        less = after(less, seen(READ))
-        assert (less.modes[P], less.retired[P].evacuated) == (NONE, True)
 
 
 class TestAtRest:
@@ -213,12 +176,6 @@ class TestAtRest:
         again = after(step.record, seen(read, log(11)))
         assert (again.retired[P].seal_offset, again.retired[P].reason) == (11, reasons.NOT_EVACUATED)
         assert after(again, seen({"g": group({P: 11}), JOB: group({P: 11})}, log(11))).modes[P] is NONE
-
-    def test_a_plain_shrink_is_still_blocked_by_compaction(self) -> None:
-        plain = after(admitted(shrink(P), seen=facts(logs={P: log(10)}, groups=READ)), seen(COPIED))
-        assert plain.retired[P].reason == reasons.COMPACTED
-        assert "--evacuate" in reasons.text(reasons.COMPACTED)
-        assert "stay on the brokers" in reasons.text(reasons.COMPACTED, rests=True)
 
 
 class TestHandover:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -12,23 +11,19 @@ from modeaware.cli import plan
 from modeaware.cli.display import JSON_HELP, describe_json, describe_text
 from modeaware.cli.group_text import LIST_JSON_HELP, groups_json, groups_text
 from modeaware.cli.situation import Situation
-from modeaware.cli.waiting import PlainProgress, done_share
 from modeaware.cluster.cluster import Cluster, LogOffsets, TopicShape
 from modeaware.cluster.groups.found import GroupsFound
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import DeletePartitionsCommand
 from modeaware.lifecycle.evacuation import evacuation_group
 from modeaware.lifecycle.facts import GroupFacts, TopicFacts
-from modeaware.lifecycle.requirement import requirement_of
 from modeaware.modelog.records import TopicRecord
 from modeaware.modelog.replay import fold
 from modeaware.reports import describe as module
-from modeaware.reports.certificate import Evidence, certificate, check, commands
 from modeaware.reports.describe import TopicDescription, describe_topics
 from modeaware.reports.groups import report_groups
 from tests.support.lifecycle import (
     LATER_MS,
-    NONE,
     RO,
     TOPIC,
     TOPIC_ID,
@@ -44,7 +39,6 @@ P = 11
 JOB, STALE = evacuation_group(TOPIC, 0), evacuation_group(TOPIC, 77)
 EVERYWHERE = group(dict.fromkeys(range(12), 10))
 FOUND = {"g": EVERYWHERE, STALE: group({P: 3})}
-COPIED = {**FOUND, JOB: group({P: 10})}
 
 
 def seen(groups: dict[str, GroupFacts]) -> TopicFacts:
@@ -56,18 +50,6 @@ def waiting() -> TopicRecord:
     record = after(admitted(shrink(P, evacuate=True), seen=seen(FOUND)), seen(FOUND))
     assert (record.modes[P], record.retired[P].reason) == (RO, reasons.NOT_EVACUATED)
     return record
-
-
-def resting() -> TopicRecord:
-    record = after(waiting(), seen(COPIED), passes=3)
-    assert record.modes[P] is NONE
-    return record
-
-
-def evidence(record: TopicRecord, groups: dict[str, GroupFacts]) -> Evidence:
-    now = seen(groups)
-    requirement = requirement_of(record, now, (), (), LATER_MS)
-    return Evidence(record, now, requirement, "cluster-1", "host:9092", LATER_MS)
 
 
 @pytest.fixture
@@ -127,15 +109,6 @@ class TestDescription:
         assert (topic["evacuation_group"], topic["deletion"]["evacuate"]) == (JOB, True)
         assert all(f'"{name}"' in JSON_HELP for name in ("evacuation_group", "evacuate"))
 
-    def test_once_it_is_done(self, described: object) -> None:
-        description = described(resting(), FOUND)
-        assert (description.phase, done_share(description)) == ("done", (1, 1))
-        assert description.partitions[P].lag == 0
-        out = io.StringIO()
-        PlainProgress(out).show(description)
-        assert "done 11 (nothing: its records stay on the brokers" in out.getvalue()
-        assert "Evacuated first" not in describe_text([description], expand=False)
-
 
 class TestGroups:
     def test_it_stands_among_the_others_and_says_what_it_is(self) -> None:
@@ -150,19 +123,3 @@ class TestGroups:
         assert "modeaware.spark.evacuate" in text
         assert groups_json([report], [], LATER_MS)["topics"][0]["groups"][0]["because"] == ["evacuation"]
         assert "evacuation" in LIST_JSON_HELP
-
-
-class TestCertificate:
-    def test_without_it_nothing_is_drained(self) -> None:
-        shown = evidence(waiting(), FOUND)
-        assert check(P, shown) == ("not drained", reasons.NOT_EVACUATED)
-        document = certificate(shown, [P])
-        assert document["shrink"]["evacuation_group"] == JOB
-        assert document["checked_now"]["required_groups"] == ["g", JOB]
-        (partition,) = document["partitions"]
-        assert partition["evacuated"] is False
-        assert partition["checked_now"]["groups"] == {
-            "g": {"kind": "classic", "committed": 10},
-            JOB: {"kind": None, "committed": None},
-        }
-        assert any(JOB in each["command"] for each in commands(P, shown))

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 
-from modeaware.lifecycle import advance as module
 from modeaware.lifecycle.facts import GroupsDoubt, PartitionFacts, TopicFacts
 from modeaware.lifecycle.handover import survivors_to_watch, waits_for_groups
 from modeaware.lifecycle.phases import awaits_handover, in_progress
@@ -70,17 +69,6 @@ class TestOffsets:
         assert record.handover_offsets == {0: 10, 1: 15, 2: 10}
         assert after(record, seen({0: 1}, {1: log(99)})).handover_offsets == {0: 10, 1: 15, 2: 10}
 
-    def test_not_while_a_retired_partition_is_written_to(self) -> None:
-        busy = {3: log(11, quiet_since_ms=LATER_MS)}
-        assert after(shrinking(2), seen({0: 1}, busy)).handover_offsets == {}
-
-    def test_one_that_is_away_is_noted_later(self) -> None:
-        away = seen({0: 1})
-        away = replace(away, partitions={p: f for p, f in away.partitions.items() if p != 1})
-        record = after(shrinking(delay_ms=WEEK_MS), away)
-        assert record.handover_offsets == {0: 10, 2: 10}
-        assert after(record, seen({0: 1}, {1: log(20)})).handover_offsets == {0: 10, 1: 20, 2: 10}
-
     def test_survivors_are_looked_at_from_the_last_seal_on_and_no_longer_than_needed(self) -> None:
         """At once after the seal: every pass before would have to ask for their offsets, and wait for nothing."""
         record = shrinking(delay_ms=WEEK_MS)
@@ -107,9 +95,6 @@ class TestWhoIsWaitedFor:
         self, committed: dict[int, int], expected: tuple[int, ...] | None
     ) -> None:
         assert handed_over(after(sealed(), seen(committed))) == expected
-
-    def test_what_is_written_to_a_survivor_afterwards_need_not_be_read(self) -> None:
-        assert handed_over(after(sealed(), seen(ALL_READ, {p: log(500) for p in range(3)}))) is None
 
     def test_a_group_that_was_noted_and_is_gone(self) -> None:
         record = sealed()
@@ -148,24 +133,8 @@ class TestOnlyGrows:
         assert handed_over(record) == (1, 2, 3)
         assert handed_over(after(record, seen({0: 1, 1: 1, 2: 1, 3: 1}))) == (1, 2, 3)
 
-    def test_a_straggler(self) -> None:
-        record = after(sealed(), seen(ALL_READ | {0: 1}))
-        late = seen(ALL_READ | {0: 1}, {3: log(11, quiet_since_ms=LATER_MS)})
-        record = after(record, late)
-        assert record.retired[3].seal_offset is None
-        assert handed_over(record) == (1, 2, 3)
-        assert handed_over(after(after(record, seen(ALL_READ)), late)) is None
-
 
 class TestOtherChanges:
-    def test_a_new_shrink_starts_afresh(self) -> None:
-        record = after(shrinking(), seen(ALL_READ))
-        record = after(record, seen(ALL_READ, {3: log(10, 10)}))
-        assert handed_over(record) is None
-        record = admitted(shrink(2), record, seen(ALL_READ))
-        assert handed_over(record) == ()
-        assert record.view().previous_count == 3
-
     def test_an_undo_ends_it(self) -> None:
         record = admitted(grow(4), after(sealed(), seen({0: 10})), seen())
         assert (record.deletion, record.handed_over, record.handover_offsets) == (None, (), {})
@@ -201,25 +170,6 @@ class TestOtherChanges:
         assert handed_over(second) == ()
         assert waits_for_groups(second) == (0, 1)
         assert handed_over(after(second, seen(ALL_READ, done))) is None
-
-    def test_undone_it_leaves_the_earlier_one_to_be_handed_over(self) -> None:
-        done = {3: log(10, 10)}
-        first = after(after(shrinking(), seen(ALL_READ | {0: 1})), seen(ALL_READ | {0: 1}, done))
-        second = admitted(shrink(1), first, seen(ALL_READ | {0: 1}, done))
-        record = admitted(grow(3), second, seen(ALL_READ | {0: 1}, done))
-        assert handed_over(record) == ()
-        assert record.view().previous_count == 4
-        record = after(record, seen(ALL_READ | {0: 1}, done), LATER_MS + QUIET_MS)
-        assert handed_over(record) == ()
-        assert handed_over(after(record, seen(ALL_READ, done), LATER_MS + QUIET_MS)) is None
-
-
-class TestSize:
-    def test_it_holds_nothing_up_where_it_does_not_fit_the_record(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        record = shrinking(delay_ms=WEEK_MS)
-        small = after(record, replace(seen({0: 1}), partitions={3: log(10)}))
-        monkeypatch.setattr(module, "MAX_RECORD_BYTES", len(small.to_json()))
-        assert after(record, seen({0: 1})) == small
 
 
 class TestViews:

@@ -105,20 +105,6 @@ print(confluent_kafka.Producer is traced)
     assert _said(program) == ["3", "True"]
 
 
-def test_another_kafka_package_is_left_alone_and_that_is_said() -> None:
-    program = """
-import sys, types
-sys.modules["kafka"] = types.ModuleType("kafka")
-import modeaware
-modeaware.install()
-import confluent_kafka
-print(confluent_kafka.Producer is modeaware.Producer)
-"""
-    done = run_program(program)
-    assert (done.returncode, done.stdout) == (0, "True\n")
-    assert "kafka-python's clients stay as they are" in done.stderr
-
-
 @pytest.mark.parametrize(
     ("settings", "told"),
     [

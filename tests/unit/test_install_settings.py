@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from modeaware.adoption.settings import from_environment
 from modeaware.config import (
     set_process_settings,
     split_client_config,
@@ -25,18 +24,6 @@ def test_a_clients_own_setting_wins() -> None:
     set_process_settings({"modeaware.mode.log.topic": "modes", "modeaware.view.timeout.ms": 1})
     config, rest = split_client_config(with_process_settings({"modeaware.view.timeout.ms": 2, "client.id": "c"}))
     assert (config.mode_log_topic, config.view_timeout_ms, rest) == ("modes", 2, {"client.id": "c"})
-
-
-def test_the_environments_names() -> None:
-    found = from_environment(
-        {
-            "MODEAWARE_MODE_LOG_TOPIC": "modes",
-            "MODEAWARE_LOCAL_KAFKA": "process",
-            "MODEAWARE_RESIZE_CB": "no text",
-            "modeaware.view.timeout.ms": "1",
-        }
-    )
-    assert found == {"modeaware.mode.log.topic": "modes"}
 
 
 def test_clients_of_a_framework_get_them_and_what_install_says_wins_over_the_environment() -> None:

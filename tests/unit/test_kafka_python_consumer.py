@@ -74,19 +74,6 @@ def test_what_the_application_paused_is_paused_when_it_is_shown_again_and_nothin
     assert not world.state.is_paused(ONE)
 
 
-@pytest.mark.parametrize("hidden_meanwhile", [False, True])
-def test_a_pause_ends_with_the_assignment_as_kafka_pythons_does(hidden_meanwhile: bool) -> None:
-    world = World()
-    world.pause(ONE)
-    if hidden_meanwhile:
-        world.readable(1)
-    world.state.assign_from_subscribed([ZERO])  # ONE is lost, and given anew
-    world.give(ZERO, ONE)
-    world.readable(1)
-    world.readable(2)
-    assert not world.state.is_paused(ONE)
-
-
 class Coordinator:
     """Keeps the commits of a group."""
 

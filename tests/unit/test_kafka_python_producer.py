@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import murmur2
 from kafka.partitioner import DefaultPartitioner
 
-from modeaware.kafka_python import HeldKeyError, KafkaProducer, MovedKeyError, RetiredPartitionError
+from modeaware.kafka_python import HeldKeyError, KafkaProducer, RetiredPartitionError
 from tests.support.fake_views import FakeViews, modes_of
 from tests.support.kafka_python_offline import OFFLINE, TOPIC, Made
 from tests.support.waiting import eventually
@@ -43,29 +43,6 @@ def test_a_pick_that_a_shrink_overtakes_is_made_again(views: FakeViews) -> None:
     with pytest.raises(RetiredPartitionError):
         made.producer.send(TOPIC, b"v", moved, partition=murmur2(moved, 21))
     assert len(made.queued()) == 1
-    made.producer.close()
-
-
-@pytest.mark.parametrize(("policy", "kind"), [("hold", HeldKeyError), ("error", MovedKeyError)])
-def test_of_minimal_movement_only_the_retired_partitions_keys_are_kept_back(
-    views: FakeViews, policy: str, kind: type[Exception]
-) -> None:
-    from partitioners import named
-
-    topic = named("minimal_movement").for_topic(TOPIC)
-    made = Made(KafkaProducer, partitioner="minimal_movement", modeaware_on_resize=policy)
-    views.set(TOPIC, modes_of(21, 21))
-    views.set(TOPIC, modes_of(21, 5), previous_count=21)
-    sent = []
-    for key in KEYS:
-        if topic.partition(key, 21) < 5:
-            made.producer.send(TOPIC, b"v", key)
-            sent.append(topic.partition(key, 21))
-        else:
-            with pytest.raises(kind):
-                made.producer.send(TOPIC, b"v", key)
-    assert sent
-    assert made.queued() == sent
     made.producer.close()
 
 

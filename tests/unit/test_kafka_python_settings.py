@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
 
-from modeaware import keyword_settings as settings
 from modeaware.errors import ConfigError
 from modeaware.keyword_settings import SAME_VALUES, librdkafka_conf, split_settings
 from modeaware.librdkafka import Producer
@@ -53,22 +52,6 @@ def test_tls_and_sasl_are_translated() -> None:
         "ssl.endpoint.identification.algorithm": "none",
         "topic.metadata.refresh.interval.ms": 1000,
     }
-
-
-def test_kerberos_and_tokens() -> None:
-    kerberos = conf_of(security_protocol="SASL_PLAINTEXT", sasl_mechanism="GSSAPI", sasl_kerberos_service_name="k")
-    assert kerberos["sasl.kerberos.service.name"] == "k"
-
-    class Provider:
-        def token(self) -> str:
-            return "t"
-
-    provider = Provider()
-    bearer = {"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": provider}
-    callback = conf_of(**bearer)["oauth_cb"]
-    assert callback == conf_of(**bearer)["oauth_cb"], "clients that share a provider share their views"
-    assert hash(callback) == hash(conf_of(**bearer)["oauth_cb"])
-    assert settings.TokenCallback(provider, clock=lambda: 1000.0)("") == ("t", 1060.0, "", {})
 
 
 @pytest.mark.parametrize(
