@@ -34,13 +34,18 @@ consumers = pytest.mark.parametrize("kind", [kafka.KafkaConsumer, KafkaConsumer]
 
 
 @pytest.fixture(autouse=True, params=["nothing retired", "a partition retired"])
-def views(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeViews]:
+def views(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> FakeViews:
     """The second one makes ours choose and deal by the modes; the partition is one that the tests do not use."""
     made = FakeViews()
     if request.param == "a partition retired":
         made.set(TOPIC, modes_of(21, 20))
     monkeypatch.setattr(registry, "acquire", lambda conf, config: made)
-    yield made
+    return made
+
+
+@pytest.fixture(scope="module", autouse=True)
+def collected() -> Iterator[None]:
+    yield
     gc.collect()  # those sockets, while their warnings are ignored
 
 

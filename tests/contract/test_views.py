@@ -15,6 +15,7 @@ from modeaware.endpoint.upstream import Upstream
 from modeaware.local import Kafka
 from modeaware.topic_view import TopicView
 from modeaware.views import registry
+from modeaware.views.cluster_views import ClusterViews
 from modeaware.views.source import Views
 from tests.support.fake_endpoint import FakeEndpoint
 from tests.support.fake_views import FakeViews
@@ -72,7 +73,7 @@ class LogWorld:
 
     def start(self) -> Views:
         self.handle = _Late(self.log)
-        return self.handle
+        return self.handle.views
 
     def open(self) -> None:
         assert self.handle is not None
@@ -91,23 +92,22 @@ class LogWorld:
         self.log.close()
 
 
-class _Late(registry._Handle):
-    """A handle on a source whose thread does not start before :meth:`begin`, so that a test can see it not ready."""
+class _Late:
+    """Views of a source whose thread does not start before :meth:`begin`, so that a test can see it not ready."""
 
     def __init__(self, log: RealLog) -> None:
-        self._begun = False
+        self._waiting: list[ClusterViews] = []
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("modeaware.views.cluster_views.ClusterViews.start", lambda _source: None)
-            super().__init__(log.conf, log.config)
+            patch.setattr(ClusterViews, "start", lambda source: self._waiting.append(source))
+            self.views = registry.acquire(log.conf, log.config)
 
     def begin(self) -> None:
-        if not self._begun:
-            self._begun = True
-            self._source().start()
+        while self._waiting:
+            self._waiting.pop().start()
 
     def close(self) -> None:
         self.begin()
-        super().close()
+        self.views.close()
 
 
 class WireWorld:
@@ -148,7 +148,7 @@ class EndpointWorld:
     def __init__(self, kafka: Kafka) -> None:
         self.log = RealLog(kafka.bootstrap_servers)
         self._reader = _Late(self.log)
-        self._desk = ControllerDesk("c-1", "serve", self._reader, lambda: False)
+        self._desk = ControllerDesk("c-1", "serve", self._reader.views, lambda: False)
         self._server = Server(
             "127.0.0.1:0",
             self._desk,
@@ -180,6 +180,7 @@ class EndpointWorld:
         if self._handle is not None:
             self._handle.close()
         self._server.stop()
+        self._reader.begin()
         self._desk.close()
         self.log.close()
 

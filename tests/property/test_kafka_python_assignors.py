@@ -134,7 +134,7 @@ def topics_of(draw: st.DrawFn, least: int = 1) -> dict[str, tuple[PartitionMode,
 
 
 @every_strategy
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(data=st.data())
 def test_every_partition_has_one_owner_whoever_leads_a_mixed_group(strategy: str, data: st.DataObject) -> None:
     world = World(strategy, data.draw(st.composite(topics_of)()))
@@ -156,7 +156,7 @@ def test_every_partition_has_one_owner_whoever_leads_a_mixed_group(strategy: str
 
 
 @every_strategy
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(data=st.data())
 def test_the_readable_partitions_are_balanced_under_a_leader_of_ours(strategy: str, data: st.DataObject) -> None:
     world = World(strategy, data.draw(st.composite(topics_of)()))
@@ -176,7 +176,7 @@ def test_the_readable_partitions_are_balanced_under_a_leader_of_ours(strategy: s
 
 
 @pytest.mark.parametrize("strategy", ["sticky", "cooperative-sticky"])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(data=st.data())
 def test_a_shrink_moves_no_more_readable_partitions_than_balance_asks_for(strategy: str, data: st.DataObject) -> None:
     count, kept = data.draw(st.integers(2, 24)), data.draw(st.integers(1, 24))

@@ -82,15 +82,6 @@ def stock_calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[NewPartition
     return calls
 
 
-def test_the_constructor_asks_for_no_views(monkeypatch: pytest.MonkeyPatch) -> None:
-    def acquire(conf: object, config: object) -> FakeViews:
-        raise AssertionError("asked for views")
-
-    monkeypatch.setattr("modeaware.views.registry.acquire", acquire)
-    with AdminClient(CONF):
-        pass
-
-
 def test_a_shrink_goes_to_the_controller(admin: AdminClient, controller: StubController) -> None:
     future = admin.delete_partitions({"orders": DeletePartitions(1)})["orders"]
     assert future.result(10) == TopicResult("orders", {1: RO})
@@ -128,21 +119,6 @@ def test_without_a_controller_the_error_says_how_to_start_one(
     views.set_claim(claim)
     with pytest.raises(ControllerUnavailable, match=r"modeaware controller --bootstrap-server 127\.0\.0\.1:1.*--wait"):
         admin.delete_partitions({"orders": DeletePartitions(1)})["orders"].result(10)
-
-
-def test_a_command_follows_the_claim_to_the_next_controller(
-    admin: AdminClient, views: FakeViews, address: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    views.set_claim(ClaimRecord(3, "127.0.0.1:1", "crashed"))
-    refresh = views.refresh
-
-    def refresh_late(timeout_s: float) -> None:
-        refresh(timeout_s)
-        if views.refreshes == 2:
-            views.set_claim(ClaimRecord(4, address, "stub"))
-
-    monkeypatch.setattr(views, "refresh", refresh_late)
-    assert admin.delete_partitions({"orders": DeletePartitions(1)})["orders"].result(10).topic == "orders"
 
 
 def test_a_mode_log_that_cannot_be_read_fails_every_call(
@@ -289,3 +265,9 @@ def test_bad_argument_of_a_shrink_is_rejected(
 ) -> None:
     with pytest.raises(error, match=words):
         admin.delete_partitions({"orders": wanted}, delay_ms=delay_ms)
+
+
+def test_a_controller_that_is_gone_is_named(admin: AdminClient, views: FakeViews) -> None:
+    views.set_claim(ClaimRecord(3, "127.0.0.1:1", "crashed"))
+    with pytest.raises(ControllerUnavailable, match=r"127\.0\.0\.1:1 cannot be reached.*modeaware controller"):
+        admin.delete_partitions({"orders": DeletePartitions(1)})["orders"].result(10)

@@ -98,16 +98,6 @@ class TestTheWholeWay:
             record = after(record, seen)
         assert topic_phase(record) == "done"
 
-    def test_retention_never_deletes_even_where_the_log_start_went_back(self) -> None:
-        """An unclean leader election may do that between None and the next look."""
-        record = after(retiring(delay_ms=-1), facts(logs={P: log(10, 10)}))
-        assert record.modes[P] is NONE
-        step = look(record, facts(logs={P: log(10, 6)}, groups=READ))
-        assert step.effects == ()
-        assert step.record is not None
-        assert step.record.modes[P] is RO
-        assert step.record.retired[P].reason == reasons.RETENTION
-
     def test_immediate_skips_the_drain_and_the_delay(self) -> None:
         record = retiring(immediate_delete=True, delay_ms=10**9)
         seen = facts(logs=FULL, groups=UNREAD, groups_doubt=GroupsDoubt("whatever"))
@@ -214,15 +204,6 @@ class TestBeforeDeletion:
 
 
 class TestStraggler:
-    def test_a_second_one_leaves_the_resume_offset_where_it_is(self) -> None:
-        """A group without a commit has read up to the first seal, and nothing behind it."""
-        record = after(in_none(), facts(logs={P: log(12)}, groups=READ))
-        assert (record.retired[P].resume_offset, record.retired[P].seal_offset) == (10, None)
-        record = after(record, facts(logs={P: log(12)}, groups=READ))
-        assert (record.retired[P].resume_offset, record.retired[P].seal_offset) == (10, 12)
-        record = after(record, facts(logs={P: log(15, quiet_since_ms=LATER_MS)}, groups=READ))
-        assert (record.retired[P].resume_offset, record.retired[P].stragglers) == (10, 2)
-
     def test_after_the_records_were_reclaimed(self) -> None:
         wrote = {P: log(11, 10, quiet_since_ms=LATER_MS)}
         step = look(done(), facts(logs=wrote, groups=READ))
@@ -269,3 +250,14 @@ def test_topic_that_is_absent_or_replaced_is_left_alone(topic_id: str | None) ->
 def test_confirmed_absence_of_a_topic_removes_its_record() -> None:
     step = look(in_none(), facts(topic_id=None, gone=True))
     assert (step.record, step.tombstone, step.effects) == (None, True, ())
+
+
+def test_retention_never_deletes_even_where_the_log_start_went_back() -> None:
+    """An unclean leader election may do that between None and the next look."""
+    record = after(retiring(delay_ms=-1), facts(logs={P: log(10, 10)}))
+    assert record.modes[P] is NONE
+    step = look(record, facts(logs={P: log(10, 6)}, groups=READ))
+    assert step.effects == ()
+    assert step.record is not None
+    assert step.record.modes[P] is RO
+    assert step.record.retired[P].reason == reasons.RETENTION

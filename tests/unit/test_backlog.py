@@ -67,10 +67,7 @@ class TestSettings:
             ({"acks": -1, "transactional.id": "t"}, True),
             ({"enable.idempotence": False}, False),
             ({"acks": 1}, False),
-            ({"request.required.acks": "0"}, False),
-            ({"default.topic.config": {"acks": "1"}}, False),
             ({"max.in.flight.requests.per.connection": 6}, False),
-            ({"message.send.max.retries": 0}, False),
             ({"queuing.strategy": "lifo"}, False),
         ],
     )

@@ -1,4 +1,4 @@
-"""What a check says of settings: the mode log, topics, the election's session, the controller."""
+"""What a check finds of settings: the mode log, topics, and whether modes come over the wire."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import pytest
 from modeaware.errors import ClusterError
 from modeaware.librdkafka import KafkaError
 from modeaware.reports.rights.asking import Asked, SeenTopic
+from modeaware.reports.rights.endpoints import over_the_wire
 from modeaware.reports.rights.findings import State, Verdict
-from modeaware.reports.rights.needs import Role, Scope
+from modeaware.reports.rights.needs import Role, Scope, needs
 from modeaware.reports.rights.settings import Settings
 from modeaware.wire.brokers.client import Brokers
+from tests.support.fake_endpoint import FakeEndpoint
 
 LOG = "__partition_modes"
-SESSION = "modeaware.controller.session.timeout.ms=8000"
-BOUNDS = {"group.min.session.timeout.ms": "6000", "group.max.session.timeout.ms": "1800000"}
 MISSING, HIDDEN = SeenTopic(None, True, None), SeenTopic(None, False, None)
 
 
@@ -71,14 +71,35 @@ def test_the_mode_log(seen: SeenTopic, policy: Any, state: State) -> None:
     assert found(Role.CLIENT, {LOG: seen}, {LOG: policy})[f"the mode log {LOG}"].state is state
 
 
-@pytest.mark.parametrize(
-    ("bounds", "state"),
-    [
-        (BOUNDS, State.PASS),
-        ({**BOUNDS, "group.min.session.timeout.ms": "9000"}, State.FAIL),
-        ({**BOUNDS, "group.max.session.timeout.ms": "7000"}, State.FAIL),
-        (KafkaError.CLUSTER_AUTHORIZATION_FAILED, State.UNKNOWN),
-    ],
-)
-def test_the_session_of_the_election(bounds: Any, state: State) -> None:
-    assert found(Role.CONTROLLER, {}, {"7": bounds})[SESSION].state is state
+NOBODY = "127.0.0.1:1"
+
+
+def client(source: str) -> Scope:
+    return Scope(Role.CLIENT, mode_source=source)
+
+
+@pytest.mark.parametrize("source", ["auto", "wire"])
+def test_who_is_told_the_modes_needs_nothing_on_the_log(source: str, endpoint: FakeEndpoint) -> None:
+    scope, setting = over_the_wire(client(source), {"bootstrap.servers": f"{NOBODY},{endpoint.address}"})
+    assert needs(scope) == ()
+    assert setting is not None
+    assert (setting.verdict.state, setting.verdict.detail) == (State.PASS, f"told by {endpoint.address}")
+
+
+def test_servers_that_do_not_tell_them_are_not_enough_for_the_wire(endpoint: FakeEndpoint) -> None:
+    endpoint.has_feature = False
+    conf = {"bootstrap.servers": endpoint.address}
+    assert over_the_wire(client("auto"), conf) == (client("auto"), None)
+    _, setting = over_the_wire(client("wire"), conf)
+    assert setting is not None
+    assert setting.verdict.state is State.FAIL
+    assert "modeaware.mode.source=wire" in setting.verdict.detail
+
+
+def test_where_nobody_answers_it_is_not_known() -> None:
+    conf = {"bootstrap.servers": NOBODY}
+    assert over_the_wire(client("auto"), conf) == (client("auto"), None)
+    _, setting = over_the_wire(client("wire"), conf)
+    assert setting is not None
+    assert setting.verdict.state is State.UNKNOWN
+    assert NOBODY in setting.verdict.detail

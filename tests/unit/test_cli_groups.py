@@ -92,22 +92,6 @@ def test_waiving_says_per_topic_what_is_given_up(
     assert told.out == "The rule holds now.\n"
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("waive", "g", "--topic", "t", "--reason", "r", "--forever"),
-        ("closed", "--topic", "t", "--reason", "r"),
-    ],
-)
-def test_what_may_lose_records_is_asked_about(
-    altered: list[AlterGroupRulesCommand], arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(["groups", *arguments, *SERVER]) == 1
-    assert "say --yes" in capsys.readouterr().err
-    assert cli.main(["groups", *arguments, "--dry-run", *SERVER]) == 0
-    assert altered == []
-
-
 def test_the_list_shows_groups_and_rules() -> None:
     waiver = GroupRule("waive", "gone", "orders", "it is gone", 0)
     lines = groups_text(situation(waiver, EXPIRED).topics, (waiver, EXPIRED), NOW).splitlines()
@@ -183,3 +167,19 @@ def test_a_requirement_that_would_end_earlier_is_asked_about(
     assert cli.main(["groups", "require", "g", "--topic", "t", *end, *SERVER]) == (1 if asks else 0)
     assert bool(asked) is asks
     assert bool(altered) is not asks
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("waive", "g", "--topic", "t", "--reason", "r", "--forever"),
+        ("closed", "--topic", "t", "--reason", "r"),
+    ],
+)
+def test_what_may_lose_records_is_asked_about(
+    altered: list[AlterGroupRulesCommand], arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["groups", *arguments, *SERVER]) == 1
+    assert "say --yes" in capsys.readouterr().err
+    assert cli.main(["groups", *arguments, "--dry-run", *SERVER]) == 0
+    assert altered == []

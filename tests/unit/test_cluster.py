@@ -1,4 +1,4 @@
-"""What the controller asks of the brokers: who is asked, who is asked again, and what becomes of errors."""
+"""What the controller asks of the brokers: who is asked, who is asked again, what becomes of errors, and the lease."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from modeaware.cluster.cluster import LogOffsets
 from modeaware.cluster.partition_leaders import base64_id
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import KafkaError
-from modeaware.lifecycle.effects import CommitOffsets, CreatePartitions, DeleteRecords
+from modeaware.lifecycle.effects import CommitOffsets, CreatePartitions, DeleteRecords, Effect
 from tests.support.fake_topic import TOPIC, OverFakes, TopicBrokers
 from tests.support.source_tree import modules
 
@@ -201,3 +201,41 @@ def test_broker_that_is_not_the_controller_is_followed_by_the_one_that_is(
     fakes.codes[1, "CreatePartitions"] = [KafkaError.NOT_CONTROLLER]
     cluster.perform(CreatePartitions(TOPIC, TOPIC_ID, 4, None))
     assert fakes.asked_for("CreatePartitions") == [1, 2]
+
+
+class Expired(Exception):
+    """The lease is over."""
+
+
+@pytest.mark.parametrize(
+    ("effect", "name", "moved"),
+    [
+        (
+            DeleteRecords(TOPIC, TOPIC_ID, {0: 9, 1: 7}, {0: 4, 1: 6}),
+            "DeleteRecords",
+            KafkaError.NOT_LEADER_FOR_PARTITION,
+        ),
+        (CreatePartitions(TOPIC, TOPIC_ID, 4, ((1,), (2,))), "CreatePartitions", KafkaError.NOT_CONTROLLER),
+        (CommitOffsets(TOPIC, TOPIC_ID, "readers", {0: 3, 1: 7}), "OffsetCommit", KafkaError.NOT_COORDINATOR),
+    ],
+    ids=["delete", "create", "commit"],
+)
+def test_lease_is_checked_right_before_each_request(effect: Effect, name: str, moved: int) -> None:
+    """After everything else that is sent, again before a second try; an expired lease sends nothing."""
+    fakes, seen = TopicBrokers(), []
+    OverFakes(fakes).perform(effect, lambda: seen.append([sent for _, sent in fakes.asked]))
+    names = [sent for _, sent in fakes.asked]
+    assert {tuple(before) for before in seen} == {tuple(names[: names.index(name)])}
+    for tries in (0, 1):
+        fakes = TopicBrokers()
+        fakes.controller = 2
+        for node in fakes.nodes:
+            fakes.codes[node, name] = [moved]
+
+        def check(fakes: TopicBrokers = fakes, tries: int = tries) -> None:
+            if len(fakes.asked_for(name)) >= tries:
+                raise Expired
+
+        with pytest.raises(Expired):
+            OverFakes(fakes).perform(effect, check)
+        assert bool(fakes.asked_for(name)) is bool(tries)

@@ -73,11 +73,6 @@ def truncated(checked: CommitsChecked) -> bool:
     return P in checked.groups["g"].truncated
 
 
-def test_a_commit_within_what_its_epoch_wrote(cluster: Cluster) -> None:
-    cluster.ends = {(P, 4): SEAL}
-    assert not truncated(check(SEAL))
-
-
 def test_a_commit_beyond_where_its_epoch_ends(cluster: Cluster) -> None:
     """An unclean leader lost 8 and 9 and has other records there: the group has not read those."""
     cluster.ends = {(P, 4): 8}

@@ -48,12 +48,10 @@ def test_an_unknown_setting_gets_the_nearest_name(name: str, near: str) -> None:
     [
         ("modeaware.view.timeout.ms", "soon"),
         ("modeaware.view.timeout.ms", -1),
-        ("modeaware.view.timeout.ms", True),
         ("modeaware.on.unknown", "ignore"),
         ("modeaware.mode.source", "endpoint"),
         ("modeaware.mode.log.topic", ""),
         ("modeaware.mode.log.topic", "a b"),
-        ("modeaware.mode.log.topic", "a" * 250),
     ],
 )
 def test_a_bad_value_names_the_setting(name: str, value: object) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+# When polling does its work needs a clock that a test moves on; Consumer takes none.
 from modeaware.confluent._attention import Attention, idle_stats
 
 

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from modeaware import librdkafka_admin
+
+# What one member does in doubt depends on answers of a coordinator that no broker can be made to give on demand.
 from modeaware.confluent._dealing import GIVE_UP_S, TURN_S, Dealing
 from modeaware.confluent._group_conf import GroupConf
-from modeaware.confluent._offsets import Key
 from modeaware.confluent._redeal import (
     DealingUnknown,
     GroupDealing,
@@ -22,6 +23,7 @@ from modeaware.modes import PartitionMode
 from tests.support.fake_views import FakeViews, modes_of
 
 NONE = PartitionMode.NONE
+Key = tuple[str, int]
 GIVEN = {"a": range(4), "b": range(4, 8), "c": range(8, 12)}
 
 

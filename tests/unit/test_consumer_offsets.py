@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
+from typing import Any
 
 import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
 
-from modeaware.confluent import _offsets
+# Start offsets by every combination of commit, log start and resume offset: on brokers, each would take a topic.
 from modeaware.confluent._group_conf import GroupConf
 from modeaware.confluent._offsets import StartOffsets
 from modeaware.modes import PartitionMode
@@ -150,7 +152,7 @@ def test_an_earliest_group_reads_all_there_is_and_nothing_below_what_was_reclaim
 
 
 def test_a_leader_that_moves_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_offsets, "RETRY_S", 0.0)
+    monkeypatch.setattr(f"{StartOffsets.__module__}.RETRY_S", 0.0)
     world = World("latest")
     world.stock.end = {0: 4}
     asked = world.stock.offsets_for_times
@@ -212,3 +214,26 @@ def test_latest_does_not_decide_again_for_an_idle_partition_that_moves(
     world.view = TopicView("t", "id", (1, 1), modes_of(1, 1))
     world.offsets.commit_before_leaving({("t", 0): 5}, lambda _: changed)
     assert world.stock.commits == commits
+
+
+def test_offsets_that_cannot_be_had_are_left_to_librdkafka_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    world = World("latest")
+    world.stock.failures = [failure(KafkaError._TIMED_OUT)]
+    with caplog.at_level(logging.WARNING):
+        assert world.resolve(OFFSET_INVALID) == [OFFSET_INVALID]
+    assert "committed offsets not known" in caplog.text
+    world.stock.failures = []
+    world.offsets = StartOffsets(_Committing(world.stock), GroupConf("g", offset_reset="latest"), lambda _: world.view)
+    with caplog.at_level(logging.WARNING):
+        assert world.resolve(OFFSET_INVALID) == [OFFSET_INVALID]
+    assert "auto.offset.reset decides" in caplog.text
+
+
+class _Committing:
+    """Knows committed offsets, may not list others."""
+
+    def __init__(self, stock: Stock) -> None:
+        self.committed = stock.committed
+
+    def offsets_for_times(self, *_: Any, **__: Any) -> list[TopicPartition]:
+        raise failure(KafkaError.TOPIC_AUTHORIZATION_FAILED)

@@ -77,23 +77,6 @@ def test_a_minimum_waits_until_the_topic_is_shown(cluster: CreatingBrokers, mini
     assert [len(request.topics[0].assignments) for request in sent] == ([1] if minimum == 2 else [])
 
 
-def test_nothing_grows_while_its_replicas_are_moved(cluster: CreatingBrokers) -> None:
-    cluster.placed["u"] = [(1, 2)]
-    cluster.moving = {"t"}
-    answers = creation(cluster).create_partitions([(name, NewPartitions.increase_to(2)) for name in ("t", "u")])
-    assert isinstance(answers["t"], RequestRefused)
-    assert answers["t"].code is ErrorCode.REASSIGNMENT_IN_PROGRESS
-    assert [topic.name for request in cluster.sent for topic in request.topics] == ["u"]
-
-
-def test_validate_only_tells_what_would_come_of_it(cluster: CreatingBrokers) -> None:
-    told = grown(cluster, 2, min_required_replication_factor=2, validate_only=True)
-    assert told == CreationResult("t", (1,), {1: (3,)}, validate_only=True)
-    told.raise_for_under_replication()
-    assert "can be created under-replicated" in told.describe()
-    assert cluster.placed == {"t": [(1, 2, 3)]}
-
-
 def test_a_topic_with_the_brokers_numbers(cluster: CreatingBrokers) -> None:
     new = NewTopic("new", config={"retention.ms": "1000"}, min_required_replication_factor=2)
     assert creation(cluster).create_topics([new])["new"] == CreationResult("new", (0, 1), {0: (3,), 1: (3,)})
@@ -118,3 +101,12 @@ def test_only_the_mode_log_knows_the_dead_of_older_brokers(cluster: CreatingBrok
     assert "only 2 known brokers" in forgetful.message
     remembering = creation(cluster, brokers={1: "a", 3: "c"}).create_topics([new])["new"]
     assert remembering == CreationResult("new", (0,), {0: (3,)})
+
+
+def test_nothing_grows_while_its_replicas_are_moved(cluster: CreatingBrokers) -> None:
+    cluster.placed["u"] = [(1, 2)]
+    cluster.moving = {"t"}
+    answers = creation(cluster).create_partitions([(name, NewPartitions.increase_to(2)) for name in ("t", "u")])
+    assert isinstance(answers["t"], RequestRefused)
+    assert answers["t"].code is ErrorCode.REASSIGNMENT_IN_PROGRESS
+    assert [topic.name for request in cluster.sent for topic in request.topics] == ["u"]

@@ -124,15 +124,6 @@ def test_without_a_controller_only_shrunk_topics_cannot_grow(admin: AdminClient,
         futures["shrunk"].result(10)
 
 
-def test_validate_only_reaches_both(admin: AdminClient, cluster: CreatingBrokers, controller: StubController) -> None:
-    wanted = {t: NewPartitions.increase_to(5) for t in ("t", "shrunk")}
-    for future in admin.create_partitions(wanted, validate_only=True, timeout_ms=10_000).values():
-        assert future.result(10).validate_only
-    assert controller.commands == [CreatePartitionsCommand("shrunk", 5, validate_only=True)]
-    assert [request.validate_only for request in cluster.sent] == [True]
-    assert (len(cluster.placed["t"]), len(cluster.placed["shrunk"])) == (1, 4)
-
-
 def test_topics_are_stock_but_for_those_with_a_minimum(
     admin: AdminClient, cluster: CreatingBrokers, log: object, stock_calls: list[list[str]]
 ) -> None:

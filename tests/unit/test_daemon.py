@@ -1,4 +1,4 @@
-"""Starting and stopping a controller whose thread does as the test says."""
+"""Starting and stopping a controller whose thread does as the test says, and the settings of its endpoint."""
 
 from __future__ import annotations
 
@@ -89,18 +89,6 @@ def test_the_claim_says_how_it_is_reached(contacts: list[Contact], views: FakeVi
     controller.stop()
 
 
-def test_the_endpoint_reads_the_mode_log_as_the_controller(
-    contacts: list[Contact], views: FakeViews, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Never over the wire: the bootstrap server may be this very endpoint."""
-    asked: list[tuple[Any, Any]] = []
-    monkeypatch.setattr(registry, "acquire", lambda conf, config: asked.append((conf, config)) or views)
-    controller = Controller(CONF, ControllerConfig(mode_log_topic="modes"))
-    controller.start()
-    controller.stop()
-    assert asked == [(CONF, ClientConfig(mode_log_topic="modes", mode_source="log"))]
-
-
 def test_an_endpoint_that_cannot_listen_leaves_nothing_behind(contacts: list[Contact], views: FakeViews) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         controller = Controller(CONF, ControllerConfig(), listen=f"127.0.0.1:{taken.getsockname()[1]}")
@@ -143,3 +131,34 @@ def test_requests_that_only_a_leader_may_send_time_out_within_its_session(
     controller.stop()
     assert leased == [request_timeout_s(session_ms)]
     assert leased[0] <= REQUEST_TIMEOUT_S
+
+
+def test_the_endpoint_reads_the_mode_log_as_the_controller(
+    contacts: list[Contact], views: FakeViews, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Never over the wire: the bootstrap server may be this very endpoint."""
+    asked: list[tuple[Any, Any]] = []
+    monkeypatch.setattr(registry, "acquire", lambda conf, config: asked.append((conf, config)) or views)
+    controller = Controller(CONF, ControllerConfig(mode_log_topic="modes"))
+    controller.start()
+    controller.stop()
+    assert asked == [(CONF, ClientConfig(mode_log_topic="modes", mode_source="log"))]
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"tls_key": "key.pem"}, "--tls-key without --tls-certificate"),
+        ({"tls_key": "key.pem", "listen": None}, "--tls-key without --tls-certificate"),
+        ({"tls_certificate": "both.pem", "listen": None}, "--tls-certificate: there is no endpoint"),
+        ({"advertised": "modes.example:9690", "listen": None}, "--advertised-listener: there is no endpoint"),
+        (
+            {"advertised": "modes.example:9690", "tls_certificate": "c.pem", "tls_key": "k.pem", "listen": None},
+            "--advertised-listener and --tls-certificate: there is no endpoint",
+        ),
+    ],
+)
+def test_what_would_be_passed_over_is_refused(settings: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Controller(CONF, ControllerConfig(), **settings)
+    assert told in str(caught.value)

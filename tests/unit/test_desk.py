@@ -12,7 +12,7 @@ import pytest
 
 from modeaware.controller.desk import ControllerDesk
 from modeaware.endpoint.desk import ActiveController
-from modeaware.errors import ModeSourceError
+from modeaware.errors import ClusterError, ModeSourceError
 from modeaware.modelog.records import ClaimRecord
 from tests.support.fake_views import FakeViews
 from tests.support.waiting import eventually
@@ -104,22 +104,6 @@ def test_who_asks_before_a_reading_begins_shares_it(desk: ControllerDesk, views:
     assert views.refreshes == 2
 
 
-def test_a_reading_that_fails_is_told_to_all_who_wait_for_it(desk: ControllerDesk, views: HeldViews) -> None:
-    first = desk.refresh()
-    end = views.began(1)
-    later = [desk.refresh(), desk.refresh()]
-    end.set()
-    assert first.result(TIMEOUT_S) is None
-    views.failure = ModeSourceError("no broker answers")
-    views.began(2).set()
-    for future in later:
-        assert future.exception(TIMEOUT_S) is views.failure
-    views.failure = None
-    again = desk.refresh()
-    views.began(3).set()
-    assert again.result(TIMEOUT_S) is None
-
-
 def test_the_end_leaves_nobody_waiting(views: HeldViews) -> None:
     desk = ControllerDesk("c1", "serve", views, lambda: False)
     running = desk.refresh()
@@ -132,3 +116,19 @@ def test_the_end_leaves_nobody_waiting(views: HeldViews) -> None:
     end.set()
     assert running.exception(TIMEOUT_S) is views.failure
     assert (views.closed, views.listener_count, views.refreshes) == (True, 0, 1)
+
+
+def test_it_knows_nothing_before_the_log_has_been_read() -> None:
+    views = FakeViews(ready=False)
+    views.failure = ClusterError("no broker")
+    views.set_claim(ClaimRecord(1, "127.0.0.1:1", "c1"))
+    desk = ControllerDesk("c1", "serve", views, lambda: False)
+    desk.serve_at(_endpoint(loopback=True))
+    for ask in (desk.records, desk.claim, lambda: desk.views("orders")):
+        with pytest.raises(ModeSourceError, match="not been read") as caught:
+            ask()
+        assert caught.value.__cause__ is views.failure
+    views.set_ready()
+    assert desk.records() == {}
+    assert desk.claim() is not None
+    desk.close()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from modeaware.controller.election import Election, Seat
+from modeaware.errors import ClusterError
 from modeaware.librdkafka import KafkaError, TopicPartition
 from tests.support.simulated import SimClock
 
@@ -149,18 +150,6 @@ def test_a_rebalance_that_gives_the_partition_back_is_the_same_term(room: Room) 
     assert (election.seat, election.group_metadata, election.term) == (Seat.LEADER, b"a/2", 1)
 
 
-@pytest.mark.parametrize("in_between", ["standby", "another member id"])
-def test_otherwise_it_is_a_new_term(room: Room, in_between: str) -> None:
-    election = room.elected()
-    room.consumer.is_revoked()
-    if in_between == "standby":
-        room.consumer.is_assigned([])
-        room.consumer.is_revoked()
-    room.consumer.is_assigned(THE_PARTITION, "a" if in_between == "standby" else "b")
-    room.poll()
-    assert (election.leader, election.term) == (True, 2)
-
-
 def test_a_place_that_is_lost_is_given_up(room: Room) -> None:
     election = room.elected()
     room.consumer.is_lost()
@@ -201,3 +190,27 @@ def test_confirm(room: Room) -> None:
         room.consumer.answers.append(code)
         assert election.confirm(1) is False
         assert (election.leader, election.lost, election.group_metadata) == (False, True, None)
+
+
+class Event:
+    """What ``poll`` returns for an error."""
+
+    def __init__(self, code: int) -> None:
+        self._code = code
+
+    def error(self) -> KafkaError:
+        return KafkaError(self._code)
+
+
+def test_a_missing_right_is_told_and_passing_trouble_is_not(room: Room) -> None:
+    room.consumer.events.append(lambda: Event(KafkaError._TRANSPORT))
+    room.poll()
+    assert room.election.refusal is None
+    assert "_TRANSPORT" in str(room.election.trouble), "for whoever gives up waiting"
+    room.consumer.events.append(lambda: Event(KafkaError.GROUP_AUTHORIZATION_FAILED))
+    room.poll()
+    assert isinstance(room.election.refusal, ClusterError)
+    assert "modeaware-controller.modes" in str(room.election.refusal)
+    room.consumer.is_assigned([])
+    room.poll()
+    assert (room.election.refusal, room.election.trouble) == (None, None)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from modeaware.endpoint.authorise import AclOperation, granted
 from modeaware.errors import ClusterError, ControllerUnavailable, ErrorCode
 from modeaware.lifecycle.commands import (
     CommandResult,
@@ -72,14 +73,6 @@ def test_creating_needs_alter(version: int, bits: int, may: bool) -> None:
         talk.resolve([CommandResult("orders")])
     (result,) = answered(talk, 37, version).results
     assert result.error_code == (0 if may else ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-
-
-@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION])
-def test_what_a_user_may_see_missing_is_said_to_be_missing(code: ErrorCode) -> None:
-    talk = Talk(broker=FakeBroker(missing=code))
-    talk.ask(delete({"nowhere": 2}))
-    talk.all_answered()
-    assert topic_code(talk) == code
 
 
 def test_only_what_is_allowed_is_submitted_and_answers_keep_the_requests_order() -> None:
@@ -179,3 +172,15 @@ def test_topic_that_the_broker_does_not_plainly_grant_is_refused(code: int, name
     talk.broker_answers(stock.encode_response(message, 9, -1))
     assert talk.submitted == []
     assert topic_code(talk) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_each_operation_has_its_bit() -> None:
+    assert granted(1 << 6 | 1 << 7) == {AclOperation.DELETE, AclOperation.ALTER}
+    assert granted(0) == frozenset()
+    for operation in AclOperation:
+        assert granted(1 << operation) == {operation}
+
+
+@pytest.mark.parametrize("bitfield", [None, -(2**31), -1, -(2**31) | 1 << 7, 1 << 0, 1 << 1, 1 << 2, 1 << 20])
+def test_what_is_no_plain_grant_grants_nothing(bitfield: int | None) -> None:
+    assert granted(bitfield) == frozenset()

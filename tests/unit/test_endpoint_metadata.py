@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 
 from modeaware.endpoint.desk import REFUSE, ActiveController
-from modeaware.endpoint.limits import Limits
-from modeaware.endpoint.metadata import Answers
 from modeaware.endpoint.splice import Additions, with_modes
 from modeaware.errors import ErrorCode
 from modeaware.topic_view import TopicView
@@ -110,34 +108,6 @@ def test_without_an_active_controller_there_is_none() -> None:
 
 
 # -- the cache -------------------------------------------------------------------------------------------------------
-
-
-def test_an_unchanged_answer_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[int] = []
-
-    def counted(answer: bytes, views: Any, added: Additions) -> bytes:
-        made.append(1)
-        return with_modes(answer, views, added)
-
-    monkeypatch.setattr("modeaware.endpoint.metadata.with_modes", counted)
-    cache = Answers(Limits())
-    desk = FakeDesk()
-    told = []
-    for correlation_id in (2, 300):
-        talk = Talk(desk, cache=cache)
-        asked(talk, modes_request(correlation_id))
-        told.append(talk.told[-1])
-    assert len(made) == 1
-    assert told[0][4:] == told[1][4:]
-    assert told[1][:4] == (300).to_bytes(4, "big")
-    for change in ({"number": 1}, {"active": False}, {"claimed": None}, {"advertised": ("elsewhere", 1)}):
-        for name, value in change.items():
-            setattr(desk, name, value)
-        asked(Talk(desk, cache=cache), modes_request(2))
-    # The advertised address is nobody's business while another one is active.
-    assert len(made) == 4
-    asked(Talk(desk, cache=cache), modes_request(2, modes_only=True))
-    assert len(made) == 5
 
 
 # -- the bytes -------------------------------------------------------------------------------------------------------

@@ -1,13 +1,17 @@
-"""The endpoint's server with real sockets: what is carried where, and how it ends. The rest are stand-ins."""
+"""The endpoint's server with real sockets: what is carried where, to which broker, and how it ends."""
 
 from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Iterator
 
 import pytest
 
+from modeaware.endpoint import server as server_module
+from modeaware.endpoint import upstream as upstream_module
 from modeaware.endpoint.limits import Limits
+from modeaware.endpoint.quotas import Quotas
 from modeaware.endpoint.server import THREAD_NAME, Server
 from modeaware.errors import ClusterError
 from tests.support.endpoint import COMMAND, FakeBroker, FakeController, MakeServer, Peer, free_port
@@ -115,3 +119,81 @@ def test_stop_closes_everything_and_says_what_was_answered(
     controller.open[1].set_result([])  # too late for anybody
     with pytest.raises(OSError, match="refused"):
         Peer(server.advertised)
+
+
+def test_large_frames_pass_both_ways(server: Server, broker: FakeBroker) -> None:
+    request = bytes(1_000_000)
+    broker.answer = lambda payload: payload * 8
+    with _connect(server) as peer:
+        assert peer.ask(request) == request * 8
+
+
+def test_fewer_connections_are_taken_where_files_are_few(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    set_to: list[tuple[int, int]] = []
+    monkeypatch.setattr(server_module.resource, "getrlimit", lambda what: (1024, 1256))
+    monkeypatch.setattr(server_module.resource, "setrlimit", lambda what, to: set_to.append(to))
+    assert server_module.affordable(10_000) == 500
+    assert set_to == [(1256, 1256)]
+    assert "takes 500 connections, not 10000" in caplog.text
+    assert server_module.affordable(300) == 300
+    assert Quotas().connections_per_peer < Limits().connections
+
+
+@pytest.fixture
+def brokers() -> Iterator[list[FakeBroker]]:
+    brokers = [FakeBroker() for _ in range(3)]
+    yield brokers
+    for broker in brokers:
+        broker.close()
+
+
+def _freeze(broker: FakeBroker) -> None:
+    """As a process that is stopped: the system still takes connections for it."""
+    broker.answer = lambda payload: None
+
+
+def _asks(server: Server) -> bytes:
+    with Peer(server.advertised) as peer:
+        return peer.ask(b"x")
+
+
+def _gives_up(server: Server, frozen: FakeBroker) -> None:
+    """A client that comes to the frozen broker and leaves after a while."""
+    known = len(frozen.received)
+    with Peer(server.advertised) as peer:
+        peer.send(b"x")
+        eventually(lambda: len(frozen.received) > known)
+    eventually(lambda: frozen.open == 0)
+
+
+def test_a_frozen_broker_costs_a_client_one_attempt(make_server: MakeServer, brokers: list[FakeBroker]) -> None:
+    frozen = brokers[0]
+    _freeze(frozen)
+    server = make_server(*(broker.address for broker in brokers))
+    _gives_up(server, frozen)
+    for _ in range(6):
+        assert _asks(server) == b"re: x"
+    assert [broker.accepted for broker in brokers] == [1, 3, 3]
+
+
+def test_one_client_at_a_time_finds_out_whether_it_is_back(
+    make_server: MakeServer, brokers: list[FakeBroker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frozen = brokers[0]
+    _freeze(frozen)
+    server = make_server(*(broker.address for broker in brokers))
+    with monkeypatch.context() as brief:
+        brief.setattr(upstream_module, "DOUBT_S", 0.0)
+        _gives_up(server, frozen)
+        assert [_asks(server), _asks(server)] == [b"re: x"] * 2
+    with Peer(server.advertised) as patient:
+        patient.send(b"x")
+        eventually(lambda: frozen.accepted == 2)
+        for _ in range(6):
+            assert _asks(server) == b"re: x"
+        assert frozen.accepted == 2
+        frozen.answer = lambda payload: b"back: " + payload
+        assert patient.ask(b"y") == b"back: y"
+        assert sorted(_asks(server) for _ in range(3)) == [b"back: x", b"re: x", b"re: x"]

@@ -175,15 +175,6 @@ class TestGrow:
         assert world.modes == (RW,) * 14
         assert "given up" not in caplog.text
 
-    def test_validate_only_asks_the_brokers_and_changes_nothing(self, world: World) -> None:
-        entries = list(world.log.entries)
-        assert world.grow(14, validate_only=True) is ErrorCode.NONE
-        assert [effect.total_count for effect in world.cluster.validated] == [14]
-        world.cluster.refuses_checks = REFUSED
-        assert world.grow(14, validate_only=True) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
-        assert world.log.entries == entries
-        assert len(world.cluster.partitions) == 12
-
 
 class TestTopicGone:
     def test_deleted(self, world: World) -> None:

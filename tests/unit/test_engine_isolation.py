@@ -111,15 +111,3 @@ def test_a_wall_clock_that_is_set_stops_no_look(step_ms: int, monkeypatch: pytes
         if topic_id in world.engine.schedule.due(elapsed_ms(world.clock)):
             looks.append(world.engine.check(topic_id))
     assert len(looks) == 10
-
-
-def test_what_falls_due_by_the_wall_clock_is_looked_at_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seal times and delays are times of day; the schedule counts how far off they are."""
-    world = World()
-    monkeypatch.setattr(world.clock, "now_ms", lambda: world.clock.time_ms + 10**12)
-    world.shrink(4)
-    for _ in range(3):  # the series of retries has come to 4 s, 8 s are next
-        world.engine.check(world.record.topic_id)
-    world.clock.advance(QUIET_MS - 3_000)
-    world.engine.check(world.record.topic_id)
-    assert world.engine.schedule.next_ms() == world.clock.time_ms + 3_000

@@ -9,7 +9,6 @@ import pytest
 
 from modeaware.cli import plan
 from modeaware.cli.display import JSON_HELP, describe_json, describe_text
-from modeaware.cli.group_text import LIST_JSON_HELP, groups_json, groups_text
 from modeaware.cli.situation import Situation
 from modeaware.cluster.cluster import Cluster, LogOffsets, TopicShape
 from modeaware.cluster.groups.found import GroupsFound
@@ -21,9 +20,7 @@ from modeaware.modelog.records import TopicRecord
 from modeaware.modelog.replay import fold
 from modeaware.reports import describe as module
 from modeaware.reports.describe import TopicDescription, describe_topics
-from modeaware.reports.groups import report_groups
 from tests.support.lifecycle import (
-    LATER_MS,
     RO,
     TOPIC,
     TOPIC_ID,
@@ -88,11 +85,6 @@ class TestBefore:
         plain = plan.plan(DeletePartitionsCommand(TOPIC, 4), Situation(TOPIC, None, seen(FOUND)))
         assert "vacuat" not in "\n".join(plain)
 
-    def test_whether_records_go(self) -> None:
-        assert "their records stay on the brokers" in self.lines(4)
-        assert "their records stay on the brokers" in self.lines(4, "compact,delete", -1)
-        assert "deleted once every group has consumed them" in self.lines(4, "compact,delete")
-
 
 class TestDescription:
     def test_while_it_is_waited_for(self, described: object) -> None:
@@ -108,18 +100,3 @@ class TestDescription:
         (topic,) = describe_json([description])["topics"]
         assert (topic["evacuation_group"], topic["deletion"]["evacuate"]) == (JOB, True)
         assert all(f'"{name}"' in JSON_HELP for name in ("evacuation_group", "evacuate"))
-
-
-class TestGroups:
-    def test_it_stands_among_the_others_and_says_what_it_is(self) -> None:
-        report = report_groups(waiting(), seen(FOUND), (), (), LATER_MS)
-        assert [(g.group, g.because) for g in report.groups] == [(JOB, ("evacuation",)), ("g", ("noted", "using"))]
-        job = report.groups[0]
-        assert (job.kind, job.required) == (None, True)
-        assert (job.unread, job.held_up) == ({P: 10}, {P: reasons.NOT_EVACUATED})
-        assert report.groups[1].held_up == {}
-        text = groups_text([report], [], LATER_MS)
-        assert "proves the evacuation" in text
-        assert "modeaware.spark.evacuate" in text
-        assert groups_json([report], [], LATER_MS)["topics"][0]["groups"][0]["because"] == ["evacuation"]
-        assert "evacuation" in LIST_JSON_HELP

@@ -106,12 +106,6 @@ class TestWhoIsWaitedFor:
         unsure = seen(ALL_READ, {1: log(10, 10)}, groups_doubt=GroupsDoubt("a rebalance"))
         assert handed_over(after(sealed(), unsure)) == (1,)
 
-    def test_of_a_survivor_that_was_truncated_what_is_left_has_to_be_read(self) -> None:
-        cut = {0: log(6)}
-        assert handed_over(after(sealed(), seen(ALL_READ, cut))) == (1, 2, 3), "a commit beyond the end is doubt"
-        assert handed_over(after(sealed(), seen(ALL_READ | {0: 5}, cut))) == (1, 2, 3)
-        assert handed_over(after(sealed(), seen(ALL_READ | {0: 6}, cut))) is None
-
 
 class TestPolicies:
     @pytest.mark.parametrize("delay_ms", [-1, WEEK_MS])
@@ -119,12 +113,6 @@ class TestPolicies:
         record = after(sealed(delay_ms=delay_ms), seen(ALL_READ))
         assert record.modes[3] is RO
         assert handed_over(record) is None
-
-    def test_of_an_immediate_shrink_nobody_is_waited_for_on_the_retired_ones(self) -> None:
-        record = after(shrinking(immediate_delete=True), seen({0: 1}))
-        assert handed_over(record) == (3,)
-        assert waits_for_groups(record) == (0, 1, 2)
-        assert handed_over(after(record, seen(ALL_READ))) is None
 
 
 class TestOnlyGrows:

@@ -1,21 +1,21 @@
-"""Parts of modeaware.kafka_python.KafkaConsumer without a broker."""
+"""modeaware.kafka_python.KafkaConsumer without a broker: where it starts, what it holds and hides."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 from kafka.consumer.subscription_state import SubscriptionState
-from kafka.errors import KafkaTimeoutError
-from kafka.structs import OffsetAndMetadata, TopicPartition
+from kafka.structs import TopicPartition
 
 from modeaware.kafka_python import KafkaConsumer
+
+# What is hidden and shown again while the application pauses needs assignments that only a group leader makes.
 from modeaware.kafka_python._holding import Holding
-from modeaware.kafka_python._idle import IdleCommits
-from modeaware.kafka_python._starts import Starts
+from modeaware.kafka_python._starts import Starts, start_offset
 from modeaware.modes import PartitionMode
+from modeaware.topic_view import TopicView
 from tests.support.fake_views import FakeViews, modes_of
 from tests.support.kafka_python_offline import OFFLINE, TOPIC
 from tests.support.waiting import eventually
@@ -26,7 +26,7 @@ ZERO, ONE = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)
 NONE = PartitionMode.NONE
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def collected() -> Iterator[None]:
     yield
     gc.collect()  # those sockets, while their warnings are ignored
@@ -74,46 +74,6 @@ def test_what_the_application_paused_is_paused_when_it_is_shown_again_and_nothin
     assert not world.state.is_paused(ONE)
 
 
-class Coordinator:
-    """Keeps the commits of a group."""
-
-    def __init__(self, **committed: int) -> None:
-        self.committed = {TopicPartition(TOPIC, int(name[1:])): offset for name, offset in committed.items()}
-        self.away = False
-
-    def fetch_committed_offsets(self, partitions: set[TopicPartition], timeout_ms: int) -> dict[TopicPartition, Any]:
-        if self.away:
-            raise KafkaTimeoutError
-        return {p: OffsetAndMetadata(self.committed[p], "", -1) for p in partitions & self.committed.keys()}
-
-    def commit_offsets_sync(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: int) -> None:
-        self.committed.update({partition: offset.offset for partition, offset in offsets.items()})
-
-
-@pytest.mark.parametrize(
-    ("before_moves", "changed", "committed"),
-    [(True, {TOPIC}, {ZERO: 3, ONE: 9}), (True, set(), {ONE: 9}), (False, {TOPIC}, {ONE: 9})],
-)
-def test_what_a_cooperative_rebalance_may_take_is_committed_while_its_position_is_known(
-    before_moves: bool, changed: set[str], committed: dict[TopicPartition, int]
-) -> None:
-    world = World()
-    world.views.set(TOPIC, modes_of(2, 1))
-    starts = Starts(world.views.view, "latest")
-    starts.starts = {ZERO: 3, ONE: 9}
-    for partition, offset in starts.starts.items():
-        world.state.seek(partition, offset)
-    coordinator = Coordinator()
-    commits = IdleCommits(coordinator, world.holding, starts, changed, before_moves=before_moves)
-    coordinator.away = True
-    assert not commits.commit()
-    coordinator.away = False
-    assert commits.commit()
-    assert coordinator.committed == committed
-    coordinator.away = True
-    assert commits.commit(), "nothing is left to ask for"
-
-
 def test_a_consumer_that_is_dropped_gives_its_views_back(views: FakeViews) -> None:
     consumer = KafkaConsumer(TOPIC, **OFFLINE, group_id="g")
     assert views.listener_count == 1
@@ -124,3 +84,64 @@ def test_a_consumer_that_is_dropped_gives_its_views_back(views: FakeViews) -> No
     eventually(lambda: views.closed and views.listener_count == 0)
     coordinator.close(autocommit=False, timeout_ms=0)  # kafka-python leaves its thread running
     net.stop()
+
+
+VIEW = TopicView("t", "id", (1, 3), modes_of(2, 1), {1: 50})
+
+
+RECLAIMED = TopicView("t", "id", (1, 3), modes_of(2, 1, PartitionMode.NONE), {1: 50}, frozenset({1}))
+
+
+@pytest.mark.parametrize(
+    ("view", "committed", "resume", "named", "log_start", "start"),
+    [
+        (VIEW, 7, 50, None, None, 7),  # the group's commit
+        (VIEW, 7, None, None, 9, 9),  # but not below the log start, or the reset would skip to the end
+        (VIEW, None, 50, 90, None, 50),  # came back, or is new: latest skips nothing
+        (VIEW, None, 50, 30, None, 30),  # truncated, or another topic
+        (VIEW, None, 50, 90, 60, 60),
+        (VIEW, None, None, 90, None, 90),  # what the reset names
+        (VIEW, None, None, None, None, None),
+        (RECLAIMED, 7, None, None, None, 50),  # nothing below is there
+        (RECLAIMED, 70, None, None, None, 70),
+        (RECLAIMED, None, None, 0, None, 50),
+    ],
+)
+def test_start_offset(
+    view: TopicView,
+    committed: int | None,
+    resume: int | None,
+    named: int | None,
+    log_start: int | None,
+    start: int | None,
+) -> None:
+    assert start_offset(view, 1, committed, resume, named, log_start) == start
+
+
+def test_resume_offsets_outlive_the_view_that_told_them_for_one_assignment() -> None:
+    views = {"t": VIEW}
+    starts = Starts(lambda topic: views[topic], "latest")
+    starts.remember(VIEW, TopicPartition)
+    starts.remember(TopicView("t", "id", (1, 4), modes_of(2, 1), {1: 60}), TopicPartition)
+    views["t"] = TopicView("t", "id", (1, 5), modes_of(2, 2))
+    one = TopicPartition("t", 1)
+
+    class Stock:
+        def fetch_committed(self, partitions: object, timeout_ms: object) -> dict[TopicPartition, object]:
+            return {}
+
+        def beginning_offsets(self, partitions: set[TopicPartition], timeout_ms: object) -> dict[TopicPartition, int]:
+            return dict.fromkeys(partitions, 0)
+
+        def end_offsets(self, partitions: set[TopicPartition], timeout_ms: object) -> dict[TopicPartition, int]:
+            return dict.fromkeys(partitions, 99)
+
+    assert starts.find([one], Stock(), None, group=True).starts == {one: 50}, "the oldest"
+    assert starts.find([one], Stock(), None, group=True).starts == {one: 99}
+    starts.remember(TopicView("t", "other", (1, 6), modes_of(2, 1), {1: 70}), TopicPartition)
+    assert starts.find([one], Stock(), None, group=True).starts == {one: 99}, "of another topic with the name"
+    views["t"] = TopicView("t", "other", (1, 7), modes_of(2, 2))
+    starts.remember(TopicView("t", "other", (1, 6), modes_of(2, 1), {1: 70}), TopicPartition)
+    assert starts.find([one], Stock(), None, group=True).starts == {one: 70}
+    assert Starts(lambda topic: VIEW, "earliest").find([one], Stock(), None, group=False).starts == {one: 0}
+    assert Starts(lambda topic: VIEW, "none").find([one], Stock(), None, group=True).starts == {}

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning
 KEYS = [b"key-%d" % number for number in range(60)]
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def collected() -> Iterator[None]:
     yield
     gc.collect()  # those sockets, while their warnings are ignored
