@@ -47,10 +47,8 @@ def altered(monkeypatch: pytest.MonkeyPatch) -> list[AlterGroupRulesCommand]:
         (["waive", "g", "--topic", "t", "--reason", "r", "--expires", "soon"], "'soon' is not a duration"),
         (["waive", "g", "--topic", "t", "--reason", "r", "--expires", "0d"], "not in the future"),
         (["closed", "--topic", "t"], "required: --reason"),
-        (["require", "--topic", "t"], "required: GROUP"),
         (["forget", "waive", "--topic", "t"], "name the GROUP"),
         (["forget", "closed", "g", "--topic", "t"], "names no GROUP"),
-        (["forget", "grant", "g", "--topic", "t"], "invalid choice"),
     ],
 )
 def test_bad_usage(arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -134,12 +132,10 @@ def test_the_list_as_json_has_the_documented_fields_and_no_others() -> None:
     ("text", "expected"),
     [
         ("90s", NOW + 90_000),
-        ("30m", NOW + 1_800_000),
         ("12h", NOW + DAY_MS // 2),
         (" 7d ", NOW + 7 * DAY_MS),
         ("2w", NOW + 14 * DAY_MS),
         ("2030-01-31T18:00:00Z", int(datetime(2030, 1, 31, 18, tzinfo=UTC).timestamp() * 1000)),
-        ("2030-01-31T18:00:00", int(datetime(2030, 1, 31, 18, tzinfo=UTC).timestamp() * 1000)),
         ("2030-01-31T20:00:00+02:00", int(datetime(2030, 1, 31, 18, tzinfo=UTC).timestamp() * 1000)),
         ("2030-01-31", int(datetime(2030, 1, 31, tzinfo=UTC).timestamp() * 1000)),
     ],
@@ -169,17 +165,12 @@ def test_a_requirement_that_would_end_earlier_is_asked_about(
     assert bool(altered) is not asks
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("waive", "g", "--topic", "t", "--reason", "r", "--forever"),
-        ("closed", "--topic", "t", "--reason", "r"),
-    ],
-)
-def test_what_may_lose_records_is_asked_about(
-    altered: list[AlterGroupRulesCommand], arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("action", [("waive", "g", "--forever"), ("closed",)])
+def test_rule_that_may_lose_records_needs_a_yes(
+    altered: list[AlterGroupRulesCommand], action: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["groups", *arguments, *SERVER]) == 1
+    arguments = ("groups", *action, "--topic", "t", "--reason", "r", *SERVER)
+    assert cli.main(list(arguments)) == 1
     assert "say --yes" in capsys.readouterr().err
-    assert cli.main(["groups", *arguments, "--dry-run", *SERVER]) == 0
+    assert cli.main([*arguments, "--dry-run"]) == 0
     assert altered == []

@@ -81,36 +81,12 @@ def test_records_in_retired_partitions_are_judged_by_the_view_of_the_call(
     assert len(faults_of(counts)) == expected
 
 
-@pytest.mark.parametrize(
-    ("key", "partition", "epochs", "expected"),
-    [
-        (b"\x03", 3, (-1, -1), 0),
-        (b"\x03", 1, (0, 0), 0),  # 3 % 2
-        (b"\x03", 0, (0, 0), 1),
-        (b"\x03", 1, (-1, 0), 0),
-        (b"\x03", 0, (5, 5), 0),  # 3 % 3
-        (None, 0, (0, 0), 0),
-        (b"", 0, (0, 0), 0),
-    ],
-)
-def test_keyed_records_must_lie_where_their_hash_says(
-    key: bytes | None, partition: int, epochs: tuple[int, int], expected: int
-) -> None:
-    counts = judge(ack("0-0", partition, 0, epochs), stored={(partition, 0): Stored("0-0", key)})
-    assert counts.misplaced == expected
-
-
 def test_what_kafka_holds_must_agree_with_the_acknowledgements() -> None:
     missing = judge(ack("0-0", 0, 7), stored={})
     other = judge(ack("0-0", 0, 7), stored={(0, 7): Stored("0-9", None)})
     deleted = judge(ack("0-0", 0, 7), stored={}, log_starts={**LOG_STARTS, 0: 8})
     assert (missing.contradictions, other.contradictions, deleted.contradictions) == (1, 1, 0)
     assert (deleted.records_reclaimed, deleted.bytes_reclaimed) == (1, 10)
-
-
-def test_five_seconds_without_an_acknowledgement_are_a_fault() -> None:
-    counts = count([run_of(ack("0-0", 0, 0), ended_ms=5_100)], [Delivery("0-0", 0, 0)], {}, {0: 1}, max, SURVIVORS)
-    assert "5.0 s without an acknowledgement" in faults_of(counts)[0]
 
 
 def test_the_report_has_the_promised_keys_and_survives_json(tmp_path: Path) -> None:

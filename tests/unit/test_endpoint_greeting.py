@@ -47,11 +47,6 @@ def test_who_names_itself_is_offered_modes(version: int, highest: int) -> None:
     assert spans(versions("modeaware", version))[3] == (0, highest)
 
 
-@pytest.mark.parametrize("name", ["", "modeaware2", "Modeaware", "apache-kafka-java"])
-def test_others_are_not(name: str) -> None:
-    assert spans(versions(name))[3] == (0, 9)
-
-
 @pytest.mark.parametrize("version", [3, 4])
 def test_features_are_the_brokers_and_ours(version: int) -> None:
     answer = versions("librdkafka", version)
@@ -132,20 +127,6 @@ def test_after_success_everything_goes(version: int) -> None:
     talk.ask(delete({"orders": 2}, 3))
     talk.broker_answers()
     assert len(talk.submitted) == 1
-
-
-@pytest.mark.parametrize("behind", [modes_request(5), delete({"orders": 2}, 5), request(10, 1, 5), hello(5)])
-def test_nothing_is_sent_behind_a_sasl_frame_that_has_no_answer(behind: bytes) -> None:
-    talk = Talk(sasl=True)
-    talk.ask(hello(0))
-    talk.all_answered()
-    talk.ask(HANDSHAKE, authenticate(2), behind)
-    assert talk.sent[1:] == [HANDSHAKE, authenticate(2)]
-    talk.broker_answers()
-    assert talk.sent[1:] == [HANDSHAKE, authenticate(2)]
-    talk.broker.asked.clear()
-    talk.broker_answers(sasl_answer(2))
-    assert len(talk.sent) == 4
 
 
 @pytest.mark.parametrize("behind", [modes_request(5), delete({"orders": 2}, 5), request(10, 1, 5), hello(5)])
