@@ -83,7 +83,7 @@ def test_a_consumer_that_is_dropped_gives_its_views_back(views: FakeViews) -> No
     gc.collect()
     eventually(lambda: views.closed and views.listener_count == 0)
     coordinator.close(autocommit=False, timeout_ms=0)  # kafka-python leaves its thread running
-    net.stop()
+    net.close()
 
 
 VIEW = TopicView("t", "id", (1, 3), modes_of(2, 1), {1: 50})
