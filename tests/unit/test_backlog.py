@@ -156,3 +156,13 @@ class TestProducer:
         eventually(lambda: not sending.held(moved, b"after"), 20)
         assert sending.reports[:1] == [b"before"]
         eventually(lambda: sending.reports == [b"before", b"after"], 20)
+
+
+def test_records_that_wait_for_the_first_metadata_are_not_counted_yet() -> None:
+    backlog = Backlog("t", lambda: 9)
+    backlog.look(statistics((0, 0), unassigned=4))
+    assert not backlog.drained(0)
+    backlog.look(statistics((4, 2)))
+    assert not backlog.drained(0)
+    backlog.look(statistics((4, 4)))
+    assert backlog.drained(0)

@@ -239,3 +239,14 @@ def test_lease_is_checked_right_before_each_request(effect: Effect, name: str, m
         with pytest.raises(Expired):
             OverFakes(fakes).perform(effect, check)
         assert bool(fakes.asked_for(name)) is bool(tries)
+
+
+def test_leader_elected_after_the_look_deletes_nothing(fakes: TopicBrokers, cluster: OverFakes) -> None:
+    def dies(node: int, request: object) -> None:
+        if node == 2 and type(request).__name__ == "DeleteRecordsRequest":
+            fakes.silent.add(2)
+            fakes.led[1] = (1, 7)
+
+    fakes.before = dies
+    assert "led under epoch 7" in str(refused(cluster, TestDeleteRecords.EFFECT))
+    assert (fakes.deleted, fakes.asked_for("DeleteRecords")) == ({0: 9}, [1, 2])

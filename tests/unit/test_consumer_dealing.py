@@ -19,6 +19,7 @@ from modeaware.confluent._redeal import (
     GroupDescriber,
     GroupMoved,
 )
+from modeaware.errors import ModeSourceError
 from modeaware.modes import PartitionMode
 from tests.support.fake_views import FakeViews, modes_of
 
@@ -204,3 +205,16 @@ def test_one_that_shows_another_assignment_is_not(
     """Stable again, after a rebalance that this member has not heard of: its dealing would overlap with the others'."""
     with pytest.raises(GroupMoved, match="another assignment"):
         described(monkeypatch).dealing(member, given)
+
+
+def test_who_may_not_describe_the_group_has_the_plain_assignment_at_once(member: Member) -> None:
+    member.views.set("t", modes_of(12, 4, NONE))
+    member.answer = DealingUnknown("not authorised", final=True)
+    assert member.rebalance() == member.given
+
+
+def test_an_unreachable_source_leaves_the_last_view_in_force(member: Member, caplog: pytest.LogCaptureFixture) -> None:
+    member.views.set("t", modes_of(12, 4, NONE))
+    member.views.failure = ModeSourceError("mode log: no answer")
+    assert member.rebalance() == keys(2, 4, 5, 6, 7)
+    assert "last known modes" in caplog.text

@@ -128,3 +128,15 @@ def test_it_knows_nothing_before_the_log_has_been_read() -> None:
     assert desk.records() == {}
     assert desk.claim() is not None
     desk.close()
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:9690", "[::1]:9690", "localhost:9690"])
+def test_who_may_ask_from_other_hosts_is_told_no_loopback_address(
+    desk: ControllerDesk, views: HeldViews, address: str
+) -> None:
+    """It would be the client's own host."""
+    desk.serve_at(_endpoint(loopback=False))
+    views.set_claim(ClaimRecord(3, address, "c2", host=HERE))
+    assert desk.claim() == NOWHERE
+    views.set_claim(ClaimRecord(4, "c2.example:9690", "c2", host=HERE))
+    assert desk.claim() == ActiveController("c2", "c2.example", 9690)

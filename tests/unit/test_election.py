@@ -214,3 +214,15 @@ def test_a_missing_right_is_told_and_passing_trouble_is_not(room: Room) -> None:
     room.consumer.is_assigned([])
     room.poll()
     assert (room.election.refusal, room.election.trouble) == (None, None)
+
+
+@pytest.mark.parametrize("in_between", ["standby", "another member id"])
+def test_otherwise_it_is_a_new_term(room: Room, in_between: str) -> None:
+    election = room.elected()
+    room.consumer.is_revoked()
+    if in_between == "standby":
+        room.consumer.is_assigned([])
+        room.consumer.is_revoked()
+    room.consumer.is_assigned(THE_PARTITION, "a" if in_between == "standby" else "b")
+    room.poll()
+    assert (election.leader, election.term) == (True, 2)
