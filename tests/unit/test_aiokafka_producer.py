@@ -22,7 +22,6 @@ from modeaware.aiokafka import (
     FirstViewPending,
     FirstViewTimeout,
     RetiredPartitionError,
-    _gateway,
 )
 from modeaware.errors import ConfigError, PartitionRetired, ResizeWarning
 from tests.support.fake_views import FakeViews, modes_of
@@ -54,7 +53,7 @@ def connected(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     async def start(self: object) -> None:
         asked.append(self)
 
-    monkeypatch.setattr(_gateway.AIOKafkaProducer, "start", start)
+    monkeypatch.setattr(aiokafka.AIOKafkaProducer, "start", start)
     return asked
 
 

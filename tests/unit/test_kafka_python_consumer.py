@@ -11,7 +11,8 @@ from kafka.structs import TopicPartition
 
 from modeaware.kafka_python import KafkaConsumer
 
-# What is hidden and shown again while the application pauses needs assignments that only a group leader makes.
+# What is hidden and shown again, and every combination of commit, log start and resume offset: a broker would need a
+# topic for each.
 from modeaware.kafka_python._holding import Holding
 from modeaware.kafka_python._starts import Starts, start_offset
 from modeaware.modes import PartitionMode
