@@ -261,3 +261,11 @@ def test_retention_never_deletes_even_where_the_log_start_went_back() -> None:
     assert step.record is not None
     assert step.record.modes[P] is RO
     assert step.record.retired[P].reason == reasons.RETENTION
+
+
+def test_open_transaction_after_the_seal_keeps_a_partition_readable() -> None:
+    record = after(retiring(), facts(logs=FULL, groups=UNREAD))
+    step = look(record, facts(logs={P: log(10, stable=9)}, groups=READ))
+    assert step.record is not None
+    assert step.record.modes[P] is RO
+    assert step.record.retired[P].reason == reasons.OPEN_TRANSACTION

@@ -199,3 +199,27 @@ class TestGrowth:
         assert step.effects == ()
         assert step.record is not None
         assert step.record.modes == (RW,) * 14
+
+
+def test_evacuating_shrink_is_never_immediate() -> None:
+    error = refusal(shrink(P, evacuate=True, immediate_delete=True), seen=seen())
+    assert error.code is ErrorCode.INVALID_REQUEST
+    assert "--immediate-delete" in str(error)
+
+
+def test_group_of_an_older_evacuation_is_no_reader() -> None:
+    """Its group has offsets on the topic, and will never commit any others."""
+    record = after(admitted(grow(12), resting()), seen())
+    again = admitted(shrink(P, evacuate=True), record, seen(COPIED))
+    assert again.required_groups == ("g", evacuation_group(TOPIC, again.epoch))
+    late = replace(again, groups_complete=False)
+    noted = look(late, seen(COPIED), NOW_MS + 1).record
+    assert noted is not None
+    assert JOB not in noted.required_groups
+
+
+def test_compaction_blocks_a_shrink_without_an_evacuation() -> None:
+    plain = after(admitted(shrink(P), seen=facts(logs={P: log(10)}, groups=READ)), seen(COPIED))
+    assert plain.retired[P].reason == reasons.COMPACTED
+    assert "--evacuate" in reasons.text(reasons.COMPACTED)
+    assert "stay on the brokers" in reasons.text(reasons.COMPACTED, rests=True)

@@ -208,6 +208,8 @@ def test_a_group_s_partition_is_java_s(group: str, hash_code: int) -> None:
         (lambda b: running(b, "g", member([]), state="PreparingRebalance"), "group 'g' is in a rebalance"),
         (lambda b: vars(running(b, "g", member([TOPIC]))).update(describe_error=30), "group 'g' cannot be described"),
         (lambda b: running(b, "g", kind="quantum"), "'quantum'"),
+        (lambda b: vars(committed(b, "g")).update(offsets_error=30), "group 'g' cannot be judged"),
+        (lambda b: vars(b).update(offsets_topic_error=29), "the right to DESCRIBE the topic __consumer_offsets"),
         (
             lambda b: running(b, "g", SimpleNamespace(member_metadata=b"?", member_assignment=b"")),
             "subscription cannot be read",
