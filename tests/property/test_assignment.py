@@ -31,16 +31,6 @@ def hidden_sets(count: int) -> st.SearchStrategy[frozenset[int]]:
     return subsets(range(count), proper=True)
 
 
-@given(st.data(), members, counts)
-def test_members_without_partitions_never_matter(data: st.DataObject, order: list[str], count: int) -> None:
-    given_ = dealt(order, count)
-    left = sorted(frozenset(range(count)) - data.draw(hidden_sets(count)))
-    holders = range_order(given_)
-    assert holders is not None
-    by_all, by_holders = range_deal(order, left), range_deal(holders, left)
-    assert {m: p for m, p in by_all.items() if p} == {m: p for m, p in by_holders.items() if p}
-
-
 @given(st.data(), st.permutations(["a", "b", "c", "d", "e"]), counts)
 def test_the_order_is_found_however_members_are_sorted(data: st.DataObject, order: list[str], count: int) -> None:
     given_ = dealt(order, count)
@@ -57,13 +47,6 @@ def test_every_partition_has_one_owner_and_readable_ones_are_spread(
     assert sorted(p for partitions in own.values() for p in partitions) == list(range(count))
     loads = [len(partitions - hidden_now) for partitions in own.values()]
     assert max(loads) - min(loads) <= 1
-
-
-@given(st.data(), members, counts)
-def test_co_partitioned_topics_are_owned_alike(data: st.DataObject, order: list[str], count: int) -> None:
-    hidden_now = data.draw(hidden_sets(count))
-    given_ = dealt(order, count)
-    assert owned(given_, hidden_now) == owned(dict(reversed(given_.items())), hidden_now)
 
 
 @dataclass

@@ -13,15 +13,12 @@ from confluent_kafka.admin import NewPartitions
 
 from modeaware import AdminClient, DeletePartitions, GroupRule
 from modeaware.errors import (
-    ClusterError,
-    ConfigError,
     ControllerUnavailable,
     ErrorCode,
     ModeSourceError,
     NotAuthorized,
     RecordError,
     RequestRefused,
-    ViewTimeout,
 )
 from modeaware.lifecycle.commands import (
     AlterGroupRulesCommand,
@@ -85,68 +82,10 @@ def stock_calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[NewPartition
     return calls
 
 
-def test_it_is_a_stock_admin_client_and_takes_our_settings_out() -> None:
-    with AdminClient({**CONF, "modeaware.mode.log.topic": "modes"}) as admin:
-        assert isinstance(admin, StockAdminClient)
-
-
-def test_an_unknown_setting_is_named_with_the_nearest() -> None:
-    with pytest.raises(ConfigError, match=r"did you mean 'modeaware\.mode\.log\.topic'"):
-        AdminClient({**CONF, "modeaware.mode.log.topics": "modes"})
-
-
-def test_the_constructor_asks_for_no_views(monkeypatch: pytest.MonkeyPatch) -> None:
-    def acquire(conf: object, config: object) -> FakeViews:
-        raise AssertionError("asked for views")
-
-    monkeypatch.setattr("modeaware.views.registry.acquire", acquire)
-    with AdminClient(CONF):
-        pass
-
-
 def test_a_shrink_goes_to_the_controller(admin: AdminClient, controller: StubController) -> None:
     future = admin.delete_partitions({"orders": DeletePartitions(1)})["orders"]
     assert future.result(10) == TopicResult("orders", {1: RO})
     assert controller.commands == [DeletePartitionsCommand("orders", 1, delay_ms=-1, immediate_delete=False)]
-
-
-def test_each_topic_has_its_own_count_and_immediate_delete(admin: AdminClient, controller: StubController) -> None:
-    wanted = {"a": DeletePartitions(1), "b": DeletePartitions(2, immediate_delete=True), "c": DeletePartitions(3)}
-    futures = admin.delete_partitions(wanted, delay_ms=0)
-    assert [future.result(10).topic for future in futures.values()] == ["a", "b", "c"]
-    assert sorted(controller.commands, key=lambda command: command.topic) == [
-        DeletePartitionsCommand("a", 1, 0, False),
-        DeletePartitionsCommand("b", 2, 0, True),
-        DeletePartitionsCommand("c", 3, 0, False),
-    ]
-
-
-def test_accepted_loss_of_state_goes_with_its_topic(admin: AdminClient, controller: StubController) -> None:
-    wanted = {"a": DeletePartitions(1, accept_state_loss=["app"]), "b": DeletePartitions(1)}
-    for future in admin.delete_partitions(wanted, delay_ms=0).values():
-        future.result(10)
-    assert controller.commands == [
-        DeletePartitionsCommand("a", 1, 0, accept_state_loss=("app",)),
-        DeletePartitionsCommand("b", 1, 0),
-    ]
-
-
-def test_an_evacuation_goes_with_its_topic(admin: AdminClient, controller: StubController) -> None:
-    wanted = {"a": DeletePartitions(1, evacuate=True), "b": DeletePartitions(1)}
-    for future in admin.delete_partitions(wanted, delay_ms=0).values():
-        future.result(10)
-    assert controller.commands == [
-        DeletePartitionsCommand("a", 1, 0, evacuate=True),
-        DeletePartitionsCommand("b", 1, 0),
-    ]
-    with pytest.raises(TypeError, match="evacuate"):
-        admin.delete_partitions({"orders": DeletePartitions(1, evacuate="yes")})
-
-
-@pytest.mark.parametrize("groups", ["app", [1]])
-def test_accepted_loss_that_is_no_list_of_names_is_a_type_error(admin: AdminClient, groups: Any) -> None:
-    with pytest.raises(TypeError, match="accept_state_loss"):
-        admin.delete_partitions({"orders": DeletePartitions(1, accept_state_loss=groups)})
 
 
 def test_a_refusal_is_the_failure_of_its_topic_alone(admin: AdminClient, controller: StubController) -> None:
@@ -173,24 +112,6 @@ def test_a_count_below_one_is_refused_before_anything_is_sent(
     assert controller.commands == []
 
 
-@pytest.mark.parametrize("wanted", [DeletePartitions("4"), DeletePartitions(True), DeletePartitions(4.0), 4])  # type: ignore[arg-type]  # on purpose
-def test_a_count_that_is_no_int_is_a_type_error(admin: AdminClient, wanted: Any) -> None:
-    with pytest.raises(TypeError, match="orders"):
-        admin.delete_partitions({"orders": wanted})
-
-
-@pytest.mark.parametrize(
-    ("delay", "error"), [(-1, RequestRefused), ("5", TypeError), (1.5, TypeError), (True, TypeError)]
-)
-def test_a_bad_delay_is_refused(admin: AdminClient, delay: Any, error: type[Exception]) -> None:
-    with pytest.raises(error, match="delay"):
-        admin.delete_partitions({"orders": DeletePartitions(1)}, delay_ms=delay)
-
-
-def test_nothing_asked_nothing_done(admin: AdminClient) -> None:
-    assert admin.delete_partitions({}) == {}
-
-
 @pytest.mark.parametrize("claim", [None, ClaimRecord(3, None, "stopped")])
 def test_without_a_controller_the_error_says_how_to_start_one(
     admin: AdminClient, views: FakeViews, claim: ClaimRecord | None
@@ -198,27 +119,6 @@ def test_without_a_controller_the_error_says_how_to_start_one(
     views.set_claim(claim)
     with pytest.raises(ControllerUnavailable, match=r"modeaware controller --bootstrap-server 127\.0\.0\.1:1.*--wait"):
         admin.delete_partitions({"orders": DeletePartitions(1)}, request_timeout=0.5)["orders"].result(10)
-
-
-def test_a_controller_that_is_gone_is_named(admin: AdminClient, views: FakeViews) -> None:
-    views.set_claim(ClaimRecord(3, "127.0.0.1:1", "crashed"))
-    with pytest.raises(ControllerUnavailable, match=r"127\.0\.0\.1:1 cannot be reached.*modeaware controller"):
-        admin.delete_partitions({"orders": DeletePartitions(1)}, request_timeout=0.5)["orders"].result(10)
-
-
-def test_a_command_follows_the_claim_to_the_next_controller(
-    admin: AdminClient, views: FakeViews, address: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    views.set_claim(ClaimRecord(3, "127.0.0.1:1", "crashed"))
-    refresh = views.refresh
-
-    def refresh_late(timeout_s: float) -> None:
-        refresh(timeout_s)
-        if views.refreshes == 2:
-            views.set_claim(ClaimRecord(4, address, "stub"))
-
-    monkeypatch.setattr(views, "refresh", refresh_late)
-    assert admin.delete_partitions({"orders": DeletePartitions(1)})["orders"].result(10).topic == "orders"
 
 
 def test_a_mode_log_that_cannot_be_read_fails_every_call(
@@ -238,16 +138,6 @@ def test_a_mode_log_that_cannot_be_read_fails_every_call(
     with pytest.raises(ModeSourceError):
         admin.describe_modes()
     assert (controller.commands, stock_calls) == ([], []), "an unreadable log is never taken for an absent one"
-
-
-def test_no_view_in_time_is_a_view_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    views = FakeViews(ready=False)
-    views.failure = ClusterError("no broker")
-    monkeypatch.setattr("modeaware.views.registry.acquire", lambda conf, config: views)
-    with AdminClient(CONF) as admin:
-        future = admin.delete_partitions({"t": DeletePartitions(1)}, request_timeout=0.05)["t"]
-        with pytest.raises(ViewTimeout, match="no broker"):
-            future.result(10)
 
 
 def test_growth_of_a_topic_never_changed_is_the_brokers_business(
@@ -275,12 +165,6 @@ def test_growth_of_a_changed_topic_goes_to_the_controller(
     assert [[one.topic for one in new] for new, _ in stock_calls] == [["plain"]]
 
 
-def test_validate_only_reaches_the_controller(admin: AdminClient, views: FakeViews, controller: StubController) -> None:
-    views.set("shrunk", modes_of(4, 2))
-    admin.create_partitions([NewPartitions("shrunk", 4)], validate_only=True)["shrunk"].result(10)
-    assert controller.commands == [CreatePartitionsCommand("shrunk", 4, None, True)]
-
-
 def test_growth_fails_with_the_stock_exception(
     admin: AdminClient, views: FakeViews, controller: StubController, stock_calls: list[Any]
 ) -> None:
@@ -296,30 +180,6 @@ def test_growth_fails_with_the_stock_exception(
     assert futures["ok"].result(10) is None
 
 
-def test_without_a_controller_only_changed_topics_fail(
-    admin: AdminClient, views: FakeViews, stock_calls: list[Any]
-) -> None:
-    views.set("shrunk", modes_of(4, 2))
-    views.set_claim(None)
-    futures = admin.create_partitions([NewPartitions("shrunk", 4), NewPartitions("plain", 4)], request_timeout=0.5)
-    assert futures["plain"].result(10) is None
-    with pytest.raises(KafkaException, match="no controller is running"):
-        futures["shrunk"].result(10)
-
-
-@pytest.mark.parametrize("arguments", [[], [NewPartitions("a", 3), NewPartitions("a", 4)]])
-def test_arguments_the_stock_method_refuses_are_left_to_it(
-    admin: AdminClient, arguments: list[NewPartitions], stock_calls: list[Any]
-) -> None:
-    admin.create_partitions(arguments)
-    assert stock_calls == [(arguments, {})]
-
-
-def test_the_stock_method_complains_of_an_unknown_option(admin: AdminClient) -> None:
-    with pytest.raises(TypeError):
-        admin.create_partitions([NewPartitions("a", 3)], validate=True)
-
-
 def test_modes_are_described_per_topic(admin: AdminClient, views: FakeViews) -> None:
     view = views.set("shrunk", modes_of(4, 2))
     described = admin.describe_modes(["shrunk", "plain", "shrunk"])
@@ -328,34 +188,12 @@ def test_modes_are_described_per_topic(admin: AdminClient, views: FakeViews) -> 
     assert described["plain"].result(10).modes == ()
 
 
-def test_all_modes_are_described_at_once(admin: AdminClient, views: FakeViews) -> None:
-    expected = {name: views.set(name, modes_of(4, 2)) for name in ("a", "b")}
-    assert {name: future.result(10) for name, future in admin.describe_modes().items()} == expected
-
-
 RULE = GroupRule("waive", "old-*", "orders", "the team is gone", 1000, None, glob=True)
 
 
 def test_rules_about_groups_go_to_the_controller(admin: AdminClient, controller: StubController) -> None:
     assert admin.alter_group_rules([RULE], remove=[("closed", "", "*")]).result(10) is None
     assert controller.commands == [AlterGroupRulesCommand((RULE,), (("closed", "", "*"),))]
-
-
-def test_refused_rules_are_the_futures_failure(admin: AdminClient, controller: StubController) -> None:
-    controller.answer = lambda command: CommandResult("", ErrorCode.INVALID_REQUEST, "needs a reason")
-    with pytest.raises(RequestRefused, match="needs a reason"):
-        admin.alter_group_rules([RULE]).result(10)
-
-
-@pytest.mark.parametrize(
-    "arguments", [{"add": [("waive", "g", "t")]}, {"remove": [("waive", "g")]}, {"remove": [RULE]}, {"remove": ["abc"]}]
-)
-def test_what_is_no_rule_is_a_type_error(
-    admin: AdminClient, controller: StubController, arguments: dict[str, Any]
-) -> None:
-    with pytest.raises(TypeError, match="expected"):
-        admin.alter_group_rules(**arguments)
-    assert controller.commands == []
 
 
 def _log(monkeypatch: pytest.MonkeyPatch, *records: tuple[str, bytes]) -> None:
@@ -388,3 +226,48 @@ def test_close_gives_the_views_back_and_it_can_be_used_again(views: FakeViews) -
     assert views.closed
     assert admin.describe_modes(["t"])["t"].result(10).topic == "t"
     admin.close()
+
+
+def test_each_topic_keeps_its_own_options(admin: AdminClient, controller: StubController) -> None:
+    wanted = {
+        "a": DeletePartitions(1),
+        "b": DeletePartitions(2, immediate_delete=True),
+        "c": DeletePartitions(3, accept_state_loss=["app"]),
+        "d": DeletePartitions(4, evacuate=True),
+    }
+    futures = admin.delete_partitions(wanted, delay_ms=0)
+    assert [future.result(10).topic for future in futures.values()] == list(wanted)
+    assert sorted(controller.commands, key=lambda command: command.topic) == [
+        DeletePartitionsCommand("a", 1, 0),
+        DeletePartitionsCommand("b", 2, 0, True),
+        DeletePartitionsCommand("c", 3, 0, accept_state_loss=("app",)),
+        DeletePartitionsCommand("d", 4, 0, evacuate=True),
+    ]
+    assert admin.delete_partitions({}) == {}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "delay_ms", "error", "words"),
+    [
+        (DeletePartitions("4"), None, TypeError, "orders"),  # type: ignore[arg-type]  # on purpose
+        (DeletePartitions(True), None, TypeError, "orders"),
+        (4, None, TypeError, "orders"),
+        (DeletePartitions(1, evacuate="yes"), None, TypeError, "evacuate"),  # type: ignore[arg-type]  # on purpose
+        (DeletePartitions(1, accept_state_loss="app"), None, TypeError, "accept_state_loss"),
+        (DeletePartitions(1, accept_state_loss=[1]), None, TypeError, "accept_state_loss"),  # type: ignore[list-item]  # on purpose
+        (DeletePartitions(1), -1, RequestRefused, "delay"),
+        (DeletePartitions(1), "5", TypeError, "delay"),
+        (DeletePartitions(1), True, TypeError, "delay"),
+    ],
+)
+def test_bad_argument_of_a_shrink_is_rejected(
+    admin: AdminClient, wanted: Any, delay_ms: Any, error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        admin.delete_partitions({"orders": wanted}, delay_ms=delay_ms)
+
+
+def test_a_controller_that_is_gone_is_named(admin: AdminClient, views: FakeViews) -> None:
+    views.set_claim(ClaimRecord(3, "127.0.0.1:1", "crashed"))
+    with pytest.raises(ControllerUnavailable, match=r"127\.0\.0\.1:1 cannot be reached.*modeaware controller"):
+        admin.delete_partitions({"orders": DeletePartitions(1)}, request_timeout=0.5)["orders"].result(10)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -10,17 +12,15 @@ from modeaware.config import ControllerConfig
 from modeaware.errors import ErrorCode
 from modeaware.lifecycle.admission import MAX_RECORD_BYTES
 from modeaware.lifecycle.advance import advance
-from modeaware.lifecycle.commands import Command, DeletePartitionsCommand
+from modeaware.lifecycle.commands import TopicCommand
 from modeaware.lifecycle.phases import in_progress, topic_phase
 from modeaware.modelog.deletion import DeleteTopicPartitions
 from modeaware.modelog.json_fields import MAX_PARTITIONS
 from modeaware.modelog.records import TopicRecord
-from modeaware.modes import ReplicaState
 from tests.support.lifecycle import (
     CONFIG,
     EPOCH,
     LATER_MS,
-    NONE,
     NOW_MS,
     RO,
     RW,
@@ -60,45 +60,6 @@ class TestShrink:
         assert in_progress(record)
         assert topic_phase(record) == "seal"
 
-    def test_no_delay_means_the_retention_policy(self) -> None:
-        record = admitted(DeletePartitionsCommand(TOPIC, 4))
-        assert record.deletion is not None
-        assert record.deletion.policy == "retention"
-
-    @pytest.mark.parametrize("target", [0, -1, -12])
-    def test_at_least_one_partition_stays(self, target: int) -> None:
-        error = refusal(shrink(target))
-        assert error.code is ErrorCode.INVALID_PARTITIONS
-        assert "at least 1" in str(error)
-
-    def test_an_equal_count_is_refused(self) -> None:
-        error = refusal(shrink(12))
-        assert error.code is ErrorCode.INVALID_PARTITIONS
-        assert "12 writable partitions already" in str(error)
-
-    def test_a_larger_count_is_told_how_to_grow(self) -> None:
-        error = refusal(shrink(13))
-        assert error.code is ErrorCode.INVALID_PARTITIONS
-        assert f"modeaware grow {TOPIC} --to 13" in str(error)
-
-    def test_counts_are_those_of_writable_partitions(self) -> None:
-        assert "4 writable partitions already" in str(refusal(shrink(4), done()))
-        assert "modeaware grow" in str(refusal(shrink(8), done()))
-
-    def test_a_negative_delay_is_refused(self) -> None:
-        assert refusal(shrink(4, delay_ms=-2)).code is ErrorCode.INVALID_REQUEST
-
-    def test_it_can_be_switched_off(self) -> None:
-        error = refusal(shrink(4), config=ControllerConfig(enable=False))
-        assert error.code is ErrorCode.POLICY_VIOLATION
-        assert "delete.topic.partition.enable" in str(error)
-
-    @pytest.mark.parametrize("policy", ["compact", "compact,delete", "delete,compact", ""])
-    def test_compacted_topics_are_refused(self, policy: str) -> None:
-        error = refusal(shrink(4), seen=facts(cleanup_policy=policy))
-        assert error.code is ErrorCode.POLICY_VIOLATION
-        assert "latest value of a key" in str(error)
-
     def test_partitions_without_a_leader_are_waited_for(self) -> None:
         """Without a survivor's end offset there is no switch offset; without a retired one's nothing is known of it."""
         seen = facts()
@@ -114,16 +75,6 @@ class TestShrink:
         assert admitted(shrink(16), undone, grown).modes == (RW,) * 16 + (RO,) * 4
         assert admitted(shrink(12), undone, grown).modes == (RW,) * 12 + (RO,) * 8
         assert refusal(grow(16), undone, grown).code is ErrorCode.INVALID_PARTITIONS
-
-    def test_another_tool_grew_the_topic_while_partitions_are_retired(self) -> None:
-        error = refusal(shrink(2), done(), facts(20))
-        assert error.code is ErrorCode.INVALID_PARTITIONS
-        assert "another tool" in str(error)
-
-    def test_a_second_shrink_once_the_first_is_done(self) -> None:
-        record = admitted(shrink(2), done())
-        assert record.modes == (RW,) * 2 + (RO,) * 2 + (NONE,) * 8
-        assert record.epoch == done().epoch + 1
 
     def test_immediate_delete_tells_what_each_group_has_not_read(self) -> None:
         logs = {p: log(10) for p in range(12)} | {11: log(10, 4)}
@@ -151,47 +102,12 @@ class TestShrink:
 
 
 class TestTopics:
-    @pytest.mark.parametrize("command", [shrink(4), grow(20)])
-    def test_unknown(self, command: Command) -> None:
-        error = refusal(command, seen=facts(topic_id=None))
-        assert error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-    @pytest.mark.parametrize("command", [shrink(4), grow(20)])
-    def test_internal(self, command: Command) -> None:
-        assert refusal(command, seen=facts(internal=True)).code is ErrorCode.INVALID_TOPIC_EXCEPTION
-
-    @pytest.mark.parametrize("command", [shrink(4), grow(20)])
-    def test_the_mode_log_itself(self, command: Command) -> None:
-        error = refusal(command, config=replace(CONFIG, mode_log_topic=TOPIC))
-        assert error.code is ErrorCode.INVALID_TOPIC_EXCEPTION
-
     def test_recreated_under_its_name(self) -> None:
         """The old topic's record says nothing about the new one."""
         record = admitted(shrink(4), done(), facts(8, topic_id="another"))
         assert record.topic_id == "another"
         assert record.modes == (RW,) * 4 + (RO,) * 4
         assert record.epoch == 0
-
-
-class TestSecondChange:
-    def test_another_target_is_refused_while_one_runs(self) -> None:
-        error = refusal(shrink(2), admitted(shrink(4)))
-        assert error.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
-        assert "--undo" in str(error)
-
-    def test_the_same_shrink_twice_is_harmless(self) -> None:
-        again = ask(shrink(4), admitted(shrink(4)))
-        assert again.record is None
-        assert "nothing changed" in (again.message or "")
-
-    @pytest.mark.parametrize("other", [shrink(4, delay_ms=-1), shrink(4, delay_ms=9), shrink(4, immediate_delete=True)])
-    def test_the_same_target_under_another_policy_is_refused(self, other: DeletePartitionsCommand) -> None:
-        error = refusal(other, admitted(shrink(4)))
-        assert error.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
-        assert "drained" in str(error)
-
-    def test_a_shrink_while_new_partitions_open(self) -> None:
-        assert refusal(shrink(4), admitted(grow(14))).code is ErrorCode.REASSIGNMENT_IN_PROGRESS
 
 
 def sealed() -> TopicRecord:
@@ -225,12 +141,6 @@ class TestUndo:
         assert not in_progress(undone)
 
     @pytest.mark.parametrize("phase", PHASES)
-    def test_twice_changes_nothing(self, phase: str) -> None:
-        error = refusal(grow(12), admitted(grow(12), PHASES[phase]()))
-        assert error.code is ErrorCode.INVALID_PARTITIONS
-        assert "12 writable partitions already" in str(error)
-
-    @pytest.mark.parametrize("phase", PHASES)
     def test_partly_lowest_ids_first(self, phase: str) -> None:
         record = PHASES[phase]()
         revived = admitted(grow(6), record)
@@ -240,21 +150,6 @@ class TestUndo:
         assert revived.deletion.delete_partitions == 6
         assert revived.deletion.create_timestamp_ms == NOW_MS
         assert advance(revived, facts(), CONFIG, EPOCH, LATER_MS) is not None
-
-    @pytest.mark.parametrize(("to", "previous"), [(3, 4), (4, 12), (6, 12)])
-    def test_what_is_left_to_undo_of_a_second_shrink(self, to: int, previous: int) -> None:
-        """12 -> 4 -> 2: below 4 the second shrink is undone in part, from 4 on the first one is."""
-        revived = admitted(grow(to), admitted(shrink(2), done()))
-        assert revived.deletion is not None
-        assert (revived.deletion.delete_partitions, revived.deletion.previous_count) == (to, previous)
-
-    def test_the_rest_goes_on_after_a_partial_revival(self) -> None:
-        record = after(admitted(grow(6), admitted(shrink(4))), facts(), passes=3)
-        assert record.modes == (RW,) * 6 + (NONE,) * 6
-        assert {retired.replica_state for retired in record.retired.values()} == {ReplicaState.DELETION_SUCCESSFUL}
-
-    def test_of_a_topic_that_was_never_shrunk(self) -> None:
-        assert refusal(grow(12)).code is ErrorCode.INVALID_PARTITIONS
 
 
 class TestGrow:
@@ -267,26 +162,10 @@ class TestGrow:
         assert record.opening_assignments == ((1,), (2,))
         assert topic_phase(record) == "opening"
 
-    def test_retired_ones_come_first(self) -> None:
-        record = admitted(grow(13), done())
-        assert record.modes == (RW,) * 12 + (RO,)
-        assert sorted(record.retired) == [12]
-        assert record.deletion is None
-
     def test_partitions_another_tool_made_are_opened_from_their_log_start(self) -> None:
         record = admitted(grow(14), done(), facts(14, logs={12: log(30, 20)}))
         assert record.modes == (RW,) * 12 + (RO,) * 2
         assert record.retired[12].seal_offset == 20
-
-    @pytest.mark.parametrize("assignments", [((1,),), ((1,), (2,), (3,))])
-    def test_assignments_are_for_the_really_new_partitions(self, assignments: tuple[tuple[int, ...], ...]) -> None:
-        error = refusal(grow(14, assignments=assignments), done())
-        assert error.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
-        assert "for 2 really new partitions" in str(error)
-
-    def test_validate_only_changes_nothing(self) -> None:
-        assert ask(grow(14, validate_only=True)).record is None
-        assert refusal(grow(3, validate_only=True)).code is ErrorCode.INVALID_PARTITIONS
 
     def test_the_same_growth_twice_is_harmless(self) -> None:
         record = admitted(grow(14))
@@ -294,15 +173,64 @@ class TestGrow:
             assert ask(grow(14), record, seen).record is None
             assert ask(grow(13), record, seen).record is None
 
-    def test_further_while_it_opens(self) -> None:
-        record = admitted(grow(15), admitted(grow(14)), facts(14))
-        assert record.modes == (RW,) * 12 + (RO,) * 3
-        assert all(record.retired[p].opening for p in (12, 13, 14))
 
-    def test_too_many_for_the_log(self) -> None:
-        assert refusal(grow(20_000)).code is ErrorCode.MESSAGE_TOO_LARGE
+@pytest.mark.parametrize(
+    ("command", "record", "changes", "code", "words"),
+    [
+        (shrink(0), None, {}, ErrorCode.INVALID_PARTITIONS, "at least 1"),
+        (shrink(12), None, {}, ErrorCode.INVALID_PARTITIONS, "12 writable partitions already"),
+        (shrink(13), None, {}, ErrorCode.INVALID_PARTITIONS, f"modeaware grow {TOPIC} --to 13"),
+        (shrink(4), done, {}, ErrorCode.INVALID_PARTITIONS, "4 writable partitions already"),
+        (shrink(8), done, {}, ErrorCode.INVALID_PARTITIONS, "modeaware grow"),
+        (shrink(2), done, {"partition_count": 20}, ErrorCode.INVALID_PARTITIONS, "another tool"),
+        (shrink(4, delay_ms=-2), None, {}, ErrorCode.INVALID_REQUEST, ""),
+        (shrink(4), None, {"cleanup_policy": "compact"}, ErrorCode.POLICY_VIOLATION, "latest value of a key"),
+        (shrink(4), None, {"cleanup_policy": "delete,compact"}, ErrorCode.POLICY_VIOLATION, "latest value of a key"),
+        (shrink(4), None, {"cleanup_policy": ""}, ErrorCode.POLICY_VIOLATION, ""),
+        (shrink(4), None, {"topic_id": None}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ""),
+        (grow(20), None, {"topic_id": None}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ""),
+        (shrink(4), None, {"internal": True}, ErrorCode.INVALID_TOPIC_EXCEPTION, ""),
+        (grow(20), None, {"internal": True}, ErrorCode.INVALID_TOPIC_EXCEPTION, ""),
+        (shrink(2), lambda: admitted(shrink(4)), {}, ErrorCode.REASSIGNMENT_IN_PROGRESS, "--undo"),
+        (shrink(4, delay_ms=-1), lambda: admitted(shrink(4)), {}, ErrorCode.REASSIGNMENT_IN_PROGRESS, "drained"),
+        (
+            shrink(4, immediate_delete=True),
+            lambda: admitted(shrink(4)),
+            {},
+            ErrorCode.REASSIGNMENT_IN_PROGRESS,
+            "drained",
+        ),
+        (shrink(4), lambda: admitted(grow(14)), {}, ErrorCode.REASSIGNMENT_IN_PROGRESS, ""),
+        (grow(12), None, {}, ErrorCode.INVALID_PARTITIONS, "12 writable partitions already"),
+        (grow(3, validate_only=True), None, {}, ErrorCode.INVALID_PARTITIONS, ""),
+        (grow(14, assignments=((1,),)), done, {}, ErrorCode.INVALID_REPLICA_ASSIGNMENT, "for 2 really new partitions"),
+        (grow(20_000), None, {}, ErrorCode.MESSAGE_TOO_LARGE, ""),
+        (grow(2**31 - 1), None, {}, ErrorCode.INVALID_PARTITIONS, str(MAX_PARTITIONS)),
+    ],
+)
+def test_refusal_names_its_code_and_what_to_do(
+    command: TopicCommand,
+    record: Callable[[], TopicRecord] | None,
+    changes: dict[str, Any],
+    code: ErrorCode,
+    words: str,
+) -> None:
+    error = refusal(command, record() if record is not None else None, replace(facts(), **changes))
+    assert error.code is code
+    assert words in str(error)
 
-    def test_a_count_from_nowhere_is_refused_before_a_list_is_made_of_it(self) -> None:
-        error = refusal(grow(2**31 - 1))
-        assert error.code is ErrorCode.INVALID_PARTITIONS
-        assert str(MAX_PARTITIONS) in str(error)
+
+@pytest.mark.parametrize("command", [shrink(4), grow(20)])
+def test_mode_log_and_disabled_feature_are_refused(command: TopicCommand) -> None:
+    error = refusal(command, config=replace(CONFIG, mode_log_topic=TOPIC))
+    assert error.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+    error = refusal(shrink(4), config=ControllerConfig(enable=False))
+    assert error.code is ErrorCode.POLICY_VIOLATION
+    assert "delete.topic.partition.enable" in str(error)
+
+
+def test_same_shrink_twice_changes_nothing() -> None:
+    again = ask(shrink(4), admitted(shrink(4)))
+    assert again.record is None
+    assert "nothing changed" in (again.message or "")
+    assert ask(grow(14, validate_only=True)).record is None

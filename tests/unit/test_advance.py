@@ -8,20 +8,16 @@ import pytest
 
 from modeaware.errors import RequestRefused
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.advance import advance
 from modeaware.lifecycle.facts import GroupsDoubt
 from modeaware.lifecycle.phases import topic_phase
 from modeaware.modelog.records import RetiredPartition, TopicRecord
-from modeaware.modes import MODE_TRANSITIONS, REPLICA_TRANSITIONS, PartitionMode, PartitionState, ReplicaState
+from modeaware.modes import PartitionState, ReplicaState
 from tests.support.lifecycle import (
-    CONFIG,
-    EPOCH,
     LATER_MS,
     NONE,
     NOW_MS,
     QUIET_MS,
     RO,
-    RW,
     TOPIC_ID,
     admitted,
     after,
@@ -88,15 +84,6 @@ class TestTheWholeWay:
         assert topic_phase(step.record) == "done"
         assert look(step.record, facts(logs={P: log(10, 10)})).record is None
 
-    def test_every_record_raises_the_epoch_by_one(self) -> None:
-        record = retiring()
-        for seen in (facts(logs=FULL, groups=UNREAD), facts(logs=FULL, groups=READ), facts(logs={P: log(10, 10)})):
-            step = advance(record, seen, CONFIG, EPOCH + 1, LATER_MS)
-            assert step.record is not None
-            assert step.record.version == (EPOCH + 1, record.epoch + 1)
-            assert step.record.changed_ms == LATER_MS
-            record = step.record
-
     def test_retention_waits_for_the_topic_s_own(self) -> None:
         record = retiring(delay_ms=-1)
         for start in (0, 9):
@@ -111,35 +98,12 @@ class TestTheWholeWay:
             record = after(record, seen)
         assert topic_phase(record) == "done"
 
-    def test_retention_never_deletes_even_where_the_log_start_went_back(self) -> None:
-        """An unclean leader election may do that between None and the next look."""
-        record = after(retiring(delay_ms=-1), facts(logs={P: log(10, 10)}))
-        assert record.modes[P] is NONE
-        step = look(record, facts(logs={P: log(10, 6)}, groups=READ))
-        assert step.effects == ()
-        assert step.record is not None
-        assert step.record.modes[P] is RO
-        assert step.record.retired[P].reason == reasons.RETENTION
-
     def test_immediate_skips_the_drain_and_the_delay(self) -> None:
         record = retiring(immediate_delete=True, delay_ms=10**9)
         seen = facts(logs=FULL, groups=UNREAD, groups_doubt=GroupsDoubt("whatever"))
         record = after(record, seen)
         assert record.modes[P] is NONE
         assert deleted(look(record, seen)) == {P: 10}
-
-    def test_immediate_still_waits_for_the_seal(self) -> None:
-        """Aware producers must have left, or acknowledged records go that were never meant."""
-        record = retiring(immediate_delete=True)
-        assert look(record, facts(logs=FULL), LATER_MS - 1).record is None
-
-    def test_partitions_go_each_at_its_own_pace(self) -> None:
-        logs = {9: log(3), 10: log(), 11: log(7)}
-        seen = facts(logs=logs, groups={"g": group({9: 3, 11: 5})})
-        record = after(admitted(shrink(9), seen=seen), seen)
-        assert record.modes[9:] == (NONE, NONE, RO)
-        assert deleted(look(record, seen)) == {9: 3}
-        assert topic_phase(record) == "drain"
 
 
 class TestSeal:
@@ -148,12 +112,6 @@ class TestSeal:
         step = look(retiring(), facts(logs={P: log(10, quiet_since_ms=quiet_since_ms)}, groups=READ))
         assert step.record is None
         assert step.due_ms == quiet_since_ms + QUIET_MS
-
-    def test_quiet_before_the_request_does_not_count(self) -> None:
-        """The controller may have looked long ago, for an admission that was refused."""
-        step = look(retiring(), facts(logs={P: log(10, quiet_since_ms=0)}, groups=READ), NOW_MS + 1)
-        assert step.record is None
-        assert step.due_ms == LATER_MS
 
     def test_no_seal_while_a_transaction_is_open(self) -> None:
         open_transaction = facts(logs={P: log(10, stable=4)}, groups=READ)
@@ -165,11 +123,6 @@ class TestSeal:
         record = after(record, facts(logs={P: log(11, quiet_since_ms=LATER_MS)}, groups=READ))
         assert record.retired[P].reason is None
         assert record.retired[P].seal_offset is None
-
-    def test_a_last_stable_offset_behind_a_moving_end_is_no_open_transaction(self) -> None:
-        """The two are read one after the other: between them a plain producer has written."""
-        moving = facts(logs={P: log(10, stable=9, quiet_since_ms=NOW_MS + 5_000, moved=True)}, groups=READ)
-        assert look(retiring(), moving).record is None
 
     def test_a_producer_that_goes_on_writing_is_named_once(self) -> None:
         still_ms = NOW_MS + QUIET_MS
@@ -184,39 +137,8 @@ class TestSeal:
         quiet = facts(logs={P: log(20, quiet_since_ms=still_ms)}, groups={"g": group({P: 20})})
         assert after(step.record, quiet, still_ms + QUIET_MS).modes[P] is NONE
 
-    def test_a_controller_that_has_just_begun_to_look_accuses_nobody(self) -> None:
-        seen = facts(logs={P: log(10, quiet_since_ms=NOW_MS + 60_000, moved=False)}, groups=READ)
-        assert look(retiring(), seen, NOW_MS + 60_000).record is None
-
-    def test_a_partition_without_a_leader_waits(self) -> None:
-        seen = facts(logs=FULL, groups=READ)
-        without = replace(seen, partitions={0: log()})
-        record = after(retiring(), without)
-        assert record.modes[P] is RO
-        assert record.retired[P].reason == reasons.UNAVAILABLE
-        assert after(record, seen).modes[P] is NONE
-
-    def test_stragglers_before_the_seal_are_not_counted(self) -> None:
-        record = after(retiring(), facts(logs={P: log(25)}, groups={"g": group({P: 25})}))
-        assert record.retired[P].seal_offset == 25
-        assert record.retired[P].stragglers == 0
-
 
 class TestDrain:
-    def test_a_lagging_group_is_named(self) -> None:
-        record = after(retiring(), facts(logs=FULL, groups=UNREAD))
-        assert record.modes[P] is RO
-        assert record.retired[P].seal_offset == 10
-        assert record.retired[P].reason == "group-lag:g"
-        assert record.retired[P].replica_state is ReplicaState.DELETION_INELIGIBLE
-        assert look(record, facts(logs=FULL, groups=UNREAD)).record is None, "a reason is written once"
-        assert after(record, facts(logs=FULL, groups=READ)).modes[P] is NONE
-
-    def test_the_groups_noted_at_the_request_are_required(self) -> None:
-        """The group has been deleted since: that proves nothing."""
-        record = after(retiring(), facts(logs=FULL))
-        assert record.retired[P].reason == "group-gone:g"
-
     def test_the_delay_runs_from_the_request(self) -> None:
         record = retiring(delay_ms=60_000)
         seen = facts(logs=FULL, groups=READ)
@@ -225,13 +147,6 @@ class TestDrain:
         assert step.record.retired[P].reason == reasons.DELAY
         assert step.due_ms == NOW_MS + 60_000
         assert after(step.record, seen, NOW_MS + 60_000).modes[P] is NONE
-
-    def test_an_open_transaction_after_the_seal(self) -> None:
-        record = after(retiring(), facts(logs=FULL, groups=UNREAD))
-        step = look(record, facts(logs={P: log(10, stable=9)}, groups=READ))
-        assert step.record is not None
-        assert step.record.modes[P] is RO
-        assert step.record.retired[P].reason == reasons.OPEN_TRANSACTION
 
     def test_too_long_a_proof_waits(self) -> None:
         """Groups came up since the admission: a record that does not fit must not be tried for ever."""
@@ -281,11 +196,6 @@ class TestBeforeDeletion:
         assert step.record.retired[P].reason == reasons.STRAGGLER
         assert f"{end - 10} offset(s)" in step.alarms[0]
 
-    def test_what_is_deleted_is_what_was_recorded(self) -> None:
-        """Never the end as it is seen now."""
-        record = in_none()
-        assert deleted(look(record, facts(logs=FULL, groups=READ))) == {P: record.retired[P].seal_offset}
-
     def test_a_partition_without_a_leader_keeps_its_proof(self) -> None:
         seen = facts(logs=FULL, groups=READ)
         step = look(in_none(), replace(seen, partitions={0: log()}))
@@ -294,37 +204,6 @@ class TestBeforeDeletion:
 
 
 class TestStraggler:
-    def test_in_read_only(self) -> None:
-        record = after(retiring(), facts(logs=FULL, groups=UNREAD))
-        step = look(record, facts(logs={P: log(12, quiet_since_ms=LATER_MS)}, groups=READ))
-        assert step.record is not None
-        assert step.record.modes[P] is RO
-        assert step.record.retired[P].seal_offset is None
-        assert step.record.retired[P].stragglers == 1
-        assert step.due_ms == LATER_MS + QUIET_MS
-        assert step.alarms
-
-    def test_in_read_only_the_old_seal_proves_nothing(self) -> None:
-        """The group read up to the old seal: the straggler behind it has to be read as well."""
-        record = after(retiring(), facts(logs=FULL, groups=UNREAD))
-        assert after(record, facts(logs={P: log(12)}, groups=READ)).retired[P].reason == "group-lag:g"
-
-    def test_a_second_one_leaves_the_resume_offset_where_it_is(self) -> None:
-        """A group without a commit has read up to the first seal, and nothing behind it."""
-        record = after(in_none(), facts(logs={P: log(12)}, groups=READ))
-        assert (record.retired[P].resume_offset, record.retired[P].seal_offset) == (10, None)
-        record = after(record, facts(logs={P: log(12)}, groups=READ))
-        assert (record.retired[P].resume_offset, record.retired[P].seal_offset) == (10, 12)
-        record = after(record, facts(logs={P: log(15, quiet_since_ms=LATER_MS)}, groups=READ))
-        assert (record.retired[P].resume_offset, record.retired[P].stragglers) == (10, 2)
-
-    def test_what_is_drained_once_more_is_behind_the_next_resume_offset(self) -> None:
-        read = {"g": group({P: 12})}
-        record = after(in_none(), facts(logs={P: log(12)}, groups=read), passes=2)
-        assert (record.modes[P], record.retired[P].resume_offset) == (NONE, None)
-        record = after(record, facts(logs={P: log(13)}, groups=read))
-        assert (record.modes[P], record.retired[P].resume_offset) == (RO, 12)
-
     def test_after_the_records_were_reclaimed(self) -> None:
         wrote = {P: log(11, 10, quiet_since_ms=LATER_MS)}
         step = look(done(), facts(logs=wrote, groups=READ))
@@ -353,44 +232,40 @@ class TestStraggler:
         assert held.retired[P].reason == "group-beyond-end:g", "its next records would be passed over"
 
 
-class TestTopicGone:
-    def test_absence_that_is_not_confirmed_changes_nothing(self) -> None:
-        absent = facts(topic_id=None, count=0)
-        for record in (retiring(), in_none(), done(), admitted(grow(14))):
-            step = look(record, absent)
-            assert (step.record, step.tombstone, step.effects) == (None, False, ())
-
-    def test_another_topic_under_the_name_is_not_touched(self) -> None:
-        other = facts(topic_id="another", logs=FULL, groups=READ)
-        for record in (retiring(), in_none(), done(), admitted(grow(14))):
-            step = look(record, other)
-            assert (step.record, step.tombstone, step.effects) == (None, False, ())
-
-    def test_confirmed_absence_removes_the_record(self) -> None:
-        step = look(in_none(), facts(topic_id=None, gone=True))
-        assert step.tombstone
-        assert step.record is None
-        assert step.effects == ()
-
-
 class TestTables:
-    def test_modes(self) -> None:
-        assert {(a, b) for a, targets in MODE_TRANSITIONS.items() for b in targets} == {
-            (RW, RO),
-            (RO, RW),
-            (RO, NONE),
-            (NONE, RO),
-            (NONE, RW),
-        }
-        assert set(MODE_TRANSITIONS) == set(PartitionMode)
-        assert set(REPLICA_TRANSITIONS) == set(ReplicaState)
-
     def test_a_step_outside_the_tables_is_refused(self) -> None:
         """A record nothing of ours wrote: reclaimed, yet ReadOnly and unsealed."""
         odd = {P: RetiredPartition(replica_state=ReplicaState.DELETION_SUCCESSFUL)}
         with pytest.raises(RequestRefused, match="no transition ReadOnly/ReplicaDeletionSuccessful"):
             look(replace(retiring(), retired=odd), facts(logs=FULL, groups=READ))
 
-    def test_retired_without_a_deletion_in_force_is_refused(self) -> None:
-        with pytest.raises(RequestRefused, match="no deletion in force"):
-            look(replace(retiring(), deletion=None), facts(logs=FULL, groups=READ))
+
+@pytest.mark.parametrize("topic_id", [None, "another"])
+def test_topic_that_is_absent_or_replaced_is_left_alone(topic_id: str | None) -> None:
+    for record in (retiring(), in_none(), done(), admitted(grow(14))):
+        step = look(record, facts(topic_id=topic_id, logs=FULL, groups=READ))
+        assert (step.record, step.tombstone, step.effects) == (None, False, ())
+
+
+def test_confirmed_absence_of_a_topic_removes_its_record() -> None:
+    step = look(in_none(), facts(topic_id=None, gone=True))
+    assert (step.record, step.tombstone, step.effects) == (None, True, ())
+
+
+def test_retention_never_deletes_even_where_the_log_start_went_back() -> None:
+    """An unclean leader election may do that between None and the next look."""
+    record = after(retiring(delay_ms=-1), facts(logs={P: log(10, 10)}))
+    assert record.modes[P] is NONE
+    step = look(record, facts(logs={P: log(10, 6)}, groups=READ))
+    assert step.effects == ()
+    assert step.record is not None
+    assert step.record.modes[P] is RO
+    assert step.record.retired[P].reason == reasons.RETENTION
+
+
+def test_open_transaction_after_the_seal_keeps_a_partition_readable() -> None:
+    record = after(retiring(), facts(logs=FULL, groups=UNREAD))
+    step = look(record, facts(logs={P: log(10, stable=9)}, groups=READ))
+    assert step.record is not None
+    assert step.record.modes[P] is RO
+    assert step.record.retired[P].reason == reasons.OPEN_TRANSACTION

@@ -1,12 +1,15 @@
-"""modeaware.aiokafka.AIOKafkaProducer without a broker: what stands before aiokafka's choice, and when."""
+"""modeaware.aiokafka.AIOKafkaProducer without a broker: its settings, and what stands before aiokafka's choice."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import ssl
+import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import aiokafka
@@ -18,14 +21,12 @@ from modeaware.aiokafka import (
     AIOKafkaProducer,
     FirstViewPending,
     FirstViewTimeout,
-    MovedKeyError,
     RetiredPartitionError,
-    _gateway,
 )
-from modeaware.errors import PartitionRetired, ResizeWarning
+from modeaware.errors import ConfigError, PartitionRetired, ResizeWarning
 from tests.support.fake_views import FakeViews, modes_of
 from tests.support.offline import Acquired
-from tests.support.waiting import eventually
+from tests.support.secured import make_certificate
 
 TOPIC, NOWHERE = "t", "127.0.0.1:1"
 KEYS = [b"key-%d" % number for number in range(60)] + [b""]
@@ -52,7 +53,7 @@ def connected(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     async def start(self: object) -> None:
         asked.append(self)
 
-    monkeypatch.setattr(_gateway.AIOKafkaProducer, "start", start)
+    monkeypatch.setattr(aiokafka.AIOKafkaProducer, "start", start)
     return asked
 
 
@@ -146,35 +147,6 @@ async def test_a_partition_that_takes_no_records_is_refused(views: FakeViews) ->
             place(producer, b"k")
 
 
-@in_a_loop
-async def test_the_applications_partitioner_sees_the_writable_ones(views: FakeViews) -> None:
-    seen: list[tuple[Any, ...]] = []
-
-    def pick(key: bytes, partitions: list[int], available: list[int]) -> int:
-        seen.append((key, partitions, available))
-        return 9 if key == b"bad" else partitions[-1]
-
-    views.set(TOPIC, modes_of(12, (2, 4)))
-    async with started(partitioner=pick) as producer:
-        assert place(producer, b"k") == 4
-        assert seen == [(b"k", [2, 4], [2, 4])]
-        with pytest.raises(RetiredPartitionError):
-            place(producer, b"bad")
-
-
-@in_a_loop
-async def test_a_subclass_that_chooses_itself_is_asked_where_partitions_are_named(views: FakeViews) -> None:
-    class Mine(AIOKafkaProducer):
-        def _partition(self, topic: str, partition: Any, *rest: Any) -> int:
-            return int(partition or 0) + 1
-
-    views.set(TOPIC, modes_of(12, 4))
-    async with started(Mine) as producer:
-        assert place(producer, b"k", 2) == 3
-        with pytest.raises(RetiredPartitionError):
-            place(producer, b"k", 3)
-
-
 @pytest.mark.parametrize(("policy", "error"), [("block", FirstViewPending), ("error", FirstViewTimeout)])
 def test_the_first_view_is_waited_for_by_start(
     acquired: Acquired, connected: list[object], policy: str, error: type[Exception]
@@ -204,50 +176,6 @@ def test_the_first_view_is_waited_for_by_start(
     assert issubclass(FirstViewTimeout, KafkaError)
 
 
-def test_a_block_that_is_not_entered_leaves_nothing_behind(acquired: Acquired, connected: list[object]) -> None:
-    async def test() -> None:
-        views = acquired.views = FakeViews(ready=False)
-        producer = AIOKafkaProducer(bootstrap_servers=NOWHERE, modeaware_view_timeout_ms=1)
-        with pytest.raises(FirstViewPending):
-            async with producer:
-                pytest.fail("entered without a view")
-        assert connected == [producer]
-        assert producer._closed
-        assert views.closed
-
-    asyncio.run(test())
-
-
-def test_the_event_loop_goes_on_while_the_first_view_is_waited_for(acquired: Acquired) -> None:
-    async def test() -> None:
-        acquired.views = FakeViews(ready=False)
-        producer = AIOKafkaProducer(bootstrap_servers=NOWHERE, modeaware_view_timeout_ms=60_000)
-        starting = asyncio.create_task(producer.start())
-        await applied()
-        assert not starting.done()
-        acquired.views.set_ready()
-        await starting
-        await producer.stop()
-
-    asyncio.run(test())
-
-
-def test_every_partition_is_taken_as_writable_without_a_view_where_that_is_asked_for(
-    acquired: Acquired, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def test() -> None:
-        views = acquired.views = FakeViews(ready=False)
-        async with started(modeaware_view_timeout_ms=1, modeaware_on_unknown="writable") as producer:
-            assert untouched(producer)
-            views.set(TOPIC, modes_of(12, 4))
-            views.set_ready()
-            await applied()
-            assert place(producer, b"k") == murmur2(b"k", 4)
-
-    asyncio.run(test())
-    assert "every partition is taken as ReadWrite" in caplog.text
-
-
 @pytest.mark.filterwarnings("default::modeaware.errors.ResizeWarning")
 @in_a_loop
 async def test_a_resize_under_keys_warns_once(views: FakeViews) -> None:
@@ -264,20 +192,6 @@ async def test_a_resize_under_keys_warns_once(views: FakeViews) -> None:
         place(producer, b"k")
         assert [(resize.old_count, resize.new_count) for resize in told] == [(12, 5)]
         assert producer.modeaware_stats()["resizes"] == 1
-
-
-@in_a_loop
-async def test_moved_keys_are_refused_where_that_is_asked_for(views: FakeViews) -> None:
-    views.set(TOPIC, modes_of(12, 12))
-    async with started(modeaware_on_resize="error") as producer:
-        views.set(TOPIC, modes_of(12, 4), previous_count=12)
-        await applied()
-        stays = next(key for key in KEYS if murmur2(key, 12) < 4)
-        moves = next(key for key in KEYS if murmur2(key, 12) >= 4)
-        assert place(producer, stays) == murmur2(stays, 12)
-        with pytest.raises(MovedKeyError) as caught:
-            place(producer, moves)
-        assert isinstance(caught.value, KafkaError)
 
 
 @in_a_loop
@@ -299,36 +213,79 @@ async def test_stop_gives_the_views_back_and_nothing_keeps_the_producer(
     assert dropped() is None
 
 
-def test_a_producer_that_is_dropped_gives_its_views_back(views: FakeViews) -> None:
-    async def drop() -> None:
-        loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _, context: None)  # aiokafka tells it there, too
-        producer = AIOKafkaProducer(bootstrap_servers=NOWHERE)
-        made = [producer]
-        del producer
-        with pytest.warns(ResourceWarning, match="Unclosed AIOKafkaProducer"):
-            made.clear()
-
-    asyncio.run(drop())
-    eventually(lambda: views.closed and views.listener_count == 0)
-
-
-def test_views_that_come_after_the_event_loop_harm_nobody(views: FakeViews) -> None:
-    async def make() -> AIOKafkaProducer:
-        return AIOKafkaProducer(bootstrap_servers=NOWHERE)
-
-    producer = asyncio.run(make())
-    views.set(TOPIC, modes_of(12, 4))
-    asyncio.run(producer.stop())
-    assert views.closed
-
-
-@in_a_loop
-async def test_what_aiokafka_refuses_leaves_nothing_behind(views: FakeViews) -> None:
-    with pytest.raises(ValueError, match="Invalid ACKS"):
-        AIOKafkaProducer(bootstrap_servers=NOWHERE, acks=7)
-    assert views.closed
-
-
 def test_the_signature_is_aiokafkas() -> None:
     assert inspect.signature(AIOKafkaProducer) == inspect.signature(aiokafka.AIOKafkaProducer)
+
+
+@pytest.fixture
+def conf_of(acquired: Acquired) -> Any:
+    """The librdkafka configuration of a producer's views."""
+
+    def conf_of(**configs: Any) -> dict[str, Any]:
+        async def make() -> None:
+            await AIOKafkaProducer(**configs).stop()
+
+        asyncio.run(make())
+        return dict(acquired.asked[-1][0])
+
+    return conf_of
+
+
+def test_own_settings_are_taken_out(conf_of: Any, acquired: Acquired) -> None:
+    servers = ["a:1", "b:2"]
+    assert conf_of(bootstrap_servers=servers, acks="all", modeaware_view_timeout_ms=7) == {
+        "bootstrap.servers": "a:1,b:2"
+    }
+    assert acquired.asked[-1][1].view_timeout_ms == 7
+
+
+def test_ssl_context_is_translated_as_far_as_it_can_be_read(conf_of: Any, tmp_path: Path) -> None:
+    context = ssl.create_default_context(cafile=str(make_certificate(tmp_path).certificate))
+    tls = {"bootstrap_servers": "a:1", "security_protocol": "SSL", "ssl_context": context}
+    conf = conf_of(**tls)
+    read = ssl.create_default_context(cadata=conf["ssl.ca.pem"])
+    assert read.get_ca_certs(binary_form=True) == context.get_ca_certs(binary_form=True) != []
+    assert conf.keys() == {"bootstrap.servers", "security.protocol", "ssl.ca.pem"}
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    loose = conf_of(**tls)
+    assert loose["ssl.endpoint.identification.algorithm"] == "none"
+    assert loose["enable.ssl.certificate.verification"] is False
+    given = {"ssl.ca.location": "ca.pem"}
+    assert "ssl.ca.pem" not in conf_of(**tls, modeaware_librdkafka=given)
+
+
+def test_token_coroutine_runs_in_the_event_loop(acquired: Acquired) -> None:
+    from aiokafka.abc import AbstractTokenProvider
+
+    class Provider(AbstractTokenProvider):
+        async def token(self) -> str:
+            return f"of {threading.current_thread().name}"
+
+        def extensions(self) -> dict[str, str]:
+            return {"a": "b"}
+
+    async def test() -> tuple[Any, ...]:
+        oauth = {"sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": Provider()}
+        producers = [AIOKafkaProducer(security_protocol="SASL_PLAINTEXT", **oauth) for _ in range(2)]
+        callback, again = (conf["oauth_cb"] for conf, _ in acquired.asked)
+        assert callback == again, "clients that share a provider share their views"
+        token: tuple[Any, ...] = await asyncio.to_thread(callback, "")
+        for producer in producers:
+            await producer.stop()
+        return token
+
+    token, _, _, extensions = asyncio.run(test())
+    assert (token, extensions) == (f"of {threading.current_thread().name}", {"a": "b"})
+
+
+@pytest.mark.parametrize(
+    ("configs", "error"),
+    [
+        ({"modeaware_on_resize": "hold"}, "'hold' is not to be had with aiokafka"),
+        ({"modeaware_on_unknow": "block"}, "did you mean 'modeaware_on_unknown'"),
+    ],
+)
+def test_unsupported_settings_are_rejected(conf_of: Any, configs: dict[str, Any], error: str) -> None:
+    with pytest.raises(ConfigError, match=error):
+        conf_of(**configs)

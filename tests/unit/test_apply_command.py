@@ -1,18 +1,28 @@
-"""``modeaware apply``: what is shown, as a diff and as JSON; bad usage."""
+"""``modeaware apply``: what is shown, as a diff and as JSON, and how a run ends; the cluster is made up."""
 
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from modeaware import cli
+from modeaware.apply.current import CurrentTopic
 from modeaware.apply.desired import ShrinkRules
 from modeaware.apply.steps import AcceptStateLoss, AlterConfigs, Create, Grow, Shrink, TopicPlan
+from modeaware.cli import apply
+from modeaware.cli.apply_look import Found, Validation
+from modeaware.cli.apply_steps import Carrier
 from modeaware.cli.apply_text import plan_lines, plans_json
+from modeaware.errors import ControllerUnavailable, ErrorCode
+from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
+from modeaware.modelog.records import ClaimRecord
+from modeaware.modelog.replay import Replay
 
 DRAINED = "policy drained: their records are deleted once every group has read them"
 SHRINK = Shrink(12, ShrinkRules("drained", 60_000, True, ("g",)).command("a", 4))
@@ -79,14 +89,94 @@ def test_the_same_as_json() -> None:
     assert topics["d"]["steps"][0]["created"] == [12, 13]
 
 
-def test_nobody_is_asked_between_lines_of_json(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as raised:
-        cli.main(["apply", "absent.yaml", "--bootstrap-server", "127.0.0.1:1", "--json"])
-    assert raised.value.code == 2
-    assert "--json needs --yes, --dry-run or --check" in capsys.readouterr().err
-
-
 def test_the_file_is_read_before_anybody_is_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "absent.yaml"
     assert cli.main(["apply", str(path), "--bootstrap-server", "127.0.0.1:1"]) == 1
     assert f"error: cannot read {path}" in capsys.readouterr().err
+
+
+IDLE = CurrentTopic(2)
+ELSEWHERE = ControllerUnavailable("on another host", code=ErrorCode.INVALID_CONFIG)
+
+
+class Cluster:
+    """Topics as each look finds them, the last one for ever; ``taken``: the plans that were carried out."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
+        self.file = file
+        file.write_text("version: 1\ntopics:\n  a: {partitions: 4}\n  b: {partitions: 2}\n")
+        self.looks: list[dict[str, CurrentTopic]] = []
+        self.running: bool | Exception = True
+        self.taken: list[str] = []
+        monkeypatch.setattr(apply, "connect", lambda _: SimpleNamespace(close=lambda: None))
+        monkeypatch.setattr(apply, "look_at", lambda *_: self._look())
+        monkeypatch.setattr(apply, "is_running", lambda *_: self._is_running())
+        monkeypatch.setattr(apply, "read_mode_log", lambda *_: Replay())
+        monkeypatch.setattr(Validation, "of", lambda _, plan: plan)
+        monkeypatch.setattr(Carrier, "take", lambda _, plan: self.taken.append(plan.topic))
+        monkeypatch.setattr(apply, "confirmed", lambda yes: True)
+
+    def _look(self) -> Found:
+        topics = self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
+        return Found(topics, {}, Replay())
+
+    def _is_running(self) -> bool:
+        if isinstance(self.running, Exception):
+            raise self.running
+        return self.running
+
+    def run(self, *options: str) -> int:
+        return cli.main(["apply", str(self.file), "--bootstrap-server", "127.0.0.1:1", "--timeout", "0.3", *options])
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cluster:
+    return Cluster(monkeypatch, tmp_path / "topics.yaml")
+
+
+def test_after_the_question_it_has_to_be_what_was_shown(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.looks = [{"a": CurrentTopic(6), "b": IDLE}, {"a": CurrentTopic(12), "b": IDLE}]
+    assert cluster.run() == 1
+    assert cluster.taken == []
+    assert "error: no longer what was shown: a. Nothing was changed: run it again." in capsys.readouterr().err
+    cluster.looks = [{"a": CurrentTopic(6), "b": IDLE}]
+    assert cluster.run() == 0
+    assert cluster.taken == ["a"]
+
+
+def test_what_needs_a_controller_is_refused_where_none_is_seen(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.looks = [{"a": CurrentTopic(6), "b": CurrentTopic(1)}]
+    cluster.running = False
+    assert (cluster.run("--yes"), cluster.taken) == (1, [])
+    assert "refused: no controller is running, which keeps the modes: start one" in capsys.readouterr().out
+    cluster.running = ELSEWHERE
+    capsys.readouterr()
+    assert (cluster.run("--yes"), cluster.taken) == (1, [])
+    assert "on another host" in capsys.readouterr().err
+
+
+def test_controller_that_is_taking_over_is_waited_for(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The claim that was found is a killed controller's; the next controller's follows."""
+    claims = [None, None, ClaimRecord(2, "127.0.0.1:2", "next")]
+    monkeypatch.setattr(
+        apply, "read_mode_log", lambda *_: SimpleNamespace(claim=claims.pop(0) if len(claims) > 1 else claims[0])
+    )
+    monkeypatch.setattr(apply, "is_running", lambda _, claim: claim is not None)
+    cluster.looks = [{"a": CurrentTopic(6), "b": IDLE}]
+    assert (cluster.run("--yes", "--timeout", "30"), cluster.taken) == (0, ["a"])
+
+
+def test_an_error_while_waiting_does_not_say_that_nothing_was_changed(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(*_: object) -> None:
+        raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+    monkeypatch.setattr(apply, "wait_for_topic", fails)
+    monkeypatch.setattr(apply, "embedded_controller", lambda *_: nullcontext())
+    cluster.looks = [{"a": CurrentTopic(6), "b": IDLE}]
+    assert cluster.run("--yes", "--wait") == apply.SOME_FAILED
+    assert cluster.taken == ["a"]
+    assert "error: a: " in capsys.readouterr().err

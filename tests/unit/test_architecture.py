@@ -71,13 +71,6 @@ def test_every_invariant_is_cited_and_every_citation_names_one() -> None:
     assert sorted(cited()) == sorted(NAMES)
 
 
-def test_simulated_violations_name_invariants_of_the_page() -> None:
-    named = {guard.invariant for guard in GUARDS}
-    beside = set(re.findall(r"^- \*(\w+)\*:", DOCUMENT, re.MULTILINE))
-    assert named <= {*NAMES, *beside}
-    assert beside <= named
-
-
 @pytest.mark.parametrize("row", list(guards()), ids=lambda row: f"{row[0]} {row[1]}")
 def test_a_guard_is_there_and_says_what_for(row: Row) -> None:
     name, where, _ = row
@@ -114,15 +107,3 @@ def test_a_named_test_is_there(test: str) -> None:
         }
         assert name in inner, f"{path} has no {name}"
         node = inner[name]
-
-
-def test_the_threads_are_the_codes() -> None:
-    section = DOCUMENT.partition("## Threads")[2].partition("\n## ")[0]
-    documented = set(re.findall(r"^\| [^|]+ \| `(modeaware-[\w-]+)`", section, re.MULTILINE))
-    named = set()
-    for module, path in modules().items():
-        if module.startswith(("modeaware.demo", "modeaware.local", "modeaware.cli")):
-            continue  # not in a client or a controller
-        text = path.read_text(encoding="utf-8")
-        named |= set(re.findall(r'(?:THREAD_NAME = |name=|thread_name_prefix=)"(modeaware-[\w-]+)"', text))
-    assert documented == named - {"modeaware-election-close"}, "the last is for a consumer that does not close"

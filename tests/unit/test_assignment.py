@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from modeaware.assignment import hidden, owned, possible_hidden, range_deal, range_order, rejoin_turns, share
+from modeaware.assignment import owned, possible_hidden, range_order, rejoin_turns, share
 from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
 from tests.support.fake_views import modes_of
@@ -16,19 +16,6 @@ ALL: frozenset[int] = frozenset()
 
 def view(epoch: int, kept: int = 12, *, topic_id: str = "id", controller: int = 1) -> TopicView:
     return TopicView("t", topic_id, (controller, epoch), modes_of(12, kept, PartitionMode.NONE))
-
-
-def test_hidden_partitions_are_those_in_mode_none() -> None:
-    modes = (PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE)
-    assert hidden(TopicView("t", "id", (1, 1), modes)) == {2}
-    assert hidden(TopicView.unlisted("t")) == set()
-
-
-def test_the_order_of_members_is_read_off_their_partitions() -> None:
-    assert range_order(TWELVE) == ("c", "a", "b")
-    assert range_order({"x": [0, 1, 2], "y": [3, 4]}) == ("x", "y")
-    assert range_order({"x": [0], "y": [1], "idle": []}) == ("x", "y")
-    assert range_order({}) == ()
 
 
 @pytest.mark.parametrize(
@@ -46,17 +33,6 @@ def test_what_range_would_not_deal_has_no_order(given: dict[str, list[int]]) -> 
     assert owned(given, frozenset({1})) == {member: frozenset(partitions) for member, partitions in given.items()}
     assert share(given, "x", None) == set(given["x"])
     assert rejoin_turns(given, [ALL], frozenset({1})) == ()
-
-
-def test_survivors_are_dealt_in_runs_and_hidden_ones_stay_where_they_were_given() -> None:
-    assert range_deal(("c", "a", "b"), range(4)) == {"c": (0, 1), "a": (2,), "b": (3,)}
-    own = owned(TWELVE, AFTER_FOUR)
-    assert own == {"c": {0, 1}, "a": {2, 4, 5, 6, 7}, "b": {3, 8, 9, 10, 11}}
-
-
-def test_a_member_that_knows_the_view_of_the_others_takes_its_share() -> None:
-    assert share(TWELVE, "a", [AFTER_FOUR]) == {2, 4, 5, 6, 7}
-    assert share(TWELVE, "a", [ALL]) == {4, 5, 6, 7}
 
 
 def test_a_member_in_doubt_takes_what_is_its_own_by_every_view() -> None:
@@ -78,15 +54,6 @@ def test_a_view_that_may_have_been_missed_leaves_everything_possible() -> None:
     assert possible_hidden(view(3), [], view(5)) is None
     assert possible_hidden(view(3), [view(4, topic_id="other")], view(4, topic_id="other")) is None
     assert possible_hidden(view(3), [], TopicView.unlisted("t")) is None
-
-
-def test_a_topic_that_went_in_between_leaves_everything_possible() -> None:
-    """Its tombstone, then a copy of its last record: another member may have joined between the two."""
-    unlisted, last = TopicView.unlisted("t"), view(5, 4)
-    assert possible_hidden(last, [unlisted, last], last) is None
-    assert possible_hidden(view(4, 6), [last, unlisted, last], last) is None
-    again = view(1, topic_id="other")
-    assert possible_hidden(unlisted, [view(0), view(1, 4), unlisted, view(0, topic_id="other"), again], again) is None
 
 
 def test_a_topics_first_record_hides_nothing_and_may_be_missed() -> None:

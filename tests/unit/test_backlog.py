@@ -5,14 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from types import BuiltinFunctionType
 from typing import Any
 
 import pytest
 from confluent_kafka import murmur2
 
-from modeaware.confluent._backlog import CLOCKS, MARGIN_S, Backlog, Backlogs
-from modeaware.confluent._switch import Switch
+# librdkafka gives no public way to its statistics of one partition, so what is made of them is tested where it is.
+from modeaware.confluent._backlog import MARGIN_S, Backlog, Backlogs
 from modeaware.confluent.producer import Producer
 from modeaware.errors import KeyHeld
 from tests.support.fake_views import FakeViews, modes_of
@@ -58,52 +57,6 @@ class TestBacklog:
         backlog.look(statistics((5, 3)))
         assert not backlog.drained(0)
 
-    @pytest.mark.parametrize("clock", CLOCKS)
-    def test_whichever_clock_librdkafka_goes_by(self, clock: Callable[[], float]) -> None:
-        backlog = Backlog("t", lambda: 9)
-        before = {**statistics((3, 3)), "ts": int((clock() - 1) * 1_000_000)}
-        backlog.look(before)
-        assert not backlog.over
-        backlog.look({**before, "ts": int((clock() + LATER_S) * 1_000_000)})
-        assert backlog.over
-
-    def test_records_that_wait_for_the_first_metadata_are_not_counted_yet(self) -> None:
-        backlog = Backlog("t", lambda: 9)
-        backlog.look(statistics((0, 0), unassigned=4))
-        assert not backlog.drained(0)
-        backlog.look(statistics((4, 2)))
-        assert not backlog.drained(0)
-        backlog.look(statistics((4, 4)))
-        assert backlog.drained(0)
-
-    def test_an_empty_queue_is_enough_and_stays_so(self) -> None:
-        queued = [3, 0, 5]
-        backlog = Backlog("t", lambda: queued.pop(0))
-        assert not backlog.over
-        assert backlog.over
-        assert backlog.over
-        assert drained(backlog) == {0, 1, 2}
-        assert queued == [5], "it is not asked again"
-
-    def test_so_is_one_that_the_statistics_show(self) -> None:
-        backlog = Backlog("t", lambda: 9)
-        backlog.look(statistics((5, 0), left=0))  # what failed is never acknowledged
-        assert backlog.over
-
-    def test_all_is_out_when_each_record_has_been_delivered_or_has_failed(self) -> None:
-        assert Backlog("t", lambda: 9, timeout_s=0).over
-        assert not Backlog("t", lambda: 9, timeout_s=60).over
-
-    def test_more_acknowledged_than_queued_proves_nothing(self) -> None:
-        backlog = Backlog("t", lambda: 9)
-        backlog.look(statistics((2, 100)))
-        assert not backlog.drained(0)
-
-    def test_a_topic_that_was_never_sent_to(self) -> None:
-        backlog = Backlog("t", lambda: 9)
-        backlog.look({**statistics(), "topics": {}})
-        assert backlog.over
-
 
 class TestSettings:
     @pytest.mark.parametrize(
@@ -114,10 +67,7 @@ class TestSettings:
             ({"acks": -1, "transactional.id": "t"}, True),
             ({"enable.idempotence": False}, False),
             ({"acks": 1}, False),
-            ({"request.required.acks": "0"}, False),
-            ({"default.topic.config": {"acks": "1"}}, False),
             ({"max.in.flight.requests.per.connection": 6}, False),
-            ({"message.send.max.retries": 0}, False),
             ({"queuing.strategy": "lifo"}, False),
         ],
     )
@@ -131,16 +81,6 @@ class TestSettings:
         for figures in "abcdef":
             settings["stats_cb"](figures)
         assert told == ["c", "f"]
-
-    def test_what_is_no_number_is_librdkafkas_to_refuse(self) -> None:
-        assert Backlogs({"statistics.interval.ms": "x", "message.timeout.ms": "y"}).settings() == {}
-
-    def test_without_a_backlog_statistics_go_to_c(self) -> None:
-        backlogs = Backlogs({})
-        kept = backlogs.settings()["stats_cb"]
-        assert isinstance(kept.func, BuiltinFunctionType)
-        backlogs.start("t")  # of a producer that is gone, or has nothing queued
-        assert isinstance(kept.func, BuiltinFunctionType)
 
 
 Mocked = Callable[..., "Sending"]
@@ -216,55 +156,13 @@ class TestProducer:
         eventually(lambda: not sending.held(moved, b"after"), 20)
         assert sending.reports[:1] == [b"before"]
         eventually(lambda: sending.reports == [b"before", b"after"], 20)
-        router = sending.producer._modeaware.router  # type: ignore[union-attr] # it was made
-        assert router._counts["orders"] == 2, "and keys are hashed straight to partitions again"
-
-    def test_so_it_does_where_the_handover_was_over_before_the_first_view_of_it(
-        self, mocked: Mocked, views: FakeViews
-    ) -> None:
-        sending = mocked(**{"linger.ms": 60_000})
-        views.set("orders", modes_of(4, 4))
-        sending.producer.produce("orders", b"before", key_of(3, 1))
-        views.set("orders", modes_of(4, 2))
-        assert sending.held(key_of(3, 1), b"after")
-
-    def test_a_record_that_fails_is_out(self, mocked: Mocked, views: FakeViews) -> None:
-        sending = mocked(**{"linger.ms": 60_000})
-        sending.producer.produce("orders", b"before", key_of(3, 1))
-        views.set("orders", modes_of(4, 2), previous_count=4)
-        views.set("orders", modes_of(4, 2))
-        assert sending.held(key_of(3, 1), b"after")
-        sending.producer.purge()
-        sending.producer.flush(10)
-        assert not sending.held(key_of(3, 1), b"after")
-
-    def test_a_key_that_stays_is_not_asked_for(self, mocked: Mocked, views: FakeViews) -> None:
-        sending = mocked(**{"linger.ms": 60_000})
-        sending.producer.produce("orders", b"before", key_of(1, 1))
-        views.set("orders", modes_of(4, 2), previous_count=4)
-        assert not sending.held(key_of(1, 1), b"after")
-
-    def test_growth_lets_go(self, mocked: Mocked, views: FakeViews) -> None:
-        sending = mocked(**{"linger.ms": 60_000})
-        sending.producer.produce("orders", b"before", key_of(3, 1))
-        views.set("orders", modes_of(4, 2), previous_count=4)
-        views.set("orders", modes_of(4, 2))
-        assert sending.held(key_of(3, 1), b"after")
-        views.set("orders", modes_of(4, 3))
-        assert not sending.held(key_of(3, 1), b"after")
 
 
-def test_the_switch_keeps_no_more_targets_than_there_are() -> None:
-    queued = [5]
-
-    backlogs = Backlogs({})
-    backlogs._queued = lambda: queued[0]  # type: ignore[method-assign] # there is no producer
-    stats: Switch = backlogs._stats
-    for _ in range(3):
-        queued[0] = 5
-        backlogs.start("t")
-        assert stats.target is not len
-        queued[0] = 0
-        stats.call("{}")
-        assert stats.target is len
-    assert len(stats._kept) == 2
+def test_records_that_wait_for_the_first_metadata_are_not_counted_yet() -> None:
+    backlog = Backlog("t", lambda: 9)
+    backlog.look(statistics((0, 0), unassigned=4))
+    assert not backlog.drained(0)
+    backlog.look(statistics((4, 2)))
+    assert not backlog.drained(0)
+    backlog.look(statistics((4, 4)))
+    assert backlog.drained(0)

@@ -73,12 +73,6 @@ def asked_of(brokers: Answering, scope: Scope) -> tuple[dict[str, State], Asked]
 CONTROLLER = Scope(Role.CONTROLLER, topics=["a"], groups=["g"])
 
 
-def test_all_of_it_passes() -> None:
-    states, found = asked_of(Answering(), CONTROLLER)
-    assert set(states.values()) == {State.PASS}
-    assert found.brokers == 3
-
-
 def test_nothing_that_changes_anything_is_asked() -> None:
     brokers = Answering()
     brokers.error, brokers.partitions = KafkaError.UNKNOWN_TOPIC_OR_PART, []
@@ -103,13 +97,6 @@ def test_brokers_that_do_not_tell_operations_leave_it_unknown() -> None:
     assert states["group g READ"] is State.PASS
 
 
-def test_no_operation_on_the_cluster_is_none_and_not_silence() -> None:
-    states, _ = asked_of(
-        Answering(DescribeCluster=SimpleNamespace(error_code=0, authorized_operations=set())), CONTROLLER
-    )
-    assert [name for name, state in states.items() if state is not State.PASS] == ["cluster kafka-cluster DESCRIBE"]
-
-
 @pytest.mark.parametrize(
     ("request_name", "needs_of_it"),
     [
@@ -124,14 +111,6 @@ def test_what_is_not_answered_is_unknown(request_name: str, needs_of_it: set[str
     states, _ = asked_of(Answering(**{request_name: error}), CONTROLLER)
     assert {name for name, state in states.items() if state is State.UNKNOWN} == needs_of_it
     assert State.FAIL not in states.values()
-
-
-def test_a_refusal_of_something_else_proves_the_right() -> None:
-    """The group that the transaction's step names is no business of this check."""
-    codes = (KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.NOT_COORDINATOR, KafkaError.INVALID_PRODUCER_ID_MAPPING)
-    for code in codes:
-        states, _ = asked_of(Answering(AddOffsetsToTxn=SimpleNamespace(error_code=code)), CONTROLLER)
-        assert set(states.values()) == {State.PASS}
 
 
 @pytest.mark.parametrize(
@@ -152,37 +131,3 @@ def test_a_log_that_is_missing_is_tried(code: int, state: State, why: str | None
     states, found = asked_of(brokers, CONTROLLER)
     assert states[f"topic {LOG} CREATE"] is state
     assert found.not_creatable == why
-
-
-def test_with_zookeeper_the_controller_is_asked_whether_a_log_can_be_made() -> None:
-    brokers = Answering()
-    brokers.error, brokers.partitions, brokers.controller = KafkaError.UNKNOWN_TOPIC_OR_PART, [], 2
-    states, found = asked_of(brokers, CONTROLLER)
-    assert states[f"topic {LOG} CREATE"] is State.PASS
-    assert found.not_creatable is None
-    assert [type(request).__name__ for request in brokers.asked].count("CreateTopicsRequest") == 2
-
-
-def test_a_log_that_is_there_is_not_tried() -> None:
-    brokers = Answering()
-    asked_of(brokers, CONTROLLER)
-    assert "CreateTopicsRequest" not in brokers.kinds()
-
-
-def test_placeholders_are_not_asked_about() -> None:
-    states, found = asked_of(Answering(), Scope(Role.CONTROLLER))
-    unknown = {name for name, state in states.items() if state is State.UNKNOWN}
-    assert unknown == {
-        "group GROUP READ",
-        *(f"topic TOPIC {operation}" for operation in ("READ", "DESCRIBE_CONFIGS", "DELETE", "ALTER")),
-    }
-    assert not {"TOPIC", "GROUP", "*"} & set(found.topics)
-
-
-def test_who_is_not_shown_a_topic_may_do_nothing_that_includes_describe() -> None:
-    brokers = Answering(CreateTopics=SimpleNamespace(topics=[SimpleNamespace(error_code=0, error_message=None)]))
-    brokers.error, brokers.partitions = KafkaError.TOPIC_AUTHORIZATION_FAILED, []
-    states, found = asked_of(brokers, CONTROLLER)
-    topics = {name for name, state in states.items() if name.startswith("topic ") and state is not State.FAIL}
-    assert topics == {f"topic {LOG} CREATE", f"topic {LOG} DESCRIBE_CONFIGS", "topic a DESCRIBE_CONFIGS"}
-    assert not found.topics[LOG].shown

@@ -1,4 +1,4 @@
-"""What a check says of settings: the mode log, topics, the election's session, the controller."""
+"""What a check finds of settings: the mode log, topics, and whether modes come over the wire."""
 
 from __future__ import annotations
 
@@ -7,19 +7,17 @@ from typing import Any
 
 import pytest
 
-from modeaware.errors import ClusterError, NotAuthorized
+from modeaware.errors import ClusterError
 from modeaware.librdkafka import KafkaError
-from modeaware.modelog.replay import Replay
-from modeaware.reports.rights import settings
 from modeaware.reports.rights.asking import Asked, SeenTopic
+from modeaware.reports.rights.endpoints import over_the_wire
 from modeaware.reports.rights.findings import State, Verdict
-from modeaware.reports.rights.needs import Role, Scope
+from modeaware.reports.rights.needs import Role, Scope, needs
 from modeaware.reports.rights.settings import Settings
 from modeaware.wire.brokers.client import Brokers
+from tests.support.fake_endpoint import FakeEndpoint
 
 LOG = "__partition_modes"
-SESSION = "modeaware.controller.session.timeout.ms=8000"
-BOUNDS = {"group.min.session.timeout.ms": "6000", "group.max.session.timeout.ms": "1800000"}
 MISSING, HIDDEN = SeenTopic(None, True, None), SeenTopic(None, False, None)
 
 
@@ -73,65 +71,35 @@ def test_the_mode_log(seen: SeenTopic, policy: Any, state: State) -> None:
     assert found(Role.CLIENT, {LOG: seen}, {LOG: policy})[f"the mode log {LOG}"].state is state
 
 
-def test_a_mode_log_that_the_brokers_would_not_make() -> None:
-    verdict = found(Role.CONTROLLER, {LOG: MISSING}, not_creatable="POLICY_VIOLATION: no")[f"the mode log {LOG}"]
-    assert verdict == Verdict(State.FAIL, "it cannot be made: POLICY_VIOLATION: no")
+NOBODY = "127.0.0.1:1"
 
 
-def test_a_controller_is_told_that_the_log_could_be_kept_more_safely() -> None:
-    def told(role: Role, replicas: int | None, in_sync: str) -> str:
-        configs = {"cleanup.policy": "compact", "min.insync.replicas": in_sync}
-        verdict = found(role, {LOG: SeenTopic(1, True, None, replicas)}, {LOG: configs})[f"the mode log {LOG}"]
-        assert verdict.state is State.PASS
-        return verdict.detail
-
-    assert told(Role.CONTROLLER, 3, "2") == told(Role.CONTROLLER, None, "2") == "1 partition, compacted"
-    assert told(Role.CLIENT, 1, "1") == "1 partition, compacted"
-    detail = told(Role.CONTROLLER, 2, "1")
-    assert detail.startswith("1 partition, compacted, but it has 2 of the 3 replicas that 3 brokers can keep")
-    assert "modeaware reassign-partitions" in detail
+def client(source: str) -> Scope:
+    return Scope(Role.CLIENT, mode_source=source)
 
 
-def test_topics_that_are_there_and_not() -> None:
-    told = found(
-        Role.CONTROLLER,
-        {"a": SeenTopic(4, True, None), "b": MISSING, "c": HIDDEN},
-        {"a": {"cleanup.policy": "compact"}},
-    )
-    assert told["the topic a"] == Verdict(State.PASS, "4 partitions, compacted: shrink it with --evacuate")
-    assert told["the topic b"].state is State.FAIL
-    assert "the topic c" not in told, "its rights fail already"
+@pytest.mark.parametrize("source", ["auto", "wire"])
+def test_who_is_told_the_modes_needs_nothing_on_the_log(source: str, endpoint: FakeEndpoint) -> None:
+    scope, setting = over_the_wire(client(source), {"bootstrap.servers": f"{NOBODY},{endpoint.address}"})
+    assert needs(scope) == ()
+    assert setting is not None
+    assert (setting.verdict.state, setting.verdict.detail) == (State.PASS, f"told by {endpoint.address}")
 
 
-@pytest.mark.parametrize(
-    ("bounds", "state"),
-    [
-        (BOUNDS, State.PASS),
-        ({**BOUNDS, "group.min.session.timeout.ms": "9000"}, State.FAIL),
-        ({**BOUNDS, "group.max.session.timeout.ms": "7000"}, State.FAIL),
-        (KafkaError.CLUSTER_AUTHORIZATION_FAILED, State.UNKNOWN),
-    ],
-)
-def test_the_session_of_the_election(bounds: Any, state: State) -> None:
-    assert found(Role.CONTROLLER, {}, {"7": bounds})[SESSION].state is state
+def test_servers_that_do_not_tell_them_are_not_enough_for_the_wire(endpoint: FakeEndpoint) -> None:
+    endpoint.has_feature = False
+    conf = {"bootstrap.servers": endpoint.address}
+    assert over_the_wire(client("auto"), conf) == (client("auto"), None)
+    _, setting = over_the_wire(client("wire"), conf)
+    assert setting is not None
+    assert setting.verdict.state is State.FAIL
+    assert "modeaware.mode.source=wire" in setting.verdict.detail
 
 
-def test_who_has_no_endpoint_is_told() -> None:
-    told = found(Role.CONTROLLER, {}, conf={"security.protocol": "ssl"})
-    assert told["the controller's endpoint"].state is State.UNKNOWN
-    assert "the controller's endpoint" not in found(Role.CONTROLLER, {})
-
-
-def test_an_operator_learns_whether_a_controller_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    claim = SimpleNamespace(address="here:9094")
-    monkeypatch.setattr(settings, "read_mode_log", lambda *_: SimpleNamespace(claim=claim))
-    for running, state in ((True, State.PASS), (False, State.UNKNOWN)):
-        monkeypatch.setattr(settings, "is_running", lambda *_, answer=running: answer)
-        assert found(Role.OPERATOR, {})["the controller"].state is state
-    assert "the controller" not in found(Role.OPERATOR, {LOG: MISSING})
-
-    def refused(*_: object) -> Replay:
-        raise NotAuthorized("may not be read")
-
-    monkeypatch.setattr(settings, "read_mode_log", refused)
-    assert found(Role.OPERATOR, {})["the controller"] == Verdict(State.UNKNOWN, "may not be read")
+def test_where_nobody_answers_it_is_not_known() -> None:
+    conf = {"bootstrap.servers": NOBODY}
+    assert over_the_wire(client("auto"), conf) == (client("auto"), None)
+    _, setting = over_the_wire(client("wire"), conf)
+    assert setting is not None
+    assert setting.verdict.state is State.UNKNOWN
+    assert NOBODY in setting.verdict.detail

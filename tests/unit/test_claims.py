@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from modeaware.controller import claims as claims_module
-from modeaware.controller.claims import ClaimWatch, describe_claim
+from modeaware.controller.claims import ClaimWatch
 from modeaware.controller.contact import Contact
-from modeaware.errors import ModeSourceError
 from modeaware.modelog.records import CLAIM_KEY, ClaimRecord
 from modeaware.modelog.replay import fold
 from modeaware.modelog.stream import LogAbsent, LogRecord, LogRewound
@@ -43,13 +42,6 @@ def watch(monkeypatch: pytest.MonkeyPatch, reads: Reads) -> ClaimWatch:
     return ClaimWatch({}, "modes")
 
 
-def test_each_look_goes_on_where_the_last_one_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    reads = Reads(CLAIM, None)
-    seen = watch(monkeypatch, reads)
-    assert (seen.look(1), seen.look(1)) == (CLAIM, CLAIM)
-    assert (reads.starts, seen.absent) == ([0, 1], False)
-
-
 def test_a_log_that_was_made_again_has_no_claim_of_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
     reads = Reads(CLAIM, LogRewound("shorter"), None)
     seen = watch(monkeypatch, reads)
@@ -59,16 +51,6 @@ def test_a_log_that_was_made_again_has_no_claim_of_the_one_before(monkeypatch: p
     assert seen.highest_epoch == 7, "what was written under it may still be known to somebody"
 
 
-def test_a_log_that_is_absent_until_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = watch(monkeypatch, Reads(CLAIM, LogAbsent("none"), ModeSourceError("no answer"), CLAIM))
-    seen.look(1)
-    assert (seen.look(1), seen.claim, seen.absent) == (None, None, True)
-    with pytest.raises(ModeSourceError):
-        seen.look(1)
-    assert seen.absent, "as far as is known"
-    assert (seen.look(1), seen.absent) == (CLAIM, False)
-
-
 def test_the_highest_epoch_stays_whatever_becomes_of_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = watch(monkeypatch, Reads(CLAIM, LogAbsent("none"), replace(CLAIM, controller_epoch=3)))
     assert seen.highest_epoch == 0
@@ -76,14 +58,6 @@ def test_the_highest_epoch_stays_whatever_becomes_of_the_log(monkeypatch: pytest
         seen.look(1)
     assert seen.claim is not None
     assert (seen.claim.controller_epoch, seen.highest_epoch) == (3, 7)
-
-
-def test_a_claim_is_not_said_to_be_more_than_the_last_one() -> None:
-    """Whoever made it may have been killed since."""
-    assert describe_claim(CLAIM) == "the last claim is that of the-other on host afar (epoch 7), at 127.0.0.1:7"
-    gone = ClaimRecord(7, None, "the-other", claimed_ms=70)
-    assert describe_claim(gone) == "the last one, the-other (epoch 7), has stopped, or takes no commands"
-    assert describe_claim(None) == "no controller has claimed the mode log yet"
 
 
 def test_a_claim_is_no_earlier_than_it_is_told_to_be_nor_is_its_release() -> None:

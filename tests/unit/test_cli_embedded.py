@@ -10,7 +10,6 @@ import pytest
 from modeaware.cli import embedded
 from modeaware.cli.options import Connection
 from modeaware.config import ClientConfig, ControllerConfig
-from modeaware.controller.contact import DEFAULT_LISTEN
 from modeaware.controller.status import Role
 from modeaware.errors import ClusterError, ControllerUnavailable, ErrorCode, RequestRefused
 from modeaware.lifecycle.commands import AlterGroupRulesCommand, Command, CommandResult, DeletePartitionsCommand
@@ -96,11 +95,6 @@ def _claimed_by(monkeypatch: pytest.MonkeyPatch, claim: ClaimRecord) -> None:
     monkeypatch.setattr(embedded, "read_mode_log", lambda *_: fold([("controller", claim.to_json())]))
 
 
-def test_the_rules_are_there_before_the_controller_starts(stub: type[StubController]) -> None:
-    embedded.alter_group_rules(TARGET, CONFIG, OLD, COMMAND)
-    assert stub.calls == ["submit", "start", "stop"]
-
-
 def test_one_that_stood_by_before_it_was_elected_is_asked_again(stub: type[StubController]) -> None:
     stub.stands_by = True
     embedded.alter_group_rules(TARGET, CONFIG, OLD, COMMAND)
@@ -157,7 +151,7 @@ def test_command_that_a_new_topic_refuses_is_given_again(stub: type[StubControll
             future.set_result([CommandResult(commands[0].topic, codes.pop(0), "no leader")])
             return future
 
-    assert embedded.carry_out(Waiting({}, CONFIG, None), SHRINK).code is ErrorCode.NONE
+    assert embedded.carry_out(Waiting({}, CONFIG, None), DeletePartitionsCommand("orders", 1)).code is ErrorCode.NONE
     assert codes == []
 
 
@@ -179,50 +173,6 @@ def test_no_answer_in_time_is_an_error(stub: type[StubController], monkeypatch: 
 
 
 SHRINK = DeletePartitionsCommand("orders", 1)
-
-
-def test_the_embedded_one_is_asked_directly(stub: type[StubController]) -> None:
-    with embedded.embedded_controller(TARGET, CONFIG, None) as controller:
-        assert controller is not None
-        assert embedded.carry_out(controller, SHRINK).code is ErrorCode.NONE
-    assert stub.calls == ["start", "submit", "stop"]
-
-
-def test_its_refusal_is_raised(stub: type[StubController]) -> None:
-    stub.code = ErrorCode.POLICY_VIOLATION
-    with embedded.embedded_controller(TARGET, CONFIG, None) as controller:
-        assert controller is not None
-        with pytest.raises(RequestRefused, match="no such rule") as caught:
-            embedded.carry_out(controller, SHRINK)
-    assert (caught.value.code, caught.value.topic) == (ErrorCode.POLICY_VIOLATION, "orders")
-    assert stub.calls[-1] == "stop"
-
-
-def test_its_silence_is_an_error(stub: type[StubController], monkeypatch: pytest.MonkeyPatch) -> None:
-    stub.code = None
-    monkeypatch.setattr(embedded, "ANSWER_TIMEOUT_S", 0.0)
-    with embedded.embedded_controller(TARGET, CONFIG, None) as controller:
-        assert controller is not None
-        with pytest.raises(ClusterError, match="not done within") as caught:
-            embedded.carry_out(controller, SHRINK)
-    assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
-
-
-@pytest.mark.parametrize(
-    ("protocol", "listen"), [("PLAINTEXT", DEFAULT_LISTEN), ("sasl_ssl", DEFAULT_LISTEN), ("ssl", None)]
-)
-def test_it_listens_where_users_can_be_told_apart(
-    stub: type[StubController], protocol: str, listen: str | None
-) -> None:
-    target = Connection({**TARGET.conf, "security.protocol": protocol}, ClientConfig())
-    with embedded.embedded_controller(target, CONFIG, None):
-        assert stub.listen == listen
-
-
-def test_the_embedded_one_is_stopped_whatever_happens(stub: type[StubController]) -> None:
-    with pytest.raises(KeyboardInterrupt), embedded.embedded_controller(TARGET, CONFIG, None):
-        raise KeyboardInterrupt
-    assert stub.calls == ["start", "stop"]
 
 
 def test_unknown_outcome_is_not_raised_as_a_refusal(stub: type[StubController]) -> None:

@@ -1,16 +1,19 @@
-"""The frame of the command: errors, exit statuses, lazy loading."""
+"""The frame of the command: errors, exit statuses, lazy loading, and the options that commands share."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import sys
+from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 import modeaware.cli as cli
-from modeaware.errors import ModeAwareError
+from modeaware.cli import options
+from modeaware.errors import ConfigError, ModeAwareError
 from modeaware.modelog.replay import fold
 
 
@@ -69,41 +72,60 @@ def test_output_that_nobody_reads_is_no_error(
     assert capsys.readouterr().err == ""
 
 
-def test_rubbish_on_the_mode_log_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
-    """A command that waits reads the log every few seconds."""
-    for _ in range(2):
-        caplog.clear()
-        cli.main(["sample", "read"])
-        assert len(caplog.messages) == 1, "once a command"
-
-
 def test_a_missing_extra_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["missing"]) == 1
     assert "needs the package no_such_package: install modeaware[controller]" in capsys.readouterr().err
 
 
-def test_a_missing_module_of_ours_is_a_bug_and_no_missing_extra() -> None:
-    with pytest.raises(ModuleNotFoundError):
-        cli.main(["lost"])
+Write = Callable[[str], Path]
 
 
-def test_help_lists_all_commands_and_loads_none(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as exited:
-        cli.main(["--help"])
-    assert exited.value.code == 0
-    shown = capsys.readouterr().out
-    assert all(name in shown for name in ("sample", "missing", "lost"))
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def write(text: str) -> Path:
+        path = tmp_path / "client.properties"
+        path.write_text(text)
+        return path
+
+    return write
 
 
-@pytest.mark.parametrize("arguments", [[], ["unheard-of"], ["sample"]])
-def test_bad_usage(arguments: list[str]) -> None:
-    with pytest.raises(SystemExit) as exited:
-        cli.main(arguments)
-    assert exited.value.code == 2
+def _parse(*arguments: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    options.add_connection_options(parser)
+    options.add_controller_config_option(parser, "--config")
+    return parser.parse_args(["--bootstrap-server", "kafka:9092", *arguments])
 
 
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as exited:
-        cli.main(["--version"])
-    assert exited.value.code == 0
-    assert capsys.readouterr().out.startswith("modeaware ")
+def test_a_properties_file_is_read_as_kafkas_tools_read_it(write: Write) -> None:
+    path = write(
+        "# comment\n! comment\n\nsecurity.protocol=SASL_SSL\n sasl.password = a=b#c \nssl.endpoint=\\\n  none\n"
+    )
+    assert options.read_properties(path) == {
+        "security.protocol": "SASL_SSL",
+        "sasl.password": "a=b#c",
+        "ssl.endpoint": "none",
+    }
+
+
+def test_the_connection_takes_our_settings_out(write: Write) -> None:
+    path = write("client.id=me\nmodeaware.mode.log.topic=modes\nbootstrap.servers=elsewhere:1\n")
+    connection = options.connection(_parse("--command-config", str(path)), defaults={"log_level": 0})
+    assert connection.conf == {"client.id": "me", "bootstrap.servers": "kafka:9092", "log_level": 0}
+    assert connection.config.mode_log_topic == "modes"
+    assert connection.bootstrap_server == "kafka:9092"
+
+
+def test_a_setting_of_java_clients_comes_with_advice(write: Write) -> None:
+    path = write("sasl.jaas.config=org.apache.kafka...\n")
+    with pytest.raises(ConfigError, match=r"use sasl\.username and sasl\.password"):
+        options.connection(_parse("--command-config", str(path)))
+
+
+@pytest.mark.parametrize(("text", "ok"), [("0", True), ("60000", True), ("-1", False), ("1.5", False), ("soon", False)])
+def test_a_delay_is_a_whole_number_of_ms(text: str, ok: bool) -> None:
+    if ok:
+        assert options.delay_ms(text) == int(text)
+    else:
+        with pytest.raises(argparse.ArgumentTypeError):
+            options.delay_ms(text)

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import io
-import sys
 from dataclasses import replace
 
 import pytest
 
 from modeaware.cli import confirm, plan
-from modeaware.cli.confirm import confirmed
 from modeaware.cli.situation import Situation
-from modeaware.config import ControllerConfig
-from modeaware.errors import RequestRefused
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
 from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts
 from modeaware.modelog.deletion import DeleteTopicPartitions
@@ -89,24 +84,6 @@ def test_accepted_loss_of_state_names_what_does_not_move(target: int, what: str)
     assert "absent: the group does not use the topic" in absent
 
 
-def test_loss_of_state_accepted_later_changes_nothing_else() -> None:
-    command = DeletePartitionsCommand("t", 4, 0, accept_state_loss=("app",))
-    situation = replace(STATEFUL, record=RECORD)
-    assert plan.plan(command, situation) == []
-    assert any("the keys of partitions 4-11 stays" in line for line in plan.warnings(command, situation))
-    admission = situation.admission(command, ControllerConfig())
-    assert admission.record is not None
-    assert admission.record.deletion is not None
-    assert admission.record.deletion.accept_state_loss == ("app",)
-
-
-def test_an_undo_before_anything_went_gives_all_back() -> None:
-    assert plan.undo_plan(SHRINKING) == [
-        "Given back: partitions 4-11 with the 80 offsets they still hold.",
-        "Nothing of them was deleted.",
-    ]
-
-
 def test_an_undo_says_what_stays_deleted() -> None:
     logs = {**LOGS, 4: PartitionFacts(10, 10, 10, 0, 0), 6: PartitionFacts(7, 10, 10, 0, 0)}
     kept, gone = plan.undo_plan(replace(SHRUNK, facts=replace(SHRUNK.facts, partitions=logs)))
@@ -123,52 +100,8 @@ def test_growth_is_planned_as_revived_and_new() -> None:
     assert plan.plan(GROW, FRESH) == ["t: 12 -> 14 writable partitions.", "New: 12-13."]
 
 
-@pytest.mark.parametrize("target", [1, 2, 3, 4, 6])
-def test_a_dividing_target_moves_only_keys_of_retired_partitions(target: int) -> None:
-    assert "only keys of the retired partitions move" in plan.key_note(12, target)
-    moved = {h % 12 for h in range(1200) if h % 12 != h % target}
-    assert moved == set(range(target, 12))
-
-
-@pytest.mark.parametrize("target", [5, 7, 11])
-def test_another_target_names_the_dividing_ones(target: int) -> None:
-    assert "(1, 2, 3, 4, 6)" in plan.key_note(12, target)
-
-
-def test_a_dry_admission_is_the_controllers() -> None:
-    admission = FRESH.admission(SHRINK, ControllerConfig())
-    assert admission.record is not None
-    assert admission.record.writable_count == 4
-    with pytest.raises(RequestRefused, match=r"delete\.topic\.partition\.enable"):
-        FRESH.admission(SHRINK, ControllerConfig(enable=False))
-    with pytest.raises(RequestRefused, match="already"):
-        SHRUNK.admission(SHRINK, ControllerConfig())
-
-
 @pytest.mark.parametrize(
     ("answer", "goes_on"), [("y", True), (" YES ", True), ("n", False), ("", False), ("yo", False)]
 )
 def test_the_question_is_answered_by_a_person(answer: str, goes_on: bool) -> None:
     assert confirm.ask("Go on?", yes=False, is_terminal=True, read_line=lambda prompt: answer) is goes_on
-
-
-def test_without_a_terminal_nobody_is_asked() -> None:
-    def read_line(prompt: str) -> str:
-        raise AssertionError("asked")
-
-    assert confirm.ask("Go on?", yes=False, is_terminal=False, read_line=read_line) is None
-    assert confirm.ask("Go on?", yes=True, is_terminal=False, read_line=read_line) is True
-
-
-def test_the_end_of_input_is_a_no() -> None:
-    def read_line(prompt: str) -> str:
-        raise EOFError
-
-    assert confirm.ask("Go on?", yes=False, is_terminal=True, read_line=read_line) is False
-
-
-def test_where_nobody_can_be_asked_only_yes_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
-    assert confirmed(yes=True)
-    with pytest.raises(RequestRefused, match="say --yes to go on; nothing was changed"):
-        confirmed(yes=False)

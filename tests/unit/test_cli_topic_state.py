@@ -11,7 +11,6 @@ import pytest
 
 from modeaware.cluster.topic_deletion import delete_topics
 from modeaware.errors import ClusterError, ErrorCode
-from modeaware.librdkafka import KafkaError
 from modeaware.reports.topic_state import TopicState, topic_states
 from modeaware.wire.brokers.client import Ask, Brokers
 from modeaware.wire.brokers.messages import (
@@ -131,40 +130,6 @@ def test_a_broker_without_describe_topic_partitions_is_asked_for_metadata() -> N
     assert "Metadata" in brokers.asked
 
 
-def test_an_answer_that_does_not_come_is_no_older_broker() -> None:
-    for request in ("DescribeTopicPartitions", "ListPartitionReassignments", "DescribeConfigs"):
-        with pytest.raises(ClusterError, match=request):
-            states(FakeBrokers(**{request: ErrorCode.REQUEST_TIMED_OUT}))
-
-
-@pytest.mark.parametrize("code", [KafkaError.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_VERSION])
-def test_without_the_right_to_see_reassignments_none_is_shown(code: int) -> None:
-    first, _ = states(FakeBrokers(ListPartitionReassignments=code))
-    assert [p.adding for p in first.partitions] == [None] * 3
-
-
-def test_the_controller_tells_reassignments_where_brokers_pass_nothing_on() -> None:
-    brokers = FakeBrokers(moved_to=2)
-    first, _ = states(brokers)
-    assert [p.adding for p in first.partitions] == [None, (2,), None]
-    assert brokers.nodes == [1, 2]
-
-
-def test_without_the_right_to_see_configs_they_are_not_known() -> None:
-    first, _ = states(FakeBrokers(DescribeConfigs=int(KafkaError.TOPIC_AUTHORIZATION_FAILED)))
-    assert (first.configs, first.min_isr) == (None, None)
-
-
-def test_a_topic_that_goes_away_meanwhile_is_left_out() -> None:
-    assert [state.name for state in states(FakeBrokers(a=int(KafkaError.UNKNOWN_TOPIC_OR_PART)))] == ["b"]
-    assert states(FakeBrokers(DescribeConfigs=int(KafkaError.UNKNOWN_TOPIC_OR_PART))) == []
-
-
-def test_what_a_broker_refuses_is_told() -> None:
-    with pytest.raises(ClusterError, match="describe topic 'a'"):
-        states(FakeBrokers(a=int(KafkaError.TOPIC_AUTHORIZATION_FAILED)))
-
-
 class Deleting:
     """A broker, and another one that is the controller of a cluster with ZooKeeper."""
 
@@ -198,16 +163,3 @@ def test_topics_are_deleted_by_id_and_asked_for_once() -> None:
     brokers = Deleting(2, [0])
     assert delete_topics(cast(Brokers, brokers), ids()) == {"a": None, "b": None}
     assert brokers.asked == [(1, list(IDS.values()), True)]
-
-
-def test_the_controller_is_asked_where_brokers_pass_nothing_on() -> None:
-    brokers = Deleting(2, [int(KafkaError.NOT_CONTROLLER), 0])
-    assert delete_topics(cast(Brokers, brokers), ids()) == {"a": None, "b": None}
-    assert [node for node, *_ in brokers.asked] == [1, 2]
-
-
-def test_each_refused_deletion_is_told() -> None:
-    failures = delete_topics(cast(Brokers, Deleting(-1, [int(ErrorCode.UNKNOWN_TOPIC_ID)])), ids())
-    assert [str(failure).startswith(f"cannot delete topic '{name}'") for name, failure in failures.items()] == [
-        True
-    ] * 2

@@ -9,15 +9,13 @@ import pytest
 from modeaware.cli.topic_delete import deletion_plan
 from modeaware.cli.topic_text import (
     filtered_lines,
-    in_java_order,
     is_at_min_isr,
     is_unavailable,
     is_under_min_isr,
     is_under_replicated,
     topic_lines,
 )
-from modeaware.errors import RequestRefused
-from modeaware.reports.topic_list import ListedTopic, is_topic_name, matching, named, named_for_change
+from modeaware.reports.topic_list import ListedTopic, matching, named, named_for_change
 from modeaware.reports.topic_state import PartitionReplicas, TopicState
 
 WHOLE = PartitionReplicas(0, 1, (1, 2), (1, 2), (), ())
@@ -31,26 +29,6 @@ def test_lines_of_a_topic() -> None:
         "\tTopic: t\tPartition: 0\tLeader: 1\tReplicas: 1,2\tIsr: 1,2\tElr: \tLastKnownElr: \tMode: ReadWrite",
         "\tTopic: t\tPartition: 1\tLeader: 1\tReplicas: 1,2\tIsr: 1,2\tElr: \tLastKnownElr: \tMode: ReadOnly",
     ]
-
-
-def test_what_is_not_known_and_what_is_not_there() -> None:
-    bare = replace(WHOLE, leader=None, isr=(), elr=None, last_known_elr=None)
-    line, partition = topic_lines(replace(TOPIC, partitions=(bare,), configs=None), ["None"])
-    assert line.endswith("\tConfigs: N/A")
-    ending = "\tLeader: none\tReplicas: 1,2\tIsr: \tElr: N/A\tLastKnownElr: N/A\tMode: None"
-    assert partition == f"\tTopic: t\tPartition: 0{ending}"
-    assert topic_lines(replace(TOPIC, configs={}), ["", ""])[0].endswith("\tConfigs: ")
-    assert topic_lines(replace(TOPIC, configs={"a": None}), ["", ""])[0].endswith("\tConfigs: a=null")
-
-
-def test_a_reassignment_under_way() -> None:
-    moving = replace(WHOLE, replicas=(3, 1, 2), adding=(3,), removing=(1,))
-    line, partition = topic_lines(replace(TOPIC, partitions=(moving,)), ["ReadWrite"])
-    assert "\tReplicationFactor: 2\t" in line
-    assert "\tIsr: 1,2\tAdding Replicas: 3\tRemoving Replicas: 1\tElr: " in partition
-    assert not is_under_replicated(moving, None), "what is being added is not missed"
-    ended = replace(WHOLE, adding=(7,), removing=(8,))
-    assert ended.replication_factor == 2, "it ended between the two looks"
 
 
 @pytest.mark.parametrize(
@@ -70,13 +48,6 @@ def test_filters(isr: tuple[int, ...], leader: int | None, expected: set[object]
     assert [line[-1] for line in lines] == (["y"] if expected else [])
 
 
-def test_configs_are_in_the_order_of_java() -> None:
-    """As kafka-topics 4.2 lists them among its 35 configs."""
-    names = ["cleanup.policy", "max.message.bytes", "retention.ms", "segment.ms"]
-    expected = ["cleanup.policy", "retention.ms", "max.message.bytes", "segment.ms"]
-    assert in_java_order(names, 35) == in_java_order(reversed(names), 35) == expected
-
-
 @pytest.mark.parametrize(
     ("pattern", "expected"),
     [
@@ -91,12 +62,6 @@ def test_a_pattern_has_to_match_the_whole_name(pattern: str | None, expected: li
     assert [topic.name for topic in matching(LISTED, pattern)] == expected
     without = [topic.name for topic in matching(LISTED, pattern, exclude_internal=True)]
     assert without == [name for name in expected if name != "__offsets"]
-
-
-def test_a_name_that_exists_means_this_topic_alone() -> None:
-    assert [topic.name for topic in named(LISTED, "a.b")] == ["a.b"]
-    assert [topic.name for topic in named(LISTED, "a.*")] == ["a-b", "a.b", "aXb"]
-    assert [is_topic_name(text) for text in ("a-b_C9", "a.b", "a|b", "a.*", "")] == [True, True, False, False, False]
 
 
 def test_what_can_be_a_name_is_no_pattern_of_what_to_change() -> None:
@@ -119,8 +84,3 @@ def test_a_pattern_never_changes_internal_topics_or_the_mode_log() -> None:
         ["__offsets:", "is"],
     ]
     assert "WARNING" not in deletion_plan(named_for_change(LISTED, "a.*", "c"), "c")[0]
-
-
-def test_what_is_no_pattern_is_refused() -> None:
-    with pytest.raises(RequestRefused, match="is an invalid regex"):
-        matching(LISTED, "a(b")

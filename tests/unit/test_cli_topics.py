@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import argparse
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from modeaware import cli
-from modeaware.cli import change, topics
+from modeaware.cli import change
 from modeaware.cli.change import CommandOf
 from modeaware.lifecycle.commands import Command, CreatePartitionsCommand, DeletePartitionsCommand
-from tests.unit.test_cli_plan import DELETION, FRESH, RECORD, SHRINKING, SHRUNK
+from tests.unit.test_cli_plan import FRESH, SHRINKING
 
 SERVER = ("--bootstrap-server", "127.0.0.1:1")
 
@@ -24,12 +23,8 @@ SERVER = ("--bootstrap-server", "127.0.0.1:1")
     [
         (["--topic", "t"], "one of the arguments --create --list --describe --alter --delete --undo is required"),
         (["--alter", "--describe", "--topic", "t"], "not allowed with"),
-        (["--alter", "--partitions", "3"], "--topic is needed"),
         (["--undo"], "--topic is needed"),
-        (["--create"], "--topic is needed"),
-        (["--delete", "--yes"], "--topic is needed"),
         (["--alter", "--topic", "t"], "--alter needs --partitions N"),
-        (["--alter", "--topic", "t", "--partitions"], "--alter needs --partitions N"),
         (["--alter", "--topic", "t", "--partitions", "few"], "invalid int value"),
         (["--alter", "--topic", "t", "--partitions", "3", "--delete-partitions-delay", "-5"], "below 0"),
         (["--alter", "--topic", "t", "--partitions", "3", "--json"], "--json belongs to --describe"),
@@ -40,10 +35,7 @@ SERVER = ("--bootstrap-server", "127.0.0.1:1")
         ),
         (["--create", "--topic", "t", "--replica-assignment", "1:1"], "a broker twice"),
         (["--create", "--topic", "t", "--replica-assignment", "1:2,1"], "different replication factor"),
-        (["--create", "--topic", "t", "--replica-assignment", "one"], "is not ID:ID,ID:ID,..."),
         (["--create", "--topic", "t", "--replica-assignment", "1", "--partitions", "1"], "leave the numbers out"),
-        (["--create", "--topic", "t", "--partitions"], "--create takes --partitions with a number"),
-        (["--create", "--topic", "t", "--partitions", "0"], "must be greater than 0"),
         (["--create", "--topic", "t", "--replication-factor", "0"], "between 1 and 32767"),
         (["--create", "--topic", "t", "--min-required-replication-factor", "0"], "must be 1 or more"),
         (
@@ -53,18 +45,12 @@ SERVER = ("--bootstrap-server", "127.0.0.1:1")
         (["--create", "--topic", "t", "--config", "retention.ms"], "is not KEY=VALUE"),
         (["--create", "--topic", "t", "--if-exists"], "--if-exists belongs to --describe, --alter, --delete"),
         (["--delete", "--topic", "t", "--partitions", "3"], "--delete takes no --partitions"),
-        (["--delete", "--topic", "t", "--exclude-internal"], "--exclude-internal belongs to --list, --describe"),
         (["--list", "--unavailable-partitions"], "--unavailable-partitions belongs to --describe"),
-        (["--list", "--wait"], "--wait belongs to --alter, --undo"),
         (["--describe", "--partitions", "3"], "without a number"),
-        (["--describe", "--if-exists"], "--topic or --topic-id is needed"),
         (["--describe", "--topics-with-overrides", "--at-min-isr-partitions"], "--topics-with-overrides"),
         (["--describe", "--json", "--at-min-isr-partitions"], "takes no filter"),
         (["--describe", "--partition-size-limit-per-response", "0"], "must be greater than 0"),
-        (["--describe", "--delete-partitions-delay", "3"], "belongs to --alter"),
         (["--undo", "--topic", "t", "--immediate-delete"], "belongs to --alter"),
-        (["--undo", "--topic", "t", "--accept-state-loss", "g"], "--accept-state-loss belongs to --alter"),
-        (["--undo", "--topic", "t", "--evacuate"], "--evacuate belongs to --alter"),
         (["--undo", "--topic", "t", "--partitions", "3"], "--undo takes no --partitions"),
     ],
 )
@@ -75,14 +61,6 @@ def test_options_that_do_not_go_together_are_bad_usage(
         cli.main(["topics", *SERVER, *arguments])
     assert caught.value.code == 2
     assert complaint in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("command", ["shrink", "grow"])
-@pytest.mark.parametrize("arguments", [[], ["t"], ["t", "--to", "x"], ["t", "--to", "3", "--undo"]])
-def test_the_short_forms_need_a_topic_and_a_number(command: str, arguments: list[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        cli.main([command, *SERVER, *arguments])
-    assert caught.value.code == 2
 
 
 @pytest.mark.parametrize(
@@ -124,46 +102,6 @@ def test_options_make_the_command(
 
 
 @pytest.mark.parametrize(
-    "option",
-    [("--replica-assignment", "1,1,1,1"), ("--min-required-replication-factor", "1")],
-    ids=lambda option: option[0],
-)
-def test_replicas_are_said_of_new_partitions_only(
-    option: tuple[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def run_change(args: argparse.Namespace, topic: str, command_of: CommandOf, **_: object) -> int:
-        raise AssertionError(f"this is no command: {command_of(FRESH)}")
-
-    monkeypatch.setattr("modeaware.cli.topics.run_change", run_change)
-    assert cli.main(["topics", "--alter", "--topic", "t", "--partitions", "4", *option, *SERVER]) == 1
-    assert "4 is no increase; nothing was changed" in capsys.readouterr().err
-
-
-def test_undo_goes_back_to_the_count_before_the_shrink() -> None:
-    assert topics.undo_command(SHRINKING) == CreatePartitionsCommand("t", 12)
-    assert topics.undo_command(SHRUNK) == CreatePartitionsCommand("t", 12)
-
-
-def test_undo_twice_has_nothing_to_do() -> None:
-    assert topics.undo_command(FRESH) is None
-    assert topics.undo_command(replace(FRESH, record=replace(RECORD, deletion=None))) is None
-    grown_over = replace(DELETION, previous_count=4)
-    assert topics.undo_command(replace(FRESH, record=replace(RECORD, deletion=grown_over))) is None
-
-
-def test_the_help_documents_the_json(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        cli.main(["topics", "--help"])
-    assert caught.value.code == 0
-    assert '"waits_for"' in capsys.readouterr().out
-
-
-def test_a_bad_command_config_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["shrink", "t", "--to", "4", *SERVER, "--command-config", "/no/such/file"]) == 1
-    assert capsys.readouterr().err.startswith("error: cannot read /no/such/file")
-
-
-@pytest.mark.parametrize(
     ("file", "option"),
     [([], ""), (["--command-config", "my conf/c"], " --command-config 'my conf/c'")],
     ids=["none", "quoted"],
@@ -188,9 +126,3 @@ def test_proposed_commands_connect_as_this_one_did(
         f"Watch it:     modeaware topics {where} --describe --topic t",
         f"Take it back: modeaware topics {where} --undo --topic t",
     ]
-
-
-def test_the_shrink_command_names_the_retention_policy_by_default() -> None:
-    none = {"delete_partitions_delay": None, "immediate_delete": False, "accept_state_loss": [], "evacuate": False}
-    args = argparse.Namespace(**none)
-    assert change.shrink_command("t", 3, args).delay_ms == -1

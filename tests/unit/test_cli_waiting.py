@@ -1,25 +1,26 @@
-"""``--wait``: what is shown, and when it ends."""
+"""``--wait``: what is shown, when it ends, and that Ctrl-C ends it."""
 
 from __future__ import annotations
 
 import io
+import os
+import signal
 import threading
-from dataclasses import replace
+import time
 
 import pytest
 from rich.console import Console
 from rich.live import Live
 
+from modeaware.cli.aside import aside
 from modeaware.cli.waiting import (
     Line,
     LiveProgress,
     PlainProgress,
-    concerned,
-    done_share,
     progress_lines,
     wait_until_done,
 )
-from modeaware.errors import ClusterError, ControllerFenced, ErrorCode, RequestRefused
+from modeaware.errors import ControllerFenced
 from modeaware.lifecycle import reasons
 from modeaware.modelog.deletion import DeleteTopicPartitions
 from modeaware.modes import PartitionMode
@@ -44,16 +45,6 @@ def test_partitions_are_told_by_phase_and_reason() -> None:
         Line("drain", "4", 7, reasons.text("group-lag:billing")),
         Line("seal", "5", 7, ""),
     ]
-
-
-def test_what_an_earlier_shrink_is_done_with_does_not_count() -> None:
-    earlier = draining(8, mode=NONE, phase="done", reason=None)
-    with_earlier = replace(DRAIN, partitions=(*DRAIN.partitions, earlier))
-    assert concerned(with_earlier) == concerned(DRAIN)
-    assert done_share(with_earlier) == (0, 2)
-    assert done_share(DONE) == (2, 2)
-    straggler = draining(8, reason="straggler", phase="seal", seal_offset=None)
-    assert concerned(replace(DRAIN, partitions=(*DRAIN.partitions, straggler)))[-1] is straggler
 
 
 class Script:
@@ -85,17 +76,6 @@ def test_it_waits_until_the_topic_is_done_and_tells_each_change_once() -> None:
     ]
 
 
-def test_a_look_that_fails_is_noted_and_tried_again() -> None:
-    told = _wait(Script(DRAIN, ClusterError("the brokers are away"), DONE))
-    assert "cannot look just now: the brokers are away" in told
-    assert "done 4-5" in told
-
-
-def test_it_ends_when_the_topic_is_gone() -> None:
-    with pytest.raises(RequestRefused, match="does not exist"):
-        _wait(Script(DRAIN, RequestRefused("does not exist", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)))
-
-
 def test_it_ends_when_the_embedded_controller_has_stopped() -> None:
     with pytest.raises(ControllerFenced, match="another"):
         _wait(Script(DRAIN, DRAIN), ControllerFenced("another controller has taken over"))
@@ -120,3 +100,36 @@ def test_the_live_display_shows_phases_and_share() -> None:
     assert lines[3].split() == ["done", "4-5", "0", "-"]
     assert "2 of 2 partitions done" in shown
     assert shown.count("brokers [away]") == 1
+
+
+class Deaf:
+    """Work that loses a KeyboardInterrupt, as client libraries do; presses Ctrl-C when it has begun."""
+
+    def __init__(self) -> None:
+        self.told_to_stop = threading.Event()
+        self.ended = threading.Event()
+
+    def work(self) -> None:
+        threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+        deadline_s = time.monotonic() + 5
+        while not self.told_to_stop.is_set() and time.monotonic() < deadline_s:
+            try:
+                time.sleep(0.01)  # as a library that waits for a broker
+            except KeyboardInterrupt:
+                continue
+        self.ended.set()
+
+
+def test_ctrl_c_is_heard() -> None:
+    deaf = Deaf()
+    with pytest.raises(KeyboardInterrupt):
+        aside(deaf.work)
+    assert not deaf.ended.is_set(), "it is left behind"
+    deaf.told_to_stop.set()
+
+
+def test_work_that_can_be_stopped_has_ended() -> None:
+    deaf = Deaf()
+    with pytest.raises(KeyboardInterrupt):
+        aside(deaf.work, deaf.told_to_stop.set)
+    assert deaf.ended.is_set()

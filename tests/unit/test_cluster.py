@@ -1,24 +1,20 @@
-"""What the controller asks of the brokers: who is asked, who is asked again, and what becomes of errors."""
+"""What the controller asks of the brokers: who is asked, who is asked again, what becomes of errors, and the lease."""
 
 from __future__ import annotations
 
-import ast
+import re
 import uuid
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from modeaware.cluster.cluster import LogOffsets, TopicShape
-from modeaware.cluster.leader_requests import LeaderRequests
+from modeaware.cluster.cluster import LogOffsets
 from modeaware.cluster.partition_leaders import base64_id
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import KafkaError
-from modeaware.lifecycle.effects import CommitOffsets, CreatePartitions, DeleteRecords
-from modeaware.wire.brokers.messages import ListOffsetsRequest
+from modeaware.lifecycle.effects import CommitOffsets, CreatePartitions, DeleteRecords, Effect
 from tests.support.fake_topic import TOPIC, OverFakes, TopicBrokers
-from tests.support.source_tree import modules, tree
+from tests.support.source_tree import modules
 
 TOPIC_ID = base64_id(uuid.UUID(int=5))
 BOTH = {0: LogOffsets(2, 10, 9, 4), 1: LogOffsets(0, 7, 7, 6)}
@@ -47,10 +43,6 @@ def refused(cluster: OverFakes, effect: DeleteRecords | CreatePartitions | Commi
 
 
 class TestDescribe:
-    def test_shapes(self, cluster: OverFakes) -> None:
-        assert cluster.describe([TOPIC, "other"]) == {TOPIC: TopicShape(TOPIC_ID, False, 2), "other": None}
-        assert cluster.describe([]) == {}
-
     @pytest.mark.parametrize(
         ("number", "code"),
         [
@@ -64,24 +56,6 @@ class TestDescribe:
         with pytest.raises(ClusterError, match=f"cannot describe topic '{TOPIC}'") as raised:
             cluster.describe([TOPIC])
         assert (raised.value.code, raised.value.topic) == (code, TOPIC)
-
-    def test_an_empty_name(self, cluster: OverFakes) -> None:
-        with pytest.raises(ClusterError) as raised:
-            cluster.describe([""])
-        assert raised.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
-
-    def test_it_makes_no_topic(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
-        cluster.describe([TOPIC])
-        cluster.offsets(TOPIC, [0])
-        assert [request.allow_auto_topic_creation for request in fakes.sent("Metadata")] == [False, False]
-
-    def test_cleanup_policy(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
-        assert cluster.cleanup_policy(TOPIC) == "compact,delete"
-        fakes.codes[1, "DescribeConfigs"] = [KafkaError.TOPIC_AUTHORIZATION_FAILED]
-        fakes.messages = {KafkaError.TOPIC_AUTHORIZATION_FAILED: "not yours"}
-        with pytest.raises(ClusterError, match=r"describe the configs .* not yours") as raised:
-            cluster.cleanup_policy(TOPIC)
-        assert raised.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 class TestOffsets:
@@ -109,21 +83,6 @@ class TestOffsets:
         assert len(fakes.asked_for("Metadata")) == 2
         assert fakes.asked_for("ListOffsets") == [1, 2, 1, 1, 2, 1, 2]
 
-    def test_the_new_leader_is_asked(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
-        fakes.told = [{0: (2, 3), 1: (2, 6)}]
-        assert cluster.offsets(TOPIC, [0, 1]) == BOTH
-        assert fakes.asked_for("ListOffsets") == [2, 1, 1, 2, 1, 2]
-
-    def test_a_partition_without_a_leader_gets_one(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
-        fakes.told = [{0: (-1, 3), 1: (2, 6)}]
-        assert cluster.offsets(TOPIC, [0, 1]) == BOTH
-
-    def test_a_leader_that_died_has_a_successor(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
-        fakes.told, fakes.led[1] = [dict(fakes.led)], (1, 7)
-        fakes.silent = {2}
-        assert cluster.offsets(TOPIC, [0, 1]) == BOTH | {1: LogOffsets(0, 7, 7, 7)}
-        assert fakes.asked_for("ListOffsets") == [1, 2, 1, 1, 1]
-
     @pytest.mark.parametrize("code", [*MOVED, KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.OFFSET_NOT_AVAILABLE])
     def test_a_partition_that_is_not_answered_for_is_missing(
         self, fakes: TopicBrokers, cluster: OverFakes, code: int
@@ -131,35 +90,6 @@ class TestOffsets:
         fakes.codes[1, "ListOffsets"] = [code] * 10
         assert cluster.offsets(TOPIC, [0, 1, 5]) == {1: BOTH[1]}
         assert fakes.asked_for("ListOffsets").count(1) == (2 if code in MOVED else 1), "and is not asked for the rest"
-
-    def test_a_silent_leader_is_waited_for_once(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
-        fakes.silent = {2}
-        assert cluster.offsets(TOPIC, [0, 1]) == {0: BOTH[0]}
-        assert fakes.asked_for("ListOffsets").count(2) == 1
-
-    def test_no_broker_says_who_leads(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
-        fakes.silent = {1, 2}
-        with pytest.raises(ClusterError) as raised:
-            cluster.offsets(TOPIC, [0])
-        assert raised.value.code is ErrorCode.REQUEST_TIMED_OUT
-
-
-def test_each_entry_of_an_answer_is_looked_at_once(fakes: TopicBrokers, cluster: OverFakes) -> None:
-    """And not once for each of thousands of partitions."""
-    many, looks = range(500), [0]
-
-    class Entry(SimpleNamespace):
-        def __getattribute__(self, name: str) -> Any:
-            looks[0] += name == "partition_index"
-            return super().__getattribute__(name)
-
-    fakes.led = dict.fromkeys(many, (1, 4))
-    fakes.on_list_offsets = lambda node, request: SimpleNamespace(
-        topics=[SimpleNamespace(partitions=[Entry(partition_index=p, error_code=0, offset=p) for p in many])]
-    )
-    found = LeaderRequests(fakes, TOPIC).ask(many, "ask", lambda led: ListOffsetsRequest())
-    assert [found[p].offset for p in many] == list(many)
-    assert looks[0] == len(many)
 
 
 class TestDeleteRecords:
@@ -184,23 +114,6 @@ class TestDeleteRecords:
         assert "led under epoch 6" in str(error)
         assert (fakes.deleted, fakes.asked_for("DeleteRecords")) == ({0: 9}, [1])
 
-    def test_nor_is_one_that_was_elected_when_the_leader_did_not_answer(
-        self, fakes: TopicBrokers, cluster: OverFakes
-    ) -> None:
-        def dies(node: int, request: object) -> None:
-            if node == 2 and type(request).__name__ == "DeleteRecordsRequest":
-                fakes.silent.add(2)
-                fakes.led[1] = (1, 7)
-
-        fakes.before = dies
-        assert "led under epoch 7" in str(refused(cluster, self.EFFECT))
-        assert (fakes.deleted, fakes.asked_for("DeleteRecords")) == ({0: 9}, [1, 2])
-
-    def test_a_broker_that_has_not_heard_of_the_leader_yet(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
-        fakes.told = [fakes.led, fakes.led, {0: (1, 4), 1: (1, 5)}]  # two for the check of the id
-        cluster.perform(self.EFFECT)
-        assert fakes.deleted == {0: 9, 1: 7}
-
     @pytest.mark.parametrize(
         ("number", "code"),
         [
@@ -223,12 +136,6 @@ class TestDeleteRecords:
     def test_a_low_watermark_that_stays_below(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
         fakes.low = 3
         assert "records below 9 were to go, but the log starts at 3" in str(refused(cluster, self.EFFECT))
-
-    def test_a_silent_leader(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
-        fakes.before = lambda node, request: (
-            fakes.silent.add(2) if type(request).__name__ == "DeleteRecordsRequest" else None
-        )
-        assert refused(cluster, self.EFFECT).code is ErrorCode.REQUEST_TIMED_OUT
 
     def test_another_topic_of_that_name(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
         fakes.topic_id = uuid.UUID(int=6)
@@ -265,29 +172,6 @@ class TestCreatePartitions:
         assert (topic.name, topic.count, [a.broker_ids for a in topic.assignments]) == (TOPIC, 4, [[1], [2]])
         assert (first.validate_only, second.validate_only, second.topics[0].assignments) == (False, True, None)
 
-    def test_the_controller_is_asked_where_only_it_can(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
-        fakes.controller = 2
-        fakes.codes[1, "CreatePartitions"] = [KafkaError.NOT_CONTROLLER]
-        cluster.perform(self.EFFECT)
-        assert fakes.asked_for("CreatePartitions") == [1, 2]
-
-    @pytest.mark.parametrize(
-        "code",
-        [
-            ErrorCode.INVALID_PARTITIONS,
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            ErrorCode.REQUEST_TIMED_OUT,
-        ],
-    )
-    def test_a_refusal_in_the_broker_s_words(self, fakes: TopicBrokers, cluster: OverFakes, code: ErrorCode) -> None:
-        fakes.codes[1, "CreatePartitions"] = [int(code)]
-        fakes.messages = {int(code): "as the broker puts it"}
-        error = refused(cluster, self.EFFECT)
-        assert error.code is code
-        assert str(error).startswith(f"cannot create partitions of topic '{TOPIC}': as the broker puts it (")
-
     def test_no_answer_is_not_asked_for_elsewhere(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
         """Who did not answer may have done it: another one would call it a mistake."""
         fakes.before = lambda node, request: (
@@ -307,24 +191,6 @@ class TestCommitOffsets:
         assert (sent.group_id, sent.member_id, sent.generation_id_or_member_epoch) == ("readers", "", -1)
         assert [(p.partition_index, p.committed_offset) for p in sent.topics[0].partitions] == [(0, 3), (1, 7)]
 
-    @pytest.mark.parametrize("code", [KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS])
-    def test_a_coordinator_that_moves_is_looked_for_once_more(
-        self, fakes: TopicBrokers, cluster: OverFakes, code: int
-    ) -> None:
-        fakes.codes[1, "FindCoordinator"] = [code]
-        cluster.perform(self.EFFECT)
-        fakes.codes[1, "FindCoordinator"] = [code] * 2
-        assert refused(cluster, self.EFFECT).code is None
-        assert len(fakes.asked_for("FindCoordinator")) == 4
-
-    @pytest.mark.parametrize("code", [KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS])
-    def test_one_that_has_just_moved(self, fakes: TopicBrokers, cluster: OverFakes, code: int) -> None:
-        node = fakes.coordinator("readers")
-        fakes.codes[node, "OffsetCommit"] = [code] * 2
-        cluster.perform(self.EFFECT)
-        fakes.codes[node, "OffsetCommit"] = [code] * 4
-        assert KafkaError(code).name() in str(refused(cluster, self.EFFECT))
-
     def test_a_partition_that_is_refused(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
         """A group with members takes no commits from outside."""
         node = fakes.coordinator("readers")
@@ -332,26 +198,69 @@ class TestCommitOffsets:
         assert f"commit the offset of group 'readers' on {TOPIC}-1" in str(refused(cluster, self.EFFECT))
         assert len(fakes.asked_for("OffsetCommit")) == 1
 
-    def test_a_coordinator_that_does_not_answer(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
-        fakes.before = lambda node, request: (
-            fakes.silent.add(node) if type(request).__name__ == "OffsetCommitRequest" else None
-        )
-        assert refused(cluster, self.EFFECT).code is ErrorCode.REQUEST_TIMED_OUT
+
+def test_groups_are_never_looked_up_through_librdkafkas_admin_client() -> None:
+    """librdkafka aborts the process when such a request times out while the coordinator is away."""
+    deadly = re.compile(
+        r"\.(alter_consumer_group_offsets|(delete|describe|list)_consumer_groups|list_consumer_group_offsets)\b"
+    )
+    assert [name for name, path in modules().items() if deadly.search(path.read_text(encoding="utf-8"))] == []
 
 
-def test_nothing_asks_about_groups_through_librdkafka_s_admin_client() -> None:
-    """It aborts the process when the time of such a request runs out while the coordinator is away."""
-    deadly = {
-        "alter_consumer_group_offsets",
-        "delete_consumer_groups",
-        "describe_consumer_groups",
-        "list_consumer_group_offsets",
-        "list_consumer_groups",
-    }
-    called = {
-        (module, node.attr)
-        for module, path in modules().items()
-        for node in ast.walk(tree(path))
-        if isinstance(node, ast.Attribute) and node.attr in deadly
-    }
-    assert called == set()
+def test_broker_that_is_not_the_controller_is_followed_by_the_one_that_is(
+    fakes: TopicBrokers, cluster: OverFakes
+) -> None:
+    fakes.controller = 2
+    fakes.codes[1, "CreatePartitions"] = [KafkaError.NOT_CONTROLLER]
+    cluster.perform(CreatePartitions(TOPIC, TOPIC_ID, 4, None))
+    assert fakes.asked_for("CreatePartitions") == [1, 2]
+
+
+class Expired(Exception):
+    """The lease is over."""
+
+
+@pytest.mark.parametrize(
+    ("effect", "name", "moved"),
+    [
+        (
+            DeleteRecords(TOPIC, TOPIC_ID, {0: 9, 1: 7}, {0: 4, 1: 6}),
+            "DeleteRecords",
+            KafkaError.NOT_LEADER_FOR_PARTITION,
+        ),
+        (CreatePartitions(TOPIC, TOPIC_ID, 4, ((1,), (2,))), "CreatePartitions", KafkaError.NOT_CONTROLLER),
+        (CommitOffsets(TOPIC, TOPIC_ID, "readers", {0: 3, 1: 7}), "OffsetCommit", KafkaError.NOT_COORDINATOR),
+    ],
+    ids=["delete", "create", "commit"],
+)
+def test_lease_is_checked_right_before_each_request(effect: Effect, name: str, moved: int) -> None:
+    """After everything else that is sent, again before a second try; an expired lease sends nothing."""
+    fakes, seen = TopicBrokers(), []
+    OverFakes(fakes).perform(effect, lambda: seen.append([sent for _, sent in fakes.asked]))
+    names = [sent for _, sent in fakes.asked]
+    assert seen[-1] == names[: names.index(name)]
+    assert not any(name in before for before in seen)
+    for tries in (0, 1):
+        fakes = TopicBrokers()
+        fakes.controller = 2
+        for node in fakes.nodes:
+            fakes.codes[node, name] = [moved]
+
+        def check(fakes: TopicBrokers = fakes, tries: int = tries) -> None:
+            if len(fakes.asked_for(name)) >= tries:
+                raise Expired
+
+        with pytest.raises(Expired):
+            OverFakes(fakes).perform(effect, check)
+        assert bool(fakes.asked_for(name)) is bool(tries)
+
+
+def test_leader_elected_after_the_look_deletes_nothing(fakes: TopicBrokers, cluster: OverFakes) -> None:
+    def dies(node: int, request: object) -> None:
+        if node == 2 and type(request).__name__ == "DeleteRecordsRequest":
+            fakes.silent.add(2)
+            fakes.led[1] = (1, 7)
+
+    fakes.before = dies
+    assert "led under epoch 7" in str(refused(cluster, TestDeleteRecords.EFFECT))
+    assert (fakes.deleted, fakes.asked_for("DeleteRecords")) == ({0: 9}, [1, 2])

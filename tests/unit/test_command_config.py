@@ -12,8 +12,6 @@ import pytest
 from modeaware import cli
 from modeaware.cli import options
 from modeaware.cli import run as run_module
-from modeaware.config import ClientConfig
-from modeaware.errors import ConfigError
 from modeaware.spark.evacuation import command as evacuation
 from modeaware.spark.planning import command as planning
 
@@ -32,7 +30,7 @@ def leaves(name: str, parser: argparse.ArgumentParser) -> Iterator[tuple[str, ar
 
 
 def every_parser() -> dict[str, argparse.ArgumentParser]:
-    found = {"spark.plan": planning._parser(), "spark.evacuate": evacuation._parser()}
+    found: dict[str, argparse.ArgumentParser] = {}
     for entry in cli.COMMANDS:
         parser = argparse.ArgumentParser()
         entry.load().configure(parser)
@@ -40,13 +38,16 @@ def every_parser() -> dict[str, argparse.ArgumentParser]:
     return found
 
 
-def test_every_command_that_talks_to_a_cluster_takes_the_file() -> None:
-    parsers = every_parser()
-    assert len(parsers) > 15
-    without = {name for name, parser in parsers.items() if "--command-config" not in parser._option_string_actions}
-    assert without == OF_THIS_MACHINE
-    logs_in = {name for name, parser in parsers.items() if "--bootstrap-server" in parser._option_string_actions}
-    assert parsers.keys() - logs_in - OF_THIS_MACHINE == {"run"}, "its program has its own configuration"
+def test_every_command_that_talks_to_a_cluster_takes_a_properties_file(capsys: pytest.CaptureFixture[str]) -> None:
+    options_of = {name: parser.format_help() for name, parser in every_parser().items()}
+    for program in (planning, evacuation):
+        with pytest.raises(SystemExit):
+            program.main(["--help"])
+        options_of[program.__name__] = capsys.readouterr().out
+    assert len(options_of) > 15
+    assert {name for name, text in options_of.items() if "--command-config" not in text} == OF_THIS_MACHINE
+    without_servers = {name for name, text in options_of.items() if "--bootstrap-server" not in text}
+    assert without_servers == {*OF_THIS_MACHINE, "run"}, "its program has its own configuration"
 
 
 def parsed(*arguments: str) -> argparse.Namespace:
@@ -76,27 +77,6 @@ def test_flags_outweigh_the_file_and_that_the_environment(monkeypatch: pytest.Mo
     assert topics() == ("of-environment",) * 2
     assert topics(*in_file) == ("of-file",) * 2
     assert topics(*in_file, *flag) == ("of-flag",) * 2, "what looks at one log must not keep another"
-
-
-def test_the_controllers_own_configs_are_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MODEAWARE_SEAL_QUIET_MS", "77")
-    monkeypatch.setenv("MODEAWARE_OLD_CLIENTS", "refuse")
-    config = options.controller_config(parsed("--config", "modeaware.seal.quiet.ms=5"), ClientConfig())
-    assert (config.seal_quiet_ms, config.old_clients) == (5, "refuse")
-
-
-@pytest.mark.parametrize("name", ["MODEAWARE_VIEW_TIMEOUT_MS", "MODEAWARE_SEAL_QUIET_MS"])
-def test_a_bad_variable_is_named(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setenv(name, "soon")
-    args = parsed()
-    with pytest.raises(ConfigError, match=f"environment variable {name}: .* milliseconds|{name}: .*whole number"):
-        options.controller_config(args, options.connection(args).config)
-
-
-def test_variables_that_are_no_settings_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MODEAWARE_LOCAL_KAFKA", "process")
-    monkeypatch.setenv("MODEAWARE_RESIZE_CB", "a.b:c")
-    assert options.connection(parsed()).config == ClientConfig()
 
 
 def test_run_hands_on_what_is_ours_in_the_file(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:

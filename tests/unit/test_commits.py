@@ -13,7 +13,6 @@ from modeaware.cluster.control_records import Gap
 from modeaware.cluster.groups.found import GroupsFound
 from modeaware.lifecycle.facts import GroupFacts, PartitionFacts
 from modeaware.modelog.records import TopicRecord
-from modeaware.modes import PartitionMode
 from tests.support.lifecycle import admitted, after, facts, log, shrink
 from tests.support.simulated import SimClock
 
@@ -74,11 +73,6 @@ def truncated(checked: CommitsChecked) -> bool:
     return P in checked.groups["g"].truncated
 
 
-def test_a_commit_within_what_its_epoch_wrote(cluster: Cluster) -> None:
-    cluster.ends = {(P, 4): SEAL}
-    assert not truncated(check(SEAL))
-
-
 def test_a_commit_beyond_where_its_epoch_ends(cluster: Cluster) -> None:
     """An unclean leader lost 8 and 9 and has other records there: the group has not read those."""
     cluster.ends = {(P, 4): 8}
@@ -88,16 +82,6 @@ def test_a_commit_beyond_where_its_epoch_ends(cluster: Cluster) -> None:
 def test_but_for_control_records(cluster: Cluster) -> None:
     cluster.ends, cluster.clear = {(P, 4): 9}, {(9, SEAL)}
     assert not truncated(check(SEAL))
-
-
-def test_what_is_gone_cannot_be_missed(cluster: Cluster) -> None:
-    cluster.ends = {(P, 4): 0}
-    assert not truncated(check(2)), "the log starts at 2"
-
-
-def test_an_epoch_the_leader_never_heard_of(cluster: Cluster) -> None:
-    cluster.ends = {(P, 9): -1}
-    assert truncated(check(SEAL, 9))
 
 
 def test_a_leader_that_does_not_say(cluster: Cluster) -> None:
@@ -111,21 +95,8 @@ def test_nothing_is_asked_of_a_commit_of_this_epoch_or_of_none(cluster: Cluster,
     assert cluster.asked == set()
 
 
-@pytest.mark.parametrize("fields", [{"delay_ms": -1}, {"immediate_delete": True}])
-def test_nor_where_commits_decide_nothing(cluster: Cluster, fields: dict[str, object]) -> None:
-    record = sealed()
-    assert record.deletion is not None
-    check(SEAL, record=replace(record, deletion=replace(record.deletion, handed_over=True, **fields)))
-    assert cluster.asked == set()
-
-
 def epochless(checked: CommitsChecked) -> bool:
     return P in checked.groups["g"].epochless
-
-
-def test_a_commit_without_an_epoch(cluster: Cluster) -> None:
-    assert epochless(check(SEAL, None))
-    assert not epochless(check(SEAL))
 
 
 def test_but_for_control_records_where_the_log_was_truncated(cluster: Cluster) -> None:
@@ -157,11 +128,6 @@ class TestHandover:
         assert checked.groups["g"].caught_up == {P}
         assert truncated(checked)
 
-    def test_one_that_cannot_be_checked_is_there_for_all_else(self, cluster: Cluster) -> None:
-        checked = check(SEAL, record=handing_over(delay_ms=-1))
-        assert checked.unavailable == frozenset()
-        assert truncated(checked)
-
     @pytest.mark.parametrize(("offset", "gap"), [(12, Gap(1, 5, 12)), (99, Gap(1, 5, 20))])
     def test_of_a_survivor(self, cluster: Cluster, offset: int, gap: Gap) -> None:
         """Up to its handover offset; where the log was truncated since, to its end."""
@@ -185,9 +151,3 @@ class TestDelay:
         assert check(9, record=waiting).groups["g"].caught_up == frozenset()
         assert check(9, record=waiting, before_due=True).groups["g"].caught_up == {P}
         assert [len(gaps) for gaps in cluster.gaps] == [1, 0, 1]
-
-    def test_a_proof_is_taken_anew_at_every_look(self, cluster: Cluster) -> None:
-        cluster.ends, cluster.clear = {(P, 4): SEAL}, {(9, SEAL)}
-        waiting = sealed(delay_ms=60_000)
-        none = replace(waiting, modes=(*waiting.modes[:P], PartitionMode.NONE))
-        assert check(9, record=none).groups["g"].caught_up == {P}

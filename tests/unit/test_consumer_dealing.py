@@ -9,23 +9,22 @@ from typing import Any
 import pytest
 
 from modeaware import librdkafka_admin
+
+# What one member does in doubt depends on answers of a coordinator that no broker can be made to give on demand.
 from modeaware.confluent._dealing import GIVE_UP_S, TURN_S, Dealing
 from modeaware.confluent._group_conf import GroupConf
-from modeaware.confluent._offsets import Key
 from modeaware.confluent._redeal import (
     DealingUnknown,
     GroupDealing,
     GroupDescriber,
     GroupMoved,
-    assignment_of,
-    generation_of,
 )
 from modeaware.errors import ModeSourceError
 from modeaware.modes import PartitionMode
-from modeaware.topic_view import TopicView
 from tests.support.fake_views import FakeViews, modes_of
 
 NONE = PartitionMode.NONE
+Key = tuple[str, int]
 GIVEN = {"a": range(4), "b": range(4, 8), "c": range(8, 12)}
 
 
@@ -83,13 +82,6 @@ def member() -> Member:
     return made
 
 
-def test_while_everything_is_readable_nobody_is_asked(member: Member) -> None:
-    assert member.dealing_of() == member.given
-    assert not member.dealing.wants_rejoin(member.given)
-    assert member.described == 0
-    assert not member.dealing.unsettled
-
-
 def test_survivors_are_dealt_again_and_hidden_ones_stay(member: Member) -> None:
     member.views.set("t", modes_of(12, 4, NONE))
     assert member.rebalance() == keys(2, 4, 5, 6, 7)
@@ -117,20 +109,6 @@ def test_members_take_turns(member: Member) -> None:
     assert not member.dealing.wants_rejoin(member.given), "once for each view"
     member.views.set("t", modes_of(12, 12))
     assert not member.dealing.wants_rejoin(member.given), "all is as it was"
-
-
-def test_nobody_asks_for_a_rebalance_that_is_under_way(member: Member) -> None:
-    assert member.dealing_of() == member.given
-    member.views.set("t", modes_of(12, 4, NONE))
-    assert member.dealing.wants_rejoin(member.given)
-    member.now_s = TURN_S
-    member.answer = GroupMoved("PREPARING_REBALANCING")
-    assert not member.dealing.my_turn(member.given)
-    due_s = member.dealing.due_s()
-    assert due_s is not None
-    assert due_s > TURN_S
-    member.dealing.before_join()
-    assert member.dealing.due_s() is None
 
 
 def test_a_group_that_moved_on_leaves_nothing_until_it_shows_this_assignment(member: Member) -> None:
@@ -171,12 +149,6 @@ def test_a_description_that_cannot_be_had_ends_in_the_plain_assignment(
     assert "unevenly loaded" in caplog.text
 
 
-def test_who_may_not_describe_the_group_has_the_plain_assignment_at_once(member: Member) -> None:
-    member.views.set("t", modes_of(12, 4, NONE))
-    member.answer = DealingUnknown("not authorised", final=True)
-    assert member.rebalance() == member.given
-
-
 @pytest.mark.parametrize("strategy", ["roundrobin", "custom"])
 def test_other_strategies_keep_what_was_given(member: Member, strategy: str) -> None:
     member.views.set("t", modes_of(12, 4, NONE))
@@ -191,44 +163,6 @@ def test_the_same_generation_again_deals_by_the_same_view(member: Member) -> Non
     member.dealing.before_join()
     assert member.dealing_of() == member.given, "no other member has let go anything"
     assert member.rebalance() == keys(2, 4, 5, 6, 7)
-
-
-def test_without_any_view_at_the_join_nothing_is_sure() -> None:
-    member = Member()
-    member.views.set("t", modes_of(12, 4, NONE))
-    assert member.dealing_of() == set()
-    assert member.dealing.wants_rejoin(member.given)
-
-
-def test_an_unreachable_source_leaves_the_last_view_in_force(member: Member, caplog: pytest.LogCaptureFixture) -> None:
-    member.views.set("t", modes_of(12, 4, NONE))
-    member.views.failure = ModeSourceError("mode log: no answer")
-    assert member.rebalance() == keys(2, 4, 5, 6, 7)
-    assert "last known modes" in caplog.text
-
-
-@pytest.mark.parametrize("conf", [GroupConf("g", incremental=True), GroupConf("g", may_be_range=False)])
-def test_groups_that_cannot_use_range_ask_nobody(conf: GroupConf) -> None:
-    member = Member(conf=conf)
-    member.views.set("t", modes_of(12, 4, NONE))
-    assert member.rebalance() == member.given
-    assert member.views.refreshes == 0
-    assert not member.dealing.wants_rejoin(member.given)
-
-
-def test_only_changes_of_the_readable_set_matter(member: Member) -> None:
-    assert member.dealing_of() == member.given
-    member.views.set("t", modes_of(12, 4))
-    assert not member.dealing.wants_rejoin(member.given)
-    assert member.described == 0
-    assert isinstance(member.views.view("t"), TopicView)
-
-
-def test_the_generation_is_read_off_the_group_metadata() -> None:
-    assert generation_of(b"CGMDv2:" + struct.pack("<i", 7) + b"g\0m\0\0") == 7
-    assert generation_of(b"CGMDv3:" + struct.pack("<i", 7)) is None
-    assert generation_of(b"CGMDv2:\1") is None
-    assert generation_of(None) is None
 
 
 def assigned(topic: str, *partitions: int) -> bytes:
@@ -273,19 +207,14 @@ def test_one_that_shows_another_assignment_is_not(
         described(monkeypatch).dealing(member, given)
 
 
-def test_nor_is_one_in_a_rebalance(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(GroupMoved, match="PreparingRebalance"):
-        described(monkeypatch, "PreparingRebalance").dealing("b", keys(2))
+def test_who_may_not_describe_the_group_has_the_plain_assignment_at_once(member: Member) -> None:
+    member.views.set("t", modes_of(12, 4, NONE))
+    member.answer = DealingUnknown("not authorised", final=True)
+    assert member.rebalance() == member.given
 
 
-def test_an_assignment_as_members_are_sent_it() -> None:
-    assert assignment_of(assigned("t1", 3, 9)) == {"t1": (3, 9)}
-    assert assignment_of(b"") == assignment_of(None) == {}
-
-
-@pytest.mark.parametrize(
-    "data", [b"\0", b"\0\1\0\0\0\1", b"\0\1\0\0\0\1\0\2\xff\xff\0\0\0\0", b"\0\1\0\0\0\1\0\1t\0\0\0\2"]
-)
-def test_an_assignment_of_another_form(data: bytes) -> None:
-    with pytest.raises(DealingUnknown):
-        assignment_of(data)
+def test_an_unreachable_source_leaves_the_last_view_in_force(member: Member, caplog: pytest.LogCaptureFixture) -> None:
+    member.views.set("t", modes_of(12, 4, NONE))
+    member.views.failure = ModeSourceError("mode log: no answer")
+    assert member.rebalance() == keys(2, 4, 5, 6, 7)
+    assert "last known modes" in caplog.text

@@ -7,9 +7,9 @@ from collections import defaultdict
 from typing import Any
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
 
-from modeaware.confluent import _offsets
+# Start offsets by every combination of commit, log start and resume offset: on brokers, each would take a topic.
 from modeaware.confluent._group_conf import GroupConf
 from modeaware.confluent._holding import Holding
 from modeaware.confluent._offsets import StartOffsets
@@ -83,18 +83,6 @@ def test_committed_offsets_come_first_then_the_reset_policy() -> None:
     assert world.resolve(OFFSET_INVALID) == [9]
 
 
-def test_beginning_and_end_become_numbers_that_stay() -> None:
-    world = World("latest")
-    world.stock.first, world.stock.end = {0: 5}, {1: 9}
-    assert world.resolve(OFFSET_BEGINNING, OFFSET_END) == [5, 9]
-
-
-def test_the_error_policy_is_left_to_librdkafka() -> None:
-    world = World("error")
-    assert world.resolve(OFFSET_INVALID) == [OFFSET_INVALID]
-    assert world.stock.asked == 0
-
-
 def test_a_latest_group_reads_a_returning_or_new_partition_from_its_resume_offset() -> None:
     world = World("latest")
     world.stock.end = {0: 50}
@@ -138,13 +126,6 @@ def test_a_resume_offset_of_an_earlier_topic_of_that_name() -> None:
     assert world.resolve(OFFSET_INVALID) == [50]
 
 
-def test_a_resume_offset_is_used_though_the_end_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World("latest")
-    world.offsets = StartOffsets(_Committing(world.stock), GroupConf("g", offset_reset="latest"), lambda _: world.view)
-    world.view = TopicView("t", "id", (1, 1), modes_of(1, 0), {0: 20})
-    assert world.resolve(OFFSET_INVALID) == [20]
-
-
 def test_a_latest_group_never_starts_below_the_log_start_of_a_topic_with_modes() -> None:
     """Its commit may end before a transaction's marker, which went with the records; it would start at the end."""
     world = World("latest")
@@ -173,31 +154,8 @@ def test_an_earliest_group_reads_all_there_is_and_nothing_below_what_was_reclaim
     assert world.resolve(OFFSET_INVALID) == [25]
 
 
-def test_offsets_that_cannot_be_had_are_left_to_librdkafka_and_logged(caplog: pytest.LogCaptureFixture) -> None:
-    world = World("latest")
-    world.stock.failures = [failure(KafkaError._TIMED_OUT)]
-    with caplog.at_level(logging.WARNING):
-        assert world.resolve(OFFSET_INVALID) == [OFFSET_INVALID]
-    assert "committed offsets not known" in caplog.text
-    world.stock.failures = []
-    world.offsets = StartOffsets(_Committing(world.stock), GroupConf("g", offset_reset="latest"), lambda _: world.view)
-    with caplog.at_level(logging.WARNING):
-        assert world.resolve(OFFSET_INVALID) == [OFFSET_INVALID]
-    assert "auto.offset.reset decides" in caplog.text
-
-
-class _Committing:
-    """Knows committed offsets, may not list others."""
-
-    def __init__(self, stock: Stock) -> None:
-        self.committed = stock.committed
-
-    def offsets_for_times(self, *_: Any, **__: Any) -> list[TopicPartition]:
-        raise failure(KafkaError.TOPIC_AUTHORIZATION_FAILED)
-
-
 def test_a_leader_that_moves_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_offsets, "RETRY_S", 0.0)
+    monkeypatch.setattr(f"{StartOffsets.__module__}.RETRY_S", 0.0)
     world = World("latest")
     world.stock.end = {0: 4}
     asked = world.stock.offsets_for_times
@@ -361,3 +319,26 @@ def test_topic_shrunk_after_its_assignment_and_recreated_is_another_topic() -> N
     world.offsets.remember(world.view)
     assert holding.show({("t", 1)}) == set()
     assert stock.sought == {1: 0}
+
+
+def test_offsets_that_cannot_be_had_are_left_to_librdkafka_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    world = World("latest")
+    world.stock.failures = [failure(KafkaError._TIMED_OUT)]
+    with caplog.at_level(logging.WARNING):
+        assert world.resolve(OFFSET_INVALID) == [OFFSET_INVALID]
+    assert "committed offsets not known" in caplog.text
+    world.stock.failures = []
+    world.offsets = StartOffsets(_Committing(world.stock), GroupConf("g", offset_reset="latest"), lambda _: world.view)
+    with caplog.at_level(logging.WARNING):
+        assert world.resolve(OFFSET_INVALID) == [OFFSET_INVALID]
+    assert "auto.offset.reset decides" in caplog.text
+
+
+class _Committing:
+    """Knows committed offsets, may not list others."""
+
+    def __init__(self, stock: Stock) -> None:
+        self.committed = stock.committed
+
+    def offsets_for_times(self, *_: Any, **__: Any) -> list[TopicPartition]:
+        raise failure(KafkaError.TOPIC_AUTHORIZATION_FAILED)

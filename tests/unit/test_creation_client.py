@@ -7,20 +7,15 @@ from concurrent.futures import Future
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient as StockAdminClient
-from confluent_kafka.admin import NewPartitions as StockNewPartitions
 from confluent_kafka.admin import NewTopic as StockNewTopic
 
 from modeaware import AdminClient, CreationResult, NewPartitions, NewTopic
 from modeaware.errors import (
-    ClusterError,
     ControllerUnavailable,
-    ErrorCode,
     ModeSourceError,
     NotAuthorized,
     RecordError,
-    RequestRefused,
 )
 from modeaware.lifecycle.commands import Command, CommandResult, CreatePartitionsCommand
 from modeaware.modelog.observed_brokers import OBSERVED_BROKERS_KEY, ObservedBrokersRecord
@@ -121,108 +116,12 @@ def test_the_controller_is_given_the_assignments_of_the_really_new_ones(
     assert admin.create_partitions({"shrunk": revived})["shrunk"].result(10) == CreationResult("shrunk")
 
 
-def test_what_the_minimum_refuses_never_reaches_the_controller(
-    admin: AdminClient, controller: StubController, log: object
-) -> None:
-    new = NewPartitions.increase_to(6, min_required_replication_factor=3)
-    with pytest.raises(RequestRefused, match="needs 3 live replicas"):
-        admin.create_partitions({"shrunk": new})["shrunk"].result(10)
-    assert controller.commands == []
-
-
-def test_what_the_controller_refuses_is_the_futures_failure(admin: AdminClient, controller: StubController) -> None:
-    controller.answer = lambda command: CommandResult(command.topic, ErrorCode.REASSIGNMENT_IN_PROGRESS, "not now")
-    with pytest.raises(RequestRefused, match="not now") as caught:
-        admin.create_partitions({"shrunk": NewPartitions.increase_to(5)})["shrunk"].result(10)
-    assert caught.value.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
-
-
 def test_without_a_controller_only_shrunk_topics_cannot_grow(admin: AdminClient, views: FakeViews) -> None:
     views.set_claim(None)
     futures = admin.create_partitions({t: NewPartitions.increase_to(5) for t in ("t", "shrunk")}, timeout_ms=500)
     assert futures["t"].result(10).partitions == (1, 2, 3, 4)
     with pytest.raises(ControllerUnavailable):
         futures["shrunk"].result(10)
-
-
-def test_trouble_with_the_one_is_none_of_the_other(
-    admin: AdminClient, controller: StubController, log: list[tuple[str, bytes]]
-) -> None:
-    log[:] = [(OBSERVED_BROKERS_KEY, b"rubbish")]
-    for count, troubled, other in ((5, "t", "shrunk"), (6, "shrunk", "t")):
-        minimum = NewPartitions.increase_to(count, min_required_replication_factor=2)
-        futures = admin.create_partitions({troubled: minimum, other: NewPartitions.increase_to(count)})
-        assert isinstance(futures[troubled].exception(10), RecordError)
-        assert futures[other].result(10).topic == other
-
-
-def test_a_policy_that_cannot_be_read_is_no_matter_where_none_is_needed(
-    admin: AdminClient, cluster: CreatingBrokers, log: list[tuple[str, bytes]]
-) -> None:
-    log[:] = [(OBSERVED_BROKERS_KEY, b"rubbish")]
-    cluster.placed["u"] = [(1, 2)]
-    minimum = NewPartitions.increase_to(2, min_required_replication_factor=2)
-    futures = admin.create_partitions({"t": minimum, "u": NewPartitions.increase_to(2)})
-    assert isinstance(futures["t"].exception(10), RecordError)
-    assert futures["u"].result(10).partitions == (1,)
-
-
-def test_what_became_of_the_one_shrunk_topic_is_not_said_of_the_other(
-    admin: AdminClient, cluster: CreatingBrokers, controller: StubController, views: FakeViews
-) -> None:
-    grow = controller.answer
-    controller.answer = lambda command: CommandResult("lost") if command.topic == "lost" else grow(command)
-    cluster.placed["lost"] = [(1, 2, 3)] * 4
-    views.set("lost", modes_of(4, 2))
-    growths = {topic: NewPartitions.increase_to(5) for topic in ("lost", "shrunk")}
-    futures = admin.create_partitions(growths, timeout_ms=1_000)
-    assert futures["shrunk"].result(10).partitions == (4,)
-    error = futures["lost"].exception(10)
-    assert isinstance(error, ClusterError)
-    assert error.code is ErrorCode.REQUEST_TIMED_OUT
-
-
-def test_a_stock_answer_that_does_not_come_hides_no_other(admin: AdminClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(StockAdminClient, "create_partitions", lambda self, new, **kwargs: {"plain": Future()})
-    growths = [StockNewPartitions("plain", 2), StockNewPartitions("shrunk", 5)]
-    futures = admin.create_partitions(growths, request_timeout=0.5)
-    assert futures["shrunk"].result(10) is None
-    error = futures["plain"].exception(10)
-    assert isinstance(error, KafkaException)
-    assert error.args[0].code() == ErrorCode.REQUEST_TIMED_OUT
-
-
-@pytest.mark.parametrize("numbers", [(6, -1), (-1, 2)])
-def test_numbers_that_contradict_the_assignment(
-    admin: AdminClient, cluster: CreatingBrokers, numbers: tuple[int, int]
-) -> None:
-    new = NewTopic("n", *numbers, replica_assignment=[[1, 2]], min_required_replication_factor=2)
-    with pytest.raises(ValueError, match="replica_assignment"):
-        admin.create_topics([new])
-    assert not cluster.sent
-
-
-def test_validate_only_reaches_both(admin: AdminClient, cluster: CreatingBrokers, controller: StubController) -> None:
-    wanted = {t: NewPartitions.increase_to(5) for t in ("t", "shrunk")}
-    for future in admin.create_partitions(wanted, validate_only=True, timeout_ms=10_000).values():
-        assert future.result(10).validate_only
-    assert controller.commands == [CreatePartitionsCommand("shrunk", 5, validate_only=True)]
-    assert [request.validate_only for request in cluster.sent] == [True]
-    assert (len(cluster.placed["t"]), len(cluster.placed["shrunk"])) == (1, 4)
-
-
-def test_a_list_is_stock_but_for_those_with_a_minimum(
-    admin: AdminClient, log: object, stock_calls: list[list[str]]
-) -> None:
-    new = [
-        StockNewPartitions("plain", 2),
-        NewPartitions("ours", 2),
-        NewPartitions("t", 2, min_required_replication_factor=2),
-    ]
-    futures = admin.create_partitions(new)
-    assert [futures[topic].result(10) for topic in ("plain", "ours")] == [None, None]
-    assert futures["t"].result(10) == CreationResult("t", (1,), {1: (3,)})
-    assert stock_calls == [["plain", "ours"]]
 
 
 def test_topics_are_stock_but_for_those_with_a_minimum(
@@ -238,25 +137,6 @@ def test_topics_are_stock_but_for_those_with_a_minimum(
     assert futures["mine"].result(10) == CreationResult("mine", (0,), {0: (3,)})
     admin.create_topics(new[:2])
     assert stock_calls == [["plain", "ours"], ["plain", "ours"]]
-
-
-def test_the_same_topic_twice(admin: AdminClient, cluster: CreatingBrokers) -> None:
-    topics = [NewTopic("t", 1, 1, min_required_replication_factor=1), NewTopic("t", 2, 1)]
-    growths = [NewPartitions("t", 2, min_required_replication_factor=1), NewPartitions("t", 3)]
-    with pytest.raises(RequestRefused, match="comes twice") as caught:
-        admin.create_topics(topics)
-    assert caught.value.code is ErrorCode.INVALID_REQUEST
-    with pytest.raises(RequestRefused, match="comes twice"):
-        admin.create_partitions(growths)
-    assert not cluster.sent
-
-
-def test_arguments_that_are_none(admin: AdminClient) -> None:
-    with pytest.raises(TypeError, match="expected NewPartitions"):
-        admin.create_partitions({"t": 5})  # type: ignore[dict-item]  # the mistake under test
-    with pytest.raises(TypeError, match="unknown arguments: timeout"):
-        admin.create_partitions({"t": NewPartitions.increase_to(5)}, timeout=5)
-    assert admin.create_partitions({}) == {}
 
 
 def test_a_policy_that_cannot_be_read_creates_nothing(
@@ -275,21 +155,3 @@ def test_a_policy_that_cannot_be_read_creates_nothing(
         admin.create_partitions(growth)["t"].result(10)
     assert admin.create_partitions({"t": NewPartitions.increase_to(2)})["t"].result(10).partitions == (1,)
     assert len(cluster.sent) == 1
-
-
-def test_a_log_without_the_record_has_no_policy(
-    admin: AdminClient, cluster: CreatingBrokers, log: list[tuple[str, bytes]]
-) -> None:
-    log.clear()
-    growth = {"t": NewPartitions.increase_to(2, min_required_replication_factor=2)}
-    with pytest.raises(RequestRefused, match="policy disabled"):
-        admin.create_partitions(growth)["t"].result(10)
-    cluster.down = set()
-    assert admin.create_partitions(growth)["t"].result(10) == CreationResult("t", (1,))
-
-
-def test_a_stock_list_fails_as_the_stock_client_does(admin: AdminClient, controller: StubController) -> None:
-    controller.answer = lambda command: CommandResult(command.topic, ErrorCode.INVALID_PARTITIONS, "no increase")
-    with pytest.raises(KafkaException) as caught:
-        admin.create_partitions([StockNewPartitions("shrunk", 2)])["shrunk"].result(10)
-    assert caught.value.args[0].code() == ErrorCode.INVALID_PARTITIONS

@@ -1,17 +1,17 @@
-"""Starting and stopping a controller whose thread does as the test says."""
+"""Starting and stopping a controller whose thread does as the test says, and the settings of its endpoint."""
 
 from __future__ import annotations
 
 import socket
 from concurrent.futures import Future
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from modeaware.cluster.cluster import Cluster
 from modeaware.config import ClientConfig, ControllerConfig
 from modeaware.controller import daemon as daemon_module
-from modeaware.controller.contact import DEFAULT_LISTEN, NOWHERE, Contact, default_listen
+from modeaware.controller.contact import Contact
 from modeaware.controller.daemon import Controller
 from modeaware.controller.lease import LeasedEffects, request_timeout_s
 from modeaware.controller.status import Role
@@ -21,7 +21,6 @@ from modeaware.views import registry
 from modeaware.wire.brokers.client import REQUEST_TIMEOUT_S
 from modeaware.wire.client import is_loopback
 from tests.support.fake_views import FakeViews
-from tests.support.secured import make_certificate
 
 CONF = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
 USER = {"sasl.mechanism": "PLAIN", "sasl.username": "controller", "sasl.password": "secret"}
@@ -93,56 +92,12 @@ def test_the_claim_says_how_it_is_reached(contacts: list[Contact], views: FakeVi
     controller.stop()
 
 
-def test_the_claim_names_the_advertised_address(contacts: list[Contact], views: FakeViews, tmp_path: Path) -> None:
-    made = make_certificate(tmp_path)
-    files = {"tls_certificate": str(made.certificate), "tls_key": str(made.key)}
-    controller = Controller(CONF, ControllerConfig(), advertised="modes.example:9690", **files)
-    controller.start()
-    controller.stop()
-    assert contacts == [Contact("modes.example:9690", socket.gethostname(), "SSL")]
-
-
-def test_the_endpoint_reads_the_mode_log_as_the_controller(
-    contacts: list[Contact], views: FakeViews, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Never over the wire: the bootstrap server may be this very endpoint."""
-    asked: list[tuple[Any, Any]] = []
-    monkeypatch.setattr(registry, "acquire", lambda conf, config: asked.append((conf, config)) or views)
-    controller = Controller(CONF, ControllerConfig(mode_log_topic="modes"))
-    controller.start()
-    controller.stop()
-    assert asked == [(CONF, ClientConfig(mode_log_topic="modes", mode_source="log"))]
-
-
-def test_without_an_endpoint_the_claim_names_nowhere(contacts: list[Contact], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "acquire", lambda conf, config: pytest.fail("views are for the endpoint"))
-    controller = Controller(CONF, ControllerConfig(), listen=None)
-    controller.start()
-    controller.stop()
-    assert controller.address is None
-    assert contacts == [NOWHERE]
-
-
-@pytest.mark.parametrize(
-    ("protocol", "listen"),
-    [(None, DEFAULT_LISTEN), ("plaintext", DEFAULT_LISTEN), ("SASL_SSL", DEFAULT_LISTEN), ("SSL", None), ("ssl", None)],
-)
-def test_where_it_listens_when_nobody_says(protocol: str | None, listen: str | None) -> None:
-    assert default_listen(CONF if protocol is None else {**CONF, "security.protocol": protocol}) == listen
-
-
 def test_an_endpoint_that_cannot_listen_leaves_nothing_behind(contacts: list[Contact], views: FakeViews) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         controller = Controller(CONF, ControllerConfig(), listen=f"127.0.0.1:{taken.getsockname()[1]}")
         with pytest.raises(ConfigError, match="cannot listen on"):
             controller.start()
     assert (contacts, views.closed, views.listener_count) == ([], True, 0)
-
-
-def test_with_ssl_alone_an_endpoint_is_refused(contacts: list[Contact], views: FakeViews) -> None:
-    with pytest.raises(ConfigError, match="SASL_SSL"):
-        Controller({**CONF, "security.protocol": "SSL"}, ControllerConfig()).start()
-    assert contacts == []
 
 
 def test_a_start_that_takes_too_long_tells_why(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,16 +112,56 @@ def test_a_start_that_takes_too_long_tells_why(monkeypatch: pytest.MonkeyPatch) 
         controller.start()
 
 
-def test_a_setting_that_librdkafka_does_not_take() -> None:
-    with pytest.raises(ConfigError, match=r"client settings: .*no\.such\.setting"):
-        Controller({**CONF, "no.such.setting": 1}, ControllerConfig()).start()
-
-
 @pytest.mark.parametrize("session_ms", [1_000, 5_000, 8_000])
-def test_what_only_a_leader_may_send_has_no_longer_than_its_session(session_ms: int) -> None:
-    """A request may be sent until its time is over."""
-    parts = Controller(CONF, ControllerConfig(session_timeout_ms=session_ms))._parts()
-    leased, observed = parts.engine._effects, parts.engine._observer
-    assert isinstance(leased, LeasedEffects)
-    assert leased._effects.brokers._timeout_s == request_timeout_s(session_ms) <= REQUEST_TIMEOUT_S
-    assert observed._cluster.brokers._timeout_s == REQUEST_TIMEOUT_S, "a look may take its time"
+def test_requests_that_only_a_leader_may_send_time_out_within_its_session(
+    contacts: list[Contact], monkeypatch: pytest.MonkeyPatch, session_ms: int
+) -> None:
+    class Spied(Cluster):
+        def __init__(self, conf: Any, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
+            super().__init__(conf, timeout_s)
+            self.timeout_s = timeout_s
+
+    leased: list[float] = []
+
+    def leased_effects(effects: Any, *arguments: Any) -> LeasedEffects:
+        leased.append(effects.timeout_s)
+        return LeasedEffects(effects, *arguments)
+
+    monkeypatch.setattr(daemon_module, "Cluster", Spied)
+    monkeypatch.setattr(daemon_module, "LeasedEffects", leased_effects)
+    controller = Controller(CONF, ControllerConfig(session_timeout_ms=session_ms), listen=None)
+    controller.start()
+    controller.stop()
+    assert leased == [request_timeout_s(session_ms)]
+    assert leased[0] <= REQUEST_TIMEOUT_S
+
+
+def test_the_endpoint_reads_the_mode_log_as_the_controller(
+    contacts: list[Contact], views: FakeViews, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Never over the wire: the bootstrap server may be this very endpoint."""
+    asked: list[tuple[Any, Any]] = []
+    monkeypatch.setattr(registry, "acquire", lambda conf, config: asked.append((conf, config)) or views)
+    controller = Controller(CONF, ControllerConfig(mode_log_topic="modes"))
+    controller.start()
+    controller.stop()
+    assert asked == [(CONF, ClientConfig(mode_log_topic="modes", mode_source="log"))]
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"tls_key": "key.pem"}, "--tls-key without --tls-certificate"),
+        ({"tls_key": "key.pem", "listen": None}, "--tls-key without --tls-certificate"),
+        ({"tls_certificate": "both.pem", "listen": None}, "--tls-certificate: there is no endpoint"),
+        ({"advertised": "modes.example:9690", "listen": None}, "--advertised-listener: there is no endpoint"),
+        (
+            {"advertised": "modes.example:9690", "tls_certificate": "c.pem", "tls_key": "k.pem", "listen": None},
+            "--advertised-listener and --tls-certificate: there is no endpoint",
+        ),
+    ],
+)
+def test_what_would_be_passed_over_is_refused(settings: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Controller(CONF, ControllerConfig(), **settings)
+    assert told in str(caught.value)

@@ -34,11 +34,6 @@ def test_groups_that_have_to_read_on_are_named() -> None:
     )
 
 
-def test_what_is_handed_over_is_asked_of_nobody_any_more() -> None:
-    record = shrinking({0: 10, 1: 10, 2: 3})
-    assert described(record, {"g": group(ALL_READ | {0: 1})}) == HandoverDescription(4, (0, 1))
-
-
 def test_a_group_that_was_noted_and_is_gone_is_named() -> None:
     assert described(shrinking({0: 10}), {}) == HandoverDescription(4, (0,), ("g",))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
-from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,8 +14,7 @@ from modeaware.controller.desk import ControllerDesk
 from modeaware.endpoint.desk import ActiveController
 from modeaware.errors import ClusterError, ModeSourceError
 from modeaware.modelog.records import ClaimRecord
-from modeaware.topic_view import TopicView
-from tests.support.fake_views import FakeViews, modes_of
+from tests.support.fake_views import FakeViews
 from tests.support.waiting import eventually
 
 TIMEOUT_S = 20.0
@@ -60,15 +58,60 @@ def desk(views: HeldViews) -> Iterator[ControllerDesk]:
         end.set()
 
 
-def test_it_says_what_it_was_given(views: HeldViews) -> None:
-    roles = [False]
-    desk = ControllerDesk("c1", "refuse", views, lambda: roles[0])
-    desk.serve_at(_endpoint(loopback=False))
-    assert (desk.controller_id, desk.old_clients, desk.advertised) == ("c1", "refuse", ("endpoint.example", 9690))
-    assert not desk.is_active()
-    roles[0] = True
-    assert desk.is_active()
+def _endpoint(loopback: bool) -> Any:
+    """The server that asks."""
+    return SimpleNamespace(advertised=("endpoint.example", 9690), loopback=loopback)
+
+
+HERE, ELSEWHERE = socket.gethostname(), "another-host.example"
+NOWHERE = ActiveController("c2")
+
+
+@pytest.mark.parametrize(
+    ("address", "host", "told"),
+    [
+        ("127.0.0.1:9690", HERE, ActiveController("c2", "127.0.0.1", 9690)),
+        ("127.0.0.1:9690", ELSEWHERE, NOWHERE),
+        ("localhost:9690", ELSEWHERE, NOWHERE),
+        ("c2.example:9690", ELSEWHERE, ActiveController("c2", "c2.example", 9690)),
+        ("[2001:db8::1]:9690", ELSEWHERE, ActiveController("c2", "2001:db8::1", 9690)),
+        ("rubbish", HERE, NOWHERE),
+        ("c2.example:0", HERE, NOWHERE),
+    ],
+)
+def test_the_active_one_has_an_address_where_one_reaches_it(
+    desk: ControllerDesk, views: HeldViews, address: str | None, host: str, told: ActiveController
+) -> None:
+    views.set_claim(ClaimRecord(3, address, "c2", host=host))
+    assert desk.claim() == told
+
+
+def test_who_asks_before_a_reading_begins_shares_it(desk: ControllerDesk, views: HeldViews) -> None:
+    first = desk.refresh()
+    end = views.began(1)
+    later = [desk.refresh() for _ in range(3)]  # what is in the log now, the first reading may not see
+    end.set()
+    assert first.result(TIMEOUT_S) is None
+    end = views.began(2)
+    assert not any(future.done() for future in later)
+    end.set()
+    for future in later:
+        assert future.result(TIMEOUT_S) is None
+    assert views.refreshes == 2
+
+
+def test_the_end_leaves_nobody_waiting(views: HeldViews) -> None:
+    desk = ControllerDesk("c1", "serve", views, lambda: False)
+    running = desk.refresh()
+    end = views.began(1)
+    waiting = [desk.refresh(), desk.refresh()]
     desk.close()
+    for future in waiting:
+        assert isinstance(future.exception(TIMEOUT_S), ModeSourceError)
+    views.failure = ModeSourceError("closed")
+    end.set()
+    assert running.exception(TIMEOUT_S) is views.failure
+    assert (views.closed, views.listener_count, views.refreshes) == (True, 0, 1)
 
 
 def test_it_knows_nothing_before_the_log_has_been_read() -> None:
@@ -87,60 +130,6 @@ def test_it_knows_nothing_before_the_log_has_been_read() -> None:
     desk.close()
 
 
-def test_it_tells_the_views_of_the_log(desk: ControllerDesk, views: HeldViews) -> None:
-    view = views.set("orders", modes_of(4, 2))
-    assert desk.views("orders") == view
-    assert desk.records() == {"orders": view}
-    assert desk.views("plain") == TopicView.unlisted("plain")
-
-
-def test_the_version_is_another_after_each_change(desk: ControllerDesk, views: HeldViews) -> None:
-    versions = [desk.version()]
-    for change in (
-        lambda: views.set("a", modes_of(4, 2)),
-        lambda: views.set("a", modes_of(4, 4)),
-        lambda: views.set("b", modes_of(1, 1)),
-        lambda: views.remove("a"),
-        lambda: views.set("a", modes_of(4, 2)),
-    ):
-        change()
-        assert desk.version() not in versions
-        versions.append(desk.version())
-    assert desk.version() == versions[-1]
-
-
-def _endpoint(loopback: bool) -> Any:
-    """The server that asks."""
-    return SimpleNamespace(advertised=("endpoint.example", 9690), loopback=loopback)
-
-
-HERE, ELSEWHERE = socket.gethostname(), "another-host.example"
-NOWHERE = ActiveController("c2")
-
-
-@pytest.mark.parametrize(
-    ("address", "host", "told"),
-    [
-        (None, HERE, NOWHERE),
-        ("127.0.0.1:9690", HERE, ActiveController("c2", "127.0.0.1", 9690)),
-        ("127.0.0.1:9690", "", ActiveController("c2", "127.0.0.1", 9690)),
-        ("127.0.0.1:9690", ELSEWHERE, NOWHERE),
-        ("[::1]:9690", ELSEWHERE, NOWHERE),
-        ("localhost:9690", ELSEWHERE, NOWHERE),
-        ("c2.example:9690", ELSEWHERE, ActiveController("c2", "c2.example", 9690)),
-        ("[2001:db8::1]:9690", ELSEWHERE, ActiveController("c2", "2001:db8::1", 9690)),
-        ("rubbish", HERE, NOWHERE),
-        (":9690", HERE, NOWHERE),
-        ("c2.example:0", HERE, NOWHERE),
-    ],
-)
-def test_the_active_one_has_an_address_where_one_reaches_it(
-    desk: ControllerDesk, views: HeldViews, address: str | None, host: str, told: ActiveController
-) -> None:
-    views.set_claim(ClaimRecord(3, address, "c2", host=host))
-    assert desk.claim() == told
-
-
 @pytest.mark.parametrize("address", ["127.0.0.1:9690", "[::1]:9690", "localhost:9690"])
 def test_who_may_ask_from_other_hosts_is_told_no_loopback_address(
     desk: ControllerDesk, views: HeldViews, address: str
@@ -151,97 +140,3 @@ def test_who_may_ask_from_other_hosts_is_told_no_loopback_address(
     assert desk.claim() == NOWHERE
     views.set_claim(ClaimRecord(4, "c2.example:9690", "c2", host=HERE))
     assert desk.claim() == ActiveController("c2", "c2.example", 9690)
-
-
-def test_nobody_has_claimed_it(desk: ControllerDesk) -> None:
-    assert desk.claim() is None
-
-
-def test_a_reading_is_asked_for_and_told(desk: ControllerDesk, views: HeldViews) -> None:
-    future = desk.refresh()
-    end = views.began(1)
-    assert not future.done()
-    end.set()
-    assert future.result(TIMEOUT_S) is None
-    again = desk.refresh()
-    views.began(2).set()
-    assert again.result(TIMEOUT_S) is None
-
-
-def test_who_asks_before_a_reading_begins_shares_it(desk: ControllerDesk, views: HeldViews) -> None:
-    first = desk.refresh()
-    end = views.began(1)
-    later = [desk.refresh() for _ in range(3)]  # what is in the log now, the first reading may not see
-    end.set()
-    assert first.result(TIMEOUT_S) is None
-    end = views.began(2)
-    assert not any(future.done() for future in later)
-    end.set()
-    for future in later:
-        assert future.result(TIMEOUT_S) is None
-    assert views.refreshes == 2
-
-
-def test_a_reading_that_fails_is_told_to_all_who_wait_for_it(desk: ControllerDesk, views: HeldViews) -> None:
-    first = desk.refresh()
-    end = views.began(1)
-    later = [desk.refresh(), desk.refresh()]
-    end.set()
-    assert first.result(TIMEOUT_S) is None
-    views.failure = ModeSourceError("no broker answers")
-    views.began(2).set()
-    for future in later:
-        assert future.exception(TIMEOUT_S) is views.failure
-    views.failure = None
-    again = desk.refresh()
-    views.began(3).set()
-    assert again.result(TIMEOUT_S) is None
-
-
-def test_who_has_gone_meanwhile_harms_nobody(desk: ControllerDesk, views: HeldViews) -> None:
-    first = desk.refresh()
-    end = views.began(1)
-    gone, stays = desk.refresh(), desk.refresh()
-    assert gone.cancel()
-    end.set()
-    views.began(2).set()
-    assert stays.result(TIMEOUT_S) is None
-    assert first.result(TIMEOUT_S) is None
-
-
-def test_the_end_leaves_nobody_waiting(views: HeldViews) -> None:
-    desk = ControllerDesk("c1", "serve", views, lambda: False)
-    running = desk.refresh()
-    end = views.began(1)
-    waiting = [desk.refresh(), desk.refresh()]
-    desk.close()
-    for future in waiting:
-        assert isinstance(future.exception(TIMEOUT_S), ModeSourceError)
-    views.failure = ModeSourceError("closed")
-    end.set()
-    assert running.exception(TIMEOUT_S) is views.failure
-    assert (views.closed, views.listener_count, views.refreshes) == (True, 0, 1)
-
-
-def test_nobody_waits_where_the_end_comes_between_asking_and_reading(
-    views: HeldViews, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    desk = ControllerDesk("c1", "serve", views, lambda: False)
-    running = desk.refresh()
-    end = views.began(1)
-    submit = desk._readings.submit
-
-    def submit_and_close(*arguments: Any) -> Future[Any]:
-        reading = submit(*arguments)
-        desk.close()
-        return reading
-
-    monkeypatch.setattr(desk._readings, "submit", submit_and_close)
-    answers: list[Future[None]] = []
-    asking = threading.Thread(target=lambda: answers.append(desk.refresh()), daemon=True)
-    asking.start()
-    asking.join(TIMEOUT_S)
-    assert not asking.is_alive(), "it waits for itself"
-    assert isinstance(answers[0].exception(0), ModeSourceError)
-    end.set()
-    assert running.result(TIMEOUT_S) is None

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.drain import Drain, check_drain, seal_broken_by, unread_offsets
+from modeaware.lifecycle.drain import Drain, check_drain, unread_offsets
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts
 from modeaware.lifecycle.requirement import required_of
 from modeaware.modelog.group_rules import GroupRule
@@ -38,30 +38,11 @@ def reason(*args: Any, **more: Any) -> str | None:
 
 
 @pytest.mark.parametrize(
-    ("seen", "expected"),
-    [
-        (log(SEAL), None),
-        (log(SEAL, SEAL), None),
-        (log(SEAL, seal_epoch_end=SEAL), None),
-        (log(SEAL + 1), reasons.STRAGGLER),
-        (log(SEAL - 1), reasons.TRUNCATED),
-        (log(SEAL, seal_epoch_end=SEAL - 1), reasons.TRUNCATED),
-        (log(SEAL + 1, seal_epoch_end=SEAL - 1), reasons.TRUNCATED),
-    ],
-)
-def test_what_breaks_a_seal(seen: PartitionFacts, expected: str | None) -> None:
-    assert seal_broken_by(SEAL, seen) == expected
-
-
-@pytest.mark.parametrize(
     ("who", "expected"),
     [
         (None, 8),
-        (group(), 8),
         (group({P: 1}), 8),
         (group({P: 9}), 1),
-        (group({P: 11}), 0),
-        (group({P + 1: 9}), 8),
         (group({P: 4}, caught_up=(P,)), 0),
         (group(caught_up=(P,)), 0),
     ],
@@ -75,60 +56,6 @@ def test_every_group_at_the_seal_is_the_proof() -> None:
     drain = drain_of({"a": group({P: SEAL}), "b": group({P: SEAL})}, required=("a",))
     assert drain.done
     assert drain.proof == {"a": SEAL, "b": SEAL}
-
-
-def test_no_group_at_all() -> None:
-    """Nobody reads the topic: nobody is waited for."""
-    assert reason({}) is None
-
-
-def test_a_group_one_offset_short_blocks() -> None:
-    assert reason({"a": group({P: SEAL}), "b": group({P: SEAL - 1})}) == "group-lag:b"
-
-
-def test_a_group_that_is_not_required_but_uses_the_topic_blocks_too() -> None:
-    assert reason({"a": group({P: SEAL}), "new": group({P: 3})}, required=("a",)) == "group-lag:new"
-
-
-def test_a_group_that_committed_other_partitions_only_blocks() -> None:
-    assert reason({"a": group({P + 1: 5})}) == "group-never-committed:a"
-
-
-def test_a_group_with_members_and_no_commit_blocks() -> None:
-    assert reason({"a": group(members=True)}) == "group-never-committed:a"
-
-
-def test_a_required_group_that_is_not_listed_any_more_blocks() -> None:
-    assert reason({"a": group({P: SEAL})}, required=("a", "lost")) == "group-gone:lost"
-
-
-def test_a_commit_beyond_the_end_is_doubt() -> None:
-    assert reason({"a": group({P: SEAL + 1})}) == "group-beyond-end:a"
-
-
-def test_a_doubtful_list_of_groups_blocks() -> None:
-    assert reason({"a": group({P: SEAL})}, groups_doubt=GroupsDoubt("a broker did not answer")) == "groups-unknown"
-
-
-@pytest.mark.parametrize("groups", [{}, {"a": group({P: 3})}, {"a": group(members=True)}, {"a": group({P: SEAL + 9})}])
-def test_an_empty_partition_is_drained_whatever_the_groups_say(groups: dict[str, GroupFacts]) -> None:
-    assert reason(groups, log(SEAL, start=SEAL), required=("lost",), groups_doubt=GroupsDoubt("none is listed")) is None
-
-
-def test_one_record_left_is_not_empty() -> None:
-    assert reason({"a": group({P: 3})}, log(SEAL, start=SEAL - 1)) == "group-lag:a"
-
-
-def test_control_records_alone_do_not_count_as_lag() -> None:
-    """A consumer commits the offset after its last record, so a commit marker at the end is never committed past."""
-    assert reason({"a": group({P: SEAL - 1}, caught_up=(P,))}) is None
-    assert reason({"a": group({P: SEAL - 1}, caught_up=(P + 1,))}) == "group-lag:a"
-
-
-def test_a_group_without_a_commit_where_nothing_but_control_records_lie() -> None:
-    drain = drain_of({"a": group({0: 1}, caught_up=(P,))}, log(SEAL, 98))
-    assert drain.done
-    assert drain.proof == {}
 
 
 def test_a_commit_on_a_part_of_the_log_that_was_truncated_is_doubt() -> None:
@@ -148,21 +75,10 @@ def test_a_commit_that_names_no_leader_epoch_is_doubt_beyond_where_the_log_was_t
     assert reason({"a": group({P: SEAL - 2}, epochless=frozenset({P}))}, gone, truncated_to=5) == "group-lag:a"
 
 
-def test_a_group_with_state_blocks_unless_its_loss_was_accepted() -> None:
-    streams = {"app": group({P: SEAL}, stateful=True)}
-    assert reason(streams) == "group-stateful:app"
-    assert reason(streams, accepted=("other",)) == "group-stateful:app"
-    assert reason(streams, accepted=("app",)) is None
-
-
 def test_a_waived_group_is_not_waited_for_and_stands_beside_the_proof() -> None:
     drain = drain_of({"a": group({P: SEAL}), "b": group({P: 3})}, rules=[rule("waive", "b", reason="it is retired")])
     assert drain.done
     assert (drain.proof, drain.waived) == ({"a": SEAL}, {"b": "it is retired"})
-
-
-def test_a_required_group_that_is_gone_can_be_waived() -> None:
-    assert reason({}, required=("lost",), rules=[rule("waive", "lo*")]) is None
 
 
 @pytest.mark.parametrize(
@@ -177,11 +93,6 @@ def test_a_required_group_that_is_gone_can_be_waived() -> None:
 )
 def test_a_waiver_is_for_what_it_says_only(waiver: GroupRule) -> None:
     assert reason({"b": group({P: 3})}, rules=[waiver]) == "group-lag:b"
-
-
-def test_a_waiver_for_groups_that_never_committed_here() -> None:
-    waiver = [rule("waive", "*", uncommitted_only=True, expires_ms=LATER_MS + 1)]
-    assert reason({"a": group(members=True), "b": group({P + 1: 5})}, rules=waiver) is None
 
 
 def test_a_waiver_for_many_spares_a_registered_group() -> None:
@@ -227,13 +138,6 @@ def test_a_closed_list_forgives_hidden_groups_and_nothing_else() -> None:
     assert reason({}, groups_doubt=hidden, rules=[rule("closed"), uncommitted], required=("b",)) == "group-gone:b"
 
 
-def test_a_group_that_is_gone_may_have_committed() -> None:
-    """Its offsets have expired: that is another matter than never to have committed."""
-    uncommitted = rule("waive", "*", uncommitted_only=True)
-    assert reason({}, rules=[uncommitted], required=("b",)) == "group-gone:b"
-    assert reason({}, rules=[rule("waive", "b")], required=("b",)) is None
-
-
 def test_reasons_in_words() -> None:
     assert "group 'a:b' has not consumed" in reasons.text("group-lag:a:b")
     assert "modeaware groups waive" in reasons.text(reasons.of_group(reasons.GROUP_GONE, "g"))
@@ -241,3 +145,34 @@ def test_reasons_in_words() -> None:
     codes = [value for name, value in vars(reasons).items() if name.isupper() and isinstance(value, str)]
     assert len(codes) == len(set(codes)) > 10
     assert all(reasons.text(code) != code for code in codes)
+
+
+@pytest.mark.parametrize(
+    ("groups", "more", "expected"),
+    [
+        ({}, {}, None),
+        ({"a": group({P: SEAL}), "b": group({P: SEAL - 1})}, {}, "group-lag:b"),
+        ({"a": group({P: SEAL}), "new": group({P: 3})}, {"required": ("a",)}, "group-lag:new"),
+        ({"a": group({P: 3})}, {"seen": log(SEAL, start=SEAL - 1)}, "group-lag:a"),
+        # An empty partition is drained, whatever the groups say.
+        ({"a": group({P: 3})}, {"seen": log(SEAL, start=SEAL), "groups_doubt": GroupsDoubt("none is listed")}, None),
+        ({"a": group({P + 1: 5})}, {}, "group-never-committed:a"),
+        ({"a": group(members=True)}, {}, "group-never-committed:a"),
+        ({"a": group({P: SEAL})}, {"required": ("a", "lost")}, "group-gone:lost"),
+        ({"a": group({P: SEAL + 1})}, {}, "group-beyond-end:a"),
+        ({"a": group({P: SEAL})}, {"groups_doubt": GroupsDoubt("no answer")}, "groups-unknown"),
+        # A consumer commits the offset after its last record, never past a commit marker at the end.
+        ({"a": group({P: SEAL - 1}, caught_up=(P,))}, {}, None),
+        ({"a": group({P: SEAL - 1}, caught_up=(P + 1,))}, {}, "group-lag:a"),
+        ({"app": group({P: SEAL}, stateful=True)}, {}, "group-stateful:app"),
+        ({"app": group({P: SEAL}, stateful=True)}, {"accepted": ("other",)}, "group-stateful:app"),
+        ({"app": group({P: SEAL}, stateful=True)}, {"accepted": ("app",)}, None),
+        ({}, {"required": ("lost",), "rules": [rule("waive", "lo*")]}, None),
+        ({}, {"required": ("b",), "rules": [rule("waive", "*", uncommitted_only=True)]}, "group-gone:b"),
+        ({"a": group(members=True)}, {"rules": [rule("waive", "*", uncommitted_only=True)]}, None),
+    ],
+)
+def test_partition_is_drained_once_every_group_that_counts_has_read_it(
+    groups: dict[str, GroupFacts], more: dict[str, Any], expected: str | None
+) -> None:
+    assert reason(groups, **more) == expected

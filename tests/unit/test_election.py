@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from modeaware.controller.election import Election, Seat, group_id
-from modeaware.errors import ClusterError, ConfigError
-from modeaware.librdkafka import KafkaError, KafkaException, TopicPartition
+from modeaware.controller.election import Election, Seat
+from modeaware.errors import ClusterError
+from modeaware.librdkafka import KafkaError, TopicPartition
 from tests.support.simulated import SimClock
 
 LOG = "modes"
@@ -112,16 +112,6 @@ def room() -> Room:
     return Room()
 
 
-def test_what_the_consumer_is_told(room: Room) -> None:
-    conf = room.consumer.conf
-    assert conf["group.id"] == group_id(LOG) == "modeaware-controller.modes"
-    assert (conf["session.timeout.ms"], conf["heartbeat.interval.ms"]) == (8_000, 1_000)
-    assert (conf["group.protocol"], conf["partition.assignment.strategy"]) == ("classic", "range")
-    assert conf["enable.auto.commit"] is False
-    assert conf["allow.auto.create.topics"] is False
-    assert conf["max.poll.interval.ms"] == 60_000
-
-
 def test_who_comes_later_sorts_behind_even_with_a_clock_that_is_behind(room: Room) -> None:
     names = [room.consumer.conf["client.id"]]
     room.clock.advance(1)
@@ -160,18 +150,6 @@ def test_a_rebalance_that_gives_the_partition_back_is_the_same_term(room: Room) 
     assert (election.seat, election.group_metadata, election.term) == (Seat.LEADER, b"a/2", 1)
 
 
-@pytest.mark.parametrize("in_between", ["standby", "another member id"])
-def test_otherwise_it_is_a_new_term(room: Room, in_between: str) -> None:
-    election = room.elected()
-    room.consumer.is_revoked()
-    if in_between == "standby":
-        room.consumer.is_assigned([])
-        room.consumer.is_revoked()
-    room.consumer.is_assigned(THE_PARTITION, "a" if in_between == "standby" else "b")
-    room.poll()
-    assert (election.leader, election.term) == (True, 2)
-
-
 def test_a_place_that_is_lost_is_given_up(room: Room) -> None:
     election = room.elected()
     room.consumer.is_lost()
@@ -198,17 +176,6 @@ def test_metadata_of_a_member_that_is_none_any_more_are_refused(room: Room) -> N
     assert (room.election.leader, room.election.group_metadata, room.election.lost) == (False, None, True)
 
 
-def test_callbacks_of_a_consumer_that_was_left_behind_change_nothing(room: Room) -> None:
-    old = room.consumer
-    room.election.join()
-    election = room.elected()
-    old.is_lost()
-    old.is_assigned([])
-    while old.events:
-        old.events.popleft()()
-    assert election.leader
-
-
 def test_confirm(room: Room) -> None:
     assert room.election.confirm(1) is False, "not the leader: the brokers need not be asked"
     election = room.elected()
@@ -223,29 +190,6 @@ def test_confirm(room: Room) -> None:
         room.consumer.answers.append(code)
         assert election.confirm(1) is False
         assert (election.leader, election.lost, election.group_metadata) == (False, True, None)
-
-
-def test_confirm_without_an_answer_ends(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    election = room.elected()
-    poll = room.consumer.poll
-
-    def passes_time(timeout_s: float) -> object:
-        room.clock.advance(int(timeout_s * 1000))
-        return poll(timeout_s)
-
-    monkeypatch.setattr(room.consumer, "poll", passes_time)
-    assert election.confirm(1) is None
-    assert election.leader
-    late = [TopicPartition(LOG, 0, 1)]
-    room.consumer.events.append(lambda: room.consumer.conf["on_commit"](None, late))
-    assert election.confirm(1) is None, "the answer to an earlier question answers nothing"
-
-
-def test_a_loss_while_it_asks_is_no(room: Room) -> None:
-    election = room.elected()
-    room.consumer.is_lost()
-    room.consumer.answers.append(0)
-    assert election.confirm(1) is False
 
 
 class Event:
@@ -272,13 +216,13 @@ def test_a_missing_right_is_told_and_passing_trouble_is_not(room: Room) -> None:
     assert (room.election.refusal, room.election.trouble) == (None, None)
 
 
-def test_without_a_consumer_nothing_happens() -> None:
-    def refuse(conf: dict[str, Any]) -> Any:
-        raise KafkaException(KafkaError(KafkaError._INVALID_ARG))
-
-    election = Election({}, LOG, 8_000, make_consumer=refuse)
-    election.poll()
-    election.close()
-    with pytest.raises(ConfigError, match="client settings"):
-        election.join()
-    assert (election.seat, election.lost) == (Seat.WAITING, True)
+@pytest.mark.parametrize("in_between", ["standby", "another member id"])
+def test_otherwise_it_is_a_new_term(room: Room, in_between: str) -> None:
+    election = room.elected()
+    room.consumer.is_revoked()
+    if in_between == "standby":
+        room.consumer.is_assigned([])
+        room.consumer.is_revoked()
+    room.consumer.is_assigned(THE_PARTITION, "a" if in_between == "standby" else "b")
+    room.poll()
+    assert (election.leader, election.term) == (True, 2)

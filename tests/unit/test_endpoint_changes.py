@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from modeaware.endpoint.authorise import AclOperation, granted
 from modeaware.errors import ClusterError, ControllerFenced, ControllerUnavailable, ErrorCode, ModeSourceError
 from modeaware.lifecycle.commands import (
     CommandResult,
-    CreatePartitionsCommand,
     DeletePartitionsCommand,
 )
-from modeaware.wire import codec, messages, stock
+from modeaware.wire import codec, stock
 from tests.support.conversation import (
     ALTER_AND_DELETE,
     NONE,
@@ -38,17 +38,6 @@ def answered(talk: Talk, api_key: int = 694, version: int = 0) -> Any:
 def topic_code(talk: Talk) -> int:
     (topic,) = answered(talk).responses
     return int(topic.partitions[0].error_code)
-
-
-def test_the_broker_is_asked_on_the_users_own_connection() -> None:
-    talk = Talk()
-    talk.ask(delete({"orders": 2, "plain": 1}))
-    header, question = stock.decode_request(talk.sent[0])
-    assert (header.api_key, header.api_version, header.correlation_id, header.client_id) == (3, 9, -1, "a client")
-    assert [topic.name for topic in question.topics] == ["orders", "plain"]
-    assert not question.allow_auto_topic_creation
-    assert question.include_topic_authorized_operations
-    assert not question.include_cluster_authorized_operations
 
 
 def test_who_has_both_rights_may_delete() -> None:
@@ -92,51 +81,6 @@ def test_topic_without_a_leader_is_retriable() -> None:
     talk.broker_answers(metadata_answer(-1, {"orders": (5, 3, ALTER_AND_DELETE)}))
     assert talk.submitted == []
     assert topic_code(talk) == ErrorCode.LEADER_NOT_AVAILABLE
-
-
-@pytest.mark.parametrize("code", [29, -1, 72])
-def test_any_error_of_a_topic_is_a_no(code: int) -> None:
-    talk = Talk()
-    talk.ask(delete({"orders": 2}))
-    talk.broker_answers(metadata_answer(-1, {"orders": (code, 3, ALTER_AND_DELETE)}))
-    assert talk.submitted == []
-    assert topic_code(talk) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-
-
-@pytest.mark.parametrize("told", [{}, {"Orders": (0, 3, ALTER_AND_DELETE)}])
-def test_a_topic_the_broker_does_not_tell_of_is_a_no(told: dict[str, tuple[int, int, int]]) -> None:
-    talk = Talk()
-    talk.ask(delete({"orders": 2}))
-    talk.broker_answers(metadata_answer(-1, told))
-    assert talk.submitted == []
-    assert topic_code(talk) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-
-
-def test_a_topic_told_twice_is_a_no() -> None:
-    talk = Talk()
-    talk.ask(delete({"orders": 2}))
-    _, message = stock.decode_response(metadata_answer(-1, {"orders": (0, 1, ALTER_AND_DELETE)}), 3, 9)
-    message.topics = message.topics * 2
-    talk.broker_answers(stock.encode_response(message, 9, -1))
-    assert talk.submitted == []
-    assert topic_code(talk) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-
-
-@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION])
-def test_what_a_user_may_see_missing_is_said_to_be_missing(code: ErrorCode) -> None:
-    talk = Talk(broker=FakeBroker(missing=code))
-    talk.ask(delete({"nowhere": 2}))
-    talk.all_answered()
-    assert topic_code(talk) == code
-
-
-@pytest.mark.parametrize("name", ["", "x" * 250, "ä" * 5_000])
-def test_what_is_no_name_is_not_asked_about(name: str) -> None:
-    talk = Talk()
-    talk.ask(delete({name: 2}))
-    talk.all_answered()
-    assert stock.decode_request(talk.sent[0])[1].topics == []
-    assert topic_code(talk) == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 def test_only_what_is_allowed_is_submitted_and_answers_keep_the_requests_order() -> None:
@@ -201,40 +145,6 @@ def test_a_controller_that_fails_is_an_error_of_the_request(outcome: Any, code: 
         assert "secret" not in str(told)
 
 
-@pytest.mark.parametrize(("asked", "given"), [(-5, 0), (0, 0), (2**31 - 1, 600_000)])
-def test_the_time_a_request_may_take_is_bounded(asked: int, given: int) -> None:
-    talk = Talk()
-    talk.ask(delete({"orders": 2}, timeout_ms=asked))
-    talk.broker_answers()
-    assert talk.submitted[0].timeout_ms == given
-
-
-def test_what_contradicts_itself_is_refused_whoever_asks() -> None:
-    talk = Talk()
-    message = messages.create_partitions_request(
-        [CreatePartitionsCommand("orders", 9)] * 2, validate_only=False, timeout_ms=1
-    )
-    talk.ask(codec.encode_request(message, 0, 1, "a client"))
-    assert talk.sent == []
-    assert {result.error_code for result in answered(talk, 37).results} == {ErrorCode.INVALID_REQUEST}
-
-
-def test_a_request_about_nothing_has_an_answer_about_nothing() -> None:
-    talk = Talk()
-    talk.ask(delete({}))
-    assert answered(talk).responses == []
-    assert talk.sent == []
-
-
-@pytest.mark.parametrize("version", range(4))
-def test_a_long_message_is_cut(version: int) -> None:
-    talk = Talk()
-    talk.ask(create({"orders": 9}, version))
-    talk.broker_answers()
-    talk.resolve([CommandResult("orders", ErrorCode.POLICY_VIOLATION, "ä" * 100_000)])
-    assert len(answered(talk, 37, version).results[0].error_message) == 1_000
-
-
 # -- rules about groups ----------------------------------------------------------------------------------------------
 
 
@@ -262,21 +172,35 @@ def test_a_rule_for_many_topics_needs_alter_on_the_cluster(payload: bytes, clust
         assert answered(talk, 695).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
-def test_a_rule_for_a_topic_that_is_gone_needs_the_cluster() -> None:
-    talk = Talk()
-    talk.ask(rules(remove=("nowhere",)))
-    talk.all_answered()
-    assert answered(talk, 695).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    talk = Talk(broker=FakeBroker(cluster=ALTER))
-    talk.ask(rules(remove=("nowhere",)))
-    talk.all_answered()
-    assert len(talk.submitted) == 1
-    talk.resolve([CommandResult("", message="done")])
-    assert (answered(talk, 695).error_code, answered(talk, 695).error_message) == (0, "done")
-
-
 def test_rights_on_the_cluster_are_none_on_a_topic() -> None:
     talk = Talk(broker=FakeBroker(rights={"orders": 0}, cluster=ALTER | DELETE))
     talk.ask(delete({"orders": 2}))
     talk.broker_answers(metadata_answer(-1, {"orders": (0, 1, 0)}, cluster=ALTER | DELETE))
     assert talk.submitted == []
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "copies"),
+    [(29, "orders", 1), (-1, "orders", 1), (72, "orders", 1), (0, "Orders", 1), (0, "orders", 2)],
+)
+def test_topic_that_the_broker_does_not_plainly_grant_is_refused(code: int, name: str, copies: int) -> None:
+    """An error, no mention, or two mentions of the topic."""
+    talk = Talk()
+    talk.ask(delete({"orders": 2}))
+    _, message = stock.decode_response(metadata_answer(-1, {name: (code, 3, ALTER_AND_DELETE)}), 3, 9)
+    message.topics = message.topics * copies
+    talk.broker_answers(stock.encode_response(message, 9, -1))
+    assert talk.submitted == []
+    assert topic_code(talk) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_each_operation_has_its_bit() -> None:
+    assert granted(1 << 6 | 1 << 7) == {AclOperation.DELETE, AclOperation.ALTER}
+    assert granted(0) == frozenset()
+    for operation in AclOperation:
+        assert granted(1 << operation) == {operation}
+
+
+@pytest.mark.parametrize("bitfield", [None, -(2**31), -1, -(2**31) | 1 << 7, 1 << 0, 1 << 1, 1 << 2, 1 << 20])
+def test_what_is_no_plain_grant_grants_nothing(bitfield: int | None) -> None:
+    assert granted(bitfield) == frozenset()

@@ -12,17 +12,15 @@ from hypothesis import strategies as st
 from modeaware.endpoint.desk import Action, Close, Refresh, Submit, ToClient, ToUpstream
 from modeaware.endpoint.limits import Limits
 from modeaware.endpoint.session import Session
-from modeaware.errors import ControllerUnavailable, ModeSourceError
+from modeaware.errors import ControllerUnavailable
 from modeaware.lifecycle.commands import CommandResult
 from modeaware.wire import codec
 from tests.support.conversation import (
     FakeBroker,
     FakeDesk,
-    broker_versions,
     create,
     delete,
     hello,
-    metadata_answer,
     modes_request,
     old_metadata_request,
     request,
@@ -148,87 +146,3 @@ def test_an_exchange_stands_apart(payloads: list[bytes], choices: random.Random,
     model.take = watched  # type: ignore[method-assign]  # to look over its shoulder
     model.run(asked)
     assert [answer[:4] for answer in model.told] == [payload[4:8] for payload in asked]
-
-
-KEYS = (0, 1, 3, 10, 17, 18, 36, 37, 75, 78, 694, 695)
-SEEDS = (
-    hello(1),
-    modes_request(1, ["orders"]),
-    modes_request(1, modes_only=True, fresh=True),
-    old_metadata_request(1, 9, ["orders"]),
-    delete({"orders": 2}),
-    create({"plain": 9}),
-    rules("orders", remove=("*",)),
-    request(17, 1, 1),
-    request(36, 2, 1),
-)
-ANSWERS = (
-    broker_versions(3, 1),
-    metadata_answer(1, {"orders": (0, 3, 192), "plain": (0, 2, 192)}),
-    metadata_answer(1, {"orders": (29, 0, 0)}, version=5),
-    b"\0\0\0\1\0\0",
-)
-
-
-@st.composite
-def broken(draw: st.DrawFn, seeds: tuple[bytes, ...]) -> bytes:
-    """A frame with a few bytes changed, cut out or put in."""
-    frame = bytearray(draw(st.sampled_from(seeds)))
-    for _ in range(draw(st.integers(0, 3))):
-        at = draw(st.integers(0, len(frame)))
-        frame[at : at + draw(st.integers(0, 4))] = draw(st.binary(max_size=5))
-    return bytes(frame)
-
-
-CLIENT_FRAMES = (
-    st.binary(max_size=60)
-    | st.builds(request, st.sampled_from(KEYS), st.integers(-1, 13), st.integers(-3, 3), st.binary(max_size=60))
-    | broken(SEEDS)
-)
-EVENTS = st.lists(
-    st.tuples(st.just("client"), CLIENT_FRAMES)
-    | st.tuples(st.just("broker"), st.booleans(), st.binary(max_size=60) | broken(ANSWERS))
-    | st.tuples(
-        st.just("controller"),
-        st.integers(0, 4),
-        st.sampled_from([None, [], [CommandResult("orders")], ControllerUnavailable("x"), OSError("x")]),
-    ),
-    max_size=25,
-)
-
-
-@settings(_SLOW, max_examples=600)
-@given(EVENTS, st.booleans(), st.booleans(), st.booleans())
-def test_nothing_raises_and_a_close_is_the_end(events: list[Any], sasl: bool, refuse: bool, knows: bool) -> None:
-    desk = FakeDesk(old_clients="refuse" if refuse else "serve")
-    if not knows:
-        desk.failure = ModeSourceError("not yet")
-    session = Session(desk, Limits(pipeline=10, held_bytes=2_000, change_bytes=500, modes_bytes=500), sasl)
-    asked: list[bytes] = []
-    for payload in (hello(1), broker_versions(3, 1)):
-        asked += sent_by(
-            session, session.from_client(payload) if payload[:2] == b"\0\x12" else answer(session, payload)
-        )
-    for event in events:
-        match event:
-            case ("client", payload):
-                actions = session.from_client(payload)
-            case ("broker", paired, payload):
-                if paired and asked:  # past the check of the correlation id
-                    payload = asked.pop(0)[4:8] + payload[4:]
-                actions = session.from_upstream(payload)
-            case (_, ticket, outcome):
-                actions = session.resolved(ticket, outcome)
-        asked += sent_by(session, actions)
-        assert session.pending <= 10
-
-
-def answer(session: Session, payload: bytes) -> list[Action]:
-    return session.from_upstream(payload)
-
-
-def sent_by(session: Session, actions: list[Action]) -> list[bytes]:
-    closes = [number for number, action in enumerate(actions) if isinstance(action, Close)]
-    assert closes in ([], [len(actions) - 1])
-    assert session.closed is bool(closes) or not actions
-    return [action.payload for action in actions if isinstance(action, ToUpstream)]

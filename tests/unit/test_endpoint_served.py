@@ -5,14 +5,11 @@ from __future__ import annotations
 import pytest
 
 from modeaware.endpoint.desk import ActiveController
-from modeaware.endpoint.splice import Node, with_controller
 from modeaware.errors import ModeSourceError
 from modeaware.wire import kip694, stock
-from modeaware.wire.frames import MalformedFrame
 from tests.support.conversation import (
     FakeDesk,
     Talk,
-    metadata_answer,
     old_metadata_request,
 )
 
@@ -59,11 +56,6 @@ def test_served_ones_are_told_what_the_broker_says_where_nobody_takes_changes(
     assert told == upstream
 
 
-def test_served_ones_of_before_there_were_controllers_are_told_what_the_broker_says() -> None:
-    upstream, told = served(FakeDesk(), 0, ["orders"])
-    assert told == upstream
-
-
 def test_served_ones_are_served_before_the_mode_log_was_read() -> None:
     class Unread(FakeDesk):
         def claim(self) -> ActiveController | None:
@@ -71,22 +63,3 @@ def test_served_ones_are_served_before_the_mode_log_was_read() -> None:
 
     upstream, told = served(Unread(active=False), 9)
     assert told == upstream
-
-
-def head_of(answer: bytes, version: int) -> bytes:
-    """Up to the controller's id."""
-    _, other = stock.decode_response(answer, 3, version)
-    other.controller_id += 1
-    encoded = stock.encode_response(other, version, 2)
-    return answer[: next(at for at, (a, b) in enumerate(zip(answer, encoded, strict=True)) if a != b) + 1]
-
-
-@pytest.mark.parametrize("version", range(1, 10))
-def test_an_answer_that_ends_before_its_controller_is_none(version: int) -> None:
-    node = Node(kip694.ENDPOINT_NODE_ID, "endpoint.example", 9690)
-    answer = metadata_answer(2, {}, version=version)
-    with_controller(answer, version, node)
-    rest = len(answer) - len(head_of(answer, version))
-    for at in range(len(answer) - rest):
-        with pytest.raises(MalformedFrame):
-            with_controller(answer[:at], version, node)

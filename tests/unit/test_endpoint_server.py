@@ -1,20 +1,19 @@
-"""The endpoint's server with real sockets: what is carried where, and how it ends. The rest are stand-ins."""
+"""The endpoint's server with real sockets: what is carried where, to which broker, and how it ends."""
 
 from __future__ import annotations
 
 import logging
-import socket
 import threading
+from collections.abc import Iterator
 
 import pytest
 
 from modeaware.endpoint import server as server_module
+from modeaware.endpoint import upstream as upstream_module
 from modeaware.endpoint.limits import Limits
-from modeaware.endpoint.quotas import Quotas, Seldom
+from modeaware.endpoint.quotas import Quotas
 from modeaware.endpoint.server import THREAD_NAME, Server
-from modeaware.endpoint.upstream import Upstream
-from modeaware.errors import ClusterError, ConfigError, ControllerUnavailable, ErrorCode
-from modeaware.lifecycle.commands import CommandResult
+from modeaware.errors import ClusterError
 from tests.support.endpoint import COMMAND, FakeBroker, FakeController, MakeServer, Peer, free_port
 from tests.support.waiting import eventually
 
@@ -37,31 +36,6 @@ def test_requests_reach_a_broker_and_answers_come_back_in_order(server: Server, 
     eventually(lambda: broker.open == 0, message="it is closed with its client")
 
 
-def test_large_frames_pass_both_ways(server: Server, broker: FakeBroker) -> None:
-    request = bytes(1_000_000)
-    broker.answer = lambda payload: payload * 8
-    with _connect(server) as peer:
-        assert peer.ask(request) == request * 8
-
-
-def test_a_broker_is_reached_when_there_is_something_to_send(server: Server, broker: FakeBroker) -> None:
-    with _connect(server) as idle, _connect(server) as local:
-        assert local.ask(b"here") == b"here"
-        assert broker.accepted == 0
-        assert idle.ask(b"x") == b"re: x"
-        assert broker.accepted == 1
-
-
-def test_no_more_requests_are_under_way_than_a_session_takes(server: Server, broker: FakeBroker) -> None:
-    gate = threading.Semaphore(0)
-    broker.answer = lambda payload: payload if gate.acquire(timeout=20) else None
-    with _connect(server) as peer:
-        peer.send(*(b"%d" % number for number in range(20)))
-        for number in range(20):
-            gate.release()
-            assert peer.receive() == b"%d" % number  # FakeSession asserts that it never has more than three
-
-
 def test_commands_reach_the_controller_and_its_answer_comes_back(server: Server, controller: FakeController) -> None:
     with _connect(server) as peer:
         peer.send(b"submit 5000")
@@ -69,14 +43,6 @@ def test_commands_reach_the_controller_and_its_answer_comes_back(server: Server,
         controller.open[0].set_result([])
         assert peer.receive() == b"1 []"
     assert controller.commands == [((COMMAND,), 5000)]
-
-
-def test_a_refresh_is_asked_for(server: Server, controller: FakeController) -> None:
-    with _connect(server) as peer:
-        peer.send(b"refresh")
-        eventually(lambda: controller.refreshes)
-        controller.refreshes[0].set_result(None)
-        assert peer.receive() == b"1 None"
 
 
 def test_a_command_that_takes_too_long_is_told_so_and_not_taken_back(
@@ -89,58 +55,6 @@ def test_a_command_that_takes_too_long_is_told_so_and_not_taken_back(
         assert not controller.open[0].cancelled()
         controller.open[0].set_exception(ClusterError("late"))  # nobody waits for it any more, and nothing breaks
         assert peer.ask(b"here") == b"here"
-
-
-@pytest.mark.parametrize(
-    ("failure", "told"),
-    [
-        (ClusterError("the brokers are away", code=ErrorCode.REQUEST_TIMED_OUT), b"the brokers are away"),
-        (ZeroDivisionError("division by zero"), b"UNKNOWN_SERVER_ERROR: -1> the controller failed: ZeroDivisionError"),
-    ],
-)
-def test_a_failure_of_the_controller_is_told(
-    server: Server, controller: FakeController, failure: Exception, told: bytes
-) -> None:
-    with _connect(server) as peer:
-        peer.send(b"submit 5000")
-        eventually(lambda: controller.open)
-        controller.open[0].set_exception(failure)
-        assert told in peer.receive()
-
-
-def test_a_controller_that_takes_no_command_is_told(server: Server, controller: FakeController) -> None:
-    controller.fail = ControllerUnavailable("this controller is stopping")
-    with _connect(server) as peer:
-        assert b"is stopping" in peer.ask(b"submit 5000")
-
-
-def test_a_command_whose_client_is_gone_is_finished_without_it(server: Server, controller: FakeController) -> None:
-    with _connect(server) as peer:
-        peer.send(b"submit 5000")
-        eventually(lambda: controller.open)
-    with _connect(server) as other:
-        assert other.ask(b"x") == b"re: x"
-        controller.open[0].set_result([CommandResult("orders")])
-        assert other.ask(b"y") == b"re: y"
-
-
-def test_brokers_take_turns_and_who_takes_no_connection_is_passed_over(
-    make_server: MakeServer, broker: FakeBroker
-) -> None:
-    dead = ("127.0.0.1", free_port())
-    spare = FakeBroker()
-    try:
-        server = make_server(dead, broker.address, spare.address)
-        with _connect(server) as one, _connect(server) as other:
-            assert one.ask(b"1") == b"re: 1"
-            assert other.ask(b"2") == b"re: 2"
-        assert (broker.accepted, spare.accepted) == (1, 1)
-        broker.close()
-        with _connect(server) as later:
-            assert later.ask(b"3") == b"re: 3"
-        assert spare.accepted == 2
-    finally:
-        spare.close()
 
 
 def test_where_no_broker_answers_clients_are_closed_and_the_log_says_it_once(
@@ -165,29 +79,6 @@ def test_a_broker_that_hangs_up_ends_its_client_after_the_answers(server: Server
         assert peer.ask(b"last") == b"last" * 500_000
         assert peer.closed()
         assert other.ask(b"here") == b"here"
-
-
-def test_a_broker_that_hangs_up_does_not_cost_a_command_its_answer(
-    server: Server, broker: FakeBroker, controller: FakeController
-) -> None:
-    broker.hang_up = True
-    with _connect(server) as peer:
-        peer.send(b"x", b"submit 20000")
-        assert peer.receive() == b"re: x"
-        eventually(lambda: broker.open == 0)
-        controller.open[0].set_result([])
-        assert peer.receive() == b"1 []"
-        assert peer.closed()
-
-
-def test_a_session_closes_its_connection_after_what_stands_before(
-    server: Server, caplog: pytest.LogCaptureFixture
-) -> None:
-    with _connect(server) as peer:
-        peer.send(b"here 1", b"close", b"here 2")
-        assert peer.receive() == b"here 1"
-        assert peer.closed()
-    assert [record.message for record in caplog.records if "told so" in record.message]
 
 
 def test_a_bug_ends_one_connection_and_quotes_nothing(server: Server, caplog: pytest.LogCaptureFixture) -> None:
@@ -230,40 +121,11 @@ def test_stop_closes_everything_and_says_what_was_answered(
         Peer(server.advertised)
 
 
-def test_stop_does_not_wait_for_a_broker_that_is_being_reached(make_server: MakeServer) -> None:
-    with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
-        address = full.getsockname()
-        fillers = [socket.socket() for _ in range(4)]
-        for filler in fillers:  # no more connections are taken up by it
-            filler.setblocking(False)
-            filler.connect_ex(address)
-        server = make_server((address[0], address[1]), upstream=Upstream([address], connect_timeout_s=600))
-        with _connect(server) as peer:
-            peer.send(b"x")
-            with _connect(server) as other:
-                assert other.ask(b"here") == b"here"
-            server.stop()
-            assert peer.closed()
-        for filler in fillers:
-            filler.close()
-    assert not [thread for thread in threading.enumerate() if thread.name == THREAD_NAME]
-
-
-def test_a_port_in_use_is_a_clear_error(server: Server, make_server: MakeServer, broker: FakeBroker) -> None:
-    with pytest.raises(ConfigError, match=f"cannot listen on {server.address}"):
-        make_server(broker.address, listen=server.address)
-
-
-def test_a_log_of_peers_is_short_and_counts_what_it_leaves_out(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    now_s = 0.0
-    log = Seldom(lambda: now_s, lines=2, period_s=10)
-    for number in range(5):
-        log.log(logging.INFO, "noise", "heard %d", number)
-    log.log(logging.INFO, "other", "seen")
-    now_s = 10.0
-    log.log(logging.INFO, "noise", "heard %d", 5)
-    assert [record.message for record in caplog.records] == ["heard 0", "heard 1", "seen", "noise: 3 more", "heard 5"]
+def test_large_frames_pass_both_ways(server: Server, broker: FakeBroker) -> None:
+    request = bytes(1_000_000)
+    broker.answer = lambda payload: payload * 8
+    with _connect(server) as peer:
+        assert peer.ask(request) == request * 8
 
 
 def test_fewer_connections_are_taken_where_files_are_few(
@@ -277,3 +139,61 @@ def test_fewer_connections_are_taken_where_files_are_few(
     assert "takes 500 connections, not 10000" in caplog.text
     assert server_module.affordable(300) == 300
     assert Quotas().connections_per_peer < Limits().connections
+
+
+@pytest.fixture
+def brokers() -> Iterator[list[FakeBroker]]:
+    brokers = [FakeBroker() for _ in range(3)]
+    yield brokers
+    for broker in brokers:
+        broker.close()
+
+
+def _freeze(broker: FakeBroker) -> None:
+    """As a process that is stopped: the system still takes connections for it."""
+    broker.answer = lambda payload: None
+
+
+def _asks(server: Server) -> bytes:
+    with Peer(server.advertised) as peer:
+        return peer.ask(b"x")
+
+
+def _gives_up(server: Server, frozen: FakeBroker) -> None:
+    """A client that comes to the frozen broker and leaves after a while."""
+    known = len(frozen.received)
+    with Peer(server.advertised) as peer:
+        peer.send(b"x")
+        eventually(lambda: len(frozen.received) > known)
+    eventually(lambda: frozen.open == 0)
+
+
+def test_a_frozen_broker_costs_a_client_one_attempt(make_server: MakeServer, brokers: list[FakeBroker]) -> None:
+    frozen = brokers[0]
+    _freeze(frozen)
+    server = make_server(*(broker.address for broker in brokers))
+    _gives_up(server, frozen)
+    for _ in range(6):
+        assert _asks(server) == b"re: x"
+    assert [broker.accepted for broker in brokers] == [1, 3, 3]
+
+
+def test_one_client_at_a_time_finds_out_whether_it_is_back(
+    make_server: MakeServer, brokers: list[FakeBroker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frozen = brokers[0]
+    _freeze(frozen)
+    server = make_server(*(broker.address for broker in brokers))
+    with monkeypatch.context() as brief:
+        brief.setattr(upstream_module, "DOUBT_S", 0.0)
+        _gives_up(server, frozen)
+        assert [_asks(server), _asks(server)] == [b"re: x"] * 2
+    with Peer(server.advertised) as patient:
+        patient.send(b"x")
+        eventually(lambda: frozen.accepted == 2)
+        for _ in range(6):
+            assert _asks(server) == b"re: x"
+        assert frozen.accepted == 2
+        frozen.answer = lambda payload: b"back: " + payload
+        assert patient.ask(b"y") == b"back: y"
+        assert sorted(_asks(server) for _ in range(3)) == [b"back: x", b"re: x", b"re: x"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import ssl
 import subprocess
 from collections.abc import Iterator
@@ -12,10 +11,9 @@ from typing import Any, cast
 import pytest
 
 from modeaware.endpoint.desk import Desk
-from modeaware.endpoint.quotas import Quotas
 from modeaware.endpoint.server import Server
-from modeaware.endpoint.tls import TlsStream, server_context
-from modeaware.endpoint.upstream import NoBroker, Upstream
+from modeaware.endpoint.tls import server_context
+from modeaware.endpoint.upstream import Upstream
 from modeaware.errors import ConfigError
 from tests.support.endpoint import FakeBroker, FakeController, MakeServer, Peer
 from tests.support.secured import Certificate, make_certificate
@@ -83,18 +81,6 @@ def test_frames_pass_with_tls_on_both_sides(server: Server, broker: FakeBroker, 
     eventually(lambda: broker.open == 0)
 
 
-@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_tls_from_1_2_on_is_spoken(server: Server, certificate: Certificate, version: ssl.TLSVersion) -> None:
-    context = _client(certificate)
-    context.minimum_version = context.maximum_version = version
-    with Peer(server.advertised, tls=context) as peer:
-        assert peer.ask(b"x") == b"re: x"
-
-
-def test_older_tls_is_not_spoken(certificate: Certificate) -> None:
-    assert server_context(certificate.both).minimum_version is ssl.TLSVersion.TLSv1_2
-
-
 def test_a_user_is_never_presented_by_the_controllers_certificate(
     make_server: MakeServer, broker: FakeBroker, certificate: Certificate
 ) -> None:
@@ -122,54 +108,6 @@ def test_what_is_no_tls_closes_its_connection(
     assert [record for record in caplog.records if "closed the connection of 127.0.0.1:" in record.message]
 
 
-def test_rubbish_within_tls_closes_its_connection(server: Server, certificate: Certificate) -> None:
-    with _connect(server, certificate) as witness, _connect(server, certificate) as peer:
-        assert witness.ask(b"x") == b"re: x"
-        peer.socket.sendall(b"\xff\xff\xff\xff")
-        assert peer.closed()
-        assert witness.ask(b"y") == b"re: y"
-
-
-def test_a_record_that_was_tampered_with_closes_its_connection(server: Server, certificate: Certificate) -> None:
-    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    tls = _client(certificate).wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
-    with Peer(server.advertised) as peer:
-        while True:
-            try:
-                tls.do_handshake()
-                break
-            except ssl.SSLWantReadError:
-                peer.socket.sendall(outgoing.read())
-                incoming.write(peer.socket.recv(65_536))
-        tls.write(b"\0\0\0\x04here")
-        record = bytearray(outgoing.read())
-        record[-1] ^= 1
-        peer.socket.sendall(record)
-        assert peer.closed()
-
-
-def test_a_handshake_that_is_never_finished_costs_the_time_of_a_first_request(
-    make_server: MakeServer, certificate: Certificate
-) -> None:
-    server = make_server(BROKER, tls=server_context(certificate.both), quotas=Quotas(first_request_s=0.1))
-    outgoing = ssl.MemoryBIO()
-    tls = _client(certificate).wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="127.0.0.1")
-    with pytest.raises(ssl.SSLWantReadError):
-        tls.do_handshake()
-    with Peer(server.advertised) as half, Peer(server.advertised) as nothing:
-        half.socket.sendall(outgoing.read()[:100])
-        assert half.closed()
-        assert nothing.closed()
-
-
-def test_a_closing_alert_comes_before_the_end(server: Server, certificate: Certificate) -> None:
-    with _connect(server, certificate) as peer:
-        assert isinstance(peer.socket, ssl.SSLSocket)
-        assert peer.ask(b"here") == b"here"
-        peer.send(b"close")
-        assert peer.socket.recv(100) == b"", "no answer was cut off: otherwise this is an error"
-
-
 def test_a_broker_with_another_name_or_authority_is_not_used(
     make_server: MakeServer,
     broker: FakeBroker,
@@ -186,32 +124,6 @@ def test_a_broker_with_another_name_or_authority_is_not_used(
         assert "CERTIFICATE_VERIFY_FAILED" in caplog.text
         assert why in caplog.text
     assert broker.received == misnamed.received == []
-
-
-@pytest.mark.parametrize(
-    "setting",
-    [
-        {"enable.ssl.certificate.verification": "false", "ssl.ca.location": ""},
-        {"ssl.endpoint.identification.algorithm": "none"},
-    ],
-    ids=["any certificate", "any name"],
-)
-def test_verification_is_as_lax_as_the_controllers(
-    make_server: MakeServer, misnamed: FakeBroker, certificate: Certificate, setting: dict[str, str]
-) -> None:
-    with Peer(make_server(upstream=_upstream(misnamed, certificate, **setting)).advertised) as peer:
-        assert peer.ask(b"x") == b"re: x"
-
-
-def test_a_broker_without_tls_is_not_used(make_server: MakeServer, certificate: Certificate) -> None:
-    plain = FakeBroker()
-    try:
-        with Peer(make_server(upstream=_upstream(plain, certificate)).advertised) as peer:
-            peer.send(b"x")
-            assert peer.closed()
-        assert plain.received == []
-    finally:
-        plain.close()
 
 
 @pytest.mark.parametrize("which", ["missing", "no PEM", "another key", "locked key"])
@@ -232,20 +144,6 @@ def test_a_certificate_that_cannot_be_used_is_a_clear_error(
         server_context(*files[which])
 
 
-def test_records_are_small_however_large_a_frame_is(certificate: Certificate) -> None:
-    here, there = TlsStream(server_context(certificate.both)), TlsStream(_client(certificate), "127.0.0.1")
-    to_here = there.start()
-    while to_here or not there.ready:
-        _, to_there = here.receive(memoryview(to_here))
-        _, to_here = there.receive(memoryview(to_there))
-    records = list(here.encrypt(bytes(100_000)))
-    assert all(len(record) < 17_000 for record in records)
-    plaintext, _ = there.receive(memoryview(b"".join(records)))
-    assert plaintext == bytes(100_000)
-    there.receive(memoryview(here.last_words()))
-    assert here.last_words() == b""
-
-
 def _make(listen: str, upstream: Upstream, **arguments: Any) -> Server:
     controller = FakeController()
     return Server(listen, cast(Desk, None), controller.submit, controller.refresh, upstream, **arguments)
@@ -254,32 +152,6 @@ def _make(listen: str, upstream: Upstream, **arguments: Any) -> Server:
 def test_ssl_without_sasl_is_refused_with_what_to_do() -> None:
     with pytest.raises(ConfigError, match=r"cannot present a user's certificate.*SASL_SSL"):
         Upstream.from_conf({"bootstrap.servers": "b:9092", "security.protocol": "ssl"})
-
-
-@pytest.mark.parametrize(
-    ("servers", "expected"),
-    [
-        ("a:1,b", [("a", 1), ("b", 9092)]),
-        ("SASL_SSL://a:1, [::1]:2", [("a", 1), ("::1", 2)]),
-        ("[::1]", [("::1", 9092)]),
-    ],
-)
-def test_bootstrap_servers_are_read_as_librdkafka_reads_them(servers: str, expected: list[tuple[str, int]]) -> None:
-    assert list(Upstream.from_conf({"bootstrap.servers": servers}).servers) == expected
-
-
-@pytest.mark.parametrize(
-    "conf", [{}, {"bootstrap.servers": "a:b"}, {"bootstrap.servers": "a", "security.protocol": "x"}]
-)
-def test_settings_that_reach_nobody_are_refused(conf: dict[str, str]) -> None:
-    with pytest.raises(ConfigError):
-        Upstream.from_conf(conf)
-
-
-@pytest.mark.parametrize("listen", ["", "127.0.0.1", "127.0.0.1:", "127.0.0.1:port", "127.0.0.1:99999"])
-def test_what_is_no_address_is_refused(listen: str) -> None:
-    with pytest.raises(ConfigError, match="HOST:PORT"):
-        _make(listen, Upstream([BROKER]))
 
 
 @pytest.mark.parametrize("advertised", ["host", ":9", "host:0", "0.0.0.0:9", "[::]:9"])
@@ -306,29 +178,3 @@ def test_others_may_reach_it_without_tls_only_where_brokers_use_none(
     assert caplog.text == ""
     _make("192.0.2.1:9000", Upstream([BROKER]))
     assert "ANONYMOUS" in caplog.text
-
-
-def test_what_clients_speak_follows_from_both_sides(certificate: Certificate, caplog: pytest.LogCaptureFixture) -> None:
-    tls = server_context(certificate.both)
-    secured = Upstream([BROKER], "SASL_SSL", ssl.create_default_context())
-    assert _make("127.0.0.1:0", secured, tls=tls).security_protocol == "SASL_SSL"
-    assert _make("127.0.0.1:0", Upstream([BROKER])).security_protocol == "PLAINTEXT"
-    assert not caplog.records
-    assert _make("127.0.0.1:0", secured).security_protocol == "SASL_PLAINTEXT"
-    assert _make("127.0.0.1:0", Upstream([BROKER]), tls=tls).security_protocol == "SSL"
-    warnings = [record for record in caplog.records if record.levelno == logging.WARNING]
-    assert len(warnings) == 2
-    assert "cannot go from here to a broker" in caplog.text
-
-
-def test_without_a_host_it_listens_on_loopback_and_says_where(make_server: MakeServer) -> None:
-    server = make_server(BROKER, listen=":0")
-    assert server.address == server.advertised_address
-    assert server.address.startswith("127.0.0.1:")
-    assert server.loopback
-    with pytest.raises(RuntimeError, match="started"):
-        _ = _make("127.0.0.1:0", Upstream([BROKER])).address
-
-
-def test_no_broker_is_an_error_with_a_code() -> None:
-    assert NoBroker("none").code is not None

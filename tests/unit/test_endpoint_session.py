@@ -1,10 +1,10 @@
-"""One connection's conversation: what passes, what is refused, and the order of the answers."""
+"""One connection's conversation: what passes, what is rejected, the order of the answers, and the bytes it holds."""
 
 from __future__ import annotations
 
 import pytest
 
-from modeaware.endpoint.desk import ActiveController, ToClient, ToUpstream
+from modeaware.endpoint.desk import ActiveController
 from modeaware.endpoint.limits import Limits
 from modeaware.errors import ErrorCode, ModeSourceError
 from modeaware.lifecycle.commands import CommandResult, DeletePartitionsCommand
@@ -37,15 +37,12 @@ def test_what_is_not_looked_into_passes_as_it_is_both_ways() -> None:
     ("api_key", "version", "why"),
     [
         (0, 9, "Produce"),
-        (1, 12, "Fetch"),
         (78, 1, "ShareFetch"),
         (75, 0, "DescribeTopicPartitions"),
         (17, 0, "SaslHandshake version 0"),
         (3, 10, "Metadata version 10"),
-        (3, 11, "Metadata version 11"),
         (3, -1, "Metadata version -1"),
         (37, 4, "api key 37 version 4"),
-        (694, 1, "api key 694 version 1"),
         (695, -1, "api key 695 version -1"),
     ],
 )
@@ -58,39 +55,6 @@ def test_what_is_not_taken_closes_and_reaches_nobody(api_key: int, version: int,
     assert talk.sent == talk.told == []
 
 
-@pytest.mark.parametrize("length", range(8))
-def test_a_frame_that_is_no_request_closes(length: int) -> None:
-    talk = Talk()
-    talk.ask(b"\0" * length)
-    assert talk.closed == "a frame that cannot be read"
-
-
-def test_after_a_close_nothing_happens_any_more() -> None:
-    talk = Talk()
-    talk.ask(request(0, 9, 1))
-    assert talk.session.closed
-    assert not talk.session.wants_more
-    assert talk.session.from_client(request(10, 1, 2)) == []
-    assert talk.session.from_upstream(b"\0\0\0\2") == []
-    assert talk.session.resolved(1, []) == []
-    assert talk.session.pending == 0
-
-
-def test_what_was_answered_before_is_sent_before_the_close() -> None:
-    talk = Talk()
-    actions = talk.session.from_client(request(18, 99, 5))
-    assert isinstance(actions[0], ToClient)
-    talk.ask(request(10, 1, 1), request(0, 9, 2))
-    assert talk.closed is not None
-    assert len(talk.sent) == 1
-
-
-def test_a_broker_that_answers_unasked_closes() -> None:
-    talk = Talk()
-    talk.broker_answers(b"\0\0\0\1")
-    assert talk.closed == "the broker answered what it was not asked"
-
-
 @pytest.mark.parametrize("answer", [b"", b"\0\0", b"\0\0\0\2", b"\0\0\0\2 and more"])
 def test_a_broker_that_answers_something_else_closes(answer: bytes) -> None:
     talk = Talk()
@@ -98,20 +62,6 @@ def test_a_broker_that_answers_something_else_closes(answer: bytes) -> None:
     talk.broker_answers(answer)
     assert talk.closed == "the broker answered out of order"
     assert talk.told == []
-
-
-def test_the_broker_cannot_answer_a_change_that_the_controller_has() -> None:
-    talk = Talk()
-    talk.ask(delete({"orders": 2}, 1))
-    talk.broker_answers()
-    talk.broker_answers(b"\xff\xff\xff\xff")
-    assert talk.closed == "the broker answered what it was not asked"
-
-
-def test_negative_correlation_ids_of_the_client_are_its_own() -> None:
-    talk = Talk()
-    talk.ask(hello(-1), modes_request(-2, ["orders"]), request(10, 1, -1), request(10, 1, -(2**31)))
-    assert ids(talk.all_answered()) == [-1, -2, -1, -(2**31)]
 
 
 def test_an_answer_of_our_own_waits_for_those_before_it() -> None:
@@ -142,17 +92,6 @@ def test_what_stands_behind_a_change_waits_unsent() -> None:
     assert talk.session.pending == 0
 
 
-def test_a_ticket_is_good_once() -> None:
-    talk = Talk()
-    talk.ask(delete({"orders": 2}, 1))
-    talk.broker_answers()
-    ticket = talk.submitted[0].ticket
-    assert talk.session.resolved(ticket + 1, []) == []
-    talk.resolve([CommandResult("orders")])
-    assert talk.session.resolved(ticket, [CommandResult("orders")]) == []
-    assert ids(talk.told) == [1]
-
-
 def test_fresh_modes_are_asked_once_the_log_has_been_read() -> None:
     desk = FakeDesk(known={})
     talk = Talk(desk)
@@ -177,12 +116,6 @@ def test_a_log_that_cannot_be_read_now_gives_no_old_modes_for_fresh_ones() -> No
     assert ids(talk.told) == [1]
 
 
-def test_a_desk_that_knows_nothing_yet_closes() -> None:
-    talk = Talk(FakeDesk(failure=ModeSourceError("not read yet: secret")))
-    talk.ask(hello(1), modes_request(2, modes_only=True))
-    assert talk.closed == "nothing can be said about partition modes now (ModeSourceError)"
-
-
 def test_only_who_names_itself_is_given_modes() -> None:
     for greeting in (
         hello(1, "librdkafka"),
@@ -192,29 +125,6 @@ def test_only_who_names_itself_is_given_modes() -> None:
         talk = Talk()
         talk.ask(greeting, modes_request(2))
         assert talk.closed == "Metadata version 10, which was not offered"
-
-
-def test_old_metadata_passes_untouched_when_old_clients_are_served() -> None:
-    talk = Talk(FakeDesk(active=False, claimed=None))  # the controller is told: see test_endpoint_metadata
-    for version in range(10):
-        asked = old_metadata_request(version, version, ["orders"])
-        talk.ask(asked)
-        answer = talk.broker.answer()
-        assert talk.sent[-1] == asked
-        talk.broker_answers(answer)
-        assert talk.told[-1] == answer
-
-
-@pytest.mark.parametrize(("name", "version"), [("librdkafka", "2.16.0"), ("any", "2.16.1-rdkafka-2.16.0")])
-@pytest.mark.parametrize("active", [True, False])
-def test_librdkafka_is_told_of_no_node_that_brokers_do_not_name(name: str, version: str, active: bool) -> None:
-    """What it has asked of a node fails when the next answer, of a broker, does not name that."""
-    talk = Talk(FakeDesk(active=active))
-    talk.ask(hello(1, name, software_version=version), old_metadata_request(2, 9, ["orders"]))
-    talk.broker_answers()
-    answer = talk.broker.answer()
-    talk.broker_answers(answer)
-    assert talk.told[-1] == answer
 
 
 def test_requests_beyond_the_pipeline_close() -> None:
@@ -227,64 +137,11 @@ def test_requests_beyond_the_pipeline_close() -> None:
     assert talk.closed == "more requests at once than are taken"
 
 
-def test_bytes_that_wait_are_bounded_and_let_go() -> None:
-    talk = Talk(limits=Limits(held_bytes=1_000))
-    talk.ask(delete({"orders": 2}, 1), request(10, 1, 2, b"x" * 990))
-    assert not talk.session.wants_more
-    talk.broker_answers()
-    talk.resolve([CommandResult("orders")])
-    assert talk.session.wants_more
-
-
 def test_what_is_decoded_here_is_bounded() -> None:
     for payload in (delete({f"topic-{n}": 1 for n in range(50)}, 2), modes_request(2, ["x" * 200] * 3)):
         talk = Talk(limits=Limits(change_bytes=400, modes_bytes=400))
         talk.ask(hello(1), payload)
         assert talk.closed == f"a request of {len(payload)} bytes; 400 are taken of this api"
-
-
-def test_what_is_made_here_is_bounded_and_what_passes_is_not() -> None:
-    talk = Talk(limits=Limits(response_bytes=300))
-    big = request(10, 1, 1, b"x" * 400)
-    talk.ask(big)
-    assert talk.all_answered() == [pass_through_answer(big)]
-    talk.ask(hello(2), modes_request(3))
-    talk.all_answered()
-    assert talk.closed is not None
-    assert talk.closed.endswith("300 are made here")
-    assert ids(talk.told) == [1, 2]
-
-
-@pytest.mark.parametrize("api_key", [18, 3])
-def test_an_answer_that_cannot_be_read_closes(api_key: int) -> None:
-    talk = Talk()
-    talk.ask(hello(1))
-    if api_key == 3:
-        talk.broker_answers()
-        talk.ask(modes_request(2))
-    talk.broker_answers(talk.sent[-1][4:8] + b"\0rubbish with a secret")
-    assert talk.closed == "a frame that cannot be read"
-
-
-def test_rights_that_cannot_be_read_close() -> None:
-    talk = Talk()
-    talk.ask(delete({"orders": 2}, 1))
-    talk.broker_answers(talk.sent[-1][4:8] + b"\0rubbish")
-    assert talk.closed == "a frame that cannot be read"
-    assert talk.submitted == []
-
-
-def test_actions_do_not_show_what_they_carry() -> None:
-    for action in (ToClient(b"secret"), ToUpstream(b"secret")):
-        assert "secret" not in repr(action)
-
-
-def test_our_own_correlation_ids_come_round() -> None:
-    talk = Talk()
-    talk.session._last_id = -(2**31)
-    talk.ask(hello(1), modes_request(2, ["orders"]), modes_request(3, ["orders"]))
-    assert [codec.peek_header(payload).correlation_id for payload in talk.sent[1:]] == [-1, -2]
-    assert ids(talk.all_answered()) == [1, 2, 3]
 
 
 def test_a_standby_answers_metadata_and_names_the_active_one() -> None:
@@ -308,3 +165,48 @@ def test_a_change_at_a_standby_is_sent_on_by_name() -> None:
         talk = Talk(FakeDesk(active=False, claimed=claimed))
         talk.ask(delete({"orders": 2}, 1))
         assert words in codec.decode_response(talk.all_answered()[0], 694, 0)[1].error_message
+
+
+@pytest.mark.parametrize("active", [True, False])
+def test_librdkafka_sees_no_node_that_brokers_do_not_name(active: bool) -> None:
+    """A request to a node fails in librdkafka once an answer of a broker does not name that node."""
+    talk = Talk(FakeDesk(active=active))
+    talk.ask(hello(1, "any", software_version="2.16.1-rdkafka-2.16.0"), old_metadata_request(2, 9, ["orders"]))
+    talk.broker_answers()
+    answer = talk.broker.answer()
+    talk.broker_answers(answer)
+    assert talk.told[-1] == answer
+
+
+LARGE = bytes(250_000)
+
+
+def test_a_session_counts_what_waits_and_lets_it_go() -> None:
+    talk = Talk()
+    talk.ask(delete({"orders": 2}, 1))
+    of_the_change = talk.session.held_bytes
+    assert of_the_change >= 30 * len(delete({"orders": 2}, 1)), "what is decoded takes more than its bytes"
+    talk.ask(request(10, 1, 2, LARGE), request(10, 1, 3, LARGE))
+    assert talk.session.held_bytes - of_the_change > 2 * len(LARGE)
+    talk.broker_answers()
+    assert talk.session.held_bytes - of_the_change > 2 * len(LARGE), "the controller works for it"
+    talk.resolve([CommandResult("orders")])
+    assert talk.session.held_bytes == 0
+
+
+def test_a_session_that_has_ended_keeps_nothing() -> None:
+    talk = Talk()
+    talk.ask(request(10, 1, 1), request(18, 99, 2), delete({"orders": 2}, 3), request(10, 1, 4, LARGE))
+    assert talk.session.held_bytes > len(LARGE)
+    talk.broker_answers(b"")
+    assert talk.closed is not None
+    assert talk.session.held_bytes == 0
+
+
+@pytest.mark.parametrize("version", [3, 99])
+def test_a_large_question_about_versions_closes_before_it_is_decoded(version: int) -> None:
+    payload = request(18, version, 1, bytes(4_096))
+    talk = Talk(sasl=True)
+    talk.ask(payload)
+    assert talk.closed == f"a request of {len(payload)} bytes; 4096 are taken of this api"
+    assert talk.sent == talk.told == []

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from modeaware.config import ControllerConfig
-from modeaware.errors import ClusterError, ControllerFenced, ErrorCode
+from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
-from modeaware.lifecycle.effects import CommitOffsets, CreatePartitions, DeleteRecords, Effect
+from modeaware.lifecycle.effects import CommitOffsets, DeleteRecords, Effect
 from modeaware.lifecycle.phases import topic_phase
 from modeaware.modes import PartitionMode
 from tests.support.engine_world import INTERVAL_MS, QUIET_MS, TOPIC, World
@@ -41,21 +41,6 @@ class TestShrink:
         assert [log.log_start for log in world.cluster.partitions] == [0] * 4 + [5] * 8
         assert world.engine.schedule.next_ms() == world.clock.now_ms() + INTERVAL_MS
 
-    def test_a_record_is_on_the_log_before_its_effect(self, world: World) -> None:
-        world.cluster.produce(11)
-        world.cluster.consume("g", 11)
-        world.shrink(11)
-        seen: list[PartitionMode] = []
-        perform = world.cluster.perform
-
-        def spy(effect: object) -> None:
-            seen.append(world.modes[11])
-            perform(effect)
-
-        world.cluster.perform = spy
-        world.run(QUIET_MS)
-        assert seen == [NONE]
-
     def test_a_refusal_appends_nothing(self, world: World) -> None:
         before = list(world.log.entries)
         result = world.engine.execute(DeletePartitionsCommand(TOPIC, 99))
@@ -68,41 +53,6 @@ class TestShrink:
         world.cluster.failure = ClusterError("no answer", code=ErrorCode.REQUEST_TIMED_OUT)
         assert world.shrink(4) is ErrorCode.THROTTLING_QUOTA_EXCEEDED, "no doubt: nothing was done"
         assert world.engine.records == ()
-
-    def test_asked_for_twice(self, world: World) -> None:
-        assert world.shrink(4) is ErrorCode.NONE
-        entries = list(world.log.entries)
-        assert world.shrink(4) is ErrorCode.NONE
-        assert world.log.entries == entries
-
-    def test_a_lagging_group_is_looked_at_less_and_less_often_and_then_let_go(self, world: World) -> None:
-        world.cluster.produce(11, 3)
-        world.cluster.consume("g", 11, 1)
-        world.shrink(11)
-        world.run(QUIET_MS)
-        assert world.record.retired[11].reason == "group-lag:g"
-        appended = len(world.log.entries)
-        world.run(INTERVAL_MS * 4)
-        assert len(world.log.entries) == appended, "waiting is not written down again and again"
-        world.cluster.consume("g", 11)
-        world.run(INTERVAL_MS)
-        assert topic_phase(world.record) == "done"
-
-    def test_a_straggler_after_all_was_done_is_found_at_the_interval_and_delivered(self, world: World) -> None:
-        world.cluster.groups["g"] = SimGroup()
-        world.shrink(4)
-        world.run(QUIET_MS)
-        assert topic_phase(world.record) == "done"
-        world.cluster.produce(7)
-        world.run(INTERVAL_MS)
-        assert world.modes[7] is RO
-        world.run(INTERVAL_MS)
-        assert world.cluster.partitions[7].readable, "it waits for its reader"
-        world.cluster.consume("g", 7)
-        world.run(INTERVAL_MS)
-        assert world.modes == (RW,) * 4 + (NONE,) * 8
-        assert world.record.retired[7].stragglers == 1
-        assert world.cluster.partitions[7].readable == []
 
     def test_an_unknown_state_holds_up_its_topic_only(self, world: World) -> None:
         """A record this controller makes nothing of: it says so, and goes on with its work."""
@@ -118,43 +68,6 @@ class TestShrink:
 
 
 class TestCrash:
-    @pytest.mark.parametrize("after_ms", [0, QUIET_MS])
-    def test_between_two_steps(self, world: World, after_ms: int) -> None:
-        world.cluster.produce(11, 3)
-        world.cluster.consume("g", 11, 1)
-        world.shrink(11)
-        world.run(after_ms)
-        world.restart()
-        world.cluster.consume("g", 11)
-        world.run(QUIET_MS + INTERVAL_MS)
-        assert topic_phase(world.record) == "done"
-        assert world.record.controller_epoch == 2
-
-    def test_between_a_record_and_its_effect(self, world: World) -> None:
-        world.cluster.produce(11, 3)
-        world.cluster.consume("g", 11)
-        world.shrink(11)
-        world.clock.advance(QUIET_MS)
-        world.engine.check(world.record.topic_id)
-        assert world.modes[11] is NONE
-        assert world.cluster.performed == []
-        world.restart()
-        world.run()
-        assert world.cluster.partitions[11].log_start == 3
-        assert topic_phase(world.record) == "done"
-
-    def test_between_the_listing_of_new_partitions_and_their_creation(self, world: World) -> None:
-        world.cluster.refuses = ClusterError("no answer")
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(world.engine, "_create", lambda *_: None)
-            world.grow(14)
-        assert world.modes == (RW,) * 12 + (RO,) * 2
-        world.cluster.refuses = None
-        world.restart()
-        world.run()
-        assert world.modes == (RW,) * 14
-        assert len(world.cluster.partitions) == 14
-
     @pytest.mark.parametrize("lost_answer", [False, True])
     def test_an_append_of_unknown_outcome(self, world: World, lost_answer: bool) -> None:
         """A new claim reads what became of it."""
@@ -177,48 +90,8 @@ class TestCrash:
         world.run(INTERVAL_MS)
         assert world.engine.records == ()
 
-    def test_fenced(self, world: World) -> None:
-        world.log.failure = ControllerFenced("another took over")
-        with pytest.raises(ControllerFenced):
-            world.shrink(4)
-        assert world.engine.records == ()
-
-    def test_a_cluster_that_fails_a_check_is_asked_again(self, world: World) -> None:
-        world.shrink(4)
-        world.cluster.failure = ClusterError("no answer")
-        world.run(QUIET_MS)
-        assert topic_phase(world.record) == "seal"
-        world.cluster.failure = None
-        world.run(2 * QUIET_MS)
-        assert topic_phase(world.record) == "done"
-
-    def test_an_effect_that_fails_is_asked_for_again(self, world: World) -> None:
-        world.cluster.produce(11)
-        world.cluster.consume("g", 11)
-        world.cluster.refuses = ClusterError("not now")
-        world.shrink(11)
-        world.run(QUIET_MS * 3)
-        assert topic_phase(world.record) == "reclaim"
-        world.cluster.refuses = None
-        world.run(INTERVAL_MS)
-        assert topic_phase(world.record) == "done"
-
 
 class TestGrow:
-    def test_revival_after_the_reclaim(self, world: World) -> None:
-        for partition in range(12):
-            world.cluster.produce(partition)
-        world.cluster.groups["g"] = SimGroup()
-        for partition in range(12):
-            world.cluster.consume("g", partition)
-        world.shrink(4)
-        world.run(QUIET_MS)
-        assert world.grow(6) is ErrorCode.NONE
-        assert world.modes == (RW,) * 6 + (NONE,) * 6
-        world.run(INTERVAL_MS)
-        assert world.modes == (RW,) * 6 + (NONE,) * 6
-        assert [log.end for log in world.cluster.partitions] == [1] * 12, "offsets never restart"
-
     def test_beyond(self, world: World) -> None:
         world.cluster.groups |= {
             "running": SimGroup({0: 1}),
@@ -234,27 +107,6 @@ class TestGrow:
         world.cluster.groups["running"].committed |= {12: 0, 13: 0}
         world.run(10_000)
         assert world.modes == (RW,) * 14
-
-    def test_closed_before_it_is_created(self, world: World) -> None:
-        seen: list[tuple[PartitionMode, ...]] = []
-        create = world.cluster.create_partitions
-
-        def spy(effect: CreatePartitions, validate_only: bool = False) -> None:
-            if not validate_only:
-                seen.append(world.modes)
-            create(effect, validate_only)
-
-        world.cluster.create_partitions = spy
-        world.grow(14)
-        assert seen == [(RW,) * 12 + (RO,) * 2]
-
-    def test_opens_after_the_timeout(self, world: World) -> None:
-        world.cluster.groups["mute"] = SimGroup({0: 1})
-        world.grow(14)
-        world.run(ControllerConfig().open_timeout_ms - 1)
-        assert world.modes[12:] == (RO, RO)
-        world.run(1)
-        assert world.modes[12:] == (RW, RW)
 
     def test_refused_by_the_brokers_beforehand_changes_nothing(self, world: World) -> None:
         world.cluster.refuses_checks = REFUSED
@@ -328,26 +180,8 @@ class TestGrow:
         assert world.modes == (RW,) * 14
         assert "given up" not in caplog.text
 
-    def test_validate_only_asks_the_brokers_and_changes_nothing(self, world: World) -> None:
-        entries = list(world.log.entries)
-        assert world.grow(14, validate_only=True) is ErrorCode.NONE
-        assert [effect.total_count for effect in world.cluster.validated] == [14]
-        world.cluster.refuses_checks = REFUSED
-        assert world.grow(14, validate_only=True) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
-        assert world.log.entries == entries
-        assert len(world.cluster.partitions) == 12
-
 
 class TestTopicGone:
-    def test_absent_for_a_while(self, world: World) -> None:
-        world.shrink(4)
-        topic_id, world.cluster.topic_id = world.cluster.topic_id, None
-        world.run(INTERVAL_MS)
-        assert world.modes == (RW,) * 4 + (RO,) * 8
-        world.cluster.topic_id = topic_id
-        world.run(INTERVAL_MS * 2)
-        assert topic_phase(world.record) == "done"
-
     def test_deleted(self, world: World) -> None:
         world.shrink(4)
         topic_id, world.cluster.topic_id = world.cluster.topic_id, None
@@ -374,18 +208,3 @@ class TestTopicGone:
         world.cluster.gone = True
         world.run(2 * INTERVAL_MS)
         assert [record.topic_id for record in world.engine.records] == ["id-of-orders-2"]
-
-    def test_an_effect_decided_for_the_old_one_is_not_carried_out(self, world: World) -> None:
-        world.cluster.produce(11)
-        world.cluster.consume("g", 11)
-        world.shrink(11)
-        perform = world.cluster.perform
-
-        def recreate_first(effect: object) -> None:
-            world.cluster.topic_id = "id-of-orders-2"
-            perform(effect)
-
-        world.cluster.perform = recreate_first
-        world.run(QUIET_MS * 2)
-        assert world.cluster.partitions[11].readable
-        assert world.cluster.performed == []

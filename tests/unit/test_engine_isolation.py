@@ -8,13 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from modeaware.controller import engine as engine_module
-from modeaware.controller import failures as failures_module
-from modeaware.controller.failures import Failures
 from modeaware.controller.schedule import elapsed_ms
 from modeaware.errors import ClusterError, ConfigError, ControllerFenced, ErrorCode
 from modeaware.lifecycle.commands import DeletePartitionsCommand
-from modeaware.lifecycle.effects import CreatePartitions, Effect
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.phases import topic_phase
 from modeaware.modelog.group_rules import GroupRule
@@ -68,22 +64,6 @@ def test_a_topic_that_cannot_be_looked_at_holds_up_no_other(odd: Odd, caplog: py
     assert caplog.text.count(f"topic {ODD}: cannot be checked now") == 5
 
 
-def test_another_failure_is_told_anew_and_so_is_one_that_was_over(odd: Odd, caplog: pytest.LogCaptureFixture) -> None:
-    for error in (ValueError("odd"), KeyError("odd"), None, KeyError("odd")):
-        odd.error = error
-        odd.engine.check("odd")
-    assert odd.told(caplog) == [logging.ERROR] * 3
-
-
-def test_a_decision_that_fails_is_kept_apart_too(odd: Odd, monkeypatch: pytest.MonkeyPatch) -> None:
-    def advance(*args: object) -> None:
-        raise IndexError("a record that nobody has thought of")
-
-    monkeypatch.setattr(engine_module, "advance", advance)
-    assert odd.engine.check("odd") is False
-    assert "odd" not in odd.engine.schedule.due(elapsed_ms(odd.clock)), "but after a while"
-
-
 def test_a_command_for_such_a_topic_is_refused(odd: Odd, caplog: pytest.LogCaptureFixture) -> None:
     odd.error = ConfigError("a file is missing for a moment")
     entries = list(odd.log.entries)
@@ -115,33 +95,6 @@ def test_what_becomes_of_the_log_is_never_kept_apart(odd: Odd, error: Exception)
         odd.grow(12)
 
 
-def test_an_effect_that_fails_so_may_be_done_and_is_asked_for_again() -> None:
-    world = World()
-    perform, failures = world.cluster.perform, [KeyError("odd"), RuntimeError("odd")]
-
-    def fail(effect: Effect) -> None:
-        if isinstance(effect, CreatePartitions) and failures:
-            raise failures.pop(0)
-        perform(effect)
-
-    world.cluster.perform = fail  # type: ignore[method-assign]  # that is the fault injected here
-    assert world.grow(14) is ErrorCode.REQUEST_TIMED_OUT
-    assert len(world.modes) == 14
-    world.run(INTERVAL_MS)
-    assert len(world.cluster.partitions) == 14
-    assert failures == []
-
-
-def test_only_so_many_are_told_apart(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(failures_module, "MAX_REMEMBERED", 3)
-    failures = Failures()
-    for number in range(20):
-        with pytest.raises(ClusterError, match="odd"), failures.isolated(f"topic {number}"):
-            raise ValueError("odd")
-    assert len(failures._told) <= 3
-    assert len(caplog.records) == 20
-
-
 # Time
 
 
@@ -158,15 +111,3 @@ def test_a_wall_clock_that_is_set_stops_no_look(step_ms: int, monkeypatch: pytes
         if topic_id in world.engine.schedule.due(elapsed_ms(world.clock)):
             looks.append(world.engine.check(topic_id))
     assert len(looks) == 10
-
-
-def test_what_falls_due_by_the_wall_clock_is_looked_at_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seal times and delays are times of day; the schedule counts how far off they are."""
-    world = World()
-    monkeypatch.setattr(world.clock, "now_ms", lambda: world.clock.time_ms + 10**12)
-    world.shrink(4)
-    for _ in range(3):  # the series of retries has come to 4 s, 8 s are next
-        world.engine.check(world.record.topic_id)
-    world.clock.advance(QUIET_MS - 3_000)
-    world.engine.check(world.record.topic_id)
-    assert world.engine.schedule.next_ms() == world.clock.time_ms + 3_000

@@ -9,10 +9,10 @@ import pytest
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import AlterGroupRulesCommand
-from modeaware.lifecycle.evacuation import evacuation_group, evacuation_of, is_evacuation_group
-from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts
+from modeaware.lifecycle.evacuation import evacuation_group, is_evacuation_group
+from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts
 from modeaware.lifecycle.group_rules import alter_group_rules
-from modeaware.lifecycle.phases import in_progress, is_settled, topic_phase
+from modeaware.lifecycle.phases import in_progress, topic_phase
 from modeaware.modelog.group_rules import GroupRulesRecord
 from modeaware.modelog.records import TopicRecord
 from modeaware.modes import ReplicaState
@@ -26,7 +26,6 @@ from tests.support.lifecycle import (
     TOPIC,
     admitted,
     after,
-    ask,
     deleted,
     facts,
     group,
@@ -42,7 +41,6 @@ P = 11
 JOB = evacuation_group(TOPIC, 0)
 READ = {"g": group({P: 10})}
 COPIED = {**READ, JOB: group({P: 10})}
-WEEK_MS = 7 * 86_400_000
 
 
 def seen(groups: dict[str, GroupFacts] | None = None, part: PartitionFacts | None = None, **more: object) -> TopicFacts:
@@ -68,16 +66,6 @@ def resting(**fields: object) -> TopicRecord:
 
 
 class TestNames:
-    def test_a_group_for_each_change(self) -> None:
-        assert evacuation_group("orders", 7) == "modeaware-evacuation-orders-7"
-        assert evacuation_of(shrinking()) == JOB
-        assert evacuation_of(admitted(shrink(P))) is None
-        assert evacuation_of(None) is None
-
-    @pytest.mark.parametrize("name", ["-orders-7", "-orders-0", "-orders-123456"])
-    def test_those_of_any_change_are_ours(self, name: str) -> None:
-        assert is_evacuation_group("orders", "modeaware-evacuation" + name)
-
     @pytest.mark.parametrize(
         "name", ["-orders-", "-orders-x", "-orders-1-5", "-orders", "-orders-2-7", "-orders-\u0661"]
     )
@@ -96,36 +84,6 @@ class TestAdmission:
         record = admitted(shrink(P, evacuate=True), seen=seen(cleanup_policy=policy))
         assert record.deletion is not None
         assert (record.deletion.evacuate, record.deletion.evacuation_epoch) == (True, record.epoch)
-
-    def test_it_is_noted_like_a_reader(self) -> None:
-        """So that a controller that knows no evacuations waits for it as well."""
-        assert shrinking().required_groups == ("g", JOB)
-
-    def test_there_is_nothing_to_evacuate_of_another_topic(self) -> None:
-        error = refusal(shrink(P, evacuate=True))
-        assert error.code is ErrorCode.INVALID_REQUEST
-        assert "nothing to evacuate" in str(error)
-
-    def test_it_has_to_be_waited_for(self) -> None:
-        error = refusal(shrink(P, evacuate=True, immediate_delete=True), seen=seen())
-        assert error.code is ErrorCode.INVALID_REQUEST
-        assert "--immediate-delete" in str(error)
-
-    def test_the_same_again_changes_nothing(self) -> None:
-        assert ask(shrink(P, evacuate=True), shrinking(), seen()).record is None
-        error = refusal(shrink(P), shrinking(), seen())
-        assert error.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
-        assert "with an evacuation" in str(error)
-
-    def test_an_older_job_reads_nothing(self) -> None:
-        """Its group has offsets on the topic, and will never commit any others."""
-        record = after(admitted(grow(12), resting()), seen())
-        again = admitted(shrink(P, evacuate=True), record, seen(COPIED))
-        assert again.required_groups == ("g", evacuation_group(TOPIC, again.epoch))
-        late = replace(again, groups_complete=False)
-        noted = look(late, seen(COPIED), NOW_MS + 1).record
-        assert noted is not None
-        assert JOB not in noted.required_groups
 
 
 class TestTheProof:
@@ -155,21 +113,6 @@ class TestTheProof:
         record = after(waiting(), seen({**READ, JOB: job}))
         assert (record.modes[P], record.retired[P].reason) == (RO, expected)
 
-    def test_a_group_s_lag_counts_beside_it(self) -> None:
-        behind = {**COPIED, "g": group({P: 9})}
-        assert after(waiting(), seen(behind)).retired[P].reason == "group-lag:g"
-
-    def test_a_doubt_counts_beside_it(self) -> None:
-        doubt = GroupsDoubt("a broker is silent")
-        assert after(waiting(), seen(COPIED, groups_doubt=doubt)).retired[P].reason == reasons.GROUPS_UNKNOWN
-
-    def test_an_empty_partition_needs_none(self) -> None:
-        assert after(shrinking(), seen({}, log(10, 10))).modes[P] is NONE
-
-    def test_of_another_change_it_does_not_count(self) -> None:
-        other = {**READ, evacuation_group(TOPIC, 1): group({P: 10}), evacuation_group("other", 0): group({P: 10})}
-        assert after(waiting(), seen(other)).retired[P].reason == reasons.NOT_EVACUATED
-
     @pytest.mark.parametrize("kind", ["waive", "closed"])
     def test_no_rule_does_without_it(self, kind: str) -> None:
         """A glob matches its name, and is a rule all the same."""
@@ -189,16 +132,6 @@ class TestTheProof:
             alter_group_rules(GroupRulesRecord(), AlterGroupRulesCommand(add=(rule("waive", name),)), 1)
         assert caught.value.code is ErrorCode.INVALID_REQUEST
 
-    def test_a_change_of_the_policy_to_deletion_alone_takes_nothing_back(self) -> None:
-        record = after(waiting(), seen(cleanup_policy="delete"))
-        assert record.retired[P].reason == reasons.NOT_EVACUATED
-        assert after(record, seen(COPIED, cleanup_policy="delete")).modes[P] is NONE
-
-    def test_the_delay_comes_first(self) -> None:
-        record = after(shrinking(delay_ms=WEEK_MS), seen(COPIED))
-        assert record.retired[P].reason == reasons.DELAY
-        assert after(record, seen(COPIED), NOW_MS + WEEK_MS).modes[P] is NONE
-
 
 class TestUndoInPart:
     def test_it_begins_anew_under_another_name(self) -> None:
@@ -208,20 +141,6 @@ class TestUndoInPart:
         assert less.deletion.evacuation_epoch == less.epoch == record.epoch + 1
         assert less.required_groups == ("g", evacuation_group(TOPIC, less.epoch))
         assert after(less, seen(COPIED)).retired[P].reason == reasons.NOT_EVACUATED
-
-    def test_what_was_evacuated_before_stays_so(self) -> None:
-        """Its values are where the count then was, among the partitions that are still there."""
-        both = {10: log(10), P: log(10)}
-        read = {"g": group({10: 10, P: 10}), JOB: group({10: 10, P: 10})}
-        record = after(admitted(shrink(10, evacuate=True), seen=seen()), replace(seen(read), partitions=both), passes=2)
-        less = admitted(grow(11), record, seen())
-        less = after(less, seen(READ))
-        assert (less.modes[P], less.retired[P].evacuated) == (NONE, True)
-
-    def test_a_whole_one_leaves_nothing(self) -> None:
-        undone = admitted(grow(12), waiting(), seen())
-        assert (undone.deletion, undone.retired, undone.modes) == (None, {}, (RW,) * 12)
-        assert undone.required_groups == ("g",)
 
 
 class TestAtRest:
@@ -236,13 +155,6 @@ class TestAtRest:
         step = look(record, seen(COPIED, cleanup_policy=cleanup))
         assert (step.effects, step.due_ms) == ((), None)
 
-    def test_nobody_is_asked_any_more(self) -> None:
-        settled = after(resting(), facts(logs={P: log(10)}, groups={"g": group(dict.fromkeys(range(12), 10))},
-                                         cleanup_policy="compact"), passes=3)  # fmt: skip
-        assert is_settled(settled)
-        unasked = seen({}, groups_doubt=GroupsDoubt("not asked for"))
-        assert look(settled, unasked).record is None
-
     def test_records_go_once_the_policy_lets_them(self) -> None:
         both = seen(READ, cleanup_policy="compact,delete")  # the job's offsets have expired
         step = look(resting(), both)
@@ -255,30 +167,6 @@ class TestAtRest:
         gone = after(step.record, seen({}, log(10, 10), cleanup_policy="compact,delete"))
         assert gone.retired[P].replica_state is ReplicaState.DELETION_SUCCESSFUL
 
-    def test_a_group_that_came_up_is_waited_for_before_records_go(self) -> None:
-        both = seen({**READ, "new": group(members=True)}, cleanup_policy="compact,delete")
-        started = after(resting(), seen(READ, cleanup_policy="compact,delete"))
-        assert started.retired[P].replica_state is ReplicaState.DELETION_STARTED
-        record = after(started, both)
-        here = record.modes[P], record.retired[P].reason
-        assert here == (NONE, "compacted"), "what it would read is older than what survivors hold"
-
-    def test_with_deletion_from_the_first_records_go_at_once(self) -> None:
-        both = seen(COPIED, cleanup_policy="compact,delete")
-        record = after(waiting(), both)
-        assert record.retired[P].replica_state is ReplicaState.DELETION_STARTED
-        assert deleted(look(record, both)) == {P: 10}
-
-    def test_retention_may_empty_it(self) -> None:
-        record = after(resting(delay_ms=-1), seen({}, log(10, 10), cleanup_policy="compact,delete"), passes=2)
-        assert record.retired[P].replica_state is ReplicaState.DELETION_SUCCESSFUL
-        assert record.retired[P].reason is None
-
-    def test_records_that_come_back_stay_where_brokers_only_compact(self) -> None:
-        emptied = after(resting(), seen({}, log(10, 10), cleanup_policy="compact,delete"), passes=2)
-        assert look(emptied, seen(part=log(10, 4))).effects == ()
-        assert deleted(look(emptied, seen(part=log(10, 4), cleanup_policy="compact,delete"))) == {P: 10}
-
     def test_a_straggler_is_evacuated_as_well(self) -> None:
         step = look(resting(), seen(COPIED, log(11)))
         assert step.record is not None
@@ -288,19 +176,6 @@ class TestAtRest:
         again = after(step.record, seen(read, log(11)))
         assert (again.retired[P].seal_offset, again.retired[P].reason) == (11, reasons.NOT_EVACUATED)
         assert after(again, seen({"g": group({P: 11}), JOB: group({P: 11})}, log(11))).modes[P] is NONE
-
-    def test_another_shrink_leaves_it_alone(self) -> None:
-        record = admitted(shrink(10, evacuate=True), resting(), seen(COPIED))
-        seen_now = replace(seen(READ), partitions={10: log(10), P: log(10)})
-        record = after(record, seen_now)
-        assert (record.modes[P], record.modes[10]) == (NONE, RO)
-        assert record.retired[P].reason == reasons.COMPACTED
-
-    def test_a_plain_shrink_is_still_blocked_by_compaction(self) -> None:
-        plain = after(admitted(shrink(P), seen=facts(logs={P: log(10)}, groups=READ)), seen(COPIED))
-        assert plain.retired[P].reason == reasons.COMPACTED
-        assert "--evacuate" in reasons.text(reasons.COMPACTED)
-        assert "stay on the brokers" in reasons.text(reasons.COMPACTED, rests=True)
 
 
 class TestHandover:
@@ -312,14 +187,6 @@ class TestHandover:
         record = after(record, seen({"g": everywhere, JOB: group({P: 10})}))
         assert record.deletion is not None
         assert record.deletion.handed_over
-
-    def test_before_the_delay_is_over(self) -> None:
-        everywhere = {"g": group(dict.fromkeys(range(12), 10))}
-        record = after(shrinking(delay_ms=WEEK_MS), seen(everywhere), passes=2)
-        assert P not in record.handed_over
-        record = after(record, seen({**everywhere, JOB: group({P: 10})}))
-        assert record.deletion is not None
-        assert (record.modes[P], record.deletion.handed_over) == (RO, True)
 
 
 class TestGrowth:
@@ -334,13 +201,25 @@ class TestGrowth:
         assert step.record.modes == (RW,) * 14
 
 
-class TestRecord:
-    def test_it_comes_back_as_it_was_written(self) -> None:
-        for record in (shrinking(), waiting(), resting()):
-            assert TopicRecord.from_json(record.to_json()) == record
+def test_evacuating_shrink_is_never_immediate() -> None:
+    error = refusal(shrink(P, evacuate=True, immediate_delete=True), seen=seen())
+    assert error.code is ErrorCode.INVALID_REQUEST
+    assert "--immediate-delete" in str(error)
 
-    def test_a_record_without_it_has_no_trace_of_it(self) -> None:
-        assert b"evacuat" not in admitted(shrink(P)).to_json()
 
-    def test_older_readers_go_on_reading(self) -> None:
-        assert shrinking().min_reader == 1
+def test_group_of_an_older_evacuation_is_no_reader() -> None:
+    """Its group has offsets on the topic, and will never commit any others."""
+    record = after(admitted(grow(12), resting()), seen())
+    again = admitted(shrink(P, evacuate=True), record, seen(COPIED))
+    assert again.required_groups == ("g", evacuation_group(TOPIC, again.epoch))
+    late = replace(again, groups_complete=False)
+    noted = look(late, seen(COPIED), NOW_MS + 1).record
+    assert noted is not None
+    assert JOB not in noted.required_groups
+
+
+def test_compaction_blocks_a_shrink_without_an_evacuation() -> None:
+    plain = after(admitted(shrink(P), seen=facts(logs={P: log(10)}, groups=READ)), seen(COPIED))
+    assert plain.retired[P].reason == reasons.COMPACTED
+    assert "--evacuate" in reasons.text(reasons.COMPACTED)
+    assert "stay on the brokers" in reasons.text(reasons.COMPACTED, rests=True)

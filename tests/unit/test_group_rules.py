@@ -78,18 +78,11 @@ class TestReplay:
         assert replay.apply(GROUP_RULES_KEY, later.to_json()) == frozenset()
         assert replay.rejected == 0
 
-    def test_an_older_version_changes_nothing(self) -> None:
-        replay = fold([(GROUP_RULES_KEY, HELD.to_json()), (GROUP_RULES_KEY, replace(HELD, epoch=3).to_json())])
-        assert (replay.group_rules, replay.rejected) == (HELD, 1)
-
     def test_those_of_a_replaced_controller_are_dropped(self) -> None:
         zombie = replace(HELD, rules=(), epoch=5)
         log = [(GROUP_RULES_KEY, HELD.to_json()), (CLAIM_KEY, claim(4)), (GROUP_RULES_KEY, zombie.to_json())]
         replay = fold(log)
         assert (replay.group_rules, replay.rejected) == (HELD, 1)
-
-    def test_a_tombstone_removes_them(self) -> None:
-        assert fold([(GROUP_RULES_KEY, HELD.to_json()), (GROUP_RULES_KEY, None)]).group_rules is None
 
 
 class TestAlter:
@@ -171,26 +164,6 @@ class TestController:
         world.run()
         assert (topic_phase(world.record), world.record.waived) == ("done", {"g": "it is retired"})
         assert world.restart().group_rules == (waiver,)
-
-    def test_a_refusal_appends_nothing(self) -> None:
-        world = World()
-        entries = list(world.log.entries)
-        result = world.engine.execute(AlterGroupRulesCommand((rule("waive", ""),)))
-        assert result.code is ErrorCode.INVALID_REQUEST
-        assert world.log.entries == entries
-
-    def test_nothing_to_change_appends_nothing(self) -> None:
-        world = World()
-        assert world.engine.execute(AlterGroupRulesCommand((FIRST,))).code is ErrorCode.NONE
-        entries = list(world.log.entries)
-        assert world.engine.execute(AlterGroupRulesCommand((FIRST,))).code is ErrorCode.NONE
-        assert world.log.entries == entries
-
-    def test_rules_of_a_newer_version_are_left_alone(self) -> None:
-        world = World()
-        world.log.entries.append((GROUP_RULES_KEY, HELD.to_json().replace(b'"min_reader":1', b'"min_reader":3')))
-        world.restart()
-        assert world.engine.execute(AlterGroupRulesCommand((FIRST,))).code is ErrorCode.UNSUPPORTED_VERSION
 
     @pytest.mark.parametrize(
         "unreadable",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,7 +11,7 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, Consume
 
 from modeaware.cluster.cluster import TOPIC_NAMES_AGE_S, Cluster
 from modeaware.cluster.groups.found import GroupsFound, find_groups
-from modeaware.cluster.groups.listing import names_for_partitions, partition_of
+from modeaware.cluster.groups.listing import partition_of
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt
 from tests.support.fake_brokers import FakeBrokers, FakeGroup
 from tests.support.simulated import SimClock
@@ -128,16 +129,6 @@ class TestWhoUsesATopic:
         group.committed[TOPIC] = {0: (40, 2)}
         assert find(brokers).groups == {"s": GroupFacts(committed={0: 40}, has_members=True, kind="share")}
 
-    @pytest.mark.parametrize(("lag", "committed"), [(0, {0: 41}), (1, {0: 40}), (-1, {0: 40})])
-    def test_a_share_group_that_has_acknowledged_all(
-        self, brokers: FakeBrokers, lag: int, committed: dict[int, int]
-    ) -> None:
-        """Its start offset lies one acknowledgement behind for ever; a broker older than 4.2 gives no lag (-1)."""
-        group = brokers.add(FakeGroup("s", kind="share", protocol_type="share"))
-        group.committed[TOPIC] = {0: (40, 2)}
-        brokers.ends, brokers.lag = {0: 41, 1: 5}, lag
-        assert find(brokers).groups["s"].committed == committed
-
     def test_a_streams_group_by_its_topology(self, brokers: FakeBrokers) -> None:
         group = running(brokers, "app", SimpleNamespace(), kind="streams", protocol_type="streams")
         part = SimpleNamespace(source_topics=["x"], repartition_source_topics=[SimpleNamespace(name=TOPIC)])
@@ -152,35 +143,14 @@ class TestWhoUsesATopic:
         found = find(brokers, "ghost", "nobody")
         assert sorted(found.groups) == ["ghost"]
 
-    def test_asking_makes_no_offsets_topic(self, brokers: FakeBrokers) -> None:
-        brokers.offsets_topic_error = 3
-        brokers.leaders = {}
-        found = find(brokers, "ghost")
-        assert (found.groups, found.doubt) == ({}, None)
-        assert "FindCoordinator" not in {name for _, name in brokers.asked}
-
 
 class TestState:
-    def test_members_of_kafka_streams(self, brokers: FakeBrokers) -> None:
-        running(brokers, "app", member([TOPIC])).describe["protocol_data"] = "stream"
-        assert find(brokers).groups["app"].stateful
-
     @pytest.mark.parametrize("topic", ["app-store-changelog", "changelog__app--in--count"])
     def test_changelogs_of_its_name(self, brokers: FakeBrokers, topic: str) -> None:
         committed(brokers, "app")
         committed(brokers, "ap")
         brokers.topics = [topic]
         assert {name: facts.stateful for name, facts in find(brokers).groups.items()} == {"app": True, "ap": False}
-
-    def test_whose_internal_topic_this_is(self, brokers: FakeBrokers) -> None:
-        committed(brokers, "app", "x")
-        found = find_groups(brokers, "app-by-key-repartition", PARTITIONS)
-        assert found.stateful_owner == "app"
-        assert find(brokers).stateful_owner is None
-
-    def test_not_of_a_group_that_is_plainly_something_else(self, brokers: FakeBrokers) -> None:
-        running(brokers, "app", member(["x"]))
-        assert find_groups(brokers, "app-by-key-repartition", PARTITIONS).stateful_owner is None
 
 
 class TestDoubtAboutAllGroups:
@@ -190,19 +160,10 @@ class TestDoubtAboutAllGroups:
         brokers.list_error[1] = 14
         assert not doubt(brokers).hidden, "what a closed list does not forgive comes first"
 
-    def test_the_right_to_see_who_coordinates(self, brokers: FakeBrokers) -> None:
-        brokers.offsets_topic_error = 29
-        assert doubt(brokers) == GroupsDoubt("the right to DESCRIBE the topic __consumer_offsets is missing", True)
-
     def test_a_broker_that_does_not_answer(self, brokers: FakeBrokers) -> None:
         brokers.silent = {2}
         assert "broker 2" in doubt(brokers).detail
         assert [name for node, name in brokers.asked if node == 2] == ["Metadata"], "it is not waited for again"
-
-    @pytest.mark.parametrize("code", [14, 15])
-    def test_a_broker_that_errs(self, brokers: FakeBrokers, code: int) -> None:
-        brokers.list_error[1] = code
-        assert "broker 1 did not list its groups: COORDINATOR" in doubt(brokers).detail
 
     def test_a_coordinator_that_moves_meanwhile(self, brokers: FakeBrokers) -> None:
         """Between two answers its groups are on neither list."""
@@ -214,74 +175,8 @@ class TestDoubtAboutAllGroups:
         brokers.before = move
         assert doubt(brokers).detail == "__consumer_offsets-1 moved while groups were listed"
 
-    def test_a_leader_that_came_back(self, brokers: FakeBrokers) -> None:
-        """The same leader under another epoch has been away."""
-
-        def bounce(node: int, request: object) -> None:
-            if type(request).__name__ == "ListGroupsRequest":
-                brokers.leaders[1] = (2, 9)
-
-        brokers.before = bounce
-        assert "__consumer_offsets-1 moved" in doubt(brokers).detail
-
-    def test_a_partition_that_is_not_loaded(self, brokers: FakeBrokers) -> None:
-        """Its leader leaves the groups out and says nothing, in all its lists."""
-        committed(brokers, "g")
-        brokers.loading = {partition_of("g", 4)}
-        assert "has not loaded all its groups: COORDINATOR_LOAD_IN_PROGRESS" in doubt(brokers).detail
-        assert find(brokers).groups == {}
-
-    def test_a_leader_that_does_not_know_yet_what_was_committed(self, brokers: FakeBrokers) -> None:
-        """Just elected, it answers by a high watermark that may lie before acknowledged commits."""
-        brokers.behind = {2}
-        assert doubt(brokers).detail == "the leader of __consumer_offsets-2 does not know yet all that was committed"
-
-    def test_brokers_that_disagree(self, brokers: FakeBrokers) -> None:
-        brokers.views[2] = {**brokers.leaders, 0: (2, 8)}
-        assert "disagree on the leaders" in doubt(brokers).detail
-
-    def test_a_broker_that_another_knows(self, brokers: FakeBrokers) -> None:
-        brokers.alive[2] = (1, 2, 3)
-        assert "broker 3 is alive" in doubt(brokers).detail
-
-    @pytest.mark.parametrize("leader", [-1, 3])
-    def test_a_partition_without_a_leader_to_ask(self, brokers: FakeBrokers, leader: int) -> None:
-        brokers.leaders[3] = (leader, 8)
-        assert "__consumer_offsets-3 has no leader" in doubt(brokers).detail
-
 
 class TestDoubtAboutOneGroup:
-    def test_a_rebalance(self, brokers: FakeBrokers) -> None:
-        running(brokers, "g", member([]), state="PreparingRebalance")
-        assert "group 'g' is in a rebalance" in doubt(brokers).detail
-
-    def test_not_of_one_that_is_known_to_use_the_topic(self, brokers: FakeBrokers) -> None:
-        group = running(brokers, "g", member([]), state="CompletingRebalance")
-        group.committed[TOPIC] = {0: (5, 3)}
-        found = find(brokers)
-        assert found.doubt is None
-        assert found.groups["g"].has_members
-
-    @pytest.mark.parametrize("protocol_type", ["connect", "sr"])
-    def test_not_of_one_that_does_not_consume(self, brokers: FakeBrokers, protocol_type: str) -> None:
-        group = running(brokers, "g", member([]), state="PreparingRebalance", protocol_type=protocol_type)
-        group.offsets_error = 30
-        assert find(brokers) == GroupsFound()
-
-    def test_offsets_that_cannot_be_read(self, brokers: FakeBrokers) -> None:
-        committed(brokers, "g").offsets_error = 30
-        assert "group 'g' cannot be judged" in doubt(brokers).detail
-        assert "GROUP_AUTHORIZATION_FAILED" in doubt(brokers).detail
-
-    def test_a_group_that_went_meanwhile_is_gone(self, brokers: FakeBrokers) -> None:
-        committed(brokers, "g").offsets_error = 69
-        assert find(brokers) == GroupsFound()
-
-    @pytest.mark.parametrize("code", [30, 14, 16])
-    def test_a_description_that_is_refused(self, brokers: FakeBrokers, code: int) -> None:
-        running(brokers, "g", member([TOPIC])).describe_error = code
-        assert "group 'g' cannot be described" in doubt(brokers).detail
-
     @pytest.mark.parametrize("code", [69, 0])
     def test_a_group_that_is_gone_when_it_is_described(self, brokers: FakeBrokers, code: int) -> None:
         """It may have become one of another type; brokers before version 6 of the request call it Dead."""
@@ -291,23 +186,6 @@ class TestDoubtAboutOneGroup:
         )
         assert "group 'g' was gone" in doubt(brokers).detail
         assert find(brokers) == GroupsFound(), "it is listed as Dead by now"
-
-    def test_a_group_that_is_left_out_of_the_descriptions(self, brokers: FakeBrokers) -> None:
-        running(brokers, "g", member([TOPIC]))
-        brokers.on_describe_groups = lambda node, request: SimpleNamespace(groups=[])
-        assert "left it out of the answer" in doubt(brokers).detail
-
-    def test_a_subscription_that_cannot_be_read(self, brokers: FakeBrokers) -> None:
-        running(brokers, "g", SimpleNamespace(member_metadata=b"?", member_assignment=b""))
-        assert "subscription cannot be read" in doubt(brokers).detail
-
-    def test_a_type_that_is_not_known(self, brokers: FakeBrokers) -> None:
-        running(brokers, "g", kind="quantum")
-        assert "'quantum'" in doubt(brokers).detail
-
-    def test_a_topology_that_is_not_settled(self, brokers: FakeBrokers) -> None:
-        running(brokers, "app", SimpleNamespace(), kind="streams").describe["topology"] = None
-        assert "topology" in doubt(brokers).detail
 
 
 @pytest.mark.parametrize(
@@ -319,10 +197,34 @@ def test_a_group_s_partition_is_java_s(group: str, hash_code: int) -> None:
     assert partition_of(group, 50) == hash_code % 50
 
 
-def test_a_name_for_every_partition() -> None:
-    names = names_for_partitions(50)
-    assert {partition: partition_of(name, 50) for partition, name in names.items()} == {p: p for p in range(50)}
-    assert names_for_partitions(0) == {}
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (lambda b: b.list_error.update({1: 15}), "broker 1 did not list its groups: COORDINATOR"),
+        # Just elected, a leader answers by a high watermark that may lie before acknowledged commits.
+        (lambda b: b.behind.add(2), "the leader of __consumer_offsets-2 does not know yet all that was committed"),
+        (lambda b: b.loading.add(1), "has not loaded all its groups: COORDINATOR_LOAD_IN_PROGRESS"),
+        (lambda b: b.views.update({2: {**b.leaders, 0: (2, 8)}}), "disagree on the leaders"),
+        (lambda b: b.alive.update({2: (1, 2, 3)}), "broker 3 is alive"),
+        (lambda b: b.leaders.update({3: (-1, 8)}), "__consumer_offsets-3 has no leader"),
+        (lambda b: running(b, "g", member([]), state="PreparingRebalance"), "group 'g' is in a rebalance"),
+        (lambda b: vars(running(b, "g", member([TOPIC]))).update(describe_error=30), "group 'g' cannot be described"),
+        (lambda b: running(b, "g", kind="quantum"), "'quantum'"),
+        (lambda b: vars(committed(b, "g")).update(offsets_error=30), "group 'g' cannot be judged"),
+        (lambda b: vars(b).update(offsets_topic_error=29), "the right to DESCRIBE the topic __consumer_offsets"),
+        (
+            lambda b: running(b, "g", SimpleNamespace(member_metadata=b"?", member_assignment=b"")),
+            "subscription cannot be read",
+        ),
+        (
+            lambda b: running(b, "app", SimpleNamespace(), kind="streams").describe.update(topology=None),
+            "topology",
+        ),
+    ],
+)
+def test_incomplete_answer_is_a_doubt(brokers: FakeBrokers, spoil: Callable[[FakeBrokers], object], why: str) -> None:
+    spoil(brokers)
+    assert why in doubt(brokers).detail
 
 
 class TestTopicNames:

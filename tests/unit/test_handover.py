@@ -8,11 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from modeaware.lifecycle import advance as module
-from modeaware.lifecycle.admission import MAX_RECORD_BYTES
-from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts
-from modeaware.lifecycle.handover import OFFSET_BYTES, survivors_to_watch, waits_for_groups
-from modeaware.lifecycle.phases import awaits_handover, in_progress, is_settled
+from modeaware.lifecycle.facts import GroupsDoubt, PartitionFacts, TopicFacts
+from modeaware.lifecycle.handover import survivors_to_watch, waits_for_groups
+from modeaware.lifecycle.phases import awaits_handover, in_progress
 from modeaware.modelog.records import TopicRecord
 from tests.support.lifecycle import (
     LATER_MS,
@@ -71,22 +69,6 @@ class TestOffsets:
         assert record.handover_offsets == {0: 10, 1: 15, 2: 10}
         assert after(record, seen({0: 1}, {1: log(99)})).handover_offsets == {0: 10, 1: 15, 2: 10}
 
-    def test_not_while_a_retired_partition_is_written_to(self) -> None:
-        busy = {3: log(11, quiet_since_ms=LATER_MS)}
-        assert after(shrinking(2), seen({0: 1}, busy)).handover_offsets == {}
-
-    def test_nor_where_a_seal_breaks_in_the_same_pass(self) -> None:
-        record = replace(sealed(), handover_offsets={})
-        late = {3: log(11, quiet_since_ms=LATER_MS)}
-        assert after(record, seen({0: 1}, late)).handover_offsets == {}
-
-    def test_one_that_is_away_is_noted_later(self) -> None:
-        away = seen({0: 1})
-        away = replace(away, partitions={p: f for p, f in away.partitions.items() if p != 1})
-        record = after(shrinking(delay_ms=WEEK_MS), away)
-        assert record.handover_offsets == {0: 10, 2: 10}
-        assert after(record, seen({0: 1}, {1: log(20)})).handover_offsets == {0: 10, 1: 20, 2: 10}
-
     def test_survivors_are_looked_at_from_the_last_seal_on_and_no_longer_than_needed(self) -> None:
         """At once after the seal: every pass before would have to ask for their offsets, and wait for nothing."""
         record = shrinking(delay_ms=WEEK_MS)
@@ -114,18 +96,6 @@ class TestWhoIsWaitedFor:
     ) -> None:
         assert handed_over(after(sealed(), seen(committed))) == expected
 
-    def test_what_is_written_to_a_survivor_afterwards_need_not_be_read(self) -> None:
-        assert handed_over(after(sealed(), seen(ALL_READ, {p: log(500) for p in range(3)}))) is None
-
-    def test_where_nobody_reads_the_topic_there_is_nobody_to_wait_for(self) -> None:
-        assert handed_over(after(shrinking(delay_ms=WEEK_MS), replace(seen(), groups={}))) == (), "one was noted"
-        nobodys = admitted(shrink(3, delay_ms=WEEK_MS), seen=replace(seen(), groups={}))
-        assert handed_over(after(nobodys, replace(seen(), groups={}))) is None
-
-    def test_every_group_must_have_read_it(self) -> None:
-        two = {"g": group(ALL_READ), "h": group({0: 10, 1: 3})}
-        assert handed_over(after(sealed(), replace(seen(), groups=two))) == (0,)
-
     def test_a_group_that_was_noted_and_is_gone(self) -> None:
         record = sealed()
         assert handed_over(after(record, replace(seen(), groups={}))) == ()
@@ -136,29 +106,6 @@ class TestWhoIsWaitedFor:
         unsure = seen(ALL_READ, {1: log(10, 10)}, groups_doubt=GroupsDoubt("a rebalance"))
         assert handed_over(after(sealed(), unsure)) == (1,)
 
-    def test_a_group_that_has_caught_up(self) -> None:
-        """Between its commit and the offset lie only control records."""
-        groups = {"g": group(ALL_READ | {0: 9}, caught_up=(0,))}
-        assert handed_over(after(sealed(), replace(seen(), groups=groups))) is None
-
-    def test_a_group_that_never_committed_on_a_survivor(self) -> None:
-        groups = {"g": group({1: 10, 2: 10, 3: 10})}
-        assert handed_over(after(sealed(), replace(seen(), groups=groups))) == (1, 2, 3)
-
-    def test_of_a_survivor_that_was_truncated_what_is_left_has_to_be_read(self) -> None:
-        cut = {0: log(6)}
-        assert handed_over(after(sealed(), seen(ALL_READ, cut))) == (1, 2, 3), "a commit beyond the end is doubt"
-        assert handed_over(after(sealed(), seen(ALL_READ | {0: 5}, cut))) == (1, 2, 3)
-        assert handed_over(after(sealed(), seen(ALL_READ | {0: 6}, cut))) is None
-
-    def test_groups_that_were_noted_count_longer_than_the_shrink(self) -> None:
-        record = after(shrinking(), seen({0: 1, 3: 10}))
-        record = after(record, seen({0: 1, 3: 10}, {3: log(10, 10)}))
-        assert not in_progress(record)
-        assert not is_settled(record)
-        assert handed_over(after(record, replace(seen(), groups={"h": group(ALL_READ)}))) == (3,)
-        assert is_settled(after(record, seen(ALL_READ)))
-
 
 class TestPolicies:
     @pytest.mark.parametrize("delay_ms", [-1, WEEK_MS])
@@ -167,17 +114,6 @@ class TestPolicies:
         assert record.modes[3] is RO
         assert handed_over(record) is None
 
-    def test_of_an_immediate_shrink_nobody_is_waited_for_on_the_retired_ones(self) -> None:
-        record = after(shrinking(immediate_delete=True), seen({0: 1}))
-        assert handed_over(record) == (3,)
-        assert waits_for_groups(record) == (0, 1, 2)
-        assert handed_over(after(record, seen(ALL_READ))) is None
-
-    def test_a_partition_in_none_is_handed_over(self) -> None:
-        record = after(shrinking(), seen({3: 10}))
-        assert record.modes[3] is NONE
-        assert handed_over(record) == (3,)
-
 
 class TestOnlyGrows:
     def test_a_group_that_goes_back(self) -> None:
@@ -185,32 +121,8 @@ class TestOnlyGrows:
         assert handed_over(record) == (1, 2, 3)
         assert handed_over(after(record, seen({0: 1, 1: 1, 2: 1, 3: 1}))) == (1, 2, 3)
 
-    def test_a_straggler(self) -> None:
-        record = after(sealed(), seen(ALL_READ | {0: 1}))
-        late = seen(ALL_READ | {0: 1}, {3: log(11, quiet_since_ms=LATER_MS)})
-        record = after(record, late)
-        assert record.retired[3].seal_offset is None
-        assert handed_over(record) == (1, 2, 3)
-        assert handed_over(after(after(record, seen(ALL_READ)), late)) is None
-
-    def test_one_that_comes_before(self) -> None:
-        record = after(sealed(), seen({0: 10, 3: 9}, {3: log(11, quiet_since_ms=LATER_MS)}))
-        assert handed_over(record) == (0,)
-        later = seen({0: 10, 3: 10}, {3: log(11, quiet_since_ms=LATER_MS)})
-        assert handed_over(after(record, later, LATER_MS + QUIET_MS)) == (0,)
-        later = replace(later, groups={"g": group({0: 10, 3: 11})})
-        assert handed_over(after(record, later, LATER_MS + QUIET_MS)) == (0, 3)
-
 
 class TestOtherChanges:
-    def test_a_new_shrink_starts_afresh(self) -> None:
-        record = after(shrinking(), seen(ALL_READ))
-        record = after(record, seen(ALL_READ, {3: log(10, 10)}))
-        assert handed_over(record) is None
-        record = admitted(shrink(2), record, seen(ALL_READ))
-        assert handed_over(record) == ()
-        assert record.view().previous_count == 3
-
     def test_an_undo_ends_it(self) -> None:
         record = admitted(grow(4), after(sealed(), seen({0: 10})), seen())
         assert (record.deletion, record.handed_over, record.handover_offsets) == (None, (), {})
@@ -230,13 +142,6 @@ class TestOtherChanges:
         assert handed_over(record) == (0, 2, 3)
         assert handed_over(after(record, seen(ALL_READ | {1: 13}, grown), LATER_MS + QUIET_MS)) is None
 
-    def test_grown_past_the_shrink_there_is_nothing_left_of_it(self) -> None:
-        first = after(after(shrinking(), seen(ALL_READ)), seen(ALL_READ, {3: log(10, 10)}))
-        second = admitted(shrink(1), first, seen(ALL_READ))
-        record = admitted(grow(3), second, seen(ALL_READ))
-        assert sorted(record.retired) == [3]
-        assert handed_over(record) is None
-
     def test_of_a_shrink_before_an_earlier_one_is_handed_over_all_is_or_nothing(self) -> None:
         """A key that the first has moved from 0 to 2, and the second to 1, may still have records in 0."""
         done = {3: log(10, 10)}
@@ -254,59 +159,6 @@ class TestOtherChanges:
         assert waits_for_groups(second) == (0, 1)
         assert handed_over(after(second, seen(ALL_READ, done))) is None
 
-    def test_undone_it_leaves_the_earlier_one_to_be_handed_over(self) -> None:
-        done = {3: log(10, 10)}
-        first = after(after(shrinking(), seen(ALL_READ | {0: 1})), seen(ALL_READ | {0: 1}, done))
-        second = admitted(shrink(1), first, seen(ALL_READ | {0: 1}, done))
-        record = admitted(grow(3), second, seen(ALL_READ | {0: 1}, done))
-        assert handed_over(record) == ()
-        assert record.view().previous_count == 4
-        record = after(record, seen(ALL_READ | {0: 1}, done), LATER_MS + QUIET_MS)
-        assert handed_over(record) == ()
-        assert handed_over(after(record, seen(ALL_READ, done), LATER_MS + QUIET_MS)) is None
-
-    def test_one_after_an_earlier_one_that_is_handed_over_does_not_wait_for_all(self) -> None:
-        first = after(after(shrinking(), seen(ALL_READ)), seen(ALL_READ, {3: log(10, 10)}))
-        second = admitted(shrink(2), first, seen(ALL_READ))
-        assert second.deletion is not None
-        assert second.deletion.earlier_counts == ()
-
-    def test_an_accepted_loss_of_state_changes_nothing(self) -> None:
-        record = after(sealed(), seen({0: 10}))
-        again = admitted(shrink(3, delay_ms=WEEK_MS, accept_state_loss=("app",)), record, seen())
-        assert (again.handed_over, again.handover_offsets) == (record.handed_over, record.handover_offsets)
-
-
-class TestSize:
-    def test_it_holds_nothing_up_where_it_does_not_fit_the_record(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        record = shrinking(delay_ms=WEEK_MS)
-        small = after(record, replace(seen({0: 1}), partitions={3: log(10)}))
-        monkeypatch.setattr(module, "MAX_RECORD_BYTES", len(small.to_json()))
-        assert after(record, seen({0: 1})) == small
-
-    def test_where_not_all_offsets_fit_some_are_noted_later(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        record = shrinking(delay_ms=WEEK_MS)
-        small = after(record, replace(seen({0: 1}), partitions={3: log(10)}))
-        monkeypatch.setattr(module, "MAX_RECORD_BYTES", len(small.to_json()) + 3 * OFFSET_BYTES - 1)
-        record = after(record, seen({0: 1}))
-        assert sorted(record.handover_offsets) == [0, 1]
-        record = after(record, seen({0: 1, 1: 10}), passes=2)
-        assert (handed_over(record), sorted(record.handover_offsets)) == ((1,), [0, 2])
-        assert handed_over(after(record, seen(ALL_READ))) is None
-
-    def test_ten_thousand_partitions_are_handed_over(self) -> None:
-        """All the time the record is one that fits the log."""
-        many, survivors, end = range(10_000), range(6_000), 10**10
-        logs = {p: log(end) for p in many}
-        lagging = facts(10_000, logs, {"g": group(dict.fromkeys(many, end - 1))})
-        record = after(admitted(shrink(6_000), seen=lagging), lagging)
-        assert {r.reason for r in record.retired.values()} == {"group-lag:g"}
-        every_other = facts(10_000, logs, {"g": group(dict.fromkeys(many[::2], end) | dict.fromkeys(many[1::2], 1))})
-        record = after(record, every_other)
-        assert len(record.to_json()) <= MAX_RECORD_BYTES
-        assert set(record.handed_over) >= set(survivors[::2])
-        assert handed_over(after(record, facts(10_000, logs, {"g": group(dict.fromkeys(many, end))}))) is None
-
 
 class TestViews:
     def test_clients_are_told_until_all_is_handed_over(self) -> None:
@@ -316,11 +168,6 @@ class TestViews:
         assert (record.view().previous_count, record.view().handed_over) == (4, {0, 2})
         record = after(record, seen(ALL_READ))
         assert (record.view().previous_count, record.view().handed_over) == (None, frozenset())
-
-    def test_every_step_is_a_new_epoch(self) -> None:
-        record = sealed()
-        assert after(record, seen({0: 10})).epoch == record.epoch + 1
-        assert look(record, seen({0: 1})).record is None
 
     @pytest.mark.parametrize("record", [shrinking(), sealed(), after(sealed(), seen({0: 10}))])
     def test_where_an_earlier_version_writes_the_record_nothing_is_waited_for(self, record: TopicRecord) -> None:
@@ -335,8 +182,3 @@ class TestViews:
         assert survivors_to_watch(old) == waits_for_groups(old) == ()
         again = after(old, seen({0: 10}))
         assert (again.handed_over, again.handover_offsets, again.view().previous_count) == ((), {}, None)
-
-
-def test_facts_of_groups_need_no_member() -> None:
-    groups = {"g": GroupFacts(ALL_READ)}
-    assert handed_over(after(sealed(), replace(seen(), groups=groups))) is None

@@ -1,14 +1,17 @@
-"""``modeaware.install()``: which classes it replaces, where, and that it goes back."""
+"""``modeaware.install()``: which classes it replaces, where, that it goes back, and whose settings count."""
 
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Iterator
 
 import pytest
 
-import modeaware
-from modeaware.config import process_settings
-from modeaware.errors import ConfigError
+from modeaware.config import (
+    set_process_settings,
+    split_client_config,
+    with_process_settings,
+)
 from tests.support.program import run_program
 
 NOWHERE = '{"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}'
@@ -77,37 +80,6 @@ assert producer.close() and serializing.close()
     assert _said(program) == ["waiting waiting", "None None 1"]
 
 
-def test_the_asyncio_clients_too() -> None:
-    program = f"""
-import asyncio
-from confluent_kafka.aio import AIOConsumer, AIOProducer
-import modeaware
-modeaware.install()
-async def main():
-    conf = {NOWHERE}
-    consumer, producer = AIOConsumer(conf), AIOProducer({{k: v for k, v in conf.items() if k != "group.id"}})
-    print(producer.modeaware_stats()["state"], type(consumer).__module__)
-    await consumer.close()
-    await producer.close()
-asyncio.run(main())
-"""
-    assert _said(program) == ["waiting modeaware.aio.consumer"]
-
-
-def test_a_module_that_is_imported_later_gets_ours_and_a_private_one_of_the_library_keeps_its_own() -> None:
-    program = """
-import modeaware
-modeaware.install()
-import confluent_kafka.serializing_producer as theirs
-from confluent_kafka import Producer
-from kafka import KafkaProducer
-import modeaware.kafka_python
-print(Producer is modeaware.Producer, KafkaProducer is modeaware.kafka_python.KafkaProducer)
-print(theirs._ProducerImpl.__module__, vars(theirs)["SerializingProducer"].__module__)
-"""
-    assert _said(program) == ["True True", "cimpl confluent_kafka.serializing_producer"]
-
-
 @pytest.mark.parametrize("tracer_first", [True, False])
 def test_a_tracers_class_stays_in_effect_underneath(tracer_first: bool) -> None:
     order = ("trace()", "import modeaware") if tracer_first else ("import modeaware; modeaware.Producer", "trace()")
@@ -136,78 +108,45 @@ print(confluent_kafka.Producer is traced)
     assert _said(program) == ["3", "True"]
 
 
-def test_a_tracer_that_comes_after_us_sees_every_producer() -> None:
+@pytest.fixture(autouse=True)
+def _none_left() -> Iterator[None]:
+    yield
+    set_process_settings({})
+
+
+def test_a_clients_own_setting_wins() -> None:
+    set_process_settings({"modeaware.mode.log.topic": "modes", "modeaware.view.timeout.ms": 1})
+    config, rest = split_client_config(with_process_settings({"modeaware.view.timeout.ms": 2, "client.id": "c"}))
+    assert (config.mode_log_topic, config.view_timeout_ms, rest) == ("modes", 2, {"client.id": "c"})
+
+
+def test_clients_of_a_framework_get_them_and_what_install_says_wins_over_the_environment() -> None:
     program = """
+import os
+os.environ["MODEAWARE_MODE_LOG_TOPIC"] = "of-the-environment"
+os.environ["MODEAWARE_VIEW_TIMEOUT_MS"] = "17"
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
 import modeaware
-modeaware.install()
-import confluent_kafka
-class Traced(confluent_kafka.Producer):
-    pass
-confluent_kafka.Producer = Traced
-for cls in (confluent_kafka.Producer, modeaware.Producer, modeaware.SerializingProducer):
-    producer = cls({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
-    print(isinstance(producer, Traced))
-    producer.close()
+from modeaware.views import registry
+asked = []
+registry.acquire, acquire = lambda conf, config: asked.append(config) or acquire(conf, config), registry.acquire
+modeaware.install(modeaware_mode_log_topic="modes")
+modeaware.install(**{"modeaware.on.resize": "ignore"})
+conf = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
+Producer(conf).close()
+Producer({**conf, "modeaware.mode.log.topic": "its-own"}).close()
+Consumer({**conf, "group.id": "g"}).close()
 modeaware.uninstall()
-print(confluent_kafka.Producer is Traced)
-"""
-    assert _said(program) == ["True", "True", "True", "True"]
-
-
-def test_a_mock_comes_and_goes() -> None:
-    program = """
-from unittest import mock
-import confluent_kafka, confluent_kafka.admin, modeaware
-modeaware.install()
-for name in ("confluent_kafka.admin.AdminClient", "confluent_kafka.Producer"):
-    with mock.patch(name) as mocked:
-        print(mocked in (confluent_kafka.admin.AdminClient, confluent_kafka.Producer))
-        modeaware.install()
-print(confluent_kafka.admin.AdminClient is modeaware.AdminClient, confluent_kafka.Producer is modeaware.Producer)
-modeaware.uninstall()
-print(confluent_kafka.admin.AdminClient.__module__)
+modeaware.Producer(conf).close()
+for config in asked:
+    print(config.mode_log_topic, config.view_timeout_ms, config.on_resize)
 """
     done = run_program(program)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["True", "True", "True True", "confluent_kafka.admin"]
-    assert done.stderr.count("is not a class (a mock?) and stays as it is") == 2
-
-
-def test_without_kafka_python_the_others_are_replaced() -> None:
-    program = """
-import sys
-sys.modules["kafka"] = None
-import modeaware
-modeaware.install()
-import confluent_kafka
-print(confluent_kafka.Producer is modeaware.Producer)
-"""
-    assert _said(program) == ["True"]
-
-
-def test_another_kafka_package_is_left_alone_and_that_is_said() -> None:
-    program = """
-import sys, types
-sys.modules["kafka"] = types.ModuleType("kafka")
-import modeaware
-modeaware.install()
-import confluent_kafka
-print(confluent_kafka.Producer is modeaware.Producer)
-"""
-    done = run_program(program)
-    assert (done.returncode, done.stdout) == (0, "True\n")
-    assert "kafka-python's clients stay as they are" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("settings", "told"),
-    [
-        ({"modeaware.mode.log.topik": "x"}, "did you mean 'modeaware.mode.log.topic'"),
-        ({"client.id": "x"}, "unknown setting 'client.id'"),
-        ({"modeaware_view_timeout_ms": "soon"}, "must be a whole number"),
-    ],
-)
-def test_a_bad_setting_installs_nothing(settings: dict[str, object], told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
-        modeaware.install(**settings)
-    assert process_settings() == {}
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "modes 17 ignore",
+        "its-own 17 ignore",
+        "modes 17 ignore",
+        "__partition_modes 10000 warn",
+    ]

@@ -1,24 +1,22 @@
-"""Parts of modeaware.kafka_python.KafkaConsumer without a broker."""
+"""modeaware.kafka_python.KafkaConsumer without a broker: where it starts, what it holds and hides."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 from kafka.consumer.subscription_state import SubscriptionState
-from kafka.coordinator.assignors.range import RangePartitionAssignor
-from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-from kafka.coordinator.base import Generation
-from kafka.errors import KafkaTimeoutError
-from kafka.structs import OffsetAndMetadata, TopicPartition
+from kafka.structs import TopicPartition
 
 from modeaware.kafka_python import KafkaConsumer
+
+# What is hidden and shown again, and every combination of commit, log start and resume offset: a broker would need a
+# topic for each.
 from modeaware.kafka_python._holding import Holding
-from modeaware.kafka_python._idle import IdleCommits
-from modeaware.kafka_python._starts import Found, Starts
+from modeaware.kafka_python._starts import Starts, start_offset
 from modeaware.modes import PartitionMode
+from modeaware.topic_view import TopicView
 from tests.support.fake_views import FakeViews, modes_of
 from tests.support.kafka_python_offline import OFFLINE, TOPIC
 from tests.support.waiting import eventually
@@ -29,26 +27,10 @@ ZERO, ONE = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)
 NONE = PartitionMode.NONE
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def collected() -> Iterator[None]:
     yield
     gc.collect()  # those sockets, while their warnings are ignored
-
-
-def test_a_leader_asks_for_a_rebalance_by_what_it_dealt_under_the_protocol_in_force(views: FakeViews) -> None:
-    views.set(TOPIC, modes_of(2, 1, NONE))
-    strategy = [RoundRobinPartitionAssignor, RangePartitionAssignor]
-    with KafkaConsumer(TOPIC, **OFFLINE, group_id="g", partition_assignment_strategy=strategy) as consumer:
-        coordinator = consumer._coordinator
-        coordinator._is_leader = True
-        coordinator._assignors["range"].dealt = {TOPIC: frozenset()}  # in an earlier generation
-        coordinator._assignors["roundrobin"].dealt = {TOPIC: frozenset({1})}
-        for protocol, asks in (("roundrobin", False), ("range", True)):
-            coordinator._generation = Generation(7, "m", protocol)
-            coordinator.rejoin_needed = False
-            consumer._rejoin_if_stale()
-            assert coordinator.rejoin_needed is asks, protocol
-        coordinator._is_leader = False
 
 
 class World:
@@ -93,93 +75,6 @@ def test_what_the_application_paused_is_paused_when_it_is_shown_again_and_nothin
     assert not world.state.is_paused(ONE)
 
 
-@pytest.mark.parametrize("hidden_meanwhile", [False, True])
-def test_a_pause_ends_with_the_assignment_as_kafka_pythons_does(hidden_meanwhile: bool) -> None:
-    world = World()
-    world.pause(ONE)
-    if hidden_meanwhile:
-        world.readable(1)
-    world.state.assign_from_subscribed([ZERO])  # ONE is lost, and given anew
-    world.give(ZERO, ONE)
-    world.readable(1)
-    world.readable(2)
-    assert not world.state.is_paused(ONE)
-
-
-@pytest.mark.parametrize(("asked", "given"), [(0, 1000), (3000, 3000), (float("inf"), 5000), (None, 5000)])
-def test_offsets_are_listed_for_some_seconds_however_long_the_poll(asked: float | None, given: int) -> None:
-    waited: list[float] = []
-
-    class Stock:
-        def end_offsets(self, partitions: set[TopicPartition], timeout_ms: float) -> Mapping[TopicPartition, int]:
-            waited.append(timeout_ms)
-            return dict.fromkeys(partitions, 1)
-
-    Starts(FakeViews().view, "latest").find([ZERO], Stock(), asked, group=False)
-    assert waited == [given]
-
-
-class Coordinator:
-    """Keeps the commits of a group."""
-
-    def __init__(self, **committed: int) -> None:
-        self.committed = {TopicPartition(TOPIC, int(name[1:])): offset for name, offset in committed.items()}
-        self.away = False
-
-    def fetch_committed_offsets(self, partitions: set[TopicPartition], timeout_ms: int) -> dict[TopicPartition, Any]:
-        if self.away:
-            raise KafkaTimeoutError
-        return {p: OffsetAndMetadata(self.committed[p], "", -1) for p in partitions & self.committed.keys()}
-
-    def commit_offsets_sync(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: int) -> None:
-        self.committed.update({partition: offset.offset for partition, offset in offsets.items()})
-
-
-@pytest.mark.parametrize(
-    ("before_moves", "changed", "committed"),
-    [(True, {TOPIC}, {ZERO: 3, ONE: 9}), (True, set(), {ONE: 9}), (False, {TOPIC}, {ONE: 9})],
-)
-def test_what_a_cooperative_rebalance_may_take_is_committed_while_its_position_is_known(
-    before_moves: bool, changed: set[str], committed: dict[TopicPartition, int]
-) -> None:
-    world = World()
-    world.views.set(TOPIC, modes_of(2, 1))
-    starts = Starts(world.views.view, "latest")
-    starts.starts = {ZERO: 3, ONE: 9}
-    for partition, offset in starts.starts.items():
-        world.state.seek(partition, offset)
-    coordinator = Coordinator()
-    commits = IdleCommits(coordinator, world.holding, starts, changed, before_moves=before_moves)
-    coordinator.away = True
-    assert not commits.commit()
-    coordinator.away = False
-    assert commits.commit()
-    assert coordinator.committed == committed
-    coordinator.away = True
-    assert commits.commit(), "nothing is left to ask for"
-
-
-def test_a_commit_of_the_applications_is_not_overwritten_by_an_idle_one() -> None:
-    world = World()
-    world.views.set(TOPIC, modes_of(2, 1))
-    starts = Starts(world.views.view, "latest")
-    starts.starts = {ONE: 9}
-    world.state.seek(ONE, 9)
-    coordinator = Coordinator(p1=5)
-    assert IdleCommits(coordinator, world.holding, starts, set(), before_moves=False).commit()
-    assert coordinator.committed == {ONE: 5}
-
-
-def test_position_waits_for_a_start_that_cannot_be_had_yet(views: FakeViews, monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = [Found({}, {ZERO}), Found({ZERO: 5}, set())]
-    with KafkaConsumer(TOPIC, **OFFLINE, retry_backoff_ms=1) as consumer:
-        consumer._subscription.assign_from_subscribed([ZERO])
-        monkeypatch.setattr(consumer._starts, "find", lambda *args, **kwargs: answers.pop(0))
-        assert consumer.position(ZERO, timeout_ms=0) is None
-        assert consumer.position(ZERO, timeout_ms=10_000) == 5
-    assert answers == []
-
-
 def test_a_consumer_that_is_dropped_gives_its_views_back(views: FakeViews) -> None:
     consumer = KafkaConsumer(TOPIC, **OFFLINE, group_id="g")
     assert views.listener_count == 1
@@ -189,4 +84,70 @@ def test_a_consumer_that_is_dropped_gives_its_views_back(views: FakeViews) -> No
     gc.collect()
     eventually(lambda: views.closed and views.listener_count == 0)
     coordinator.close(autocommit=False, timeout_ms=0)  # kafka-python leaves its thread running
-    net.stop()
+    net.close()
+
+
+VIEW = TopicView("t", "id", (1, 3), modes_of(2, 1), {1: 50})
+
+
+RECLAIMED = TopicView("t", "id", (1, 3), modes_of(2, 1, PartitionMode.NONE), {1: 50}, frozenset({1}))
+
+
+@pytest.mark.parametrize(
+    ("view", "committed", "resume", "named", "log_start", "start"),
+    [
+        (VIEW, 7, 50, None, None, 7),  # the group's commit
+        (VIEW, 7, None, None, 9, 9),  # but not below the log start, or the reset would skip to the end
+        (VIEW, None, 50, 90, None, 50),  # came back, or is new: latest skips nothing
+        (VIEW, None, 50, 30, None, 30),  # truncated, or another topic
+        (VIEW, None, 50, 90, 60, 60),
+        (VIEW, None, None, 90, None, 90),  # what the reset names
+        (VIEW, None, None, None, None, None),
+        (RECLAIMED, 7, None, None, None, 50),  # nothing below is there
+        (RECLAIMED, 70, None, None, None, 70),
+        (RECLAIMED, 7, None, None, 9, 9),  # the brokers' word goes before the view's: it is of the live topic
+        (RECLAIMED, None, None, 0, None, 0),  # which is theirs, too
+    ],
+)
+def test_start_offset(
+    view: TopicView,
+    committed: int | None,
+    resume: int | None,
+    named: int | None,
+    log_start: int | None,
+    start: int | None,
+) -> None:
+    assert start_offset(view, 1, committed, resume, named, log_start) == start
+
+
+def test_resume_offsets_outlive_the_view_that_told_them_for_one_assignment() -> None:
+    views = {"t": VIEW}
+    starts = Starts(lambda topic: views[topic], "latest")
+    starts.remember(VIEW, TopicPartition)
+    starts.remember(TopicView("t", "id", (1, 4), modes_of(2, 1), {1: 60}), TopicPartition)
+    views["t"] = TopicView("t", "id", (1, 5), modes_of(2, 2))
+    one = TopicPartition("t", 1)
+
+    class Stock:
+        def fetch_committed(self, partitions: object, timeout_ms: object) -> dict[TopicPartition, object]:
+            return {}
+
+        def beginning_offsets(self, partitions: set[TopicPartition], timeout_ms: object) -> dict[TopicPartition, int]:
+            return dict.fromkeys(partitions, 0)
+
+        def end_offsets(self, partitions: set[TopicPartition], timeout_ms: object) -> dict[TopicPartition, int]:
+            return dict.fromkeys(partitions, 99)
+
+    assert starts.find([one], Stock(), None, group=True).starts == {one: 50}, "the oldest"
+    assert starts.find([one], Stock(), None, group=True).starts == {one: 99}
+    starts.remember(TopicView("t", "other", (1, 6), modes_of(2, 1), {1: 70}), TopicPartition)
+    assert starts.find([one], Stock(), None, group=True).starts == {one: 99}, "of another topic with the name"
+    starts.remember(TopicView("t", "other", (1, 6), modes_of(2, 1), {1: 70}), TopicPartition)
+    views["t"] = TopicView.unlisted("t")
+    assert starts.find([one], Stock(), None, group=True).starts == {one: 99}, "of a topic id that is gone"
+    starts.remember(TopicView("t", "other", (1, 6), modes_of(2, 1), {1: 70}), TopicPartition)
+    views["t"] = TopicView("t", "other", (1, 7), modes_of(2, 2))
+    starts.remember(TopicView("t", "other", (1, 6), modes_of(2, 1), {1: 70}), TopicPartition)
+    assert starts.find([one], Stock(), None, group=True).starts == {one: 70}
+    assert Starts(lambda topic: VIEW, "earliest").find([one], Stock(), None, group=False).starts == {one: 0}
+    assert Starts(lambda topic: VIEW, "none").find([one], Stock(), None, group=True).starts == {}

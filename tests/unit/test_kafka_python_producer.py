@@ -10,8 +10,7 @@ import pytest
 from confluent_kafka import murmur2
 from kafka.partitioner import DefaultPartitioner
 
-from modeaware.errors import ResizeWarning
-from modeaware.kafka_python import HeldKeyError, KafkaProducer, MovedKeyError, RetiredPartitionError
+from modeaware.kafka_python import HeldKeyError, KafkaProducer, RetiredPartitionError
 from tests.support.fake_views import FakeViews, modes_of
 from tests.support.kafka_python_offline import OFFLINE, TOPIC, Made
 from tests.support.waiting import eventually
@@ -21,7 +20,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning
 KEYS = [b"key-%d" % number for number in range(60)]
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def collected() -> Iterator[None]:
     yield
     gc.collect()  # those sockets, while their warnings are ignored
@@ -47,44 +46,6 @@ def test_a_pick_that_a_shrink_overtakes_is_made_again(views: FakeViews) -> None:
     made.producer.close()
 
 
-@pytest.mark.parametrize("policy", ["hold", "error"])
-@pytest.mark.parametrize("partitioner", ["random", "round_robin"])
-def test_keys_that_no_partition_is_kept_for_are_neither_held_nor_refused(
-    views: FakeViews, policy: str, partitioner: str
-) -> None:
-    made = Made(KafkaProducer, partitioner=partitioner, modeaware_on_resize=policy)
-    views.set(TOPIC, modes_of(21, 21))
-    views.set(TOPIC, modes_of(21, 5), previous_count=21)
-    for key in KEYS:
-        made.producer.send(TOPIC, b"v", key)
-    assert len(made.queued()) == len(KEYS)
-    assert set(made.queued()) <= set(range(5))
-    made.producer.close()
-
-
-@pytest.mark.parametrize(("policy", "kind"), [("hold", HeldKeyError), ("error", MovedKeyError)])
-def test_of_minimal_movement_only_the_retired_partitions_keys_are_kept_back(
-    views: FakeViews, policy: str, kind: type[Exception]
-) -> None:
-    from partitioners import named
-
-    topic = named("minimal_movement").for_topic(TOPIC)
-    made = Made(KafkaProducer, partitioner="minimal_movement", modeaware_on_resize=policy)
-    views.set(TOPIC, modes_of(21, 21))
-    views.set(TOPIC, modes_of(21, 5), previous_count=21)
-    sent = []
-    for key in KEYS:
-        if topic.partition(key, 21) < 5:
-            made.producer.send(TOPIC, b"v", key)
-            sent.append(topic.partition(key, 21))
-        else:
-            with pytest.raises(kind):
-                made.producer.send(TOPIC, b"v", key)
-    assert sent
-    assert made.queued() == sent
-    made.producer.close()
-
-
 @pytest.mark.filterwarnings("default::modeaware.errors.ResizeWarning")
 def test_a_moved_key_waits_for_the_producers_own_batches(views: FakeViews) -> None:
     first, second = (next(key for key in KEYS if murmur2(key, 21) == old) for old in (7, 8))
@@ -104,37 +65,7 @@ def test_a_moved_key_waits_for_the_producers_own_batches(views: FakeViews) -> No
         made.producer.send(TOPIC, b"after", second)
     made.out(murmur2(second, 21))
     made.producer.send(TOPIC, b"after", second)
-    route = made.producer._modeaware.routes.of(TOPIC)
-    assert route is not None
-    assert route.open, "nothing looks at keys any more"
     made.producer._accumulator = made.queue
-    made.producer.close()
-
-
-def test_records_that_were_queued_since_are_not_waited_for(views: FakeViews) -> None:
-    made = Made(KafkaProducer, modeaware_on_resize="hold")
-    made.producer._accumulator = made.stock_queue
-    views.set(TOPIC, modes_of(21, 21))
-    views.set(TOPIC, modes_of(21, 5), previous_count=21)
-    views.set(TOPIC, modes_of(21, 5), previous_count=21, handed_over=range(5))
-    keys = [b"%d" % number for number in range(1000)]
-    moved = next(key for key in keys if (murmur2(key, 21), murmur2(key, 5)) == (3, 2))
-    kept = next(key for key in keys if (murmur2(key, 21), murmur2(key, 5)) == (3, 3))
-    made.producer.send(TOPIC, b"v", kept)
-    made.producer.send(TOPIC, b"v", moved)
-    made.producer._accumulator = made.queue
-    made.producer.close()
-
-
-def test_the_share_of_keys_that_move_is_the_partitioners_own(views: FakeViews) -> None:
-    told: list[Any] = []
-    made = Made(KafkaProducer, partitioner="minimal_movement", modeaware_resize_cb=told.append)
-    views.set(TOPIC, modes_of(21, 21))
-    views.set(TOPIC, modes_of(21, 20))
-    with pytest.warns(ResizeWarning, match="5% of the keys move"):
-        made.producer.send(TOPIC, b"v", KEYS[0])
-    (resize,) = told
-    assert resize.moved_share == pytest.approx(1 / 21)
     made.producer.close()
 
 

@@ -1,15 +1,77 @@
-"""Nothing is put into a SASL exchange, and nobody gets anything before it has ended."""
+"""The first frames of a connection: ApiVersions, and a SASL exchange into which nothing is put."""
 
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import pytest
 
+from modeaware.errors import ErrorCode
 from modeaware.wire import codec, stock
-from tests.support.conversation import Talk, delete, hello, ids, modes_request, request
+from tests.support.conversation import FakeDesk, Talk, broker_versions, delete, hello, ids, modes_request, request
+
+
+def versions(name: str = "modeaware", version: int = 3, keys: dict[int, tuple[int, int]] | None = None) -> Any:
+    talk = Talk(FakeDesk())
+    talk.ask(hello(9, name, version))
+    talk.broker_answers(broker_versions(version, 9, keys))
+    correlation_id, answer = stock.decode_response(talk.told[0], 18, version)
+    assert correlation_id == 9
+    return answer
+
+
+def spans(answer: Any) -> dict[int, tuple[int, int]]:
+    return {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_what_the_endpoint_takes_is_what_it_offers(version: int) -> None:
+    answer = versions("librdkafka", version)
+    assert spans(answer) == {
+        0: (0, 13),
+        1: (4, 18),
+        3: (0, 9),
+        17: (1, 1),
+        18: (0, 4),
+        36: (0, 2),
+        37: (0, 3),
+        694: (0, 0),
+        695: (0, 1),
+    }
+    assert answer.throttle_time_ms == (5 if version else 0)
+
+
+@pytest.mark.parametrize(("version", "highest"), [(0, 9), (2, 9), (3, 10), (4, 10)])
+def test_who_names_itself_is_offered_modes(version: int, highest: int) -> None:
+    assert spans(versions("modeaware", version))[3] == (0, highest)
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_features_are_the_brokers_and_ours(version: int) -> None:
+    answer = versions("librdkafka", version)
+    told = {each.name: (each.min_version, each.max_version) for each in answer.supported_features}
+    assert told == {"metadata.version": (1, 29), "partition.mode": (1, 1), "modeaware.controller.c1": (1, 1)}
+    assert answer.finalized_features_epoch == 77
+    assert [(f.name, f.min_version_level, f.max_version_level) for f in answer.finalized_features] == [
+        ("metadata.version", 29, 29)
+    ]
+
+
+@pytest.mark.parametrize("version", [5, 99, -1])
+def test_a_version_that_is_not_known_is_told_which_are(version: int) -> None:
+    talk = Talk()
+    payload = hello(9)
+    talk.ask(payload[:2] + version.to_bytes(2, "big", signed=True) + payload[4:])
+    assert talk.sent == []
+    correlation_id, answer = stock.decode_response(talk.told[0], 18, 3)
+    assert (correlation_id, answer.error_code) == (9, ErrorCode.UNSUPPORTED_VERSION)
+    assert spans(answer) == {18: (0, 4)}
+
 
 HANDSHAKE = request(17, 1, 1, b"\0\5PLAIN")
+
+
 PASSWORD = b"alice\0secret"
 
 
@@ -68,20 +130,6 @@ def test_after_success_everything_goes(version: int) -> None:
 
 
 @pytest.mark.parametrize("behind", [modes_request(5), delete({"orders": 2}, 5), request(10, 1, 5), hello(5)])
-def test_nothing_is_sent_behind_a_sasl_frame_that_has_no_answer(behind: bytes) -> None:
-    talk = Talk(sasl=True)
-    talk.ask(hello(0))
-    talk.all_answered()
-    talk.ask(HANDSHAKE, authenticate(2), behind)
-    assert talk.sent[1:] == [HANDSHAKE, authenticate(2)]
-    talk.broker_answers()
-    assert talk.sent[1:] == [HANDSHAKE, authenticate(2)]
-    talk.broker.asked.clear()
-    talk.broker_answers(sasl_answer(2))
-    assert len(talk.sent) == 4
-
-
-@pytest.mark.parametrize("behind", [modes_request(5), delete({"orders": 2}, 5), request(10, 1, 5), hello(5)])
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_failed_exchange_ends_with_the_next_request(behind: bytes, version: int) -> None:
     talk = Talk(sasl=True)
@@ -96,24 +144,6 @@ def test_a_failed_exchange_ends_with_the_next_request(behind: bytes, version: in
     assert len(talk.sent) == 3
 
 
-def test_a_handshake_alone_lets_nothing_through() -> None:
-    talk = Talk(sasl=True)
-    talk.ask(HANDSHAKE, delete({"orders": 2}, 2))
-    talk.broker_answers()
-    assert talk.closed == "a request before authentication has ended"
-
-
-def test_two_rounds_in_a_row_are_both_waited_for() -> None:
-    talk = Talk(sasl=True)
-    talk.ask(HANDSHAKE, authenticate(2), authenticate(3), delete({"orders": 2}, 4))
-    talk.broker_answers()
-    talk.broker.asked.clear()
-    talk.broker_answers(sasl_answer(2))
-    assert len(talk.sent) == 3
-    talk.broker_answers(sasl_answer(3))
-    assert len(talk.sent) == 4
-
-
 def test_a_change_before_a_second_exchange_is_asked_about_before_it() -> None:
     """KIP-368, pipelined: the question goes in the change's place, and the new exchange waits for its end."""
     talk = authenticated()
@@ -124,29 +154,3 @@ def test_a_change_before_a_second_exchange_is_asked_about_before_it() -> None:
     assert len(talk.sent) == 3
     talk.resolve([])
     assert [codec.peek_header(payload).api_key for payload in talk.sent[3:]] == [17, 36]
-
-
-def test_an_older_answer_does_not_end_a_newer_exchange() -> None:
-    talk = authenticated()
-    talk.ask(request(10, 1, 3), request(17, 1, 4))  # an answer still to come when KIP-368's exchange begins
-    talk.broker_answers()
-    talk.ask(delete({"orders": 2}, 5))
-    assert len(talk.sent) == 4
-    talk.broker_answers()  # the handshake's
-    assert talk.closed == "a request before authentication has ended"
-
-
-def test_an_exchange_again_is_an_exchange() -> None:
-    talk = authenticated()
-    talk.ask(request(10, 1, 3))
-    talk.all_answered()
-    talk.ask(request(17, 1, 4), modes_request(5))
-    talk.broker_answers()
-    assert talk.closed == "a request before authentication has ended"
-
-
-def test_without_sasl_nothing_is_asked_for() -> None:
-    talk = Talk()
-    talk.ask(delete({"orders": 2}, 1))
-    talk.broker_answers()
-    assert len(talk.submitted) == 1
