@@ -25,6 +25,7 @@ from tests.conftest import STARTS_VARIABLE, STEADY
 
 ROOT = Path(__file__).parents[1]
 RUFF = str(Path(sys.executable).with_name("ruff"))
+LINT_IMPORTS = str(Path(sys.executable).with_name("lint-imports"))
 SOURCES = ("modeaware", "partitioners", "tests", "benchmarks", "examples")
 PYTEST = (sys.executable, "-m", "pytest", "-q")
 
@@ -47,6 +48,7 @@ CHECKS = (
     Step("ruff", (RUFF, "check", "-q", *SOURCES)),
     Step("format", (RUFF, "format", "-q", "--check", *SOURCES)),
     Step("types", (sys.executable, "-m", "mypy", "--strict", "modeaware", "partitioners")),
+    Step("imports", (LINT_IMPORTS, "--no-cache", "--no-logo")),
 )
 PURE = Step("pure", (*PYTEST, "tests/unit", "tests/property", "tests/contract", "tests/simulation"))
 KAFKA = Step("kafka", (*PYTEST, "tests/integration"), kafka=True)
