@@ -55,14 +55,25 @@ class _Escaping(logging.Handler):
     """Escapes a record's message before the handlers further up see it. Writes nothing itself."""
 
     def handle(self, record: logging.LogRecord) -> bool:
-        message = record.getMessage()
+        try:
+            message = record.getMessage()
+        except (TypeError, ValueError, KeyError):
+            return True  # a format that its arguments do not fit: each handler reports that, and nobody raises it
         if not message.isprintable():
             record.msg, record.args = printable(message), ()
         last = logging.lastResort
-        alone = not logging.root.handlers and logging.getLogger("modeaware").handlers == [self]
-        if alone and last is not None and record.levelno >= last.level:
+        if last is not None and record.levelno >= last.level and not self._has_others(record.name):
             last.handle(record)  # logging would use it where no handler is found, and finds this one
         return True
+
+    def _has_others(self, name: str) -> bool:
+        """Whether a handler other than this one gets the records of a logger."""
+        logger: logging.Logger | None = logging.getLogger(name)
+        while logger is not None:
+            if any(handler is not self for handler in logger.handlers):
+                return True
+            logger = logger.parent if logger.propagate else None
+        return False
 
 
 def escape_logs() -> None:

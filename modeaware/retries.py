@@ -140,7 +140,7 @@ class Retrying:
 
     Args:
         deadline: no attempt begins after it.
-        sleep: waits so many seconds.
+        sleep: waits so many seconds; what it returns is true where nobody wants another attempt.
         jitter: returns a number from -1 to 1.
     """
 
@@ -200,7 +200,8 @@ class Retrying:
             pending = again
             if pending:
                 self._notice(answers[pending[0]], left_s)
-                self._sleep(wait_s)
+                if self._sleep(wait_s):
+                    break
         for key, answer in answers.items():
             if isinstance(answer, ModeAwareError):
                 last = self._with_effort(answer)

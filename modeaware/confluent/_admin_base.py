@@ -38,6 +38,8 @@ class AdminBase(librdkafka_admin.AdminClient):
         self._calls.close()
 
     def __exit__(self, *exc_info: Any) -> bool | None:
+        if isinstance(exc_info[1], KeyboardInterrupt):
+            self._calls.give_up()  # nobody waits for it any more, and it must not be done minutes after Ctrl-C
         self.close()
         return super().__exit__(*exc_info)
 

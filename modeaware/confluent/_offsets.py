@@ -266,7 +266,8 @@ class StartOffsets:
         is a change of modes that may have brought the rebalance about.
         """
         if self._conf.offset_reset in LATEST and starts:
-            topics = {topic for topic, _ in starts if self._view(topic).topic_id is not None}
+            # A topic that was made anew has no record, and what this consumer found out about it goes with it.
+            topics = {t for t, _ in starts if self._view(t).topic_id is not None or t in self._made_anew}
             topics = {topic for topic in topics if self._conf.auto_commit or modes_changed(topic)}
             self._commit_idle({key: start for key, start in starts.items() if key[0] in topics})
 

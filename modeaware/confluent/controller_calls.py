@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from threading import Lock
+from threading import Event, Lock
 from typing import TYPE_CHECKING, Any
 
 from modeaware.config import ClientConfig
@@ -61,6 +61,12 @@ class ControllerCalls:
         self._config = config
         self._lock = Lock()
         self._views: Views | None = None
+        self._given_up = Event()
+
+    def give_up(self) -> None:
+        """Begin no further attempts, until :meth:`close`: calls that wait for one end with the answer that they
+        have."""
+        self._given_up.set()
 
     def views(self, deadline: Deadline) -> Views:
         """Views that include everything on the mode log now. The handle is taken when first needed, and kept.
@@ -81,6 +87,7 @@ class ControllerCalls:
 
     def close(self) -> None:
         """Give the views back. The next call takes them again."""
+        self._given_up.clear()
         with self._lock:
             views, self._views = self._views, None
         if views is not None:
@@ -204,7 +211,7 @@ class ControllerCalls:
             except ModeAwareError as error:
                 return dict.fromkeys(pending, error)
 
-        retrying = Retrying(deadline, RetryPolicy.from_conf(self._conf))
+        retrying = Retrying(deadline, RetryPolicy.from_conf(self._conf), sleep=self._given_up.wait)
         return retrying.each(topics, attempt, repeatable=repeatable, settle=settle)
 
     def _ask(

@@ -37,6 +37,9 @@ UNKNOWN_PATIENCE_S = 0.5
 CHECK_S = 10.0
 """How often the ids of topics in use are compared at least, however long ``topic.metadata.refresh.interval.ms`` is. It
 bounds for how long a living client applies the view of a topic that was deleted and created again."""
+SILENT_TIMEOUT_S = 0.05
+"""How long an answer is waited for after a wait in vain, until there is one: a client that uses many topics, or polls
+again and again, waits once for brokers that do not answer. They are asked in the background meanwhile."""
 CONFIRM_S = 1.0
 """How soon a comparison is repeated that had no answer, or that took a view out of force."""
 NO_ID = "A" * 22
@@ -175,6 +178,7 @@ class IdChecks:
         self._failing: dict[str, str] = {}
         self._complained: set[str] = set()
         self._pending: dict[str, Future[Any]] = {}
+        self._silent = False  # the last wait was in vain, and no broker has answered since
         self._asked_s = clock.monotonic_s()
         self._due_s = self._asked_s + self._interval_s
 
@@ -183,6 +187,8 @@ class IdChecks:
         names = set(topics)
         with self._lock:
             self._in_use |= names
+        if self._silent:
+            timeout_s = min(timeout_s, SILENT_TIMEOUT_S)
         began_s = self._clock.monotonic_s()
         left = self._recorded(names)
         while left and not self._stopping.is_set():
@@ -194,6 +200,8 @@ class IdChecks:
                     patience_s = min(timeout_s, UNKNOWN_PATIENCE_S) if error.unknown_topic else timeout_s
                     if self._clock.monotonic_s() + RETRY_S < began_s + patience_s:
                         left.add(topic)
+                    elif not error.unknown_topic:
+                        self._silent = True
             if left:
                 self._stopping.wait(RETRY_S)
 
@@ -227,6 +235,7 @@ class IdChecks:
         try:
             topic_id = id_from(answer, timeout_s)
         except TopicIdUnknown as error:
+            self._silent = self._silent and not (error.unknown_topic or error.final)
             with self._lock:
                 self._failing[topic] = str(error)
                 told = topic in self._complained
@@ -239,6 +248,7 @@ class IdChecks:
             if not error.final:
                 self._due_s = min(self._due_s, self._clock.monotonic_s() + CONFIRM_S)
             return error
+        self._silent = False
         with self._lock:
             self._failing.pop(topic, None)
             self._complained.discard(topic)

@@ -88,6 +88,23 @@ def test_a_shrink_goes_to_the_controller(admin: AdminClient, controller: StubCon
     assert controller.commands == [DeletePartitionsCommand("orders", 1, delay_ms=-1, immediate_delete=False)]
 
 
+def test_interrupted_client_sends_no_more_and_ends_long_before_its_deadline(
+    views: FakeViews, controller: StubController
+) -> None:
+    """Ctrl-C while a call waits for a controller: the change must not be made minutes later."""
+    running = views.claim()
+    views.set_claim(None)
+    admin = AdminClient(CONF)
+    future = admin.delete_partitions({"orders": DeletePartitions(1)}, request_timeout=600)["orders"]
+    with pytest.raises(KeyboardInterrupt), admin:
+        raise KeyboardInterrupt
+    assert isinstance(future.exception(0), ControllerUnavailable)
+    assert controller.commands == []
+    views.set_claim(running)
+    with admin:
+        assert admin.delete_partitions({"orders": DeletePartitions(1)})["orders"].result(10).topic == "orders"
+
+
 def test_a_refusal_is_the_failure_of_its_topic_alone(admin: AdminClient, controller: StubController) -> None:
     def answer(command: Command) -> CommandResult:
         if command.topic == "bad":

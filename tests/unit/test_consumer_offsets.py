@@ -244,6 +244,22 @@ def test_everything_in_a_topic_that_was_created_again_is_new_to_a_latest_group(n
     assert world.resolve(OFFSET_INVALID, OFFSET_INVALID) == [7, 8], "from then on the group reads on by itself"
 
 
+def test_latest_does_not_decide_again_for_an_idle_partition_of_a_topic_that_was_created_again() -> None:
+    """A rebalance soon after it was taken up: the topic has more partitions now, say."""
+    world = World("latest")
+    world.offsets = StartOffsets(world.stock, GroupConf("g", False, True, "latest", True), lambda _: world.view)
+    world.view = TopicView("t", "old", (1, 3), modes_of(2, 1), {1: 40})
+    world.offsets.assigning("t")
+    world.view = TopicView.unlisted("t")
+    world.offsets.remember(world.view)
+    world.stock.end = {0: 7, 1: 8}
+    starts = dict(enumerate(world.resolve(OFFSET_INVALID, OFFSET_INVALID)))
+    world.offsets.commit_before_leaving(
+        {("t", partition): start for partition, start in starts.items()}, lambda _: True
+    )
+    assert world.resolve(OFFSET_INVALID, OFFSET_INVALID) == [0, 0]
+
+
 def test_group_that_starts_with_a_view_of_the_old_topic_begins_at_the_end() -> None:
     world = World("latest")
     world.offsets.remember(TopicView("t", "old", (1, 3), modes_of(1, 0), {0: 40}))  # nothing was assigned yet

@@ -161,6 +161,26 @@ def test_logs_of_an_application_without_handlers_still_reach_standard_error() ->
     assert done.stderr == "a\\x1bb\n"
 
 
+@pytest.mark.parametrize(
+    ("where", "propagate"), [("modeaware.x", True), ("modeaware.x", False), ("modeaware", False), ("", True)]
+)
+def test_record_reaches_the_handler_of_an_application_once_and_nothing_else(where: str, propagate: bool) -> None:
+    program = (
+        f"import logging, modeaware, sys; at = logging.getLogger({where!r}); at.propagate = {propagate}; "
+        "at.addHandler(logging.StreamHandler(sys.stdout)); logging.getLogger('modeaware.x').warning('seen')"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("seen\n", "")
+
+
+def test_record_whose_arguments_do_not_fit_is_reported_by_handlers_and_raises_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.root, "handlers", [logging.StreamHandler(io.StringIO())])
+    logging.getLogger("modeaware.x").warning("%d", "a")
+    assert "Logging error" in capsys.readouterr().err
+
+
 def test_command_prints_no_control_character_of_an_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

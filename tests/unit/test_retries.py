@@ -219,6 +219,16 @@ def test_only_topics_without_an_answer_are_asked_for_again(start: Start) -> None
     assert asked == [["a", "b", "c", "d"], ["b"]]
 
 
+def test_call_that_is_given_up_during_a_wait_ends_with_the_answer_it_has(time: Time) -> None:
+    answers = iter([LEADERLESS])
+
+    def attempt() -> None:
+        raise next(answers)
+
+    with pytest.raises(type(LEADERLESS)):
+        Retrying(Deadline(60, time), POLICY, sleep=lambda wait_s: True).call(attempt, repeatable=True)
+
+
 def test_long_wait_is_logged_once(start: Start, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "modeaware.admin"), pytest.raises(ControllerUnavailable):
         start(30.0).call(Answers(GONE), repeatable=False)

@@ -19,7 +19,7 @@ from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
 from modeaware.views.board import Board
-from modeaware.views.topic_ids import CHECK_S, NO_ID, IdChecks, TopicIds, TopicIdUnknown, id_from
+from modeaware.views.topic_ids import CHECK_S, NO_ID, SILENT_TIMEOUT_S, IdChecks, TopicIds, TopicIdUnknown, id_from
 from tests.support.fake_sources import Acquire
 from tests.support.fake_views import modes_of
 from tests.support.modelog import RW
@@ -225,6 +225,26 @@ class TestIdChecks:
         clock.now_s += CHECK_S
         checks.step()
         assert checks.stats() == {"unverified_topics": []}
+
+    def test_brokers_that_do_not_answer_are_waited_for_once(self, checks: Checks, cluster: Cluster) -> None:
+        waited: list[float] = []
+
+        class Answer(Future[Any]):
+            def result(self, timeout: float | None = None) -> Any:
+                waited.append(timeout or 0.0)
+                checks.clock.now_s += timeout or 0.0
+                return super().result(0)
+
+        checks.recorded = {"a", "b", "c"}
+        silent = {topic: Answer() for topic in checks.recorded}
+        cluster.describe_topics = lambda topics, request_timeout: {t: silent[t] for t in topics.topic_names}  # type: ignore[method-assign] # no broker answers
+        for topic in ("a", "b", "c"):
+            checks.checks.verify([topic], 3.0, 0.0)
+        assert waited == pytest.approx([3.0, SILENT_TIMEOUT_S, SILENT_TIMEOUT_S])
+        silent["a"].set_result(SimpleNamespace(topic_id="id-a"))
+        checks.checks.verify(["a"], 3.0, 60.0)
+        checks.checks.verify(["b"], 3.0, 0.0)
+        assert waited[-1] == pytest.approx(3.0), "a broker has answered since"
 
     def test_a_topic_that_a_broker_does_not_know_yet_is_asked_for_again(self, cluster: Cluster) -> None:
         found: list[str] = []
