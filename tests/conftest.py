@@ -27,6 +27,16 @@ STARTS_VARIABLE = "MODEAWARE_TEST_KAFKA_STARTS"
 """A file that gets a line for each Kafka the tests start; set by ``tests.run``."""
 
 
+OWN_CLUSTERS = frozenset({"_three_nodes", "secured", "kafka40"})
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that use another cluster than the shared node: ``tests.run`` gives them a process of their own."""
+    for item in items:
+        if OWN_CLUSTERS.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker("own_cluster")
+
+
 class MakeTopic(Protocol):
     """Creates a topic with a name of its own on the shared cluster and returns the name."""
 

@@ -1,7 +1,7 @@
 """``python -m tests.run``: what ``make test`` and ``make test-all`` run.
 
-Checks and pure tests run beside those with a real Kafka, as two processes; Spark runs alone after them. Each step runs,
-whether others fail or not. The Kafka that most tests share is started once, here.
+Checks, pure tests and those with a cluster other than the shared node run beside those on that node, as two processes;
+Spark runs alone after them. Each step runs, whether others fail or not. The Kafka that most tests share is started once, here.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ CHECKS = (
     Step("imports", (LINT_IMPORTS, "--no-cache", "--no-logo")),
 )
 PURE = Step("pure", (*PYTEST, "tests/unit", "tests/property", "tests/contract", "tests/simulation"))
-KAFKA = Step("kafka", (*PYTEST, "tests/integration"), kafka=True)
+KAFKA = Step("kafka", (*PYTEST, "tests/integration", "-m", "not own_cluster"), kafka=True)
+CLUSTERS = Step("clusters", (*PYTEST, "tests/integration", "-m", "own_cluster"), kafka=True)
 SPARK = Step("spark", (*PYTEST, "tests/spark"), kafka=True)
 LONG_PURE = Step("long pure", (*PYTEST, "tests/long/pure"))
 LONG_KAFKA = Step("long kafka", (*PYTEST, "tests/long/integration"), kafka=True)
@@ -60,8 +61,8 @@ CHAOS = Step("chaos", (*PYTEST, "tests/long/alone"))
 
 Stage = Sequence[Sequence[Step]]
 """Lanes that run side by side; the steps of a lane run one after the other."""
-SHORT: Sequence[Stage] = (((*CHECKS, PURE), (KAFKA,)), ((SPARK,),))
-ALL: Sequence[Stage] = (((*CHECKS, PURE, LONG_PURE), (KAFKA, LONG_KAFKA)), ((SPARK, LONG_SPARK, CHAOS),))
+SHORT: Sequence[Stage] = (((*CHECKS, PURE, CLUSTERS), (KAFKA,)), ((SPARK,),))
+ALL: Sequence[Stage] = (((*CHECKS, PURE, CLUSTERS, LONG_PURE), (KAFKA, LONG_KAFKA)), ((SPARK, LONG_SPARK, CHAOS),))
 
 
 def run(step: Step, kafka: dict[str, str]) -> Done:
