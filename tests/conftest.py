@@ -30,13 +30,6 @@ STARTS_VARIABLE = "MODEAWARE_TEST_KAFKA_STARTS"
 OWN_CLUSTERS = frozenset({"_three_nodes", "secured", "kafka40"})
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that use another cluster than the shared node: ``tests.run`` gives them a process of their own."""
-    for item in items:
-        if OWN_CLUSTERS.intersection(getattr(item, "fixturenames", ())):
-            item.add_marker("own_cluster")
-
-
 class MakeTopic(Protocol):
     """Creates a topic with a name of its own on the shared cluster and returns the name."""
 
@@ -152,6 +145,8 @@ def note_start(kind: str) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
+        if OWN_CLUSTERS.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker("own_cluster")  # ``tests.run`` gives them a process of their own
         if "spark" in item.path.parts:
             # pyspark leaves the sockets that it has read results from to the garbage collection.
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket.socket .*127.0.0.1:ResourceWarning"))

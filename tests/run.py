@@ -1,7 +1,8 @@
 """``python -m tests.run``: what ``make test`` and ``make test-all`` run.
 
 Checks, pure tests and those with a cluster other than the shared node run beside those on that node, as two processes;
-Spark runs alone after them. Each step runs, whether others fail or not. The Kafka that most tests share is started once, here.
+Spark runs alone after them. Each step runs, whether others fail or not. The Kafka that most tests share is started
+once, here.
 """
 
 from __future__ import annotations
