@@ -54,7 +54,7 @@ class Rebalance:
         holding: Holding,
         offsets: StartOffsets,
         dealing: Dealing,
-        verify: Callable[[set[str]], None],
+        verify: Callable[[set[str]], object],
         look_again: Callable[[], None],
         now_s: Callable[[], float],
     ) -> None:

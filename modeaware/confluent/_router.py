@@ -60,11 +60,12 @@ class Router:
         count: PartitionCount | None = None,
         backlog: Callable[[str], Backlog] | None = None,
         load: Load | None = None,
-        verify: Callable[[Collection[str], float, float], None] | None = None,
+        verify: Callable[[Collection[str], float, float], Collection[str]] | None = None,
     ) -> None:
         self._routes: dict[str, Route | Unverified | None] = {}
         self._verify = verify
         self._verified: dict[str, str | None] = {}
+        self._unanswered_since_s: dict[str, float] = {}
         if count is not None:
             self._routes = EveryTopic(partitioner, count, config.refresh_interval_ms / 1000, load)
         self._load = load
@@ -128,10 +129,22 @@ class Router:
         return self._verify is None or view.topic_id is None or self._verified.get(view.topic) == view.topic_id
 
     def _settle(self, topic: str) -> Route | None:
-        """The first record of ``topic`` by a view of another topic id: have that compared with the cluster's. Where it
-        cannot be, the last view stays, and the source repeats the comparison."""
-        self._compare(topic, VERIFY_TIMEOUT_S, MAX_ID_AGE_S)
+        """The first record of ``topic`` by a view of another topic id: have that compared with the cluster's.
+
+        While no broker answers, records wait as they do for the first view: under ``block`` BufferError is raised, for
+        ``modeaware.view.timeout.ms`` at most. Then the last view stays (invariant I6), and the source repeats the
+        comparison.
+        """
+        unanswered = self._compare(topic, VERIFY_TIMEOUT_S, MAX_ID_AGE_S)
+        if unanswered and self._config.on_unknown == "block":
+            since_s = self._unanswered_since_s.setdefault(topic, time.monotonic())
+            if time.monotonic() - since_s < self._config.view_timeout_ms / 1000:
+                raise FirstViewPending(
+                    f"{topic}: no broker has returned its topic id yet, which shows whether the partition modes apply; "
+                    "nothing was queued, try again"
+                )
         with self._lock:
+            self._unanswered_since_s.pop(topic, None)
             unverified = self._routes.get(topic)
             if isinstance(unverified, Unverified):
                 self._verified[topic] = unverified.route.view.topic_id
@@ -143,9 +156,11 @@ class Router:
     def _doubt(self, topic: str) -> None:
         self._compare(topic, VERIFY_TIMEOUT_S, DOUBT_AGE_S)
 
-    def _compare(self, topic: str, timeout_s: float, max_age_s: float) -> None:
-        if self._verify is not None and not self._closed:
-            self._verify((topic,), timeout_s, max_age_s)  # without the lock: it calls this router with what changed
+    def _compare(self, topic: str, timeout_s: float, max_age_s: float) -> Collection[str]:
+        """Returns the topic, where no broker has answered."""
+        if self._verify is None or self._closed:
+            return ()
+        return self._verify((topic,), timeout_s, max_age_s)  # without the lock: it calls this router with what changed
 
     def _shorten(self, topic: str) -> None:
         """Something has no longer to see every key of ``topic``: its resize is told of, or nothing is held any more."""

@@ -32,6 +32,7 @@ class FakeViews:
         closed: whether the handle was given back.
         refreshes: how often :meth:`refresh` was called.
         hints: how often :meth:`refresh_soon` was.
+        silent: topics about which no broker answers :meth:`verify`.
         live_ids: topic -> the id that the cluster has for it; without an entry it is the id of the view.
         verified: the topics of each call of :meth:`verify`.
     """
@@ -46,6 +47,7 @@ class FakeViews:
         self.closed = False
         self.refreshes = 0
         self.hints = 0
+        self.silent: set[str] = set()
         self.live_ids: dict[str, str] = {}
         self.verified: list[frozenset[str]] = []
         if ready:
@@ -151,13 +153,14 @@ class FakeViews:
     def refresh_soon(self) -> None:
         self.hints += 1
 
-    def verify(self, topics: Iterable[str], timeout_s: float, max_age_s: float = MAX_ID_AGE_S) -> None:
+    def verify(self, topics: Iterable[str], timeout_s: float, max_age_s: float = MAX_ID_AGE_S) -> frozenset[str]:
         names = frozenset(topics)
         self.verified.append(names)
         with self._lock:
-            for topic in names & self.live_ids.keys() & self._views.keys():
+            for topic in (names & self.live_ids.keys() & self._views.keys()) - self.silent:
                 if self._views[topic].topic_id not in (None, self.live_ids[topic]):
                     self.remove(topic)
+        return names & self.silent
 
     def subscribe(self, listener: ViewListener) -> None:
         with self._lock:

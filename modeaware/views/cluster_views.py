@@ -114,8 +114,8 @@ class ClusterViews(OnBoard):
     def removed(self, topic_ids: Iterable[str]) -> tuple[str, ...]:
         return self._log.removed(topic_ids)
 
-    def verify(self, topics: Iterable[str], timeout_s: float, max_age_s: float = MAX_ID_AGE_S) -> None:
-        self._checks.verify(topics, timeout_s, max_age_s)
+    def verify(self, topics: Iterable[str], timeout_s: float, max_age_s: float = MAX_ID_AGE_S) -> frozenset[str]:
+        return self._checks.verify(topics, timeout_s, max_age_s)
 
     def _take_id(self, topic: str, live_id: str) -> bool:
         """The cluster has ``live_id`` for the topic: have its view in force. Whether that took another one out."""

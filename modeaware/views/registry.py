@@ -172,9 +172,8 @@ class _Handle:
         if not self._closed:
             self._source().refresh_soon()
 
-    def verify(self, topics: Iterable[str], timeout_s: float, max_age_s: float = MAX_ID_AGE_S) -> None:
-        if not self._closed:
-            self._source().verify(topics, timeout_s, max_age_s)
+    def verify(self, topics: Iterable[str], timeout_s: float, max_age_s: float = MAX_ID_AGE_S) -> frozenset[str]:
+        return frozenset() if self._closed else self._source().verify(topics, timeout_s, max_age_s)
 
     def subscribe(self, listener: ViewListener) -> None:
         if not self._closed:

@@ -66,7 +66,7 @@ class Views(Protocol):
         """
         ...
 
-    def verify(self, topics: Iterable[str], timeout_s: float, max_age_s: float = MAX_ID_AGE_S) -> None:
+    def verify(self, topics: Iterable[str], timeout_s: float, max_age_s: float = MAX_ID_AGE_S) -> frozenset[str]:
         """Compare the topic ids of views with those that the cluster has now (invariant I8).
 
         A topic that was deleted and created again has another id, and no view of the old one applies to it: such a view
@@ -82,6 +82,9 @@ class Views(Protocol):
             topics: names of topics that the client is about to use.
             timeout_s: how long to wait for the answer.
             max_age_s: how old an earlier answer may be to be used again.
+
+        Returns:
+            The topics about which no broker has answered in time. One that answers without an id has answered.
         """
         ...
 

@@ -182,7 +182,7 @@ class IdChecks:
         self._asked_s = clock.monotonic_s()
         self._due_s = self._asked_s + self._interval_s
 
-    def verify(self, topics: Iterable[str], timeout_s: float, max_age_s: float) -> None:
+    def verify(self, topics: Iterable[str], timeout_s: float, max_age_s: float) -> frozenset[str]:
         """See ``Views``."""
         names = set(topics)
         with self._lock:
@@ -191,6 +191,7 @@ class IdChecks:
             timeout_s = min(timeout_s, SILENT_TIMEOUT_S)
         began_s = self._clock.monotonic_s()
         left = self._recorded(names)
+        silent: set[str] = set()
         while left and not self._stopping.is_set():
             answers = self._ids.request(left, max_age_s)
             left = set()
@@ -202,8 +203,10 @@ class IdChecks:
                         left.add(topic)
                     elif not error.unknown_topic:
                         self._silent = True
+                        silent.add(topic)
             if left:
                 self._stopping.wait(RETRY_S)
+        return frozenset(silent)
 
     def soon(self) -> None:
         """Something suggests that a topic may have been replaced: have :meth:`step` compare, at most once a second."""

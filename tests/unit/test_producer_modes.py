@@ -14,6 +14,7 @@ from modeaware.confluent.producer import Producer
 from modeaware.errors import ModeAwareError, ModeSourceError, ViewTimeout
 from tests.support.fake_views import FakeViews, modes_of
 from tests.support.offline import Acquired, Reports, finish, is_librdkafkas_own, waiting_producer
+from tests.support.waiting import eventually
 
 
 def test_all_writable_is_librdkafkas_own_method_through_an_alias_too(producer: Producer, views: FakeViews) -> None:
@@ -120,6 +121,37 @@ class TestRecreatedTopic:
         producer.produce("orders", b"v", b"key")
         assert views.verified == [{"orders"}]
         assert is_librdkafkas_own(producer.produce)
+        finish(producer)
+
+    def test_first_record_waits_while_no_broker_answers_about_the_topic_id(
+        self, views: FakeViews, reports: Reports
+    ) -> None:
+        producer = Producer(reports.conf)
+        views.set("orders", modes_of(12, 4), topic_id="old")
+        views.live_ids["orders"], views.silent = "new", {"orders"}
+        with pytest.raises(BufferError, match="topic id"):
+            producer.produce("orders", b"v", b"key")
+        with pytest.raises(BufferError, match="topic id"):
+            producer.produce_batch("orders", [{"value": b"v", "key": b"key"}])
+        views.silent = set()
+        producer.produce("orders", b"v", b"key")
+        assert is_librdkafkas_own(producer.produce), "the view of the old topic is out of force"
+        finish(producer)
+
+    def test_last_view_stays_where_no_broker_answers_for_long(self, views: FakeViews, reports: Reports) -> None:
+        producer = Producer({**reports.conf, "modeaware.view.timeout.ms": 1})
+        views.set("orders", modes_of(12, 4), topic_id="old")
+        views.silent = {"orders"}
+
+        def taken() -> bool:
+            try:
+                producer.produce("orders", b"v", b"key")
+            except BufferError:
+                return False
+            return True
+
+        eventually(taken)
+        assert producer.modeaware_stats()["state"] == "routed"
         finish(producer)
 
     def test_view_is_compared_once_for_many_records(self, views: FakeViews, reports: Reports) -> None:
