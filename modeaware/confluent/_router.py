@@ -132,7 +132,7 @@ class Router:
         """The first record of ``topic`` by a view of another topic id: have that compared with the cluster's.
 
         While no broker answers, records wait as they do for the first view: under ``block`` BufferError is raised, for
-        ``modeaware.view.timeout.ms`` at most. Then the last view stays (invariant I6), and the source repeats the
+        ``modeaware.view.timeout.ms`` at most. Then the last view stays in force, and the source repeats the
         comparison.
         """
         unanswered = self._compare(topic, VERIFY_TIMEOUT_S, MAX_ID_AGE_S)
