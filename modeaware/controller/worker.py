@@ -48,6 +48,7 @@ class Worker:
     ) -> None:
         self._leader = Leader(parts, config, contact, controller_id, clock)
         self._standby = Standby(parts, clock)
+        self._inbox = parts.inbox
         self._log = parts.log
         self._election = parts.election
         self._claims = parts.claims
@@ -122,7 +123,8 @@ class Worker:
         self._seated_s = self._clock.monotonic_s()
 
     def _rejoin(self) -> None:
-        """Back to the end of the queue, behind whoever is active now."""
+        """Back to the end of the queue, behind whoever is active now. What waits is refused: its clients retry."""
+        self._inbox.refuse_all("this controller has lost its place in the election: nothing was changed")
         self._election.close()
         if self._status.role is Role.STARTING:
             self._log.close()
