@@ -22,7 +22,6 @@ from modeaware.wire import kip694, stock
 from modeaware.wire.frames import MalformedFrame
 
 _CONTROLLER_SINCE = 1
-_WITHOUT_IDS = stock.METADATA_WITH_IDS - 1
 _CREATION_ASKED_SINCE = 4
 _NO_LISTENER_SINCE = 6
 """Below it, brokers tell LEADER_NOT_AVAILABLE in place of LISTENER_NOT_FOUND."""
@@ -213,7 +212,7 @@ class Gate:
 
     def _turned_away(self, upstream: bytes, desk: Desk, added: Sequence[Node]) -> bytes:
         upstream, ids = without_ids(upstream) if self.asked >= stock.METADATA_WITH_IDS else (upstream, {})
-        _, answer = stock.decode_response(upstream, stock.METADATA_KEY, _WITHOUT_IDS)
+        _, answer = stock.decode_response(upstream, stock.METADATA_KEY, stock.METADATA_WITHOUT_IDS)
         for topic in answer.topics:
             if topic.error_code:  # he may not be told of it
                 continue

@@ -42,7 +42,6 @@ _REFUSED = {
     78: "ShareFetch: records do not pass here",
     api_versions.DESCRIBE_TOPIC_PARTITIONS_KEY: "DescribeTopicPartitions: it is not offered here",
 }
-_WITHOUT_IDS = stock.METADATA_WITH_IDS - 1
 _LOWEST_ID = -(2**31)
 
 
@@ -192,7 +191,8 @@ class Session:
 
         def rewrite(answer: bytes) -> bytes:
             if (newest := api_versions.metadata_version(answer, version, self._answers)) is not None:
-                self._metadata_version = stock.METADATA_WITH_IDS if newest >= stock.METADATA_WITH_IDS else _WITHOUT_IDS
+                has_ids = newest >= stock.METADATA_WITH_IDS
+                self._metadata_version = stock.METADATA_WITH_IDS if has_ids else stock.METADATA_WITHOUT_IDS
             return api_versions.answered(answer, version, controller_id, self._answers, modes=client.reads)
 
         self._pass_on(payload, header, Slot(rewrite=rewrite))

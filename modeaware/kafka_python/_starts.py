@@ -28,12 +28,7 @@ MOST_LISTING_MS = 5000
 
 
 def start_offset(
-    view: TopicView,
-    partition: int,
-    committed: int | None,
-    resume: int | None,
-    named: int | None,
-    log_start: int | None,
+    view: TopicView, partition: int, committed: int | None, resume: int | None, named: int | None, log_start: int | None
 ) -> int | None:
     """Where to start: at the committed offset, else at the one the mode log names for partitions that came back or
     are new, else where ``auto_offset_reset`` says; never below what is known to be deleted.
@@ -131,12 +126,7 @@ class Starts:
         starts: Offsets = {}
         for p in parts - unknown:
             start = start_offset(
-                self._view_of(p.topic),
-                p.partition,
-                committed.get(p),
-                resumed.get(p),
-                named.get(p),
-                log_starts.get(p),
+                self._view_of(p.topic), p.partition, committed.get(p), resumed.get(p), named.get(p), log_starts.get(p)
             )
             if start is not None:
                 starts[p] = start

@@ -31,6 +31,7 @@ __all__ = [
     "API_VERSIONS_KEY",
     "CREATE_PARTITIONS_KEY",
     "METADATA_KEY",
+    "METADATA_WITHOUT_IDS",
     "METADATA_WITH_IDS",
     "SASL_AUTHENTICATE_KEY",
     "SASL_HANDSHAKE_KEY",
@@ -66,6 +67,7 @@ decode_response = _STOCK.decode_response
 
 METADATA_WITH_IDS = 10
 """The version of Kafka's Metadata that returns topic ids. Kafka 2.8 and later have it."""
+METADATA_WITHOUT_IDS = METADATA_WITH_IDS - 1
 _QUESTIONS = Dialect({METADATA_KEY: (KafkaMetadataRequest, None)}, {METADATA_KEY: (1, METADATA_WITH_IDS)})
 
 
