@@ -33,10 +33,8 @@ PATIENCE_S = 120
 
 @pytest.fixture
 def setting(kafka3: LocalKafka) -> Iterator[Controlled]:
-    made = Controlled(kafka3)
-    yield made
-    for controller in made.started:
-        controller.stop()
+    with Controlled(kafka3) as made:
+        yield made
 
 
 def restart(kafka: LocalKafka) -> None:

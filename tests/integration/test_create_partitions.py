@@ -32,10 +32,8 @@ RW, NONE = PartitionMode.READ_WRITE, PartitionMode.NONE
 
 @pytest.fixture
 def setting(kafka3: LocalKafka) -> Iterator[Controlled]:
-    made = Controlled(kafka3)
-    yield made
-    for controller in made.started:
-        controller.stop()
+    with Controlled(kafka3) as made:
+        yield made
 
 
 @pytest.fixture

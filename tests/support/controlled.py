@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from typing import Self
 
 from confluent_kafka.admin import AdminClient
 
@@ -34,6 +35,13 @@ class Controlled:
         self.admin = AdminClient(self.conf)
         self.log = f"__modes-{uuid.uuid4().hex[:12]}"
         self.started: list[Controller] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for controller in self.started:
+            controller.stop()
 
     def make(self, **config: object) -> Controller:
         settings = {"check_interval_ms": INTERVAL_MS, "seal_quiet_ms": QUIET_MS, "mode_log_topic": self.log, **config}

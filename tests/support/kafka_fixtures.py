@@ -68,20 +68,16 @@ def send(kafka: Kafka) -> Callable[..., None]:
 @pytest.fixture
 def setting(kafka: Kafka) -> Iterator[Controlled]:
     """A mode log of the test's own on the shared cluster; its controllers are stopped with the test."""
-    made = Controlled(kafka)
-    yield made
-    for controller in made.started:
-        controller.stop()
+    with Controlled(kafka) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
 def served(kafka: Kafka) -> Iterator[Controlled]:
     """A mode log on the shared cluster and its active controller, for the tests of one module: do not stop it."""
-    made = Controlled(kafka)
-    made.start()
-    yield made
-    for controller in made.started:
-        controller.stop()
+    with Controlled(kafka) as made:
+        made.start()
+        yield made
 
 
 @pytest.fixture
