@@ -21,11 +21,16 @@ def create_topic(
     new = NewTopic(name, num_partitions=partitions, replication_factor=replication_factor, config=dict(configs))
     future: Future[None] = admin.create_topics([new])[name]
     future.result(TIMEOUT_S)
+    wait_until_led(admin, name, partitions)
+
+
+def wait_until_led(admin: AdminClient, name: str, partitions: int) -> None:
+    """Return once the broker lists the topic with leaders; brokers answer a creation earlier."""
     deadline = time.monotonic() + TIMEOUT_S
     while not _all_led(admin, name, partitions):
         if time.monotonic() > deadline:
             raise AssertionError(f"{name} has no leaders for all its {partitions} partitions")
-        time.sleep(0.02)  # leaders are elected after the answer
+        time.sleep(0.02)
 
 
 def _all_led(admin: AdminClient, name: str, partitions: int) -> bool:
