@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import logging
-import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -24,16 +23,15 @@ from modeaware.cli.embedded import tell
 from modeaware.cli.group_text import given_up, groups_json, groups_text, rule_text
 from modeaware.cli.progress import Lines
 from modeaware.cli.reassign_text import failures
-from modeaware.cli.waiting import LiveProgress, PlainProgress, progress_on
+from modeaware.cli.waiting import LiveProgress, PlainProgress
 from modeaware.confluent.errors import RetiredPartitionChosen
 from modeaware.errors import LocalKafkaError, ModeAwareError
 from modeaware.lifecycle.facts import GroupFacts
 from modeaware.modelog.group_rules import GroupRule
-from modeaware.monitoring.pages import _verdict
 from modeaware.plan.html import plan_html
 from modeaware.plan.svg import Bar, bars
 from modeaware.plan.text import plan_text
-from modeaware.printable import markup, printable, printable_lines
+from modeaware.printable import printable, printable_lines
 from modeaware.reports.groups import report_groups
 from modeaware.reports.table import table
 from tests.unit.test_cli_display import draining, shrinking
@@ -133,7 +131,6 @@ RENDERERS = {
     "progress": _progress,
     "plan": _plans,
     "errors": _errors,
-    "health": lambda name: [_verdict(name).body.decode()],
 }
 
 
@@ -191,29 +188,3 @@ def test_command_prints_no_control_character_of_an_error(
     monkeypatch.setattr(cli, "_parse", lambda _: type("Args", (), {"command": Fails()}))
     assert cli.main([]) == 1
     assert capsys.readouterr().err == f"error: group g\\n{FORGED}\n"
-
-
-def test_live_display_takes_no_style_from_a_name() -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    screen = Terminal()
-    with progress_on(screen) as progress:
-        progress.show(
-            replace(_descriptions("[red]x[/red]"), partitions=(draining(4, reason="group-lag:[red]x[/red]"),))
-        )
-    assert screen.getvalue().count("[red]x[/red]") >= 2, "the topic and the group it waits for"
-
-
-def test_markup_is_escaped_for_pages() -> None:
-    assert markup('<b a="\'">\x1b') == "&lt;b a=&quot;&#x27;&quot;&gt;\\x1b"
-
-
-def test_page_writes_names_through_one_function() -> None:
-    """The status page has its own, in JavaScript; its test in a browser is in test_monitoring_browser."""
-    from importlib.resources import files
-
-    source = files("modeaware.monitoring").joinpath("page", "topic.js").read_text()
-    assert re.findall(r"node\.(?:textContent = |setAttribute\(key, )(\w+)", source) == ["shown", "shown"]
-    assert "innerHTML" not in source
