@@ -145,9 +145,7 @@ def test_call_gives_up_at_its_deadline_and_says_what_it_saw_last(start: Start, t
     assert sum(time.slept) < 60.0
 
 
-def test_unknown_topic_is_final_after_some_seconds_that_begin_anew_after_another_answer(
-    start: Start, time: Time
-) -> None:
+def test_unknown_topic_is_final_after_some_seconds_without_another_answer(start: Start, time: Time) -> None:
     with pytest.raises(RequestRefused):
         start(60.0).call(Answers(UNKNOWN), repeatable=False)
     assert 5.0 <= sum(time.slept) <= 6.0
