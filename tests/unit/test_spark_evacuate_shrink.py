@@ -61,17 +61,10 @@ def test_a_partition_without_a_seal_is_waited_for() -> None:
     assert shrink_of("orders", record(retired={**retired, 5: RetiredPartition()})) is not None  # it is None
 
 
-@pytest.mark.parametrize(
-    ("found", "why"),
-    [
-        (None, "no shrink is in force"),
-        (record(deletion=None), "no shrink is in force"),
-        (record(deletion=DeleteTopicPartitions(3, -1, False, 9_000, 6)), "evacuates nothing"),
-    ],
-)
-def test_what_asks_for_no_evacuation_is_refused(found: TopicRecord | None, why: str) -> None:
-    with pytest.raises(NothingToEvacuate, match=why):
-        shrink_of("orders", found)
+def test_what_asks_for_no_evacuation_is_refused() -> None:
+    for found in (None, record(deletion=None), record(deletion=DeleteTopicPartitions(3, -1, False, 9_000, 6))):
+        with pytest.raises(NothingToEvacuate):
+            shrink_of("orders", found)
 
 
 def test_work_counts_while_the_record_asks_for_it() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -98,22 +97,3 @@ def test_a_user_and_its_password() -> None:
 def test_what_cannot_be_translated_is_refused_by_name(more: dict[str, Any], named: str) -> None:
     with pytest.raises(ConfigError, match=named):
         spark_options({**SERVERS, **more}, "producer")
-
-
-def test_a_certificate_of_the_client_is_read_here(tmp_path: Path) -> None:
-    certificate = tmp_path / "client.pem"
-    certificate.write_text("CERTIFICATE")
-    conf = {
-        **SERVERS,
-        "security.protocol": "SSL",
-        "ssl.ca.pem": "CA",
-        "ssl.certificate.location": str(certificate),
-        "ssl.key.pem": "KEY",
-        "ssl.key.password": "secret",
-    }
-    options = spark_options(conf, "producer")
-    assert options["kafka.ssl.keystore.type"] == "PEM"
-    assert options["kafka.ssl.keystore.certificate.chain"] == "CERTIFICATE"
-    assert options["kafka.ssl.keystore.key"] == "KEY"
-    assert options["kafka.ssl.key.password"] == "secret"
-    assert options["kafka.ssl.truststore.certificates"] == "CA"

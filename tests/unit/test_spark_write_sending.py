@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,17 +18,6 @@ from modeaware.spark.write.sending import POLL_EVERY, Sender
 from tests.support.fake_views import FakeViews, modes_of
 
 CONF = {"bootstrap.servers": "127.0.0.1:1"}
-
-
-class FakeMessage:
-    def __init__(self, topic: str, partition: int) -> None:
-        self._where = topic, partition
-
-    def topic(self) -> str:
-        return self._where[0]
-
-    def partition(self) -> int:
-        return self._where[1]
 
 
 class FakeProducer:
@@ -55,7 +45,7 @@ class FakeProducer:
         self.polls += 1
         while self.reports:
             callback, error = self.reports.pop()
-            callback(error, FakeMessage("orders", 3))
+            callback(error, SimpleNamespace(topic=lambda: "orders", partition=lambda: 3))
         return 0
 
     def flush(self, timeout_s: float) -> int:
