@@ -64,19 +64,6 @@ def test_a_shrink_with_opentelemetry(exported: Exported) -> None:
     assert exported.told(f"topic {TOPIC}: done: DeleteRecords") == ("modeaware.controller", effect)
 
 
-def test_the_log_tells_what_a_drain_waits_for_and_when_that_changes(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "modeaware.controller")
-    world = World()
-    world.cluster.produce(11, 2)
-    world.cluster.consume("billing", 11, 1)
-    world.shrink(4)
-    world.run(QUIET_MS)
-    assert "phase drain (11: group 'billing' has not consumed it to the seal" in caplog.text
-    world.cluster.consume("billing", 11)
-    world.run(QUIET_MS)
-    assert [told for told in caplog.messages if "phase" in told][-1].endswith("phase done")
-
-
 def test_a_resize(exported: Exported) -> None:
     resizes = Resizes("warn", named("murmur2"), None, lambda topic: None)
     with warnings.catch_warnings():

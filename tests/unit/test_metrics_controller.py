@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
-
 import pytest
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from modeaware.controller.watched import Snapshot
@@ -56,29 +52,14 @@ def test_a_standby_tells_no_topics() -> None:
 
 
 def test_labels_are_topics_and_closed_sets() -> None:
-    free = {
-        label: {sample.labels[label] for family in families() for sample in family.samples if label in sample.labels}
-        for label in ("reason", "phase", "mode", "replica_state", "operation", "topic")
-    }
-    assert free["reason"] <= {*reasons.CODES, "other"}
-    assert free["topic"] == {"clicks", "grown", "orders", "payments"}
-    assert {label for family in families() for sample in family.samples for label in sample.labels} == set(free)
+    families = registry_of(busy_snapshot(NOW_MS)).collect()
+    labels = [label for family in families for sample in family.samples for label in sample.labels.items()]
+    assert {value for name, value in labels if name == "reason"} <= {*reasons.CODES, "other"}
+    assert {value for name, value in labels if name == "topic"} == {"clicks", "grown", "orders", "payments"}
+    assert {name for name, _ in labels} == {"reason", "phase", "mode", "replica_state", "operation", "topic"}
 
 
-def families() -> Iterable[Metric]:
-    return list(registry_of(busy_snapshot(NOW_MS)).collect())
-
-
-def test_names_follow_prometheus() -> None:
-    for family in families():
-        assert re.fullmatch(r"modeaware_[a-z]+(_[a-z]+)*", family.name), family.name
-        assert family.documentation.endswith(".")
-        assert {sample.name for sample in family.samples} <= {
-            family.name + ("_total" if family.type == "counter" else "")
-        }
-
-
-@pytest.mark.parametrize("accept", ["", "text/plain", "text/plain; version=1.0.0", "text/plain; version=rubbish"])
+@pytest.mark.parametrize("accept", ["", "text/plain; version=1.0.0", "text/plain; version=rubbish"])
 def test_what_is_scraped_can_be_read(accept: str) -> None:
     answer = ControllerPages(busy_snapshot)("/metrics", accept)
     assert answer is not None

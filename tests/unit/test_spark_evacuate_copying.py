@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
+from itertools import cycle
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modeaware.spark.evacuation.copying import Copied, Copy, Copying, CopyJob
+from modeaware.spark.evacuation.errors import EvacuationFailed
 from modeaware.spark.evacuation.survivor_log import Held
 from modeaware.spark.evacuation.versions import HEADER, Order, Source, Version
 
@@ -149,9 +152,9 @@ def copies(keys: list[bytes]) -> list[Copy]:
     ]
 
 
-def copying(survivor: Survivor) -> Copying:
+def copying(survivor: Survivor, tries: int = 100) -> Copying:
     order = Order({HOME: 0}, {RETIRED: 1000}, 0)
-    job = CopyJob("orders", 3, {}, order, {HOME: 0}, 100)
+    job = CopyJob("orders", 3, {}, order, {HOME: 0}, tries)
     made: Any = Copying
     return made(job, HOME, FakeProducer(survivor), FakeLog(survivor))
 
@@ -187,3 +190,11 @@ def test_a_newer_value_before_an_aborted_copy_is_written_once_more() -> None:
     ]  # fmt: skip
     assert survivor.log[-1].headers == [(HEADER, b"1@0@0@3")]
     assert work.done == Copied(superseded=1, repaired=1, retries=1)
+
+
+def test_a_key_that_is_written_all_the_time_is_given_up_in_the_end() -> None:
+    write_before_each_copy = cycle([("pass", b"")] * 2 + [("write", b"a")] + [("pass", b"")] * 3)
+    survivor = Survivor(write_before_each_copy)
+    with pytest.raises(EvacuationFailed, match="each of the 3 times"):
+        copying(survivor, tries=3).write(copies([b"a"]))
+    assert all(r.state == "aborted" for r in survivor.log if r.whose == "copy")

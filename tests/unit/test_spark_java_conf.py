@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -97,3 +98,18 @@ def test_a_user_and_its_password() -> None:
 def test_what_cannot_be_translated_is_refused_by_name(more: dict[str, Any], named: str) -> None:
     with pytest.raises(ConfigError, match=named):
         spark_options({**SERVERS, **more}, "producer")
+
+
+def test_certificate_of_the_client_is_read_here(tmp_path: Path) -> None:
+    certificate = tmp_path / "client.pem"
+    certificate.write_text("CERTIFICATE")
+    tls = {"security.protocol": "SSL", "ssl.certificate.location": str(certificate), "ssl.key.pem": "KEY"}
+    options = spark_options({**SERVERS, **tls, "ssl.ca.pem": "CA", "ssl.key.password": "secret"}, "producer")
+    stores = {name.removeprefix("kafka.ssl."): value for name, value in options.items() if "store" in name}
+    assert stores.pop("keystore.type") == stores.pop("truststore.type") == "PEM"
+    assert stores == {
+        "keystore.certificate.chain": "CERTIFICATE",
+        "keystore.key": "KEY",
+        "truststore.certificates": "CA",
+    }
+    assert options["kafka.ssl.key.password"] == "secret"

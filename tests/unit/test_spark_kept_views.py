@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -97,3 +98,13 @@ def test_they_are_kept_by_cluster_and_given_back(views: LogViews) -> None:
     assert FakeConsumer.closed == 1
     assert kept_views(CONF, ClientConfig()) is not kept
     assert kept.ready
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_child_leaves_its_parents_alone(views: LogViews) -> None:
+    kept = kept_views(CONF, ClientConfig())
+    child = os.fork()
+    if child == 0:
+        os._exit(kept_views(CONF, ClientConfig()) is kept or views.closed)
+    assert os.waitpid(child, 0)[1] == 0
+    assert kept_views(CONF, ClientConfig()) is kept

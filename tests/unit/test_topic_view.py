@@ -1,6 +1,11 @@
 from __future__ import annotations
 
-from modeaware.modes import PartitionMode
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from modeaware.modes import PartitionMode, to_ranges
 from modeaware.topic_view import TopicView
 
 RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
@@ -35,3 +40,10 @@ def test_a_partition_that_is_not_listed_is_read_and_not_written_while_others_are
     assert not SHRUNK.is_writable(-1)
     assert SHRUNK.is_readable(4)
     assert SHRUNK.mode(4) is RO
+
+
+@given(st.lists(st.sampled_from(PartitionMode)))
+def test_ranges_hold_every_partition_once(modes: list[PartitionMode]) -> None:
+    ranges = to_ranges(modes)
+    assert [mode for first, last, mode in ranges for _ in range(first, last + 1)] == modes
+    assert all(left[1] + 1 == right[0] and left[2] is not right[2] for left, right in pairwise(ranges))
