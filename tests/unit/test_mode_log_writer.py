@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -120,10 +120,8 @@ def test_after_no_answer_the_mode_log_is_looked_at_with_new_connections(monkeypa
     """Else librdkafka asks the broker it is connected to, which may be frozen, for a minute."""
     monkeypatch.setattr(topic_module, "ENSURE_TIMEOUT_S", 0.3)
     cluster = Cluster({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
-    log, first = (
-        ControllerLog(cluster, {}, "modes", election=cast(Any, SimpleNamespace(group_metadata=None))),
-        cluster.admin,
-    )
+    elected: Any = SimpleNamespace(group_metadata=None)
+    log, first = ControllerLog(cluster, {}, "modes", election=elected), cluster.admin
     with pytest.raises(ClusterError):
         log.ensure()
     assert cluster.admin is not first

@@ -8,14 +8,17 @@ import pytest
 
 from modeaware.cluster import observer as module
 from modeaware.cluster.cluster import TopicShape
+from modeaware.cluster.control_records import Gap, without_records
 from modeaware.cluster.groups.found import GroupsFound
 from modeaware.cluster.observer import GONE_AFTER_MS
+from modeaware.cluster.stragglers import sample_records
 from modeaware.errors import ClusterError
 from modeaware.lifecycle.facts import GroupFacts, WriterFacts
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import TopicRecord
 from tests.support.lifecycle import TOPIC, TOPIC_ID, log
 from tests.support.looking import Looking, P, draining, finished
+from tests.support.simulated import SimClock
 
 
 @pytest.fixture
@@ -99,28 +102,6 @@ class TestGone:
         looking.clock.advance(1)
         assert looking.observer.observe(TOPIC, draining()).gone
 
-    def test_not_when_it_was_seen_in_between(self, looking: Looking) -> None:
-        """One stale broker now and then is no proof."""
-        shape = looking.cluster.shape
-        for seen_as in (None, shape, None):
-            looking.cluster.shape = seen_as
-            assert not looking.observer.observe(TOPIC, draining()).gone
-            looking.clock.advance(GONE_AFTER_MS - 1)
-
-    def test_an_admission_never_concludes_it(self, looking: Looking) -> None:
-        looking.cluster.shape = None
-        for _ in range(3):
-            seen = looking.observer.observe(TOPIC, None)
-            assert (seen.gone, seen.topic_id) == (False, None)
-            looking.clock.advance(GONE_AFTER_MS)
-
-    def test_a_corrected_clock_is_no_time_that_passed(self, looking: Looking, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(looking.clock, "monotonic_s", lambda: 7.0)
-        looking.cluster.shape = None
-        for _ in range(2):
-            assert not looking.observer.observe(TOPIC, draining()).gone
-            looking.clock.advance(GONE_AFTER_MS)
-
     @pytest.mark.parametrize("ids", [{1: None, 2: TOPIC_ID}, {1: "another", 2: TOPIC_ID}])
     def test_not_while_any_broker_knows_it(self, looking: Looking, ids: dict[int, str | None]) -> None:
         looking.cluster.shape, looking.ids = None, ids
@@ -155,15 +136,16 @@ class TestLeaders:
         looking.epoch_ends = ends
         assert looking.observer.observe(TOPIC, of_an_earlier_epoch(draining())).partitions == {}
 
-    def test_a_straggler(self, looking: Looking) -> None:
-        looking.cluster.ends[P] = 12
+    @pytest.mark.parametrize(("change", "samples"), [("straggler", ("from 10",)), ("open transaction", ())])
+    def test_writer_of_a_straggler_or_of_an_open_transaction(
+        self, looking: Looking, change: str, samples: tuple[str, ...]
+    ) -> None:
+        if change == "straggler":
+            looking.cluster.ends[P] = 12
+        else:
+            looking.cluster.stable = 4
         seen = looking.observer.observe(TOPIC, draining()).partitions[P]
-        assert (seen.writers, seen.samples) == ((WriterFacts(77, 1),), ("from 10",))
-
-    def test_an_open_transaction(self, looking: Looking) -> None:
-        looking.cluster.stable = 4
-        seen = looking.observer.observe(TOPIC, draining()).partitions[P]
-        assert (seen.writers, seen.samples) == ((WriterFacts(77, 1),), ())
+        assert (seen.writers, seen.samples) == ((WriterFacts(77, 1),), samples)
 
 
 class TestGroups:
@@ -206,3 +188,13 @@ class TestGroups:
         ]
         looking.observer.observe(TOPIC, draining(), rules)
         assert looking.asked[-1] == ("also", ("spark",))
+
+
+BROKEN = {"bootstrap.servers": "localhost:1", "security.protocol": "ssl", "ssl.ca.location": "/no/such/file.pem"}
+
+
+def test_no_consumer_can_be_made() -> None:
+    """A file that is being replaced, say: later it can."""
+    with pytest.raises(ClusterError, match="cannot read topic 'orders'"):
+        without_records(BROKEN, "orders", [Gap(0, 1, 2)], SimClock().monotonic_s)
+    assert sample_records(BROKEN, "orders", {3: 5}, SimClock().monotonic_s)[3][0].startswith("not read: ")
