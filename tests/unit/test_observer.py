@@ -102,6 +102,13 @@ class TestGone:
         looking.clock.advance(1)
         assert looking.observer.observe(TOPIC, draining()).gone
 
+    def test_a_corrected_clock_is_no_time_that_passed(self, looking: Looking, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(looking.clock, "monotonic_s", lambda: 7.0)
+        looking.cluster.shape = None
+        for _ in range(2):
+            assert not looking.observer.observe(TOPIC, draining()).gone
+            looking.clock.advance(GONE_AFTER_MS)
+
     @pytest.mark.parametrize("ids", [{1: None, 2: TOPIC_ID}, {1: "another", 2: TOPIC_ID}])
     def test_not_while_any_broker_knows_it(self, looking: Looking, ids: dict[int, str | None]) -> None:
         looking.cluster.shape, looking.ids = None, ids
