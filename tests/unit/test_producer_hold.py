@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, murmur2
 
 from modeaware.aio.producer import _BatchProducer  # private: one batch, message by message
 from modeaware.confluent._backlog import Backlogs  # private: see make()
-from modeaware.errors import KeyHeld, ResizeWarning
+from modeaware.errors import KeyHeld
 from modeaware.tally import SENDS_HELD, TALLY
 from tests.support.fake_views import FakeViews, modes_of
 from tests.support.offline import CONF, Acquired, Reports, finish
@@ -67,11 +67,6 @@ class TestHold:
         for key in KEYS:
             producer.produce("orders", b"v", key)
 
-    def test_a_producer_that_starts_in_mid_shrink_holds_too(self, acquired: Acquired, make: Make) -> None:
-        acquired.views.set("orders", modes_of(12, 5), previous_count=12)
-        with pytest.raises(KeyHeld):
-            make("hold").produce("orders", b"v", MOVED_12_TO_5[0])
-
     def test_a_shrink_before_the_last_is_handed_over_holds_by_both_counts(self, make: Make, views: FakeViews) -> None:
         producer = make("hold")
         in_7_then_3 = next(key for key in KEYS if (murmur2(key, 12), murmur2(key, 8), murmur2(key, 4)) == (7, 3, 3))
@@ -104,8 +99,8 @@ class TestHold:
                     producer.produce("orders", b"v", key)
 
     def test_in_a_batch_only_the_held_ones_stay_out(self, make: Make, views: FakeViews) -> None:
-        producer = make("hold")
         views.set("orders", modes_of(12, 5), previous_count=12)
+        producer = make("hold")  # it starts in mid-shrink
         batch: list[dict[str, Any]] = [{"key": key, "value": b"v"} for key in KEYS]
         assert producer.produce_batch("orders", batch) == len(KEPT_12_TO_5)
         held = [message for message in batch if "_error" in message]
@@ -128,17 +123,6 @@ class TestHold:
         again: list[dict[str, Any]] = [{"key": key, "value": message["value"]} for message in batch[:50]]
         assert producer.produce_batch("orders", again) == 50
 
-    def test_aio_holds_a_key_for_the_rest_of_a_batch(self, shrink_with_backlog: Callable[[], None]) -> None:
-        key = MOVED_12_TO_5[0]
-        producer = _BatchProducer({**CONF, "partitioner": "murmur2_random", "modeaware.on.resize": "hold"})
-        try:
-            shrink_with_backlog()
-            batch: list[dict[str, Any]] = [{"key": key, "value": b"%d" % number} for number in range(50)]
-            assert producer.produce_batch("orders", batch) == 0
-            assert all(message["_error"].code() == KafkaError._QUEUE_FULL for message in batch)
-        finally:
-            finish(producer)
-
     def test_aio_keeps_back_later_records_of_a_key_refused_before_the_first_view(self, acquired: Acquired) -> None:
         acquired.views = FakeViews(ready=False)
         producer = _BatchProducer({**CONF, "modeaware.view.timeout.ms": 0})
@@ -158,11 +142,3 @@ class TestHold:
             assert [message["key"] for message in batch if "_error" not in message] == [b"c"]
         finally:
             finish(producer)
-
-    def test_the_warning_comes_as_well(self, make: Make, views: FakeViews) -> None:
-        producer = make("hold")
-        views.set("orders", modes_of(12, 5), previous_count=12)
-        with pytest.warns(ResizeWarning):
-            producer.produce("orders", b"v", KEPT_12_TO_5[0])
-        with pytest.raises(KeyHeld):
-            producer.produce("orders", b"v", MOVED_12_TO_5[0])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Iterator
 
 import pytest
@@ -11,11 +10,11 @@ from confluent_kafka import KafkaError, KafkaException, murmur2
 
 from modeaware.confluent.errors import MovedKeyRefused
 from modeaware.confluent.producer import Producer
-from modeaware.errors import ConfigError, ModeAwareError, ResizeWarning
+from modeaware.errors import ModeAwareError, ResizeWarning
 from modeaware.modes import PartitionMode
 from modeaware.resize import Resize
 from tests.support.fake_views import FakeViews, modes_of
-from tests.support.offline import CONF, Acquired, Reports, is_librdkafkas_own
+from tests.support.offline import Reports, is_librdkafkas_own
 from tests.support.resizing import KEPT_12_TO_5, KEYS, MOVED_12_TO_5, Make, Makes
 
 pytestmark = pytest.mark.filterwarnings("default::modeaware.errors.ResizeWarning")
@@ -78,15 +77,6 @@ class TestWarn:
             views.set("orders", modes_of(12, 12))
         assert [(r.old_count, r.new_count, r.divides) for r in told] == [(12, 6, True), (6, 3, True), (3, 12, True)]
 
-    def test_without_keys_nothing_is_said(self, make: Make, views: FakeViews, recwarn: pytest.WarningsRecorder) -> None:
-        producer = make()
-        views.set("orders", modes_of(12, 5), previous_count=12)
-        producer.produce("orders", b"v")
-        producer.produce("orders", b"v", b"k", 3)  # a partition was named: the key decides nothing
-        views.set("orders", modes_of(12, 12))
-        assert silent(recwarn)
-        assert producer.modeaware_stats()["resizes"] == 0
-
     def test_a_growth_warns_when_all_is_writable_where_keys_were_seen_before(
         self, make: Make, views: FakeViews, recwarn: pytest.WarningsRecorder
     ) -> None:
@@ -101,22 +91,17 @@ class TestWarn:
         assert (with_keys.modeaware_stats()["resizes"], without.modeaware_stats()["resizes"]) == (1, 0)
         assert is_librdkafkas_own(with_keys.produce)
 
-    def test_a_warning_that_is_an_error_reaches_the_sender_once(self, make: Make, views: FakeViews) -> None:
-        producer = make()
+    @pytest.mark.parametrize("policy", ["ignore", "warn"])
+    def test_nothing_is_said_without_keys_or_where_it_is_to_be_ignored(
+        self, make: Make, views: FakeViews, recwarn: pytest.WarningsRecorder, policy: str
+    ) -> None:
+        producer = make(policy)
         views.set("orders", modes_of(12, 5), previous_count=12)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", ResizeWarning)
-            with pytest.raises(ResizeWarning):
-                producer.produce("orders", b"v", b"k")
-            producer.produce("orders", b"v", b"k")
-
-
-def test_ignore_says_nothing(make: Make, views: FakeViews, recwarn: pytest.WarningsRecorder) -> None:
-    producer = make("ignore")
-    views.set("orders", modes_of(12, 5), previous_count=12)
-    producer.produce("orders", b"v", b"k")
-    assert silent(recwarn)
-    assert producer.modeaware_stats()["resizes"] == 0
+        producer.produce("orders", b"v", b"k" if policy == "ignore" else None)
+        producer.produce("orders", b"v", b"k", 3)  # a partition was named: the key decides nothing
+        views.set("orders", modes_of(12, 12))
+        assert silent(recwarn)
+        assert producer.modeaware_stats()["resizes"] == 0
 
 
 class TestError:
@@ -146,18 +131,3 @@ class TestError:
         for key in KEYS:
             producer.produce("orders", b"v", key)
         assert is_librdkafkas_own(producer.produce)
-
-    def test_a_growth_too(self, make: Make, views: FakeViews) -> None:
-        producer = make("error")
-        views.set("orders", modes_of(12, 12))
-        views.set("orders", modes_of(24, 24))
-        moved = next(key for key in KEYS if murmur2(key, 24) >= 12)
-        with pytest.raises(MovedKeyRefused):
-            producer.produce("orders", b"v", moved)
-
-
-@pytest.mark.parametrize(("setting", "value"), [("modeaware.on.resize", "shout"), ("modeaware.resize_cb", "print")])
-def test_bad_settings(acquired: Acquired, setting: str, value: str) -> None:
-    with pytest.raises(ConfigError, match=setting):
-        Producer({**CONF, setting: value})
-    assert acquired.asked == []
