@@ -12,16 +12,7 @@ from modeaware.errors import ModeSourceError
 from modeaware.views import scout
 from modeaware.views.scout import FIRST_BACKOFF_S, LAST_BACKOFF_S, Found, Scout
 from modeaware.wire.api_versions import Offer
-
-
-class ManualClock:
-    now_s = 0.0
-
-    def monotonic_s(self) -> float:
-        return self.now_s
-
-    def now_ms(self) -> int:
-        return 0
+from tests.support.simulated import SimClock
 
 
 class FakeRound:
@@ -46,25 +37,25 @@ class FakeRound:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimClock:
     monkeypatch.setattr(scout, "Round", FakeRound)
     FakeRound.offers, FakeRound.failures, FakeRound.made = {}, {}, 0
-    return ManualClock()
+    return SimClock(0)
 
 
-def rounds_until(made: Scout, clock: ManualClock, until_s: float) -> list[float]:
+def rounds_until(made: Scout, clock: SimClock, until_s: float) -> list[float]:
     """When rounds were begun, as the clock goes on in small steps."""
     begun = []
-    while clock.now_s < until_s:
+    while clock.monotonic_s() < until_s:
         before = FakeRound.made
         made.step(0.0)
         if FakeRound.made > before:
-            begun.append(round(clock.now_s, 1))
-        clock.now_s += 0.1
+            begun.append(round(clock.monotonic_s(), 1))
+        clock.advance(100)
     return begun
 
 
-def test_no_is_asked_again_at_each_interval(clock: ManualClock) -> None:
+def test_no_is_asked_again_at_each_interval(clock: SimClock) -> None:
     FakeRound.offers = {"a:1": Offer(modes=False)}
     made = Scout({}, 10.0, clock)
     assert rounds_until(made, clock, 25.0) == pytest.approx([0, 10, 20], abs=0.2)
@@ -74,7 +65,7 @@ def test_no_is_asked_again_at_each_interval(clock: ManualClock) -> None:
     assert (made.absent, made.found) == (False, Found("b:1", ours=True))
 
 
-def test_failures_are_asked_again_with_growing_pauses_and_never_mean_no(clock: ManualClock) -> None:
+def test_failures_are_asked_again_with_growing_pauses_and_never_mean_no(clock: SimClock) -> None:
     FakeRound.failures = {"a:1": "refused"}
     made = Scout({}, 300.0, clock)
     begun = rounds_until(made, clock, 60.0)
@@ -87,7 +78,7 @@ def test_failures_are_asked_again_with_growing_pauses_and_never_mean_no(clock: M
     assert (made.found, made.error) == (Found("a:1", ours=False), None)
 
 
-def test_while_rounds_fail_only_good_news_are_a_reason_to_hurry(clock: ManualClock) -> None:
+def test_while_rounds_fail_only_good_news_are_a_reason_to_hurry(clock: SimClock) -> None:
     FakeRound.failures = {"a:1": "refused"}
     made = Scout({}, 300.0, clock)
     rounds_until(made, clock, 30.0)
@@ -95,7 +86,7 @@ def test_while_rounds_fail_only_good_news_are_a_reason_to_hurry(clock: ManualClo
     made.hurry()
     made.step(0.0)
     assert FakeRound.made == before
-    clock.now_s += FIRST_BACKOFF_S
+    clock.advance(round(FIRST_BACKOFF_S * 1000))
     made.hurry(even_if_failing=True)
     made.step(0.0)
     assert FakeRound.made == before + 1

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from modeaware.confluent.consumer import Consumer
 from modeaware.confluent.errors import RetiredPartitionChosen
 from modeaware.confluent.producer import Producer
-from modeaware.errors import KeyHeld, ModeSourceError, ViewTimeout
+from modeaware.errors import KeyHeld, ModeSourceError
 from modeaware.modes import PartitionMode
-from modeaware.testing import MockKafka, ScriptedModes, catch_up, modes_of
+from modeaware.testing import MockKafka, ScriptedModes, modes_of
 from modeaware.views import registry
 from partitioners import named
 from tests.support.offline import CONF, finish
@@ -98,17 +99,20 @@ def test_clients_keep_the_last_modes_while_they_cannot_be_read(modes: ScriptedMo
         finish(each)
 
 
-def test_catching_up_says_when_the_modes_cannot_be_read(modes: ScriptedModes) -> None:
-    conf = {**CONF, "modeaware.mode.source": "log", "group.id": "g"}
-    catch_up(conf)
-    assert modes.client_count == 0
-    modes.unreadable(ModeSourceError("no right to read"))
-    with pytest.raises(ViewTimeout, match="no right to read"):
-        catch_up(conf, timeout_s=0.01)
-    modes.readable()
-    producer = Producer(CONF)
-    modes.unreadable(ModeSourceError("no right to read"))
-    with pytest.raises(ModeSourceError, match="no right to read"):
-        catch_up(conf)
-    assert modes.client_count == 1
-    finish(producer)
+def test_records_go_through_the_mock_and_end_with_it() -> None:
+    with ScriptedModes(), MockKafka() as kafka:
+        conf = {"bootstrap.servers": kafka.bootstrap_servers}
+        producer = Producer(conf)
+        sent = [b"%d" % n for n in range(10)]
+        for value in sent:
+            producer.produce("orders", value, value)
+        assert producer.flush(30) == 0
+        consumer = Consumer({**conf, "group.id": "g", "auto.offset.reset": "earliest"})
+        consumer.subscribe(["orders"])
+        got = [message.value() for _ in sent for message in consumer.consume(1, 30)]
+        assert sorted(got) == sent
+        assert {held.partition for held in consumer.assignment()} == set(range(kafka.PARTITIONS))
+        consumer.close()
+        producer.close()
+    assert kafka.bootstrap_servers == ""
+    kafka.stop()

@@ -13,13 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modeaware.wire import codec, kip694, stock
+from modeaware.errors import RequestRefused
+from modeaware.wire import codec, kip694, messages, stock
 from modeaware.wire.dialect import REQUEST_LIMITS
 from modeaware.wire.frames import MAX_REQUEST_BYTES, MalformedFrame
 from tests.support.golden import EVERYTHING
 from tests.support.wire_bytes import Wire, request_header
 
 SPOKEN = [(key, version) for key, (low, high) in EVERYTHING.versions.items() for version in range(low, high + 1)]
+COMMANDS = (codec.CREATE_PARTITIONS_KEY, codec.DELETE_PARTITIONS_KEY, codec.ALTER_GROUP_RULES_KEY)
 MOST = 2**31 - 1
 ALLOWED_BYTES = 50_000
 """For the error itself. A single list of the elements that are announced would take 17 GB."""
@@ -139,6 +141,9 @@ def test_rubbish_is_malformed_or_a_message_that_can_be_encoded(spoken: tuple[int
     with suppress(MalformedFrame):
         header, message = EVERYTHING.decode_request(struct.pack(">hhi", key, version, 1) + rest)
         EVERYTHING.encode_request(message, version, 1, header.client_id)
+        with suppress(RequestRefused):
+            commands = messages.commands_of(message) if key in COMMANDS else []
+            assert isinstance(commands, list)
     with suppress(MalformedFrame):
         _, message = EVERYTHING.decode_response(struct.pack(">i", 1) + rest, key, version)
         EVERYTHING.encode_response(message, message.version, 1)
