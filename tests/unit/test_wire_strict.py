@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from modeaware.errors import RequestRefused
 from modeaware.wire import codec, kip694, messages, stock
+from modeaware.wire.cursor import Cursor
 from modeaware.wire.dialect import REQUEST_LIMITS
 from modeaware.wire.frames import MAX_REQUEST_BYTES, MalformedFrame
 from tests.support.golden import EVERYTHING
@@ -181,3 +182,24 @@ def test_small_elements_are_counted_because_they_are_large_in_memory() -> None:
     with pytest.raises(MalformedFrame, match="1 elements more than one message may have"):
         stock.decode_request(more)
     assert grown_bytes(lambda: stock.decode_request(more)) < ALLOWED_BYTES
+
+
+@pytest.mark.parametrize(
+    ("read", "data", "value"),
+    [
+        (lambda cursor: cursor.take(2), b"ab", b"ab"),
+        (Cursor.varint, b"\xff\xff\xff\xff\x0f", 2**32 - 1),
+        (Cursor.string, b"\0", None),
+        (Cursor.string, b"\3\xc3\xa9", "é"),
+        (Cursor.skip_plain_string, b"\xff\xff", None),
+        (Cursor.skip_tags, b"\2\0\1x\5\0", None),
+    ],
+)
+def test_reading_by_hand_takes_what_is_there_and_no_more(
+    read: Callable[[Cursor], Any], data: bytes, value: Any
+) -> None:
+    cursor = Cursor(data + b"the rest")
+    assert (read(cursor), cursor.at) == (value, len(data))
+    for length in range(len(data)):
+        with pytest.raises(MalformedFrame):
+            read(Cursor(data[:length]))
