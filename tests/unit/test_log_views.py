@@ -131,17 +131,6 @@ def test_a_listener_that_fails_harms_nobody(log: Log, caplog: pytest.LogCaptureF
     assert sum("a listener of partition modes failed" in message for message in caplog.messages) == 2
 
 
-def test_a_failure_is_told_once_and_ends_with_the_next_end(log: Log, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO):
-        for _ in range(3):
-            log.views.failed(ModeSourceError("no broker"))
-        assert not log.views.ready
-        assert str(log.views.error()) == "no broker"
-        log.read()
-    assert log.views.error() is None
-    assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
-
-
 def test_a_refresh_before_the_first_view_says_why_there_is_none(log: Log) -> None:
     log.views.failed(ModeSourceError("no broker"))
     with pytest.raises(ModeSourceError, match="not read to its end in time: no broker"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -12,10 +11,6 @@ from opentelemetry.instrumentation.logging.handler import LoggingHandler
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
 
-from modeaware.errors import ResizeWarning
-from modeaware.resize import Resize
-from modeaware.views.resizes import Resizes
-from partitioners import named
 from tests.support.engine_world import QUIET_MS, TOPIC, World
 
 
@@ -62,13 +57,3 @@ def test_a_shrink_with_opentelemetry(exported: Exported) -> None:
     assert exported.told("phase done") == done
     effect = {"topic": TOPIC, "topic_id": record.topic_id, "effect": "DeleteRecords"}
     assert exported.told(f"topic {TOPIC}: done: DeleteRecords") == ("modeaware.controller", effect)
-
-
-def test_a_resize(exported: Exported) -> None:
-    resizes = Resizes("warn", named("murmur2"), None, lambda topic: None)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResizeWarning)
-        resizes.tell([Resize("orders", 3, 12, 5, 0.9)])
-    logger, attributes = exported.told("orders (epoch 3)")
-    assert logger == "modeaware.views.resizes"
-    assert attributes == {"topic": "orders", "mode_epoch": 3}

@@ -95,22 +95,6 @@ def test_health(change: dict[str, Any], alive: str | None, ready: str | None) ->
         assert answer.body.decode() == f"{wrong or 'ok'}\n"
 
 
-def test_the_page_is_all_there_and_names_nothing_elsewhere() -> None:
-    pages = ControllerPages(busy_snapshot)
-    page = pages("/", "")
-    assert page is not None
-    for path in ("/", "/status.css", "/status.js", "/topic.js", "/icon.svg"):
-        part = pages(path, "")
-        assert part is not None
-        text = part.body.decode().replace("http:" + "//www.w3.org/2000/svg", "")
-        assert "http:" not in text
-        assert "https:" not in text
-        assert "innerHTML" not in text
-        assert path == "/" or path.encode() in page.body or path == "/topic.js"
-    assert pages("/status.html", "") is None
-    assert pages("/../status.py", "") is None
-
-
 LAG = reasons.of_group(reasons.GROUP_LAG, "a")
 
 

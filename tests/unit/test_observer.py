@@ -66,29 +66,16 @@ def test_quiet_begins_anew_with_another_leader(looking: Looking) -> None:
     assert looking.observer.observe(TOPIC, draining()).partitions[P].quiet_since_ms == start_ms + 5_000
 
 
-class TestHandover:
-    """Survivors are looked at once the tail is sealed, until they are handed over."""
+def test_survivors_are_read_after_the_groups(looking: Looking, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group that is at the end commits while the listing is under way."""
 
-    def test_survivors_are_seen_as_long_as_they_matter(self, looking: Looking) -> None:
-        record = draining()
-        assert record.deletion is not None
-        record = replace(record, handed_over=(0, *range(2, 11)))
-        assert sorted(looking.observer.observe(TOPIC, record).partitions) == [1, P]
-        unsealed = replace(record, retired={P: replace(record.retired[P], seal_offset=None)})
-        assert sorted(looking.observer.observe(TOPIC, unsealed).partitions) == [P]
-        over = replace(record, handed_over=(), deletion=replace(record.deletion, handed_over=True))
-        assert sorted(looking.observer.observe(TOPIC, over).partitions) == [P]
+    def listing(*_: object) -> GroupsFound:
+        looking.cluster.ends[1] = 20
+        return GroupsFound({"g": GroupFacts({1: 20})})
 
-    def test_they_are_read_after_the_groups(self, looking: Looking, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A group that is at the end commits while the listing is under way."""
-
-        def listing(*_: object) -> GroupsFound:
-            looking.cluster.ends[1] = 20
-            return GroupsFound({"g": GroupFacts({1: 20})})
-
-        monkeypatch.setattr(module, "find_groups", listing)
-        record = replace(draining(), handed_over=(0, *range(2, 11)), handover_offsets={1: 10})
-        assert looking.observer.observe(TOPIC, record).partitions[1].end_offset == 20
+    monkeypatch.setattr(module, "find_groups", listing)
+    record = replace(draining(), handed_over=(0, *range(2, 11)), handover_offsets={1: 10})
+    assert looking.observer.observe(TOPIC, record).partitions[1].end_offset == 20
 
 
 class TestGone:

@@ -37,15 +37,6 @@ def test_the_hashes_in_python_equal_those_in_c(which: Hash, key: bytes, count: i
     assert PURE_HASHES[which](key, count) == C_HASHES[which](key, count)
 
 
-@pytest.mark.parametrize(
-    ("key", "signed"),
-    # From Kafka's own UtilsTest.testMurmur2.
-    [(b"21", -973932308), (b"foobar", -790332482), (b"a-little-bit-long-string", -985981536), (b"abc", 479470107)],
-)
-def test_murmur2_is_javas(key: bytes, signed: int) -> None:
-    assert PURE_HASHES[Hash.MURMUR2](key, 2**31 - 1) == (signed & 0x7FFFFFFF) % (2**31 - 1)
-
-
 @pytest.mark.parametrize("which", list(Hash))
 @given(key=st.binary(max_size=32), small=st.integers(1, 64), factor=st.integers(1, 64))
 def test_a_dividing_target_moves_the_retired_partitions_keys_only(

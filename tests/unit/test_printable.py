@@ -170,14 +170,6 @@ def test_record_reaches_the_handler_of_an_application_once_and_nothing_else(wher
     assert (done.stdout, done.stderr) == ("seen\n", "")
 
 
-def test_record_whose_arguments_do_not_fit_is_reported_by_handlers_and_raises_nothing(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(logging.root, "handlers", [logging.StreamHandler(io.StringIO())])
-    logging.getLogger("modeaware.x").warning("%d", "a")
-    assert "Logging error" in capsys.readouterr().err
-
-
 def test_command_prints_no_control_character_of_an_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

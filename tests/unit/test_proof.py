@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
 from modeaware.errors import ErrorCode
-from modeaware.lifecycle import reasons
 from modeaware.lifecycle.effects import DeleteRecords
 from modeaware.lifecycle.facts import PartitionFacts, TopicFacts, WriterFacts
 from modeaware.modelog.records import TopicRecord
@@ -48,22 +45,6 @@ def in_none() -> TopicRecord:
     return record
 
 
-class TestTruncation:
-    """The end is where the seal says, but other records lie there: the leader epochs tell."""
-
-    @pytest.mark.parametrize(
-        ("record", "reason"), [(read_only(), "group-lag:g"), (in_none(), reasons.TRUNCATED)], ids=["ReadOnly", "None"]
-    )
-    def test_a_log_that_grew_again_to_the_seal(self, record: TopicRecord, reason: str) -> None:
-        step = look(record, seen(log(10, leader_epoch=4, seal_epoch_end=7), groups={"g": group({P: 8})}))
-        assert step.record is not None
-        retired = step.record.retired[P]
-        assert step.record.modes[P] is RO
-        assert deleted(step) == {}
-        assert (retired.reason, retired.resume_offset, retired.drained) == (reason, 7, {})
-        assert "truncated to 7, below its seal 10" in step.alarms[0]
-
-
 class TestControlRecordsAtTheEnd:
     """A commit may end before a transaction's marker: with the log start behind it, ``latest`` would skip records."""
 
@@ -89,23 +70,6 @@ class TestControlRecordsAtTheEnd:
         (effect,) = look(in_none(), seen(log(10, leader_epoch=3))).effects
         assert isinstance(effect, DeleteRecords)
         assert (effect.offsets, effect.leader_epochs) == ({P: 10}, {P: 3})
-
-
-BEHIND = {"g": group({P: 9, 10: 9})}
-
-
-class TestImmediate:
-    """What it takes unread was counted when it was asked for; it takes nothing else."""
-
-    @pytest.mark.parametrize("ends", [[10], [4, 10]], ids=["written again at once", "seen while it was short"])
-    def test_what_takes_the_place_of_truncated_records_is_drained_like_any_other(self, ends: list[int]) -> None:
-        record = after(admitted(shrink(P, immediate_delete=True), seen=seen()), seen(groups=BEHIND))
-        for end in ends:
-            record = after(record, seen(log(end, seal_epoch_end=4, quiet_since_ms=0), groups=BEHIND), passes=1)
-        rewritten = log(10, quiet_since_ms=0, leader_epoch=9)
-        record = after(record, seen(rewritten, groups=BEHIND), passes=3)
-        assert (record.modes[P], record.retired[P].reason) == (RO, "group-lag:g")
-        assert after(record, seen(rewritten, groups={"g": group({P: 10})})).retired[P].truncated_to == 4
 
 
 def test_what_was_deleted_is_deleted_once_more_where_the_log_start_went_back() -> None:
@@ -139,12 +103,3 @@ class TestWriters:
         assert "producer id 9 epoch 2" in step.alarms[0]
         assert "offset 10: key b'k'" in step.alarms[0]
         assert TopicRecord.from_json(step.record.to_json()) == step.record
-
-    def test_an_open_transaction_is_told_once(self) -> None:
-        record = admitted(shrink(P), seen=seen())
-        held = seen(log(10, stable=4, writers=(WriterFacts(9, 2, 300, transaction_start=4),)))
-        step = look(record, held)
-        assert "producer id 9 epoch 2, from offset 4 on" in step.alarms[0]
-        assert "kafka-transactions" in step.alarms[0]
-        assert step.record is not None
-        assert look(step.record, held).alarms == ()

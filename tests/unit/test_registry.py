@@ -177,35 +177,6 @@ class TestSharing:
         eventually(lambda: len(threads()) == before)
         assert views.error() is None
 
-    def test_forks_and_exits(self, endpoint: FakeEndpoint) -> None:
-        endpoint.views["orders"] = topic_record("orders", 1).view()
-        program = f"""
-            import gc, os, sys, threading
-            from modeaware.config import ClientConfig
-            from modeaware.views.registry import acquire
-            config = ClientConfig(mode_source="wire", refresh_interval_ms=100)
-            views = acquire({{"bootstrap.servers": {endpoint.address!r}}}, config)
-            assert views.wait_ready(30)
-            listener = lambda changed: None
-            views.subscribe(listener)
-            child = os.fork()
-            if child == 0:
-                views.unsubscribe(listener)
-                assert [t.name for t in threading.enumerate()] == ["MainThread"]
-                assert views.wait_ready(30) and views.view("orders").epoch == 1
-                views.refresh(30)
-                gc.collect()
-                views.close()
-                unused = acquire({{"bootstrap.servers": {endpoint.address!r}}}, config)
-                sys.exit(7)
-            _, status = os.waitpid(child, 0)
-            assert os.waitstatus_to_exitcode(status) == 7, status
-            views.refresh(30)
-            print("ok")
-        """
-        done = run_program(program)
-        assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
-
 
 @pytest.mark.parametrize("breaks", ["modeaware.views.scout.Round", "modeaware.views.wire_views.WireViews.point_to"])
 def test_looking_for_the_wire_never_ends_the_tail(
@@ -245,7 +216,3 @@ def test_a_thread_that_cannot_be_started_is_tried_again_by_the_next_client(
         with pytest.raises(RuntimeError, match="start new thread"):
             acquire()
     assert acquire().wait_ready(30)
-
-
-def test_what_was_never_started_can_be_stopped() -> None:
-    assert ClusterViews({"bootstrap.servers": "127.0.0.1:1"}, ClientConfig(mode_source="wire")).stop(1.0)

@@ -110,16 +110,6 @@ def test_a_leader_that_cannot_claim_goes_to_the_end_of_the_queue(world: World) -
     assert did == ["join after 70", "confirm", "confirm", "leave", "join after 70", "leave"]
 
 
-def test_the_mode_log_is_made_only_where_there_is_none(world: World) -> None:
-    late = passes(world, 11)
-    run(world, sits(world, Seat.STANDBY), *[late] * 4)
-    assert world.did.count("ensure") == 1
-    missing = World()
-    missing.absent = True
-    run(missing, sits(missing, Seat.STANDBY), *[passes(missing, 11)] * 4)
-    assert missing.did.count("ensure") > 1
-
-
 def test_a_single_run_asks_before_it_claims(world: World) -> None:
     world.confirmations.append(False)
     world.story.extend([sits(world, Seat.LEADER), nothing])
