@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from modeaware.errors import ErrorCode
 from modeaware.lifecycle.effects import DeleteRecords
 from modeaware.lifecycle.facts import PartitionFacts, TopicFacts, WriterFacts
@@ -70,6 +72,18 @@ class TestControlRecordsAtTheEnd:
         (effect,) = look(in_none(), seen(log(10, leader_epoch=3))).effects
         assert isinstance(effect, DeleteRecords)
         assert (effect.offsets, effect.leader_epochs) == ({P: 10}, {P: 3})
+
+
+@pytest.mark.parametrize("ends", [[10], [4, 10]], ids=["written again at once", "seen while it was short"])
+def test_what_takes_the_place_of_truncated_records_is_drained_though_the_deletion_is_immediate(ends: list[int]) -> None:
+    behind = {"g": group({P: 9, 10: 9})}
+    record = after(admitted(shrink(P, immediate_delete=True), seen=seen()), seen(groups=behind))
+    for end in ends:
+        record = after(record, seen(log(end, seal_epoch_end=4, quiet_since_ms=0), groups=behind), passes=1)
+    rewritten = log(10, quiet_since_ms=0, leader_epoch=9)
+    record = after(record, seen(rewritten, groups=behind), passes=3)
+    assert (record.modes[P], record.retired[P].reason) == (RO, "group-lag:g")
+    assert after(record, seen(rewritten, groups={"g": group({P: 10})})).retired[P].truncated_to == 4
 
 
 def test_what_was_deleted_is_deleted_once_more_where_the_log_start_went_back() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 
@@ -27,12 +27,9 @@ class Wire:
         self.views = WireViews({"bootstrap.servers": self.endpoint.address}, self.board, found=self.board.choose)
         self.views.point_to(self.endpoint.address, ours=ours)
         self.heard: list[dict[str, TopicView]] = []
-        self.board.subscribe(self._listen)
+        self.board.subscribe(lambda changed: self.heard.append(dict(changed)))
         self.board.confirm()
         self.heard.clear()
-
-    def _listen(self, changed: Mapping[str, TopicView]) -> None:
-        self.heard.append(dict(changed))
 
     def put(self, *args: object, **others: object) -> TopicView:
         view = topic_record(*args, **others).view()  # type: ignore[arg-type] # passed on
