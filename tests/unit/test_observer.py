@@ -157,20 +157,6 @@ class TestGroups:
         caught_up = {name for name, group in seen.groups.items() if P in group.caught_up}
         assert caught_up == {"short", "same", "overtaken", "elsewhere"}
 
-    def test_gaps_are_looked_at_where_commits_decide_anything(self, looking: Looking) -> None:
-        looking.groups = {"short": GroupFacts({P: 9})}
-        record = draining()
-        assert record.deletion is not None
-        retention = {"delay_ms": -1, "handed_over": True}
-        for policy in (retention, {"immediate_delete": True}):
-            looking.observer.observe(TOPIC, replace(record, deletion=replace(record.deletion, **policy)))
-        unsealed = replace(record, retired={P: replace(record.retired[P], seal_offset=None)})
-        looking.observer.observe(TOPIC, unsealed)
-        assert looking.gaps == []
-        evacuating = {**retention, "evacuate": True}
-        looking.observer.observe(TOPIC, replace(record, deletion=replace(record.deletion, **evacuating)))
-        assert looking.gaps == [(P, 9, 10)]
-
     def test_registered_names_are_looked_up(self, looking: Looking) -> None:
         now_ms = looking.clock.now_ms()
         rules = [

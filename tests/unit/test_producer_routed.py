@@ -218,16 +218,7 @@ def test_a_batchs_own_partitions_count() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "messages",
-    [
-        ({},),
-        "abc",
-        [{"value": 5}],
-        [{"partition": "1"}],
-        [{"key": "\ud800"}],
-    ],
-)
+@pytest.mark.parametrize("messages", [({},), "abc", [{"value": 5}], [{"partition": "1"}], [{"key": "\ud800"}]])
 def test_a_bad_batch_is_refused_as_librdkafka_refuses_it(messages: Any, stock: confluent_kafka.Producer) -> None:
     with pytest.raises(Exception) as theirs:
         stock.produce_batch("orders", messages)

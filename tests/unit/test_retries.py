@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -91,7 +90,6 @@ class Answers:
         (ControllerUnavailable("not let in", code=ErrorCode.SASL_AUTHENTICATION_FAILED), Outcome.FINAL),
         (ControllerUnavailable("on another host", code=ErrorCode.INVALID_CONFIG), Outcome.FINAL),
         (ViewTimeout("the log was not read"), Outcome.FINAL),
-        (ClusterError("no code"), Outcome.FINAL),
     ],
 )
 def test_errors_are_classified_by_class_and_code(error: ModeAwareError, outcome: Outcome) -> None:
@@ -177,13 +175,6 @@ def test_doubt_is_settled_by_the_caller(start: Start) -> None:
     assert len(seen) == 1, "without a doubt there is nothing to settle"
 
 
-def test_refusal_with_a_timeout_is_reported_as_a_doubt(start: Start) -> None:
-    late = RequestRefused("not done in time", code=ErrorCode.REQUEST_TIMED_OUT, topic="a")
-    answer = start().each(["a"], Answers(late).each, repeatable=False)["a"]
-    assert isinstance(answer, ClusterError)
-    assert answer.topic == "a"
-
-
 def test_only_topics_without_an_answer_are_asked_for_again(start: Start) -> None:
     asked: list[list[str]] = []
 
@@ -196,13 +187,3 @@ def test_only_topics_without_an_answer_are_asked_for_again(start: Start) -> None
     answers = start().each(["a", "b", "c", "d"], attempt, repeatable=False)
     assert answers == {"a": "done", "b": "done", "c": REFUSED}, "d was never answered"
     assert asked == [["a", "b", "c", "d"], ["b"]]
-
-
-def test_long_wait_is_logged_once(start: Start, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.WARNING, "modeaware.admin")
-    start().call(Answers(*[GONE] * 4, "done"), repeatable=False)
-    assert caplog.records == [], "a short wait"
-    with pytest.raises(ControllerUnavailable):
-        start(30.0).call(Answers(GONE), repeatable=False)
-    (record,) = caplog.records
-    assert record.getMessage() == "no controller is running; start one; retrying for up to 28 s more"

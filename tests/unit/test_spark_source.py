@@ -9,7 +9,7 @@ import pytest
 
 from modeaware.errors import ConfigError
 from modeaware.modes import PartitionMode
-from modeaware.spark.read.options import assign_option, caller_options, only_partitions
+from modeaware.spark.read.options import caller_options, only_partitions
 from modeaware.spark.read.positions import positions_of
 from modeaware.spark.source.errors import RecordsLost
 from modeaware.spark.source.options import EARLIEST, LATEST, parse_options
@@ -144,14 +144,6 @@ def test_how_far_a_stream_might_read_is_forgotten_with_the_topic_id() -> None:
 
 
 KAFKA = "KafkaV2[Subscribe[flights]]"
-
-
-def test_options_become_texts() -> None:
-    assert caller_options({"includeHeaders": True, "minPartitions": 4, "endingOffsets": None}) == {
-        "includeHeaders": "true",
-        "minPartitions": "4",
-    }
-    assert json.loads(assign_option("flights", {4, 0, 11})) == {"flights": [0, 4, 11]}
 
 
 @pytest.mark.parametrize("name", ["assign", "subscribe", "subscribePattern", "SUBSCRIBE"])
