@@ -7,7 +7,7 @@ import json
 import logging
 import subprocess
 import sys
-from collections.abc import Callable
+from contextlib import redirect_stderr
 from dataclasses import replace
 from typing import Any
 
@@ -77,16 +77,9 @@ def _group_texts(name: str) -> list[str]:
     assert json.loads(json.dumps(groups_json(topics, [rule], NOW)))["rules"][0]["group"] == name, "JSON is exact"
     text = groups_text([replace(topics[0], topic=name, doubt=name)], [rule], NOW)
     assert printable(name) in text
-    return [text, *told(lambda: tell(rule_text(rule), *given_up(without, topics, rule)))]
-
-
-def told(call: Callable[[], object]) -> list[str]:
-    err, sys.stderr = sys.stderr, io.StringIO()
-    try:
-        call()
-        return [sys.stderr.getvalue()]
-    finally:
-        sys.stderr = err
+    with redirect_stderr(io.StringIO()) as told:
+        tell(rule_text(rule), *given_up(without, topics, rule))
+    return [text, told.getvalue()]
 
 
 def _descriptions(name: str) -> Any:

@@ -61,11 +61,7 @@ def placed(monkeypatch: pytest.MonkeyPatch, views: FakeViews) -> Callable[..., A
     return make
 
 
-@pytest.mark.parametrize(
-    "chosen",
-    [LastByte, LastByte(), last_byte, NAME + "LastByte", NAME + "last_byte"],
-    ids=lambda chosen: repr(chosen)[:40],
-)
+@pytest.mark.parametrize("chosen", [LastByte, LastByte(), last_byte, NAME + "last_byte"])
 def test_a_users_partitioner_picks_among_all_and_then_among_the_writable(
     placed: Callable[..., Any], views: FakeViews, chosen: Any
 ) -> None:

@@ -187,3 +187,10 @@ def test_only_topics_without_an_answer_are_asked_for_again(start: Start) -> None
     answers = start().each(["a", "b", "c", "d"], attempt, repeatable=False)
     assert answers == {"a": "done", "b": "done", "c": REFUSED}, "d was never answered"
     assert asked == [["a", "b", "c", "d"], ["b"]]
+
+
+def test_call_that_is_given_up_during_a_wait_ends_with_the_answer_it_has(time: Time) -> None:
+    answers = Answers(LEADERLESS, "done")
+    with pytest.raises(RequestRefused):
+        Retrying(Deadline(60, time), POLICY, sleep=lambda wait_s: True).call(answers, repeatable=True)
+    assert answers.attempts == 1

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from modeaware.endpoint.server import Server
-from modeaware.endpoint.tls import server_context
 from modeaware.errors import ClusterError, ControllerUnavailable, ErrorCode, RequestRefused
 from modeaware.lifecycle.commands import (
     AlterGroupRulesCommand,
@@ -19,16 +18,10 @@ from modeaware.modelog.records import ClaimRecord
 from modeaware.modes import PartitionMode
 from modeaware.wire import client, codec, messages
 from tests.support.endpoint import FakeBroker
-from tests.support.secured import Certificate, make_certificate
 from tests.support.stub_controller import StubController, permit, served
 
 ID = "controller-1"
 PLAIN = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": "p"}
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
-    return make_certificate(tmp_path_factory.mktemp("certificate"))
 
 
 @pytest.fixture
@@ -141,17 +134,6 @@ def test_who_wants_tls_sends_nothing_across_the_network_without(
     with pytest.raises(ControllerUnavailable, match="without TLS"):
         client.is_running(conf, claim)
     assert broker.accepted == 0
-
-
-def test_the_claim_says_what_is_spoken(controller: StubController, certificate: Certificate) -> None:
-    tls = server_context(certificate.certificate, certificate.key)
-    conf = {"ssl.ca.location": str(certificate.certificate)}
-    with served(controller, ID, tls=tls) as server:
-        claim = _claim(server.address, security_protocol="SSL")
-        client.request(conf, claim, _delete(orders=1), 60)
-        assert not client.is_running(conf, _claim(server.address), 1.0)
-        assert not client.is_running({}, claim), "its certificate is not known"
-    assert controller.commands == [DeletePartitionsCommand("orders", 1)]
 
 
 def test_a_controller_on_another_host_is_neither_asked_nor_taken_for_dead(broker: FakeBroker) -> None:

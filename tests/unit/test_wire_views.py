@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 
 import pytest
@@ -24,7 +24,8 @@ class Wire:
     def __init__(self, *, ours: bool = True) -> None:
         self.endpoint = FakeEndpoint(ours=ours)
         self.board = Board(lambda _topics, _timeout_s: (), 60_000)
-        self.views = WireViews({"bootstrap.servers": self.endpoint.address}, self.board, found=self.board.choose)
+        conf, self.stopping = {"bootstrap.servers": self.endpoint.address}, False
+        self.views = WireViews(conf, self.board, lambda: not self.stopping, found=self.board.choose)
         self.views.point_to(self.endpoint.address, ours=ours)
         self.heard: list[dict[str, TopicView]] = []
         self.board.subscribe(lambda changed: self.heard.append(dict(changed)))
@@ -55,17 +56,15 @@ class Wire:
 
 @pytest.fixture
 def wire() -> Iterator[Wire]:
-    made = Wire()
-    yield made
-    made.close()
+    with closing(Wire()) as made:
+        yield made
 
 
 @pytest.fixture
 def broker() -> Iterator[Wire]:
     """A broker that ships KIP-694: it tells modes, and nothing of ours."""
-    made = Wire(ours=False)
-    yield made
-    made.close()
+    with closing(Wire(ours=False)) as made:
+        yield made
 
 
 class TestAnswers:
@@ -258,3 +257,9 @@ class TestConnection:
         assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
         wire.endpoint.answering.set()
         wire.ask()
+
+    def test_a_stop_ends_the_waiting(self, wire: Wire) -> None:
+        wire.endpoint.answering.clear()
+        wire.stopping = True
+        with pytest.raises(ModeSourceError):
+            wire.views.fetch(300, fresh=False)

@@ -21,7 +21,7 @@ from modeaware.errors import (
     ModeSourceError,
     NewerRecord,
 )
-from tests.support.worker_world import COMMAND, World, loses, make, nothing, passes, run, sits
+from tests.support.worker_world import COMMAND, Engine, World, loses, nothing, passes, run, sits
 
 
 @pytest.fixture
@@ -31,11 +31,13 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return World()
 
 
-def test_elected_it_claims_serves_and_hands_over(world: World) -> None:
+def test_elected_it_claims_serves_and_hands_over(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world.log.weaknesses = ["one replica"]
     future = world.inbox.put([COMMAND])
     did = run(world, sits(world, Seat.LEADER), nothing)
     assert did == ["join after 70", "confirm", "claim", "execute", "release", "leave"]
     assert future.result(0)[0].topic == "orders"
+    assert "not as safe as it could be: one replica" in caplog.text
     assert (world.status.role, world.status.failure) == (Role.STOPPED, None)
 
 
@@ -110,14 +112,6 @@ def test_a_leader_that_cannot_claim_goes_to_the_end_of_the_queue(world: World) -
     assert did == ["join after 70", "confirm", "confirm", "leave", "join after 70", "leave"]
 
 
-def test_a_single_run_asks_before_it_claims(world: World) -> None:
-    world.confirmations.append(False)
-    world.story.extend([sits(world, Seat.LEADER), nothing])
-    with pytest.raises(ControllerFenced):
-        make(world).run_once(10)
-    assert world.did == ["ensure", "join after 70", "confirm", "leave"]
-
-
 def test_an_answer_from_memory_is_confirmed_first(world: World) -> None:
     world.appends_nothing = True
     future = world.inbox.put([COMMAND])
@@ -147,3 +141,25 @@ def test_a_record_that_is_too_large_is_answered_and_not_claimed_for(world: World
     assert second.exception(0) is failure or second.result(0)
     assert did.count("claim") == 1
     assert "check" in did
+
+
+def test_a_rebalance_that_never_ends_is_left(world: World) -> None:
+    late = passes(world, leader_module.STUCK_S + 1)
+    did = run(world, sits(world, Seat.LEADER), sits(world, Seat.WAITING), late, nothing, sits(world, Seat.STANDBY))
+    assert did == ["join after 70", "confirm", "claim", "leave", "join after 70", "leave"]
+
+
+@pytest.mark.parametrize("why", ["an election is under way", "fenced", "timed out"])
+def test_a_claim_that_cannot_be_released_stays(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, why: str
+) -> None:
+    errors = {"fenced": ControllerFenced(why), "timed out": ClusterError(why)}
+
+    def release(_: Engine) -> None:
+        raise errors[why]
+
+    monkeypatch.setattr(Engine, "release", release)
+    did = run(world, sits(world, Seat.LEADER), nothing if why in errors else sits(world, Seat.WAITING))
+    assert did == ["join after 70", "confirm", "claim", "leave"]
+    assert (world.status.role, world.status.failure) == (Role.STOPPED, None)
+    assert f"the claim stays on the log, the next controller replaces it: {why}" in caplog.text
