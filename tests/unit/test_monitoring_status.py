@@ -15,6 +15,7 @@ from modeaware.lifecycle import reasons
 from modeaware.modelog.records import RetiredPartition
 from modeaware.monitoring import status
 from modeaware.monitoring.pages import ControllerPages
+from modeaware.printable import printable
 from tests.support.watched import MINUTE_MS, blocked, busy_snapshot, record
 
 NOW_MS = 1_700_000_000_000
@@ -79,7 +80,7 @@ def test_a_reason_of_a_newer_controller_stays_in_the_closed_set() -> None:
         ({"contact_age_s": 46.0}, None, "no contact with the cluster for 46 s"),
         ({"contact_age_s": None}, None, "no contact with the cluster yet"),
         ({"role": Role.STOPPED}, "stopped", "stopped"),
-        ({"role": Role.STOPPED, "stopped_by": "ValueError: x"}, "stopped: ValueError: x", "stopped"),
+        ({"role": Role.STOPPED, "stopped_by": "ValueError: \x1b"}, "stopped: ValueError: \x1b", "stopped"),
     ],
 )
 def test_health(change: dict[str, Any], alive: str | None, ready: str | None) -> None:
@@ -91,7 +92,7 @@ def test_health(change: dict[str, Any], alive: str | None, ready: str | None) ->
         answer = pages(path, "")
         assert answer is not None
         assert answer.status == (HTTPStatus.OK if wrong is None else HTTPStatus.SERVICE_UNAVAILABLE)
-        assert answer.body.decode() == f"{wrong or 'ok'}\n"
+        assert answer.body.decode() == f"{printable(wrong or 'ok')}\n"
 
 
 LAG = reasons.of_group(reasons.GROUP_LAG, "a")

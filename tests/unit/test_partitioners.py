@@ -87,11 +87,6 @@ def test_a_record_without_key_sticks_for_the_linger_and_no_longer() -> None:
     assert dice.rolled == 2
 
 
-def test_an_unknown_name_is_refused_with_those_there_are() -> None:
-    with pytest.raises(ValueError, match=r"'murmur3'; there are random, consistent, .*fnv1a_random"):
-        named("murmur3")
-
-
 @pytest.mark.parametrize("name", ["sticky", "uniform_sticky"])
 @given(key=st.binary(max_size=32), count=st.integers(1, 500))
 def test_keys_are_javas(name: str, key: bytes, count: int) -> None:

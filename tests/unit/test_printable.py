@@ -23,7 +23,7 @@ from modeaware.cli.embedded import tell
 from modeaware.cli.group_text import given_up, groups_json, groups_text, rule_text
 from modeaware.cli.progress import Lines
 from modeaware.cli.reassign_text import failures
-from modeaware.cli.waiting import LiveProgress, PlainProgress
+from modeaware.cli.waiting import LiveProgress, PlainProgress, progress_on
 from modeaware.confluent.errors import RetiredPartitionChosen
 from modeaware.errors import LocalKafkaError, ModeAwareError
 from modeaware.lifecycle.facts import GroupFacts
@@ -173,3 +173,11 @@ def test_command_prints_no_control_character_of_an_error(
     monkeypatch.setattr(cli, "_parse", lambda _: type("Args", (), {"command": Fails()}))
     assert cli.main([]) == 1
     assert capsys.readouterr().err == f"error: group g\\n{FORGED}\n"
+
+
+def test_live_display_takes_no_style_from_a_name() -> None:
+    screen = io.StringIO()
+    screen.isatty = lambda: True  # type: ignore[method-assign] # a terminal
+    with progress_on(screen) as progress:
+        progress.show(_descriptions("[red]x[/red]"))
+    assert screen.getvalue().count("[red]x[/red]") >= 2, "the topic and the group it waits for"

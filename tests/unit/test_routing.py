@@ -100,13 +100,6 @@ def test_a_shrunk_topic() -> None:
     assert SHRUNK.describe() == "orders epoch 7: ReadWrite 0-1, ReadOnly 2, None 3"
 
 
-def test_a_partition_that_is_not_listed_is_read_and_not_written_while_others_are_retired() -> None:
-    assert not SHRUNK.is_writable(4)
-    assert not SHRUNK.is_writable(-1)
-    assert SHRUNK.is_readable(4)
-    assert SHRUNK.mode(4) is RO
-
-
 @given(st.lists(st.sampled_from(PartitionMode)))
 def test_ranges_hold_every_partition_once(modes: list[PartitionMode]) -> None:
     ranges = to_ranges(modes)

@@ -97,6 +97,13 @@ class TestTopicIds:
         cluster.ids = {"a": "id-a"}
         assert eventually(lambda: ids.request(["a"], 60.0)["a"].exception() is None)
 
+    def test_closed_it_makes_no_admin_client(self, cluster: Cluster) -> None:
+        ids = TopicIds({})
+        ids.close()
+        with pytest.raises(TopicIdUnknown, match="closed"):
+            id_from(ids.request(["a"], 0.0)["a"], 0.0)
+        assert cluster.made == 0
+
 
 class Checks:
     """``IdChecks`` over a cluster that answers at once."""
