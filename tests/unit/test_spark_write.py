@@ -1,8 +1,14 @@
-"""A sender: what it raises, when, and what becomes of its producer."""
+"""Writing with Spark, without Spark: a sender and its producer, partitions, and what a worker forgets."""
 
 from __future__ import annotations
 
+import importlib
 import os
+import sys
+import zipfile
+import zipimport
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,22 +18,15 @@ from modeaware.errors import ConfigError, ErrorCode, KeyHeld, ModeSourceError, P
 from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.spark.write import producers
 from modeaware.spark.write.errors import WriteFailed
+from modeaware.spark.write.placing import asks_for_partitions, partitioner_named, placing
 from modeaware.spark.write.producers import borrow, key_of, producer_conf
 from modeaware.spark.write.sending import POLL_EVERY, Sender
+from modeaware.spark.write.worker import forget_archive_finders
+from modeaware.topic_view import TopicView
+from partitioners import NAMES, Manual
 from tests.support.fake_views import FakeViews, modes_of
 
 CONF = {"bootstrap.servers": "127.0.0.1:1"}
-
-
-class FakeMessage:
-    def __init__(self, topic: str, partition: int) -> None:
-        self._where = topic, partition
-
-    def topic(self) -> str:
-        return self._where[0]
-
-    def partition(self) -> int:
-        return self._where[1]
 
 
 class FakeProducer:
@@ -55,7 +54,7 @@ class FakeProducer:
         self.polls += 1
         while self.reports:
             callback, error = self.reports.pop()
-            callback(error, FakeMessage("orders", 3))
+            callback(error, SimpleNamespace(topic=lambda: "orders", partition=lambda: 3))
         return 0
 
     def flush(self, timeout_s: float) -> int:
@@ -185,3 +184,67 @@ def test_the_configuration_of_a_writer() -> None:
     assert key_of(CONF) == key_of(dict(CONF))
     assert key_of(CONF) != key_of({**CONF, "acks": 1})
     assert "secret" not in key_of({**CONF, "sasl.password": "secret"})
+
+
+# Which partitions records may go to
+
+WHOLE = TopicView.unlisted("orders")
+SHRUNK = FakeViews().set("orders", modes_of(6, 4))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_while_all_are_writable_javas_own_way_is_left_alone(name: str) -> None:
+    conf = {"partitioner": name}
+    if name in ("murmur2_random", "sticky", "uniform_sticky"):
+        assert not asks_for_partitions(WHOLE, conf)
+        assert placing(WHOLE, conf, None) is None
+        return
+    assert asks_for_partitions(WHOLE, conf)
+    made = placing(WHOLE, conf, range(7))
+    assert made is not None
+    assert (made.partitions, made.name, made.retired) == (tuple(range(7)), name, "")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_shrunk_topic_has_its_writable_partitions(name: str) -> None:
+    assert not asks_for_partitions(SHRUNK, {"partitioner": name})
+    made = placing(SHRUNK, {"partitioner": name}, None)
+    assert made is not None
+    assert (made.partitions, made.dense, made.name) == ((0, 1, 2, 3), True, name)
+    assert "ReadOnly 4-5" in made.retired
+    assert made.rule is not None
+    assert made.rule.name == name
+
+
+def test_objects_are_taken_and_nonsense_is_refused() -> None:
+    made = placing(SHRUNK, {"partitioner": Manual()}, None)
+    assert made is not None
+    assert (made.name, made.rule) == (None, None)
+    for nonsense in ("murmur3", "no.such.module:thing", 7):
+        with pytest.raises(ConfigError, match="partitioner"):
+            partitioner_named({"partitioner": nonsense})
+
+
+# What is forgotten between tasks of a Python worker
+
+
+@pytest.mark.parametrize("name", ["pyspark.zip", "py4j-0.10.9.9-src.zip", "org_hadoop-client-runtime.jar"])
+def test_finders_of_sparks_archives_are_forgotten_and_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    own, users = tmp_path / name, tmp_path / "users.zip"
+    for module in ("of_spark_first", "of_spark_second", "of_a_user_first", "of_a_user_second"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    for archive, module in ((own, "of_spark"), (users, "of_a_user")):
+        with zipfile.ZipFile(archive, "w") as file:
+            file.writestr(f"{module}_first.py", "")
+            file.writestr(f"{module}_second.py", "")
+        monkeypatch.syspath_prepend(str(archive))
+        monkeypatch.setitem(sys.path_importer_cache, str(archive), zipimport.zipimporter(str(archive)))
+        importlib.import_module(f"{module}_first")
+    forget_archive_finders()
+    assert str(own) not in sys.path_importer_cache
+    assert str(users) in sys.path_importer_cache
+    importlib.import_module("of_spark_second")
+    importlib.import_module("of_a_user_second")
+    assert str(own) in sys.path_importer_cache
