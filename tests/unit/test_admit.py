@@ -101,15 +101,6 @@ class TestShrink:
         assert len(admitted(shrink(900), seen=seen).to_json()) < MAX_RECORD_BYTES
 
 
-class TestTopics:
-    def test_recreated_under_its_name(self) -> None:
-        """The old topic's record says nothing about the new one."""
-        record = admitted(shrink(4), done(), facts(8, topic_id="another"))
-        assert record.topic_id == "another"
-        assert record.modes == (RW,) * 4 + (RO,) * 4
-        assert record.epoch == 0
-
-
 def sealed() -> TopicRecord:
     """Drained of nothing: a group lags."""
     seen = facts(logs={11: log(5)}, groups={"g": group({11: 0})})

@@ -107,23 +107,6 @@ class TestTheWholeWay:
 
 
 class TestSeal:
-    @pytest.mark.parametrize("quiet_since_ms", [NOW_MS + 1, NOW_MS + 5_000])
-    def test_the_end_must_have_been_quiet(self, quiet_since_ms: int) -> None:
-        step = look(retiring(), facts(logs={P: log(10, quiet_since_ms=quiet_since_ms)}, groups=READ))
-        assert step.record is None
-        assert step.due_ms == quiet_since_ms + QUIET_MS
-
-    def test_no_seal_while_a_transaction_is_open(self) -> None:
-        open_transaction = facts(logs={P: log(10, stable=4)}, groups=READ)
-        record = after(retiring(), open_transaction, passes=2)
-        assert record.modes[P] is RO
-        assert record.retired[P].seal_offset is None
-        assert record.retired[P].reason == reasons.OPEN_TRANSACTION
-        assert record.retired[P].replica_state is ReplicaState.DELETION_INELIGIBLE
-        record = after(record, facts(logs={P: log(11, quiet_since_ms=LATER_MS)}, groups=READ))
-        assert record.retired[P].reason is None
-        assert record.retired[P].seal_offset is None
-
     def test_a_producer_that_goes_on_writing_is_named_once(self) -> None:
         still_ms = NOW_MS + QUIET_MS
         writing = facts(logs={P: log(10, stable=9, quiet_since_ms=still_ms, moved=True)}, groups=READ)
@@ -139,15 +122,6 @@ class TestSeal:
 
 
 class TestDrain:
-    def test_the_delay_runs_from_the_request(self) -> None:
-        record = retiring(delay_ms=60_000)
-        seen = facts(logs=FULL, groups=READ)
-        step = look(record, seen, NOW_MS + 59_999)
-        assert step.record is not None
-        assert step.record.retired[P].reason == reasons.DELAY
-        assert step.due_ms == NOW_MS + 60_000
-        assert after(step.record, seen, NOW_MS + 60_000).modes[P] is NONE
-
     def test_too_long_a_proof_waits(self) -> None:
         """Groups came up since the admission: a record that does not fit must not be tried for ever."""
         many = {f"group-{n}-{'x' * 240}": group({P: 10}) for n in range(4_000)} | READ
@@ -204,20 +178,6 @@ class TestBeforeDeletion:
 
 
 class TestStraggler:
-    def test_after_the_records_were_reclaimed(self) -> None:
-        wrote = {P: log(11, 10, quiet_since_ms=LATER_MS)}
-        step = look(done(), facts(logs=wrote, groups=READ))
-        assert step.record is not None
-        assert step.record.modes[P] is RO
-        assert step.record.retired[P].stragglers == 1
-        assert step.effects == ()
-        record, later = step.record, LATER_MS + QUIET_MS
-        record = after(record, facts(logs=wrote, groups=READ), later)
-        assert record.retired[P].reason == "group-lag:g"
-        record = after(record, facts(logs=wrote, groups={"g": group({P: 11})}), later)
-        assert record.modes[P] is NONE
-        assert deleted(look(record, facts(logs=wrote, groups={"g": group({P: 11})}), later)) == {P: 11}
-
     @pytest.mark.parametrize("state", ["drain", "reclaim", "done"])
     def test_truncation(self, state: str) -> None:
         record = {"drain": lambda: after(retiring(), facts(logs=FULL, groups=UNREAD)), "reclaim": in_none, "done": done}
@@ -245,27 +205,3 @@ def test_topic_that_is_absent_or_replaced_is_left_alone(topic_id: str | None) ->
     for record in (retiring(), in_none(), done(), admitted(grow(14))):
         step = look(record, facts(topic_id=topic_id, logs=FULL, groups=READ))
         assert (step.record, step.tombstone, step.effects) == (None, False, ())
-
-
-def test_confirmed_absence_of_a_topic_removes_its_record() -> None:
-    step = look(in_none(), facts(topic_id=None, gone=True))
-    assert (step.record, step.tombstone, step.effects) == (None, True, ())
-
-
-def test_retention_never_deletes_even_where_the_log_start_went_back() -> None:
-    """An unclean leader election may do that between None and the next look."""
-    record = after(retiring(delay_ms=-1), facts(logs={P: log(10, 10)}))
-    assert record.modes[P] is NONE
-    step = look(record, facts(logs={P: log(10, 6)}, groups=READ))
-    assert step.effects == ()
-    assert step.record is not None
-    assert step.record.modes[P] is RO
-    assert step.record.retired[P].reason == reasons.RETENTION
-
-
-def test_open_transaction_after_the_seal_keeps_a_partition_readable() -> None:
-    record = after(retiring(), facts(logs=FULL, groups=UNREAD))
-    step = look(record, facts(logs={P: log(10, stable=9)}, groups=READ))
-    assert step.record is not None
-    assert step.record.modes[P] is RO
-    assert step.record.retired[P].reason == reasons.OPEN_TRANSACTION

@@ -291,14 +291,3 @@ def test_a_plan_that_is_taken_leads_there_and_leaves_nothing_to_do(
             assert settled is None or settled.goal == (current.goal if current is not None else None)
         if added == 20 and topic.count is not None:
             topic.add_by_another_tool(1)
-
-
-def test_partitions_that_another_tool_has_added() -> None:
-    topic = shrunk(done=True)
-    topic.add_by_another_tool(2)
-    for target in (2, 12, 13):
-        assert "grow it to 14 first" in refusal(topic, wanted(target))
-    assert topic.plan(wanted(11)).status == "pending"
-    topic.take(topic.plan(wanted(14)))
-    topic.settle()
-    topic.take(topic.plan(wanted(2)))

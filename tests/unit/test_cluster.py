@@ -42,22 +42,6 @@ def refused(cluster: OverFakes, effect: DeleteRecords | CreatePartitions | Commi
     return raised.value
 
 
-class TestDescribe:
-    @pytest.mark.parametrize(
-        ("number", "code"),
-        [
-            (KafkaError.TOPIC_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
-            (KafkaError.TOPIC_EXCEPTION, ErrorCode.INVALID_TOPIC_EXCEPTION),
-            (KafkaError.KAFKA_STORAGE_ERROR, None),
-        ],
-    )
-    def test_a_refusal(self, fakes: TopicBrokers, cluster: OverFakes, number: int, code: ErrorCode | None) -> None:
-        fakes.topic_error = number
-        with pytest.raises(ClusterError, match=f"cannot describe topic '{TOPIC}'") as raised:
-            cluster.describe([TOPIC])
-        assert (raised.value.code, raised.value.topic) == (code, TOPIC)
-
-
 class TestOffsets:
     def test_each_leader_is_asked_and_the_last_stable_offset_comes_first(
         self, fakes: TopicBrokers, cluster: OverFakes
@@ -253,14 +237,3 @@ def test_lease_is_checked_right_before_each_request(effect: Effect, name: str, m
         with pytest.raises(Expired):
             OverFakes(fakes).perform(effect, check)
         assert bool(fakes.asked_for(name)) is bool(tries)
-
-
-def test_leader_elected_after_the_look_deletes_nothing(fakes: TopicBrokers, cluster: OverFakes) -> None:
-    def dies(node: int, request: object) -> None:
-        if node == 2 and type(request).__name__ == "DeleteRecordsRequest":
-            fakes.silent.add(2)
-            fakes.led[1] = (1, 7)
-
-    fakes.before = dies
-    assert "led under epoch 7" in str(refused(cluster, TestDeleteRecords.EFFECT))
-    assert (fakes.deleted, fakes.asked_for("DeleteRecords")) == ({0: 9}, [1, 2])

@@ -7,7 +7,7 @@ import pytest
 from modeaware.config import ControllerConfig
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
-from modeaware.lifecycle.effects import CommitOffsets, DeleteRecords, Effect
+from modeaware.lifecycle.effects import DeleteRecords, Effect
 from modeaware.lifecycle.phases import topic_phase
 from modeaware.modes import PartitionMode
 from tests.support.engine_world import INTERVAL_MS, QUIET_MS, TOPIC, World
@@ -54,18 +54,6 @@ class TestShrink:
         assert world.shrink(4) is ErrorCode.THROTTLING_QUOTA_EXCEEDED, "no doubt: nothing was done"
         assert world.engine.records == ()
 
-    def test_an_unknown_state_holds_up_its_topic_only(self, world: World) -> None:
-        """A record this controller makes nothing of: it says so, and goes on with its work."""
-        world.shrink(4)
-        odd = world.log.entries[-1][1]
-        assert odd is not None
-        value = odd.replace(b'"deletion"', b'"xdeletion"')
-        world.log.entries.append((world.record.topic_id, value))
-        world.restart()
-        world.run(INTERVAL_MS)
-        assert world.modes == (RW,) * 4 + (RO,) * 8
-        assert world.grow(12) is ErrorCode.NONE
-
 
 class TestCrash:
     @pytest.mark.parametrize("lost_answer", [False, True])
@@ -79,35 +67,8 @@ class TestCrash:
         world.run(QUIET_MS)
         assert world.shrink(4) in (ErrorCode.NONE, ErrorCode.INVALID_PARTITIONS)
 
-    def test_a_tombstone_of_unknown_outcome(self, world: World) -> None:
-        """What is not on the log any more is not planned any more."""
-        world.shrink(4)
-        world.cluster.topic_id, world.cluster.gone = None, True
-        world.log.failure, world.log.lost_answer = ClusterError("timed out"), True
-        with pytest.raises(ClusterError):
-            world.run()
-        world.engine.claim("test")
-        world.run(INTERVAL_MS)
-        assert world.engine.records == ()
-
 
 class TestGrow:
-    def test_beyond(self, world: World) -> None:
-        world.cluster.groups |= {
-            "running": SimGroup({0: 1}),
-            "asleep": SimGroup({0: 1}, has_members=False),
-        }
-        result = world.engine.execute(CreatePartitionsCommand(TOPIC, 14))
-        assert (result.code, result.modes) == (ErrorCode.NONE, (RW,) * 12 + (RO,) * 2)
-        assert world.cluster.validated, "the brokers had their say before anything was written"
-        assert len(world.cluster.partitions) == 14
-        world.run(1_000)
-        assert world.modes == (RW,) * 12 + (RO,) * 2, "a group with members has not committed yet"
-        assert CommitOffsets(TOPIC, world.record.topic_id, "asleep", {12: 0, 13: 0}) in world.cluster.performed
-        world.cluster.groups["running"].committed |= {12: 0, 13: 0}
-        world.run(10_000)
-        assert world.modes == (RW,) * 14
-
     def test_refused_by_the_brokers_beforehand_changes_nothing(self, world: World) -> None:
         world.cluster.refuses_checks = REFUSED
         entries = list(world.log.entries)

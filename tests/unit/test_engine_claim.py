@@ -8,11 +8,10 @@ import pytest
 
 from modeaware.errors import ClusterError, ControllerFenced, ErrorCode, NewerRecord
 from modeaware.lifecycle.effects import CommitOffsets, Effect
-from modeaware.lifecycle.phases import topic_phase
 from modeaware.modelog.records import CLAIM_KEY, ClaimRecord
 from modeaware.modelog.replay import fold
 from modeaware.modes import PartitionMode
-from tests.support.engine_world import QUIET_MS, World
+from tests.support.engine_world import World
 from tests.support.simulated import SimGroup
 
 RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
@@ -50,13 +49,6 @@ class TestClaim:
         world.run(3_600_000)
         assert world.log.entries[-1][0] == CLAIM_KEY, "nothing but the claim was written"
 
-    def test_a_claim_that_cannot_be_read_gives_no_epoch_out_twice(self, world: World) -> None:
-        world.restart()
-        world.shrink(4)
-        assert world.record.controller_epoch == 2
-        world.log.entries = [(key, b"rubbish" if key == CLAIM_KEY else value) for key, value in world.log.entries]
-        assert world.restart().claim("test") > 2
-
     def test_a_log_that_lost_its_tail_gives_no_epoch_out_twice(
         self, world: World, caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -87,22 +79,6 @@ class TestClaim:
             world.engine.claim("test")
         assert world.engine.claim("test") == 3
         assert "tail" not in caplog.text, "it may never have been there"
-
-
-def test_it_deletes_nothing() -> None:
-    """Between None and DeleteRecords nothing is appended that would tell it."""
-    world = World()
-    world.cluster.produce(11, 3)
-    world.cluster.consume("g", 11)
-    world.shrink(11)
-    world.clock.advance(QUIET_MS)
-    world.engine.check(world.record.topic_id)
-    assert topic_phase(world.record) == "reclaim"
-    world.log.failure = ControllerFenced("another took over")
-    with pytest.raises(ControllerFenced):
-        world.engine.check(world.record.topic_id)
-    assert world.cluster.performed == []
-    assert world.cluster.partitions[11].log_start == 0
 
 
 def test_it_does_no_second_thing_after_the_first() -> None:

@@ -20,16 +20,13 @@ from tests.support.lifecycle import (
     CONFIG,
     LATER_MS,
     NONE,
-    NOW_MS,
     RO,
-    RW,
     TOPIC,
     admitted,
     after,
     deleted,
     facts,
     group,
-    grow,
     log,
     look,
     refusal,
@@ -113,12 +110,6 @@ class TestTheProof:
         record = after(waiting(), seen({**READ, JOB: job}))
         assert (record.modes[P], record.retired[P].reason) == (RO, expected)
 
-    @pytest.mark.parametrize("kind", ["waive", "closed"])
-    def test_no_rule_does_without_it(self, kind: str) -> None:
-        """A glob matches its name, and is a rule all the same."""
-        rules = [rule(kind, "*" if kind == "waive" else "")]
-        assert after(waiting(), seen(), rules=rules).retired[P].reason == reasons.NOT_EVACUATED
-
     def test_it_is_not_to_be_ignored(self) -> None:
         everything = replace(CONFIG, ignored_groups=("*",))
         assert look(waiting(), seen(), config=everything).record is None
@@ -131,16 +122,6 @@ class TestTheProof:
         with pytest.raises(RequestRefused, match="cannot be waived") as caught:
             alter_group_rules(GroupRulesRecord(), AlterGroupRulesCommand(add=(rule("waive", name),)), 1)
         assert caught.value.code is ErrorCode.INVALID_REQUEST
-
-
-class TestUndoInPart:
-    def test_it_begins_anew_under_another_name(self) -> None:
-        record = after(admitted(shrink(10, evacuate=True), seen=seen()), seen())
-        less = admitted(grow(11), record, seen())
-        assert less.deletion is not None
-        assert less.deletion.evacuation_epoch == less.epoch == record.epoch + 1
-        assert less.required_groups == ("g", evacuation_group(TOPIC, less.epoch))
-        assert after(less, seen(COPIED)).retired[P].reason == reasons.NOT_EVACUATED
 
 
 class TestAtRest:
@@ -167,59 +148,8 @@ class TestAtRest:
         gone = after(step.record, seen({}, log(10, 10), cleanup_policy="compact,delete"))
         assert gone.retired[P].replica_state is ReplicaState.DELETION_SUCCESSFUL
 
-    def test_a_straggler_is_evacuated_as_well(self) -> None:
-        step = look(resting(), seen(COPIED, log(11)))
-        assert step.record is not None
-        assert (step.record.modes[P], step.record.retired[P].evacuated) == (RO, False)
-        assert step.alarms
-        read = {"g": group({P: 11}), JOB: group({P: 10})}
-        again = after(step.record, seen(read, log(11)))
-        assert (again.retired[P].seal_offset, again.retired[P].reason) == (11, reasons.NOT_EVACUATED)
-        assert after(again, seen({"g": group({P: 11}), JOB: group({P: 11})}, log(11))).modes[P] is NONE
-
-
-class TestHandover:
-    def test_keys_wait_until_they_are_copied(self) -> None:
-        everywhere = group(dict.fromkeys(range(12), 10))
-        record = after(waiting(), seen({"g": everywhere}), passes=2)
-        assert P not in record.handed_over
-        assert set(range(11)) <= set(record.handed_over), "survivors are not evacuated"
-        record = after(record, seen({"g": everywhere, JOB: group({P: 10})}))
-        assert record.deletion is not None
-        assert record.deletion.handed_over
-
-
-class TestGrowth:
-    def test_nobody_commits_for_it_or_waits_for_it(self) -> None:
-        """It has no members: for any other such group the controller would commit."""
-        undone = admitted(grow(12), resting(), seen())
-        opening = admitted(grow(14), undone, facts(12, groups=COPIED))
-        assert JOB not in opening.required_groups
-        step = look(opening, facts(14, groups={JOB: group({P: 10})}), NOW_MS + 1)
-        assert step.effects == ()
-        assert step.record is not None
-        assert step.record.modes == (RW,) * 14
-
 
 def test_evacuating_shrink_is_never_immediate() -> None:
     error = refusal(shrink(P, evacuate=True, immediate_delete=True), seen=seen())
     assert error.code is ErrorCode.INVALID_REQUEST
     assert "--immediate-delete" in str(error)
-
-
-def test_group_of_an_older_evacuation_is_no_reader() -> None:
-    """Its group has offsets on the topic, and will never commit any others."""
-    record = after(admitted(grow(12), resting()), seen())
-    again = admitted(shrink(P, evacuate=True), record, seen(COPIED))
-    assert again.required_groups == ("g", evacuation_group(TOPIC, again.epoch))
-    late = replace(again, groups_complete=False)
-    noted = look(late, seen(COPIED), NOW_MS + 1).record
-    assert noted is not None
-    assert JOB not in noted.required_groups
-
-
-def test_compaction_blocks_a_shrink_without_an_evacuation() -> None:
-    plain = after(admitted(shrink(P), seen=facts(logs={P: log(10)}, groups=READ)), seen(COPIED))
-    assert plain.retired[P].reason == reasons.COMPACTED
-    assert "--evacuate" in reasons.text(reasons.COMPACTED)
-    assert "stay on the brokers" in reasons.text(reasons.COMPACTED, rests=True)

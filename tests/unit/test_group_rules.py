@@ -7,22 +7,15 @@ from dataclasses import replace
 import pytest
 
 from modeaware.errors import ErrorCode, RecordError, RequestRefused
-from modeaware.lifecycle.commands import AlterGroupRulesCommand, CommandResult
+from modeaware.lifecycle.commands import AlterGroupRulesCommand
 from modeaware.lifecycle.group_rules import LATEST_MS, alter_group_rules
-from modeaware.lifecycle.phases import topic_phase
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule, GroupRulesRecord
-from modeaware.modelog.records import CLAIM_KEY, ClaimRecord
 from modeaware.modelog.replay import fold
-from tests.support.engine_world import QUIET_MS, World
 from tests.support.lifecycle import NOW_MS, TOPIC, rule
 
 FIRST = rule("require", "spark")
 SECOND = rule("waive", "old-*", topic="*", expires_ms=NOW_MS + 5, uncommitted_only=True)
 HELD = GroupRulesRecord((FIRST, SECOND), controller_epoch=3, epoch=4)
-
-
-def claim(epoch: int) -> bytes:
-    return ClaimRecord(epoch, None, "c").to_json()
 
 
 class TestRecord:
@@ -77,12 +70,6 @@ class TestReplay:
         assert replay.group_rules == later
         assert replay.apply(GROUP_RULES_KEY, later.to_json()) == frozenset()
         assert replay.rejected == 0
-
-    def test_those_of_a_replaced_controller_are_dropped(self) -> None:
-        zombie = replace(HELD, rules=(), epoch=5)
-        log = [(GROUP_RULES_KEY, HELD.to_json()), (CLAIM_KEY, claim(4)), (GROUP_RULES_KEY, zombie.to_json())]
-        replay = fold(log)
-        assert (replay.group_rules, replay.rejected) == (HELD, 1)
 
 
 class TestAlter:
@@ -146,51 +133,3 @@ class TestAlter:
         with pytest.raises(RequestRefused) as caught:
             alter_group_rules(HELD, AlterGroupRulesCommand(many), 7)
         assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
-
-
-class TestController:
-    """The engine keeps the rules on the log, goes by them, and finds them there again."""
-
-    def test_a_waiver_lets_a_waiting_topic_go_on(self) -> None:
-        world = World()
-        world.cluster.produce(11, 3)
-        world.cluster.consume("g", 11, 1)
-        world.shrink(11)
-        world.run(QUIET_MS)
-        assert world.record.retired[11].reason == "group-lag:g"
-        waiver = GroupRule("waive", "g", TOPIC, "it is retired", world.clock.now_ms())
-        assert world.engine.execute(AlterGroupRulesCommand((waiver,))) == CommandResult("")
-        assert world.engine.schedule.next_ms() == world.clock.now_ms(), "at once, not at the check interval"
-        world.run()
-        assert (topic_phase(world.record), world.record.waived) == ("done", {"g": "it is retired"})
-        assert world.restart().group_rules == (waiver,)
-
-    @pytest.mark.parametrize(
-        "unreadable",
-        [
-            b"rubbish",
-            HELD.to_json().replace(b'"require"', b'"demand"'),
-            HELD.to_json().replace(b'"min_reader":1', b'"min_reader":3'),
-            b'{"version":9,"min_reader":9,"topic":"orders"}',
-        ],
-        ids=["rubbish", "a kind that is unknown here", "a newer version", "one that names a topic"],
-    )
-    def test_while_they_cannot_be_read_nothing_is_deleted(self, unreadable: bytes) -> None:
-        world = World()
-        world.cluster.produce(11, 3)
-        world.cluster.consume("g", 11)
-        world.log.entries.append((GROUP_RULES_KEY, unreadable))
-        world.restart()
-        world.shrink(11)
-        world.run(10 * QUIET_MS)
-        assert world.record.retired[11].reason == "groups-unknown"
-        assert world.cluster.performed == []
-
-    def test_an_epoch_is_not_given_out_again_where_only_the_rules_tell_it(self) -> None:
-        world = World()
-        world.log.entries[:] = [(GROUP_RULES_KEY, replace(HELD, controller_epoch=5).to_json())]
-        world.restart()
-        assert world.engine.execute(AlterGroupRulesCommand((rule("require", "mirror"),))).code is ErrorCode.NONE
-        kept = fold(world.log.entries).group_rules
-        assert kept is not None
-        assert kept.version == (6, 5)

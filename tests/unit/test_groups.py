@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
-from modeaware.cluster.cluster import TOPIC_NAMES_AGE_S, Cluster
 from modeaware.cluster.groups.found import GroupsFound, find_groups
 from modeaware.cluster.groups.listing import partition_of
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt
 from tests.support.fake_brokers import FakeBrokers, FakeGroup
-from tests.support.simulated import SimClock
 
 TOPIC = "orders"
 PARTITIONS = range(3)
@@ -123,11 +121,6 @@ class TestWhoUsesATopic:
         assert "'g' subscribes by a pattern and is not settled" in doubt(brokers).detail
         committed(brokers, "g", kind="consumer").state = state
         assert find(brokers).doubt is None, "it is known to use the topic"
-
-    def test_a_share_group_by_its_start_offsets(self, brokers: FakeBrokers) -> None:
-        group = running(brokers, "s", new_member([TOPIC]), kind="share", protocol_type="share")
-        group.committed[TOPIC] = {0: (40, 2)}
-        assert find(brokers).groups == {"s": GroupFacts(committed={0: 40}, has_members=True, kind="share")}
 
     def test_a_streams_group_by_its_topology(self, brokers: FakeBrokers) -> None:
         group = running(brokers, "app", SimpleNamespace(), kind="streams", protocol_type="streams")
@@ -239,15 +232,3 @@ class TestTopicNames:
         committed(brokers, "billing")
         assert find(brokers).groups["billing"].stateful
         assert asked == ["names"]
-
-    def test_they_are_asked_for_once_in_a_while(self) -> None:
-        clock, brokers = SimClock(), FakeBrokers()
-        cluster = Cluster({"bootstrap.servers": "127.0.0.1:1", "log_level": 0}, clock=clock)
-        brokers.on_metadata = lambda node, request: SimpleNamespace(topics=[SimpleNamespace(name="orders")])
-        cluster._brokers = cast(Any, brokers)
-        for _ in range(3):
-            assert cluster.topic_names() == ["orders"]
-        assert len(brokers.asked) == 1
-        clock.advance(round(TOPIC_NAMES_AGE_S * 1000))
-        assert cluster.topic_names() == ["orders"]
-        assert len(brokers.asked) == 2

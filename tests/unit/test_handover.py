@@ -10,13 +10,11 @@ import pytest
 
 from modeaware.lifecycle.facts import GroupsDoubt, PartitionFacts, TopicFacts
 from modeaware.lifecycle.handover import survivors_to_watch, waits_for_groups
-from modeaware.lifecycle.phases import awaits_handover, in_progress
+from modeaware.lifecycle.phases import awaits_handover
 from modeaware.modelog.records import TopicRecord
 from tests.support.lifecycle import (
     LATER_MS,
-    NONE,
     QUIET_MS,
-    RO,
     admitted,
     after,
     facts,
@@ -107,28 +105,7 @@ class TestWhoIsWaitedFor:
         assert handed_over(after(sealed(), unsure)) == (1,)
 
 
-class TestPolicies:
-    @pytest.mark.parametrize("delay_ms", [-1, WEEK_MS])
-    def test_neither_retention_nor_a_delay_holds_it_up(self, delay_ms: int) -> None:
-        record = after(sealed(delay_ms=delay_ms), seen(ALL_READ))
-        assert record.modes[3] is RO
-        assert handed_over(record) is None
-
-
-class TestOnlyGrows:
-    def test_a_group_that_goes_back(self) -> None:
-        record = after(sealed(), seen(ALL_READ | {0: 1}))
-        assert handed_over(record) == (1, 2, 3)
-        assert handed_over(after(record, seen({0: 1, 1: 1, 2: 1, 3: 1}))) == (1, 2, 3)
-
-
 class TestOtherChanges:
-    def test_an_undo_ends_it(self) -> None:
-        record = admitted(grow(4), after(sealed(), seen({0: 10})), seen())
-        assert (record.deletion, record.handed_over, record.handover_offsets) == (None, (), {})
-        assert record.view().previous_count is None
-        assert not awaits_handover(record)
-
     def test_after_a_part_was_undone_it_begins_anew_and_waits_for_producers_to_hear_of_it(self) -> None:
         """No seal tells that they have: nothing was unsealed."""
         record = after(sealed(2), seen(ALL_READ))
@@ -141,23 +118,6 @@ class TestOtherChanges:
         assert record.handover_offsets == {1: 13}
         assert handed_over(record) == (0, 2, 3)
         assert handed_over(after(record, seen(ALL_READ | {1: 13}, grown), LATER_MS + QUIET_MS)) is None
-
-    def test_of_a_shrink_before_an_earlier_one_is_handed_over_all_is_or_nothing(self) -> None:
-        """A key that the first has moved from 0 to 2, and the second to 1, may still have records in 0."""
-        done = {3: log(10, 10)}
-        first = after(shrinking(), seen(ALL_READ | {0: 1}), passes=2)
-        first = after(first, seen(ALL_READ | {0: 1}, done))
-        assert not in_progress(first)
-        assert handed_over(first) == (1, 2, 3)
-        second = admitted(shrink(2), first, seen(ALL_READ | {0: 1}, done))
-        assert second.deletion is not None
-        assert second.deletion.earlier_counts == (4,)
-        assert second.view().earlier_counts == (4,)
-        second = after(second, seen(ALL_READ | {0: 1}, done), passes=3)
-        assert second.modes[2] is NONE, "its drain goes on"
-        assert handed_over(second) == ()
-        assert waits_for_groups(second) == (0, 1)
-        assert handed_over(after(second, seen(ALL_READ, done))) is None
 
 
 class TestViews:
