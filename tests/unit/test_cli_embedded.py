@@ -155,32 +155,26 @@ def test_command_that_a_new_topic_refuses_is_given_again(stub: type[StubControll
     assert codes == []
 
 
-def test_a_refusal_is_raised_and_the_controller_stopped(stub: type[StubController]) -> None:
-    stub.code = ErrorCode.INVALID_REQUEST
-    with pytest.raises(RequestRefused, match="no such rule") as caught:
+@pytest.mark.parametrize(
+    ("code", "error", "told"),
+    [
+        (ErrorCode.INVALID_REQUEST, RequestRefused, "no such rule"),
+        (ErrorCode.REQUEST_TIMED_OUT, ClusterError, "no such rule"),  # RequestRefused says that nothing was changed
+        (None, ClusterError, "look"),
+    ],
+    ids=["refused", "unknown", "no answer"],
+)
+def test_failure_of_a_command_is_raised_and_the_controller_stopped(
+    stub: type[StubController],
+    monkeypatch: pytest.MonkeyPatch,
+    code: ErrorCode | None,
+    error: type[Exception],
+    told: str,
+) -> None:
+    stub.code = code
+    monkeypatch.setattr(embedded, "ANSWER_TIMEOUT_S", 0.0 if code is None else 10.0)
+    with pytest.raises(error, match=told) as caught:
         embedded.alter_group_rules(TARGET, CONFIG, None, COMMAND)
-    assert caught.value.code is ErrorCode.INVALID_REQUEST
+    assert type(caught.value) is error
+    assert caught.value.code is (code or ErrorCode.REQUEST_TIMED_OUT)
     assert stub.calls[-1] == "stop"
-
-
-def test_no_answer_in_time_is_an_error(stub: type[StubController], monkeypatch: pytest.MonkeyPatch) -> None:
-    stub.code = None
-    monkeypatch.setattr(embedded, "ANSWER_TIMEOUT_S", 0.0)
-    with pytest.raises(ClusterError, match="look") as caught:
-        embedded.alter_group_rules(TARGET, CONFIG, None, COMMAND)
-    assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
-    assert stub.calls[-1] == "stop"
-
-
-SHRINK = DeletePartitionsCommand("orders", 1)
-
-
-def test_unknown_outcome_is_not_raised_as_a_refusal(stub: type[StubController]) -> None:
-    """RequestRefused says that nothing was changed."""
-    stub.code = ErrorCode.REQUEST_TIMED_OUT
-    with embedded.embedded_controller(TARGET, CONFIG, None) as controller:
-        assert controller is not None
-        with pytest.raises(ClusterError):
-            embedded.carry_out(controller, SHRINK)
-    with pytest.raises(ClusterError):
-        embedded.alter_group_rules(TARGET, CONFIG, None, COMMAND)

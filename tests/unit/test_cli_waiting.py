@@ -83,23 +83,15 @@ def test_it_ends_when_the_embedded_controller_has_stopped() -> None:
 
 def test_the_live_display_shows_phases_and_share() -> None:
     out = io.StringIO()
-    console = Console(file=out, force_terminal=True, width=120)
-    with Live(console=console, auto_refresh=False) as live:
+    with Live(console=Console(file=out, force_terminal=True, width=120), auto_refresh=False) as live:
         progress = LiveProgress(live)
         progress.show(DRAIN)
         progress.note("brokers [away]")
         progress.note("brokers [away]")
         progress.show(DONE)
         live.refresh()
-    shown = out.getvalue()
-    plain = Console(file=io.StringIO(), width=120, record=True)
-    plain.print(live.renderable)
-    lines = plain.export_text().splitlines()
-    assert lines[0].startswith("orders  2 of 2 partitions done")
-    assert lines[2].split() == ["Phase", "Partitions", "Lag", "Waits", "for"]
-    assert lines[3].split() == ["done", "4-5", "0", "-"]
-    assert "2 of 2 partitions done" in shown
-    assert shown.count("brokers [away]") == 1
+    assert "2 of 2 partitions done" in out.getvalue()
+    assert out.getvalue().count("brokers [away]") == 1
 
 
 class Deaf:
@@ -120,16 +112,10 @@ class Deaf:
         self.ended.set()
 
 
-def test_ctrl_c_is_heard() -> None:
+@pytest.mark.parametrize("stoppable", [False, True])
+def test_ctrl_c_is_heard_and_only_work_that_can_be_stopped_has_ended(stoppable: bool) -> None:
     deaf = Deaf()
     with pytest.raises(KeyboardInterrupt):
-        aside(deaf.work)
-    assert not deaf.ended.is_set(), "it is left behind"
+        aside(deaf.work, *([deaf.told_to_stop.set] if stoppable else []))
+    assert deaf.ended.is_set() is stoppable
     deaf.told_to_stop.set()
-
-
-def test_work_that_can_be_stopped_has_ended() -> None:
-    deaf = Deaf()
-    with pytest.raises(KeyboardInterrupt):
-        aside(deaf.work, deaf.told_to_stop.set)
-    assert deaf.ended.is_set()
