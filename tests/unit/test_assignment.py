@@ -35,13 +35,6 @@ def test_what_range_would_not_deal_has_no_order(given: dict[str, list[int]]) -> 
     assert rejoin_turns(given, [ALL], frozenset({1})) == ()
 
 
-def test_a_member_in_doubt_takes_what_is_its_own_by_every_view() -> None:
-    assert share(TWELVE, "a", [ALL, AFTER_FOUR]) == {4, 5, 6, 7}
-    assert share(TWELVE, "c", [ALL, AFTER_FOUR]) == {0, 1}
-    assert share(TWELVE, "c", None) == set()
-    assert share({"only": range(12)}, "only", None) == set(range(12))
-
-
 def test_what_may_have_been_dealt_by() -> None:
     assert possible_hidden(view(3), [], view(3)) == {ALL}
     assert possible_hidden(view(3), [view(4)], view(5, 4)) == {ALL, AFTER_FOUR}

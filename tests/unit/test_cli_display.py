@@ -8,9 +8,7 @@ from dataclasses import replace
 
 from modeaware.cli.display import JSON_HELP, describe_json, describe_text
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.facts import GroupFacts
 from modeaware.modelog.deletion import DeleteTopicPartitions
-from modeaware.modelog.straggler import Straggler
 from modeaware.modes import PartitionMode, PartitionState, ReplicaState
 from modeaware.reports.describe import HandoverDescription, PartitionDescription, TopicDescription
 
@@ -103,34 +101,3 @@ def test_json_has_the_documented_fields_and_no_others() -> None:
     assert (partition["mode"], partition["replica_state"]) == ("ReadOnly", "ReplicaDeletionIneligible")
     assert (partition["seal_offset"], partition["lag"], partition["lagging_group"]) == (1004, 7, "billing")
     assert (partition["reason"], partition["waits_for"]) == ("group-lag:billing", reasons.text("group-lag:billing"))
-
-
-UNUSUAL = replace(
-    shrinking(
-        draining(4, stragglers=3, straggler=Straggler(1004, 17, 2, 1_700_000_000_000)),
-        draining(5, stragglers=1, straggler=Straggler(1005)),
-    ),
-    deletion=replace(DRAINED, accept_state_loss=("app",)),
-    groups_complete=False,
-    waived={"old": "the team is gone"},
-    groups={
-        "app": GroupFacts(kind="classic", stateful=True, has_members=True),
-        "queue": GroupFacts(kind="share"),
-        "billing": GroupFacts(),
-    },
-    groups_doubt="a broker did not list its groups",
-)
-
-
-def test_what_is_out_of_the_ordinary_is_told() -> None:
-    writer = "producer id 17 epoch 2, last wrote 2023-11-14 22:13:20 UTC"
-    lines = describe_text([UNUSUAL], expand=False).splitlines()
-    assert lines[4:11] == [
-        "  (There may be more: not every group could be seen when the change was admitted.)",
-        "  Of special kinds: app (classic, keeps state per partition), queue (share)",
-        "  Loss of state accepted: app",
-        "  Not waited for: old (waived: the team is gone)",
-        "  Which groups use it is not certain: a broker did not list its groups",
-        f"  Straggler in partition 4: offset 1 004, {writer}; the last of 3 times",
-        "  Straggler in partition 5: offset 1 005, from a producer without an id (not idempotent)",
-    ]

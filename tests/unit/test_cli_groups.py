@@ -11,7 +11,7 @@ from modeaware import cli
 from modeaware.cli import groups
 from modeaware.cli.expiry import expiry
 from modeaware.cli.group_situation import GroupSituation
-from modeaware.cli.group_text import LIST_JSON_HELP, groups_json, groups_text, rule_text
+from modeaware.cli.group_text import LIST_JSON_HELP, groups_json, groups_text
 from modeaware.lifecycle.commands import AlterGroupRulesCommand
 from modeaware.modelog.group_rules import GroupRule
 from tests.unit.test_report_groups import FACTS, IGNORED, NOW, RECORD
@@ -129,14 +129,6 @@ def test_the_list_as_json_has_the_documented_fields_and_no_others() -> None:
     for fields in (shown, topic, gone, shown["rules"][0]):
         for field in fields:
             assert f'"{field}"' in LIST_JSON_HELP, "tell it in --help"
-
-
-def test_rule_for_a_glob_says_so_in_words() -> None:
-    waived, required = (GroupRule(kind, "g*", "t", "", 0, glob=True) for kind in ("waive", "require"))
-    each = "Topics 't': each group that matches the glob 'g*' "
-    assert rule_text(waived).startswith(each + "is not waited for")
-    assert rule_text(required).startswith(each + "must have consumed what is deleted, as far as it is ")
-    assert rule_text(GroupRule("waive", "g*", "t", "", 0)).startswith("Topics 't': group 'g*' is not waited for")
 
 
 @pytest.mark.parametrize(

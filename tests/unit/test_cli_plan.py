@@ -43,18 +43,6 @@ def test_each_warning_is_given_where_it_applies(
     assert [line for line in plan.warnings(command, situation) if line.startswith("WARNING")] == expected
 
 
-def test_the_warnings_are_the_kips_word_for_word() -> None:
-    assert plan.GROWTH_WARNING == (
-        "WARNING: If partitions are increased for a topic that has a key, the partition logic or ordering of the "
-        "messages will be affected"
-    )
-    assert plan.FEATURE_WARNING == (
-        "WARNING: This feature is only enabled with Metadata version above 10 and delete.topic.partition.enable "
-        "turned on"
-    )
-    assert plan.CHANGING_WARNING == "WARNING: The topic is currently under changes"
-
-
 def test_a_shrink_is_planned_by_partition_and_policy() -> None:
     text = "\n".join(plan.plan(SHRINK, FRESH))
     assert "12 -> 4" in text
@@ -89,15 +77,6 @@ def test_an_undo_says_what_stays_deleted() -> None:
     kept, gone = plan.undo_plan(replace(SHRUNK, facts=replace(SHRUNK.facts, partitions=logs)))
     assert kept == "Given back: partitions 4-11 with the 63 offsets they still hold."
     assert gone.startswith("Records deleted before stay deleted: 17 offsets below the log starts of partitions 4,6 (")
-
-
-def test_growth_is_planned_as_revived_and_new() -> None:
-    assert plan.plan(GROW, SHRUNK) == [
-        "t: 4 -> 14 writable partitions.",
-        "ReadWrite again: 4-11.",
-        "New: 12-13, closed to writes until every group knows them.",
-    ]
-    assert plan.plan(GROW, FRESH) == ["t: 12 -> 14 writable partitions.", "New: 12-13."]
 
 
 @pytest.mark.parametrize(

@@ -26,29 +26,18 @@ LIVE = frozenset({1, 2})
 
 
 class FakeBrokers:
-    """Two topics of three partitions; ``codes``: what is answered about a name, or in place of an answer.
+    """Two topics of three partitions; ``old``: without DescribeTopicPartitions."""
 
-    ``moved_to``: the broker that is the controller of a cluster with ZooKeeper.
-    """
-
-    def __init__(self, moved_to: int | None = None, **codes: int | ErrorCode) -> None:
+    def __init__(self, *, old: bool = False) -> None:
         self.asked: list[str] = []
-        self.nodes: list[int] = []
-        self._moved_to = moved_to
-        self._codes = codes
+        self._old = old
 
     def ask_any(self, _: Any) -> tuple[int, Any]:
-        return 1, SimpleNamespace(controller_id=self._moved_to or -1)
+        return 1, SimpleNamespace(controller_id=-1)
 
     def ask_each(self, asks: list[Ask], timeout_s: float | None = None) -> list[Any]:
         (ask,) = asks
-        self.nodes.append(ask.node_id)
-        if self._moved_to not in (None, ask.node_id):
-            return [SimpleNamespace(error_code=ErrorCode.NOT_CONTROLLER, error_message=None, topics=[])]
-        try:
-            return [self.ask(ask.request)]
-        except ClusterError as error:
-            return [error]
+        return [self.ask(ask.request)]
 
     def ask(self, request: Any) -> Any:
         self.asked.append(type(request).__name__.removesuffix("Request"))
@@ -58,9 +47,8 @@ class FakeBrokers:
             ListPartitionReassignmentsRequest: self._reassignments,
             DescribeConfigsRequest: self._configs,
         }
-        code = self._codes.get(self.asked[-1])
-        if isinstance(code, ErrorCode):
-            raise ClusterError(self.asked[-1], code=code)
+        if self._old and isinstance(request, DescribeTopicPartitionsRequest):
+            raise ClusterError(self.asked[-1], code=ErrorCode.UNSUPPORTED_VERSION)
         return handlers[type(request)](request)
 
     def _topic(self, name: str, partitions: range, **more: Any) -> Any:
@@ -68,8 +56,7 @@ class FakeBrokers:
             SimpleNamespace(partition_index=p, leader_id=p + 1, replica_nodes=[1, 2], isr_nodes=[1], **more)
             for p in partitions
         ]
-        code = self._codes.get(name, 0)
-        return SimpleNamespace(name=name, topic_id=IDS[name], error_code=code, partitions=[] if code else told)
+        return SimpleNamespace(name=name, topic_id=IDS[name], error_code=0, partitions=told)
 
     def _describe(self, request: Any) -> Any:
         """As brokers do it: so many partitions, beginning at the cursor."""
@@ -86,22 +73,16 @@ class FakeBrokers:
 
     def _reassignments(self, _: Any) -> Any:
         moved = SimpleNamespace(partition_index=1, adding_replicas=[2], removing_replicas=[])
-        code = self._codes.get("ListPartitionReassignments", 0)
-        topics = [] if code else [SimpleNamespace(name="a", partitions=[moved])]
-        return SimpleNamespace(error_code=code, error_message=None, topics=topics)
+        topics = [SimpleNamespace(name="a", partitions=[moved])]
+        return SimpleNamespace(error_code=0, error_message=None, topics=topics)
 
     def _configs(self, request: Any) -> Any:
         told = [
             SimpleNamespace(name="min.insync.replicas", value="2", config_source=5),
             SimpleNamespace(name="retention.ms", value="7", config_source=1),
         ]
-        code = self._codes.get("DescribeConfigs", 0)
-        return SimpleNamespace(
-            results=[
-                SimpleNamespace(resource_name=r.resource_name, error_code=code, error_message=None, configs=told)
-                for r in request.resources
-            ]
-        )
+        names = [resource.resource_name for resource in request.resources]
+        return SimpleNamespace(results=[SimpleNamespace(resource_name=n, error_code=0, configs=told) for n in names])
 
 
 def states(brokers: FakeBrokers, limit: int = 2000) -> list[TopicState]:
@@ -124,42 +105,31 @@ def test_topics_that_span_answers_are_put_together(limit: int) -> None:
 
 
 def test_a_broker_without_describe_topic_partitions_is_asked_for_metadata() -> None:
-    brokers = FakeBrokers(DescribeTopicPartitions=ErrorCode.UNSUPPORTED_VERSION)
+    brokers = FakeBrokers(old=True)
     first, _ = states(brokers)
     assert [(p.partition, p.elr, p.last_known_elr) for p in first.partitions] == [(p, None, None) for p in range(3)]
     assert "Metadata" in brokers.asked
 
 
 class Deleting:
-    """A broker, and another one that is the controller of a cluster with ZooKeeper."""
+    """A broker that deletes; what it was asked for."""
 
-    def __init__(self, controller: int, codes: list[int]) -> None:
-        self.asked: list[tuple[int, list[UUID], bool]] = []
-        self._controller = controller
-        self._codes = codes
+    def __init__(self) -> None:
+        self.asked: list[tuple[list[tuple[str | None, UUID]], bool]] = []
 
     def ask_any(self, _: Any) -> tuple[int, Any]:
-        return 1, SimpleNamespace(controller_id=self._controller)
+        return 1, SimpleNamespace(controller_id=1)
 
     def ask_each(self, asks: list[Ask], timeout_s: float | None = None) -> list[Any]:
         (ask,) = asks
         assert isinstance(ask.request, DeleteTopicsRequest)
-        wanted = [topic.topic_id for topic in ask.request.topics]
-        assert [topic.name for topic in ask.request.topics] == [None] * len(wanted)
-        self.asked.append((ask.node_id, wanted, ask.once))
-        code = self._codes.pop(0)
-        return [
-            SimpleNamespace(
-                responses=[SimpleNamespace(topic_id=each, error_code=code, error_message=None) for each in wanted]
-            )
-        ]
-
-
-def ids() -> dict[str, str]:
-    return {name: urlsafe_b64encode(topic_id.bytes).decode().rstrip("=") for name, topic_id in IDS.items()}
+        self.asked.append(([(topic.name, topic.topic_id) for topic in ask.request.topics], ask.once))
+        told = [SimpleNamespace(topic_id=topic.topic_id, error_code=0) for topic in ask.request.topics]
+        return [SimpleNamespace(responses=told)]
 
 
 def test_topics_are_deleted_by_id_and_asked_for_once() -> None:
-    brokers = Deleting(2, [0])
-    assert delete_topics(cast(Brokers, brokers), ids()) == {"a": None, "b": None}
-    assert brokers.asked == [(1, list(IDS.values()), True)]
+    brokers = Deleting()
+    ids = {name: urlsafe_b64encode(topic_id.bytes).decode().rstrip("=") for name, topic_id in IDS.items()}
+    assert delete_topics(cast(Brokers, brokers), ids) == {"a": None, "b": None}
+    assert brokers.asked == [([(None, topic_id) for topic_id in IDS.values()], True)]

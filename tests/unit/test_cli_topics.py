@@ -12,7 +12,9 @@ import pytest
 from modeaware import cli
 from modeaware.cli import change
 from modeaware.cli.change import CommandOf
+from modeaware.cli.topic_delete import deletion_plan
 from modeaware.lifecycle.commands import Command, CreatePartitionsCommand, DeletePartitionsCommand
+from modeaware.reports.topic_list import ListedTopic, named, named_for_change
 from tests.unit.test_cli_plan import FRESH, SHRINKING
 
 SERVER = ("--bootstrap-server", "127.0.0.1:1")
@@ -25,7 +27,6 @@ SERVER = ("--bootstrap-server", "127.0.0.1:1")
         (["--alter", "--describe", "--topic", "t"], "not allowed with"),
         (["--undo"], "--topic is needed"),
         (["--alter", "--topic", "t"], "--alter needs --partitions N"),
-        (["--alter", "--topic", "t", "--partitions", "few"], "invalid int value"),
         (["--alter", "--topic", "t", "--partitions", "3", "--delete-partitions-delay", "-5"], "below 0"),
         (["--alter", "--topic", "t", "--partitions", "3", "--json"], "--json belongs to --describe"),
         (["--alter", "--topic", "t", "--partitions", "3", "--config", "a=b"], "altered with kafka-configs"),
@@ -126,3 +127,28 @@ def test_proposed_commands_connect_as_this_one_did(
         f"Watch it:     modeaware topics {where} --describe --topic t",
         f"Take it back: modeaware topics {where} --undo --topic t",
     ]
+
+
+LISTED = [ListedTopic(name, name, name.startswith("__"), 1) for name in ("__offsets", "a-b", "a.b", "aXb", "c")]
+
+
+def test_what_can_be_a_name_is_no_pattern_of_what_to_change() -> None:
+    gone = [topic for topic in LISTED if topic.name != "a.b"]
+    assert [topic.name for topic in named_for_change(LISTED, "a.b", "log")] == ["a.b"]
+    assert named_for_change(gone, "a.b", "log") == []
+    assert [topic.name for topic in named(gone, "a.b")] == ["a-b", "aXb"], "what is shown is as kafka-topics has it"
+    assert [topic.name for topic in named_for_change(gone, "a.*", "log")] == ["a-b", "aXb"]
+    assert [topic.name for topic in named_for_change(LISTED, r"a\.b|c", "log")] == ["a.b", "c"]
+
+
+def test_a_pattern_never_changes_internal_topics_or_the_mode_log() -> None:
+    assert [topic.name for topic in named_for_change(LISTED, ".*", "c")] == ["a-b", "a.b", "aXb"]
+    assert named_for_change(LISTED, "__offsets|c", "c") == []
+    assert [topic.name for topic in named_for_change(LISTED, "c", "c")] == ["c"]
+    internal = named_for_change(LISTED, "__offsets", "c")
+    assert [topic.name for topic in internal] == ["__offsets"]
+    assert [line.split()[:2] for line in deletion_plan(internal, "c")] == [
+        ["WARNING:", "__offsets"],
+        ["__offsets:", "is"],
+    ]
+    assert "WARNING" not in deletion_plan(named_for_change(LISTED, "a.*", "c"), "c")[0]

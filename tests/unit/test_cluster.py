@@ -79,10 +79,6 @@ class TestOffsets:
 class TestDeleteRecords:
     EFFECT = DeleteRecords(TOPIC, TOPIC_ID, {0: 9, 1: 7}, {0: 4, 1: 6})
 
-    def test_each_leader_deletes_its_own(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
-        cluster.perform(self.EFFECT)
-        assert (fakes.deleted, fakes.asked_for("DeleteRecords")) == ({0: 9, 1: 7}, [1, 2])
-
     def test_a_leader_that_moved(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
         fakes.told = [fakes.led, fakes.led, {0: (2, 4), 1: (1, 6)}]  # two for the check of the id
         cluster.perform(self.EFFECT)

@@ -7,11 +7,9 @@ from typing import Any
 
 import confluent_kafka
 import pytest
-from confluent_kafka import TopicPartition
 
 from modeaware.confluent.consumer import Consumer
 from modeaware.errors import ViewTimeout
-from modeaware.modes import PartitionMode
 from modeaware.views import registry
 from tests.support.fake_views import FakeViews, modes_of
 
@@ -116,21 +114,6 @@ def test_without_a_view_the_subscription_waits_and_nothing_blocks(pending: FakeV
         pending.set_ready()
         assert consumer.poll(0) is None
         assert consumer.modeaware_stats()["state"] == "direct"
-
-
-def test_assigning_by_hand_leaves_out_partitions_in_mode_none(
-    make: Callable[..., Consumer], views: FakeViews, caplog: pytest.LogCaptureFixture
-) -> None:
-    views.set("t", modes_of(4, 2, PartitionMode.NONE))
-    consumer = make()
-    consumer.assign([TopicPartition("t", partition, 0) for partition in range(4)])
-    assert [p.partition for p in consumer.assignment()] == [0, 1]
-    assert caplog.text.count("partitions 2-3 are in mode None") == 1
-    views.set("t", modes_of(4, 3, PartitionMode.NONE))
-    consumer.incremental_unassign([TopicPartition("t", 0)])
-    assert [p.partition for p in consumer.assignment()] == [1]
-    consumer.unassign()
-    assert consumer.assignment() == []
 
 
 def test_poll_raises_without_a_view_in_time_where_on_unknown_is_error(pending: FakeViews) -> None:

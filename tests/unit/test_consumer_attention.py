@@ -51,26 +51,6 @@ def world() -> World:
     return World()
 
 
-def test_without_work_the_method_itself_is_reached_through_an_alias_too(world: World) -> None:
-    assert world.attention.poll.call.func == world.poll
-    assert world.attention.direct
-    alias = world.attention.poll.call
-    world.attention.call()
-    assert alias.func != world.poll
-    alias(0.5)
-    assert world.acted == 1
-    assert alias.func == world.poll
-    assert world.calls == [((0.5,), {})]
-
-
-def test_work_is_done_before_the_next_record(world: World) -> None:
-    world.attention.call()
-    world.results = ["record"]
-    assert world.attention.consume.call(10, timeout=1.0) == "record"
-    assert world.acted == 1
-    assert world.attention.direct
-
-
 def test_a_long_poll_comes_back_to_work_when_it_is_due(world: World) -> None:
     world.attention.call()
     world.due = [101.0, 103.0]

@@ -126,17 +126,6 @@ def test_a_group_that_moved_on_leaves_nothing_until_it_shows_this_assignment(mem
     assert member.dealing.my_turn(member.given)
 
 
-def test_what_is_dealt_to_another_stays_withheld_when_the_answer_comes_late() -> None:
-    member = Member("a")
-    member.views.set("t", modes_of(12, 4, NONE))
-    member.answer = DealingUnknown("no answer")
-    assert member.rebalance() == set()
-    member.answer = GroupDealing("range", {"t": {m: tuple(p) for m, p in GIVEN.items()}})
-    member.dealing.settle(member.given)
-    assert member.given - member.dealing.withheld == keys(0, 1)
-    assert not member.dealing.wants_rejoin(member.given)
-
-
 def test_a_description_that_cannot_be_had_ends_in_the_plain_assignment(
     member: Member, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -189,11 +178,6 @@ def described(monkeypatch: pytest.MonkeyPatch, state: str = "Stable") -> GroupDe
 
     monkeypatch.setattr(librdkafka_admin, "AdminClient", Admin)
     return GroupDescriber({}, "g")
-
-
-def test_a_group_that_shows_this_very_assignment_is_in_its_generation(monkeypatch: pytest.MonkeyPatch) -> None:
-    dealing = described(monkeypatch).dealing("b", keys(2))
-    assert (dealing.strategy, dealing.of("t"), dealing.of("u")) == ("range", {"a": (0, 1), "b": (2,)}, {})
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from modeaware import CreationResult, NewPartitions, NewTopic
 from modeaware.admin.creation import Creation
-from modeaware.errors import ClusterError, CreatedUnderReplicated, ErrorCode, ModeAwareError, RequestRefused
+from modeaware.errors import CreatedUnderReplicated, ErrorCode, RequestRefused
 from modeaware.modelog.observed_brokers import ObservedBrokersRecord
 from tests.support.creating_brokers import CreatingBrokers
 
@@ -28,25 +28,6 @@ def grown(
 ) -> Any:
     new = NewPartitions.increase_to(*arguments, **kwargs)
     return creation(cluster).create_partitions([(topic, new)], validate_only)[topic]
-
-
-@pytest.mark.parametrize(
-    ("number", "error"),
-    [
-        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, RequestRefused),
-        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, RequestRefused),
-        (ErrorCode.INVALID_REPLICA_ASSIGNMENT, RequestRefused),
-        (ErrorCode.POLICY_VIOLATION, RequestRefused),
-        (ErrorCode.REQUEST_TIMED_OUT, ClusterError),
-        (ErrorCode.NOT_CONTROLLER, ClusterError),
-    ],
-)
-def test_each_code_is_typed(cluster: CreatingBrokers, number: ErrorCode, error: type[ModeAwareError]) -> None:
-    cluster.codes, cluster.message = {"t": number}, "the broker's words"
-    answer = grown(cluster, 5)
-    assert type(answer) is error
-    assert (answer.code, answer.topic) == (number, "t")
-    assert "the broker's words" in answer.message
 
 
 def test_the_result_tells_what_the_cluster_shows(cluster: CreatingBrokers) -> None:

@@ -8,7 +8,7 @@ from modeaware.endpoint.desk import ActiveController
 from modeaware.endpoint.limits import Limits
 from modeaware.errors import ErrorCode, ModeSourceError
 from modeaware.lifecycle.commands import CommandResult, DeletePartitionsCommand
-from modeaware.wire import codec, kip694
+from modeaware.wire import codec
 from tests.support.conversation import (
     RW,
     FakeDesk,
@@ -116,17 +116,6 @@ def test_a_log_that_cannot_be_read_now_gives_no_old_modes_for_fresh_ones() -> No
     assert ids(talk.told) == [1]
 
 
-def test_only_who_names_itself_is_given_modes() -> None:
-    for greeting in (
-        hello(1, "librdkafka"),
-        hello(1, "modeaware-librdkafka"),
-        hello(1, "modeaware", version=2),
-    ):
-        talk = Talk()
-        talk.ask(greeting, modes_request(2))
-        assert talk.closed == "Metadata version 10, which was not offered"
-
-
 def test_requests_beyond_the_pipeline_close() -> None:
     talk = Talk(limits=Limits(pipeline=3))
     talk.ask(*(request(10, 1, n) for n in range(3)))
@@ -142,16 +131,6 @@ def test_what_is_decoded_here_is_bounded() -> None:
         talk = Talk(limits=Limits(change_bytes=400, modes_bytes=400))
         talk.ask(hello(1), payload)
         assert talk.closed == f"a request of {len(payload)} bytes; 400 are taken of this api"
-
-
-def test_a_standby_answers_metadata_and_names_the_active_one() -> None:
-    talk = Talk(FakeDesk(active=False))
-    talk.ask(hello(1), modes_request(2, ["orders"]))
-    _, answer = kip694.decode_modes_response(talk.all_answered()[1])
-    assert answer.controller_id == kip694.ACTIVE_NODE_ID
-    node = next(broker for broker in answer.brokers if broker.node_id == kip694.ACTIVE_NODE_ID)
-    assert (node.host, node.port) == ("active.example", 9691)
-    assert answer.controller_name == "other"
 
 
 def test_a_change_at_a_standby_is_sent_on_by_name() -> None:

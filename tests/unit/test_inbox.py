@@ -165,12 +165,6 @@ class TestTurns:
         assert codes(large) == [ErrorCode.NONE] * 5
         assert codes(small) == [ErrorCode.NONE]
 
-    def test_a_request_survives_a_new_term(self, world: World, slow: Slow) -> None:
-        job = world.inbox.put(MANY)
-        run(world, sits(world, Seat.LEADER), nothing, nothing, sits(world, Seat.LEADER, 2), *[nothing] * 20)
-        assert slow.served == [command.topic for command in MANY]
-        assert codes(job) == [ErrorCode.NONE] * 5
-
     def test_a_controller_that_loses_its_place_tells_what_it_has_done(self, world: World, slow: Slow) -> None:
         job = world.inbox.put(MANY)
         run(world, sits(world, Seat.LEADER), nothing, loses(world), nothing, *[sits(world, Seat.STANDBY)] * 3)

@@ -1,4 +1,4 @@
-"""modeaware.kafka_python.KafkaConsumer without a broker: where it starts, what it holds and hides."""
+"""modeaware.kafka_python.KafkaConsumer without a broker: where it starts."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ import gc
 from collections.abc import Iterator
 
 import pytest
-from kafka.consumer.subscription_state import SubscriptionState
 from kafka.structs import TopicPartition
 
 from modeaware.kafka_python import KafkaConsumer
 
-# What is hidden and shown again, and every combination of commit, log start and resume offset: a broker would need a
-# topic for each.
-from modeaware.kafka_python._holding import Holding
+# Every combination of commit, log start and resume offset: a broker would need a topic for each.
 from modeaware.kafka_python._starts import Starts, start_offset
 from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
@@ -23,56 +20,12 @@ from tests.support.waiting import eventually
 
 # kafka-python leaves a socket open that has not connected when its client is closed.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
-ZERO, ONE = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)
-NONE = PartitionMode.NONE
 
 
 @pytest.fixture(scope="module", autouse=True)
 def collected() -> Iterator[None]:
     yield
     gc.collect()  # those sockets, while their warnings are ignored
-
-
-class World:
-    """What is assigned, and which of it is readable."""
-
-    def __init__(self) -> None:
-        self.views = FakeViews()
-        self.state = SubscriptionState("earliest")
-        self.state.subscribe([TOPIC])
-        self.holding = Holding(self.state, Starts(self.views.view, "earliest"), self.views.view)
-        self.give(ZERO, ONE)
-
-    def give(self, *partitions: TopicPartition) -> None:
-        self.state.assign_from_subscribed(list(partitions))
-        self.holding.settle()
-
-    def readable(self, count: int) -> None:
-        self.views.set(TOPIC, modes_of(2, count, NONE))
-        self.holding.settle()
-
-    def pause(self, partition: TopicPartition) -> None:
-        self.state.pause(partition)
-        self.holding.paused_by_application([partition])
-
-    def resume(self, partition: TopicPartition) -> None:
-        for each in self.holding.resumed_by_application([partition]):
-            self.state.resume(each)
-
-
-def test_what_the_application_paused_is_paused_when_it_is_shown_again_and_nothing_else() -> None:
-    world = World()
-    world.pause(ONE)
-    world.readable(1)
-    world.readable(1)
-    assert (world.holding.held(), world.holding.hidden) == ({ZERO}, {ONE})
-    world.readable(2)
-    assert world.state.is_paused(ONE)
-    world.readable(1)
-    world.resume(ONE)
-    assert world.state.is_paused(ONE), "hidden"
-    world.readable(2)
-    assert not world.state.is_paused(ONE)
 
 
 def test_a_consumer_that_is_dropped_gives_its_views_back(views: FakeViews) -> None:
