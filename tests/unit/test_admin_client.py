@@ -25,7 +25,6 @@ from modeaware.lifecycle.commands import (
     AlterGroupRulesCommand,
     Command,
     CommandResult,
-    CreatePartitionsCommand,
     DeletePartitionsCommand,
 )
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRulesRecord
@@ -116,22 +115,6 @@ def test_a_mode_log_that_cannot_be_read_fails_every_call(
     with pytest.raises(ModeSourceError):
         admin.describe_modes()
     assert (controller.commands, stock_calls) == ([], []), "an unreadable log is never taken for an absent one"
-
-
-def test_growth_of_a_changed_topic_goes_to_the_controller(
-    admin: AdminClient, views: FakeViews, controller: StubController, stock_calls: list[Any]
-) -> None:
-    views.set("shrunk", modes_of(4, 2))
-    views.set("full", modes_of(4, 4))
-    futures = admin.create_partitions(
-        [NewPartitions("shrunk", 6, [[0], [1]]), NewPartitions("plain", 8), NewPartitions("full", 5)]
-    )
-    assert [future.result(10) for future in futures.values()] == [None, None, None]
-    assert controller.commands == [
-        CreatePartitionsCommand("shrunk", 6, ((0,), (1,)), False),
-        CreatePartitionsCommand("full", 5, None, False),
-    ]
-    assert [[one.topic for one in new] for new, _ in stock_calls] == [["plain"]]
 
 
 def test_growth_fails_with_the_stock_exception(
@@ -365,23 +348,6 @@ def test_a_command_follows_the_claim_away_from_a_standby(
         else:
             admin.delete_partitions({"orders": DeletePartitions(1)})["orders"].result(10)
     assert len(controller.commands) == 1
-
-
-@pytest.mark.parametrize("rules", [False, True], ids=["topics", "rules"])
-def test_a_standby_alone_is_no_controller(
-    admin: AdminClient, views: FakeViews, controller: StubController, rules: bool
-) -> None:
-    with served(controller, "standby", active=False) as standby:
-        views.set_claim(ClaimRecord(1, standby.address, "standby"))
-        future: Future[Any] = (
-            admin.alter_group_rules([RULE], request_timeout=0.5)
-            if rules
-            else admin.delete_partitions({"orders": DeletePartitions(1)}, request_timeout=0.5)["orders"]
-        )
-        with pytest.raises(ControllerUnavailable, match="other"):
-            future.result(10)
-    assert controller.commands == []
-    assert views.refreshes >= 2, "the log is read before every attempt"
 
 
 @pytest.mark.parametrize(("conf", "told"), [({}, "modeaware-librdkafka"), ({"client.software.name": "mine"}, "mine")])

@@ -19,14 +19,6 @@ from tests.support.watched import busy_snapshot
 ROOT = Path(__file__).parents[2]
 GROUPS = yaml.safe_load((ROOT / "examples" / "alerts.yaml").read_text(encoding="utf-8"))["groups"]
 RULES: list[dict[str, Any]] = [rule for group in GROUPS for rule in group["rules"]]
-HEADINGS = (
-    "A drain is blocked",
-    "Stragglers",
-    "No controller",
-    "A client's view is old",
-    "The mode log was lost or restored",
-    "The controller cannot reach a broker",
-)
 
 
 def exported() -> dict[str, tuple[str, ...]]:
@@ -61,21 +53,12 @@ def test_a_rule(rule: dict[str, Any]) -> None:
     assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
     assert rule["labels"]["severity"] in ("warning", "critical")
     assert {"summary", "description", "runbook"} == set(rule["annotations"])
-
-
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
-def test_its_page_of_the_runbook(rule: dict[str, Any]) -> None:
-    path, _, anchor = rule["annotations"]["runbook"].partition("#")
-    headings = re.findall(r"^#+ (.*)$", (ROOT / path).read_text(encoding="utf-8"), re.MULTILINE)
-    assert anchor in {anchor_of(heading) for heading in HEADINGS}
-    assert anchor in {anchor_of(heading) for heading in headings}
+    page, _, anchor = rule["annotations"]["runbook"].partition("#")
+    headings = re.findall(r"^#+ (.*)$", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE)
+    assert anchor in {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_the_reasons_that_are_no_trouble_are_codes() -> None:
     (rule,) = [rule for rule in RULES if rule["alert"] == "ModeawareDrainBlocked"]
     (spared,) = re.findall(r'reason!~"([^"]+)"', rule["expr"])
     assert set(spared.split("|")) == reasons.AS_ASKED, "the page calls the same ones waiting"
-
-
-def anchor_of(heading: str) -> str:
-    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")

@@ -16,7 +16,7 @@ from modeaware.reports.rights.endpoints import over_the_wire
 from modeaware.reports.rights.findings import Report, Right, State, Verdict
 from modeaware.reports.rights.needs import Role, Scope, controllers_name, needs
 from modeaware.reports.rights.settings import Settings
-from modeaware.reports.rights.told import Site, as_json, as_text, notes
+from modeaware.reports.rights.told import Site, as_json, as_text
 from modeaware.wire.brokers.client import Ask, Brokers
 from tests.support.fake_endpoint import FakeEndpoint
 from tests.support.rights import KINDS, documented
@@ -154,14 +154,6 @@ def test_names_take_the_place_of_placeholders(role: Role) -> None:
     assert {need.name for need in needs(Scope(role)) if not need.named} <= {"TOPIC", "GROUP"}
 
 
-def test_closed_lists_need_no_sight_of_everything() -> None:
-    scope = Scope(Role.CONTROLLER, topics=["a"], groups=["g"], closed=True)
-    gone = names(Scope(Role.CONTROLLER, topics=["a"], groups=["g"])) - names(scope)
-    come = names(scope) - names(Scope(Role.CONTROLLER, topics=["a"], groups=["g"]))
-    assert gone == {"cluster kafka-cluster DESCRIBE", "group * DESCRIBE", "topic * DESCRIBE"}
-    assert come == {f"group {name} DESCRIBE" for name in ("g", "modeaware-control-records", "modeaware-stragglers")}
-
-
 def test_a_client_has_rights_of_its_own() -> None:
     log = f"topic {LOG} READ"
     assert names(Scope(Role.CLIENT)) == {log}
@@ -201,15 +193,6 @@ def test_a_failure_has_its_command_in_text_and_json() -> None:
     assert "To be pasted by an administrator, with settings in admin.properties:" in secured
     assert told["notes"] == []
     assert told["passed"] is False
-
-
-@pytest.mark.parametrize("lacking", ["cluster kafka-cluster DESCRIBE", "group * DESCRIBE", "topic * DESCRIBE"])
-def test_who_may_not_see_all_groups_learns_the_way_around(lacking: str) -> None:
-    (note,) = notes(report(Role.CONTROLLER, lacking))
-    assert "modeaware groups closed" in note.replace("\n", " ")
-    assert "--closed-groups" in note
-    (other,) = notes(report(Role.OPERATOR, lacking))
-    assert other != note
 
 
 # Settings

@@ -144,14 +144,6 @@ class TestDeleteRecords:
 class TestCreatePartitions:
     EFFECT = CreatePartitions(TOPIC, TOPIC_ID, 4, ((1,), (2,)))
 
-    def test_the_request(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
-        cluster.perform(self.EFFECT)
-        cluster.create_partitions(CreatePartitions(TOPIC, TOPIC_ID, 4, None), validate_only=True)
-        first, second = fakes.sent("CreatePartitions")
-        (topic,) = first.topics
-        assert (topic.name, topic.count, [a.broker_ids for a in topic.assignments]) == (TOPIC, 4, [[1], [2]])
-        assert (first.validate_only, second.validate_only, second.topics[0].assignments) == (False, True, None)
-
     def test_no_answer_is_not_asked_for_elsewhere(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
         """Who did not answer may have done it: another one would call it a mistake."""
         fakes.before = lambda node, request: (

@@ -139,15 +139,3 @@ class TestHandover:
         checked = check_commits({}, None, record, partitions, found, SimClock())
         assert gap in cluster.gaps[0]
         assert (checked.groups["g"].caught_up, checked.groups["g"].truncated) == ({1}, {1})
-
-
-class TestDelay:
-    """Lag decides nothing before the delay of the shrink has passed, and then gaps are not read."""
-
-    def test_it_is_lag(self, cluster: Cluster) -> None:
-        cluster.ends, cluster.clear = {(P, 4): SEAL}, {(9, SEAL)}
-        assert check(9).groups["g"].caught_up == {P}
-        waiting = sealed(delay_ms=60_000)
-        assert check(9, record=waiting).groups["g"].caught_up == frozenset()
-        assert check(9, record=waiting, before_due=True).groups["g"].caught_up == {P}
-        assert [len(gaps) for gaps in cluster.gaps] == [1, 0, 1]

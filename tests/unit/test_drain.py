@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.drain import Drain, check_drain, unread_offsets
+from modeaware.lifecycle.drain import Drain, check_drain
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts
 from modeaware.lifecycle.requirement import required_of
 from modeaware.modelog.group_rules import GroupRule
@@ -35,21 +35,6 @@ def drain_of(
 
 def reason(*args: Any, **more: Any) -> str | None:
     return drain_of(*args, **more).reason
-
-
-@pytest.mark.parametrize(
-    ("who", "expected"),
-    [
-        (None, 8),
-        (group({P: 1}), 8),
-        (group({P: 9}), 1),
-        (group({P: 4}, caught_up=(P,)), 0),
-        (group(caught_up=(P,)), 0),
-    ],
-)
-def test_unread_offsets(who: GroupFacts | None, expected: int) -> None:
-    assert unread_offsets(who, P, 10, log_start=2) == expected
-    assert unread_offsets(who, P, 10, log_start=10) == 0
 
 
 def test_every_group_at_the_seal_is_the_proof() -> None:

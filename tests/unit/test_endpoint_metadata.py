@@ -280,14 +280,3 @@ def test_what_an_old_client_asks_for_is_asked_in_its_place(version: int) -> None
     assert asked_for.allow_auto_topic_creation == (version < 4)  # which has no such field
     assert asked_for.include_topic_authorized_operations == (version >= 8)
     assert not asked_for.include_cluster_authorized_operations
-
-
-@pytest.mark.parametrize(("version", "told"), [(5, 5), (6, 72)])
-def test_a_missing_listener_is_told_by_the_code_that_a_client_knows(version: int, told: int) -> None:
-    talk = Talk(FakeDesk(old_clients=REFUSE))
-    talk.ask(old_metadata_request(5, version, ["plain"]))
-    answer = metadata_answer(-1, {"plain": (0, 1, 0)}, version=10)
-    listed = b"\0\0" + bytes(4) + (1).to_bytes(4, "big") + (4).to_bytes(4, "big")
-    assert answer.count(listed) == 1
-    talk.broker_answers(answer.replace(listed, b"\0\x48" + listed[2:]))
-    assert stock.decode_response(talk.told[0], 3, version)[1].topics[0].partitions[0].error_code == told

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, cast
 
 import pytest
 
 from modeaware import cli
 from modeaware.cli import group_situation, groups
-from modeaware.cli.options import Connection
-from modeaware.cluster.cluster import Cluster, TopicShape
+from modeaware.cluster.cluster import TopicShape
 from modeaware.cluster.groups.found import ListedGroups
 from modeaware.cluster.groups.listing import Listing
 from modeaware.cluster.observer import Observer
-from modeaware.config import ControllerConfig
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule, GroupRulesRecord
 from modeaware.modelog.records import TopicRecord
@@ -84,11 +81,3 @@ def test_only_topics_that_a_waiver_can_match_are_looked_at(
     assert cli.main(["groups", *command, "--yes", "--bootstrap-server", "127.0.0.1:1"]) == 0
     assert looks.looked_at == looked_at
     assert looks.listings == (1 if looked_at else 0)
-
-
-def test_groups_are_listed_once_for_all_topics(looks: Looks) -> None:
-    cluster: Any = looks
-    connection = cast(Connection, type("Target", (), {"conf": {}}))
-    situation = group_situation.look_at_topics(connection, cast(Cluster, cluster), ControllerConfig(), None)
-    assert (looks.looked_at, looks.listings) == (TOPICS, 1)
-    assert situation.rules == (RULE,)

@@ -22,7 +22,6 @@ from tests.support.lifecycle import (
     grow,
     log,
     look,
-    rule,
     shrink,
 )
 
@@ -60,13 +59,6 @@ def handed_over(record: TopicRecord) -> tuple[int, ...] | None:
 
 
 class TestOffsets:
-    def test_a_survivor_is_noted_once_the_tail_is_sealed(self) -> None:
-        record = shrinking()
-        assert look(record, seen({0: 1}), LATER_MS - 1).record is None
-        record = after(record, seen({0: 1}, {1: log(15)}))
-        assert record.handover_offsets == {0: 10, 1: 15, 2: 10}
-        assert after(record, seen({0: 1}, {1: log(99)})).handover_offsets == {0: 10, 1: 15, 2: 10}
-
     def test_survivors_are_looked_at_from_the_last_seal_on_and_no_longer_than_needed(self) -> None:
         """At once after the seal: every pass before would have to ask for their offsets, and wait for nothing."""
         record = shrinking(delay_ms=WEEK_MS)
@@ -93,12 +85,6 @@ class TestWhoIsWaitedFor:
         self, committed: dict[int, int], expected: tuple[int, ...] | None
     ) -> None:
         assert handed_over(after(sealed(), seen(committed))) == expected
-
-    def test_a_group_that_was_noted_and_is_gone(self) -> None:
-        record = sealed()
-        assert handed_over(after(record, replace(seen(), groups={}))) == ()
-        waived = [rule("waive", "g")]
-        assert handed_over(after(record, replace(seen(), groups={}), rules=waived)) is None
 
     def test_a_doubtful_listing_hands_nothing_over_but_what_is_empty(self) -> None:
         unsure = seen(ALL_READ, {1: log(10, 10)}, groups_doubt=GroupsDoubt("a rebalance"))

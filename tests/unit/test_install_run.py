@@ -81,12 +81,6 @@ def test_a_program_sees_what_it_sees_without_us(directory: Path, program: list[s
     assert plain.returncode == 7
 
 
-def test_the_programs_clients_are_ours(directory: Path) -> None:
-    script = "import confluent_kafka, modeaware\nprint(confluent_kafka.Producer is modeaware.Producer)"
-    assert _run(OURS, directory, script).stdout == "True\n"
-    assert _run(PLAIN, directory, script).stdout == "False\n"
-
-
 def test_settings_reach_them(directory: Path) -> None:
     script = "from modeaware.config import process_settings\nprint(sorted(process_settings().items()))"
     command = [*OURS, "--set", "modeaware.mode.log.topic=modes", "--set=modeaware.on.resize=hold"]
