@@ -132,14 +132,6 @@ def test_growth_fails_with_the_stock_exception(
     assert futures["ok"].result(10) is None
 
 
-def test_modes_are_described_per_topic(admin: AdminClient, views: FakeViews) -> None:
-    view = views.set("shrunk", modes_of(4, 2))
-    described = admin.describe_modes(["shrunk", "plain", "shrunk"])
-    assert list(described) == ["shrunk", "plain"]
-    assert described["shrunk"].result(10) == view
-    assert described["plain"].result(10).modes == ()
-
-
 RULE = GroupRule("waive", "old-*", "orders", "the team is gone", 1000, None, glob=True)
 
 

@@ -207,14 +207,6 @@ def conf_of(acquired: Acquired) -> Any:
     return conf_of
 
 
-def test_own_settings_are_taken_out(conf_of: Any, acquired: Acquired) -> None:
-    servers = ["a:1", "b:2"]
-    assert conf_of(bootstrap_servers=servers, acks="all", modeaware_view_timeout_ms=7) == {
-        "bootstrap.servers": "a:1,b:2"
-    }
-    assert acquired.asked[-1][1].view_timeout_ms == 7
-
-
 def test_ssl_context_is_translated_as_far_as_it_can_be_read(conf_of: Any, tmp_path: Path) -> None:
     context = ssl.create_default_context(cafile=str(make_certificate(tmp_path).certificate))
     tls = {"bootstrap_servers": "a:1", "security_protocol": "SSL", "ssl_context": context}

@@ -180,9 +180,3 @@ def test_the_least_recently_used_topics_make_room(make: Make, source: Source) ->
     cache.offer([view("c")])
     assert set(cache.all()) == {"a", "c"}
     assert cache.get("b", 1) == view("b")  # asked for again
-
-
-def test_a_topic_made_anew_starts_afresh(make: Make, source: Source) -> None:
-    cache = make(source)
-    cache.offer([view(epoch=9)])
-    assert set(cache.offer([view(epoch=1, topic_id="another")])) == {"orders"}

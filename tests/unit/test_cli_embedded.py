@@ -101,13 +101,6 @@ def test_one_that_stood_by_before_it_was_elected_is_asked_again(stub: type[StubC
     assert stub.calls == ["submit", "start", "submit", "stop"]
 
 
-def test_the_controller_that_runs_is_asked(stub: type[StubController], asked: list[object]) -> None:
-    embedded.alter_group_rules(TARGET, CONFIG, NEW, COMMAND)
-    assert asked == [COMMAND.remove]
-    with embedded.embedded_controller(TARGET, CONFIG, NEW) as controller:
-        assert controller is None
-
-
 def test_the_one_that_was_elected_instead_is_asked(
     stub: type[StubController], asked: list[object], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

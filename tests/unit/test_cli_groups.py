@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
@@ -11,7 +12,7 @@ from modeaware import cli
 from modeaware.cli import groups
 from modeaware.cli.expiry import expiry
 from modeaware.cli.group_situation import GroupSituation
-from modeaware.cli.group_text import LIST_JSON_HELP, groups_json, groups_text
+from modeaware.cli.group_text import LIST_JSON_HELP, groups_json
 from modeaware.lifecycle.commands import AlterGroupRulesCommand
 from modeaware.modelog.group_rules import GroupRule
 from tests.unit.test_report_groups import FACTS, IGNORED, NOW, RECORD
@@ -93,21 +94,6 @@ def test_waiving_says_per_topic_what_is_given_up(
     assert told.out == "The rule holds now.\n"
 
 
-def test_the_list_shows_groups_and_rules() -> None:
-    waiver = GroupRule("waive", "gone", "orders", "it is gone", 0)
-    lines = groups_text(situation(waiver, EXPIRED).topics, (waiver, EXPIRED), NOW).splitlines()
-    assert lines[0] == "Topic: orders  Phase: seal  Retired: 2-3"
-    cells = {line.split()[0]: line for line in lines[1:] if line}
-    assert "group 'billing' has not consumed it to the seal" in cells["billing"]
-    assert "used the topic when the shrink was admitted, uses the topic" in cells["billing"]
-    assert "not listed" in cells["gone"]
-    assert "2-3: no, waived (it is gone)" in cells["gone"]
-    assert "ignored until it commits" in cells["console-consumer-1"]
-    assert cells["done"].endswith("no")
-    assert lines[-1].split() == ["require", "spark", "o*", "1970-01-01", "00:00:00", "UTC", "(expired)", "-"]
-    assert "forgotten" in lines[-2]
-
-
 def test_the_list_as_json_has_the_documented_fields_and_no_others() -> None:
     shown = groups_json(situation(OLD, EXPIRED).topics, (OLD, EXPIRED), NOW)
     assert json.loads(json.dumps(shown)) == shown
@@ -177,3 +163,26 @@ def test_rule_that_may_lose_records_needs_a_yes(
     assert "say --yes" in capsys.readouterr().err
     assert cli.main([*arguments, "--dry-run"]) == 0
     assert altered == []
+
+
+@pytest.mark.parametrize(
+    ("action", "looked_at"),
+    [
+        (("waive", "g", "--topic", "t[12]", "--reason", "r", "--forever"), ["t1", "t2"]),
+        (("require", "g", "--topic", "t1"), []),
+        (("closed", "--topic", "*", "--reason", "r"), []),
+        (("forget", "waive", "old", "--topic", "orders"), []),
+    ],
+    ids=lambda value: value[0] if value else "",
+)
+def test_only_topics_that_a_waiver_can_match_are_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+    altered: list[AlterGroupRulesCommand],
+    action: tuple[str, ...],
+    looked_at: list[str],
+) -> None:
+    filters: list[Callable[[str], bool]] = []
+    monkeypatch.setattr(groups, "look_at_topics", lambda *given: filters.append(given[-1]) or situation(OLD))
+    _made(altered, *action)
+    (wanted,) = filters
+    assert [topic for topic in ("t1", "t2", "t3", "orders") if wanted(topic)] == looked_at

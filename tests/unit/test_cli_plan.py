@@ -43,19 +43,6 @@ def test_each_warning_is_given_where_it_applies(
     assert [line for line in plan.warnings(command, situation) if line.startswith("WARNING")] == expected
 
 
-def test_a_shrink_is_planned_by_partition_and_policy() -> None:
-    text = "\n".join(plan.plan(SHRINK, FRESH))
-    assert "12 -> 4" in text
-    assert "ReadOnly: 4-11," in text
-    assert "once every group has consumed them." in text
-    later = "\n".join(plan.plan(DeletePartitionsCommand("t", 4, 500), FRESH))
-    assert "500 ms from now" in later
-    kept = "\n".join(plan.plan(DeletePartitionsCommand("t", 4), FRESH))
-    assert "own retention" in kept
-    at_once = "\n".join(plan.plan(DeletePartitionsCommand("t", 4, 0, True), FRESH))
-    assert "WITHOUT waiting" in at_once
-
-
 STREAMS = GroupFacts({0: 10}, has_members=True, kind="classic", stateful=True)
 STATEFUL = replace(FRESH, facts=replace(FRESH.facts, groups={"app": STREAMS, "plain": GroupFacts({0: 10})}))
 

@@ -14,10 +14,8 @@ from rich.live import Live
 
 from modeaware.cli.aside import aside
 from modeaware.cli.waiting import (
-    Line,
     LiveProgress,
     PlainProgress,
-    progress_lines,
     wait_until_done,
 )
 from modeaware.errors import ControllerFenced
@@ -38,13 +36,6 @@ def described(phase: str, *retired: object) -> TopicDescription:
 
 DRAIN = described("drain", draining(4), draining(5, phase="seal", seal_offset=None, reason=None))
 DONE = described("done", *(draining(p, mode=NONE, phase="done", reason=None, lag=0) for p in (4, 5)))
-
-
-def test_partitions_are_told_by_phase_and_reason() -> None:
-    assert progress_lines(DRAIN) == [
-        Line("drain", "4", 7, reasons.text("group-lag:billing")),
-        Line("seal", "5", 7, ""),
-    ]
 
 
 class Script:

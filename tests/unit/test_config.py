@@ -32,15 +32,9 @@ def test_the_metadata_refresh_interval_is_shared_with_librdkafka() -> None:
     assert split_client_config({"topic.metadata.refresh.interval.ms": -1})[0].refresh_interval_ms == 300_000
 
 
-@pytest.mark.parametrize(
-    ("name", "near"),
-    [
-        ("modeaware.on.unkown", "modeaware.on.unknown"),
-    ],
-)
-def test_an_unknown_setting_gets_the_nearest_name(name: str, near: str) -> None:
-    with pytest.raises(ConfigError, match=f"unknown setting '{name}': did you mean '{near}'"):
-        split_client_config({name: "x"})
+def test_an_unknown_setting_gets_the_nearest_name() -> None:
+    with pytest.raises(ConfigError, match="'modeaware.on.unkown': did you mean 'modeaware.on.unknown'"):
+        split_client_config({"modeaware.on.unkown": "x"})
 
 
 @pytest.mark.parametrize(

@@ -10,17 +10,10 @@ import pytest
 
 from modeaware.confluent.consumer import Consumer
 from modeaware.errors import ViewTimeout
-from modeaware.views import registry
 from tests.support.fake_views import FakeViews, modes_of
+from tests.support.offline import Acquired
 
 NOWHERE: dict[str, Any] = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}
-
-
-@pytest.fixture
-def views(monkeypatch: pytest.MonkeyPatch) -> FakeViews:
-    made = FakeViews()
-    monkeypatch.setattr(registry, "acquire", lambda conf, config: made)
-    return made
 
 
 @pytest.fixture
@@ -89,8 +82,8 @@ def test_close_gives_the_views_back_and_later_calls_raise_what_stock_raises(view
 
 @pytest.mark.parametrize("topics", ["t", ("t",), [1], None])
 @pytest.mark.parametrize("ready", [True, False])
-def test_subscribe_refuses_at_once(monkeypatch: pytest.MonkeyPatch, topics: Any, ready: bool) -> None:
-    monkeypatch.setattr(registry, "acquire", lambda conf, config: FakeViews(ready=ready))
+def test_subscribe_refuses_at_once(acquired: Acquired, topics: Any, ready: bool) -> None:
+    acquired.views = FakeViews(ready=ready)
     with Consumer(NOWHERE) as consumer:
         with pytest.raises(TypeError):
             consumer.subscribe(topics)
@@ -99,10 +92,9 @@ def test_subscribe_refuses_at_once(monkeypatch: pytest.MonkeyPatch, topics: Any,
 
 
 @pytest.fixture
-def pending(monkeypatch: pytest.MonkeyPatch) -> FakeViews:
-    made = FakeViews(ready=False)
-    monkeypatch.setattr(registry, "acquire", lambda conf, config: made)
-    return made
+def pending(acquired: Acquired) -> FakeViews:
+    acquired.views = FakeViews(ready=False)
+    return acquired.views
 
 
 def test_without_a_view_the_subscription_waits_and_nothing_blocks(pending: FakeViews) -> None:

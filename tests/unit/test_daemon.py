@@ -16,18 +16,9 @@ from modeaware.controller.status import Role
 from modeaware.errors import ClusterError, ConfigError
 from modeaware.lifecycle.commands import CommandResult, DeletePartitionsCommand
 from modeaware.views import registry
-from modeaware.wire.client import is_loopback
 from tests.support.fake_views import FakeViews
 
 CONF = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
-USER = {"sasl.mechanism": "PLAIN", "sasl.username": "controller", "sasl.password": "secret"}
-
-
-@pytest.fixture
-def views(monkeypatch: pytest.MonkeyPatch) -> FakeViews:
-    views = FakeViews()
-    monkeypatch.setattr(registry, "acquire", lambda conf, config: views)
-    return views
 
 
 @pytest.fixture
@@ -78,15 +69,6 @@ def test_what_the_thread_finishes_last_is_still_answered(monkeypatch: pytest.Mon
     assert order == ["thread", "endpoint"]
     assert views.closed
     assert answer.result(0)[0].topic == "orders"
-
-
-def test_the_claim_says_how_it_is_reached(contacts: list[Contact], views: FakeViews) -> None:
-    controller = Controller({**CONF, "security.protocol": "SASL_PLAINTEXT", **USER}, ControllerConfig())
-    controller.start()
-    assert controller.address is not None
-    assert contacts == [Contact(controller.address, socket.gethostname(), "SASL_PLAINTEXT")]
-    assert is_loopback(controller.address)
-    controller.stop()
 
 
 def test_an_endpoint_that_cannot_listen_leaves_nothing_behind(contacts: list[Contact], views: FakeViews) -> None:

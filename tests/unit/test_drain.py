@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from modeaware.lifecycle import reasons
 from modeaware.lifecycle.drain import Drain, check_drain
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts
 from modeaware.lifecycle.requirement import required_of
@@ -88,12 +87,6 @@ def test_a_waiver_for_many_spares_a_registered_group() -> None:
     assert reason(groups, rules=[many, rule("require", "etl-main"), rule("waive", "etl-main")]) is None
 
 
-def test_waiver_of_a_name_with_brackets_leaves_other_groups_alone() -> None:
-    waiver = rule("waive", "reports[1]", glob=False)
-    assert reason({"reports1": group({P: 1})}, rules=[waiver]) == "group-lag:reports1"
-    assert reason({"reports[1]": group({P: 1})}, rules=[waiver]) is None
-
-
 def test_a_registered_group_that_is_not_listed_blocks() -> None:
     """It may be a reader that only publishes its progress, or one that is to run tomorrow."""
     assert reason({}, rules=[rule("require", "spark")]) == "group-gone:spark"
@@ -121,15 +114,6 @@ def test_a_closed_list_forgives_hidden_groups_and_nothing_else() -> None:
     assert reason(done, groups_doubt=GroupsDoubt("an error"), rules=closed) == "groups-unknown"
     uncommitted = rule("waive", "*", uncommitted_only=True)
     assert reason({}, groups_doubt=hidden, rules=[rule("closed"), uncommitted], required=("b",)) == "group-gone:b"
-
-
-def test_reasons_in_words() -> None:
-    assert "group 'a:b' has not consumed" in reasons.text("group-lag:a:b")
-    assert "modeaware groups waive" in reasons.text(reasons.of_group(reasons.GROUP_GONE, "g"))
-    assert reasons.text("of-a-newer-controller:x") == "of-a-newer-controller:x"
-    codes = [value for name, value in vars(reasons).items() if name.isupper() and isinstance(value, str)]
-    assert len(codes) == len(set(codes)) > 10
-    assert all(reasons.text(code) != code for code in codes)
 
 
 @pytest.mark.parametrize(

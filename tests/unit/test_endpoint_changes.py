@@ -172,13 +172,6 @@ def test_a_rule_for_many_topics_needs_alter_on_the_cluster(payload: bytes, clust
         assert answered(talk, 695).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
-def test_rights_on_the_cluster_are_none_on_a_topic() -> None:
-    talk = Talk(broker=FakeBroker(rights={"orders": 0}, cluster=ALTER | DELETE))
-    talk.ask(delete({"orders": 2}))
-    talk.broker_answers(metadata_answer(-1, {"orders": (0, 1, 0)}, cluster=ALTER | DELETE))
-    assert talk.submitted == []
-
-
 @pytest.mark.parametrize(
     ("code", "name", "copies"),
     [(29, "orders", 1), (-1, "orders", 1), (72, "orders", 1), (0, "Orders", 1), (0, "orders", 2)],

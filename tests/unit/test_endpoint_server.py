@@ -20,7 +20,7 @@ from modeaware.endpoint.quotas import Quotas
 from modeaware.endpoint.server import THREAD_NAME, Server
 from modeaware.endpoint.upstream import Upstream
 from modeaware.errors import ClusterError, ConfigError
-from tests.support.endpoint import COMMAND, FakeBroker, FakeController, MakeServer, Peer, announce, free_port
+from tests.support.endpoint import FakeBroker, FakeController, MakeServer, Peer, announce, free_port
 from tests.support.waiting import eventually
 
 
@@ -40,15 +40,6 @@ def test_requests_reach_a_broker_and_answers_come_back_in_order(server: Server, 
         assert [one.receive() for _ in range(50)] == [b"re: %d" % number for number in range(50)]
         assert (broker.accepted, broker.open) == (2, 2), "each client has a connection of its own"
     eventually(lambda: broker.open == 0, message="it is closed with its client")
-
-
-def test_commands_reach_the_controller_and_its_answer_comes_back(server: Server, controller: FakeController) -> None:
-    with _connect(server) as peer:
-        peer.send(b"submit 5000")
-        eventually(lambda: controller.open)
-        controller.open[0].set_result([])
-        assert peer.receive() == b"1 []"
-    assert controller.commands == [((COMMAND,), 5000)]
 
 
 def test_a_command_that_takes_too_long_is_told_so_and_not_taken_back(

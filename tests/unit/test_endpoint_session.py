@@ -173,15 +173,6 @@ def test_a_session_counts_what_waits_and_lets_it_go() -> None:
     assert talk.session.held_bytes == 0
 
 
-def test_a_session_that_has_ended_keeps_nothing() -> None:
-    talk = Talk()
-    talk.ask(request(10, 1, 1), request(18, 99, 2), delete({"orders": 2}, 3), request(10, 1, 4, LARGE))
-    assert talk.session.held_bytes > len(LARGE)
-    talk.broker_answers(b"")
-    assert talk.closed is not None
-    assert talk.session.held_bytes == 0
-
-
 @pytest.mark.parametrize("version", [3, 99])
 def test_a_large_question_about_versions_closes_before_it_is_decoded(version: int) -> None:
     payload = request(18, version, 1, bytes(4_096))

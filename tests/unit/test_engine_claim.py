@@ -6,13 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from modeaware.errors import ClusterError, ControllerFenced, ErrorCode, NewerRecord
-from modeaware.lifecycle.effects import CommitOffsets, Effect
-from modeaware.modelog.records import CLAIM_KEY, ClaimRecord
+from modeaware.errors import ClusterError, ErrorCode
+from modeaware.modelog.records import CLAIM_KEY
 from modeaware.modelog.replay import fold
 from modeaware.modes import PartitionMode
 from tests.support.engine_world import World
-from tests.support.simulated import SimGroup
 
 RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
 
@@ -30,14 +28,6 @@ class TestClaim:
         assert (claim.controller_epoch, claim.address) == (1, None)
         world.engine.release()
         assert len(world.log.entries) == 2, "twice is harmless"
-
-    def test_the_log_of_a_newer_version_is_left_alone(self, world: World) -> None:
-        newer = ClaimRecord(7, None, "newer").to_json().replace(b'"min_reader":1', b'"min_reader":2')
-        world.log.entries.append((CLAIM_KEY, newer))
-        entries = list(world.log.entries)
-        with pytest.raises(NewerRecord, match="upgrade"):
-            world.restart()
-        assert world.log.entries == entries
 
     def test_a_topic_of_a_newer_version_is_left_alone(self, world: World) -> None:
         world.shrink(4)
@@ -79,23 +69,3 @@ class TestClaim:
             world.engine.claim("test")
         assert world.engine.claim("test") == 3
         assert "tail" not in caplog.text, "it may never have been there"
-
-
-def test_it_does_no_second_thing_after_the_first() -> None:
-    """It may be paused between two effects of one pass: each comes right after an append."""
-    world = World(2)
-    for name in ("one", "two"):  # groups without members, which get the open offset committed for them
-        world.cluster.groups[name] = SimGroup({0: 0}, has_members=False)
-    assert world.grow(3) is ErrorCode.NONE
-    appended = len(world.log.entries)
-    effect = world.cluster.perform
-
-    def replaced_after_the_first(done: Effect) -> None:
-        effect(done)
-        world.log.failure = ControllerFenced("another took over")
-
-    world.cluster.perform = replaced_after_the_first  # type: ignore[method-assign]  # that is the fault injected here
-    with pytest.raises(ControllerFenced):
-        world.engine.check(world.record.topic_id)
-    assert [e.group for e in world.cluster.performed if isinstance(e, CommitOffsets)] == ["one"]
-    assert len(world.log.entries) == appended + 1

@@ -13,8 +13,6 @@ from modeaware.config import (
 )
 from tests.support.program import run_program
 
-NOWHERE = '{"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}'
-
 
 def _said(text: str) -> list[str]:
     """The lines of a program that has to succeed without a word on standard error."""
@@ -51,32 +49,6 @@ assert type(confluent_kafka.admin).__name__ == "module" and "AdminClient" in var
 print("done")
 """
     assert _said(program) == ["done"]
-
-
-def test_clients_can_be_made_and_nothing_recurses() -> None:
-    program = f"""
-from confluent_kafka import Consumer as EarlyConsumer, Producer as EarlyProducer
-from confluent_kafka.admin import AdminClient as EarlyAdmin
-import confluent_kafka, confluent_kafka.admin
-import modeaware
-stock = EarlyProducer, EarlyConsumer, EarlyAdmin
-modeaware.install()
-from confluent_kafka.admin import AdminClient
-conf = {NOWHERE}
-producer_conf = {{name: value for name, value in conf.items() if name != "group.id"}}
-consumer, admin = confluent_kafka.Consumer(conf), AdminClient(producer_conf)
-deserializing = confluent_kafka.DeserializingConsumer[str, str](conf)
-serializing = confluent_kafka.SerializingProducer[str, str](producer_conf)
-producer = EarlyProducer(producer_conf)  # this very module was searched
-assert EarlyConsumer is modeaware.Consumer and EarlyAdmin is modeaware.AdminClient
-assert isinstance(producer, stock[0]) and isinstance(serializing, stock[0]) and isinstance(producer, EarlyProducer)
-assert isinstance(consumer, stock[1]) and isinstance(deserializing, stock[1]) and isinstance(admin, stock[2])
-print(producer.modeaware_stats()["state"], serializing.modeaware_stats()["state"])
-print(consumer.poll(0), deserializing.poll(0), len(admin.create_topics([confluent_kafka.admin.NewTopic("t", 1)])))
-consumer.close(), deserializing.close(), admin.close()
-assert producer.close() and serializing.close()
-"""
-    assert _said(program) == ["waiting waiting", "None None 1"]
 
 
 @pytest.mark.parametrize("tracer_first", [True, False])
