@@ -27,11 +27,6 @@ def vanished(story: Story) -> None:
     story.stored = [entry for entry in story.stored if entry[1] != 2]  # every group had read it
 
 
-def vanished_without_an_acknowledgement(story: Story) -> None:
-    story.add(at(1, 6), 6, acked=False)
-    story.stored.pop()
-
-
 def unread(story: Story) -> None:
     story.unread_by("b", 5)
 
@@ -106,13 +101,6 @@ def unexplained_duplicate(story: Story) -> None:
     ]
 
 
-def twice_while_a_broker_was_down(story: Story) -> None:
-    story.note("a", Kind.TAKEN, 900)  # nobody has taken the partition since
-    story.note("a", Kind.DROPPED, 1_060)
-    story.read("a", at(1, 5), 5, 3_000)
-    story.more["faults"] = [Fault(1_000, 9_000, "broker-kill", "broker-1", "*")]
-
-
 def twice_after_a_commit_that_failed_before(story: Story) -> None:
     story.note("a", Kind.COMMIT_FAILED, 1_054, since_ms=1_000)  # offset 5 is read at 1 055
     story.note("a", Kind.TAKEN, 8_000)
@@ -148,7 +136,6 @@ WRONG: list[tuple[Callable[[Story], None], dict[str, int]]] = [
     (lost, {"lost": 1}),
     (lost_without_a_trace, {"lost": 1, "vanished": 1}),
     (vanished, {"vanished": 1}),
-    (vanished_without_an_acknowledgement, {"vanished": 1}),
     (unread, {"unread": 1}),
     (deleted_before_read, {"deleted-unread": 2}),  # one record, two groups
     (none_before_read, {"deleted-unread": 1}),
@@ -165,7 +152,6 @@ WRONG: list[tuple[Callable[[Story], None], dict[str, int]]] = [
     (stranger, {"stranger": 1}),
     (read_backwards, {"read-backwards": 1, "unexplained-duplicate": 1}),
     (unexplained_duplicate, {"unexplained-duplicate": 1}),
-    (twice_while_a_broker_was_down, {"unexplained-duplicate": 1}),
     (twice_after_a_commit_that_failed_before, {"unexplained-duplicate": 1}),
     (two_unsettled_of_one_writer, {"unsettled": 1}),
     (unsettled_of_a_writer_that_nobody_harmed, {"unsettled": 1}),
