@@ -1,21 +1,26 @@
-"""``modeaware topics``, ``shrink`` and ``grow``: which options go together, and which command they make."""
+"""``modeaware topics``, ``shrink`` and ``grow``: options, the command they make, and what is said before."""
 
 from __future__ import annotations
 
 import argparse
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from modeaware import cli
-from modeaware.cli import change
+from modeaware.cli import change, confirm, plan
 from modeaware.cli.change import CommandOf
+from modeaware.cli.situation import Situation
 from modeaware.cli.topic_delete import deletion_plan
 from modeaware.lifecycle.commands import Command, CreatePartitionsCommand, DeletePartitionsCommand
+from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts
+from modeaware.modelog.deletion import DeleteTopicPartitions
+from modeaware.modelog.records import RetiredPartition, TopicRecord
+from modeaware.modes import PartitionMode, ReplicaState
 from modeaware.reports.topic_list import ListedTopic, named, named_for_change
-from tests.unit.test_cli_plan import FRESH, SHRINKING
 
 SERVER = ("--bootstrap-server", "127.0.0.1:1")
 
@@ -152,3 +157,65 @@ def test_a_pattern_never_changes_internal_topics_or_the_mode_log() -> None:
         ["__offsets:", "is"],
     ]
     assert "WARNING" not in deletion_plan(named_for_change(LISTED, "a.*", "c"), "c")[0]
+
+
+# What is said before a change: KIP-694's warnings, the plan, the note on keys, the question
+
+
+RW, RO = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY
+LOGS = {p: PartitionFacts(0, 10, 10, 0, 0) for p in range(12)}
+FRESH = Situation("t", None, TopicFacts("t", "id", 12, partitions=LOGS))
+DELETION = DeleteTopicPartitions(4, 0, False, 0, 12)
+RECORD = TopicRecord("t", "id", 1, 1, (RW,) * 4 + (RO,) * 8, DELETION, {p: RetiredPartition() for p in range(4, 12)})
+SHRINKING = replace(FRESH, record=RECORD)
+GONE = RetiredPartition(replica_state=ReplicaState.DELETION_SUCCESSFUL)
+SHRUNK = replace(
+    FRESH,
+    record=replace(RECORD, modes=(RW,) * 4 + (PartitionMode.NONE,) * 8, retired=dict.fromkeys(range(4, 12), GONE)),
+)
+SHRINK, GROW = DeletePartitionsCommand("t", 4, 0), CreatePartitionsCommand("t", 14)
+
+
+@pytest.mark.parametrize(
+    ("command", "situation", "expected"),
+    [
+        (SHRINK, FRESH, [plan.FEATURE_WARNING]),
+        (GROW, FRESH, [plan.GROWTH_WARNING]),
+        (GROW, SHRUNK, [plan.GROWTH_WARNING]),
+        (GROW, SHRINKING, [plan.GROWTH_WARNING, plan.CHANGING_WARNING]),
+    ],
+)
+def test_each_warning_is_given_where_it_applies(
+    command: DeletePartitionsCommand | CreatePartitionsCommand, situation: Situation, expected: list[str]
+) -> None:
+    assert [line for line in plan.warnings(command, situation) if line.startswith("WARNING")] == expected
+
+
+STREAMS = GroupFacts({0: 10}, has_members=True, kind="classic", stateful=True)
+STATEFUL = replace(FRESH, facts=replace(FRESH.facts, groups={"app": STREAMS, "plain": GroupFacts({0: 10})}))
+
+
+@pytest.mark.parametrize(
+    ("target", "what"), [(4, "the keys of partitions 4-11"), (5, "most keys, since 5 does not divide 12,")]
+)
+def test_accepted_loss_of_state_names_what_does_not_move(target: int, what: str) -> None:
+    command = DeletePartitionsCommand("t", target, accept_state_loss=("app", "plain", "absent"))
+    warning, plain, absent = plan.warnings(command, STATEFUL)[2:]
+    assert warning.startswith("WARNING: group 'app' keeps state per partition")
+    assert f"(windows, joins, aggregates, tables) for {what} stays in the changelogs" in warning
+    assert "plain: the group keeps no state that is known of" in plain
+    assert "absent: the group does not use the topic" in absent
+
+
+def test_an_undo_says_what_stays_deleted() -> None:
+    logs = {**LOGS, 4: PartitionFacts(10, 10, 10, 0, 0), 6: PartitionFacts(7, 10, 10, 0, 0)}
+    kept, gone = plan.undo_plan(replace(SHRUNK, facts=replace(SHRUNK.facts, partitions=logs)))
+    assert kept == "Given back: partitions 4-11 with the 63 offsets they still hold."
+    assert gone.startswith("Records deleted before stay deleted: 17 offsets below the log starts of partitions 4,6 (")
+
+
+@pytest.mark.parametrize(
+    ("answer", "goes_on"), [("y", True), (" YES ", True), ("n", False), ("", False), ("yo", False)]
+)
+def test_the_question_is_answered_by_a_person(answer: str, goes_on: bool) -> None:
+    assert confirm.ask("Go on?", yes=False, is_terminal=True, read_line=lambda prompt: answer) is goes_on

@@ -33,7 +33,7 @@ def test_the_metadata_refresh_interval_is_shared_with_librdkafka() -> None:
 
 
 def test_an_unknown_setting_gets_the_nearest_name() -> None:
-    with pytest.raises(ConfigError, match="'modeaware.on.unkown': did you mean 'modeaware.on.unknown'"):
+    with pytest.raises(ConfigError, match=r"'modeaware.on.unkown': did you mean 'modeaware.on.unknown'"):
         split_client_config({"modeaware.on.unkown": "x"})
 
 

@@ -1,4 +1,4 @@
-"""The consumer as a drop-in, with no broker in reach."""
+"""The consumer as a drop-in, with no broker in reach; errors that show that metadata may be old."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import confluent_kafka
 import pytest
 
 from modeaware.confluent.consumer import Consumer
+from modeaware.confluent.producer import Producer
 from modeaware.errors import ViewTimeout
 from tests.support.fake_views import FakeViews, modes_of
-from tests.support.offline import Acquired
+from tests.support.offline import CONF, Acquired, finish, is_librdkafkas_own
+from tests.support.waiting import eventually
 
 NOWHERE: dict[str, Any] = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}
 
@@ -115,3 +117,25 @@ def test_poll_raises_without_a_view_in_time_where_on_unknown_is_error(pending: F
             consumer.poll(5)
         pending.set_ready()
         assert consumer.poll(0) is None
+
+
+# Errors that show that metadata may be old have the source asked again
+
+
+@pytest.mark.parametrize("form", ["positional", "named"])
+def test_a_producer_without_brokers(acquired: Acquired, form: str) -> None:
+    heard: list[Any] = []
+    conf = {**CONF, "error_cb": heard.append}
+    producer = Producer(conf) if form == "positional" else Producer({**CONF}, error_cb=heard.append)
+    eventually(lambda: producer.poll(0.1) or heard)
+    eventually(lambda: acquired.views.hints)
+    assert is_librdkafkas_own(producer.produce)
+    finish(producer)
+
+
+def test_a_consumer_without_brokers(acquired: Acquired) -> None:
+    heard: list[Any] = []
+    consumer = Consumer({**CONF, "group.id": "g", "error_cb": heard.append})
+    eventually(lambda: consumer.poll(0.1) or heard)
+    eventually(lambda: acquired.views.hints)
+    consumer.close()

@@ -1,4 +1,4 @@
-"""The documents say what the code says, wherever that can be compared."""
+"""The documents and the alert rules say what the code says, wherever that can be compared."""
 
 from __future__ import annotations
 
@@ -7,17 +7,24 @@ import re
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
+import promql_parser
 import pytest
+import yaml
 
 from modeaware.cli import COMMANDS
 from modeaware.config import ClientConfig, ControllerConfig, parse_controller_config, split_client_config
+from modeaware.lifecycle import reasons
+from modeaware.metrics import ClientCollector
 from modeaware.modelog.deletion import DeleteTopicPartitions
 from modeaware.modelog.group_rules import GroupRule, GroupRulesRecord
 from modeaware.modelog.observed_brokers import ObservedBrokersRecord
 from modeaware.modelog.records import ClaimRecord, RetiredPartition, TopicRecord
 from modeaware.modelog.straggler import Straggler
 from modeaware.modes import MODE_TRANSITIONS, REPLICA_TRANSITIONS
+from modeaware.monitoring.controller_metrics import ControllerCollector
+from tests.support.watched import busy_snapshot
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*.md")]
@@ -114,3 +121,53 @@ def test_every_field_of_the_mode_log_is_documented() -> None:
     names |= {field.name for field in fields(DeleteTopicPartitions)} - {"delay_ms"} | {"delete_partitions_delay_ms"}
     names = names - {"glob"} | {"literal"}
     assert [name for name in sorted(names) if f"`{name}`" not in document and f".{name}`" not in document] == []
+
+
+# The example alert rules
+
+
+GROUPS = yaml.safe_load((ROOT / "examples" / "alerts.yaml").read_text(encoding="utf-8"))["groups"]
+RULES: list[dict[str, Any]] = [rule for group in GROUPS for rule in group["rules"]]
+
+
+def exported() -> dict[str, tuple[str, ...]]:
+    """The names that Prometheus gets -> their labels."""
+    collectors = (ControllerCollector(busy_snapshot), ClientCollector())
+    families = [family for collector in collectors for family in collector.describe()]
+    return {
+        family.name + ("_total" if family.type == "counter" else ""): tuple(family._labelnames) for family in families
+    }
+
+
+def selectors(expression: Any) -> Iterator[promql_parser.VectorSelector]:
+    if isinstance(expression, promql_parser.VectorSelector):
+        yield expression
+    for name in ("lhs", "rhs", "expr", "vector_selector", "args"):
+        part = getattr(expression, name, None)
+        for each in part if isinstance(part, list) else [part]:
+            if each is not None:
+                yield from selectors(each)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
+def test_a_rule(rule: dict[str, Any]) -> None:
+    known = exported()
+    found = list(selectors(promql_parser.parse(rule["expr"])))
+    named = set(re.findall(r"\bmodeaware_\w+", rule["expr"]))
+    assert {selector.name for selector in found} == named, "every one is found, and no other"
+    assert named <= set(known)
+    for selector in found:
+        for matcher in selector.matchers.matchers:
+            assert matcher.name in known[selector.name]
+    assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
+    assert rule["labels"]["severity"] in ("warning", "critical")
+    assert {"summary", "description", "runbook"} == set(rule["annotations"])
+    page, _, anchor = rule["annotations"]["runbook"].partition("#")
+    headings = re.findall(r"^#+ (.*)$", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE)
+    assert anchor in {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_reasons_that_are_no_trouble_are_codes() -> None:
+    (rule,) = [rule for rule in RULES if rule["alert"] == "ModeawareDrainBlocked"]
+    (spared,) = re.findall(r'reason!~"([^"]+)"', rule["expr"])
+    assert set(spared.split("|")) == reasons.AS_ASKED, "the page calls the same ones waiting"

@@ -8,10 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from modeaware.lifecycle.facts import GroupsDoubt, PartitionFacts, TopicFacts
+from modeaware.cluster.cluster import LogOffsets
+from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts
 from modeaware.lifecycle.handover import survivors_to_watch, waits_for_groups
 from modeaware.lifecycle.phases import awaits_handover
 from modeaware.modelog.records import TopicRecord
+from modeaware.reports.describe import HandoverDescription, describe_handover
 from tests.support.lifecycle import (
     LATER_MS,
     QUIET_MS,
@@ -128,3 +130,43 @@ class TestViews:
         assert survivors_to_watch(old) == waits_for_groups(old) == ()
         again = after(old, seen({0: 10}))
         assert (again.handed_over, again.handover_offsets, again.view().previous_count) == ((), {}, None)
+
+
+# What a description says of it
+
+
+OFFSETS = {p: LogOffsets(0, 10, 10, 3) for p in range(4)}
+
+
+def read_to(committed: Mapping[int, int]) -> TopicRecord:
+    """Sealed; what the noted group "g" has read is handed over."""
+    return after(sealed(), seen(committed))
+
+
+def described(record: TopicRecord, groups: Mapping[str, GroupFacts]) -> HandoverDescription | None:
+    return describe_handover(record, OFFSETS, groups)
+
+
+def test_groups_that_have_to_read_on_are_named() -> None:
+    record = read_to({0: 10, 1: 10, 2: 3})
+    slow, done = group(ALL_READ | {3: 1}), group(ALL_READ)
+    assert described(record, {"g": done, "slow": slow}) == HandoverDescription(4, (0, 1), ("slow",))
+    assert described(record, {"g": done, "slow": replace(slow, caught_up=frozenset({3}))}) == HandoverDescription(
+        4, (0, 1)
+    )
+
+
+def test_a_group_that_was_noted_and_is_gone_is_named() -> None:
+    assert described(read_to({0: 10}), {}) == HandoverDescription(4, (0,), ("g",))
+
+
+def test_what_came_to_a_survivor_since_need_not_be_read() -> None:
+    record = read_to({0: 10, 1: 10, 3: 10})
+    assert described(record, {"g": group({2: 3})}) == HandoverDescription(4, (0, 1, 3), ("g",))
+    busy = {**OFFSETS, 2: LogOffsets(0, 99, 99, 3)}
+    assert describe_handover(record, busy, {"g": group({2: 10})}) == HandoverDescription(4, (0, 1, 3))
+
+
+def test_there_is_nothing_to_tell_where_all_is_handed_over() -> None:
+    assert described(read_to(ALL_READ), {"g": group()}) is None
+    assert described(replace(read_to({}), deletion=None, retired={}), {}) is None
