@@ -84,6 +84,7 @@ def test_a_mistake_is_told_with_its_line(line: str, told: str) -> None:
         ),
         ("version: 1\n---\nversion: 1\n", "f, line 2: no YAML: but found another document"),
         ("version: 1\ntopics: *nobody\n", "f, line 2: no YAML: found undefined alias 'nobody'"),
+        ("version: 1\ntopics: !!python/object/apply:os.getcwd []\n", "f, line 2: topics: keys with values are needed"),
     ],
 )
 def test_what_is_no_file_of_topics(text: str, told: str) -> None:
@@ -112,12 +113,6 @@ def test_a_topic_in_two_files_is_told_with_both_places(tmp_path: Path) -> None:
 def test_example_file_is_valid() -> None:
     topics = {topic.name: topic for topic in read_files([Path(__file__).parents[2] / "examples/topics.yaml"])}
     assert topics["orders"].shrink_rules.policy == "drained"
-
-
-def test_file_builds_no_objects() -> None:
-    assert mistakes("version: 1\ntopics: !!python/object/apply:os.getcwd []\n") == [
-        "f, line 2: topics: keys with values are needed"
-    ]
 
 
 DRAINED = ShrinkRules("drained", 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +16,7 @@ from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import RetiredPartition, TopicRecord
 from modeaware.modelog.straggler import Straggler
 from modeaware.modes import PartitionMode, PartitionState, ReplicaState
-from modeaware.reports.certificate import Evidence, all_drained, certificate, check, commands
+from modeaware.reports.certificate import Evidence, all_drained, certificate, check
 
 RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
 READ = PartitionFacts(3, 10, 10, 0, 0)
@@ -139,37 +138,3 @@ def test_the_help_documents_every_field() -> None:
     for fields in (*named, partition["check_with"][0]):
         for field in fields:
             assert f'"{field}"' in HELP, "tell it in --help"
-
-
-def test_the_commands_are_kafkas_own() -> None:
-    told, server = commands(1, evidence()), "--bootstrap-server host:9092"
-    assert [(one["command"], one["expect"]) for one in told] == [
-        (
-            f"kafka-get-offsets.sh {server} --topic-partitions orders:1 --time latest",
-            "orders:1:10",
-        ),
-        (
-            f"kafka-get-offsets.sh {server} --topic-partitions orders:1 --time earliest",
-            "orders:1: and an offset of 10 or less",
-        ),
-        (
-            f"kafka-consumer-groups.sh {server} --describe --offsets --group billing",
-            "for partition 1 of orders an offset of 10 or more",
-        ),
-        (
-            f"kafka-console-consumer.sh {server} --topic orders --partition 1 --offset 10 --timeout-ms 5000",
-            "Processed a total of 0 messages",
-        ),
-    ]
-    assert commands(2, evidence())[1]["expect"] == "orders:2:10"
-    marked = commands(1, evidence(MARKED, replace(READ, log_start=8), AT_MARKER))
-    assert [one["expect"] for one in marked[1:3]] == [
-        "orders:1: and an offset of 10 or less",
-        "for partition 1 of orders an offset of 8 or more",
-    ]
-
-
-def test_names_that_a_shell_would_take_apart_are_quoted() -> None:
-    shown = evidence(replace(SEALED, drained={"a b; rm -rf *": 10}))
-    words = shlex.split(commands(1, shown)[2]["command"])
-    assert words[-2:] == ["--group", "a b; rm -rf *"]

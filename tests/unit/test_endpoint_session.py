@@ -76,34 +76,6 @@ def test_a_broker_that_answers_something_else_closes(answer: bytes) -> None:
     assert talk.told == []
 
 
-def test_an_answer_of_our_own_waits_for_those_before_it() -> None:
-    talk = Talk()
-    talk.ask(request(10, 1, 1), request(18, 99, 2), request(10, 1, 3))
-    assert talk.told == []
-    talk.broker_answers()
-    assert ids(talk.told) == [1, 2]
-    talk.broker_answers()
-    assert ids(talk.told) == [1, 2, 3]
-
-
-def test_what_stands_behind_a_change_waits_unsent() -> None:
-    talk = Talk()
-    talk.ask(delete({"orders": 2}, 1), request(10, 1, 2), delete({"orders": 1}, 3))
-    assert len(talk.sent) == 1  # the question about the rights
-    talk.broker_answers()
-    assert len(talk.sent) == 1
-    assert talk.session.pending == 3
-    assert talk.submitted[0].commands == (DeletePartitionsCommand("orders", 2, delay_ms=0),)
-    talk.resolve([CommandResult("orders", modes=(RW,))])
-    assert len(talk.sent) == 3
-    assert ids(talk.told) == [1]
-    talk.broker_answers()
-    talk.broker_answers()
-    talk.resolve([CommandResult("orders", modes=(RW,))])
-    assert ids(talk.told) == [1, 2, 3]
-    assert talk.session.pending == 0
-
-
 def test_fresh_modes_are_asked_once_the_log_has_been_read() -> None:
     desk = FakeDesk(known={})
     talk = Talk(desk)
