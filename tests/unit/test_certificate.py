@@ -34,14 +34,13 @@ def evidence(
     log: PartitionFacts | None = READ,
     group: GroupFacts | None = BILLING,
     *,
-    topic: str = "orders",
     rules: tuple[GroupRule, ...] = (),
     doubt: GroupsDoubt | None = None,
     topic_id: str = "id",
 ) -> Evidence:
     """Partition 1 retired as given, partition 2 reclaimed."""
     record = TopicRecord(
-        topic,
+        "orders",
         "id",
         4,
         2,
@@ -54,7 +53,7 @@ def evidence(
     )
     logs = {2: FREED} if log is None else {1: log, 2: FREED}
     groups = {} if group is None else {"billing": group}
-    facts = TopicFacts(topic, topic_id, 3, partitions=logs, groups=groups, groups_doubt=doubt)
+    facts = TopicFacts("orders", topic_id, 3, partitions=logs, groups=groups, groups_doubt=doubt)
     requirement = required_of(record.required_groups, facts, rules, (), 3_000)
     return Evidence(record, facts, requirement, "cluster-1", "host:9092", 3_000, rules)
 

@@ -8,14 +8,17 @@ from typing import Any
 
 import pytest
 
+from modeaware.cluster.cluster import Cluster
 from modeaware.config import ClientConfig, ControllerConfig
 from modeaware.controller import daemon as daemon_module
 from modeaware.controller.contact import Contact
 from modeaware.controller.daemon import Controller
+from modeaware.controller.lease import request_timeout_s
 from modeaware.controller.status import Role
 from modeaware.errors import ClusterError, ConfigError
 from modeaware.lifecycle.commands import CommandResult, DeletePartitionsCommand
 from modeaware.views import registry
+from modeaware.wire.brokers.client import REQUEST_TIMEOUT_S
 from tests.support.fake_views import FakeViews
 
 CONF = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
@@ -89,6 +92,24 @@ def test_a_start_that_takes_too_long_tells_why(monkeypatch: pytest.MonkeyPatch) 
     controller = Controller(CONF, ControllerConfig(), listen=None)
     with pytest.raises(ClusterError, match=r"no election of a controller within 0\.05 s: the coordinator is away"):
         controller.start()
+
+
+@pytest.mark.parametrize("session_ms", [1_000, 8_000])
+def test_requests_that_only_a_leader_may_send_time_out_within_its_session(
+    contacts: list[Contact], monkeypatch: pytest.MonkeyPatch, session_ms: int
+) -> None:
+    class Spied(Cluster):
+        def __init__(self, conf: Any, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
+            super().__init__(conf, timeout_s)
+            self.timeout_s = timeout_s
+
+    leased: list[float] = []
+    monkeypatch.setattr(daemon_module, "Cluster", Spied)
+    monkeypatch.setattr(daemon_module, "LeasedEffects", lambda effects, *_: leased.append(effects.timeout_s))
+    controller = Controller(CONF, ControllerConfig(session_timeout_ms=session_ms), listen=None)
+    controller.start()
+    controller.stop()
+    assert leased == [request_timeout_s(session_ms)]
 
 
 def test_the_endpoint_reads_the_mode_log_as_the_controller(

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from modeaware.controller import leader as leader_module
 from modeaware.controller import parts as parts_module
 from modeaware.controller import worker as worker_module
 from modeaware.controller.election import Seat
@@ -198,3 +199,15 @@ def test_an_append_that_fails_is_the_outcome_of_its_own_command(world: World, fa
     did = run(world, sits(world, Seat.LEADER), *[nothing] * 20)
     assert did.count("claim") == 2
     assert codes(job) == [ErrorCode.REQUEST_TIMED_OUT] + [ErrorCode.NONE] * 4
+
+
+def test_a_memory_of_an_earlier_term_is_not_proved_by_a_later_claim(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leader_module, "SLICE_S", 0)
+    world.appends_nothing = True
+    world.confirmations.extend([True, None])
+    monkeypatch.setattr(leader_module, "CONFIRM_TIMEOUT_S", -1)
+    job = world.inbox.put(MANY[:2])
+    run(world, sits(world, Seat.LEADER), nothing, nothing, sits(world, Seat.LEADER, 2), *[nothing] * 20)
+    assert codes(job) == [ErrorCode.THROTTLING_QUOTA_EXCEEDED, ErrorCode.NONE]
