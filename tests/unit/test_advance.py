@@ -277,21 +277,6 @@ class TestTheProof:
         assert gone.retired[P].evacuated
         assert gone.retired[P].drained == {"g": 10, JOB: 10}
 
-    @pytest.mark.parametrize(
-        ("job", "expected"),
-        [
-            (group({P: 9}), reasons.NOT_EVACUATED),
-            (group({P: 9}, caught_up=(P,)), reasons.NOT_EVACUATED),
-            (group({4: 10}), reasons.NOT_EVACUATED),
-            (group({4: 10}, caught_up=(P,)), reasons.NOT_EVACUATED),
-            (group({P: 11}), f"group-beyond-end:{JOB}"),
-            (group({P: 10}, truncated=frozenset({P})), f"group-truncated:{JOB}"),
-        ],
-    )
-    def test_it_is_a_commit_at_the_seal(self, job: GroupFacts, expected: str) -> None:
-        record = after(waiting(), seen({**READ, JOB: job}))
-        assert (record.modes[P], record.retired[P].reason) == (RO, expected)
-
     def test_it_is_not_to_be_ignored(self) -> None:
         everything = replace(CONFIG, ignored_groups=("*",))
         assert look(waiting(), seen(), config=everything).record is None

@@ -180,14 +180,6 @@ def test_the_target_of_a_shrink_in_progress_is_in_progress() -> None:
     assert topic.plan(wanted(4, shrink=ShrinkRules())).status == "unchanged"
 
 
-def test_other_targets_during_a_shrink() -> None:
-    topic = shrunk()
-    assert "--undo" in refusal(topic, wanted(3))
-    back = topic.plan(wanted(6))
-    assert back.steps == (Grow(4, CreatePartitionsCommand(TOPIC, 6), range(4, 6), range(12, 6), by_controller=True),)
-    assert "takes back the shrink" in back.notes[0]
-
-
 @pytest.mark.parametrize(
     ("now", "same", "other"),
     [

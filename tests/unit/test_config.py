@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from modeaware.config import ClientConfig, ControllerConfig, parse_controller_config, split_client_config
@@ -38,19 +41,23 @@ def test_an_unknown_setting_gets_the_nearest_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
+    ("parse", "name", "value"),
     [
-        ("modeaware.view.timeout.ms", "soon"),
-        ("modeaware.view.timeout.ms", -1),
-        ("modeaware.on.unknown", "ignore"),
-        ("modeaware.mode.source", "endpoint"),
-        ("modeaware.mode.log.topic", ""),
-        ("modeaware.mode.log.topic", "a b"),
+        (split_client_config, "modeaware.view.timeout.ms", "soon"),
+        (split_client_config, "modeaware.view.timeout.ms", -1),
+        (split_client_config, "modeaware.on.unknown", "ignore"),
+        (split_client_config, "modeaware.mode.source", "endpoint"),
+        (split_client_config, "modeaware.mode.log.topic", ""),
+        (split_client_config, "modeaware.mode.log.topic", "a b"),
+        (parse_controller_config, "delete.topic.partition.enable", "yes"),
+        (parse_controller_config, "delete.topic.partition.check.interval.ms", "0"),
+        (parse_controller_config, "modeaware.seal.quiet.ms", "-1"),
+        (parse_controller_config, "modeaware.open.timeout.ms", "1.5"),
     ],
 )
-def test_a_bad_value_names_the_setting(name: str, value: object) -> None:
+def test_a_bad_value_names_the_setting(parse: Callable[[dict[str, Any]], object], name: str, value: object) -> None:
     with pytest.raises(ConfigError, match=name) as caught:
-        split_client_config({name: value})
+        parse({name: value})
     assert isinstance(caught.value, ModeAwareError)
     assert isinstance(caught.value, ValueError)
 
@@ -71,17 +78,3 @@ def test_controller_configs() -> None:
     assert parsed == ControllerConfig(
         False, 50, 0, 1, ignored_groups=("console-consumer-*", "tmp-?"), mode_log_topic="m"
     )
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("delete.topic.partition.enable", "yes"),
-        ("delete.topic.partition.check.interval.ms", "0"),
-        ("modeaware.seal.quiet.ms", "-1"),
-        ("modeaware.open.timeout.ms", "1.5"),
-    ],
-)
-def test_bad_controller_configs(name: str, value: str) -> None:
-    with pytest.raises(ConfigError, match=name):
-        parse_controller_config({name: value})

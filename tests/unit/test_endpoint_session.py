@@ -11,7 +11,7 @@ from modeaware.endpoint.authorise import AclOperation, granted
 from modeaware.endpoint.desk import ActiveController
 from modeaware.endpoint.limits import Limits
 from modeaware.errors import ClusterError, ControllerFenced, ControllerUnavailable, ErrorCode, ModeSourceError
-from modeaware.lifecycle.commands import CommandResult, DeletePartitionsCommand
+from modeaware.lifecycle.commands import CommandResult
 from modeaware.wire import codec, stock
 from tests.support.conversation import (
     ALTER_AND_DELETE,
@@ -327,18 +327,6 @@ def answered(talk: Talk, api_key: int = 694, version: int = 0) -> Any:
 def topic_code(talk: Talk) -> int:
     (topic,) = answered(talk).responses
     return int(topic.partitions[0].error_code)
-
-
-def test_who_has_both_rights_may_delete() -> None:
-    talk = Talk()
-    talk.ask(delete({"orders": 2}))
-    talk.broker_answers()
-    (submit,) = talk.submitted
-    assert submit.commands == (DeletePartitionsCommand("orders", 2, delay_ms=0),)
-    assert submit.timeout_ms == 5_000
-    talk.resolve([CommandResult("orders", modes=(RW, RW, NONE))])
-    (topic,) = answered(talk).responses
-    assert [(p.partition_index, p.status_code, p.error_code) for p in topic.partitions] == [(2, NONE, 0)]
 
 
 @pytest.mark.parametrize("bits", [0, ALTER, DELETE, ~(ALTER | DELETE) & 0x7FFF_FFFF, NOT_SAID, -1])

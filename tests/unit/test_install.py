@@ -7,18 +7,12 @@ import signal
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from modeaware.cli import main
 from modeaware.cli.run import variables
-from modeaware.config import (
-    set_process_settings,
-    split_client_config,
-    with_process_settings,
-)
 from modeaware.errors import ConfigError
 from tests.support.program import run_program
 
@@ -86,18 +80,6 @@ modeaware.uninstall()
 print(confluent_kafka.Producer is traced)
 """
     assert _said(program) == ["3", "True"]
-
-
-@pytest.fixture(autouse=True)
-def _none_left() -> Iterator[None]:
-    yield
-    set_process_settings({})
-
-
-def test_a_clients_own_setting_wins() -> None:
-    set_process_settings({"modeaware.mode.log.topic": "modes", "modeaware.view.timeout.ms": 1})
-    config, rest = split_client_config(with_process_settings({"modeaware.view.timeout.ms": 2, "client.id": "c"}))
-    assert (config.mode_log_topic, config.view_timeout_ms, rest) == ("modes", 2, {"client.id": "c"})
 
 
 def test_clients_of_a_framework_get_them_and_what_install_says_wins_over_the_environment() -> None:
