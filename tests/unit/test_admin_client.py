@@ -21,12 +21,7 @@ from modeaware.errors import (
     RecordError,
     RequestRefused,
 )
-from modeaware.lifecycle.commands import (
-    AlterGroupRulesCommand,
-    Command,
-    CommandResult,
-    DeletePartitionsCommand,
-)
+from modeaware.lifecycle.commands import AlterGroupRulesCommand, Command, CommandResult, DeletePartitionsCommand
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRulesRecord
 from modeaware.modelog.records import ClaimRecord
 from modeaware.modelog.replay import fold

@@ -17,11 +17,7 @@ import pytest
 from aiokafka.errors import KafkaError, KafkaTimeoutError
 from confluent_kafka import murmur2
 
-from modeaware.aiokafka import (
-    AIOKafkaProducer,
-    FirstViewPending,
-    FirstViewTimeout,
-)
+from modeaware.aiokafka import AIOKafkaProducer, FirstViewPending, FirstViewTimeout
 from modeaware.errors import ConfigError, ResizeWarning
 from tests.support.fake_views import FakeViews, modes_of
 from tests.support.offline import Acquired

@@ -17,11 +17,7 @@ from rich.live import Live
 
 from modeaware.cli.aside import aside
 from modeaware.cli.display import JSON_HELP, describe_json, describe_text
-from modeaware.cli.waiting import (
-    LiveProgress,
-    PlainProgress,
-    wait_until_done,
-)
+from modeaware.cli.waiting import LiveProgress, PlainProgress, wait_until_done
 from modeaware.errors import ControllerFenced
 from modeaware.lifecycle import reasons
 from modeaware.modelog.deletion import DeleteTopicPartitions

@@ -13,12 +13,7 @@ from modeaware import librdkafka_admin
 # What one member does in doubt depends on answers of a coordinator that no broker can be made to give on demand.
 from modeaware.confluent._dealing import GIVE_UP_S, TURN_S, Dealing
 from modeaware.confluent._group_conf import GroupConf
-from modeaware.confluent._redeal import (
-    DealingUnknown,
-    GroupDealing,
-    GroupDescriber,
-    GroupMoved,
-)
+from modeaware.confluent._redeal import DealingUnknown, GroupDealing, GroupDescriber, GroupMoved
 from modeaware.errors import ModeSourceError
 from modeaware.modes import PartitionMode
 from tests.support.fake_views import FakeViews, modes_of

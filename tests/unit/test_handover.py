@@ -14,18 +14,7 @@ from modeaware.lifecycle.handover import survivors_to_watch, waits_for_groups
 from modeaware.lifecycle.phases import awaits_handover
 from modeaware.modelog.records import TopicRecord
 from modeaware.reports.describe import HandoverDescription, describe_handover
-from tests.support.lifecycle import (
-    LATER_MS,
-    QUIET_MS,
-    admitted,
-    after,
-    facts,
-    group,
-    grow,
-    log,
-    look,
-    shrink,
-)
+from tests.support.lifecycle import LATER_MS, QUIET_MS, admitted, after, facts, group, grow, log, look, shrink
 
 WEEK_MS = 7 * 86_400_000
 FULL = {p: log(10) for p in range(4)}
