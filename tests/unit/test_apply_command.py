@@ -18,7 +18,6 @@ from modeaware.cli import apply
 from modeaware.cli.apply_look import Found, Validation
 from modeaware.cli.apply_steps import Carrier
 from modeaware.cli.apply_text import plan_lines, plans_json
-from modeaware.errors import ControllerUnavailable, ErrorCode
 from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
 from modeaware.modelog.records import ClaimRecord
@@ -96,7 +95,6 @@ def test_the_file_is_read_before_anybody_is_asked(tmp_path: Path, capsys: pytest
 
 
 IDLE = CurrentTopic(2)
-ELSEWHERE = ControllerUnavailable("on another host", code=ErrorCode.INVALID_CONFIG)
 
 
 class Cluster:
@@ -142,19 +140,6 @@ def test_after_the_question_it_has_to_be_what_was_shown(cluster: Cluster, capsys
     cluster.looks = [{"a": CurrentTopic(6), "b": IDLE}]
     assert cluster.run() == 0
     assert cluster.taken == ["a"]
-
-
-def test_what_needs_a_controller_is_refused_where_none_is_seen(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
-) -> None:
-    cluster.looks = [{"a": CurrentTopic(6), "b": CurrentTopic(1)}]
-    cluster.running = False
-    assert (cluster.run("--yes"), cluster.taken) == (1, [])
-    assert "refused: no controller is running, which keeps the modes: start one" in capsys.readouterr().out
-    cluster.running = ELSEWHERE
-    capsys.readouterr()
-    assert (cluster.run("--yes"), cluster.taken) == (1, [])
-    assert "on another host" in capsys.readouterr().err
 
 
 def test_controller_that_is_taking_over_is_waited_for(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

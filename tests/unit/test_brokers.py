@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import ssl
 import subprocess
 import tempfile
@@ -21,20 +20,13 @@ from modeaware.wire.brokers.client import REQUEST_TIMEOUT_S, Brokers
 from modeaware.wire.brokers.patience import SILENT_FOR_S, SILENT_TIMEOUT_S, Patience
 from modeaware.wire.brokers.settings import kafka_python_settings
 from modeaware.wire.client_tls import ssl_context
+from tests.support.endpoint import free_port
 from tests.support.secured import Certificate, make_certificate
 
 
-@pytest.fixture
-def nobody() -> str:
-    """An address where nobody listens."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{listener.getsockname()[1]}"
-
-
 @pytest.mark.filterwarnings("error")
-def test_nobody_answers(nobody: str) -> None:
-    brokers = Brokers({"bootstrap.servers": nobody}, timeout_s=0.3)
+def test_nobody_answers() -> None:
+    brokers = Brokers({"bootstrap.servers": f"127.0.0.1:{free_port()}"}, timeout_s=0.3)
     for _ in range(2):
         with pytest.raises(ClusterError) as raised:
             brokers.node_ids()

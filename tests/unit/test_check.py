@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from modeaware.controller.election import group_id
-from modeaware.endpoint.authorise import AclOperation
 from modeaware.errors import ClusterError
 from modeaware.librdkafka import KafkaError
 from modeaware.reports.rights.asking import Asked, SeenTopic, ask
@@ -143,15 +142,6 @@ def test_the_names_follow_the_mode_log() -> None:
     found = names(Scope(Role.CONTROLLER, mode_log="modes"))
     assert {"topic modes WRITE", "transactional id modeaware-controller.modes WRITE"} <= found
     assert not any(LOG in name for name in found)
-
-
-@pytest.mark.parametrize("role", [Role.CONTROLLER, Role.OPERATOR])
-def test_names_take_the_place_of_placeholders(role: Role) -> None:
-    found = needs(Scope(role, topics=["a", "b", "a"], groups=["g"]))
-    assert all(need.named for need in found)
-    assert [str(need) for need in found if need.operation is AclOperation.ALTER] == ["topic a ALTER", "topic b ALTER"]
-    assert len(found) == len(set(map(str, found))), "each right once"
-    assert {need.name for need in needs(Scope(role)) if not need.named} <= {"TOPIC", "GROUP"}
 
 
 def test_a_client_has_rights_of_its_own() -> None:

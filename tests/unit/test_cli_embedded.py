@@ -29,23 +29,25 @@ class StubController:
     elected = True
     stands_by = False
     code: ErrorCode | None = ErrorCode.NONE
+    refusals: Sequence[ErrorCode] = ()
     calls: list[str]
     listen: str | None
 
     def __init__(self, conf: object, config: object, listen: str | None) -> None:
         type(self).calls = []
         type(self).listen = listen
-        self._answer: Future[list[CommandResult]] = Future()
 
     def submit(self, commands: Sequence[Command]) -> Future[list[CommandResult]]:
         self.calls.append("submit")
+        answer: Future[list[CommandResult]] = Future()
+        attempt = len(self.calls) - 1
         if self.stands_by and self.calls == ["submit"]:
-            refused: Future[list[CommandResult]] = Future()
-            refused.set_exception(ControllerUnavailable("this controller stands by"))
-            return refused
-        if self.code is not None:
-            self._answer.set_result([CommandResult(commands[0].topic, self.code, "no such rule")])
-        return self._answer
+            answer.set_exception(ControllerUnavailable("this controller stands by"))
+        elif attempt < len(self.refusals):
+            answer.set_result([CommandResult(commands[0].topic, self.refusals[attempt], "not yet")])
+        elif self.code is not None:
+            answer.set_result([CommandResult(commands[0].topic, self.code, "no such rule")])
+        return answer
 
     def start(self) -> None:
         self.calls.append("start")
@@ -135,17 +137,10 @@ def test_controller_elected_late_is_followed(
 
 
 def test_command_that_a_new_topic_refuses_is_given_again(stub: type[StubController]) -> None:
-    codes = [ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NONE]
-
-    class Waiting(stub):  # type: ignore[valid-type, misc]  # the fixture makes a class for each test
-        def submit(self, commands: Sequence[Command]) -> Future[list[CommandResult]]:
-            self.calls.append("submit")
-            future: Future[list[CommandResult]] = Future()
-            future.set_result([CommandResult(commands[0].topic, codes.pop(0), "no leader")])
-            return future
-
-    assert embedded.carry_out(Waiting({}, CONFIG, None), DeletePartitionsCommand("orders", 1)).code is ErrorCode.NONE
-    assert codes == []
+    stub.refusals = [ErrorCode.LEADER_NOT_AVAILABLE]
+    command = DeletePartitionsCommand("orders", 1)
+    assert embedded.carry_out(stub({}, CONFIG, None), command).code is ErrorCode.NONE
+    assert stub.calls == ["submit"] * 2
 
 
 @pytest.mark.parametrize(

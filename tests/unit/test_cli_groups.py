@@ -79,18 +79,6 @@ def test_options_make_the_rule(altered: list[AlterGroupRulesCommand]) -> None:
     assert _made(altered, "forget", "waive", "old", "--topic", "orders").remove == (OLD.key,)
 
 
-def test_waiving_says_per_topic_what_is_given_up(
-    altered: list[AlterGroupRulesCommand], capsys: pytest.CaptureFixture[str]
-) -> None:
-    _made(altered, "waive", "gone", "--topic", "ord*", "--reason", "it is gone", "--forever")
-    told = capsys.readouterr()
-    assert told.err.splitlines() == [
-        "Topics 'ord*': group 'gone' is not waited for (it is gone).",
-        "orders: group 'gone' has not read 28 offsets of partitions 2-3: they are given up, and may be deleted.",
-    ]
-    assert told.out == "The rule holds now.\n"
-
-
 def test_the_list_as_json_has_the_documented_fields_and_no_others() -> None:
     shown = groups_json(situation(OLD, EXPIRED).topics, (OLD, EXPIRED), NOW)
     assert json.loads(json.dumps(shown)) == shown

@@ -16,7 +16,7 @@ from modeaware.controller.contact import Contact
 from modeaware.controller.schedule import elapsed_ms
 from modeaware.errors import ClusterError, ConfigError, ControllerFenced, ErrorCode
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
-from modeaware.lifecycle.effects import DeleteRecords, Effect
+from modeaware.lifecycle.effects import Effect
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.phases import topic_phase
 from modeaware.modelog.group_rules import GroupRule
@@ -37,32 +37,6 @@ def world() -> World:
 
 
 class TestShrink:
-    def test_the_whole_way(self, world: World) -> None:
-        for partition in range(12):
-            world.cluster.produce(partition, 5)
-            world.cluster.consume("g", partition)
-        result = world.engine.execute(DeletePartitionsCommand(TOPIC, 4, 0))
-        assert (result.code, result.modes) == (ErrorCode.NONE, (RW,) * 4 + (RO,) * 8)
-        assert world.modes == result.modes
-        world.run(QUIET_MS - 1)
-        assert topic_phase(world.record) == "seal"
-        world.run(1)
-        assert topic_phase(world.record) == "done"
-        assert world.modes == (RW,) * 4 + (NONE,) * 8
-        (done,) = world.cluster.performed
-        assert isinstance(done, DeleteRecords)
-        assert (done.topic_id, done.offsets) == (world.record.topic_id, dict.fromkeys(range(4, 12), 5))
-        assert [log.log_start for log in world.cluster.partitions] == [0] * 4 + [5] * 8
-        assert world.engine.schedule.next_ms() == world.clock.now_ms() + INTERVAL_MS
-
-    def test_a_refusal_appends_nothing(self, world: World) -> None:
-        before = list(world.log.entries)
-        result = world.engine.execute(DeletePartitionsCommand(TOPIC, 99))
-        assert result.code is ErrorCode.INVALID_PARTITIONS
-        assert "modeaware grow" in (result.message or "")
-        assert world.engine.execute(DeletePartitionsCommand("other", 1)).code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert world.log.entries == before
-
     def test_a_cluster_that_does_not_answer_refuses(self, world: World) -> None:
         world.cluster.failure = ClusterError("no answer", code=ErrorCode.REQUEST_TIMED_OUT)
         assert world.shrink(4) is ErrorCode.THROTTLING_QUOTA_EXCEEDED, "no doubt: nothing was done"
