@@ -104,11 +104,10 @@ class Cluster:
         self.file = file
         file.write_text("version: 1\ntopics:\n  a: {partitions: 4}\n  b: {partitions: 2}\n")
         self.looks: list[dict[str, CurrentTopic]] = []
-        self.running: bool | Exception = True
         self.taken: list[str] = []
         monkeypatch.setattr(apply, "connect", lambda _: SimpleNamespace(close=lambda: None))
         monkeypatch.setattr(apply, "look_at", lambda *_: self._look())
-        monkeypatch.setattr(apply, "is_running", lambda *_: self._is_running())
+        monkeypatch.setattr(apply, "is_running", lambda *_: True)
         monkeypatch.setattr(apply, "read_mode_log", lambda *_: Replay())
         monkeypatch.setattr(Validation, "of", lambda _, plan: plan)
         monkeypatch.setattr(Carrier, "take", lambda _, plan: self.taken.append(plan.topic))
@@ -117,11 +116,6 @@ class Cluster:
     def _look(self) -> Found:
         topics = self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
         return Found(topics, {}, Replay())
-
-    def _is_running(self) -> bool:
-        if isinstance(self.running, Exception):
-            raise self.running
-        return self.running
 
     def run(self, *options: str) -> int:
         return cli.main(["apply", str(self.file), "--bootstrap-server", "127.0.0.1:1", "--timeout", "0.3", *options])

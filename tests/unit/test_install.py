@@ -254,17 +254,6 @@ def test_a_program_sees_what_it_sees_without_us(directory: Path, program: list[s
     assert plain.returncode == 7
 
 
-def test_settings_reach_them(directory: Path) -> None:
-    script = "from modeaware.config import process_settings\nprint(sorted(process_settings().items()))"
-    command = [*OURS, "--set", "modeaware.mode.log.topic=modes", "--set=modeaware.on.resize=hold"]
-    ours = _run(command, directory, script, MODEAWARE_ON_RESIZE="error", MODEAWARE_MODE_SOURCE="log")
-    assert ours.stdout == str([
-        ("modeaware.mode.log.topic", "modes"),
-        ("modeaware.mode.source", "log"),
-        ("modeaware.on.resize", "hold"),
-    ]) + "\n"  # fmt: skip
-
-
 @pytest.mark.parametrize(("number", "handled"), [(signal.SIGTERM, True), (signal.SIGINT, False)])
 def test_signals_reach_it(directory: Path, number: signal.Signals, handled: bool) -> None:
     handler = f"signal.signal({int(number)}, lambda *_: sys.exit(9))" if handled else ""
