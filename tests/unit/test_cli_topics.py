@@ -111,13 +111,8 @@ def test_options_make_the_command(
     assert made == [("t", expected)]
 
 
-@pytest.mark.parametrize(
-    ("file", "option"),
-    [([], ""), (["--command-config", "my conf/c"], " --command-config 'my conf/c'")],
-    ids=["none", "quoted"],
-)
 def test_proposed_commands_connect_as_this_one_did(
-    file: list[str], option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
@@ -129,8 +124,9 @@ def test_proposed_commands_connect_as_this_one_did(
     monkeypatch.setattr(change, "look", lambda *_: SHRINKING)
     monkeypatch.setattr(change, "wait_for_topic", interrupted)
     monkeypatch.setattr(change, "embedded_controller", lambda *_: nullcontext(SimpleNamespace(failure=None)))
+    file = ("--command-config", "my conf/c")
     assert cli.main(["shrink", "t", "--to", "4", "--delete-partitions-delay", "0", "--wait", *SERVER, *file]) == 130
-    where = f"--bootstrap-server 127.0.0.1:1{option}"
+    where = "--bootstrap-server 127.0.0.1:1 --command-config 'my conf/c'"
     assert capsys.readouterr().err.splitlines()[-3:] == [
         f"Left. The change rests until a controller runs: modeaware controller {where}",
         f"Watch it:     modeaware topics {where} --describe --topic t",

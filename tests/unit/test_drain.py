@@ -236,16 +236,6 @@ class TestAlter:
             rule("waive", "g", expires_ms=NOW_MS),
             rule("waive", "g", expires_ms=LATEST_MS + 1),
         ],
-        ids=[
-            "kind",
-            "group",
-            "reason",
-            "closed without a reason",
-            "closed with a group",
-            "topic",
-            "expired",
-            "too late",
-        ],
     )
     def test_bad_rules_are_refused(self, added: GroupRule) -> None:
         with pytest.raises(RequestRefused) as caught:
