@@ -130,11 +130,6 @@ def test_growth_fails_with_the_stock_exception(
 RULE = GroupRule("waive", "old-*", "orders", "the team is gone", 1000, None, glob=True)
 
 
-def test_rules_about_groups_go_to_the_controller(admin: AdminClient, controller: StubController) -> None:
-    assert admin.alter_group_rules([RULE], remove=[("closed", "", "*")]).result(10) is None
-    assert controller.commands == [AlterGroupRulesCommand((RULE,), (("closed", "", "*"),))]
-
-
 def _log(monkeypatch: pytest.MonkeyPatch, *records: tuple[str, bytes]) -> None:
     replay = fold(records)
     monkeypatch.setattr("modeaware.confluent.controller_calls.read_mode_log", lambda *arguments: replay)
@@ -331,10 +326,11 @@ def test_a_command_follows_the_claim_away_from_a_standby(
     with served(controller, "standby", active=False) as standby:
         views.set_claim(ClaimRecord(1, standby.address, "standby"))
         if rules:
-            admin.alter_group_rules([RULE]).result(10)
+            assert admin.alter_group_rules([RULE], remove=[("closed", "", "*")]).result(10) is None
+            assert controller.commands == [AlterGroupRulesCommand((RULE,), (("closed", "", "*"),))]
         else:
             admin.delete_partitions({"orders": DeletePartitions(1)})["orders"].result(10)
-    assert len(controller.commands) == 1
+            assert controller.commands == [DeletePartitionsCommand("orders", 1)]
 
 
 @pytest.mark.parametrize(("conf", "told"), [({}, "modeaware-librdkafka"), ({"client.software.name": "mine"}, "mine")])

@@ -146,9 +146,7 @@ class TestBeforeDeletion:
         ("groups", "doubt", "reason"),
         [
             (UNREAD, None, "group-lag:g"),
-            ({}, None, "group-gone:g"),
             (READ | {"new": group(members=True)}, None, "group-never-committed:new"),
-            (READ | {"new": group({P: 2})}, None, "group-lag:new"),
             (READ, GroupsDoubt("a broker did not answer"), "groups-unknown"),
             ({"g": group({P: 11})}, None, "group-beyond-end:g"),
         ],

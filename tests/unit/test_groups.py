@@ -144,13 +144,12 @@ class TestWhoUsesATopic:
         assert sorted(found.groups) == ["ghost"]
 
 
-class TestState:
-    @pytest.mark.parametrize("topic", ["app-store-changelog", "changelog__app--in--count"])
-    def test_changelogs_of_its_name(self, brokers: FakeBrokers, topic: str) -> None:
-        committed(brokers, "app")
-        committed(brokers, "ap")
-        brokers.topics = [topic]
-        assert {name: facts.stateful for name, facts in find(brokers).groups.items()} == {"app": True, "ap": False}
+@pytest.mark.parametrize("topic", ["app-store-changelog", "changelog__app--in--count"])
+def test_group_with_changelogs_of_its_name_is_stateful(brokers: FakeBrokers, topic: str) -> None:
+    committed(brokers, "app")
+    committed(brokers, "ap")
+    brokers.topics = [topic]
+    assert {name: facts.stateful for name, facts in find(brokers).groups.items()} == {"app": True, "ap": False}
 
 
 class TestDoubtAboutAllGroups:
