@@ -55,6 +55,17 @@ class TestCrash:
         world.run(QUIET_MS)
         assert world.shrink(4) in (ErrorCode.NONE, ErrorCode.INVALID_PARTITIONS)
 
+    def test_a_tombstone_of_unknown_outcome(self, world: World) -> None:
+        """What is not on the log any more is not planned any more."""
+        world.shrink(4)
+        world.cluster.topic_id, world.cluster.gone = None, True
+        world.log.failure, world.log.lost_answer = ClusterError("timed out"), True
+        with pytest.raises(ClusterError):
+            world.run()
+        world.engine.claim("test")
+        world.run(INTERVAL_MS)
+        assert world.engine.records == ()
+
 
 class TestGrow:
     def test_refused_by_the_brokers_beforehand_changes_nothing(self, world: World) -> None:
