@@ -1,78 +1,32 @@
-"""modeaware.kafka_python.KafkaConsumer without a broker: where it starts, what it holds and hides."""
+"""Our clients of kafka-python without a broker: where a consumer starts, and what meets a record on its way."""
 
 from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from kafka.consumer.subscription_state import SubscriptionState
+from confluent_kafka import murmur2
+from kafka.partitioner import DefaultPartitioner
 from kafka.structs import TopicPartition
 
-from modeaware.kafka_python import KafkaConsumer
-
-# What is hidden and shown again, and every combination of commit, log start and resume offset: a broker would need a
-# topic for each.
-from modeaware.kafka_python._holding import Holding
+from modeaware.kafka_python import HeldKeyError, KafkaConsumer, KafkaProducer, RetiredPartitionError
 from modeaware.kafka_python._starts import Starts, start_offset
 from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
 from tests.support.fake_views import FakeViews, modes_of
-from tests.support.kafka_python_offline import OFFLINE, TOPIC
+from tests.support.kafka_python_offline import OFFLINE, TOPIC, Made
 from tests.support.waiting import eventually
 
 # kafka-python leaves a socket open that has not connected when its client is closed.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
-ZERO, ONE = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)
-NONE = PartitionMode.NONE
 
 
 @pytest.fixture(scope="module", autouse=True)
 def collected() -> Iterator[None]:
     yield
     gc.collect()  # those sockets, while their warnings are ignored
-
-
-class World:
-    """What is assigned, and which of it is readable."""
-
-    def __init__(self) -> None:
-        self.views = FakeViews()
-        self.state = SubscriptionState("earliest")
-        self.state.subscribe([TOPIC])
-        self.holding = Holding(self.state, Starts(self.views.view, "earliest"), self.views.view)
-        self.give(ZERO, ONE)
-
-    def give(self, *partitions: TopicPartition) -> None:
-        self.state.assign_from_subscribed(list(partitions))
-        self.holding.settle()
-
-    def readable(self, count: int) -> None:
-        self.views.set(TOPIC, modes_of(2, count, NONE))
-        self.holding.settle()
-
-    def pause(self, partition: TopicPartition) -> None:
-        self.state.pause(partition)
-        self.holding.paused_by_application([partition])
-
-    def resume(self, partition: TopicPartition) -> None:
-        for each in self.holding.resumed_by_application([partition]):
-            self.state.resume(each)
-
-
-def test_what_the_application_paused_is_paused_when_it_is_shown_again_and_nothing_else() -> None:
-    world = World()
-    world.pause(ONE)
-    world.readable(1)
-    world.readable(1)
-    assert (world.holding.held(), world.holding.hidden) == ({ZERO}, {ONE})
-    world.readable(2)
-    assert world.state.is_paused(ONE)
-    world.readable(1)
-    world.resume(ONE)
-    assert world.state.is_paused(ONE), "hidden"
-    world.readable(2)
-    assert not world.state.is_paused(ONE)
 
 
 def test_a_consumer_that_is_dropped_gives_its_views_back(views: FakeViews) -> None:
@@ -151,3 +105,61 @@ def test_resume_offsets_outlive_the_view_that_told_them_for_one_assignment() -> 
     assert starts.find([one], Stock(), None, group=True).starts == {one: 70}
     assert Starts(lambda topic: VIEW, "earliest").find([one], Stock(), None, group=False).starts == {one: 0}
     assert Starts(lambda topic: VIEW, "none").find([one], Stock(), None, group=True).starts == {}
+
+
+# The producer
+
+
+# kafka-python leaves a socket open that has not connected when its client is closed.
+KEYS = [b"key-%d" % number for number in range(60)]
+
+
+def test_a_pick_that_a_shrink_overtakes_is_made_again(views: FakeViews) -> None:
+    class Slow(DefaultPartitioner):  # type: ignore[misc,unused-ignore]  # untyped
+        """The modes change between its pick and the queue."""
+
+        def partition(self, *args: Any) -> int:
+            picked = super().partition(*args)
+            if views.view(TOPIC).all_writable:
+                views.set(TOPIC, modes_of(21, 5))
+            return int(picked)
+
+    moved = next(key for key in KEYS if murmur2(key, 21) >= 5)
+    made = Made(KafkaProducer, partitioner=Slow(), modeaware_on_resize="ignore")
+    made.producer.send(TOPIC, b"v", moved)
+    assert made.queued() == [murmur2(moved, 5)]
+    with pytest.raises(RetiredPartitionError):
+        made.producer.send(TOPIC, b"v", moved, partition=murmur2(moved, 21))
+    assert len(made.queued()) == 1
+    made.producer.close()
+
+
+@pytest.mark.filterwarnings("default::modeaware.errors.ResizeWarning")
+def test_a_moved_key_waits_for_the_producers_own_batches(views: FakeViews) -> None:
+    first, second = (next(key for key in KEYS if murmur2(key, 21) == old) for old in (7, 8))
+    made = Made(KafkaProducer, modeaware_on_resize="hold")
+    made.producer._accumulator = made.stock_queue
+    views.set(TOPIC, modes_of(21, 21))
+    for key in (first, second):
+        made.producer.send(TOPIC, b"before", key)
+    views.set(TOPIC, modes_of(21, 5), previous_count=21)
+    views.set(TOPIC, modes_of(21, 5))
+    for key in (first, second):
+        with pytest.raises(HeldKeyError, match=f"for partition {murmur2(key, 21)} are still queued"):
+            made.producer.send(TOPIC, b"after", key)
+    made.out(murmur2(first, 21))
+    made.producer.send(TOPIC, b"after", first)
+    with pytest.raises(HeldKeyError):
+        made.producer.send(TOPIC, b"after", second)
+    made.out(murmur2(second, 21))
+    made.producer.send(TOPIC, b"after", second)
+    made.producer._accumulator = made.queue
+    made.producer.close()
+
+
+def test_a_producer_that_is_dropped_gives_its_views_back(views: FakeViews) -> None:
+    producer = KafkaProducer(**OFFLINE)
+    assert views.listener_count == 1
+    del producer
+    gc.collect()
+    eventually(lambda: views.closed and views.listener_count == 0)
