@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from collections.abc import Callable
 
@@ -68,13 +67,6 @@ def test_a_dry_run_shows_the_plan_and_changes_nothing(site: Site, filled: str) -
     assert site.run("grow", filled, "--to", "9", "--dry-run").status == 0
     assert site.log() is None
     assert len(site.modes(filled)) == 6
-
-
-def test_an_immediate_delete_names_what_each_group_has_not_read(site: Site, filled: str) -> None:
-    site.commit(filled, group := f"late-{filled}", {5: 0})
-    end = watermarks(site.servers, filled)[5][1]
-    told = site.run("shrink", filled, "--to", "5", "--dry-run", "--immediate-delete")
-    assert f"'{group}': {end}" in told.err
 
 
 def test_ctrl_c_leaves_the_wait_without_harm(site: Site, filled: str) -> None:
@@ -148,14 +140,6 @@ def test_bad_input_is_one_clear_line_and_changes_nothing(
     assert error.startswith("error: ")
     assert complaint in error
     assert topic not in site.changed_topics()
-
-
-def test_describe_where_no_topic_has_been_changed(site: Site, filled: str) -> None:
-    lines = [line for line in site.run("topics", "--describe").out.splitlines() if line.startswith("\t")]
-    assert all(line.endswith("\tMode: ReadWrite") for line in lines)
-    assert sum(line.startswith(f"\tTopic: {filled}\t") for line in lines) == 6
-    assert json.loads(site.run("topics", "--describe", "--json").out) == {"topics": []}
-    assert site.log() is None
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

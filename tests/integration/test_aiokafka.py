@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 from confluent_kafka import murmur2
@@ -64,19 +63,3 @@ def test_what_names_a_retired_partition_is_refused_and_what_was_queued_goes_on(
     asyncio.run(send())
     found = {message.value(): message.partition() for message in drain_topic(kafka.bootstrap_servers, topic)}
     assert found == {b"queued": 5, b"batch": 2}
-
-
-def test_a_transaction_keeps_to_writable_partitions(
-    fake_views: FakeViews, make_topic: MakeTopic, make_group: Any, kafka: Kafka
-) -> None:
-    topic = make_topic(6)
-    fake_views.set(topic, modes_of(6, 2))
-
-    async def send() -> None:
-        producer = AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers, transactional_id=make_group())
-        async with producer, producer.transaction():
-            for key in KEYS:
-                await producer.send(topic, b"v", key)
-
-    asyncio.run(send())
-    assert landed(kafka, topic, b"v") == {key: murmur2(key, 2) for key in KEYS}

@@ -130,33 +130,6 @@ def test_in_mid_shrink(site: Site, filled: str, write: Write, make_group: Callab
     assert site.describe(filled)["deletion"]["accept_state_loss"] == ["streams", "tables"]
 
 
-@pytest.mark.usefixtures("controller")
-def test_one_step_that_would_fail_keeps_all_others_from_being_taken(
-    site: Site, filled: str, make_topic: MakeTopic, write: Write
-) -> None:
-    other, new = make_topic(2), f"new-{uuid.uuid4().hex[:8]}"
-    before = state(site, filled, other)
-    for bad, reason in (
-        ({"partitions": 2, "configs": {"no.such.config": "1"}}, "no.such.config"),
-        ({"partitions": 2, "configs": {"retention.ms": "soon"}}, "retention.ms"),
-        (
-            {"partitions": 2, "replication_factor": 3},
-            "its replication factor is 1, not 3: change it with modeaware reass",
-        ),
-    ):
-        topics = told_json(
-            site, write(**{filled: {"partitions": 2}, new: {"partitions": 1}, other: bad}), "--yes", status=1
-        )
-        assert reason in topics[other]["error"]
-        assert [topics[name]["status"] for name in (filled, new, other)] == ["pending", "pending", "refused"]
-        assert (state(site, filled, other), exists(site, new)) == (before, False)
-    compacted = {"partitions": 1, "replication_factor": 9}
-    (refused,) = told_json(site, write(**{new: compacted}), "--yes", status=1).values()
-    assert "INVALID_REPLICATION_FACTOR" in refused["error"]
-    for internal in ("__consumer_offsets", site.mode_log):
-        assert told_json(site, write(**{internal: {"partitions": 1}}), "--yes", status=1)[internal]["error"]
-
-
 def test_a_shrink_without_a_controller_is_refused_before_anything_is_changed(
     site: Site, filled: str, make_topic: MakeTopic, write: Write
 ) -> None:

@@ -18,7 +18,7 @@ from tests.support.rights import KINDS, Acls, Right, documented
 from tests.support.secured import ADMIN, SecuredKafka, login, secret
 
 RUN = uuid.uuid4().hex[:8]
-TOPIC, GROUP, TRANSACTION, LOG, KEPT = (f"{name}-{RUN}" for name in ("orders", "billing", "payments", "absent", "kept"))
+TOPIC, GROUP, TRANSACTION, LOG = (f"{name}-{RUN}" for name in ("orders", "billing", "payments", "absent"))
 DEFAULT_LOG = "__partition_modes"
 NAMES = {
     "TOPIC": [TOPIC],

@@ -7,10 +7,6 @@ from collections.abc import Callable
 import pytest
 
 from modeaware.cluster import observer
-from modeaware.config import ControllerConfig
-from modeaware.controller import worker
-from modeaware.controller.daemon import Controller
-from modeaware.errors import ModeAwareError
 from modeaware.lifecycle.phases import topic_phase
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modes import PartitionMode
@@ -47,26 +43,6 @@ def test_run_once_finishes_a_drained_shrink(
     assert topic_phase(setting.record(topic)) == "done"
 
 
-def test_a_new_controller_goes_on_in_mid_drain(
-    setting: Controlled, make_topic: MakeTopic, make_group: Callable[[], str]
-) -> None:
-    topic, name = make_topic(4), make_group()
-    first = produce(setting, topic, 40)
-    with RunningGroup(setting.servers, topic, name) as group:
-        group.wait_for(first)
-    unread = produce(setting, topic, 40, "unread")
-    setting.start()
-    setting.shrink(topic, 1)
-    held = setting.wait_for(topic, lambda record: setting.reasons(topic) == {f"group-lag:{name}"})
-    setting.started[-1].stop()
-    setting.start()
-    with RunningGroup(setting.servers, topic, name) as group:
-        group.wait_for(unread)
-        record = setting.wait_done(topic)
-    assert record.controller_epoch == held.controller_epoch + 1
-    assert [r.seal_offset for r in record.retired.values()] == [r.seal_offset for r in held.retired.values()]
-
-
 @pytest.mark.parametrize("recreated", [False, True])
 def test_a_deleted_topic_s_record_goes_after_a_while(
     setting: Controlled, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch, recreated: bool
@@ -86,13 +62,3 @@ def test_a_deleted_topic_s_record_goes_after_a_while(
     eventually(lambda: old.topic_id not in read_mode_log(setting.conf, setting.log, 20).records)
     if recreated:
         assert setting.modes(topic) == (RW, RO, RO)
-
-
-def test_no_broker_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "FIRST_READ_TIMEOUT_S", 2.0)
-    monkeypatch.setattr(worker, "START_PATIENCE_S", 1.0)
-    for begin in (Controller.start, Controller.run_once):
-        controller = Controller({"bootstrap.servers": "127.0.0.1:1"}, ControllerConfig())
-        with pytest.raises(ModeAwareError, match=r"127\.0\.0\.1:1"):
-            begin(controller)
-        controller.stop()

@@ -81,19 +81,6 @@ def test_a_waiver_says_what_is_given_up_and_lets_the_drain_go_on(
     assert [set(partition["proof"]) for partition in document["partitions"]] == [{quick}] * 2
 
 
-def test_a_registered_reader_is_waited_for_until_it_commits(site: Site, filled: str, controller: Controller) -> None:
-    reader = f"spark-{filled}"
-    assert site.run("groups", "require", reader, "--topic", filled, "--reason", "a nightly job").status == 0
-    assert groups_of(site, filled)[reader]["because"] == ["registered"], "before the shrink too"
-    assert site.run("shrink", filled, "--to", "5", *DRAIN).status == 0
-    wait_for_phase(site, filled, "drain")
-    eventually(lambda: site.describe(filled)["partitions"][5]["reason"] == f"group-gone:{reader}", interval_s=0.5)
-    assert groups_of(site, filled)[reader]["kind"] is None
-    site.commit(filled, reader, ends(site, filled))
-    wait_for_phase(site, filled, "done")
-    assert "registered" in groups_of(site, filled)[reader]["because"]
-
-
 def test_state_that_does_not_move_is_given_up_by_name_only(
     site: Site, filled: str, controller: Controller, make_group: Callable[[], str]
 ) -> None:

@@ -83,17 +83,6 @@ def test_a_writer_that_was_replaced_appends_nothing(log: RealLog) -> None:
 # The tail
 
 
-def test_a_log_that_appears_under_running_clients_is_followed(log: RealLog) -> None:
-    views = registry.acquire(log.conf, log.config)
-    assert views.wait_ready(30)
-    assert views.stats()["log_present"] is False
-    log.create()
-    log.append(topic_record())
-    eventually(lambda: views.view("orders").epoch == 1)
-    assert views.stats()["log_present"] is True
-    views.close()
-
-
 def test_a_log_that_is_deleted_and_made_anew_takes_no_view_back(log: RealLog) -> None:
     log.create()
     log.append(topic_record(epoch=5), topic_record("bills", 1))

@@ -11,15 +11,6 @@ from confluent_kafka import (
     Producer,
     ShareConsumer,
 )
-from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    NewTopic,
-    ResourcePatternType,
-    ResourceType,
-)
 
 from modeaware.clock import SYSTEM_CLOCK
 from modeaware.cluster.cluster import Cluster
@@ -27,13 +18,12 @@ from modeaware.cluster.control_records import Gap, without_records
 from modeaware.cluster.groups.found import GroupsFound, find_groups
 from modeaware.cluster.topic_identity import topic_ids
 from modeaware.errors import ClusterError, ErrorCode
-from modeaware.lifecycle.effects import CommitOffsets, DeleteRecords
+from modeaware.lifecycle.effects import DeleteRecords
 from modeaware.lifecycle.facts import GroupFacts
 from modeaware.local import Kafka
 from tests.conftest import MakeTopic
 from tests.support.groups import RunningGroup
 from tests.support.plain import produce_keyed
-from tests.support.secured import SecuredKafka
 from tests.support.waiting import eventually
 
 MakeGroup = Callable[[], str]
@@ -162,55 +152,3 @@ def test_delete_records_is_for_the_topic_it_was_decided_for(
     cluster.perform(DeleteRecords(topic, topic_id, {0: 3}, {0: epoch}))
     assert cluster.offsets(topic, [0])[0].log_start == 3
     assert set(topic_ids(cluster.brokers, "no-such-topic").values()) == {None}
-
-
-def _committed(cluster: Cluster, effect: CommitOffsets) -> bool:
-    try:
-        cluster.perform(effect)
-    except ClusterError:
-        return False
-    return True
-
-
-def _looked(cluster: Cluster, topic: str) -> GroupsFound:
-    """With its doubts, for ``eventually``: that no broker answers in time is "not yet"."""
-    try:
-        return find_groups(cluster, topic, range(1))
-    except ClusterError as error:
-        raise AssertionError(str(error)) from error
-
-
-@pytest.mark.usefixtures("acls")
-def test_rights(secured: SecuredKafka, make_group: MakeGroup) -> None:
-    """Without DESCRIBE on the cluster groups are left out of listings, and nobody says so."""
-    admin_conf = secured.conf()
-    admin = AdminClient(admin_conf)
-    as_admin = Cluster(admin_conf)
-    alice = Cluster(secured.conf("alice", "PLAIN"))
-    topic, group = make_group(), make_group()
-    admin.create_topics([NewTopic(topic, 1)])[topic].result(20)
-    topic_id = eventually(lambda: as_admin.describe([topic])[topic]).topic_id  # brokers hear of it a little later
-    eventually(lambda: _committed(as_admin, CommitOffsets(topic, topic_id, group, {0: 0})))
-
-    def allow(kind: ResourceType, name: str) -> None:
-        binding = AclBinding(
-            kind, name, ResourcePatternType.LITERAL, "User:alice", "*", AclOperation.DESCRIBE, AclPermissionType.ALLOW
-        )
-        admin.create_acls([binding])[binding].result(30)
-
-    assert set(sure(as_admin, topic, 1).groups) == {group}
-    hidden = eventually(lambda: _looked(alice, topic))
-    assert (hidden.groups, hidden.doubt.hidden) == ({}, True)
-    allow(ResourceType.BROKER, "kafka-cluster")
-    eventually(lambda: "offsets cannot be read" in _looked(alice, topic).doubt.detail)
-    allow(ResourceType.GROUP, "*")  # there are those of other tests
-    allow(ResourceType.TOPIC, topic)
-    hidden = eventually(lambda: "__consumer_offsets" in (seen := _looked(alice, topic)).doubt.detail and seen)
-    assert hidden.doubt.hidden
-    allow(ResourceType.TOPIC, "__consumer_offsets")
-    eventually(lambda: _looked(alice, topic) == sure(as_admin, topic, 1))
-    wrong = Cluster({**secured.conf("alice", "PLAIN"), "sasl.password": "guessed"})
-    with pytest.raises(ClusterError, match="cannot reach the cluster"):
-        find_groups(wrong, topic, range(1))
-    for each in (as_admin, alice, wrong):
-        each.close()

@@ -5,34 +5,16 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 from confluent_kafka import Producer
 
-from modeaware.config import ClientConfig
 from modeaware.local import Kafka
 from modeaware.modelog import tail
 from modeaware.views import registry
-from modeaware.views.cluster_views import THREAD_NAME
 from tests.support.modelog import RealLog, topic_record
-from tests.support.waiting import eventually
-
-
-class Tails:
-    """The tails that were started since: those of earlier tests may still be on their way out."""
-
-    def __init__(self) -> None:
-        self._before = frozenset(self._all())
-
-    def __len__(self) -> int:
-        return len(self._all() - self._before)
-
-    @staticmethod
-    def _all() -> set[threading.Thread]:
-        return {thread for thread in threading.enumerate() if thread.name == THREAD_NAME}
 
 
 @pytest.fixture
@@ -40,22 +22,6 @@ def log(kafka: Kafka) -> Iterator[RealLog]:
     made = RealLog(kafka.bootstrap_servers)
     yield made
     made.close()
-
-
-def test_clients_of_one_cluster_share_one_tail(log: RealLog) -> None:
-    tails = Tails()
-    first = registry.acquire(log.conf, log.config)
-    second = registry.acquire({**log.conf, "group.id": "g", "client.id": "other"}, log.config)
-    other = registry.acquire(log.conf, ClientConfig(mode_log_topic=log.topic + "-other"))
-    assert len(tails) == 2
-    assert first.stats()["clients"] == 2
-    first.close()
-    first.close()
-    assert second.wait_ready(30)
-    assert len(tails) == 2
-    second.close()
-    other.close()
-    eventually(lambda: len(tails) == 0)
 
 
 def run_program(log: RealLog, body: str) -> subprocess.CompletedProcess[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -92,16 +91,6 @@ def test_who_joins_stands_by_and_disturbs_nobody(setting: Controlled, make_topic
         setting.make().run_once()
     assert shrinks(first, make_topic(2))
     assert (first.role, first.epoch, epoch(setting)) == (Role.ACTIVE, 1, 1)
-    assert_one_at_a_time(history(setting.conf, setting.log))
-
-
-def test_of_several_that_start_at_once_one_is_active(setting: Controlled) -> None:
-    """There is no mode log yet: each of them tries to make it."""
-    several = [setting.make(session_timeout_ms=LONG_SESSION_MS) for _ in range(4)]
-    with ThreadPoolExecutor(len(several)) as pool:
-        for started in [pool.submit(each.start) for each in several]:
-            started.result(60)
-    eventually(lambda: len(members(setting, *several)) == 1)
     assert_one_at_a_time(history(setting.conf, setting.log))
 
 

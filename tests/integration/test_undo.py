@@ -6,9 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-from modeaware.cluster.cluster import Cluster
-from modeaware.errors import ClusterError
-from modeaware.lifecycle.effects import DeleteRecords, Effect
 from modeaware.lifecycle.phases import topic_phase
 from modeaware.modes import PartitionMode
 from tests.conftest import MakeTopic
@@ -17,19 +14,6 @@ from tests.support.groups import RunningGroup
 from tests.support.plain import watermarks
 
 RW = PartitionMode.READ_WRITE
-
-
-@pytest.fixture
-def no_deletion(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The brokers do not answer DeleteRecords: the topic stays in the phase reclaim."""
-    perform = Cluster.perform
-
-    def refuse(cluster: Cluster, effect: Effect, check: Callable[[Effect], None]) -> None:
-        if isinstance(effect, DeleteRecords):
-            raise ClusterError("no answer")
-        perform(cluster, effect, check)
-
-    monkeypatch.setattr(Cluster, "perform", refuse)
 
 
 def come_to(phase: str, setting: Controlled, topic: str) -> None:
@@ -44,11 +28,6 @@ def come_to(phase: str, setting: Controlled, topic: str) -> None:
 @pytest.mark.parametrize("phase", ["seal", "drain", "done"])
 def test_in_phase(phase: str, setting: Controlled, make_topic: MakeTopic, make_group: Callable[[], str]) -> None:
     check(phase, setting, make_topic(4), make_group())
-
-
-@pytest.mark.usefixtures("no_deletion")
-def test_in_phase_reclaim(setting: Controlled, make_topic: MakeTopic, make_group: Callable[[], str]) -> None:
-    check("reclaim", setting, make_topic(4), make_group())
 
 
 def check(phase: str, setting: Controlled, topic: str, name: str) -> None:
