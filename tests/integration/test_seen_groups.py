@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka import (
     AcknowledgeType,
-    Producer,
     ShareConsumer,
 )
 
-from modeaware.clock import SYSTEM_CLOCK
 from modeaware.cluster.cluster import Cluster
-from modeaware.cluster.control_records import Gap, without_records
 from modeaware.cluster.groups.found import GroupsFound, find_groups
-from modeaware.cluster.topic_identity import topic_ids
-from modeaware.errors import ClusterError, ErrorCode
-from modeaware.lifecycle.effects import DeleteRecords
+from modeaware.errors import ClusterError
 from modeaware.lifecycle.facts import GroupFacts
 from modeaware.local import Kafka
 from tests.conftest import MakeTopic
@@ -113,42 +107,3 @@ def test_a_share_group_by_what_is_acknowledged(
         assert sure(cluster, topic, 1).groups[name].has_members
     eventually(lambda: not sure(cluster, topic, 1).groups[name].has_members)
     assert sure(cluster, topic, 1).groups == {name: GroupFacts({0: base + 10}, kind="share")}
-
-
-def test_gaps_of_many_partitions(kafka: Kafka, cluster: Cluster, make_topic: MakeTopic) -> None:
-    """In each: two records, a commit marker, an aborted record, its marker. One consumer looks at all of them."""
-    count = 40
-    topic = make_topic(count)
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": uuid.uuid4().hex})
-    producer.init_transactions(30)
-    for values, end in ((b"ab", producer.commit_transaction), (b"c", producer.abort_transaction)):
-        producer.begin_transaction()
-        for partition in range(count):
-            for value in values:
-                producer.produce(topic, value=bytes([value]), partition=partition)
-        producer.flush(30)
-        end(30)
-    eventually(lambda: {log.last_stable_offset for log in cluster.offsets(topic, range(count)).values()} == {5})
-    gaps = {Gap(p, start, end) for p in range(count) for start in range(5) for end in range(start + 1, 7)}
-    conf = {"bootstrap.servers": kafka.bootstrap_servers}
-    found = without_records(conf, topic, gaps, SYSTEM_CLOCK.monotonic_s)
-    assert found == {gap for gap in gaps if gap.start >= 2 and gap.end <= 5}
-
-
-def test_delete_records_is_for_the_topic_it_was_decided_for(
-    kafka: Kafka, cluster: Cluster, make_topic: MakeTopic
-) -> None:
-    topic = make_topic(1)
-    send(kafka, topic, 5, 0)
-    (topic_id,) = set(topic_ids(cluster.brokers, topic).values())
-    assert topic_id == cluster.describe([topic])[topic].topic_id
-    epoch = cluster.offsets(topic, [0])[0].leader_epoch
-    with pytest.raises(ClusterError) as raised:
-        cluster.perform(DeleteRecords(topic, "A" * 22, {0: 5}, {0: epoch}))
-    assert raised.value.code is ErrorCode.UNKNOWN_TOPIC_ID
-    with pytest.raises(ClusterError, match=f"led under epoch {epoch}"):
-        cluster.perform(DeleteRecords(topic, topic_id, {0: 5}, {0: epoch + 1}))
-    assert cluster.offsets(topic, [0])[0].log_start == 0
-    cluster.perform(DeleteRecords(topic, topic_id, {0: 3}, {0: epoch}))
-    assert cluster.offsets(topic, [0])[0].log_start == 3
-    assert set(topic_ids(cluster.brokers, "no-such-topic").values()) == {None}
