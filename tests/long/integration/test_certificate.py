@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
-from tests.support.command_line import QUICK, WAIT, Site
+from tests.support.command_line import WAIT, Site
 from tests.support.kafka_tools import run_tool
 from tests.support.plain import watermarks
-from tests.support.waiting import eventually
 
 NOT_DRAINED = 3
 
@@ -56,27 +54,3 @@ def test_a_shrink_is_certified_and_kafkas_tools_agree(site: Site, filled: str) -
     assert rest["expect"] in rest["told"]
 
     assert certificate(site, filled, "--partition", "5")[1]["partitions"] == [partition]
-
-
-def test_what_is_drained_but_kept_is_told_by_kafkas_tools_too(site: Site, filled: str) -> None:
-    """The retention policy deletes nothing; every group has read it all."""
-    site.commit(filled, f"audit-{filled}", ends(site, filled))
-    assert site.run("shrink", filled, "--to", "5", "--yes", "--timeout", "1", *QUICK).status == 1, "no controller runs"
-    process = site.spawn("controller", "--config", "modeaware.seal.quiet.ms=200")
-    try:
-        assert site.run("shrink", filled, "--to", "5", "--yes").status == 0, "the controller is waited for"
-        eventually(lambda: certificate(site, filled)[0] == 0, interval_s=0.5)
-    finally:
-        process.terminate()
-        process.communicate(timeout=30)
-    (partition,) = certificate(site, filled)[1]["partitions"]
-    assert (partition["verdict"], partition["mode"], partition["recorded_reason"]) == (
-        "drained",
-        "ReadOnly",
-        "retention",
-    )
-    earliest = partition["check_with"][1]
-    start = re.match(re.escape(f"{filled}:5:") + r"(\d+)$", run_tool(earliest["command"]).splitlines()[0])
-    assert start is not None
-    assert int(start[1]) == partition["checked_now"]["log_start"] == 0
-    assert earliest["expect"].endswith(f"an offset of {partition['seal_offset']} or less")

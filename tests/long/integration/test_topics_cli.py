@@ -11,7 +11,6 @@ import pytest
 
 from modeaware.controller.daemon import Controller
 from modeaware.local import LocalKafka
-from tests.conftest import MakeTopic
 from tests.support.command_line import WAIT, Site
 from tests.support.kafka_tools import finish_tool
 from tests.support.plain import create_topic
@@ -174,38 +173,3 @@ def _is_out_of_sync(site: Site, topic: str, node_id: int) -> bool:
     """Whether the broker is in no ISR of the topic any more."""
     lines = ours(site, "--describe", "--topic", topic)[1:]
     return all(str(node_id) not in line.split("\tIsr: ")[1].split("\t")[0].split(",") for line in lines)
-
-
-def test_alter_grows_as_kafka_topics_does(site: Site, make_topic: MakeTopic) -> None:
-    first, second = make_topic(2), make_topic(2)
-    assignment = ("--replica-assignment", "1,1,1,1")
-    grown = site.run("topics", "--alter", "--topic", first, "--partitions", "4", *assignment, "--yes")
-    assert (grown.status, grown.out) == (0, f"{first}: grown to 4 writable partitions.\n"), grown.err
-    assert kafkas(site, "--alter", "--topic", second, "--partitions", "4", *assignment) == []
-    shapes = [
-        [line.replace(topic, "") for line in ours(site, "--describe", "--topic", topic)[1:]]
-        for topic in (first, second)
-    ]
-    assert shapes[0] == shapes[1]
-    assert len(shapes[0]) == 4
-    both = site.run("topics", "--alter", "--topic", f"{first}|{second}", "--partitions", "5", "--yes")
-    assert both.out == "".join(f"{topic}: grown to 5 writable partitions.\n" for topic in sorted((first, second)))
-    told = site.run("topics", "--alter", "--topic", "absent.*", "--partitions", "5", "--yes")
-    assert (told.status, told.err) == (1, "error: topic 'absent.*' does not exist\n")
-    assert site.run("topics", "--alter", "--topic", "absent", "--if-exists", "--partitions", "5").status == 0
-    unknown = site.run(
-        "topics", "--alter", "--topic", first, "--partitions", "6", "--yes", "--replica-assignment", "1,1,1,1,1,77"
-    )
-    assert unknown.status == 1
-    assert "77" in unknown.err
-    assert site.log() is None
-
-
-def test_a_pattern_never_deletes_the_mode_log(site: Site, filled: str) -> None:
-    assert site.run("topics", "--alter", "--topic", filled, "--partitions", "4", *WAIT).status == 0
-    pattern = f"{site.mode_log}|{filled}"
-    assert ours(site, "--delete", "--topic", pattern, "--yes") == []
-    eventually(lambda: filled not in ours(site, "--list"))
-    assert site.mode_log in ours(site, "--list")
-    told = site.run("topics", "--delete", "--topic", site.mode_log, "--dry-run")
-    assert "is the mode log" in told.err
