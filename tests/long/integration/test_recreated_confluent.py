@@ -21,17 +21,6 @@ PROTOCOLS = ["range", "cooperative-sticky", "consumer"]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_new_earliest_group_reads_every_record_of_the_new_topic(
-    recreating: Recreating, make_group: Callable[[], str], protocol: str
-) -> None:
-    recreating.recreate()
-    sent = recreating.send()
-    with recreating.group(make_group(), protocol, "earliest") as group:
-        group.check(sent)
-        group.await_held(recreating.topic, range(COUNT))
-
-
-@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_new_latest_group_reads_every_record_written_after_it_joined(
     recreating: Recreating, make_group: Callable[[], str], protocol: str
 ) -> None:

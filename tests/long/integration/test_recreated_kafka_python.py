@@ -52,24 +52,6 @@ def test_an_earliest_group_reads_every_record_of_the_new_topic(
     assert seen == new
 
 
-@either_count
-def test_a_latest_group_reads_all_that_comes_once_it_has_its_partitions(
-    recreating: Recreating, make_group: Callable[[], str], partitions: int
-) -> None:
-    recreating.recreate(partitions)
-    recreating.send(partitions=partitions)
-    seen = set[Record]()
-    with closing(consumer_of(recreating, make_group(), "latest")) as consumer:
-
-        def has_its_partitions() -> bool:
-            return len(consumer.assignment()) == partitions and not consumer._subscription.missing_fetch_positions()
-
-        read_until(consumer, seen, has_its_partitions)
-        new = recreating.send(partitions=partitions)
-        read_until(consumer, seen, lambda: seen >= new)
-    assert seen == new
-
-
 def by_kafka_python(recreating: Recreating) -> None:
     with KafkaProducer(bootstrap_servers=recreating.servers, modeaware_mode_log_topic=recreating.log.topic) as producer:
         for future in [producer.send(recreating.topic, b"x", key=key) for key in KEYS]:

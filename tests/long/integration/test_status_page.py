@@ -122,11 +122,8 @@ def test_names_become_no_markup_and_a_phone_shows_it_all(page: Page) -> None:
         assert page.locator("main img").count() == 0
         assert page.evaluate("window.hit") is None
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
-        expect(page.locator("article")).to_have_count(3)
-        topics = page.locator("article h3")
-        assert topics.all_text_contents() == ["grown", "orders", "clicks"], "what needs somebody first"
+        assert page.locator("article h3").all_text_contents() == ["grown", "orders", "clicks"]
         expect(page.locator('article[data-topic="clicks"] .cell')).to_have_count(128)
-        expect(page.locator("#settled .cell")).to_have_text(["W"] * 6 + ["N"] * 18)
         assert errors == []
     finally:
         page.goto("about:blank")

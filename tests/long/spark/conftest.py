@@ -26,7 +26,7 @@ def site(kafka: Kafka) -> Iterator[WritingSite]:
 
 @pytest.fixture
 def spark_conf_dir(spark: SparkSession, tmp_path: Path) -> Path:
-    """A folder as SPARK_CONF_DIR names it: what a machine's own spark-defaults.conf would say, of the tests' session."""
+    """A folder as SPARK_CONF_DIR names it, with what a machine's own spark-defaults.conf would say."""
     folder = tmp_path / "conf"
     folder.mkdir()
     conf = spark.sparkContext.getConf()

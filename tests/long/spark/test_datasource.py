@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pytest
 from confluent_kafka import Producer, murmur2
 from pyspark.sql import DataFrame, SparkSession
 
@@ -77,25 +74,6 @@ def test_a_batch_reads_the_readable_partitions_between_the_offsets(
     assert counts(spark, topic, site.conf, startingOffsets="latest") == {}
 
 
-@pytest.fixture
-def make_reading(spark: SparkSession, site: WritingSite, tmp_path: Path) -> Iterator[Callable[..., Reading]]:
-    """Makes a query that reads a topic with our source, and stops it in the end."""
-    made: list[Reading] = []
-
-    def make(topic: str, **more: Any) -> Reading:
-        def stream() -> DataFrame:
-            given = {"topic": topic, "startingOffsets": "earliest", **site.conf, **more}
-            return spark.readStream.format("modeaware").options(**given).load()
-
-        made.append(Reading(f"q-{uuid.uuid4().hex[:8]}", stream, tmp_path / f"checkpoint-{len(made)}"))
-        return made[-1]
-
-    yield make
-    for reading in made:
-        reading.query = None if reading.query is None or reading.query.exception() else reading.query
-        reading.stop()
-
-
 def sealed(topic: str, epoch: int, modes: list[PartitionMode], seals: dict[int, int]) -> TopicRecord:
     retired = {partition: RetiredPartition(seal_offset=seal) for partition, seal in seals.items()}
     return TopicRecord(
@@ -104,53 +82,38 @@ def sealed(topic: str, epoch: int, modes: list[PartitionMode], seals: dict[int, 
 
 
 def test_a_stream_goes_on_from_its_checkpoint_and_reads_each_record_once(
-    kafka: Kafka, site: WritingSite, make_reading: Callable[..., Reading], make_topic: MakeTopic
+    spark: SparkSession, kafka: Kafka, site: WritingSite, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
     topic = make_topic(3)
+    options = {"topic": topic, "startingOffsets": "earliest", **site.conf}
+
+    def stream() -> DataFrame:
+        return spark.readStream.format("modeaware").options(**options).load()
+
     values = fill(kafka, topic, 0, 50) | fill(kafka, topic, 2, 30)
-    reading = make_reading(topic)
-    reading.start()
-    reading.await_read(values)
-    values |= fill(kafka, topic, 1, 20) | fill(kafka, topic, 2, 20, "more")
-    reading.await_read(values)
-    reading.stop(settled=True)
-    values |= fill(kafka, topic, 1, 20, "meanwhile")
-    reading.start()
-    reading.await_read(values)
-    site.log.append(sealed(topic, 1, [RW, RW, NONE], {2: 50}))
-    values |= fill(kafka, topic, 0, 20, "shrunk")
-    reading.await_read(values)
-    reading.stop(settled=True)
-    fill(kafka, topic, 2, 5, "straggler")  # beyond the seal: nobody reads it before the partition is ReadOnly again
-    reading.start()
-    values |= fill(kafka, topic, 0, 5, "none")
-    reading.await_read(values)
-    assert set(reading.read) == values
-    site.log.append(sealed(topic, 2, [RW, RW, RW], {}))
-    values |= fill(kafka, topic, 2, 10, "revived") | {b"straggler-2-%d" % number for number in range(5)}
-    reading.await_read(values)
-    assert set(reading.read) == values
-    assert set(reading.read.values()) == {1}, "each once"
-
-
-def test_every_column_is_written(spark: SparkSession, kafka: Kafka, site: WritingSite, make_topic: MakeTopic) -> None:
-    topic, other = make_topic(3, retention_ms=-1), make_topic(1, retention_ms=-1)
-    at = datetime(2013, 1, 1, 10, 0, 0, 123_000, tzinfo=UTC)
-    schema = (
-        "key BINARY, value BINARY, partition INT, timestamp TIMESTAMP, topic STRING, "
-        "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
-    )
-    rows = [
-        (b"k", b"v", 2, at, None, [("a", b"1"), ("a", None)]),
-        (None, None, None, at, other, None),
-    ]
-    frame = spark.createDataFrame(rows, schema)
-    frame.write.format("modeaware").options(topic=topic, **site.conf).mode("append").save()
-    (kept,) = drain_topic(kafka.bootstrap_servers, topic)
-    assert (kept.key(), kept.value(), kept.partition(), kept.headers()) == (b"k", b"v", 2, [("a", b"1"), ("a", None)])
-    assert kept.timestamp()[1] == int(at.timestamp() * 1000)
-    (elsewhere,) = drain_topic(kafka.bootstrap_servers, other)
-    assert (elsewhere.key(), elsewhere.value(), elsewhere.headers()) == (None, None, None)
+    with Reading(f"q-{uuid.uuid4().hex[:8]}", stream, tmp_path) as reading:
+        reading.start()
+        reading.await_read(values)
+        values |= fill(kafka, topic, 1, 20) | fill(kafka, topic, 2, 20, "more")
+        reading.await_read(values)
+        reading.stop(settled=True)
+        values |= fill(kafka, topic, 1, 20, "meanwhile")
+        reading.start()
+        reading.await_read(values)
+        site.log.append(sealed(topic, 1, [RW, RW, NONE], {2: 50}))
+        values |= fill(kafka, topic, 0, 20, "shrunk")
+        reading.await_read(values)
+        reading.stop(settled=True)
+        fill(kafka, topic, 2, 5, "straggler")  # beyond the seal: nobody reads it before the partition is ReadOnly again
+        reading.start()
+        values |= fill(kafka, topic, 0, 5, "none")
+        reading.await_read(values)
+        assert set(reading.read) == values
+        site.log.append(sealed(topic, 2, [RW, RW, RW], {}))
+        values |= fill(kafka, topic, 2, 10, "revived") | {b"straggler-2-%d" % number for number in range(5)}
+        reading.await_read(values)
+        assert set(reading.read) == values
+        assert set(reading.read.values()) == {1}, "each once"
 
 
 def test_a_stream_writes_by_the_modes_and_its_checkpoint(

@@ -1,4 +1,4 @@
-"""Records on a shrunk topic: our Producer on the executors (row by row, by Arrow batches), and Spark's own sink."""
+"""Records on a shrunk topic: our Producer on the executors (by row, by Arrow batch, as a source), Spark's own sink."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ def by_rows(df: DataFrame, topic: str, conf: Mapping[str, Any]) -> None:
     df.foreachPartition(foreach_partition_writer(topic, conf))
 
 
-BOTH = pytest.mark.parametrize("write", [by_rows, write_arrow])
+def by_source(df: DataFrame, topic: str, conf: Mapping[str, Any]) -> None:
+    df.write.format("modeaware").options(topic=topic, **conf).mode("append").save()
 
 
-@BOTH
+@pytest.mark.parametrize("write", [by_rows, write_arrow])
 @pytest.mark.parametrize("name", [None, "murmur2_random"])
 def test_executors_place_keys_before_and_after_a_shrink(
     spark: SparkSession, site: WritingSite, make_topic: MakeTopic, write: Write, name: str | None
@@ -42,7 +43,7 @@ def test_executors_place_keys_before_and_after_a_shrink(
     assert sum(grown.values()) == len(keys)
 
 
-@BOTH
+@pytest.mark.parametrize("write", [by_rows, write_arrow, by_source])
 def test_what_a_row_says_is_kept(spark: SparkSession, site: WritingSite, make_topic: MakeTopic, write: Write) -> None:
     topic, other = make_topic(12, retention_ms=-1), make_topic(3, retention_ms=-1)
     site.shrink(topic, 4)
