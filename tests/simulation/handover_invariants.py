@@ -19,14 +19,12 @@ class HandoverJudge(DrainJudge):
     """The part of the judge that watches what producers who hold moved keys back go by.
 
     Attributes:
-        handovers: how many shrinks were handed over to the last partition.
         left_over: topic id -> partition -> the records in it that a shrink before left unread: keys of theirs may have
             moved twice.
     """
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self.handovers = 0
         self.left_over: dict[str, dict[int, frozenset[int]]] = {}
 
     def _handed_over(self, before: TopicRecord | None, after: TopicRecord, writer: Controller) -> None:
@@ -53,7 +51,6 @@ class HandoverJudge(DrainJudge):
             self._judge(partition, before, after, writer)
         if now - was:
             self._judge_left_over(after, writer)
-        self.handovers += deletion.handed_over and not earlier.handed_over
 
     def _note_left_over(self, before: TopicRecord | None, after: TopicRecord) -> None:
         """Where a new shrink begins before another one is handed over, what was to be read then is to be read still."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect
-from dataclasses import dataclass
 from itertools import accumulate
 
 from tests.simulation.actions import ALWAYS, SOMETIMES, WITH_EVACUATIONS, Actions
@@ -37,17 +36,7 @@ EVACUATE_FROM = 2_000_000_000
 """From this seed on, topics are compacted, and evacuated."""
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What became of a schedule; ``under_faults``: how many of its shrinks were completed before it grew calm."""
-
-    steps: int
-    shrinks: int
-    under_faults: int
-    windows: int
-
-
-def run(seed: int, coverage: Coverage, story: list[str] | None = None) -> Outcome:
+def run(seed: int, coverage: Coverage, story: list[str] | None = None) -> World:
     """Run the schedule of ``seed`` to its end.
 
     Raises:
@@ -80,7 +69,7 @@ def run(seed: int, coverage: Coverage, story: list[str] | None = None) -> Outcom
     for _ in range(50 + world.below(70)):
         act()
     settle(world, actions)
-    return Outcome(world.steps, world.shrinks, world.shrinks_under_faults, world.windows)
+    return world
 
 
 def new_world(seed: int, coverage: Coverage, story: list[str] | None = None) -> World:

@@ -44,7 +44,6 @@ class World:
         side_random: dice for what was added later: a throw changes nothing else in a schedule.
         ids_are_watched: controllers compare the ids of all records with the cluster's (in some schedules: the others
             show what holds without that).
-        windows: deletions that met the window which is documented (the topic or the log changed after the last check).
     """
 
     name = "orders"
@@ -74,9 +73,7 @@ class World:
         self.gone: set[int] = set()
         self.late: list[tuple[Fault, Callable[[], str | None]]] = []
         self.hanging: list[Transaction] = []
-        self.windows = 0
         self.shrinks = 0
-        self.shrinks_under_faults = 0
         self.modes: tuple[PartitionMode, ...] = ()
         self.retired_ms: dict[int, int] = {}
         self.delay_ms = 0
@@ -219,7 +216,6 @@ class World:
         elif PHASES[self._phase] == "done" and self._running:
             self._running = False
             self.shrinks += 1
-            self.shrinks_under_faults += not self.calm
             self.tell("the shrink is done")
 
     _running = False
@@ -300,7 +296,6 @@ class World:
                     error = f"partition {partition} refuses"
                     continue
                 outside = topic is not meant or log.truncated_at >= sent_at
-                self.windows += outside
                 self.tell("the records of partition %d below %d are deleted", partition, offset)
                 log.delete_below(offset)
                 behind = any(g.goes_on_at(partition, offset) < offset for g in self.groups.values())

@@ -9,8 +9,7 @@ from functools import cache
 
 import pytest
 
-from tests.simulation.guard_form import Change
-from tests.simulation.guard_texts import GUARDS
+from tests.simulation.guard_texts import GUARDS, Change
 from tests.support.source_tree import ROOT, modules, tree
 
 DOCUMENT = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
