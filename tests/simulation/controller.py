@@ -13,10 +13,9 @@ from modeaware.controller.failures import Failures
 from modeaware.controller.replaced import TopicWatch
 from modeaware.errors import ClusterError, ControllerFenced, ErrorCode, ModeSourceError, NewerRecord
 from modeaware.lifecycle.commands import Command, CommandResult
-from tests.simulation.effects import effects_of
-from tests.simulation.looked import Looked
+from tests.simulation.effects import SimEffects
 from tests.simulation.modelog import LogSession
-from tests.simulation.observer import SimObserver, ids_of_each_broker, ids_of_one_broker
+from tests.simulation.observer import Looked, SimObserver, ids_of_each_broker, ids_of_one_broker
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -64,7 +63,7 @@ class Controller:
         self.without_rules = False
         self.member = world.coordinator.join(world.time_ms)
         log = LogSession(world, world.log, self)
-        self.engine = Engine(log, SimObserver(world, self), effects_of(world, self), self._config, world)
+        self.engine = Engine(log, SimObserver(world, self), SimEffects(world, self), self._config, world)
         self.engine.failures = Nothing()
         one, each = partial(ids_of_one_broker, world), partial(ids_of_each_broker, world)
         self.watch = TopicWatch(self.engine, one, each, world)

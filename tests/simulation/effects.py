@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
+from unittest.mock import patch
 
+from modeaware.cluster import cluster
 from modeaware.cluster.cluster import Cluster
+from modeaware.cluster.effect_requests import Check, no_check
 from modeaware.controller.election import Election
 from modeaware.controller.lease import LeasedEffects
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle.effects import CommitOffsets, CreatePartitions, DeleteRecords, Effect
-from tests.simulation.election import SESSION_MS
+from modeaware.modelog.records import TopicRecord
+from tests.simulation.broker import SESSION_MS
 from tests.simulation.faults import Fault, phase_of
 
 if TYPE_CHECKING:
     from tests.simulation.controller import Controller
     from tests.simulation.world import World
-
-Check = Callable[[], None]
-
-
-def effects_of(world: World, controller: Controller) -> SimEffects:
-    """The engine's ``Effects`` of one process."""
-    return SimEffects(world, controller, SimCluster(world, controller))
 
 
 class SimElection:
@@ -50,7 +50,8 @@ class SimElection:
 class SimEffects(LeasedEffects):
     """The real lease; the judge is told when an effect begins."""
 
-    def __init__(self, world: World, controller: Controller, cluster: SimCluster) -> None:
+    def __init__(self, world: World, controller: Controller) -> None:
+        cluster = SimCluster(world, controller)
         super().__init__(cluster, cast(Election, SimElection(world, controller)), SESSION_MS, world)
         self._world = world
         self._controller = controller
@@ -91,7 +92,7 @@ class SimCluster(Cluster):
         if self._world.strikes(Fault.RECREATED_AT_EFFECT, self.phase):
             self._world.recreate()
 
-    def delete_records(self, effect: DeleteRecords, check: Check) -> None:
+    def delete_records(self, effect: DeleteRecords, check: Check = no_check) -> None:
         world = self._world
         world.judge.deletes(self._controller, effect)
         world.io(self._controller, "looks for the leaders")
@@ -126,8 +127,7 @@ class SimCluster(Cluster):
                 led[partition] = offset
         return led
 
-    def grow(self, effect: CreatePartitions, validate_only: bool, check: Check) -> None:
-        """CreatePartitions."""
+    def grow(self, effect: CreatePartitions, validate_only: bool, check: Check = no_check) -> None:
         world = self._world
         world.io(self._controller, "looks for the brokers' controller")
         check()
@@ -169,3 +169,23 @@ class SimCluster(Cluster):
     def _may_lose_answer(self) -> None:
         if self._world.strikes(Fault.EFFECT_ANSWER_LOST, self.phase):
             raise ClusterError("no answer", code=ErrorCode.REQUEST_TIMED_OUT)
+
+
+@contextmanager
+def seams() -> Iterator[None]:
+    """Within it schedules may run. It changes the process: no other code may use what it replaces.
+
+    Every reader of the mode log parses the same bytes: they are parsed once. Records are immutable.
+    """
+    parse = lru_cache(1024)(TopicRecord.from_json)
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with ExitStack() as patches:
+            patches.enter_context(patch.object(TopicRecord, "from_json", staticmethod(parse)))
+            for simulated in (SimCluster.topic_ids, SimCluster.delete_records, SimCluster.commit_offsets):
+                patches.enter_context(patch.object(cluster, simulated.__name__, simulated))
+            patches.enter_context(patch.object(cluster, "create_partitions", SimCluster.grow))
+            yield
+    finally:
+        logging.disable(before)

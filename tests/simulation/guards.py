@@ -1,7 +1,4 @@
-"""Take guards away, each in a process of its own that has not imported the code it changes; see what the simulator says.
-
-A text of the table has to occur exactly once: a guard that was rewritten must be rewritten there as well.
-"""
+"""Take guards away, each in a process of its own that has not imported the code it changes, and run the simulator."""
 
 from __future__ import annotations
 
@@ -76,8 +73,8 @@ def table(found: Sequence[Found]) -> str:
 def _search(guard: Guard) -> dict[str, object]:
     """The first seed that shows that the guard is gone; first of all the one that did before."""
     _remove(guard.changes)
+    from tests.simulation.effects import seams
     from tests.simulation.report import Report, run_one
-    from tests.simulation.seams import seams
 
     others: set[str] = set()
     with seams():

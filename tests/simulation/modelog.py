@@ -16,7 +16,7 @@ from tests.simulation.faults import Fault
 
 if TYPE_CHECKING:
     from tests.simulation.controller import Controller
-    from tests.simulation.looked import Looked
+    from tests.simulation.observer import Looked
     from tests.simulation.world import World
 
 Entry = tuple[str | bytes, bytes | None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from modeaware.errors import ClusterError, ErrorCode
@@ -16,11 +16,33 @@ from modeaware.modelog.records import TopicRecord
 from tests.simulation.broker import Log, Topic
 from tests.simulation.faults import Fault
 from tests.simulation.groups import Group
-from tests.simulation.looked import Looked
 
 if TYPE_CHECKING:
     from tests.simulation.controller import Controller
     from tests.simulation.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """A controller's last look at the topic.
+
+    Attributes:
+        at: the first step that came after it had read the ends of the logs.
+        ends_at: the step at which it read the ends of partitions that are still written, after that of the groups.
+        step, now_ms: when it listed the groups.
+        seen: the groups that showed.
+        sure: whether those are all there were.
+        committed: the partitions on which each of them really had an offset then.
+    """
+
+    at: int = 0
+    ends_at: int = 0
+    step: int = 0
+    now_ms: int = 0
+    seen: tuple[str, ...] = ()
+    sure: bool = False
+    committed: Mapping[str, frozenset[int]] = field(default_factory=dict)
+
 
 GONE_AFTER_MS = 30_000
 NO_FACTS: frozenset[int] = frozenset()

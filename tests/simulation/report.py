@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from statistics import median_high
 
-from tests.simulation.client_invariants import Violation
+from tests.simulation.drain_invariants import Violation
+from tests.simulation.effects import seams
 from tests.simulation.faults import Coverage
 from tests.simulation.schedule import run
-from tests.simulation.seams import seams
 
 BATCH = 500
 MOST_FAILURES = 10
@@ -48,7 +48,8 @@ class Report:
         return median_high(self.steps.elements()) if self.steps else 0
 
     def add(self, other: Report) -> None:
-        self.coverage.add(other.coverage)
+        mine, others = self.coverage.counts, other.coverage.counts
+        self.coverage.counts = [a + b for a, b in zip(mine, others, strict=True)]
         self.steps.update(other.steps)
         self.shrunk += other.shrunk
         self.failures.update(other.failures)

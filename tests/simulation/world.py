@@ -12,13 +12,11 @@ from modeaware.lifecycle.phases import rests
 from modeaware.modelog.deletion import DeleteTopicPartitions
 from modeaware.modelog.records import TopicRecord
 from modeaware.modes import PartitionMode
-from tests.simulation.broker import Log, Topic
+from tests.simulation.broker import Coordinator, Log, Topic
 from tests.simulation.controller import Controller, Crash
 from tests.simulation.drain_invariants import by_order
-from tests.simulation.election import Coordinator
-from tests.simulation.evacuator import Evacuator
 from tests.simulation.faults import PHASES, Coverage, Fault, phase_of
-from tests.simulation.groups import Group
+from tests.simulation.groups import Evacuator, Group
 from tests.simulation.invariants import Judge
 from tests.simulation.modelog import Reader, SharedLog
 from tests.simulation.producers import Producer, Transaction
@@ -297,7 +295,7 @@ class World:
                     continue
                 outside = topic is not meant or log.truncated_at >= sent_at
                 self.tell("the records of partition %d below %d are deleted", partition, offset)
-                log.delete_below(offset)
+                log.log_start = max(log.log_start, offset)
                 behind = any(g.goes_on_at(partition, offset) < offset for g in self.groups.values())
                 if outside or behind or partition in given_up:
                     # Of groups that are not waited for (the judge knows): as after any retention, "latest" decides.
