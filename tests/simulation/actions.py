@@ -14,11 +14,10 @@ from modeaware.lifecycle.commands import (
 )
 from modeaware.lifecycle.evacuation import evacuation_of
 from modeaware.modelog.group_rules import GroupRule
-from tests.simulation.broker_actions import BrokerActions, LogActions
+from tests.simulation.broker_actions import BrokerActions
 from tests.simulation.faults import Fault
 from tests.simulation.groups import Group
 from tests.simulation.producers import KEYS, Producer
-from tests.simulation.world import World
 
 WAITS_MS = (0, 100, 1_000, 1_000, 10_000, 10_000, 30_000, 60_000, 300_000)
 ANSWERS = frozenset(
@@ -39,11 +38,8 @@ ANSWERS = frozenset(
 )
 
 
-class PeopleActions:
-    """Events that people bring about."""
-
-    def __init__(self, world: World) -> None:
-        self.world = world
+class Actions(BrokerActions):
+    """The events of one world; whoever holds this decides which one comes next."""
 
     def controller(self) -> None:
         """A controller's thread takes a turn; often the clock has moved to when something is due there."""
@@ -116,18 +112,10 @@ class PeopleActions:
                     return result
         return None
 
-
-class ClientActions:
-    """Events on the clients' side."""
-
-    def __init__(self, world: World) -> None:
-        self.world = world
-
-    def _producer(self, aware: bool | None = None) -> Producer:
+    def _producer(self, aware: bool = False) -> Producer:
+        """Any one, or an aware one: the last is not."""
         producers = self.world.producers
-        if aware is None:
-            return producers[self.world.below(len(producers))]
-        return producers[self.world.below(len(producers) - 1)] if aware else producers[-1]
+        return producers[self.world.below(len(producers) - aware)]
 
     def produce(self) -> None:
         """An aware producer that knows all there is to know."""
@@ -155,7 +143,7 @@ class ClientActions:
         producer.flush()
 
     def produce_unaware(self) -> None:
-        producer = self._producer(aware=False)
+        producer = self.world.producers[-1]
         producer.hand_over(KEYS[self.world.below(len(KEYS))])
         producer.flush()
 
@@ -257,10 +245,6 @@ class ClientActions:
         self.world.begins(fault)
         unseen.add(group.name)
 
-
-class EvacuationActions(PeopleActions):
-    """Events of schedules with compacted topics."""
-
     def evacuation_starts(self) -> None:
         self.world.evacuator.start()
 
@@ -288,10 +272,6 @@ class EvacuationActions(PeopleActions):
             rule = GroupRule("waive", group, "*", "in a hurry", self.world.time_ms)
             self.command(AlterGroupRulesCommand(add=(rule,)))
 
-
-class Actions(EvacuationActions, ClientActions, BrokerActions, LogActions):
-    """The events of one world; whoever holds this decides which one comes next."""
-
     def forget_start(self) -> None:
         """Brokers note log starts once a minute: killed all at once, they forget that records were deleted."""
         world = self.world
@@ -316,59 +296,59 @@ class Actions(EvacuationActions, ClientActions, BrokerActions, LogActions):
             self.shrink()
 
 
-Weighted = tuple[Callable[[Actions], None], float, Fault | None]
+Weighted = tuple[Callable[[Actions], None], float]
 
 ALWAYS: tuple[Weighted, ...] = (
-    (Actions.controller, 34, None),
-    (Actions.wait, 5, None),
-    (Actions.shrink, 6.5, None),
-    (Actions.grow, 0.8, None),
-    (Actions.produce, 8, None),
-    (Actions.flush, 3, None),
-    (Actions.poll, 8, None),
-    (Actions.poll_all, 5, None),
-    (Actions.poll_behind, 4, None),
-    (Actions.join, 2, None),
+    (Actions.controller, 34),
+    (Actions.wait, 5),
+    (Actions.shrink, 6.5),
+    (Actions.grow, 0.8),
+    (Actions.produce, 8),
+    (Actions.flush, 3),
+    (Actions.poll, 8),
+    (Actions.poll_all, 5),
+    (Actions.poll_behind, 4),
+    (Actions.join, 2),
 )
-"""Event, weight, and the fault it counts as: those without one are in every schedule."""
+"""Event and weight, of those that are in every schedule."""
 
 SOMETIMES: tuple[Weighted, ...] = (
-    (Actions.produce_behind, 6, Fault.STALE_PRODUCER),
-    (Actions.produce_explicit, 2, Fault.LONG_PAUSED_PRODUCER),
-    (Actions.produce_unaware, 2, Fault.UNAWARE),
-    (Actions.transaction, 3, Fault.OPEN_TRANSACTION),
-    (Actions.modes_away, 1, Fault.MODES_OUT_OF_REACH),
-    (Actions.leave, 1.5, Fault.GROUP_LEAVES),
-    (Actions.expire, 1.5, Fault.OFFSETS_EXPIRE),
-    (Actions.reset, 1, Fault.GROUP_RESET),
-    (Actions.omit, 1.5, Fault.GROUP_OMITTED),
-    (Actions.hide, 1.5, Fault.GROUPS_HIDDEN),
-    (Actions.rule, 2, Fault.WAIVER),
-    (Actions.leader, 2, Fault.NO_LEADER),
-    (Actions.truncate, 1.5, Fault.TRUNCATION),
-    (Actions.forget_start, 0.8, Fault.TRUNCATION),
-    (Actions.retention, 1.5, Fault.RETENTION),
-    (Actions.cleanup_policy, 0.5, Fault.CLEANUP_POLICY),
-    (Actions.recreate, 0.4, Fault.RECREATED),
-    (Actions.grow_by_another_tool, 0.7, Fault.FOREIGN_GROWTH),
-    (Actions.late_request, 2, Fault.LATE_DELETE),
-    (Actions.compaction, 1.5, Fault.COMPACTION),
-    (Actions.duplicates, 1, Fault.DUPLICATES),
-    (Actions.stray, 1, Fault.STRAY_RECORD),
-    (Actions.rubbish, 1, Fault.RUBBISH),
-    (Actions.rubbish_in_use, 0.7, Fault.RUBBISH_IN_USE),
-    (Actions.late_append, 1, Fault.APPEND_LATE),
+    (Actions.produce_behind, 6),
+    (Actions.produce_explicit, 2),
+    (Actions.produce_unaware, 2),
+    (Actions.transaction, 3),
+    (Actions.modes_away, 1),
+    (Actions.leave, 1.5),
+    (Actions.expire, 1.5),
+    (Actions.reset, 1),
+    (Actions.omit, 1.5),
+    (Actions.hide, 1.5),
+    (Actions.rule, 2),
+    (Actions.leader, 2),
+    (Actions.truncate, 1.5),
+    (Actions.forget_start, 0.8),
+    (Actions.retention, 1.5),
+    (Actions.cleanup_policy, 0.5),
+    (Actions.recreate, 0.4),
+    (Actions.grow_by_another_tool, 0.7),
+    (Actions.late_request, 2),
+    (Actions.compaction, 1.5),
+    (Actions.duplicates, 1),
+    (Actions.stray, 1),
+    (Actions.rubbish, 1),
+    (Actions.rubbish_in_use, 0.7),
+    (Actions.late_append, 1),
 )
 """Those that a schedule has or has not."""
 
 WITH_EVACUATIONS: tuple[Weighted, ...] = (
-    (Actions.shrink, 4, None),
-    (Actions.grow, 1.5, None),
-    (Actions.evacuation_starts, 7, None),
-    (Actions.evacuation_ends, 7, None),
-    (Actions.evacuation_dies, 1, None),
-    (Actions.evacuation_expires, 0.7, None),
-    (Actions.waive_evacuation, 0.7, None),
-    (Actions.cleanup_policy, 0.7, Fault.CLEANUP_POLICY),
+    (Actions.shrink, 4),
+    (Actions.grow, 1.5),
+    (Actions.evacuation_starts, 7),
+    (Actions.evacuation_ends, 7),
+    (Actions.evacuation_dies, 1),
+    (Actions.evacuation_expires, 0.7),
+    (Actions.waive_evacuation, 0.7),
+    (Actions.cleanup_policy, 0.7),
 )
 """Those of schedules whose topics are compacted."""

@@ -13,7 +13,7 @@ from tests.simulation.world import World
 
 
 class BrokerActions:
-    """Events on the brokers' side."""
+    """Events on the brokers' side, and of the mode log."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -120,13 +120,6 @@ class BrokerActions:
                 return  # rather later still: in the midst of the next change
             fault, request = world.late.pop(index)
             world.carry_out(fault, request)
-
-
-class LogActions:
-    """Events of the mode log."""
-
-    def __init__(self, world: World) -> None:
-        self.world = world
 
     def compaction(self) -> None:
         world = self.world

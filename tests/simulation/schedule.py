@@ -312,17 +312,17 @@ def run(seed: int, coverage: Coverage, story: list[str] | None = None) -> World:
     weighted = list(ALWAYS)
     for event in SOMETIMES:
         if world.random() < 0.45:
-            weighted.append((event[0], event[1] * (0.5 + 2 * world.random()), event[2]))
+            weighted.append((event[0], event[1] * (0.5 + 2 * world.random())))
     if world.odds[Fault.LATE_CREATE] or world.odds[Fault.LATE_DELETE]:  # what is late finds things changed
-        weighted += [(Actions.grow, 0.4, None), (Actions.recreate_before_late, 3.0, Fault.RECREATED)]
+        weighted += [(Actions.grow, 0.4), (Actions.recreate_before_late, 3.0)]
     if seed >= EVACUATE_FROM:
         weighted += WITH_EVACUATIONS
     elif seed >= ANEW_FROM:
-        weighted += [(Actions.recreate, 1.5, Fault.RECREATED), (Actions.duplicates, 8.0, Fault.DUPLICATES)]
-        weighted += [(Actions.shrink, 6.0, None), (Actions.join, 6.0, None)]
+        weighted += [(Actions.recreate, 1.5), (Actions.duplicates, 8.0)]
+        weighted += [(Actions.shrink, 6.0), (Actions.join, 6.0)]
     late_odds = 0.15 if world.random() < 0.5 else 0.0
-    sums = list(accumulate(weight for _, weight, _ in weighted))
-    events, total, random = [event for event, _, _ in weighted], sums[-1], world.random
+    sums = list(accumulate(weight for _, weight in weighted))
+    events, total, random = [event for event, _ in weighted], sums[-1], world.random
 
     def act() -> None:
         world.steps += 1
