@@ -168,10 +168,7 @@ class Actions(BrokerActions):
         """Producers cannot reach the mode log for a while."""
         world = self.world
         world.modes_away = not world.modes_away
-        world.begins(Fault.MODES_OUT_OF_REACH)
         world.tell("the mode log is %s producers' reach", "out of" if world.modes_away else "within")
-
-    # Groups
 
     def _group(self) -> Group:
         groups = list(self.world.groups.values())
@@ -229,20 +226,19 @@ class Actions(BrokerActions):
 
     def omit(self) -> None:
         """Listings leave a group out for a while, and one can tell (the offsets topic moves)."""
-        self._turn(self.world.omitted, Fault.GROUP_OMITTED, "left out of listings")
+        self._turn(self.world.omitted, "left out of listings")
 
     def hide(self) -> None:
         """The controller loses the right to see all groups, and gets it back."""
-        self._turn(self.world.hidden, Fault.GROUPS_HIDDEN, "hidden: no right to DESCRIBE the cluster")
+        self._turn(self.world.hidden, "hidden: no right to DESCRIBE the cluster")
 
-    def _turn(self, unseen: set[str], fault: Fault, how: str) -> None:
+    def _turn(self, unseen: set[str], how: str) -> None:
         """One group is not seen any more, or the one that was not is seen again."""
         if unseen:
             unseen.clear()
             return
         group = self._group()
         self.world.tell("group %s is %s", group.name, how)
-        self.world.begins(fault)
         unseen.add(group.name)
 
     def evacuation_starts(self) -> None:

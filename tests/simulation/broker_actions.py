@@ -7,6 +7,7 @@ from dataclasses import replace
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule, GroupRulesRecord
 from modeaware.modelog.records import CLAIM_KEY, RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode
+from tests.simulation.broker import Log
 from tests.simulation.faults import Fault
 from tests.simulation.modelog import FOR_NEWER_READERS, RUBBISH
 from tests.simulation.world import World
@@ -18,21 +19,21 @@ class BrokerActions:
     def __init__(self, world: World) -> None:
         self.world = world
 
-    def _some_partition(self) -> int | None:
+    def _some_partition(self) -> tuple[int, Log]:
+        """One of a topic that is there; retired ones are more often met."""
         world = self.world
-        if world.topic is None:
-            return None
+        assert world.topic is not None
         retired = [p for p, mode in enumerate(world.modes) if not mode.writable and p < len(world.topic.logs)]
-        if retired and world.random() < 0.5:
-            return retired[world.below(len(retired))]
-        return world.below(len(world.topic.logs))
+        among = retired if retired and world.random() < 0.5 else range(len(world.topic.logs))
+        partition = among[world.below(len(among))]
+        return partition, world.topic.logs[partition]
 
     def leader(self) -> None:
         """A leader goes or comes back; sometimes another one is elected with nothing lost."""
-        world, partition = self.world, self._some_partition()
-        if partition is None or world.topic is None:
+        world = self.world
+        if world.topic is None:
             return
-        log = world.topic.logs[partition]
+        partition, log = self._some_partition()
         if log.available:
             world.hit(Fault.NO_LEADER)
         log.available = not log.available
@@ -42,10 +43,10 @@ class BrokerActions:
 
     def truncate(self) -> None:
         """An unclean election: the end is lost, or the log start goes back; often it grows to its old end again."""
-        world, partition = self.world, self._some_partition()
-        if partition is None or world.topic is None:
+        world = self.world
+        if world.topic is None:
             return
-        log = world.topic.logs[partition]
+        partition, log = self._some_partition()
         end = log.end
         if end == 0:
             return
@@ -66,12 +67,12 @@ class BrokerActions:
             producer.flush()
 
     def retention(self) -> None:
-        world, partition = self.world, self._some_partition()
-        if partition is None or world.topic is None:
+        world = self.world
+        if world.topic is None:
             return
+        partition, log = self._some_partition()
         if not world.cleans_by_age:
             return
-        log = world.topic.logs[partition]
         before = log.log_start
         log.expire(1 << 30 if world.random() < 0.4 else 1 + world.below(4))
         if log.log_start != before:
@@ -99,10 +100,10 @@ class BrokerActions:
             world.make_topic()
             return
         world.hit(Fault.RECREATED)
-        if world.random() < 0.5:
-            world.recreate()
-        else:
-            world.delete_topic()
+        at_once = world.random() < 0.5
+        world.delete_topic()
+        if at_once:
+            world.make_topic()
 
     def grow_by_another_tool(self) -> None:
         topic = self.world.topic

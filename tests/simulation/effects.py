@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class SimElection:
-    """The process' place in the election, as far as the lease asks for it."""
+    """The process' place in the election."""
 
     def __init__(self, world: World, controller: Controller) -> None:
         self._world = world
@@ -90,7 +90,8 @@ class SimCluster(Cluster):
     def _may_be_recreated(self) -> None:
         """The topic may be replaced right before the check of its id, which must notice; or right after it."""
         if self._world.strikes(Fault.RECREATED_AT_EFFECT, self.phase):
-            self._world.recreate()
+            self._world.delete_topic()
+            self._world.make_topic()
 
     def delete_records(self, effect: DeleteRecords, check: Check = no_check) -> None:
         world = self._world

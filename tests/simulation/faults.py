@@ -16,9 +16,8 @@ class Fault(IntEnum):
 
     ``RUBBISH_IN_USE``: rubbish, or a record for newer readers, under the key of the claim, the rules or a topic.
     ``MODES_OUT_OF_REACH``: an aware producer picks while it cannot reach the mode log. ``WAIVER``: a waiver is used.
-    ``GROUP_OMITTED``, ``GROUPS_HIDDEN``: a listing does without a group that is in use; each time it is left out is
-    counted once in each phase. ``LONG_PAUSED_PRODUCER``: the record lands in a sealed partition, and its producer has
-    not heard of the modes for longer than the delay and the quiet time.
+    ``GROUP_OMITTED``, ``GROUPS_HIDDEN``: a listing does without a group that is in use. ``LONG_PAUSED_PRODUCER``: the
+    record lands in a sealed partition, and its producer's view is older than the delay and the quiet time.
     """
 
     # controllers

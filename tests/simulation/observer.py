@@ -24,14 +24,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """A controller's last look at the topic.
+    """What a controller saw when it last looked at the topic, and when, as the judge remembers it.
 
     Attributes:
         at: the first step that came after it had read the ends of the logs.
         ends_at: the step at which it read the ends of partitions that are still written, after that of the groups.
         step, now_ms: when it listed the groups.
-        seen: the groups that showed.
-        sure: whether those are all there were.
+        seen, sure: the groups that showed, and whether those are all there were.
         committed: the partitions on which each of them really had an offset then.
     """
 
@@ -183,7 +182,7 @@ class SimObserver:
         for name, group in world.groups.items():
             if not group.in_use or ((name in world.omitted or name in world.hidden) and name not in named):
                 if group.in_use:
-                    world.left_out(name)
+                    world.hit(Fault.GROUP_OMITTED if name in world.omitted else Fault.GROUPS_HIDDEN)
                 continue
             truncated, epochless, caught_up = NO_FACTS, NO_FACTS, NO_FACTS
             if topic is not None:

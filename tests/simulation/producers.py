@@ -59,7 +59,7 @@ class Producer:
             self.verified_id = self.reader.view.topic_id
         view = self.reader.view
         if self.world.modes_away:
-            self.world.hit_once(Fault.MODES_OUT_OF_REACH)
+            self.world.hit(Fault.MODES_OUT_OF_REACH)
         route = route_for(view, PARTITIONER)
         if explicit is not None:
             partition = explicit % count
