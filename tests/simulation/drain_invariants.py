@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from modeaware.lifecycle.effects import DeleteRecords
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tests.simulation.controller import Controller
     from tests.simulation.groups import Group
     from tests.simulation.modelog import Reader
+    from tests.simulation.observer import Looked
     from tests.simulation.producers import InFlight
     from tests.simulation.world import World
 
@@ -30,14 +31,10 @@ class Violation(AssertionError):
 
 
 class ClientJudge:
-    """The half of the judge that watches clients.
+    """The half of the judge that watches clients. ``issued``: (topic id, version) -> the modes written under it.
 
-    Attributes:
-        issued: (topic id, version) -> the modes that were written under it.
-
-    That a client without its mode source goes on with its last view (I6), and that a record that was handed over is not
-    rerouted (I7), is judged of the simulated producers. No guard of these can be taken away here: the code that keeps
-    them (``modeaware.views``, ``modeaware.confluent``) is made of threads around librdkafka, and not in reach.
+    I6 and I7 are judged of the simulated producers. No guard of these can be taken away here: the code that keeps them
+    (``modeaware.views``, ``modeaware.confluent``) is made of threads around librdkafka, and not in reach.
     """
 
     def __init__(self, world: World) -> None:
@@ -74,7 +71,6 @@ class ClientJudge:
             raise Violation("I3", f"key {key!r} moved to partition {partition} within {view.version}")
 
     def handed_over(self, sent: InFlight) -> None:
-        """A record is the client library's from now on."""
         self._handed[sent] = (sent.partition, sent.view)
 
     def landed(self, sent: InFlight, offset: int, log: Log) -> None:
@@ -150,7 +146,6 @@ class DrainJudge(ClientJudge):
 
     Attributes:
         required: topic id -> the groups that used it when its shrink was admitted, as far as a sure listing could tell.
-        rules: the operator's rules about groups.
         epoch: the controller epoch of the last claim.
         given_up: the records that an immediate_delete takes unread: those before the first seal after it was asked for.
     """
@@ -285,7 +280,6 @@ class DrainJudge(ClientJudge):
             return
         world, listing, deletion = self.world, controller.looked, record.deletion
         assert deletion is not None
-        now_ms = listing.now_ms
         needed = self.wanted(log.records[log.log_start : offset])
         if deletion.immediate_delete:
             needed = [number for number in needed if number not in self.given_up]
@@ -293,18 +287,14 @@ class DrainJudge(ClientJudge):
                 return
         if needed and controller.without_rules:
             raise Violation(invariant, f"partition {partition}: nobody can read the rules, and {needed} would go")
-        if not listing.sure and not self.rules.closed(now_ms):
+        if not listing.sure and not self.rules.closed(listing.now_ms):
             if needed:
                 raise Violation(invariant, f"partition {partition}: not all groups are known, and {needed} would go")
             return
-        present = {name for name in listing.seen if self._counts(name)}
-        for name in sorted(self.required.get(record.topic_id, set()) | present | self.rules.registered(now_ms)):
-            group = world.groups.get(name)
-            if group is None or group.reset_at >= listing.step:
-                continue
+        for group, is_waived in self._required_groups(record.topic_id, partition, listing):
+            name, commit = group.name, group.committed.get(partition)
             missing = [number for number in needed if number not in group.consumed]
-            commit = group.committed.get(partition)
-            if self.rules.waived(name, now_ms, commit is not None and group.began.get(partition, -1) < listing.step):
+            if is_waived:
                 if missing:
                     world.hit(Fault.WAIVER)
                     if name not in record.waived:
@@ -312,7 +302,7 @@ class DrainJudge(ClientJudge):
                                         "the record does not say that it is waived")  # fmt: skip
                 group.consumed.update(needed)  # once and for all: it will go on behind them
                 continue
-            if group.stateful and name in present and name not in deletion.accept_state_loss:
+            if group.stateful and name in listing.seen and name not in deletion.accept_state_loss:
                 raise Violation(invariant, f"partition {partition}: group {name} would lose its state")
             if group.epochless and log.truncated_at >= 0 and record.retired[partition].truncated_to is None:
                 group.consumed.update(needed)  # cut while there was no seal, of which nothing tells afterwards
@@ -322,6 +312,15 @@ class DrainJudge(ClientJudge):
                 raise Violation(invariant, f"partition {partition}: group {name} would be left below the log start")
             if missing:
                 raise Violation(invariant, f"partition {partition}: group {name} has not got {missing}")
+
+    def _required_groups(self, topic_id: str, partition: int, listing: Looked) -> Iterator[tuple[Group, bool]]:
+        """The groups that must have read the partition at the time of a listing; with it, whether each is waived."""
+        present = {name for name in listing.seen if self._counts(name)}
+        for name in sorted(self.required.get(topic_id, set()) | present | self.rules.registered(listing.now_ms)):
+            group = self.world.groups.get(name)
+            if group is not None and group.reset_at < listing.step:
+                committed = partition in group.committed and group.began.get(partition, -1) < listing.step
+                yield group, self.rules.waived(name, listing.now_ms, committed)
 
     def _counts(self, name: str) -> bool:
         return not name.startswith("console-consumer-") or bool(self.world.groups[name].committed)

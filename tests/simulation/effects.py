@@ -121,9 +121,9 @@ class SimCluster(Cluster):
 
     def _led_as_seen(self, effect: DeleteRecords) -> dict[int, int]:
         """The offsets of those partitions that still have the leader epoch that was seen."""
-        topic, led = self._world.topic, {}
+        led = {}
         for partition, offset in effect.offsets.items():
-            log = topic.logs[partition] if topic is not None and partition < len(topic.logs) else None
+            log = self._world.log_of(partition)
             if log is not None and log.epoch == effect.leader_epochs.get(partition):
                 led[partition] = offset
         return led
@@ -155,12 +155,13 @@ class SimCluster(Cluster):
         world.judge.effect_sent(self._controller, effect)
         world.io(self._controller, "commits offsets for a group")
         self._may_be_refused()
-        group, topic = world.groups.get(effect.group), world.topic
-        if group is None or topic is None or group.has_members:
+        group = world.groups.get(effect.group)
+        if group is None or world.topic is None or group.has_members:
             raise ClusterError("refused", code=ErrorCode.UNKNOWN_SERVER_ERROR)
         for partition, offset in effect.offsets.items():
-            if partition < len(topic.logs):
-                group.committed[partition] = (offset, topic.logs[partition].epoch)
+            log = world.log_of(partition)
+            if log is not None:
+                group.committed[partition] = (offset, log.epoch)
         self._may_lose_answer()
 
     def _may_be_refused(self) -> None:

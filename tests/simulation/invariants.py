@@ -111,15 +111,15 @@ class HandoverJudge(DrainJudge):
             return  # who lets go of a partition is judged there
         if retired is None:
             noted = {**before.handover_offsets, **after.handover_offsets}.get(partition)
-            self._all_have_read(
-                partition, log, self._end_as_seen(log, writer) if noted is None else noted, after, writer
-            )
+            end = self._end_as_seen(log, writer) if noted is None else noted
+            self._must_have_read(partition, log, log.records[log.log_start : end], after, writer)
         elif retired.seal_offset is None:
             raise Violation("order", f"partition {partition} is handed over without a seal")
         elif not by_order(partition, after):
             if after.deletion is not None and after.deletion.evacuate:
                 self._evacuated(partition, log, retired.seal_offset, after, "order")
-            self._all_have_read(partition, log, retired.seal_offset, after, writer)
+            records = log.records[log.log_start : retired.seal_offset]
+            self._must_have_read(partition, log, records, after, writer)
 
     def _end_as_seen(self, log: Log, controller: Controller) -> int:
         """Behind the last record that was there when the controller asked for the ends of survivors."""
@@ -127,12 +127,6 @@ class HandoverJudge(DrainJudge):
         while end and (log.records[end - 1] < 0 or landed[log.records[end - 1]] > controller.looked.ends_at):
             end -= 1
         return end
-
-    def _all_have_read(
-        self, partition: int, log: Log, offset: int, record: TopicRecord, controller: Controller
-    ) -> None:
-        """Every required group has got what lies below ``offset``, at the time of the controller's last listing."""
-        self._must_have_read(partition, log, log.records[log.log_start : offset], record, controller)
 
     def _must_have_read(
         self, partition: int, log: Log, records: list[int], record: TopicRecord, controller: Controller
@@ -146,21 +140,15 @@ class HandoverJudge(DrainJudge):
             return
         if controller.without_rules or not (listing.sure or self.rules.closed(listing.now_ms)):
             raise Violation("order", f"partition {partition} is handed over, and not all groups are known")
-        present = {name for name in listing.seen if self._counts(name)}
-        registered = self.rules.registered(listing.now_ms)
-        for name in sorted(self.required.get(record.topic_id, set()) | present | registered):
-            group = world.groups.get(name)
-            if group is None or group.reset_at >= listing.step:
-                continue
-            committed = partition in group.committed and group.began.get(partition, -1) < listing.step
-            if self.rules.waived(name, listing.now_ms, committed):
+        for group, is_waived in self._required_groups(record.topic_id, partition, listing):
+            if is_waived:
                 continue
             if group.epochless and log.truncated_at >= 0:
                 continue  # nobody can tell what it has read
             missing = [number for number in needed if number not in group.consumed]
             if missing:
                 raise Violation(
-                    "order", f"partition {partition} is handed over, and group {name} has not got {missing}"
+                    "order", f"partition {partition} is handed over, and group {group.name} has not got {missing}"
                 )
 
 
@@ -182,9 +170,7 @@ class Judge(HandoverJudge):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._holder = ""
-        self._rules_version = NO_RULES.version
-
-    # The mode log
+        self.rules_version = NO_RULES.version
 
     def appended(self, truth: Replay, key: str, value: bytes | None, writer: Controller, *, late: bool) -> None:
         """A controller's record is on the log; ``truth`` is the log before it. ``late``: it was appended earlier."""
@@ -198,7 +184,7 @@ class Judge(HandoverJudge):
             truth.apply(key, value)
             assert truth.group_rules is not None
             self.rules.replace(truth.group_rules.rules)
-            self._rules_version = truth.group_rules.version
+            self.rules_version = truth.group_rules.version
             writer.without_rules = False
             return
         before = truth.records.get(key)
@@ -218,15 +204,11 @@ class Judge(HandoverJudge):
             self._successor(before, after, writer)
         self.world.record_changed()
 
-    def rules_restored(self, version: tuple[int, int]) -> None:
-        """Somebody wrote the rules that held before, under a version that readers take."""
-        self._rules_version = version
-
     def others_wrote(self, truth: Replay) -> None:
         """A record of somebody who is no controller, or not any more, is on the log: nothing follows from it (I5)."""
         if truth.claim is not None and truth.claim.controller_epoch != self.epoch:
             raise Violation("I5", f"the claim of epoch {truth.claim.controller_epoch} counts, after {self.epoch}")
-        if truth.group_rules is not None and truth.group_rules.version != self._rules_version:
+        if truth.group_rules is not None and truth.group_rules.version != self.rules_version:
             raise Violation("I5", "rules about groups count which the controller in force has not written")
 
     def _claimed(self, truth: Replay, writer: Controller, *, late: bool) -> None:
@@ -370,8 +352,6 @@ class Judge(HandoverJudge):
         if admitted or (before is not None and not before.groups_complete and after.groups_complete):
             self.required.setdefault(after.topic_id, set()).update(using)
 
-    # Effects
-
     def effect_begins(self, controller: Controller, effect: Effect) -> None:
         """Right before a request the controller must have seen that it was not replaced (I5)."""
         if controller.epoch != self.epoch and controller.own_steps > 0:
@@ -383,8 +363,6 @@ class Judge(HandoverJudge):
             raise Violation("I5", f"controller {controller.index} was replaced and sends {type(effect).__name__}")
         if isinstance(effect, CommitOffsets) and effect.group not in self.world.groups:
             raise Violation("evacuated", f"controller {controller.index} commits for {effect.group}")
-
-    # Controllers
 
     def memory(self, controller: Controller) -> None:
         """What the active controller believes is what the log says (I5)."""

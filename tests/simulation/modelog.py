@@ -101,7 +101,7 @@ class SharedLog:
                 if key == GROUP_RULES_KEY:
                     assert truth.group_rules is not None
                     rules = replace(truth.group_rules, controller_epoch=judge.epoch, epoch=truth.group_rules.epoch + 1)
-                    judge.rules_restored(rules.version)
+                    judge.rules_version = rules.version
                     self.write([(key, rules.to_json())], None)
                 else:
                     held = truth.records[key]

@@ -108,20 +108,16 @@ class SimObserver:
             raise ClusterError("no answer", code=ErrorCode.REQUEST_TIMED_OUT)
 
     def _stable_offsets(self, wanted: Sequence[int]) -> dict[int, int]:
-        topic = self._world.topic
-        if topic is None:
-            return {}
-        return {p: topic.logs[p].stable for p in wanted if p < len(topic.logs) and topic.logs[p].available}
+        logs = {p: self._world.log_of(p) for p in wanted}
+        return {p: log.stable for p, log in logs.items() if log is not None and log.available}
 
     def _partitions(
         self, topic_id: str, record: TopicRecord | None, stable: dict[int, int]
     ) -> dict[int, PartitionFacts]:
-        topic: Topic | None = self._world.topic
-        if topic is None:
-            return {}
         facts = {}
         for partition, last_stable in stable.items():
-            if partition < len(topic.logs) and (log := topic.logs[partition]).available:
+            log = self._world.log_of(partition)
+            if log is not None and log.available:
                 facts[partition] = self._partition(topic_id, partition, log, last_stable, record)
         return facts
 

@@ -17,6 +17,7 @@ from tests.simulation.actions import ALWAYS, SOMETIMES, WITH_EVACUATIONS, Action
 from tests.simulation.drain_invariants import Violation
 from tests.simulation.faults import Coverage, Fault
 from tests.simulation.groups import Group
+from tests.simulation.modelog import Reader
 from tests.simulation.producers import Producer, end_transaction
 from tests.simulation.world import INTERVAL_MS, World
 
@@ -336,9 +337,9 @@ def _make_clients(world: World) -> None:
     for name in ("billing", "audit", "share", "streams", "console-consumer-1")[: 1 + world.below(5)]:
         aware = name != "console-consumer-1" and world.random() < 0.75
         latest = name == "console-consumer-1" or world.random() < 0.4
-        group = Group(world, name, aware=aware, latest=latest, members=1 + (world.random() < 0.3))
-        group.commits = name != "console-consumer-1"
-        group.epochless = name == "audit"
-        group.kind = name if name in ("share", "streams") else "classic"
+        readers = [Reader(world.log, world.name) for _ in range(1 + (world.random() < 0.3))]
+        kind = name if name in ("share", "streams") else "classic"
+        commits = name != "console-consumer-1"
+        group = Group(world, name, aware, latest, kind, commits, name == "audit", readers if aware else [])
         group.stateful = name == "streams" and world.random() < 0.5
         world.groups[name] = group

@@ -221,6 +221,10 @@ class World:
         found = [producer.reader for producer in self.producers if producer.reader is not None]
         return found + [reader for group in self.groups.values() for reader in group.readers]
 
+    def log_of(self, partition: int) -> Log | None:
+        """The partition's log, where there is such a partition."""
+        return self.topic.logs[partition] if self.topic is not None and partition < len(self.topic.logs) else None
+
     def new_record(self) -> int:
         self.landed.append(self.steps)
         return len(self.landed) - 1
@@ -248,15 +252,13 @@ class World:
         given_up = {p for p in effect.offsets if record is not None and p in record.retired and by_order(p, record)}
 
         def execute() -> str | None:
-            topic, error = self.topic, None
-            if topic is None:
-                return "unknown topic"
+            error = None
             for partition, offset in effect.offsets.items():
-                log = topic.logs[partition] if partition < len(topic.logs) else None
+                log = self.log_of(partition)
                 if log is None or not log.available or offset > log.end:
                     error = f"partition {partition} refuses"
                     continue
-                outside = topic is not meant or log.truncated_at >= sent_at
+                outside = self.topic is not meant or log.truncated_at >= sent_at
                 self.tell("the records of partition %d below %d are deleted", partition, offset)
                 log.log_start = max(log.log_start, offset)
                 behind = any(g.goes_on_at(partition, offset) < offset for g in self.groups.values())
