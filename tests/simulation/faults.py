@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from enum import IntEnum, auto
 
 from modeaware.lifecycle.phases import topic_phase
@@ -102,31 +103,5 @@ def phase_of(record: TopicRecord | None) -> int:
     return PHASES.index(topic_phase(record))
 
 
-class Coverage:
-    """How often each pair of phase and fault was met."""
-
-    def __init__(self) -> None:
-        self.counts = [0] * (len(Fault) * len(PHASES))
-
-    def of(self, fault: Fault, phase: str) -> int:
-        return self.counts[fault * len(PHASES) + PHASES.index(phase)]
-
-    def problems(self, at_least: int) -> list[str]:
-        """Pairs met too seldom, and pairs that were met though they are declared impossible."""
-        found = []
-        for fault in Fault:
-            for phase in PHASES:
-                count, impossible = self.of(fault, phase), (fault, phase) in IMPOSSIBLE
-                if impossible and count:
-                    found.append(f"{fault.label} in phase {phase} is declared impossible and happened {count} times")
-                if not impossible and count < at_least:
-                    found.append(f"{fault.label} in phase {phase}: only {count}")
-        return found
-
-    def table(self) -> str:
-        """For people; ``-`` is a pair that cannot be."""
-        lines = [f"{'fault':<22}" + "".join(f"{phase:>10}" for phase in PHASES)]
-        for fault in Fault:
-            cells = (f"{'-' if (fault, phase) in IMPOSSIBLE else self.of(fault, phase):>10}" for phase in PHASES)
-            lines.append(f"{fault.label:<22}" + "".join(cells))
-        return "\n".join(lines)
+Coverage = Counter[tuple[Fault, int]]
+"""How often each pair of fault and phase (an index in :data:`PHASES`) was met."""

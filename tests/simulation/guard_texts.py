@@ -84,7 +84,7 @@ a compacted topic keeps its records  I1 9
 the topic id is checked before effects  I1 116
     cluster.cluster: if found != {effect.topic_id}:
 records go under the leader epoch that was seen  I1 6096
-    tests.simulation.effects: if log is not None and log.epoch == effect.leader_epochs.get(partition):
+    tests.simulation.controller: if log is not None and log.epoch == effect.leader_epochs.get(partition):
         => if log is not None:
 None partitions are watched  I2 12
     lifecycle.steps: if retired.seal_offset is None or seal_broken_by(retired.seal_offset, log) is not None:

@@ -73,7 +73,7 @@ def table(found: Sequence[Found]) -> str:
 def _search(guard: Guard) -> dict[str, object]:
     """The first seed that shows that the guard is gone; first of all the one that did before."""
     _remove(guard.changes)
-    from tests.simulation.effects import seams
+    from tests.simulation.controller import seams
     from tests.simulation.report import Report, run_one
 
     others: set[str] = set()

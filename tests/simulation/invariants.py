@@ -228,7 +228,7 @@ class Judge(HandoverJudge):
     def _successor(self, before: TopicRecord | None, after: TopicRecord, writer: Controller) -> None:
         self.world.tell(
             "controller %d appends %s: %s", writer.index, after.version,
-            lambda: "; ".join(_describe(p, after) for p in range(len(after.modes))),
+            lambda: f"{after.view().describe()}; {sorted({str(r.reason) for r in after.retired.values()})}",
         )  # fmt: skip
         self._shape(after)
         issued = self.issued.setdefault((after.topic_id, after.version), after.modes)
@@ -371,12 +371,3 @@ class Judge(HandoverJudge):
             for record in controller.engine.records:
                 if record != truth.get(record.topic_id):
                     raise Violation("I5", f"controller {controller.index} believes {record}")
-
-
-def _describe(partition: int, record: TopicRecord) -> str:
-    mode, retired = record.modes[partition], record.retired.get(partition)
-    if retired is None:
-        return f"{partition} {mode.label}"
-    phase = partition_phase(mode, retired)
-    seal = "" if retired.seal_offset is None else f" {retired.seal_offset}"
-    return f"{partition} {mode.label} {phase}{seal}" + (f" ({retired.reason})" if retired.reason else "")

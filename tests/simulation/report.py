@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from statistics import median_high
 
+from tests.simulation.controller import seams
 from tests.simulation.drain_invariants import Violation
-from tests.simulation.effects import seams
-from tests.simulation.faults import Coverage
+from tests.simulation.faults import IMPOSSIBLE, PHASES, Coverage, Fault
 from tests.simulation.schedule import run
 
 BATCH = 500
@@ -33,7 +33,7 @@ class Report:
         failures: seed -> (invariant, or the kind of error; what it says).
     """
 
-    coverage: Coverage = field(default_factory=Coverage)
+    coverage: Coverage = field(default_factory=Counter)
     steps: Counter[int] = field(default_factory=Counter)
     shrunk: int = 0
     failures: dict[int, tuple[str, str]] = field(default_factory=dict)
@@ -48,8 +48,7 @@ class Report:
         return median_high(self.steps.elements()) if self.steps else 0
 
     def add(self, other: Report) -> None:
-        mine, others = self.coverage.counts, other.coverage.counts
-        self.coverage.counts = [a + b for a, b in zip(mine, others, strict=True)]
+        self.coverage.update(other.coverage)
         self.steps.update(other.steps)
         self.shrunk += other.shrunk
         self.failures.update(other.failures)
@@ -58,8 +57,15 @@ class Report:
         return count / max(self.schedules, 1)
 
     def problems(self, at_least: int) -> list[str]:
-        """What a run has to show and does not: pairs met too seldom, schedules too short, too few shrinks."""
-        found = self.coverage.problems(at_least)
+        """What a run has to show and does not: pairs met too seldom, pairs that cannot be, short schedules, shrinks."""
+        found = []
+        for fault in Fault:
+            for index, phase in enumerate(PHASES):
+                count, impossible = self.coverage[fault, index], (fault, phase) in IMPOSSIBLE
+                if impossible and count:
+                    found.append(f"{fault.label} in phase {phase} is declared impossible and happened {count} times")
+                if not impossible and count < at_least:
+                    found.append(f"{fault.label} in phase {phase}: only {count}")
         if self.median_steps < LEAST_STEPS:
             found.append(f"median {self.median_steps} steps: fewer than {LEAST_STEPS}")
         if self._share(self.shrunk) < LEAST_SHRUNK:
@@ -68,9 +74,11 @@ class Report:
 
     def text(self) -> str:
         rate = self.schedules / self.seconds if self.seconds else 0.0
-        lines = [
-            self.coverage.table(),
-            "",
+        lines = [f"{'fault':<22}" + "".join(f"{phase:>10}" for phase in PHASES)]
+        for fault in Fault:
+            counts = (self.coverage[fault, index] for index in range(len(PHASES)))
+            lines.append(f"{fault.label:<22}" + "".join(f"{count:>10}" for count in counts))
+        lines += [
             f"{self.schedules} schedules in {self.seconds:.0f} s: {rate:.0f} seeds/s",
             f"median {self.median_steps} steps; {self._share(self.shrunk):.1%} completed a shrink",
         ]

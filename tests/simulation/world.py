@@ -96,7 +96,7 @@ class World:
 
     def hit(self, fault: Fault, phase: int | None = None) -> None:
         """Count a fault that strikes now; in the phase of the topic, unless it is given."""
-        self.coverage.counts[fault * len(PHASES) + (self._phase if phase is None else phase)] += 1
+        self.coverage[fault, self._phase if phase is None else phase] += 1
 
     def carry_out(self, fault: Fault, request: Callable[[], str | None]) -> None:
         """A request that was given up is carried out after all; it counts if it changes anything."""
