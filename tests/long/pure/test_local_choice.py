@@ -6,6 +6,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,47 +15,32 @@ import pytest
 from modeaware.errors import ConfigError, LocalKafkaError
 from modeaware.local import container, start_kafka
 from modeaware.local.choose import Way, choose_way
-from modeaware.local.container import ContainerBroker, ContainerKafka
+from modeaware.local.container import ContainerKafka
 from modeaware.local.external import ExternalKafka
 
 choose = sys.modules[choose_way.__module__]
 
 
-class Engine:
-    """Answers, and counts how often it is asked."""
-
-    def __init__(self, answers: bool) -> None:
-        self.answers = answers
-        self.asked = 0
-
-    def __call__(self) -> bool:
-        self.asked += 1
-        return self.answers
+def unasked() -> bool:
+    """An engine that need not be asked, which can take seconds."""
+    pytest.fail("the engine is asked")
 
 
 @pytest.mark.parametrize(
     ("nodes", "environment", "engine", "way"),
     [
-        (1, {}, False, Way.PROCESS),
-        (1, {}, True, Way.CONTAINER),
-        (3, {}, True, Way.PROCESS),
-        (1, {"MODEAWARE_LOCAL_KAFKA": "process"}, True, Way.PROCESS),
-        (1, {"MODEAWARE_LOCAL_KAFKA": "container"}, False, Way.CONTAINER),
-        (1, {"MODEAWARE_LOCAL_KAFKA": ""}, True, Way.CONTAINER),
-        (1, {"KAFKA_BOOTSTRAP_SERVERS": "b:9092"}, True, Way.EXTERNAL),
-        (3, {"KAFKA_BOOTSTRAP_SERVERS": "b:9092"}, False, Way.EXTERNAL),
+        (1, {}, lambda: False, Way.PROCESS),
+        (1, {}, lambda: True, Way.CONTAINER),
+        (3, {}, unasked, Way.PROCESS),
+        (1, {"MODEAWARE_LOCAL_KAFKA": "process"}, unasked, Way.PROCESS),
+        (1, {"MODEAWARE_LOCAL_KAFKA": "container"}, lambda: False, Way.CONTAINER),
+        (1, {"MODEAWARE_LOCAL_KAFKA": ""}, lambda: True, Way.CONTAINER),
+        (1, {"KAFKA_BOOTSTRAP_SERVERS": "b:9092"}, unasked, Way.EXTERNAL),
+        (3, {"KAFKA_BOOTSTRAP_SERVERS": "b:9092"}, unasked, Way.EXTERNAL),
     ],
 )
-def test_choice(nodes: int, environment: dict[str, str], engine: bool, way: Way) -> None:
-    assert choose_way(nodes, environment, Engine(engine)) is way
-
-
-def test_the_engine_is_asked_only_where_it_matters() -> None:
-    engine = Engine(True)
-    choose_way(3, {}, engine)
-    choose_way(1, {"MODEAWARE_LOCAL_KAFKA": "process"}, engine)
-    choose_way(1, {"KAFKA_BOOTSTRAP_SERVERS": "b:9092"}, engine)
-    assert engine.asked == 0
+def test_the_way_to_a_kafka(nodes: int, environment: dict[str, str], engine: Callable[[], bool], way: Way) -> None:
+    assert choose_way(nodes, environment, engine) is way
 
 
 @pytest.mark.parametrize(
@@ -67,7 +53,7 @@ def test_the_engine_is_asked_only_where_it_matters() -> None:
 )
 def test_contradictions_are_errors(nodes: int, environment: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        choose_way(nodes, environment, Engine(True))
+        choose_way(nodes, environment, lambda: True)
 
 
 def test_an_external_kafka_is_used_and_never_harmed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,19 +67,14 @@ def test_an_external_kafka_is_used_and_never_harmed(monkeypatch: pytest.MonkeyPa
                 getattr(kafka.brokers[0], harm)()
 
 
-@pytest.fixture
-def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("KAFKA_BOOTSTRAP_SERVERS", "MODEAWARE_LOCAL_KAFKA"):
-        monkeypatch.delenv(name, raising=False)
-
-
-@pytest.mark.usefixtures("no_variables")
 def test_a_container_that_does_not_start_is_told_and_replaced(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(configs: object) -> ContainerKafka:
         raise LocalKafkaError("no such image")
 
+    for name in ("KAFKA_BOOTSTRAP_SERVERS", "MODEAWARE_LOCAL_KAFKA"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(choose, "engine_answers", lambda: True)
     monkeypatch.setattr(choose, "start_container", fail)
     process = SimpleNamespace(start=lambda: ExternalKafka("stands:1"))
@@ -107,17 +88,6 @@ def test_a_container_that_does_not_start_is_told_and_replaced(
         start_kafka()
 
 
-@pytest.fixture
-def ask(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], bool]:
-    """Whether an engine answers at an address."""
-
-    def answer(address: str) -> bool:
-        monkeypatch.setenv("DOCKER_HOST", address)
-        return container.engine_answers.__wrapped__()
-
-    return answer
-
-
 def serve(listener: socket.socket, reply: bytes) -> None:
     """Answer one request."""
     with listener, listener.accept()[0] as connection:
@@ -126,59 +96,46 @@ def serve(listener: socket.socket, reply: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reply", "there"), [(b"HTTP/1.1 200 OK\r\n\r\nOK", True), (b"SSH-2.0-x\r\n", False), (b"", False)]
+    ("family", "reply", "there"),
+    [
+        (socket.AF_INET, b"HTTP/1.1 200 OK\r\n\r\nOK", True),
+        (socket.AF_INET, b"SSH-2.0-x\r\n", False),
+        (socket.AF_INET, b"", False),
+        (socket.AF_UNIX, b"HTTP/1.1 200 OK\r\n\r\nOK", True),
+    ],
 )
-def test_an_engine_is_what_answers_a_ping(reply: bytes, there: bool, ask: Callable[[str], bool]) -> None:
-    listener = socket.create_server(("127.0.0.1", 0))
+def test_an_engine_is_what_answers_a_ping(
+    family: socket.AddressFamily, reply: bytes, there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listener = socket.socket(family)
+    listener.bind(("127.0.0.1", 0) if family is socket.AF_INET else str(tmp_path / "engine"))
+    listener.listen()
     server = threading.Thread(target=serve, args=(listener, reply))
     server.start()
-    assert ask(f"tcp://127.0.0.1:{listener.getsockname()[1]}") is there
-    server.join()
-
-
-def test_an_engine_behind_a_unix_socket(tmp_path: Path, ask: Callable[[str], bool]) -> None:
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(str(tmp_path / "engine"))
-    listener.listen()
-    server = threading.Thread(target=serve, args=(listener, b"HTTP/1.1 200 OK\r\n\r\nOK"))
-    server.start()
-    assert ask(f"unix://{tmp_path}/engine")
+    tcp = family is socket.AF_INET
+    address = f"tcp://127.0.0.1:{listener.getsockname()[1]}" if tcp else f"unix://{tmp_path}/engine"
+    monkeypatch.setenv("DOCKER_HOST", address)
+    assert container.engine_answers.__wrapped__() is there
     server.join()
 
 
 @pytest.mark.parametrize("address", ["unix:///nowhere/docker.sock", "ssh://host", "tcp://host", "rubbish"])
-def test_no_engine_there(address: str, ask: Callable[[str], bool]) -> None:
-    assert not ask(address)
-
-
-class Recorder:
-    """Stands in for a docker container: remembers what was asked of it."""
-
-    def __init__(self) -> None:
-        self.calls: list[str] = []
-
-    def __getattr__(self, name: str) -> object:
-        return lambda **_: self.calls.append(name)
+def test_no_engine_there(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", address)
+    assert not container.engine_answers.__wrapped__()
 
 
 def test_a_container_is_harmed_through_its_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    waited: list[str] = []
-    monkeypatch.setattr(container, "wait_until_serving", lambda address, *_, **__: waited.append(address))
-    engine = Recorder()
-    broker = ContainerBroker("here:1", engine)
-    for harm in ("kill", "start", "pause", "resume", "restart"):
-        getattr(broker, harm)()
-    assert engine.calls == ["kill", "start", "pause", "unpause", "stop", "start"]
-    assert waited == ["here:1", "here:1"]
-
-
-def test_a_containers_log_and_end() -> None:
-    stopped: list[bool] = []
-    box = SimpleNamespace(
-        get_wrapped_container=Recorder, get_logs=lambda: (b"one\ntwo\n", b"three\n"), stop=lambda: stopped.append(True)
-    )
+    calls: list[str] = []
+    monkeypatch.setattr(container, "wait_until_serving", lambda address, *_, **__: calls.append(address))
+    engine = SimpleNamespace(**{name: partial(calls.append, name) for name in ("kill", "start", "pause", "unpause")})
+    engine.stop = lambda **_: calls.append("stop")
+    logs = (b"one\ntwo\n", b"three\n")
+    box = SimpleNamespace(get_wrapped_container=lambda: engine, get_logs=lambda: logs, stop=lambda: calls.append("end"))
     with ContainerKafka(box, "here:1") as kafka:
+        for harm in ("kill", "start", "pause", "resume", "restart"):
+            getattr(kafka.brokers[0], harm)()
         assert kafka.logs_tail(2) == "two\nthree"
     kafka.stop()
-    assert stopped == [True]
+    assert calls == ["kill", "start", "here:1", "pause", "unpause", "stop", "start", "here:1", "end"]
     assert kafka.logs_tail() == ""

@@ -10,16 +10,8 @@ from pathlib import Path
 import pytest
 
 from modeaware.errors import LocalKafkaError
-from modeaware.local import LocalKafka, install, jars, java, paths
-from modeaware.local.ports import free_ports
-from modeaware.local.settings import (
-    Seat,
-    broker_command,
-    quick_defaults,
-    random_uuid,
-    server_properties,
-    write_properties,
-)
+from modeaware.local import LocalKafka, jars, java, paths
+from modeaware.local.settings import Seat, server_properties, write_properties
 
 VERSIONS = {"java8": 8, "java17": 17, "java25": 25, "broken": None}
 SEATS = [Seat(1, 15001, 15011), Seat(2, 15002, 15012), Seat(3, 15003, 15013)]
@@ -129,14 +121,6 @@ def test_each_version_has_its_own_jars(cache: Path, monkeypatch: pytest.MonkeyPa
         jars.kafka_jars()
 
 
-def test_a_version_that_maven_does_not_know(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Resolver(monkeypatch, exit_code=1)
-    monkeypatch.setattr(install, "find_java", lambda: "java")
-    with pytest.raises(LocalKafkaError, match=r"(?s)could not resolve Apache Kafka 4\.0\.77.*the resolver's last word"):
-        LocalKafka(version="4.0.77").start()
-    assert not (cache / "kafka-4.0.77").exists()
-
-
 @pytest.mark.parametrize("version", ["", "4.0", "4.2.0-rc1", "../4.2.0", "<4.2.0", "4.2.0\n"])
 def test_what_is_no_version_reaches_no_resolver(cache: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     resolver = Resolver(monkeypatch)
@@ -181,50 +165,17 @@ def test_folders_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     assert paths.state_folder() == tmp_path / "mine"
 
 
-def test_free_ports_differ() -> None:
-    ports = free_ports(50)
-    assert len(set(ports)) == 50
-    assert all(15_000 <= port < 32_000 for port in ports)
-
-
-def test_ids_never_start_with_a_dash() -> None:
-    ids = {random_uuid() for _ in range(500)}
-    assert len(ids) == 500
-    assert {len(one) for one in ids} == {22}
-    assert all(one[0].isalpha() for one in ids)
-
-
-@pytest.mark.parametrize(("nodes", "replicas", "in_sync"), [(1, "1", "1"), (2, "2", "1"), (3, "3", "2")])
-def test_internal_topics_are_replicated_as_far_as_it_goes(nodes: int, replicas: str, in_sync: str) -> None:
-    settings = quick_defaults(nodes)
-    assert settings["offsets.topic.replication.factor"] == replicas
-    assert settings["transaction.state.log.min.isr"] == in_sync
-
-
-def test_overrides_win_and_know_the_ports(tmp_path: Path) -> None:
+def test_overrides_win_and_know_the_node_and_its_ports(tmp_path: Path) -> None:
     listeners = "SASL_SSL://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}"
-    settings = server_properties(SEATS[1], SEATS, tmp_path, {"listeners": listeners, "log.retention.ms": "5"})
+    overrides = {"listeners": listeners, "log.retention.ms": "5", "broker.rack": "rack-{node_id}"}
+    settings = server_properties(SEATS[1], SEATS, tmp_path, overrides)
+    assert settings["broker.rack"] == "rack-2"
     assert settings["listeners"] == "SASL_SSL://127.0.0.1:15002,CONTROLLER://127.0.0.1:15012"
     assert settings["log.retention.ms"] == "5"
     assert settings["controller.quorum.voters"] == "1@127.0.0.1:15011,2@127.0.0.1:15012,3@127.0.0.1:15013"
 
     write_properties(tmp_path / "p", {"a": "back\\slash\nline"})
     assert (tmp_path / "p").read_text(encoding="utf-8") == "a=back\\\\slash\\nline\n"
-
-
-def test_overrides_know_the_node(tmp_path: Path) -> None:
-    racks = [server_properties(seat, SEATS, tmp_path, {"broker.rack": "rack-{node_id}"}) for seat in SEATS]
-    assert [settings["broker.rack"] for settings in racks] == ["rack-1", "rack-2", "rack-3"]
-
-
-def test_small_brokers_and_the_class_archive(tmp_path: Path) -> None:
-    archive = tmp_path / "classes.jsa"
-    options = {"heap_mb": 400, "small": True, "archive": archive}
-    without = broker_command("java", tmp_path, tmp_path / "p", **options)
-    assert {"-Xmx400m", "-XX:TieredStopAtLevel=1"} <= set(without)
-    assert not any("SharedArchiveFile" in part for part in without)
-    archive.touch()
-    assert f"-XX:SharedArchiveFile={archive}" in broker_command("java", tmp_path, tmp_path / "p", **options)
 
 
 @pytest.mark.parametrize("nodes", [0, 4])

@@ -26,21 +26,23 @@ from tests.support.recorded_log import Entry, recorded
 # What a release makes of a log, record by record. Runs with either one: every name in it is as old as 0.1.0.
 VIEWS = """
 from modeaware.modelog.replay import Replay
-replay, told = Replay(), []
-for key, value in json.load(sys.stdin):
-    replay.apply(key, None if value is None else value.encode())
-    views = [replay.view(topic) for topic in sorted(replay.topics)]
-    told.append({
-        "views": [
-            [v.topic, v.version, [int(m) for m in v.modes], sorted(v.resume_offsets.items()), sorted(v.reclaimed)]
-            for v in views
-        ],
-        "rejected": replay.rejected,
-        "claimed": replay.claim and replay.claim.controller_epoch,
-        "rules": replay.group_rules and [rule.group for rule in replay.group_rules.rules],
-    })
-print(json.dumps(told))
+def told(log):
+    replay, found = Replay(), []
+    for key, value in log:
+        replay.apply(key, None if value is None else value.encode())
+        views = [replay.view(topic) for topic in sorted(replay.topics)]
+        found.append({
+            "views": [
+                [v.topic, v.version, [int(m) for m in v.modes], sorted(v.resume_offsets.items()), sorted(v.reclaimed)]
+                for v in views
+            ],
+            "rejected": replay.rejected,
+            "claimed": replay.claim and replay.claim.controller_epoch,
+            "rules": replay.group_rules and [rule.group for rule in replay.group_rules.rules],
+        })
+    return found
 """
+TELL = VIEWS + "print(json.dumps(told(json.load(sys.stdin))))"
 
 # What a controller of that release writes of each topic when it has something to write of it.
 REWRITTEN = """
@@ -68,29 +70,10 @@ def quiet() -> Iterator[None]:
 
 
 def views(log: list[Entry]) -> Any:
-    """What this release makes of a log, in the form of VIEWS."""
-    replay, told = Replay(), []
-    for key, value in log:
-        replay.apply(key, None if value is None else value.encode())
-        listed = [replay.view(topic) for topic in sorted(replay.topics)]
-        told.append(
-            {
-                "views": [
-                    [
-                        v.topic,
-                        v.version,
-                        [int(m) for m in v.modes],
-                        sorted(v.resume_offsets.items()),
-                        sorted(v.reclaimed),
-                    ]
-                    for v in listed
-                ],
-                "rejected": replay.rejected,
-                "claimed": replay.claim and replay.claim.controller_epoch,
-                "rules": replay.group_rules and [rule.group for rule in replay.group_rules.rules],
-            }
-        )
-    return json.loads(json.dumps(told))
+    """What this release makes of a log."""
+    names: dict[str, Any] = {}
+    exec(VIEWS, names)
+    return json.loads(json.dumps(names["told"](log)))
 
 
 def replayed(log: list[Entry]) -> Replay:
@@ -147,7 +130,7 @@ def test_the_recorded_log_has_all_that_0_1_0_wrote() -> None:
 
 def test_a_log_of_0_1_0_says_now_what_it_said_then(old: Release) -> None:
     log = recorded()
-    assert views(log) == old.evaluate(VIEWS, log)
+    assert views(log) == old.evaluate(TELL, log)
     assert replayed(log).rejected == 0
 
 
@@ -160,7 +143,7 @@ def test_what_0_1_0_wrote_is_written_again_as_it_was() -> None:
 
 def test_what_is_written_now_0_1_0_reads(old: Release) -> None:
     log = new_log()
-    then: Any = old.evaluate(VIEWS, log)
+    then: Any = old.evaluate(TELL, log)
     now = views(log)
     assert [each["views"] for each in then] == [each["views"] for each in now]
     assert [each["claimed"] for each in then] == [each["claimed"] for each in now]
@@ -242,6 +225,6 @@ def test_0_1_0_refuses_what_it_is_told_to_refuse_and_ignores_what_it_does_not_kn
     known = json.loads(held.to_json())
     more = known | {"version": 7, "later": [1], "epoch": 2}
     newer = known | {"version": 7, "min_reader": 2, "epoch": 3}
-    told: Any = old.evaluate(VIEWS, [(held.topic_id, json.dumps(fields)) for fields in (known, more, newer)])
+    told: Any = old.evaluate(TELL, [(held.topic_id, json.dumps(fields)) for fields in (known, more, newer)])
     assert [each["views"][0][1] for each in told] == [[1, 1], [1, 2], [1, 2]]
     assert [each["rejected"] for each in told] == [0, 0, 1]
