@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
@@ -175,11 +176,8 @@ print(json.dumps([[key, record.to_json().decode()] for key, record in replay.rec
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
     """Rubbish is no news here."""
-    log = logging.getLogger("modeaware.modelog.replay")
-    before = log.level
-    log.setLevel(logging.CRITICAL)
-    yield
-    log.setLevel(before)
+    with patch.object(logging.getLogger("modeaware.modelog.replay"), "disabled", True):
+        yield
 
 
 def views(log: list[Entry]) -> Any:
