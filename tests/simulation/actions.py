@@ -85,7 +85,6 @@ class Actions(BrokerActions):
         self.command(CreatePartitionsCommand(world.name, to, validate_only=world.random() < 0.05))
 
     def rule(self) -> None:
-        """A rule about groups comes or goes."""
         world = self.world
         kind = ("waive", "waive", "waive", "require", "closed")[world.below(5)]
         names = list(world.groups)
@@ -137,7 +136,6 @@ class Actions(BrokerActions):
             producer.flush()
 
     def produce_explicit(self) -> None:
-        """The application names the partition."""
         producer, world = self._producer(), self.world
         producer.hand_over(b"", explicit=world.below(8))
         producer.flush()
@@ -165,7 +163,6 @@ class Actions(BrokerActions):
             producer.end(commit=world.random() < 0.6)
 
     def modes_away(self) -> None:
-        """Producers cannot reach the mode log for a while."""
         world = self.world
         world.modes_away = not world.modes_away
         world.tell("the mode log is %s producers' reach", "out of" if world.modes_away else "within")
@@ -175,7 +172,6 @@ class Actions(BrokerActions):
         return groups[self.world.below(len(groups))]
 
     def poll(self) -> None:
-        """A group reads what there is."""
         group, world = self._group(), self.world
         if group.has_members:
             if world.random() < 0.3:
@@ -183,7 +179,6 @@ class Actions(BrokerActions):
             group.poll(1 + world.below(20), behind=False)
 
     def poll_all(self) -> None:
-        """Every group with members reads all it can."""
         for group in self.world.groups.values():
             if group.has_members:
                 group.poll(1000, behind=False)
@@ -251,7 +246,6 @@ class Actions(BrokerActions):
             world.evacuator.finish(world.below(len(runs)), 1 << 30 if world.random() < 0.7 else world.below(2))
 
     def evacuation_dies(self) -> None:
-        """A job ends, and has committed nothing."""
         world, runs = self.world, self.world.evacuator.runs
         if runs:
             runs.pop(world.below(len(runs)))

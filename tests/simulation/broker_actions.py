@@ -113,7 +113,6 @@ class BrokerActions:
             self.world.tell("another tool grows the topic to %d", len(topic.logs))
 
     def late_request(self) -> None:
-        """A request that was given up long ago is carried out."""
         world = self.world
         if world.late:
             index = world.below(len(world.late))
@@ -206,6 +205,5 @@ class BrokerActions:
             log.write([(key, value)], None)
 
     def late_append(self) -> None:
-        """The outcome of an append that was given up is settled."""
         if self.world.log.pending is not None:
             self.world.log.settle_pending(self.world.random() < 0.5)

@@ -90,7 +90,6 @@ class SimCluster(Cluster):
         super().perform(effect, *args)
 
     def topic_ids(self, topic: str) -> dict[int, str | None]:
-        """Every broker's word."""
         return {0: None if self._world.topic is None else self._world.topic.topic_id}
 
     def _may_be_recreated(self) -> None:
@@ -232,7 +231,6 @@ class Controller:
         self.start()
 
     def start(self) -> None:
-        """A new process."""
         world = self.world
         self.alive, self.claimed = True, False
         self.own_steps = 0

@@ -84,7 +84,6 @@ class Group:
                 self._commit_start(partition)
 
     def forget(self) -> None:
-        """The topic is gone, and the offsets with it."""
         self.committed.clear()
         self.positions.clear()
         self.owners.clear()
@@ -326,6 +325,5 @@ class Evacuator:
         self.committed.pop(group, None)
 
     def forget(self) -> None:
-        """The topic is gone, and the offsets with it."""
         self.committed.clear()
         self.runs.clear()

@@ -62,10 +62,10 @@ def _try_one(guard: Guard) -> Found:
 
 def table(found: Sequence[Found]) -> str:
     """For people."""
-    lines = [f"{'guard':<56}{'invariant':<11}{'seed':>10}  how it shows"]
+    lines = [f"{'guard':<58}{'invariant':<11}{'seed':>10}  how it shows"]
     for one in found:
         what = one.what.splitlines()[-1] if one.what else ""
-        lines.append(f"{one.guard.name:<56}{one.guard.invariant:<11}{one.seed!s:>10}  {what}")
+        lines.append(f"{one.guard.name:<58}{one.guard.invariant:<11}{one.seed!s:>10}  {what}")
     caught = sum(one.seed is not None for one in found)
     return "\n".join([*lines, f"{caught} of {len(found)} guards are missed when they are gone"])
 

@@ -153,7 +153,6 @@ class HandoverJudge(DrainJudge):
 
 
 def _all(record: TopicRecord) -> set[int]:
-    """The partitions that are handed over."""
     deletion = record.deletion
     if deletion is not None and deletion.handed_over:
         return set(range(deletion.previous_count))
@@ -183,7 +182,7 @@ class Judge(HandoverJudge):
         if key == GROUP_RULES_KEY:
             truth.apply(key, value)
             assert truth.group_rules is not None
-            self.rules.replace(truth.group_rules.rules)
+            self.rules.in_force = truth.group_rules.rules
             self.rules_version = truth.group_rules.version
             writer.without_rules = False
             return

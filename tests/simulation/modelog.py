@@ -52,7 +52,6 @@ class SharedLog:
         self._views: dict[int, tuple[TopicRecord, TopicView]] = {}
 
     def view_of(self, record: TopicRecord) -> TopicView:
-        """Its view, made once for all readers."""
         found = self._views.get(id(record))
         if found is None:
             found = self._views[id(record)] = (record, record.view())
@@ -150,7 +149,6 @@ class SharedLog:
         self.write(last[max(first, gone[-1] + 1) if gone else first :], None)
 
     def fold(self) -> Replay:
-        """A fresh reading."""
         replay = Replay()
         for key, value in self.entries:
             replay.apply(key, value)

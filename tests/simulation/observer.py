@@ -140,7 +140,6 @@ class SimObserver:
         return PartitionFacts(log.log_start, end, stable, log.epoch, last[2], last[3], seal_epoch_end, writers)
 
     def _survivors(self, topic_id: str, record: TopicRecord | None) -> dict[int, PartitionFacts]:
-        """Read after the groups."""
         wanted = survivors_to_watch(record) if record is not None else ()
         if not wanted:
             return {}
@@ -219,7 +218,6 @@ class SimObserver:
         return end < offset and (offset > log.end or not self._world.nothing_in(log, end, offset))
 
     def _gone(self, record: TopicRecord) -> bool:
-        """Every broker is asked, and must go on saying so for a while."""
         now_ms, topic = self._world.time_ms, self._world.topic
         if topic is not None and topic.topic_id == record.topic_id:
             self._missing_since_ms.pop(record.topic_id, None)

@@ -31,8 +31,6 @@ class InFlight:
 
 @dataclass(eq=False, slots=True)
 class Transaction:
-    """An open transaction and where its records lie."""
-
     number: int
     topic: Topic
     touched: list[int] = field(default_factory=list)
@@ -80,7 +78,6 @@ class Producer:
             self.reader.catch_up(count)
 
     def hand_over(self, key: bytes, explicit: int | None = None) -> None:
-        """Hand a record to the client library."""
         topic = self.world.topic
         if topic is None or len(self.queue) > 4:
             return

@@ -217,7 +217,6 @@ class World:
 
     @property
     def readers(self) -> list[Reader]:
-        """Every client's."""
         found = [producer.reader for producer in self.producers if producer.reader is not None]
         return found + [reader for group in self.groups.values() for reader in group.readers]
 
@@ -270,7 +269,6 @@ class World:
         return execute
 
     def new_creation(self, effect: CreatePartitions) -> Callable[[], str | None]:
-        """CreatePartitions, likewise."""
 
         def execute() -> str | None:
             if self.topic is None or effect.total_count <= len(self.topic.logs):
@@ -294,7 +292,6 @@ class World:
         self.record_changed()
 
     def delete_topic(self) -> None:
-        """With its records go offsets and transactions."""
         self.tell("the topic is deleted")
         self.topic = None
         self.evacuator.forget()
