@@ -32,33 +32,12 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 
-class SimElection:
-    """The process' place in the election."""
-
-    def __init__(self, world: World, controller: Controller) -> None:
-        self._world = world
-        self._controller = controller
-
-    def confirm(self, _timeout_s: float) -> bool | None:
-        """Ask the coordinator; its yes counts as a heartbeat. None: no answer."""
-        world, controller = self._world, self._controller
-        world.io(controller, "asks whether it is still the elected one")
-        if world.strikes(Fault.OBSERVE_FAILED):
-            return None
-        member = controller.member
-        world.coordinator.expire(world.time_ms)
-        if world.coordinator.owner is not member or not world.coordinator.accepts(member, member.generation):
-            return False
-        member.polled_ms = world.time_ms
-        return True
-
-
 class SimEffects(LeasedEffects):
     """The real lease; the judge is told when an effect begins."""
 
     def __init__(self, world: World, controller: Controller) -> None:
         cluster = SimCluster(world, controller)
-        super().__init__(cluster, cast(Election, SimElection(world, controller)), SESSION_MS, world)
+        super().__init__(cluster, cast(Election, controller), SESSION_MS, world)
         self._world = world
         self._controller = controller
         self._cluster = cluster
@@ -265,6 +244,18 @@ class Controller:
         due = self.engine.schedule.due(self.world.time_ms)
         if due:
             self._run(lambda: self.engine.check(due[0]))
+
+    def confirm(self, _timeout_s: float) -> bool | None:
+        """Ask the coordinator; its yes counts as a heartbeat. None: no answer."""
+        world, member = self.world, self.member
+        world.io(self, "asks whether it is still the elected one")
+        if world.strikes(Fault.OBSERVE_FAILED):
+            return None
+        world.coordinator.expire(world.time_ms)
+        if world.coordinator.owner is not member or not world.coordinator.accepts(member, member.generation):
+            return False
+        member.polled_ms = world.time_ms
+        return True
 
     def execute(self, command: Command) -> CommandResult | None:
         """A command from an admin; None: no answer, or not the active controller."""

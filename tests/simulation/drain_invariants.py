@@ -30,19 +30,49 @@ class Violation(AssertionError):
         self.invariant = invariant
 
 
-class ClientJudge:
-    """The half of the judge that watches clients. ``issued``: (topic id, version) -> the modes written under it.
+class Rules:
+    """The rules about groups, read independently of the lifecycle's code; plain group names only, and the one topic."""
+
+    def __init__(self) -> None:
+        self.in_force: Sequence[GroupRule] = ()
+
+    def _of(self, kind: str, now_ms: int) -> list[GroupRule]:
+        return [r for r in self.in_force if r.kind == kind and (r.expires_ms is None or now_ms < r.expires_ms)]
+
+    def closed(self, now_ms: int) -> bool:
+        return bool(self._of("closed", now_ms))
+
+    def registered(self, now_ms: int) -> set[str]:
+        return {rule.group for rule in self._of("require", now_ms)}
+
+    def waived(self, name: str, now_ms: int, committed: bool) -> bool:
+        return any(r.group == name and not (r.uncommitted_only and committed) for r in self._of("waive", now_ms))
+
+
+class DrainJudge:
+    """The part of the judge that watches clients, what is let go, and what is deleted.
 
     I6 and I7 are judged of the simulated producers. No guard of these can be taken away here: the code that keeps them
     (``modeaware.views``, ``modeaware.confluent``) is made of threads around librdkafka, and not in reach.
+
+    Attributes:
+        issued: (topic id, version) -> the modes that were written under it.
+        required: topic id -> the groups that used it when its shrink was admitted, as far as a sure listing could tell.
+        epoch: the controller epoch of the last claim.
+        given_up: the records that an immediate_delete takes unread: those before the first seal after it was asked for.
     """
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.issued: dict[tuple[str, tuple[int, int]], tuple[PartitionMode, ...]] = {}
+        self.required: dict[str, set[str]] = {}
+        self.rules = Rules()
+        self.epoch = -1
+        self.given_up: set[int] = set()
         self._keyed: dict[tuple[str | None, tuple[int, int], bytes], int] = {}
         self._known: dict[Reader, TopicView] = {}
         self._handed: dict[InFlight, tuple[int, TopicView | None]] = {}
+        self._sealed_once: set[tuple[str, int]] = set()
 
     def new_view(self, reader: Reader, before: TopicView, after: TopicView) -> None:
         """A client's view changes; of one topic it only ever gets newer (I4)."""
@@ -112,43 +142,6 @@ class ClientJudge:
         """Those of a log's entries that groups have a right to."""
         world = self.world
         return [r for r in records if r >= 0 and r not in world.aborted and r not in world.gone]
-
-
-class Rules:
-    """The rules about groups, read independently of the lifecycle's code; plain group names only, and the one topic."""
-
-    def __init__(self) -> None:
-        self.in_force: Sequence[GroupRule] = ()
-
-    def _of(self, kind: str, now_ms: int) -> list[GroupRule]:
-        return [r for r in self.in_force if r.kind == kind and (r.expires_ms is None or now_ms < r.expires_ms)]
-
-    def closed(self, now_ms: int) -> bool:
-        return bool(self._of("closed", now_ms))
-
-    def registered(self, now_ms: int) -> set[str]:
-        return {rule.group for rule in self._of("require", now_ms)}
-
-    def waived(self, name: str, now_ms: int, committed: bool) -> bool:
-        return any(r.group == name and not (r.uncommitted_only and committed) for r in self._of("waive", now_ms))
-
-
-class DrainJudge(ClientJudge):
-    """The part of the judge that watches what is let go, and what is deleted.
-
-    Attributes:
-        required: topic id -> the groups that used it when its shrink was admitted, as far as a sure listing could tell.
-        epoch: the controller epoch of the last claim.
-        given_up: the records that an immediate_delete takes unread: those before the first seal after it was asked for.
-    """
-
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
-        self.required: dict[str, set[str]] = {}
-        self.rules = Rules()
-        self.epoch = -1
-        self.given_up: set[int] = set()
-        self._sealed_once: set[tuple[str, int]] = set()
 
     def _shrink_begins(self, topic_id: str) -> None:
         self._sealed_once = {sealed for sealed in self._sealed_once if sealed[0] != topic_id}

@@ -1,7 +1,7 @@
 """The invariants of the design, judged from what really happened and not from what the controller knows.
 
 Checked as things happen: a record on the mode log against the one before, an effect when it is sent, a pick when it
-is made, a view when it changes. :meth:`ClientJudge.at_the_end` checks what can only be said once everybody had time.
+is made, a view when it changes. :meth:`Judge.at_the_end` checks what can only be said once everybody had time.
 """
 
 from __future__ import annotations
@@ -23,8 +23,19 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 
-class HandoverJudge(DrainJudge):
-    """The part of the judge that watches what producers who hold moved keys back go by.
+def _all(record: TopicRecord) -> set[int]:
+    deletion = record.deletion
+    if deletion is not None and deletion.handed_over:
+        return set(range(deletion.previous_count))
+    return set(record.handed_over)
+
+
+NO_RULES = GroupRulesRecord()
+RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
+
+
+class Judge(DrainJudge):
+    """Knows what really happened.
 
     Attributes:
         left_over: topic id -> partition -> the records in it that a shrink before left unread: keys of theirs may have
@@ -34,6 +45,8 @@ class HandoverJudge(DrainJudge):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self.left_over: dict[str, dict[int, frozenset[int]]] = {}
+        self.rules_version = NO_RULES.version
+        self._holder = ""
 
     def _handed_over(self, before: TopicRecord | None, after: TopicRecord, writer: Controller) -> None:
         """A record after the one before: what was noted for the handover, and what is handed over by it."""
@@ -150,26 +163,6 @@ class HandoverJudge(DrainJudge):
                 raise Violation(
                     "order", f"partition {partition} is handed over, and group {group.name} has not got {missing}"
                 )
-
-
-def _all(record: TopicRecord) -> set[int]:
-    deletion = record.deletion
-    if deletion is not None and deletion.handed_over:
-        return set(range(deletion.previous_count))
-    return set(record.handed_over)
-
-
-NO_RULES = GroupRulesRecord()
-RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
-
-
-class Judge(HandoverJudge):
-    """Knows what really happened."""
-
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
-        self._holder = ""
-        self.rules_version = NO_RULES.version
 
     def appended(self, truth: Replay, key: str, value: bytes | None, writer: Controller, *, late: bool) -> None:
         """A controller's record is on the log; ``truth`` is the log before it. ``late``: it was appended earlier."""
