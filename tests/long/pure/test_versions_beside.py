@@ -21,7 +21,6 @@ from modeaware.cli import COMMANDS
 from modeaware.config import CLIENT_SETTING_NAMES
 from modeaware.modelog.deletion import DeleteTopicPartitions
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRulesRecord
-from modeaware.modelog.json_fields import READER_VERSION
 from modeaware.modelog.observed_brokers import OBSERVED_BROKERS_KEY, ObservedBrokersRecord
 from modeaware.modelog.records import CLAIM_KEY, ClaimRecord, RetiredPartition, TopicRecord
 from modeaware.modelog.replay import Replay, fold
@@ -226,19 +225,6 @@ def new_log() -> list[Entry]:
     return log
 
 
-def test_the_recorded_log_has_all_that_0_1_0_wrote() -> None:
-    log = recorded()
-    topics = [json.loads(value) for key, value in log if value is not None and "topic_id" in value]
-    assert {CLAIM_KEY, GROUP_RULES_KEY} < {key for key, _ in log}
-    assert {mode for record in topics for *_, mode in record["modes"]} == {0, 1, -1}
-    policies = {DeleteTopicPartitions.from_dict(record.get("deletion")) for record in topics}
-    assert {deletion.policy for deletion in policies if deletion} == {"retention", "drained", "immediate"}
-    retired = [partition for record in topics for partition in record["retired"].values()]
-    assert all(any(name in each for each in retired) for name in ("drained", "straggler", "opening", "reason"))
-    assert any(value is None for _, value in log), "a topic was deleted"
-    assert {json.loads(value)["controller_epoch"] for _, value in log if value is not None} == {1, 2}
-
-
 def test_a_log_of_0_1_0_says_now_what_it_said_then(old: Release) -> None:
     log = recorded()
     assert views(log) == old.evaluate(TELL_VIEWS, log)
@@ -306,29 +292,6 @@ def test_fields_that_are_not_known_are_ignored_at_every_level(
                 partition["straggler"] |= straggler
         kind = {CLAIM_KEY: ClaimRecord, GROUP_RULES_KEY: GroupRulesRecord}.get(key, TopicRecord)
         assert kind.from_json(json.dumps(fields).encode()) == kind.from_json(value.encode())
-
-
-@given(st.integers(READER_VERSION + 1, 9), unknown)
-def test_a_record_for_newer_readers_leaves_the_last_view_in_force(min_reader: int, fields: dict[str, Any]) -> None:
-    held = topic_record("orders", 1)
-    later = json.loads(topic_record("orders", 2, writable=2).to_json()) | {"min_reader": min_reader} | fields
-    replay = fold([(held.topic_id, held.to_json()), (held.topic_id, json.dumps(later).encode())])
-    assert replay.view("orders") == held.view()
-    assert (replay.rejected, replay.newer, replay.unreadable) == (1, {held.topic_id}, ["orders"])
-    again = held.stamped(1, 0).stamped(1, 0).stamped(1, 0)
-    replay.apply(held.topic_id, again.to_json())
-    assert replay.view("orders") == again.view(), "one that can be read again is"
-    assert not replay.newer
-
-
-@given(st.text("abcdefgh-", min_size=1).map(lambda key: f"later-{key}"), unknown)
-def test_a_key_that_is_not_known_is_passed_over(key: str, fields: dict[str, Any]) -> None:
-    held = topic_record("orders", 1)
-    replay = fold(
-        [(held.topic_id, held.to_json()), (key, json.dumps({"version": 1, "min_reader": 1, **fields}).encode())]
-    )
-    assert replay.view("orders") == held.view()
-    assert list(replay.topics) == ["orders"]
 
 
 def test_0_1_0_refuses_what_it_is_told_to_refuse_and_ignores_what_it_does_not_know(old: Release) -> None:
