@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
+from collections.abc import Iterable
 
 import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
@@ -80,8 +81,13 @@ class World:
     def __init__(self, reset: str, auto_commit: bool = True) -> None:
         self.stock = Stock()
         self.view = UNLISTED
-        self.offsets = StartOffsets(self.stock, GroupConf("g", False, True, reset, auto_commit), lambda _: self.view)
+        self.replaced = False
+        conf = GroupConf("g", False, True, reset, auto_commit)
+        self.offsets = StartOffsets(self.stock, conf, lambda _: self.view, self._recorded)
         self.holding = Holding(self.stock, self.offsets, lambda _: self.view)
+
+    def _recorded(self, topics: Iterable[str]) -> set[str]:
+        return set(topics) if self.replaced or self.view.topic_id else set()
 
     def remember(self, *views: TopicView) -> None:
         """The views come into force one after the other."""
@@ -188,6 +194,13 @@ def test_latest_does_not_decide_again_for_an_idle_partition_that_moves(
     world.view = view(1, 1, 1)
     world.offsets.commit_before_leaving({("t", 0): 5}, lambda _: changed)
     assert world.stock.commits == commits
+
+
+def test_latest_does_not_decide_again_where_the_record_is_of_a_deleted_topic_of_that_name() -> None:
+    world = World("latest")
+    world.replaced = True
+    world.offsets.commit_before_leaving({("t", 0): 5}, lambda _: True)
+    assert world.stock.commits == [{0: 5}]
 
 
 def test_start_is_never_raised_beyond_the_log_of_the_live_topic() -> None:

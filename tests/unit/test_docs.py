@@ -26,8 +26,7 @@ from modeaware.modelog.records import ClaimRecord, RetiredPartition, TopicRecord
 from modeaware.modelog.straggler import Straggler
 from modeaware.modes import MODE_TRANSITIONS, REPLICA_TRANSITIONS
 from modeaware.monitoring.controller_metrics import ControllerCollector
-from tests.simulation.guard_form import Change
-from tests.simulation.guard_texts import GUARDS
+from tests.simulation.guard_texts import GUARDS, Change
 from tests.support.source_tree import ROOT, modules, tree
 from tests.support.watched import busy_snapshot
 

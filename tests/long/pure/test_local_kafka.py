@@ -1,25 +1,147 @@
-"""Java, jars, ports and settings of the local Kafka, without starting one."""
+"""The local Kafka without starting one: which is chosen, Java, jars, ports and settings."""
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from modeaware.errors import LocalKafkaError
-from modeaware.local import LocalKafka, install, jars, java, paths
-from modeaware.local.ports import free_ports
-from modeaware.local.settings import (
-    Seat,
-    broker_command,
-    quick_defaults,
-    random_uuid,
-    server_properties,
-    write_properties,
+from modeaware.errors import ConfigError, LocalKafkaError
+from modeaware.local import LocalKafka, container, jars, java, paths, start_kafka
+from modeaware.local.choose import Way, choose_way
+from modeaware.local.container import ContainerKafka
+from modeaware.local.external import ExternalKafka
+from modeaware.local.settings import Seat, server_properties, write_properties
+
+choose = sys.modules[choose_way.__module__]
+
+
+def unasked() -> bool:
+    """An engine that need not be asked, which can take seconds."""
+    pytest.fail("the engine is asked")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "environment", "engine", "way"),
+    [
+        (1, {}, lambda: False, Way.PROCESS),
+        (1, {}, lambda: True, Way.CONTAINER),
+        (3, {}, unasked, Way.PROCESS),
+        (1, {"MODEAWARE_LOCAL_KAFKA": "process"}, unasked, Way.PROCESS),
+        (1, {"MODEAWARE_LOCAL_KAFKA": "container"}, lambda: False, Way.CONTAINER),
+        (1, {"MODEAWARE_LOCAL_KAFKA": ""}, lambda: True, Way.CONTAINER),
+        (1, {"KAFKA_BOOTSTRAP_SERVERS": "b:9092"}, unasked, Way.EXTERNAL),
+        (3, {"KAFKA_BOOTSTRAP_SERVERS": "b:9092"}, unasked, Way.EXTERNAL),
+    ],
 )
+def test_the_way_to_a_kafka(nodes: int, environment: dict[str, str], engine: Callable[[], bool], way: Way) -> None:
+    assert choose_way(nodes, environment, engine) is way
+
+
+@pytest.mark.parametrize(
+    ("nodes", "environment", "message"),
+    [
+        (1, {"MODEAWARE_LOCAL_KAFKA": "docker"}, "auto, container or process"),
+        (3, {"MODEAWARE_LOCAL_KAFKA": "container"}, "one node, not 3"),
+        (1, {"MODEAWARE_LOCAL_KAFKA": "process", "KAFKA_BOOTSTRAP_SERVERS": "b:9092"}, "both set"),
+    ],
+)
+def test_contradictions_are_errors(nodes: int, environment: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        choose_way(nodes, environment, lambda: True)
+
+
+def test_an_external_kafka_is_used_and_never_harmed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "one:9092, two:9093")
+    monkeypatch.delenv("MODEAWARE_LOCAL_KAFKA", raising=False)
+    with start_kafka() as kafka:
+        assert (kafka.kind, kafka.bootstrap_servers) == ("external", "one:9092, two:9093")
+        assert [broker.address for broker in kafka.brokers] == ["one:9092", "two:9093"]
+        for harm in ("kill", "pause", "resume", "stop", "start", "restart"):
+            with pytest.raises(LocalKafkaError, match=r"one:9092 cannot be .* KAFKA_BOOTSTRAP_SERVERS"):
+                getattr(kafka.brokers[0], harm)()
+
+
+def test_a_container_that_does_not_start_is_told_and_replaced(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(configs: object) -> ContainerKafka:
+        raise LocalKafkaError("no such image")
+
+    for name in ("KAFKA_BOOTSTRAP_SERVERS", "MODEAWARE_LOCAL_KAFKA"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(choose, "engine_answers", lambda: True)
+    monkeypatch.setattr(choose, "start_container", fail)
+    process = SimpleNamespace(start=lambda: ExternalKafka("stands:1"))
+    monkeypatch.setattr(choose, "LocalKafka", lambda nodes, configs: process)
+
+    assert start_kafka().bootstrap_servers == "stands:1"
+    assert "no such image" in caplog.text
+
+    monkeypatch.setenv("MODEAWARE_LOCAL_KAFKA", "container")
+    with pytest.raises(LocalKafkaError, match="no such image"):
+        start_kafka()
+
+
+def serve(listener: socket.socket, reply: bytes) -> None:
+    """Answer one request."""
+    with listener, listener.accept()[0] as connection:
+        request = connection.recv(1000)
+        connection.sendall(reply if request.startswith(b"GET /_ping ") else b"what?")
+
+
+@pytest.mark.parametrize(
+    ("family", "reply", "there"),
+    [
+        (socket.AF_INET, b"HTTP/1.1 200 OK\r\n\r\nOK", True),
+        (socket.AF_INET, b"SSH-2.0-x\r\n", False),
+        (socket.AF_INET, b"", False),
+        (socket.AF_UNIX, b"HTTP/1.1 200 OK\r\n\r\nOK", True),
+    ],
+)
+def test_an_engine_is_what_answers_a_ping(
+    family: socket.AddressFamily, reply: bytes, there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listener = socket.socket(family)
+    listener.bind(("127.0.0.1", 0) if family is socket.AF_INET else str(tmp_path / "engine"))
+    listener.listen()
+    server = threading.Thread(target=serve, args=(listener, reply))
+    server.start()
+    tcp = family is socket.AF_INET
+    address = f"tcp://127.0.0.1:{listener.getsockname()[1]}" if tcp else f"unix://{tmp_path}/engine"
+    monkeypatch.setenv("DOCKER_HOST", address)
+    assert container.engine_answers.__wrapped__() is there
+    server.join()
+
+
+@pytest.mark.parametrize("address", ["unix:///nowhere/docker.sock", "ssh://host", "tcp://host", "rubbish"])
+def test_no_engine_there(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", address)
+    assert not container.engine_answers.__wrapped__()
+
+
+def test_a_container_is_harmed_through_its_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    monkeypatch.setattr(container, "wait_until_serving", lambda address, *_, **__: calls.append(address))
+    engine = SimpleNamespace(**{name: partial(calls.append, name) for name in ("kill", "start", "pause", "unpause")})
+    engine.stop = lambda **_: calls.append("stop")
+    logs = (b"one\ntwo\n", b"three\n")
+    box = SimpleNamespace(get_wrapped_container=lambda: engine, get_logs=lambda: logs, stop=lambda: calls.append("end"))
+    with ContainerKafka(box, "here:1") as kafka:
+        for harm in ("kill", "start", "pause", "resume", "restart"):
+            getattr(kafka.brokers[0], harm)()
+        assert kafka.logs_tail(2) == "two\nthree"
+    kafka.stop()
+    assert calls == ["kill", "start", "here:1", "pause", "unpause", "stop", "start", "here:1", "end"]
+    assert kafka.logs_tail() == ""
+
 
 VERSIONS = {"java8": 8, "java17": 17, "java25": 25, "broken": None}
 SEATS = [Seat(1, 15001, 15011), Seat(2, 15002, 15012), Seat(3, 15003, 15013)]
@@ -129,14 +251,6 @@ def test_each_version_has_its_own_jars(cache: Path, monkeypatch: pytest.MonkeyPa
         jars.kafka_jars()
 
 
-def test_a_version_that_maven_does_not_know(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Resolver(monkeypatch, exit_code=1)
-    monkeypatch.setattr(install, "find_java", lambda: "java")
-    with pytest.raises(LocalKafkaError, match=r"(?s)could not resolve Apache Kafka 4\.0\.77.*the resolver's last word"):
-        LocalKafka(version="4.0.77").start()
-    assert not (cache / "kafka-4.0.77").exists()
-
-
 @pytest.mark.parametrize("version", ["", "4.0", "4.2.0-rc1", "../4.2.0", "<4.2.0", "4.2.0\n"])
 def test_what_is_no_version_reaches_no_resolver(cache: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     resolver = Resolver(monkeypatch)
@@ -181,50 +295,17 @@ def test_folders_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     assert paths.state_folder() == tmp_path / "mine"
 
 
-def test_free_ports_differ() -> None:
-    ports = free_ports(50)
-    assert len(set(ports)) == 50
-    assert all(15_000 <= port < 32_000 for port in ports)
-
-
-def test_ids_never_start_with_a_dash() -> None:
-    ids = {random_uuid() for _ in range(500)}
-    assert len(ids) == 500
-    assert {len(one) for one in ids} == {22}
-    assert all(one[0].isalpha() for one in ids)
-
-
-@pytest.mark.parametrize(("nodes", "replicas", "in_sync"), [(1, "1", "1"), (2, "2", "1"), (3, "3", "2")])
-def test_internal_topics_are_replicated_as_far_as_it_goes(nodes: int, replicas: str, in_sync: str) -> None:
-    settings = quick_defaults(nodes)
-    assert settings["offsets.topic.replication.factor"] == replicas
-    assert settings["transaction.state.log.min.isr"] == in_sync
-
-
-def test_overrides_win_and_know_the_ports(tmp_path: Path) -> None:
+def test_overrides_win_and_know_the_node_and_its_ports(tmp_path: Path) -> None:
     listeners = "SASL_SSL://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}"
-    settings = server_properties(SEATS[1], SEATS, tmp_path, {"listeners": listeners, "log.retention.ms": "5"})
+    overrides = {"listeners": listeners, "log.retention.ms": "5", "broker.rack": "rack-{node_id}"}
+    settings = server_properties(SEATS[1], SEATS, tmp_path, overrides)
+    assert settings["broker.rack"] == "rack-2"
     assert settings["listeners"] == "SASL_SSL://127.0.0.1:15002,CONTROLLER://127.0.0.1:15012"
     assert settings["log.retention.ms"] == "5"
     assert settings["controller.quorum.voters"] == "1@127.0.0.1:15011,2@127.0.0.1:15012,3@127.0.0.1:15013"
 
     write_properties(tmp_path / "p", {"a": "back\\slash\nline"})
     assert (tmp_path / "p").read_text(encoding="utf-8") == "a=back\\\\slash\\nline\n"
-
-
-def test_overrides_know_the_node(tmp_path: Path) -> None:
-    racks = [server_properties(seat, SEATS, tmp_path, {"broker.rack": "rack-{node_id}"}) for seat in SEATS]
-    assert [settings["broker.rack"] for settings in racks] == ["rack-1", "rack-2", "rack-3"]
-
-
-def test_small_brokers_and_the_class_archive(tmp_path: Path) -> None:
-    archive = tmp_path / "classes.jsa"
-    options = {"heap_mb": 400, "small": True, "archive": archive}
-    without = broker_command("java", tmp_path, tmp_path / "p", **options)
-    assert {"-Xmx400m", "-XX:TieredStopAtLevel=1"} <= set(without)
-    assert not any("SharedArchiveFile" in part for part in without)
-    archive.touch()
-    assert f"-XX:SharedArchiveFile={archive}" in broker_command("java", tmp_path, tmp_path / "p", **options)
 
 
 @pytest.mark.parametrize("nodes", [0, 4])
