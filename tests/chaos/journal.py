@@ -10,9 +10,9 @@ from enum import IntEnum
 from pathlib import Path
 
 _ENTRY = struct.Struct("<QIIBB")
+_CHUNK = _ENTRY.size * 50_000
 UNPLACED = (1 << 32) - 1
 """An acknowledged record whose offset was not told: librdkafka's answer to DUPLICATE_SEQUENCE_NUMBER."""
-_CHUNK = _ENTRY.size * 50_000
 
 Entry = tuple[int, int, int, int, int]
 """(number, offset, at_ms, partition, kind); what does not apply is 0."""
@@ -48,11 +48,7 @@ class Kind(IntEnum):
 
 
 class Journal:
-    """Appends entries. One thread owns it.
-
-    Args:
-        path: its file; must not exist.
-    """
+    """Appends entries to a new file. One thread owns it."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND)

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import random
-import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 
 import modeaware
 from modeaware.errors import ModeAwareError, RequestRefused
 from modeaware.librdkafka import KafkaException
 from modeaware.librdkafka_admin import NewPartitions
 from modeaware.topic_view import TopicView
-from tests.chaos.chronicle import Chronicle
-from tests.chaos.evidence import below_seals, ends
-from tests.chaos.mode_records import ModeRecords
-from tests.chaos.setting import LOWEST_TARGET, PARTITIONS, SHRINK_DELAYS_MS, Setting
-from tests.chaos.sleepers import Sleepers
+from tests.chaos.fleet import Fleet
+from tests.chaos.nemesis import struck
+from tests.chaos.plain import below_seals
+from tests.chaos.setting import LOWEST_TARGET, PARTITIONS, SHRINK_DELAYS_MS, WRITERS, Setting
+from tests.chaos.tasks import Task, until
+from tests.chaos.watch import Watch
 
 UNDONE_SHARE = 0.2
 AGAIN_SHARE = 0.3
@@ -26,98 +27,85 @@ REQUEST_S = 20.0
 INSIST_S = 120.0
 POLL_S = 0.1
 EVIDENCE_S = 45.0
-RECORD_S = 10.0
+ASLEEP_EVERY = 3
+QUIET_S = 3.0
+"""Beyond the delay: longer than a partition has to be quiet until it is sealed."""
 
 
-class Operator:
-    """Works in a thread of its own between :meth:`start` and :meth:`stop`.
+class Operator(Task):
+    """Shrinks, undoes and grows until it is stopped; then the shrink under way comes to its end."""
 
-    Args:
-        view: the topic's view now.
-        records: the topic's records in the mode log.
-        sleepers: who sleeps through a switch.
-
-    Attributes:
-        switched_s: when the first switch was seen (monotonic), None before.
-    """
-
-    def __init__(
-        self,
-        setting: Setting,
-        chronicle: Chronicle,
-        view: Callable[[], TopicView],
-        records: ModeRecords,
-        sleepers: Sleepers,
-    ) -> None:
+    def __init__(self, setting: Setting, fleet: Fleet, watch: Watch) -> None:
+        super().__init__(fleet.chronicle, "operator")
         self._setting = setting
         self._topic = setting.topic
-        self._records = records
-        self._sleepers = sleepers
-        self._chronicle = chronicle
-        self._view = view
+        aware = {writer.name for writer in WRITERS if writer.aware}
+        self._aware = [child for child in fleet.of("writer") if child.name in aware]
+        self._watch = watch
         self._chance = random.Random(f"{setting.seed}-operator")
         self._admin = modeaware.AdminClient(setting.conf)
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="chaos-operator", daemon=True)
-        self._failure: BaseException | None = None
-        self.switched_s: float | None = None
+        self._shrinks = 0
+        self._switched_s: float | None = None
 
-    def start(self) -> None:
-        self._thread.start()
+    def in_force_s(self) -> float:
+        """How long ago the first switch was seen; 0 before."""
+        return time.monotonic() - self._switched_s if self._switched_s is not None else 0.0
 
-    def stop(self) -> None:
-        """Let the shrink under way come to its end.
-
-        Raises:
-            ModeAwareError, KafkaException: why the operator had stopped before.
-        """
-        self._stopping.set()
-        if self._thread.ident is not None:
-            self._thread.join()
-        self._admin.close()
-        if self._failure is not None:
-            raise self._failure
-
-    def _run(self) -> None:
-        try:
-            while not self._stopping.is_set():
+    def work(self) -> None:
+        with closing(self._admin):
+            while not self.stopping.is_set():
                 self._once()
-        except Exception as error:  # noqa: BLE001 - raised again in stop(), in the thread that waits for it
-            self._chronicle.note("operator-failed", error=repr(error))
-            self._failure = error
 
     def _once(self) -> None:
-        writable = len(self._view().writable) or PARTITIONS
+        writable = len(self._watch.view.writable) or PARTITIONS
         target = self._chance.randint(LOWEST_TARGET, max(writable - 1, LOWEST_TARGET))
         delay_ms = self._chance.choice(SHRINK_DELAYS_MS)
         began_s = time.monotonic()
-        with self._sleepers.asleep() as sleep:
+        with self._writer_asleep() as asleep:
             asked_ms = self._setting.now_ms()
-            self._ask(
+            self._request(
                 "shrink",
                 target,
                 lambda: self._shrink(target, delay_ms),
                 lambda view: 0 < len(view.writable) <= target,
             )
-            self.switched_s = self.switched_s or time.monotonic()
-            self._chronicle.note("switched", to=target, delay_ms=delay_ms, asked_ms=asked_ms)
-            self._note_ends(before_growth=False)
-            sleep.through(delay_ms)
+            self._switched_s = self._switched_s or time.monotonic()
+            self.chronicle.note("switched", to=target, delay_ms=delay_ms, asked_ms=asked_ms)
+            if asleep:
+                time.sleep(delay_ms / 1000 + QUIET_S)  # the writer's sleep, which is what this is about
         if self._chance.random() < UNDONE_SHARE:
-            self._stopping.wait(self._chance.uniform(*UNDO_AFTER_S))
+            self.stopping.wait(self._chance.uniform(*UNDO_AFTER_S))
             done = self._reclaimed() is not None
             self._grow()
-            self._chronicle.note("grown" if done else "undone", target=target)
+            self.chronicle.note("grown" if done else "undone", target=target)
             return
-        if self._until(lambda: self._reclaimed() is not None, SHRINK_S):
+        if until(lambda: self._reclaimed() is not None, SHRINK_S, POLL_S):
             took_s = round(time.monotonic() - began_s, 1)
-            self._chronicle.note("shrunk", to=target, delay_ms=delay_ms, took_s=took_s, **self._evidence())
-            self._stopping.wait(self._chance.uniform(0.5, 3.0))
+            self.chronicle.note("shrunk", to=target, delay_ms=delay_ms, took_s=took_s, **self._evidence())
+            self.stopping.wait(self._chance.uniform(0.5, 3.0))
             if target > LOWEST_TARGET and self._chance.random() < AGAIN_SHARE:
                 return  # and shrink it further
         else:
-            self._chronicle.note("not-shrunk", to=target, delay_ms=delay_ms, after_s=SHRINK_S)
+            self.chronicle.note("not-shrunk", to=target, delay_ms=delay_ms, after_s=SHRINK_S)
         self._grow()
+
+    @contextmanager
+    def _writer_asleep(self) -> Iterator[bool]:
+        """Pause an aware writer around every third shrink, from before its request on; whether one is paused.
+
+        What it had on the way then lands in partitions that are retired by that time.
+        """
+        turn, self._shrinks = self._shrinks % ASLEEP_EVERY == 0, self._shrinks + 1
+        if not turn:
+            yield False
+            return
+        child = self._chance.choice(self._aware)
+        with child.turn:  # neither the nemesis nor the fleet touches it meanwhile
+            if child.pid is None:
+                yield False
+                return
+            with struck(self.chronicle, "writer-pause", child, child.resume, least_s=QUIET_S):
+                yield True
 
     def _shrink(self, target: int, delay_ms: int) -> None:
         futures = self._admin.delete_partitions(
@@ -129,70 +117,44 @@ class Operator:
         """What Kafka and the mode log say to a shrink that the view calls complete; what they do not say is missing."""
         found: dict[str, dict[int, int]] = {}
 
-        def ask() -> bool:
+        def look() -> bool:
             view = self._reclaimed()
-            sealed = self._records.sealed(view.version, RECORD_S) if view is not None else None
-            if sealed is None:
-                return False  # a straggler has broken a seal: it is drained, and reclaimed, again
             try:
-                starts, left = below_seals(self._setting, sealed.seals)
+                found.update(below_seals(self._setting, view.version) if view is not None else {})
             except (KafkaException, TimeoutError) as error:
-                self._chronicle.note("evidence-failed", error=str(error))
-                return False
-            found.update(seals=dict(sealed.seals), reclaims=dict(sealed.reclaims), log_starts=starts, left=left)
-            return True
+                self.chronicle.note("evidence-failed", error=str(error))
+            return bool(found)  # else a straggler has broken a seal: it is drained, and reclaimed, again
 
-        self._until(ask, EVIDENCE_S)
+        until(look, EVIDENCE_S, POLL_S)
         return found
 
-    def _note_ends(self, *, before_growth: bool) -> None:
-        """Where retired partitions end: what lands behind that, and before the next growth, lands while they are."""
-        retired = set(range(PARTITIONS)) - set(self._view().writable)
-        try:
-            found = {p: end for p, end in ends(self._setting).items() if p in retired}
-        except KafkaException as error:
-            self._chronicle.note("evidence-failed", error=str(error))
-            found = {}  # then nothing is known to have landed
-        self._chronicle.note("ends-of-retired", before_growth=before_growth, ends=found)
-
     def _grow(self) -> None:
-        self._note_ends(before_growth=True)
-
-        def ask() -> None:
+        def create() -> None:
             futures = self._admin.create_partitions([NewPartitions(self._topic, PARTITIONS)], request_timeout=REQUEST_S)
             futures[self._topic].result(REQUEST_S + 5)
 
-        self._ask("grow", PARTITIONS, ask, lambda view: view.all_writable)
+        self._request("grow", PARTITIONS, create, lambda view: view.all_writable)
 
-    def _ask(self, what: str, to: int, ask: Callable[[], None], done: Callable[[TopicView], bool]) -> None:
-        """Ask until it is so.
+    def _request(self, what: str, to: int, request: Callable[[], None], done: Callable[[TopicView], bool]) -> None:
+        """Request until the view shows that it is done.
 
         Raises:
-            ModeAwareError: it is not so after :data:`INSIST_S` seconds.
+            ModeAwareError: not within :data:`INSIST_S` seconds.
         """
         deadline_s = time.monotonic() + INSIST_S
-        while True:
+        while time.monotonic() < deadline_s:
             try:
-                ask()
-                self._chronicle.note("command", what=what, to=to, answer="done")
+                request()
+                self.chronicle.note("command", what=what, to=to, answer="done")
             except (ModeAwareError, KafkaException, TimeoutError) as error:
                 # Whether it was done all the same the view will tell; a refusal for what is under way goes away.
                 refused = isinstance(error, RequestRefused)
-                self._chronicle.note("command", what=what, to=to, answer=str(error), refused=refused)
-            if self._until(lambda: done(self._view()), 5.0):
+                self.chronicle.note("command", what=what, to=to, answer=str(error), refused=refused)
+            if until(lambda: done(self._watch.view), 5.0, POLL_S):
                 return
-            if time.monotonic() > deadline_s:
-                raise ModeAwareError(f"could not {what} {self._topic} to {to} within {INSIST_S:.0f} s")
+        raise ModeAwareError(f"could not {what} {self._topic} to {to} within {INSIST_S:.0f} s")
 
     def _reclaimed(self) -> TopicView | None:
         """The view, if it calls every retired partition reclaimed."""
-        view = self._view()
+        view = self._watch.view
         return view if view.reclaimed >= set(range(len(view.writable), len(view.modes))) else None
-
-    def _until(self, condition: Callable[[], bool], timeout_s: float) -> bool:
-        deadline_s = time.monotonic() + timeout_s
-        while not condition():
-            if time.monotonic() > deadline_s:
-                return False
-            time.sleep(POLL_S)  # the view is looked at, nobody wakes us
-        return True

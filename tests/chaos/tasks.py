@@ -1,0 +1,92 @@
+"""What the parts of a run share: a thread that keeps its failure for the one that stops it, and waiting."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from confluent_kafka import KafkaException
+
+from tests.chaos.chronicle import Chronicle
+
+POLL_S = 0.2
+
+log = logging.getLogger("chaos")
+
+
+class Task:
+    """Work in a thread of its own between :meth:`start` and :meth:`stop`; subclasses define :meth:`work`.
+
+    Attributes:
+        stopping: set when the work has to come to its end.
+        failed: whether it has ended with an error.
+    """
+
+    def __init__(self, chronicle: Chronicle, name: str) -> None:
+        self.chronicle = chronicle
+        self.stopping = threading.Event()
+        self._name = name
+        self._failure: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name=f"chaos-{name}", daemon=True)
+
+    @property
+    def failed(self) -> bool:
+        return self._failure is not None
+
+    def work(self) -> None:
+        """Work until :attr:`stopping` is set."""
+        raise NotImplementedError
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Let what is under way come to its end.
+
+        Raises:
+            Exception: why the work had ended before.
+        """
+        self.stopping.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def _run(self) -> None:
+        try:
+            self.work()
+        except Exception as error:  # noqa: BLE001 - raised again in stop(), in the thread that waits for it
+            self.chronicle.note(f"{self._name}-failed", error=repr(error))
+            self._failure = error
+
+
+def until(condition: Callable[[], bool], timeout_s: float, poll_s: float = POLL_S) -> bool:
+    """Wait until ``condition`` is true; False: not in time."""
+    deadline_s = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline_s:
+            return False
+        time.sleep(poll_s)  # the state of other processes: nothing wakes this thread
+    return True
+
+
+def insist(
+    call: Callable[[], object], timeout_s: float, again: Callable[[Exception], bool] = lambda error: True
+) -> None:
+    """Call until it succeeds.
+
+    Raises:
+        KafkaException, TimeoutError: the latest failure, when ``again`` is false of it or the time is up.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    while True:
+        try:
+            call()
+            return
+        except (KafkaException, TimeoutError) as error:
+            if not again(error) or time.monotonic() > deadline_s:
+                raise
+            log.warning("again: %s", error)
+        time.sleep(POLL_S)  # a broker is coming back
