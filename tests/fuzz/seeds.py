@@ -1,16 +1,13 @@
-"""Conversations to begin with: frames as the codec makes them, of every message in every version."""
+"""Conversations to begin with: good ones of sessions, and the golden frames of every message."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
-from typing import Any
-from uuid import UUID
 
-from modeaware.endpoint.splice import Additions, Node, with_modes
-from modeaware.topic_view import TopicView
-from modeaware.wire import codec, kip694, stock
+from modeaware.wire import stock
 from tests.fuzz.events import Event, Kind, build, parse
-from tests.fuzz.play import SECRET, SPOKEN, VIEWS
+from tests.fuzz.play import RECORDS, SECRET, SPOKEN
 from tests.support.conversation import (
     ALTER_AND_DELETE,
     broker_versions,
@@ -23,10 +20,10 @@ from tests.support.conversation import (
     request,
     rules,
 )
-from tests.support.golden import EVERYTHING
+from tests.support.source_tree import ROOT
 
 TOPICS = {"orders": (0, 3, ALTER_AND_DELETE), "plain": (0, 2, 256), "t": (29, 0, 0), "größer": (0, 2, ALTER_AND_DELETE)}
-_TOPIC_ID = UUID("12345678-9abc-4def-8123-456789abcdef")
+FRAMES = ROOT / "tests" / "data" / "wire-frames.jsonl"
 _SASL = 1
 
 
@@ -106,69 +103,23 @@ def _with_sasl() -> Iterator[bytes]:
 
 
 def _of_decoders() -> Iterator[bytes]:
-    requests = [Event(Kind.DECODE, 0, payload) for payload in _requests()]
-    answers = [
-        Event(Kind.DECODE, 1, bytes([SPOKEN.index((key, version))]) + payload) for key, version, payload in _responses()
-    ]
-    records = [Event(Kind.DECODE, 2, bytes([number]) + data) for number, data in enumerate(_records())]
-    every = [*requests, *answers, *records]
+    """The frames that the codec's golden tests decode: every message in every version."""
+    every: list[Event] = []
+    for line in FRAMES.read_text(encoding="utf-8").splitlines():
+        golden = json.loads(line)
+        payload = bytes.fromhex(golden["hex"])
+        match golden["kind"]:
+            case "request":
+                every.append(Event(Kind.DECODE, 0, payload))
+            case "response":
+                which = SPOKEN.index((golden["key"], golden["version"]))
+                every.append(Event(Kind.DECODE, 1, bytes([which]) + payload))
+            case record:
+                which = [each.__name__ for each in RECORDS].index(record)
+                every.append(Event(Kind.DECODE, 2, bytes([which]) + payload))
     for start in range(0, 2 * len(every), 4):  # each twice, since frames that are passed on are not decoded
         yield build(16, [every[(start + number) % len(every)] for number in range(8)])
 
 
 def _client(payload: bytes) -> Event:
     return Event(Kind.CLIENT, 0, payload)
-
-
-def _requests() -> Iterator[bytes]:
-    yield from (stock.encode_request(stock.ApiVersionsRequest(), version, 1, "c") for version in range(3))
-    yield from (hello(1, version=version) for version in (3, 4))
-    yield from (old_metadata_request(1, version, ["orders", "plain"]) for version in range(10))
-    yield modes_request(1, ["orders"], fresh=True)
-    yield modes_request(1, modes_only=True)
-    yield delete({"orders": 2, "plain": 1})
-    yield from (create({"orders": 8, "plain": 9}, version) for version in range(4))
-    yield rules("orders", "*", remove=("plain",))
-    yield EVERYTHING.encode_request(_update_metadata(), 7, 1, "c")
-
-
-def _responses() -> Iterator[tuple[int, int, bytes]]:
-    for version in range(5):
-        yield stock.API_VERSIONS_KEY, version, broker_versions(version, 1)
-    for version in range(10):
-        yield stock.METADATA_KEY, version, metadata_answer(1, TOPICS, version=version)
-    added = Additions(Node(694, "h", 9), "c1", False)
-    unlisted = TopicView.unlisted
-    modes = with_modes(metadata_answer(1, TOPICS), lambda name: VIEWS.get(name) or unlisted(name), added)
-    yield stock.METADATA_KEY, 10, b"\0\0\0\1\0" + modes
-    yield kip694.UPDATE_METADATA_KEY, 7, EVERYTHING.encode_response(kip694.UpdateMetadataResponse(error_code=0), 7, 1)
-    topic = codec.CreatePartitionsResponse.CreatePartitionsTopicResult
-    for version in range(4):
-        created = codec.CreatePartitionsResponse(results=[topic(name="t", error_code=37, error_message="why")])
-        yield codec.CREATE_PARTITIONS_KEY, version, codec.encode_response(created, version, 1)
-    yield codec.DELETE_PARTITIONS_KEY, 0, codec.encode_response(codec.DeletePartitionsResponse(error_code=0), 0, 1)
-    rules_answer = codec.AlterGroupRulesResponse(error_code=29, error_message="no")
-    yield codec.ALTER_GROUP_RULES_KEY, 0, codec.encode_response(rules_answer, 0, 1)
-
-
-def _records() -> Iterator[bytes]:
-    numbers = {"replicas": [1, 2, 3], "isr": [1], "removing_replicas": None, "adding_replicas": [4]}
-    record = kip694.PartitionRecord(partition_id=4, topic_id=_TOPIC_ID, leader=1, leader_epoch=8, mode=1, **numbers)
-    yield kip694.encode_record(record)
-    yield kip694.encode_record(kip694.DeleteTopicPartitionsRecord(topic_id=_TOPIC_ID, delete_partitions=4))
-
-
-def _update_metadata() -> Any:
-    topic, broker = (
-        kip694.UpdateMetadataRequest.UpdateMetadataTopicState,
-        kip694.UpdateMetadataRequest.UpdateMetadataBroker,
-    )
-    state = topic.UpdateMetadataPartitionState(
-        partition_index=4, isr=[1, 2], replicas=[1, 2, 3], offline_replicas=[3], mode=1, leader=1
-    )
-    endpoint = broker.UpdateMetadataEndpoint(port=9092, host="h", listener="PLAIN", security_protocol=0)
-    return kip694.UpdateMetadataRequest(
-        controller_id=1,
-        topic_states=[topic(topic_name="orders", partition_states=[state])],
-        live_brokers=[broker(id=1, endpoints=[endpoint], rack=None)],
-    )
