@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
@@ -69,11 +70,22 @@ class Journal:
         os.close(self._file)
 
 
-def read_journal(path: Path) -> Iterator[Entry]:
-    """The entries in the order they were noted; one that a kill has torn at the end is left out."""
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            yield from _ENTRY.iter_unpack(chunk[: len(chunk) // _ENTRY.size * _ENTRY.size])
+@dataclass(frozen=True)
+class JournalFile:
+    """A journal's entries of some kinds, in the order they were noted; it can be iterated over again.
+
+    An entry that a kill has torn at the end is left out.
+    """
+
+    path: Path
+    kinds: Collection[Kind]
+
+    def __iter__(self) -> Iterator[Entry]:
+        with self.path.open("rb") as file:
+            while chunk := file.read(_CHUNK):
+                for entry in _ENTRY.iter_unpack(chunk[: len(chunk) // _ENTRY.size * _ENTRY.size]):
+                    if entry[4] in self.kinds:
+                        yield entry
 
 
 def pack_bounds(lower: int, upper: int) -> int:

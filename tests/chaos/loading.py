@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -22,23 +21,12 @@ from tests.chaos.history import (
     Transaction,
     WriterRun,
 )
-from tests.chaos.journal import Entry, Kind, read_journal, unpack_bounds
+from tests.chaos.journal import Entry, JournalFile, Kind, unpack_bounds
 from tests.chaos.setting import GROUPS, WRITERS, Setting
 
 LATE_MS = 1_000
 """How long after a process has ended by itself its end is noted, at most."""
 _OUTCOMES = {Kind.COMMITTED: Outcome.COMMITTED, Kind.ABORTED: Outcome.ABORTED}
-
-
-@dataclass(frozen=True)
-class JournalFile:
-    """A journal's entries of some kinds; it can be iterated over again."""
-
-    path: Path
-    kinds: Collection[Kind]
-
-    def __iter__(self) -> Iterator[Entry]:
-        return (entry for entry in read_journal(self.path) if entry[4] in self.kinds)
 
 
 def load_history(folder: Path) -> History:
@@ -99,7 +87,7 @@ def _shrinks(events: Iterable[Event]) -> Iterator[Shrink]:
 def _writer(path: Path) -> WriterRun:
     _, name, run, _ = path.name.split(".")
     [writer] = [each for each in WRITERS if each.name == name]
-    notes = [entry for entry in read_journal(path) if entry[4] != Kind.ACKED]
+    notes = list(JournalFile(path, {*Kind} - {Kind.ACKED}))
     return WriterRun(
         run=int(run),
         name=name,

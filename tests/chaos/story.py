@@ -81,10 +81,8 @@ class Story:
 
     def _at_work(self, role: str) -> bool:
         """Whether every process of a role has something in its journal."""
-        names = [".".join(filter(None, (role, child.group, child.name))) for child in self._fleet.of(role)]
-        return all(
-            any(path.stat().st_size for path in self._setting.folder.glob(f"{name}.*.journal")) for name in names
-        )
+        patterns = [f"*.{child.name}.*.journal" for child in self._fleet.of(role)]
+        return all(any(path.stat().st_size for path in self._setting.folder.glob(each)) for each in patterns)
 
     def _harm(self, operator: Operator, watch: Watch) -> None:
         self._phase("harm")

@@ -51,7 +51,8 @@ def build(setting: int, events: Iterable[Event]) -> bytes:
 
 def parse(data: bytes) -> tuple[int, list[Event]]:
     """The reverse of :func:`build`; of ``MOST_EVENTS`` at most."""
-    events, at = [], 1
+    events: list[Event] = []
+    at = 1
     while at < len(data) and len(events) < MOST_EVENTS:
         start = at + 3
         end = start + int.from_bytes(data[at + 1 : start], "big")

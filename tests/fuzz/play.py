@@ -7,34 +7,24 @@ import resource
 import sys
 import time
 import tracemalloc
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from typing import Any
 
+from modeaware.endpoint import desk
 from modeaware.endpoint.api_versions import Awareness
-from modeaware.endpoint.desk import (
-    REFUSE,
-    SERVE,
-    Action,
-    ActiveController,
-    Close,
-    Refresh,
-    Submit,
-    ToClient,
-    ToUpstream,
-)
 from modeaware.endpoint.limits import Limits
 from modeaware.endpoint.metadata import Answers
 from modeaware.endpoint.session import Session
-from modeaware.errors import ControllerUnavailable, ModeSourceError
+from modeaware.errors import ControllerUnavailable, ErrorCode, ModeSourceError
 from modeaware.lifecycle.commands import CommandResult
 from modeaware.topic_view import TopicView
 from modeaware.wire import codec, kip694, stock
 from modeaware.wire.frames import FrameReader, MalformedFrame, frame
 from tests.fuzz.events import Event, Kind, parse
-from tests.fuzz.tally import Depth, Finding, Tally
+from tests.fuzz.tally import Finding, Tally
 from tests.support.conversation import (
     ALTER_AND_DELETE,
     NONE,
@@ -89,10 +79,10 @@ class Player:
     """Carries out any number of conversations. Not safe to share between threads.
 
     Args:
-        depth: what is counted while messages are read.
+        depth: of :func:`tests.fuzz.tally.watched`.
     """
 
-    def __init__(self, depth: Depth) -> None:
+    def __init__(self, depth: Counter[str]) -> None:
         self.tally = Tally()
         self.depth = depth
         self.answers = Answers(LIMITS)
@@ -129,15 +119,15 @@ class Player:
     def timed(self, call: Callable[..., Any], *arguments: Any) -> Any:
         """Hand on one frame, and note how far it is read and what it costs."""
         tally, depth = self.tally, self.depth
-        entered, ended = depth.entered, depth.ended
+        entered, ended = depth["entered"], depth["ended"]
         start_s = time.thread_time()
         try:
             return call(*arguments)
         finally:
             spent_s = time.thread_time() - start_s
             tally.frames += 1
-            tally.past_header += depth.entered > entered
-            tally.whole += depth.ended > ended
+            tally.past_header += depth["entered"] > entered
+            tally.whole += depth["ended"] > ended
             if spent_s > tally.most_cpu_s and not tracemalloc.is_tracing():
                 tally.most_cpu_s = spent_s
                 if spent_s > MOST_CPU_S:
@@ -167,7 +157,9 @@ class Conversation:
         self._events = events
         self._named = bool(setting & 16)
         self._answers = player.answers if setting & 8 else Answers(LIMITS)
-        self._desk = FakeDesk(known=VIEWS, old_clients=REFUSE if setting & 2 else SERVE, active=not setting & 4)
+        self._desk = FakeDesk(
+            known=VIEWS, old_clients=desk.REFUSE if setting & 2 else desk.SERVE, active=not setting & 4
+        )
         self._connect(sasl=bool(setting & 1))
 
     def _connect(self, *, sasl: bool = False) -> None:
@@ -177,7 +169,7 @@ class Conversation:
         self._client, self._broker = FrameReader(LIMITS.request_bytes), FrameReader(LIMITS.upstream_bytes)
         self._unanswered: deque[bytes] = deque()
         self._asked: deque[bytes] = deque()
-        self._submitted: Submit | Refresh | None = None
+        self._submitted: desk.Submit | desk.Refresh | None = None
 
     def run(self) -> None:
         for kind, argument, payload in self._events:
@@ -228,21 +220,19 @@ class Conversation:
         self._take(self._player.timed(self._session.from_upstream, payload))
 
     def _answer(self, answer: bytes, argument: int) -> None:
-        self._receive(
-            self._broker, self._from_upstream, frame(self._asked[0][4:8] + answer[4:], _PAYLOAD_MOST), argument
-        )
+        payload = self._asked[0][4:8] + answer[4:]
+        self._receive(self._broker, self._from_upstream, frame(payload, _PAYLOAD_MOST), argument)
 
     def _resolve(self, argument: int) -> None:
         submitted = self._submitted
         if submitted is None:
             self._take(self._session.resolved(argument, None))
             return
-        commands = submitted.commands if isinstance(submitted, Submit) else ()
+        commands = submitted.commands if isinstance(submitted, desk.Submit) else ()
+        done = [CommandResult(getattr(each, "topic", "")) for each in commands]
         outcomes: list[Any] = [
-            None
-            if isinstance(submitted, Refresh)
-            else [CommandResult(getattr(each, "topic", "")) for each in commands],
-            [CommandResult("t", 37, "m" * 2_000, dict.fromkeys(range(argument), RO)) for _ in commands],
+            None if isinstance(submitted, desk.Refresh) else done,
+            [CommandResult("t", ErrorCode(37), "m" * 2_000, (RO,) * argument) for _ in commands],
             ControllerUnavailable("it stops"),
             ModeSourceError("cannot be read"),
             OSError("no error of ours"),
@@ -253,29 +243,29 @@ class Conversation:
         self._take(self._session.resolved(submitted.ticket, outcomes[argument % len(outcomes)]))
 
     def _change_desk(self, argument: int) -> None:
-        desk = self._desk
-        desk.active = not argument & 1
-        desk.number += 1
-        nobody = ActiveController("other", None, 0) if argument & 2 else None
-        desk.claimed = nobody if argument & 6 else ActiveController("other", "active.example", 9691)
-        desk.failure = ModeSourceError("not yet") if argument & 24 == 24 else None
-        desk.known = VIEWS if argument & 8 else {}
+        fake = self._desk
+        fake.active = not argument & 1
+        fake.number += 1
+        unknown = desk.ActiveController("other", None, 0) if argument & 2 else None
+        fake.claimed = unknown if argument & 6 else desk.ActiveController("other", "active.example", 9691)
+        fake.failure = ModeSourceError("not yet") if argument & 24 == 24 else None
+        fake.known = VIEWS if argument & 8 else {}
 
-    def _take(self, actions: list[Action]) -> None:
+    def _take(self, actions: list[desk.Action]) -> None:
         session = self._session
         for number, action in enumerate(actions):
             match action:
-                case ToClient(payload):
+                case desk.ToClient(payload):
                     self._player.tally.told += 1
                     if not self._unanswered or payload[:4] != self._unanswered.popleft():
                         raise Finding("an answer out of order, or to what was not asked")
-                case ToUpstream(payload):
+                case desk.ToUpstream(payload):
                     self._asked.append(payload)
-                case Submit() | Refresh():
+                case desk.Submit() | desk.Refresh():
                     if self._submitted is not None:
                         raise Finding("two tickets at once")
                     self._submitted = action
-                case Close(reason):
+                case desk.Close(reason):
                     self._player.tally.closed += 1
                     if number != len(actions) - 1 or not session.closed or session.pending:
                         raise Finding("something after a Close")

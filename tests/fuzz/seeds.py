@@ -24,6 +24,7 @@ from tests.support.source_tree import ROOT
 
 TOPICS = {"orders": (0, 3, ALTER_AND_DELETE), "plain": (0, 2, 256), "t": (29, 0, 0), "größer": (0, 2, ALTER_AND_DELETE)}
 FRAMES = ROOT / "tests" / "data" / "wire-frames.jsonl"
+GOOD = Event(Kind.GOOD)
 _SASL = 1
 
 
@@ -38,16 +39,16 @@ def spare() -> list[Event]:
 
 
 def _of_sessions() -> Iterator[bytes]:
-    begun = [_client(hello(1)), Event(Kind.BROKER, 0, broker_versions(3, 0)[4:])]
+    begun = [_client(hello(1)), _broker(broker_versions(3, 0))]
     modes = [
         modes_request(2),
         modes_request(3, ["orders", "plain", "t"]),
         modes_request(4, ["größer"], include_topic_authorized_operations=True),
         modes_request(5, modes_only=True),
     ]
-    answer = Event(Kind.BROKER, 0, metadata_answer(0, TOPICS, version=stock.METADATA_WITH_IDS)[4:])
+    answer = _broker(metadata_answer(0, TOPICS, version=stock.METADATA_WITH_IDS))
     for setting in (16, 20, 24, 26):
-        yield build(setting, [*begun, *(event for asked in modes for event in (_client(asked), answer))])
+        yield build(setting, [*begun, *(event for each in modes for event in (_client(each), answer))])
         yield build(setting, [*begun, *map(_client, modes), *[answer] * len(modes)])
         fresh = [_client(modes_request(6, modes_only=True, fresh=True)), Event(Kind.RESOLVED), answer]
         yield build(setting, [*begun, *fresh, *fresh])
@@ -59,23 +60,21 @@ def _of_sessions() -> Iterator[bytes]:
         rules("*", remove=("orders",)),
         *(create({"plain": 9, "orders": 6}, version) for version in range(4)),
     )
-    said_before = Event(Kind.BROKER, 0, metadata_answer(0, TOPICS)[4:])
-    granted = Event(Kind.BROKER, 0, metadata_answer(0, TOPICS, cluster=ALTER_AND_DELETE)[4:])
+    said_before = _broker(metadata_answer(0, TOPICS))
+    granted = _broker(metadata_answer(0, TOPICS, cluster=ALTER_AND_DELETE))
     for number, asked in enumerate(changes):
         done = [_client(asked), granted, Event(Kind.RESOLVED, 0), _client(asked), Event(Kind.GOOD, number)]
         yield build(16, [*begun, *done, Event(Kind.RESOLVED, number + 1), _client(asked), said_before])
         yield build(20, [*begun, *done, Event(Kind.DESK, number), _client(asked), said_before])
     for version in range(10):
-        old = [
-            _client(old_metadata_request(7, version, topics))
-            for topics in (["orders", "t"], [] if not version else None)
-        ]
+        everything: list[str] | None = None if version else []
+        old = [_client(old_metadata_request(7, version, topics)) for topics in (["orders", "t"], everything)]
         for setting in (2, 10, 18) if version else (0, 2):
-            asked = stock.METADATA_WITH_IDS if setting & 2 else version
-            told = Event(Kind.BROKER, 0, metadata_answer(0, TOPICS, version=asked)[4:])
+            newest = stock.METADATA_WITH_IDS if setting & 2 else version
+            told = _broker(metadata_answer(0, TOPICS, version=newest))
             yield build(setting, [old[0], told, *old, told, told, old[1], Event(Kind.GOOD, version)])
     for version in range(6):
-        said = Event(Kind.BROKER, 0, broker_versions(min(version, 4), 0)[4:])
+        said = _broker(broker_versions(min(version, 4), 0))
         known = [_client(hello(8, name, min(version, 4))) for name in ("librdkafka", "modeaware")]
         yield build(0, [known[0], said, known[1], said, _client(request(18, version, 9)), said])
     yield from _with_sasl()
@@ -87,19 +86,14 @@ def _with_sasl() -> Iterator[bytes]:
         token = len(SECRET).to_bytes(4, "big") + SECRET if version < 2 else b"\0" + bytes([len(SECRET) + 1]) + SECRET
         success = Event(Kind.BROKER, 0, b"\0\0\xff\xff\0\0\0\0" if version < 2 else b"\0\0\0\0\1\0")
         exchange = [*handshake, *[_client(request(36, version, 2, token)), success] * 2]
-        first = [_client(hello(0)), Event(Kind.GOOD)]
-        asked = [
-            _client(modes_request(3, ["orders"])),
-            Event(Kind.GOOD),
-            _client(delete({"orders": 2})),
-            Event(Kind.GOOD),
-        ]
+        first = [_client(hello(0)), GOOD]
+        asked = [_client(modes_request(3, ["orders"])), GOOD, _client(delete({"orders": 2})), GOOD]
         yield build(_SASL, [*first, *exchange, *asked, Event(Kind.RESOLVED), *exchange, *asked])
-        yield build(_SASL, [*first, *exchange, *handshake[:1], *asked, *handshake[1:], Event(Kind.GOOD)])
+        yield build(_SASL, [*first, *exchange, *handshake[:1], *asked, *handshake[1:], GOOD])
     through = [request(10, 4, 1, b"\0\2g\0"), request(16, 4, 2), request(19, 7, 3, b"\0\1\0"), request(0, 9, 4)]
-    yield build(0, [event for payload in through for event in (_client(payload), Event(Kind.GOOD))])
+    yield build(0, [event for payload in through for event in (_client(payload), GOOD)])
     framed = b"".join(len(payload).to_bytes(4, "big") + payload for payload in (hello(1), modes_request(2, ["t"])))
-    yield build(0, [Event(Kind.BYTES, 7, framed), Event(Kind.GOOD), Event(Kind.GOOD), Event(Kind.BYTES, 3, framed)])
+    yield build(0, [Event(Kind.BYTES, 7, framed), GOOD, GOOD, Event(Kind.BYTES, 3, framed)])
 
 
 def _of_decoders() -> Iterator[bytes]:
@@ -112,14 +106,19 @@ def _of_decoders() -> Iterator[bytes]:
             case "request":
                 every.append(Event(Kind.DECODE, 0, payload))
             case "response":
-                which = SPOKEN.index((golden["key"], golden["version"]))
-                every.append(Event(Kind.DECODE, 1, bytes([which]) + payload))
+                number = SPOKEN.index((golden["key"], golden["version"]))
+                every.append(Event(Kind.DECODE, 1, bytes([number]) + payload))
             case record:
-                which = [each.__name__ for each in RECORDS].index(record)
-                every.append(Event(Kind.DECODE, 2, bytes([which]) + payload))
+                number = [each.__name__ for each in RECORDS].index(record)
+                every.append(Event(Kind.DECODE, 2, bytes([number]) + payload))
     for start in range(0, 2 * len(every), 4):  # each twice, since frames that are passed on are not decoded
         yield build(16, [every[(start + number) % len(every)] for number in range(8)])
 
 
 def _client(payload: bytes) -> Event:
     return Event(Kind.CLIENT, 0, payload)
+
+
+def _broker(answer: bytes) -> Event:
+    """Behind the answer's correlation id, which is the request's."""
+    return Event(Kind.BROKER, 0, answer[4:])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -61,24 +62,17 @@ def total(tallies: Iterable[Tally]) -> Tally:
     return made
 
 
-class Depth:
-    """How often the body of a message began to be read, and was read to its end."""
-
-    def __init__(self) -> None:
-        self.entered = 0
-        self.ended = 0
-
-
 @contextmanager
-def watched() -> Iterator[Depth]:
-    """Watches the two places where bodies are read: the decoders' and the one that splices modes into an answer."""
-    depth = Depth()
+def watched() -> Iterator[Counter[str]]:
+    """Counts how often the body of a message began to be read (``entered``) and was read to its end (``ended``), by the
+    decoders or by what splices modes into an answer."""
+    depth = Counter[str]()
 
     def counting(read: Any) -> Any:
         def reading(*arguments: Any, **how: Any) -> Any:
-            depth.entered += 1
+            depth["entered"] += 1
             result = read(*arguments, **how)
-            depth.ended += 1
+            depth["ended"] += 1
             return result
 
         return reading
