@@ -20,32 +20,31 @@ Entry = tuple[int, int, int, int, int]
 
 
 class Kind(IntEnum):
-    """What an entry says."""
+    """What an entry says, of a reader (READ to COMMIT_FAILED), a writer, or the topic (STORED).
+
+    READ: the reader was given the record ``number`` at ``partition``, ``offset``.
+    TAKEN, DROPPED: it holds ``partition`` from here on, or does not any more.
+    COMMIT_FAILED: its commit failed, or it lost its partitions: what it has read since ``offset`` (a time in ms: that
+        of the first reading that it had not committed) may be read again.
+    ACKED: the record ``number`` was acknowledged at ``partition``, ``offset`` (:data:`UNPLACED`: somewhere).
+    VIEW: from the sequence number ``offset`` on, the writer sends under the versions of :func:`unpack_bounds`.
+    BEGUN, COMMITTED, ABORTED: a transaction; ``offset`` is the sequence number of its first record, or the one behind
+        its last.
+    ENDED: the process ended in good order; of a writer: all it sent is settled.
+    STORED: the record ``number`` lies at ``partition``, ``offset`` at the end of the run.
+    """
 
     READ = 1
-    """A reader was given the record ``number`` at ``partition``, ``offset``."""
     TAKEN = 2
-    """A reader holds ``partition`` from here on."""
     DROPPED = 3
-    """A reader does not hold ``partition`` any more."""
     COMMIT_FAILED = 4
-    """A reader's commit failed, or it lost its partitions: what it has read since ``offset`` (a time in ms: that of the
-    first reading that it had not committed) may be read again."""
     ACKED = 5
-    """A writer was told that the record ``number`` lies at ``partition``, ``offset`` (:data:`UNPLACED`: somewhere)."""
     VIEW = 6
-    """From the sequence number ``offset`` on, a writer sends under views from version ``number >> 32`` to ``number &
-    0xFFFFFFFF`` (both counted from -1)."""
     BEGUN = 7
-    """A writer begins a transaction; ``offset`` is the sequence number of its first record."""
     COMMITTED = 8
-    """The transaction was committed; ``offset`` is the sequence number behind its last record."""
     ABORTED = 9
-    """The transaction was aborted; likewise."""
     ENDED = 10
-    """The process ended in good order; of a writer: all it sent is settled."""
     STORED = 11
-    """The record ``number`` lies at ``partition``, ``offset`` at the end of the run."""
 
 
 class Journal:

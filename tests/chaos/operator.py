@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import closing, contextmanager
+from typing import Any
 
 import modeaware
-from modeaware.errors import ModeAwareError, RequestRefused
+from modeaware.errors import ModeAwareError
 from modeaware.librdkafka import KafkaException
 from modeaware.librdkafka_admin import NewPartitions
 from modeaware.topic_view import TopicView
@@ -16,7 +18,7 @@ from tests.chaos.fleet import Fleet
 from tests.chaos.nemesis import struck
 from tests.chaos.plain import below_seals
 from tests.chaos.setting import LOWEST_TARGET, PARTITIONS, SHRINK_DELAYS_MS, WRITERS, Setting
-from tests.chaos.tasks import Task, until
+from tests.chaos.tasks import Task, outcome, until
 from tests.chaos.watch import Watch
 
 UNDONE_SHARE = 0.2
@@ -64,9 +66,10 @@ class Operator(Task):
         with self._writer_asleep() as asleep:
             asked_ms = self._setting.now_ms()
             self._request(
-                "shrink",
-                target,
-                lambda: self._shrink(target, delay_ms),
+                f"shrink to {target}",
+                lambda: self._admin.delete_partitions(
+                    {self._topic: modeaware.DeletePartitions(target)}, delay_ms, request_timeout=REQUEST_S
+                ),
                 lambda view: 0 < len(view.writable) <= target,
             )
             self._switched_s = self._switched_s or time.monotonic()
@@ -107,12 +110,6 @@ class Operator(Task):
             with struck(self.chronicle, "writer-pause", child, child.resume, least_s=QUIET_S):
                 yield True
 
-    def _shrink(self, target: int, delay_ms: int) -> None:
-        futures = self._admin.delete_partitions(
-            {self._topic: modeaware.DeletePartitions(target)}, delay_ms, request_timeout=REQUEST_S
-        )
-        futures[self._topic].result(REQUEST_S + 5)
-
     def _evidence(self) -> dict[str, dict[int, int]]:
         """What Kafka and the mode log say to a shrink that the view calls complete; what they do not say is missing."""
         found: dict[str, dict[int, int]] = {}
@@ -129,13 +126,16 @@ class Operator(Task):
         return found
 
     def _grow(self) -> None:
-        def create() -> None:
-            futures = self._admin.create_partitions([NewPartitions(self._topic, PARTITIONS)], request_timeout=REQUEST_S)
-            futures[self._topic].result(REQUEST_S + 5)
+        everything = [NewPartitions(self._topic, PARTITIONS)]
+        self._request(
+            "grow",
+            lambda: self._admin.create_partitions(everything, request_timeout=REQUEST_S),
+            lambda view: view.all_writable,
+        )
 
-        self._request("grow", PARTITIONS, create, lambda view: view.all_writable)
-
-    def _request(self, what: str, to: int, request: Callable[[], None], done: Callable[[TopicView], bool]) -> None:
+    def _request(
+        self, what: str, request: Callable[[], Mapping[str, Future[Any]]], done: Callable[[TopicView], bool]
+    ) -> None:
         """Request until the view shows that it is done.
 
         Raises:
@@ -143,16 +143,11 @@ class Operator(Task):
         """
         deadline_s = time.monotonic() + INSIST_S
         while time.monotonic() < deadline_s:
-            try:
-                request()
-                self.chronicle.note("command", what=what, to=to, answer="done")
-            except (ModeAwareError, KafkaException, TimeoutError) as error:
-                # Whether it was done all the same the view will tell; a refusal for what is under way goes away.
-                refused = isinstance(error, RequestRefused)
-                self.chronicle.note("command", what=what, to=to, answer=str(error), refused=refused)
+            # Whether it was done all the same the view will tell; a refusal for what is under way goes away.
+            self.chronicle.note("command", what=what, answer=outcome(request()[self._topic]))
             if until(lambda: done(self._watch.view), 5.0, POLL_S):
                 return
-        raise ModeAwareError(f"could not {what} {self._topic} to {to} within {INSIST_S:.0f} s")
+        raise ModeAwareError(f"could not {what} {self._topic} within {INSIST_S:.0f} s")
 
     def _reclaimed(self) -> TopicView | None:
         """The view, if it calls every retired partition reclaimed."""

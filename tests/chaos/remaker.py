@@ -17,12 +17,12 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message
 
 import modeaware
-from modeaware.errors import ControllerUnavailable, ModeAwareError, RequestRefused
+from modeaware.errors import ModeAwareError
 from modeaware.librdkafka_admin import NewPartitions
 from modeaware.topic_view import TopicView
 from tests.chaos.plain import create_topic, delete_topic
 from tests.chaos.setting import LOWEST_TARGET, PARTITIONS, Setting
-from tests.chaos.tasks import Task, until
+from tests.chaos.tasks import Task, outcome, until
 from tests.chaos.watch import Watch
 
 RECREATED_COUNTS = (PARTITIONS, 2)
@@ -78,9 +78,9 @@ class Remaker(Task):
     def _shrunk(self, topic: str) -> bool:
         """Whether the topic was shrunk, records reclaimed; under faults that may take longer than is waited for."""
         request = {topic: modeaware.DeletePartitions(LOWEST_TARGET)}
-        outcome = _outcome(self._admin.delete_partitions(request, 0, request_timeout=REQUEST_S)[topic])
-        if outcome != "done":
-            self.chronicle.note("remade-not-shrunk", error=outcome)
+        answer = outcome(self._admin.delete_partitions(request, 0, request_timeout=REQUEST_S)[topic])
+        if answer != "done":
+            self.chronicle.note("remade-not-shrunk", error=answer)
         retired = set(range(LOWEST_TARGET, PARTITIONS))
         return until(lambda: self._view(topic).reclaimed >= retired, RECLAIM_S)
 
@@ -137,11 +137,11 @@ class Remaker(Task):
         before = {topic: self._view(topic) for topic in topics}
         request = {topic: modeaware.DeletePartitions(1) for topic in topics}
         futures = self._admin.delete_partitions(request, 0, request_timeout=REQUEST_S)
-        answers = {topic: _outcome(future) for topic, future in futures.items()}
+        answers = {topic: outcome(future) for topic, future in futures.items()}
         untrue = [topic for topic, answer in answers.items() if not self._is_true(answer, before[topic])]
         self._note_answers("crowd-shrunk", list(answers.values()), untrue=untrue[:5])
         growth = self._admin.create_partitions([NewPartitions(t, 2) for t in topics], request_timeout=REQUEST_S)
-        self._note_answers("crowd-grown", [_outcome(future) for future in growth.values()])
+        self._note_answers("crowd-grown", [outcome(future) for future in growth.values()])
 
     def _note_answers(self, event: str, answers: list[str], **more: Any) -> None:
         others = sorted({*answers} - {"done"})[:3]
@@ -154,13 +154,3 @@ class Remaker(Task):
         if answer.startswith("unchanged"):
             return self._view(before.topic).epoch == before.epoch
         return True  # an outcome that is not known, and is reported so
-
-
-def _outcome(future: Any) -> str:
-    try:
-        future.result(REQUEST_S + 5)
-    except (ControllerUnavailable, RequestRefused) as error:  # by their documentation nothing was changed
-        return f"unchanged: {error}"
-    except (ModeAwareError, KafkaException, TimeoutError) as error:
-        return f"unknown: {error}"
-    return "done"

@@ -6,12 +6,17 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
 
 from confluent_kafka import KafkaException
 
+from modeaware.errors import ControllerUnavailable, ModeAwareError, RequestRefused
 from tests.chaos.chronicle import Chronicle
 
 POLL_S = 0.2
+ANSWER_S = 65.0
+"""Longer than any request of the run may take."""
 
 log = logging.getLogger("chaos")
 
@@ -90,3 +95,14 @@ def insist(
                 raise
             log.warning("again: %s", error)
         time.sleep(POLL_S)  # a broker is coming back
+
+
+def outcome(future: Future[Any]) -> str:
+    """What an admin client's future comes to: ``done``, or an error after ``unchanged:`` or ``unknown:``."""
+    try:
+        future.result(ANSWER_S)
+    except (ControllerUnavailable, RequestRefused) as error:  # by their documentation nothing was changed
+        return f"unchanged: {error}"
+    except (ModeAwareError, KafkaException, TimeoutError) as error:
+        return f"unknown: {error}"
+    return "done"
