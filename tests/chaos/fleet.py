@@ -12,7 +12,7 @@ from pathlib import Path
 from modeaware.errors import LocalKafkaError
 from modeaware.local.process import OwnedProcess, wait_until_stopped
 from tests.chaos.chronicle import Chronicle
-from tests.chaos.client import GAVE_UP
+from tests.chaos.clients import GAVE_UP
 from tests.chaos.setting import CONTROLLER_CONFIGS, GROUPS, WRITERS, Setting
 from tests.chaos.tasks import Task
 
@@ -166,9 +166,9 @@ def _children(setting: Setting, controllers: int) -> Iterator[Child]:
     for number in range(controllers):
         yield Child(f"controller-{number}", "controller", None, controller, folder)
     for writer in WRITERS:
-        yield Child(writer.name, "writer", None, ["tests.chaos.writer", str(folder), writer.name], folder)
+        yield Child(writer.name, "writer", None, ["tests.chaos.clients", "writer", str(folder), writer.name], folder)
     for group in GROUPS:
         for number in range(group.members):
             name = f"{group.name}-{number}"
-            reader = ["tests.chaos.reader", str(folder), group.name, name]
+            reader = ["tests.chaos.clients", "reader", str(folder), group.name, name]
             yield Child(name, "reader", group.name, reader, folder)
