@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -41,15 +41,23 @@ class Kind(NamedTuple):
     pause_s: tuple[float, float]
 
 
-def fault_begins(chronicle: Chronicle, kind: str, target: str, group: str | None) -> int:
-    """Note a fault before it is done; its number.
+@contextmanager
+def _fault(chronicle: Chronicle, kind: str, target: str, group: str | None) -> Iterator[dict[str, Any]]:
+    """Note a fault before and after it is done.
 
     Args:
         group: whose readers may read again because of it, ``"*"`` for all.
+
+    Yields:
+        What to note after it; it counts if ``reached`` is true.
     """
     number = next(_numbers)
+    what: dict[str, Any] = {"reached": False}
     chronicle.note("fault-begins", id=number, kind=kind, target=target, group=group)
-    return number
+    try:
+        yield what
+    finally:
+        chronicle.note("fault-ends", id=number, **what)
 
 
 @contextmanager
@@ -61,26 +69,21 @@ def struck(
     Args:
         least_s: the fault counts if the process was dead, or stood still, for so long.
     """
-    if isinstance(victim, LocalBroker):
-        number = fault_begins(chronicle, kind, f"broker-{victim.node_id}", "*")
-    else:
-        number = fault_begins(chronicle, kind, victim.name, victim.group)
-    pid, kill, stood_s = victim.pid, kind.endswith("-kill"), 0.0
-    try:
-        if kill:
-            victim.kill()
-        else:
-            victim.pause()
-        since_s = time.monotonic()
-        down = pid is not None and victim.pid == (None if kill else pid)
+    whose = (victim.name, victim.group) if isinstance(victim, Child) else (f"broker-{victim.node_id}", "*")
+    with _fault(chronicle, kind, *whose) as what:
+        pid, kill = victim.pid, kind.endswith("-kill")
         try:
+            if kill:
+                victim.kill()
+            else:
+                victim.pause()
+            since_s = time.monotonic()
+            down = pid is not None and victim.pid == (None if kill else pid)
             yield
+            stood_s = time.monotonic() - since_s
+            what.update(reached=down and stood_s >= least_s, pid=pid, stood_s=round(stood_s, 2))
         finally:
-            stood_s = time.monotonic() - since_s if down else 0.0
-    finally:
-        revive()
-        reached = stood_s > 0 and stood_s >= least_s
-        chronicle.note("fault-ends", id=number, reached=reached, pid=pid, stood_s=round(stood_s, 2))
+            revive()
 
 
 class Lane(Task):
@@ -144,18 +147,17 @@ class BrokerLane(Lane):
         self._in_sync_again(even_if_stopping=True)
 
     def _restart_all(self, kind: Kind) -> None:
-        number = fault_begins(self.chronicle, kind.name, "brokers", "*")
         restarted: list[int] = []
-        for broker in self._brokers:
-            if not self.stopping.is_set() and self._in_sync_again():
-                try:
-                    broker.stop()
-                except LocalKafkaError as error:  # it took too long, and was killed
-                    self.chronicle.note("stop-failed", broker=broker.node_id, error=str(error)[:300])
-                _revive(broker)
-                restarted.append(broker.node_id)
-        reached = len(restarted) == len(self._brokers)
-        self.chronicle.note("fault-ends", id=number, reached=reached, restarted=restarted)
+        with _fault(self.chronicle, kind.name, "brokers", "*") as what:
+            for broker in self._brokers:
+                if not self.stopping.is_set() and self._in_sync_again():
+                    try:
+                        broker.stop()
+                    except LocalKafkaError as error:  # it took too long, and was killed
+                        self.chronicle.note("stop-failed", broker=broker.node_id, error=str(error)[:300])
+                    _revive(broker)
+                    restarted.append(broker.node_id)
+            what.update(reached=len(restarted) == len(self._brokers), restarted=restarted)
 
     def _in_sync_again(self, *, even_if_stopping: bool = False) -> bool:
         """Wait until every partition has all its replicas in sync; False: not in time, or the run is stopping."""

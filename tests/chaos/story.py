@@ -12,9 +12,8 @@ from modeaware.local import LocalKafka
 from tests.chaos.chronicle import Chronicle
 from tests.chaos.fleet import Child, Fleet
 from tests.chaos.nemesis import BrokerLane, ProcessLane
-from tests.chaos.operator import Operator
+from tests.chaos.operators import Operator, Remaker
 from tests.chaos.plain import commit_zeros, create_topic, unread, write_contents
-from tests.chaos.remaker import Remaker
 from tests.chaos.setting import GROUPS, PARTITIONS, Setting
 from tests.chaos.tasks import until
 from tests.chaos.watch import Watch
