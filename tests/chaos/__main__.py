@@ -21,6 +21,7 @@ from confluent_kafka import KafkaException
 from modeaware.errors import ModeAwareError
 from modeaware.local import LocalKafka
 from tests.chaos.chronicle import Chronicle, Event, read_events
+from tests.chaos.fleet import Fleet
 from tests.chaos.judge import judge
 from tests.chaos.loading import load_history
 from tests.chaos.report import Report
@@ -63,7 +64,8 @@ def _run(args: argparse.Namespace, folder: Path, seed: int) -> None:
         setting = Setting(kafka.bootstrap_servers, f"chaos-{seed}", folder, origin_ns, seed, args.rate, args.minutes)
         setting.save()
         with closing(Chronicle(setting.events_path, setting.now_ms, _tell)) as chronicle:
-            Story(setting, kafka, chronicle, args.controllers, (args.gap / 3, args.gap)).tell()
+            fleet = Fleet(setting, args.controllers, chronicle)
+            Story(setting, kafka, fleet, (args.gap / 3, args.gap)).tell()
 
 
 def _judge(folder: Path, json_path: Path | None) -> int:

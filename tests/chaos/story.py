@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 
 from confluent_kafka import KafkaException
 
 from modeaware.errors import ModeAwareError
 from modeaware.local import LocalKafka
-from tests.chaos.chronicle import Chronicle
 from tests.chaos.fleet import Child, Fleet
 from tests.chaos.nemesis import BrokerLane, ProcessLane
 from tests.chaos.operators import Operator, Remaker
@@ -27,23 +27,19 @@ LONGER_S = 180.0
 judge, and how soon a shrink gets through depends on the machine and the nemesis."""
 
 
+@dataclass(frozen=True)
 class Story:
     """One run, told once: :meth:`tell`.
 
-    Args:
+    Attributes:
         kafka: three running nodes of its own.
-        controllers: how many controller processes.
         gap_s: how long each lane of the nemesis rests (from, to).
     """
 
-    def __init__(
-        self, setting: Setting, kafka: LocalKafka, chronicle: Chronicle, controllers: int, gap_s: tuple[float, float]
-    ) -> None:
-        self._setting = setting
-        self._kafka = kafka
-        self._chronicle = chronicle
-        self._fleet = Fleet(setting, controllers, chronicle)
-        self._gap_s = gap_s
+    setting: Setting
+    kafka: LocalKafka
+    fleet: Fleet
+    gap_s: tuple[float, float]
 
     def tell(self) -> None:
         """Run it all; no process of it but the brokers is left when this returns.
@@ -52,43 +48,43 @@ class Story:
             ModeAwareError, KafkaException, TimeoutError: it could not be brought to its end.
         """
         with ExitStack() as closing:
-            closing.callback(self._fleet.stop)
+            closing.callback(self.fleet.stop)
             self._set_up()
-            watch = Watch(self._setting, self._chronicle)
+            watch = Watch(self.setting, self.fleet.chronicle)
             closing.callback(watch.stop)
             watch.start()
-            operator = Operator(self._setting, self._fleet, watch)
+            operator = Operator(self.setting, self.fleet, watch)
             self._harm(operator, watch)
             self._settle(operator)
         self._phase("end")
 
     def _set_up(self) -> None:
         self._phase("set up")
-        create_topic(self._setting, self._setting.topic, PARTITIONS)
+        create_topic(self.setting, self.setting.topic, PARTITIONS)
         for group in GROUPS:
             if group.conf.get("auto.offset.reset") == "latest":
-                commit_zeros(self._setting, group.name)
+                commit_zeros(self.setting, group.name)
         # Groups first: while processes start, heartbeats time out, and a coordinator may give what one member still
         # holds to another (librdkafka and KIP-848). Where nothing is written yet, nothing is read twice for that.
-        self._fleet.start_all("controller")
+        self.fleet.start_all("controller")
         for role in ("reader", "writer"):
-            self._fleet.start_all(role)
+            self.fleet.start_all(role)
             if not until(partial(self._at_work, role), START_S):
-                words = {child.name: child.last_words() for child in self._fleet.children}
+                words = {child.name: child.last_words() for child in self.fleet.children}
                 raise ModeAwareError(f"not every {role} is at work after {START_S:.0f} s; last words: {words}")
-        self._fleet.start()
+        self.fleet.start()
 
     def _at_work(self, role: str) -> bool:
         """Whether every process of a role has something in its journal."""
-        patterns = [f"*.{child.name}.*.journal" for child in self._fleet.of(role)]
-        return all(any(path.stat().st_size for path in self._setting.folder.glob(each)) for each in patterns)
+        patterns = [f"*.{child.name}.*.journal" for child in self.fleet.of(role)]
+        return all(any(path.stat().st_size for path in self.setting.folder.glob(each)) for each in patterns)
 
     def _harm(self, operator: Operator, watch: Watch) -> None:
         self._phase("harm")
-        seed, gap_s = self._setting.seed, self._gap_s
+        seed, gap_s = self.setting.seed, self.gap_s
         lanes = [
-            BrokerLane(self._kafka, self._chronicle, seed, gap_s),
-            ProcessLane(self._fleet, lambda: self._active(watch), seed, gap_s),
+            BrokerLane(self.kafka, self.fleet.chronicle, seed, gap_s),
+            ProcessLane(self.fleet, lambda: self._active(watch), seed, gap_s),
         ]
 
         def failed() -> bool:
@@ -96,24 +92,24 @@ class Story:
 
         operator.start()
         with ExitStack() as reviving:
-            for task in (Remaker(self._setting, watch, gap_s), *lanes):
+            for task in (Remaker(self.setting, watch, gap_s), *lanes):
                 reviving.callback(task.stop)
                 task.start()
             reviving.callback(self._phase, "revive")
-            until(failed, self._setting.minutes * 60)
+            until(failed, self.setting.minutes * 60)
             until(lambda: failed() or operator.in_force_s() >= SWITCHED_S, LONGER_S)
 
     def _settle(self, operator: Operator) -> None:
         """Every process comes to its end in good order, and every group reads to the end before."""
         self._phase("settle")
-        killed = self._fleet.end("writer", END_S)
+        killed = self.fleet.end("writer", END_S)
         operator.stop()
         self._phase("drain")
         for group in GROUPS:
             self._drain(group.name)
-        killed += self._fleet.end("reader", END_S) + self._fleet.end("controller", END_S)
-        self._chronicle.note("settled", killed=killed)
-        self._chronicle.note("contents", records=write_contents(self._setting))
+        killed += self.fleet.end("reader", END_S) + self.fleet.end("controller", END_S)
+        self.fleet.chronicle.note("settled", killed=killed)
+        self.fleet.chronicle.note("contents", records=write_contents(self.setting))
 
     def _drain(self, group: str) -> None:
         """Wait until a group has committed all there is; if it does not, the judge will say so."""
@@ -122,21 +118,21 @@ class Story:
         def drained() -> bool:
             try:
                 left.clear()
-                left.update(unread(self._setting, group))
+                left.update(unread(self.setting, group))
             except (KafkaException, TimeoutError) as error:
-                self._chronicle.note("drain-failed", group=group, error=str(error))
+                self.fleet.chronicle.note("drain-failed", group=group, error=str(error))
                 return False
             return not left
 
         done = until(drained, DRAIN_S, 1.0)
-        self._chronicle.note("drained" if done else "not-drained", group=group, left=dict(left))
+        self.fleet.chronicle.note("drained" if done else "not-drained", group=group, left=dict(left))
 
     def _active(self, watch: Watch) -> Child | None:
         holder = watch.controller_id
-        for child in self._fleet.of("controller"):
+        for child in self.fleet.of("controller"):
             if holder is not None and child.pid is not None and f"-{child.pid}-" in f"-{holder}-":
                 return child
         return None
 
     def _phase(self, name: str) -> None:
-        self._chronicle.note("phase", phase=name)
+        self.fleet.chronicle.note("phase", phase=name)
