@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,7 @@ from tests.chaos.tasks import insist
 
 log = logging.getLogger("client")
 
-GAVE_UP = "of no use any more"
-"""Logged when the client has failed for good."""
+GAVE_UP = "of no use any more"  # logged when the client has failed for good
 FAILED = 4
 
 READ_BATCH = 500
@@ -39,7 +39,6 @@ COMMIT_S = 0.3
 # Now and then a reader dawdles, well within its session: a group that is always at the end proves little of a drain.
 AWAKE_S = (5.0, 20.0)
 NAP_S = (1.0, 5.0)
-
 TURN_S = 0.02
 FLUSH_S = 90.0
 MOST_WAITING = 20_000
@@ -48,7 +47,6 @@ CYCLE_S = 40.0
 EVERYWHERE_S = 5.0
 BURST_PAUSE_S = (15.0, 60.0)
 BURST_RECORDS = 40
-
 LENGTH_S = (0.1, 0.6)
 ABORTED_SHARE = 0.08
 CALL_S = 15.0
@@ -103,9 +101,8 @@ class Reader(Client):
         self._consumer = modeaware.Consumer(self.conf) if group.aware else PlainConsumer(self.conf)
 
     def work(self) -> bool:
-        self._consumer.subscribe(
-            [self.setting.topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost
-        )
+        taken = partial(self._hold, Kind.TAKEN)
+        self._consumer.subscribe([self.setting.topic], on_assign=taken, on_revoke=self._revoked, on_lost=self._lost)
         nap_at_s = time.monotonic() + self.chance.uniform(*AWAKE_S)
         while not self.stopping:
             if time.monotonic() >= nap_at_s:
@@ -151,20 +148,17 @@ class Reader(Client):
             self.journal.add(Kind.COMMIT_FAILED, at_ms=self.setting.now_ms(), offset=self._unsure_ms)
             self.journal.flush()
 
-    def _assigned(self, consumer: object, partitions: Iterable[TopicPartition]) -> None:
-        self._hold(Kind.TAKEN, partitions)
-
     def _revoked(self, consumer: object, partitions: Iterable[TopicPartition]) -> None:
         self._commit([p.partition for p in partitions])
-        self._hold(Kind.DROPPED, partitions)
+        self._hold(Kind.DROPPED, consumer, partitions)
 
     def _lost(self, consumer: object, partitions: Iterable[TopicPartition]) -> None:
         log.warning("partitions were lost")
         now_ms = self.setting.now_ms()
         self.journal.add(Kind.COMMIT_FAILED, at_ms=now_ms, offset=self._unsure_ms if self._read else now_ms)
-        self._hold(Kind.DROPPED, partitions)
+        self._hold(Kind.DROPPED, consumer, partitions)
 
-    def _hold(self, kind: Kind, partitions: Iterable[TopicPartition]) -> None:
+    def _hold(self, kind: Kind, consumer: object, partitions: Iterable[TopicPartition]) -> None:
         log.info("%s %s", kind.name, sorted((p.partition, p.offset) for p in partitions))
         for partition in partitions:
             self._read.pop(partition.partition, None)
@@ -182,7 +176,10 @@ class Sender(Client):
         self._sequence = 0
         self._rate_per_s = setting.rate_per_s * writer.share
         self._sent_s, self._due = time.monotonic(), 0.0
-        self._producer = self._make(writer.aware, name if writer.transactional else None)
+        self.conf |= {"acks": "all", "enable.idempotence": True, "linger.ms": 20}
+        if writer.transactional:
+            self.conf |= {"transactional.id": name, "transaction.timeout.ms": 15_000}
+        self._producer = modeaware.Producer(self.conf) if writer.aware else PlainProducer(self.conf)
         self._views = SeenViews(setting, journal) if writer.aware else None
         self._manners = None if writer.aware else Manners(self.chance, setting.now_ms() / 1000)
         self._transactions = Transactions(self._producer, journal, self.chance) if writer.transactional else None
@@ -258,12 +255,6 @@ class Sender(Client):
         number = number_of(message.value(), message.key())
         self.journal.add(Kind.ACKED, number=number, offset=offset, partition=partition, at_ms=self.setting.now_ms())
 
-    def _make(self, aware: bool, transactional_id: str | None) -> PlainProducer:
-        self.conf |= {"acks": "all", "enable.idempotence": True, "linger.ms": 20}
-        if transactional_id is not None:
-            self.conf |= {"transactional.id": transactional_id, "transaction.timeout.ms": 15_000}
-        return modeaware.Producer(self.conf) if aware else PlainProducer(self.conf)
-
 
 class Transactions:
     """Keeps one transaction open at a time, and notes when they begin and end. One thread owns it.
@@ -281,7 +272,7 @@ class Transactions:
 
     def start(self) -> None:
         """Fence the last incarnation, end its transaction."""
-        _insist(lambda: self._producer.init_transactions(CALL_S))
+        insist(lambda: self._producer.init_transactions(CALL_S), GIVE_UP_S, retriable_only=True)
 
     def turn(self, sequence: int) -> None:
         """End the open transaction where it is time, and begin the next."""
@@ -304,7 +295,7 @@ class Transactions:
 
     def abandon(self, sequence: int) -> None:
         """Abort what is open."""
-        _insist(lambda: self._producer.abort_transaction(CALL_S))
+        insist(lambda: self._producer.abort_transaction(CALL_S), GIVE_UP_S, retriable_only=True)
         self._ended(Kind.ABORTED, sequence)
 
     def _ended(self, outcome: Kind, sequence: int) -> None:
@@ -321,17 +312,13 @@ class Transactions:
             log.warning("again: %s", error)
             self._producer.flush(CALL_S)
         try:
-            _insist(lambda: self._producer.commit_transaction(CALL_S))
+            insist(lambda: self._producer.commit_transaction(CALL_S), GIVE_UP_S, retriable_only=True)
         except KafkaException as error:
             if not error.args[0].txn_requires_abort():
                 raise
             log.warning("aborting: %s", error)
             return False
         return True
-
-
-def _insist(call: Callable[[], object]) -> None:
-    insist(call, GIVE_UP_S, lambda error: isinstance(error, KafkaException) and error.args[0].retriable())
 
 
 class SeenViews:
@@ -360,9 +347,8 @@ class SeenViews:
             self._journal.add(Kind.VIEW, number=pack_bounds(*bounds), offset=sequence)
 
     def _changed(self, changed: Mapping[str, TopicView]) -> None:
-        view = changed.get(self._topic)
-        if view is not None:
-            self.lower = version_number(view.version)
+        if self._topic in changed:
+            self.lower = version_number(changed[self._topic].version)
 
 
 class Manners:

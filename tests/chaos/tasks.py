@@ -77,13 +77,11 @@ def until(condition: Callable[[], bool], timeout_s: float, poll_s: float = POLL_
     return True
 
 
-def insist(
-    call: Callable[[], object], timeout_s: float, again: Callable[[Exception], bool] = lambda error: True
-) -> None:
+def insist(call: Callable[[], object], timeout_s: float, *, retriable_only: bool = False) -> None:
     """Call until it succeeds.
 
     Raises:
-        KafkaException, TimeoutError: the latest failure, when ``again`` is false of it or the time is up.
+        KafkaException, TimeoutError: the latest failure, when the time is up, or it is of no use to call again.
     """
     deadline_s = time.monotonic() + timeout_s
     while True:
@@ -91,7 +89,8 @@ def insist(
             call()
             return
         except (KafkaException, TimeoutError) as error:
-            if not again(error) or time.monotonic() > deadline_s:
+            hopeless = retriable_only and not (isinstance(error, KafkaException) and error.args[0].retriable())
+            if hopeless or time.monotonic() > deadline_s:
                 raise
             log.warning("again: %s", error)
         time.sleep(POLL_S)  # a broker is coming back
