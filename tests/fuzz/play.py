@@ -314,9 +314,10 @@ def _round_trip(data: bytes, read: Callable[[bytes], Any], write: Callable[[Any]
     message = read(data)
     try:
         once = write(message)
+        twice = write(read(once))
     except MalformedFrame as error:
-        raise Finding("what was read cannot be written") from error
-    if once != write(read(once)):
+        raise Finding("what was read cannot be written and read again") from error
+    if once != twice:
         raise Finding("a message that is not the same when it is written, read and written again")
 
 
