@@ -60,6 +60,7 @@ class Operator(Task):
         self._watch = watch
         self._chance = random.Random(f"{setting.seed}-operator")
         self._admin = modeaware.AdminClient(setting.conf)
+        self._sleeper_chance = random.Random(f"{setting.seed}-sleepers")
         self._shrinks = 0
         self._switched_s: float | None = None
 
@@ -116,7 +117,7 @@ class Operator(Task):
         if not turn:
             yield False
             return
-        child = self._chance.choice(self._aware)
+        child = self._sleeper_chance.choice(self._aware)
         with child.turn:  # neither the nemesis nor the fleet touches it meanwhile
             if child.pid is None:
                 yield False
