@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import repeat
 
@@ -19,12 +20,11 @@ class Pages:
     """An array of numbers per partition, by offset; 0 where nothing was noted. A few bytes a record."""
 
     def __init__(self, typecode: str) -> None:
-        self._typecode = typecode
-        self._pages: dict[int, array[int]] = {}
+        self._pages: defaultdict[int, array[int]] = defaultdict(lambda: array(typecode))
 
     def page(self, partition: int, offset: int = 0) -> array[int]:
         """The partition's array, long enough for ``offset``."""
-        page = self._pages.setdefault(partition, array(self._typecode))
+        page = self._pages[partition]
         if len(page) <= offset:
             page.extend(repeat(0, offset + _GROWTH - len(page)))
         return page
