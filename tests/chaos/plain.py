@@ -9,7 +9,8 @@ import json
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
@@ -31,24 +32,29 @@ Stored = tuple[int, int, bytes | None, bytes | None]
 
 
 def create_topic(setting: Setting, topic: str, partitions: int) -> None:
-    """Create a topic; an earlier one of that name may still be on its way out."""
+    """Create a topic whose name is free."""
     admin = AdminClient(setting.conf)
     new = NewTopic(topic, partitions, replication_factor=3, config=TOPIC_CONFIGS)
-    insist(lambda: admin.create_topics([new])[topic].result(INSIST_S), INSIST_S)
+    _insist(lambda: admin.create_topics([new])[topic], KafkaError.TOPIC_ALREADY_EXISTS)
 
 
 def delete_topic(setting: Setting, topic: str) -> None:
-    """Delete a topic, or find that it is deleted."""
+    """Delete a topic."""
     admin = AdminClient(setting.conf)
+    _insist(lambda: admin.delete_topics([topic])[topic], KafkaError.UNKNOWN_TOPIC_OR_PART)
 
-    def delete() -> None:
+
+def _insist(request: Callable[[], Future[None]], done: int) -> None:
+    """Request until it is done; the error ``done``: by an earlier attempt whose answer was lost."""
+
+    def attempt() -> None:
         try:
-            admin.delete_topics([topic])[topic].result(INSIST_S)
+            request().result(INSIST_S)
         except KafkaException as error:
-            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+            if error.args[0].code() != done:
                 raise
 
-    insist(delete, INSIST_S)
+    insist(attempt, INSIST_S)
 
 
 def commit_zeros(setting: Setting, group: str) -> None:
