@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from modeaware.cli.reassign_text import failures
 from rich.console import Console
 from rich.live import Live
 
@@ -23,7 +24,6 @@ from modeaware.cli.display import describe_text
 from modeaware.cli.embedded import tell
 from modeaware.cli.group_text import given_up, groups_json, groups_text, rule_text
 from modeaware.cli.progress import Lines
-from modeaware.cli.reassign_text import failures
 from modeaware.cli.waiting import LiveProgress, PlainProgress, progress_on
 from modeaware.confluent.errors import RetiredPartitionChosen
 from modeaware.errors import LocalKafkaError, ModeAwareError
