@@ -4,39 +4,21 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from textwrap import indent
 
 from modeaware.cli.display import describe_json, describe_text, gone_lines
 from modeaware.cli.options import Connection, connect, connection, kafka_errors
 from modeaware.cli.situation import READ_TIMEOUT_S
 from modeaware.cli.topic_options import EXPAND
-from modeaware.cli.topic_text import (
-    UNKNOWN,
-    PartitionFilter,
-    filtered_lines,
-    is_at_min_isr,
-    is_unavailable,
-    is_under_min_isr,
-    is_under_replicated,
-    topic_line,
-    topic_lines,
-)
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modelog.records import TopicRecord
-from modeaware.printable import printable_lines
+from modeaware.printable import printable, printable_lines
 from modeaware.reports.describe import describe_topics, gone_ids, unusable_record
 from modeaware.reports.topic_list import ListedTopic, TopicList, list_topics, matching, named
-from modeaware.reports.topic_state import PARTITIONS_PER_ANSWER, TopicState, topic_states
+from modeaware.reports.topic_state import PARTITIONS_PER_ANSWER, PartitionReplicas, TopicState, topic_states
 
-_FILTERS: dict[str, PartitionFilter] = {
-    "under_replicated_partitions": is_under_replicated,
-    "unavailable_partitions": is_unavailable,
-    "under_min_isr_partitions": is_under_min_isr,
-    "at_min_isr_partitions": is_at_min_isr,
-}
-_NEED_CONFIGS = ("topics_with_overrides", "under_min_isr_partitions", "at_min_isr_partitions")
 _Records = dict[str, TopicRecord | None]
 """Topic -> its record in the mode log; None: one that cannot be used here."""
 
@@ -168,3 +150,87 @@ def _modes(state: TopicState, records: _Records) -> list[str]:
         return ["ReadWrite" for _ in ids]
     record = records[state.name]
     return [UNKNOWN for _ in ids] if record is None else [record.view().mode(p).label for p in ids]
+
+
+UNKNOWN = "unknown"
+"""In the place of a mode: the topic has a record that cannot be used here."""
+
+
+def topic_line(topic: TopicState) -> str:
+    """The line of the topic itself."""
+    return (
+        f"Topic: {topic.name}\tTopicId: {topic.topic_id}\tPartitionCount: {len(topic.partitions)}"
+        f"\tReplicationFactor: {topic.partitions[0].replication_factor}\tConfigs: {_configs(topic)}"
+    )
+
+
+def partition_line(topic: str, partition: PartitionReplicas, mode: str) -> str:
+    """The line of one partition."""
+    moves = ""
+    if partition.adding is not None:
+        moves = f"\tAdding Replicas: {_ids(partition.adding)}\tRemoving Replicas: {_ids(partition.removing)}"
+    leader = "none" if partition.leader is None else partition.leader
+    return (
+        f"\tTopic: {topic}\tPartition: {partition.partition}\tLeader: {leader}"
+        f"\tReplicas: {_ids(partition.replicas)}\tIsr: {_ids(partition.isr)}{moves}"
+        f"\tElr: {_ids(partition.elr)}\tLastKnownElr: {_ids(partition.last_known_elr)}\tMode: {mode}"
+    )
+
+
+def _ids(brokers: Iterable[int] | None) -> str:
+    return "N/A" if brokers is None else ",".join(map(str, brokers))
+
+
+def _configs(topic: TopicState) -> str:
+    if topic.configs is None:  # the user lacks DESCRIBE_CONFIGS; kafka-topics gives up then
+        return "N/A"
+    return ",".join(
+        f"{name}={'null' if value is None else printable(value)}" for name, value in sorted(topic.configs.items())
+    )
+
+
+PartitionFilter = Callable[[PartitionReplicas, int | None], bool]
+"""Whether a partition is shown, given its topic's ``min.insync.replicas`` (None: not known, nothing is shown by it)."""
+
+
+def is_under_replicated(partition: PartitionReplicas, _: int | None) -> bool:
+    """``--under-replicated-partitions``"""
+    return partition.replication_factor > len(partition.isr)
+
+
+def is_unavailable(partition: PartitionReplicas, _: int | None) -> bool:
+    """``--unavailable-partitions``"""
+    return partition.leader is None
+
+
+def is_under_min_isr(partition: PartitionReplicas, min_isr: int | None) -> bool:
+    """``--under-min-isr-partitions``"""
+    return partition.leader is None or (min_isr is not None and len(partition.isr) < min_isr)
+
+
+def is_at_min_isr(partition: PartitionReplicas, min_isr: int | None) -> bool:
+    """``--at-min-isr-partitions``"""
+    return len(partition.isr) == min_isr
+
+
+_FILTERS: dict[str, PartitionFilter] = {
+    "under_replicated_partitions": is_under_replicated,
+    "unavailable_partitions": is_unavailable,
+    "under_min_isr_partitions": is_under_min_isr,
+    "at_min_isr_partitions": is_at_min_isr,
+}
+_NEED_CONFIGS = ("topics_with_overrides", "under_min_isr_partitions", "at_min_isr_partitions")
+
+
+def filtered_lines(topic: TopicState, modes: Sequence[str], filters: Sequence[PartitionFilter]) -> list[str]:
+    """The lines of the partitions that a filter lets through."""
+    return [
+        partition_line(topic.name, partition, modes[partition.partition])
+        for partition in topic.partitions
+        if any(lets_through(partition, topic.min_isr) for lets_through in filters)
+    ]
+
+
+def topic_lines(topic: TopicState, modes: Sequence[str]) -> list[str]:
+    """The line of the topic and those of all its partitions."""
+    return [topic_line(topic), *(partition_line(topic.name, p, modes[p.partition]) for p in topic.partitions)]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from modeaware.cli.topic_delete import deletion_plan
-from modeaware.cli.topic_text import (
+from modeaware.cli.topic_describe import (
     filtered_lines,
     is_at_min_isr,
     is_unavailable,
@@ -19,7 +19,7 @@ from modeaware.reports.topic_list import ListedTopic, matching, named, named_for
 from modeaware.reports.topic_state import PartitionReplicas, TopicState
 
 WHOLE = PartitionReplicas(0, 1, (1, 2), (1, 2), (), ())
-TOPIC = TopicState("t", "id", (WHOLE, replace(WHOLE, partition=1)), {"segment.ms": "5"}, 35, 2)
+TOPIC = TopicState("t", "id", (WHOLE, replace(WHOLE, partition=1)), {"segment.ms": "5"}, 2)
 LISTED = [ListedTopic(name, name, name.startswith("__"), 1) for name in ("__offsets", "a-b", "a.b", "aXb", "c")]
 
 
