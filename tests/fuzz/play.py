@@ -28,7 +28,7 @@ from modeaware.endpoint.session import Session
 from modeaware.errors import ControllerUnavailable, ModeSourceError
 from modeaware.lifecycle.commands import CommandResult
 from modeaware.topic_view import TopicView
-from modeaware.wire import codec, kip694, stock
+from modeaware.wire import codec, stock
 from modeaware.wire.frames import FrameReader, MalformedFrame, frame
 from tests.fuzz.events import Event, Kind, parse
 from tests.fuzz.tally import MOST_CPU_S, MOST_PEAK_BYTES, Depth, Finding, Memory, Tally
@@ -69,7 +69,6 @@ VIEWS = {
 SECRET = b"fuzz-secret-token"
 """In the seeds' SASL frames; may stand in no reason of a Close."""
 SPOKEN = [(key, version) for key, (low, high) in EVERYTHING.versions.items() for version in range(low, high + 1)]
-RECORDS = (codec.PartitionRecord, codec.DeleteTopicPartitionsRecord)
 _MEASURED_EVERY, _SAMPLED_EVERY, _WARM_AFTER = 512, 256, 2_000
 _PAYLOAD_MOST = 2**31 - 1
 
@@ -286,13 +285,11 @@ def good_answer(head: bytes, variant: int) -> bytes | None:
 def decode(argument: int, payload: bytes) -> None:
     """Let one decoder read it; what it could read must come out the same when it is written and read once more."""
     with suppress(MalformedFrame):
-        match argument % 3:
+        match argument % 2:
             case 0:
                 _decode_request(payload)
             case 1 if payload:
                 _decode_response(payload[1:], *SPOKEN[payload[0] % len(SPOKEN)])
-            case 2 if payload:
-                _decode_record(payload[1:], RECORDS[payload[0] % len(RECORDS)])
 
 
 def _decode_request(payload: bytes) -> None:
@@ -307,11 +304,6 @@ def _decode_response(payload: bytes, key: int, version: int) -> None:
     version = message.version  # 0 for an ApiVersions answer with an error
     once = _written(EVERYTHING.encode_response, message, version, correlation_id)
     _same(once, EVERYTHING.encode_response(EVERYTHING.decode_response(once, key, version)[1], version, correlation_id))
-
-
-def _decode_record(data: bytes, record: Any) -> None:
-    once = _written(kip694.encode_record, kip694.decode_record(record, data))
-    _same(once, kip694.encode_record(kip694.decode_record(record, once)))
 
 
 def _written(write: Callable[..., bytes], *arguments: Any) -> bytes:

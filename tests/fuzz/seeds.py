@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
-from uuid import UUID
 
 from modeaware.endpoint.splice import Additions, Node, with_modes
 from modeaware.topic_view import TopicView
-from modeaware.wire import codec, kip694, stock
+from modeaware.wire import codec, stock
 from tests.fuzz.events import Event, Kind, build, parse
 from tests.fuzz.play import SECRET, SPOKEN, VIEWS
 from tests.support.conversation import (
@@ -23,10 +21,8 @@ from tests.support.conversation import (
     request,
     rules,
 )
-from tests.support.golden import EVERYTHING
 
 TOPICS = {"orders": (0, 3, ALTER_AND_DELETE), "plain": (0, 2, 256), "t": (29, 0, 0), "größer": (0, 2, ALTER_AND_DELETE)}
-_TOPIC_ID = UUID("12345678-9abc-4def-8123-456789abcdef")
 _SASL = 1
 
 
@@ -110,8 +106,7 @@ def _of_decoders() -> Iterator[bytes]:
     answers = [
         Event(Kind.DECODE, 1, bytes([SPOKEN.index((key, version))]) + payload) for key, version, payload in _responses()
     ]
-    records = [Event(Kind.DECODE, 2, bytes([number]) + data) for number, data in enumerate(_records())]
-    every = [*requests, *answers, *records]
+    every = [*requests, *answers]
     for start in range(0, 2 * len(every), 4):  # each twice, since frames that are passed on are not decoded
         yield build(16, [every[(start + number) % len(every)] for number in range(8)])
 
@@ -129,7 +124,6 @@ def _requests() -> Iterator[bytes]:
     yield delete({"orders": 2, "plain": 1})
     yield from (create({"orders": 8, "plain": 9}, version) for version in range(4))
     yield rules("orders", "*", remove=("plain",))
-    yield EVERYTHING.encode_request(_update_metadata(), 7, 1, "c")
 
 
 def _responses() -> Iterator[tuple[int, int, bytes]]:
@@ -141,7 +135,6 @@ def _responses() -> Iterator[tuple[int, int, bytes]]:
     unlisted = TopicView.unlisted
     modes = with_modes(metadata_answer(1, TOPICS), lambda name: VIEWS.get(name) or unlisted(name), added)
     yield stock.METADATA_KEY, 10, b"\0\0\0\1\0" + modes
-    yield kip694.UPDATE_METADATA_KEY, 7, EVERYTHING.encode_response(kip694.UpdateMetadataResponse(error_code=0), 7, 1)
     topic = codec.CreatePartitionsResponse.CreatePartitionsTopicResult
     for version in range(4):
         created = codec.CreatePartitionsResponse(results=[topic(name="t", error_code=37, error_message="why")])
@@ -149,26 +142,3 @@ def _responses() -> Iterator[tuple[int, int, bytes]]:
     yield codec.DELETE_PARTITIONS_KEY, 0, codec.encode_response(codec.DeletePartitionsResponse(error_code=0), 0, 1)
     rules_answer = codec.AlterGroupRulesResponse(error_code=29, error_message="no")
     yield codec.ALTER_GROUP_RULES_KEY, 0, codec.encode_response(rules_answer, 0, 1)
-
-
-def _records() -> Iterator[bytes]:
-    numbers = {"replicas": [1, 2, 3], "isr": [1], "removing_replicas": None, "adding_replicas": [4]}
-    record = kip694.PartitionRecord(partition_id=4, topic_id=_TOPIC_ID, leader=1, leader_epoch=8, mode=1, **numbers)
-    yield kip694.encode_record(record)
-    yield kip694.encode_record(kip694.DeleteTopicPartitionsRecord(topic_id=_TOPIC_ID, delete_partitions=4))
-
-
-def _update_metadata() -> Any:
-    topic, broker = (
-        kip694.UpdateMetadataRequest.UpdateMetadataTopicState,
-        kip694.UpdateMetadataRequest.UpdateMetadataBroker,
-    )
-    state = topic.UpdateMetadataPartitionState(
-        partition_index=4, isr=[1, 2], replicas=[1, 2, 3], offline_replicas=[3], mode=1, leader=1
-    )
-    endpoint = broker.UpdateMetadataEndpoint(port=9092, host="h", listener="PLAIN", security_protocol=0)
-    return kip694.UpdateMetadataRequest(
-        controller_id=1,
-        topic_states=[topic(topic_name="orders", partition_states=[state])],
-        live_brokers=[broker(id=1, endpoints=[endpoint], rack=None)],
-    )
