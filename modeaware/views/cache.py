@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
-from cachetools import TTLCache
+from cachetools import LRUCache, TTLCache
 
 from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.errors import ErrorCode, ModeSourceError
@@ -46,6 +46,9 @@ class _Flight:
     def add(self, topics: Collection[str] | None) -> None:
         self.topics = None if topics is None or self.topics is None else self.topics | set(topics)
 
+    def covers(self, topics: Collection[str] | None) -> bool:
+        return self.topics is None or (topics is not None and self.topics.issuperset(topics))
+
 
 class MetadataCache:
     """The last view of every topic asked for. Thread-safe; the source is asked outside the lock, one call at a time.
@@ -54,6 +57,8 @@ class MetadataCache:
         fetch: asks the source.
         ttl_ms: how old a view may grow before its source is asked again (``topic.metadata.refresh.interval.ms``).
         clock: its monotonic time measures ages.
+        max_topics: how many topics are held, the least recently used go first; None = all, for a source that cannot be
+            asked again for a single topic.
         name: of the source, for the log.
     """
 
@@ -63,14 +68,16 @@ class MetadataCache:
         *,
         ttl_ms: int,
         clock: Clock = SYSTEM_CLOCK,
+        max_topics: int | None = None,
         name: str = "the mode source",
     ) -> None:
         self._fetch = fetch
         self._clock = clock
         self._name = name
-        self._held: dict[str, TopicView] = {}
+        size = math.inf if max_topics is None else max_topics
+        self._held: LRUCache[str, TopicView] = LRUCache(size)
         # Who is in here was confirmed less than a TTL ago; the value is when. The key None stands for all topics.
-        self._confirmed: TTLCache[str | None, float] = TTLCache(math.inf, ttl_ms / 1000, timer=clock.monotonic_s)
+        self._confirmed: TTLCache[str | None, float] = TTLCache(size, ttl_ms / 1000, timer=clock.monotonic_s)
         self._last_confirmed_s: float | None = None
         self._changed = threading.Condition()
         self._current: _Flight | None = None
@@ -89,6 +96,24 @@ class MetadataCache:
         with self._changed:
             return dict(self._held)
 
+    def get(self, topic: str, timeout_s: float) -> TopicView:
+        """The view of ``topic``, asked for when it is missing or older than the TTL; the last one where that fails.
+
+        Callers that come while the source is being asked for the topic wait for the same answer.
+
+        Raises:
+            ModeSourceError: the source fails and there is no view to fall back on.
+        """
+        if self.expired(topic):
+            try:
+                self._ask((topic,), timeout_s, join=True)
+            except ModeSourceError:
+                view = self.held(topic)
+                if view is None:
+                    raise
+                return view  # reported by failed()
+        return self.held(topic) or TopicView.unlisted(topic)
+
     def refresh(self, topics: Collection[str] | None, timeout_s: float) -> None:
         """Ask the source now (None = for all topics); concurrent callers share one question, asked after the last of
         them came, so each gets what was true when it called, or newer.
@@ -96,17 +121,7 @@ class MetadataCache:
         Raises:
             ModeSourceError: no answer within ``timeout_s``; the views that are held stay.
         """
-        deadline_s = self._clock.monotonic_s() + timeout_s
-        while True:
-            flight = self._board(topics)
-            if self._await_turn(flight, deadline_s):
-                self._fly(flight, deadline_s)
-            error = flight.error
-            if error is None:
-                return
-            if flight.deadline_s >= deadline_s or self._clock.monotonic_s() >= deadline_s:
-                raise error
-            # It failed under a caller with a shorter timeout: this one still has time.
+        self._ask(topics, timeout_s, join=False)
 
     def offer(self, views: Iterable[TopicView]) -> dict[str, TopicView]:
         """Take in views that the source tells; those of an older version of the same topic id are passed over.
@@ -185,8 +200,23 @@ class MetadataCache:
                 "error": None if self._error is None else str(self._error),
             }
 
-    def _board(self, topics: Collection[str] | None) -> _Flight:
+    def _ask(self, topics: Collection[str] | None, timeout_s: float, *, join: bool) -> None:
+        deadline_s = self._clock.monotonic_s() + timeout_s
+        while True:
+            flight = self._board(topics, deadline_s, join=join)
+            if self._await_turn(flight, deadline_s):
+                self._fly(flight, deadline_s)
+            error = flight.error
+            if error is None:
+                return
+            if flight.deadline_s >= deadline_s or self._clock.monotonic_s() >= deadline_s:
+                raise error
+            # It failed under a caller with less patience: this one still has time.
+
+    def _board(self, topics: Collection[str] | None, deadline_s: float, *, join: bool) -> _Flight:
         with self._changed:
+            if join and self._current is not None and self._current.covers(topics):
+                return self._current
             if self._next is None:
                 self._next = _Flight()
             self._next.add(topics)

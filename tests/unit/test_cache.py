@@ -63,13 +63,37 @@ def source() -> Source:
 
 @pytest.fixture
 def make(clock: FakeClock) -> Callable[..., MetadataCache]:
-    def make(fetch: Fetch) -> MetadataCache:
-        return MetadataCache(fetch, ttl_ms=TTL_MS, clock=clock)
+    def make(fetch: Fetch, **more: int) -> MetadataCache:
+        return MetadataCache(fetch, ttl_ms=TTL_MS, clock=clock, **more)
 
     return make
 
 
 Make = Callable[..., MetadataCache]
+
+
+def test_a_source_is_asked_once_a_ttl(make: Make, source: Source, clock: FakeClock) -> None:
+    cache = make(source)
+    source.views["orders"] = view(epoch=1)
+    assert cache.get("orders", 1) == view(epoch=1)
+    source.views["orders"] = view(epoch=2)
+    clock.now_s += TTL_MS / 1000 - 1
+    assert cache.get("orders", 1) == view(epoch=1)
+    clock.now_s += 2
+    assert cache.get("orders", 1) == view(epoch=2)
+    assert source.asked == [{"orders"}, {"orders"}]
+
+
+def test_callers_that_come_together_share_one_question(make: Make, source: Source) -> None:
+    cache = make(source)
+    source.views["orders"] = view()
+    source.open.clear()
+    with ThreadPoolExecutor(8) as pool:
+        answers = [pool.submit(cache.get, "orders", 30) for _ in range(8)]
+        eventually(lambda: source.asked)
+        source.open.set()
+        assert {answer.result(30) for answer in answers} == {view()}
+    assert source.asked == [{"orders"}]
 
 
 def test_a_refresh_never_takes_an_answer_to_an_earlier_question(make: Make, source: Source, clock: FakeClock) -> None:
@@ -114,21 +138,18 @@ def test_the_last_view_outlives_a_source_that_fails(
 ) -> None:
     cache = make(source)
     source.views["orders"] = view()
-    cache.refresh(["orders"], 1)
+    cache.get("orders", 1)
     clock.now_s += TTL_MS / 1000
     source.error = ModeSourceError("no broker")
     with caplog.at_level(logging.INFO):
         for _ in range(3):
-            with pytest.raises(ModeSourceError):
-                cache.refresh(["orders"], 1)
-            assert cache.held("orders") == view()
+            assert cache.get("orders", 1) == view()
         stats = cache.stats()
         assert (stats["stale"], stats["refresh_failures"], stats["view_age_ms"]) == (True, 3, TTL_MS)
         assert cache.error() is source.error
         source.error = None
         clock.now_s += 5
-        cache.refresh(["orders"], 1)
-        assert cache.held("orders") == view()
+        assert cache.get("orders", 1) == view()
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
     assert "no broker" in caplog.messages[0]
     assert "can be read again after 5.0 s" in caplog.messages[1]
@@ -148,6 +169,17 @@ def test_a_pushing_source_confirms_all_views_at_once(make: Make, source: Source,
     assert cache.expired()
     assert cache.stats()["stale"] is True
     assert source.asked == []
+
+
+def test_the_least_recently_used_topics_make_room(make: Make, source: Source) -> None:
+    cache = make(source, max_topics=2)
+    for topic in ("a", "b"):
+        source.views[topic] = view(topic)
+        cache.get(topic, 1)
+    cache.held("a")
+    cache.offer([view("c")])
+    assert set(cache.all()) == {"a", "c"}
+    assert cache.get("b", 1) == view("b")  # asked for again
 
 
 def test_a_topic_made_anew_starts_afresh(make: Make, source: Source) -> None:

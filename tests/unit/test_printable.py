@@ -32,7 +32,7 @@ from modeaware.modelog.group_rules import GroupRule
 from modeaware.monitoring.pages import _verdict
 from modeaware.plan.html import plan_html
 from modeaware.plan.text import plan_text
-from modeaware.printable import markup, printable, printable_lines
+from modeaware.printable import printable, printable_lines
 from modeaware.reports.groups import report_groups
 from modeaware.reports.table import table
 from tests.unit.test_cli_display import draining, shrinking
@@ -203,10 +203,6 @@ def test_live_display_takes_no_style_from_a_name() -> None:
             replace(_descriptions("[red]x[/red]"), partitions=(draining(4, reason="group-lag:[red]x[/red]"),))
         )
     assert screen.getvalue().count("[red]x[/red]") >= 2, "the topic and the group it waits for"
-
-
-def test_markup_is_escaped_for_pages() -> None:
-    assert markup('<b a="\'">\x1b') == "&lt;b a=&quot;&#x27;&quot;&gt;\\x1b"
 
 
 def test_page_writes_names_through_one_function() -> None:
