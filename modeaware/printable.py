@@ -9,7 +9,8 @@ a name comes in:
 - logs: :func:`escape_logs`, for every logger below ``modeaware``;
 - text of commands: :func:`printable_lines` joins lines, :func:`~modeaware.reports.table.table` escapes cells before it
   aligns them, ``tell`` and the displays of progress escape what they print;
-- HTML and SVG: ``finalize`` and autoescaping in :mod:`modeaware.plan.html`; the status page has the same in JavaScript (``shown`` in ``topic.js``).
+- HTML and SVG: jinja2 in :mod:`modeaware.plan.html`; the status page has the same in JavaScript (``shown`` in
+  ``topic.js``).
 
 JSON stays exact: it has escapes of its own.
 """

@@ -31,9 +31,8 @@ from modeaware.admin.reassignments import (
     replicas_before,
     uncertain_before,
 )
-from modeaware.cli.aside import aside
 from modeaware.cli.options import add_connection_options, connect, connection, kafka_errors
-from modeaware.cli.progress import Lines
+from modeaware.cli.progress import Lines, aside
 from modeaware.errors import ClusterError, ConfigError, ErrorCode, ModeAwareError, RequestRefused
 from modeaware.printable import printable_lines
 from modeaware.wire.brokers.client import Brokers

@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from modeaware.clock import utc
 from modeaware.plan.report import ResizePlan
-from modeaware.plan.words import (
+from modeaware.plan.text import (
     load_text,
     number,
     percent,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from modeaware.cli import confirm, plan
+from modeaware.cli import plan, progress
 from modeaware.cli.situation import Situation
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
 from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts
@@ -104,4 +104,4 @@ def test_growth_is_planned_as_revived_and_new() -> None:
     ("answer", "goes_on"), [("y", True), (" YES ", True), ("n", False), ("", False), ("yo", False)]
 )
 def test_the_question_is_answered_by_a_person(answer: str, goes_on: bool) -> None:
-    assert confirm.ask("Go on?", yes=False, is_terminal=True, read_line=lambda prompt: answer) is goes_on
+    assert progress.ask("Go on?", yes=False, is_terminal=True, read_line=lambda prompt: answer) is goes_on

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from modeaware.cli.topic_delete import deletion_plan
-from modeaware.cli.topic_describe import (
+from modeaware.cli.topics import (
+    deletion_plan,
     filtered_lines,
     is_at_min_isr,
     is_unavailable,

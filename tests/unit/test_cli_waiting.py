@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 from rich.live import Live
 
-from modeaware.cli.aside import aside
+from modeaware.cli.progress import aside
 from modeaware.cli.waiting import (
     Line,
     LiveProgress,

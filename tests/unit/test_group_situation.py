@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from modeaware import cli
-from modeaware.cli import group_situation, groups
+from modeaware.cli import groups
 from modeaware.cli.options import Connection
 from modeaware.cluster.cluster import Cluster, TopicShape
 from modeaware.cluster.groups.found import ListedGroups
@@ -58,9 +58,9 @@ class Looks:
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
     looks = Looks()
-    monkeypatch.setattr(group_situation, "read_mode_log", looks.log)
-    monkeypatch.setattr(group_situation, "list_groups_with_members", looks.list)
-    monkeypatch.setattr(group_situation, "look_at_groups", looks.look)
+    monkeypatch.setattr(groups, "read_mode_log", looks.log)
+    monkeypatch.setattr(groups, "list_groups_with_members", looks.list)
+    monkeypatch.setattr(groups, "look_at_groups", looks.look)
     monkeypatch.setattr(groups, "connect", lambda target: looks)
     monkeypatch.setattr(groups, "alter_group_rules", lambda *_: None)
     return looks
@@ -89,6 +89,6 @@ def test_only_topics_that_a_waiver_can_match_are_looked_at(
 def test_groups_are_listed_once_for_all_topics(looks: Looks) -> None:
     cluster: Any = looks
     connection = cast(Connection, type("Target", (), {"conf": {}}))
-    situation = group_situation.look_at_topics(connection, cast(Cluster, cluster), ControllerConfig(), None)
+    situation = groups.look_at_topics(connection, cast(Cluster, cluster), ControllerConfig(), None)
     assert (looks.looked_at, looks.listings) == (TOPICS, 1)
     assert situation.rules == (RULE,)

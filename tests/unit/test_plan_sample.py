@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modeaware.plan.chance import log10_odds_of_chance
+from modeaware.plan.recognise import log10_odds_of_chance
 from modeaware.plan.sample import Sample, SampledRecord, Stretch, choose_stretches, recent_from
 
 LOGS = st.dictionaries(

@@ -21,7 +21,7 @@ from rich.live import Live
 from modeaware import cli
 from modeaware.cli.display import describe_text
 from modeaware.cli.embedded import tell
-from modeaware.cli.group_text import given_up, groups_json, groups_text, rule_text
+from modeaware.cli.groups import given_up, groups_json, groups_text, rule_text
 from modeaware.cli.progress import Lines
 from modeaware.cli.reassign import _failed  # private: the lines of a refusal
 from modeaware.cli.waiting import LiveProgress, PlainProgress, progress_on

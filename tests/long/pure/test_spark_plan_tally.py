@@ -17,11 +17,9 @@ from modeaware.plan.counted import Counted
 from modeaware.plan.html import plan_html
 from modeaware.plan.recognise import recognise
 from modeaware.plan.report import ResizePlan, ask_for_counts, make_counted_plan, make_plan, plan_json
-from modeaware.plan.sample import Sample
+from modeaware.plan.sample import Sample, TopicLook
 from modeaware.plan.targets import Effect
-from modeaware.plan.text import plan_text
-from modeaware.plan.topic_look import TopicLook
-from modeaware.plan.words import number
+from modeaware.plan.text import number, plan_text
 from modeaware.spark.planning import frame
 from modeaware.spark.planning.frame import Counting
 from modeaware.spark.planning.tally import Sums, counted_of
