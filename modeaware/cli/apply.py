@@ -13,22 +13,22 @@ from typing import Any
 
 from modeaware.admin.topics_to_make import NewPartitions, NewTopic
 from modeaware.apply.brokers import alter_configs, overrides
-from modeaware.apply.current import CurrentTopic
-from modeaware.apply.desired import DesiredTopic
-from modeaware.apply.planning import CLEANUP_POLICY, plan_topic
-from modeaware.apply.read import read_files
-from modeaware.apply.steps import (
+from modeaware.apply.desired import (
     IN_PROGRESS,
     PENDING,
     REFUSED,
     AcceptStateLoss,
     AlterConfigs,
     Create,
+    CurrentTopic,
+    DesiredTopic,
     Grow,
     Shrink,
     Step,
     TopicPlan,
 )
+from modeaware.apply.planning import CLEANUP_POLICY, plan_topic
+from modeaware.apply.read import read_files
 from modeaware.cli import INTERRUPTED
 from modeaware.cli.embedded import ask_for_shrink, carry_out, embedded_controller, our_settings, tell
 from modeaware.cli.options import (

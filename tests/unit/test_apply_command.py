@@ -11,9 +11,16 @@ from types import SimpleNamespace
 import pytest
 
 from modeaware import cli
-from modeaware.apply.current import CurrentTopic
-from modeaware.apply.desired import ShrinkRules
-from modeaware.apply.steps import AcceptStateLoss, AlterConfigs, Create, Grow, Shrink, TopicPlan
+from modeaware.apply.desired import (
+    AcceptStateLoss,
+    AlterConfigs,
+    Create,
+    CurrentTopic,
+    Grow,
+    Shrink,
+    ShrinkRules,
+    TopicPlan,
+)
 from modeaware.cli import apply
 from modeaware.cli.apply import Carrier, Found, Validation, plan_lines, plans_json
 from modeaware.errors import ControllerUnavailable, ErrorCode

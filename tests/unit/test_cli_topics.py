@@ -95,7 +95,7 @@ def test_options_make_the_command(
         made.append((topic, command_of(FRESH)))
         return 0
 
-    for module in ("topics", "shrink", "grow"):
+    for module in ("topics", "change"):
         monkeypatch.setattr(f"modeaware.cli.{module}.run_change", run_change)
     assert cli.main([*arguments, *SERVER]) == 0
     assert made == [("t", expected)]

@@ -12,7 +12,7 @@ import pytest
 from modeaware.controller.status import Role
 from modeaware.controller.watched import TopicSeen
 from modeaware.lifecycle import reasons
-from modeaware.monitoring import status
+from modeaware.monitoring import pages as status
 from modeaware.monitoring.pages import ControllerPages
 from tests.support.watched import MINUTE_MS, blocked, busy_snapshot, record
 

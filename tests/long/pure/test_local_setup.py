@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from modeaware.errors import LocalKafkaError
-from modeaware.local import LocalKafka, install, jars, java, paths
+from modeaware.local import LocalKafka, install, jars
 from modeaware.local.ports import free_ports
 from modeaware.local.settings import (
     Seat,
@@ -35,36 +35,36 @@ SEATS = [Seat(1, 15001, 15011), Seat(2, 15002, 15012), Seat(3, 15003, 15013)]
     ],
 )
 def test_the_first_java_that_is_new_enough(candidates: list[str], bundled: str | None, chosen: str) -> None:
-    assert java.choose_java(candidates, VERSIONS.__getitem__, lambda: bundled) == chosen
+    assert jars.choose_java(candidates, VERSIONS.__getitem__, lambda: bundled) == chosen
 
 
 def test_no_java_says_what_was_found_and_what_to_do() -> None:
     with pytest.raises(
         LocalKafkaError, match=r"17 or newer.*java8 \(version 8\), broken \(no Java\).*modeaware\[local\]"
     ):
-        java.choose_java(["java8", "broken"], VERSIONS.__getitem__, lambda: None)
+        jars.choose_java(["java8", "broken"], VERSIONS.__getitem__, lambda: None)
 
 
 def test_java_home_comes_before_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", "/opt/some-java")
-    monkeypatch.setattr(java.shutil, "which", lambda name: "/usr/bin/java")
-    assert java.java_candidates() == ["/opt/some-java/bin/java", "/usr/bin/java"]
+    monkeypatch.setattr(jars.shutil, "which", lambda name: "/usr/bin/java")
+    assert jars.java_candidates() == ["/opt/some-java/bin/java", "/usr/bin/java"]
 
 
 def test_the_version_of_a_java(tmp_path: Path) -> None:
     program = tmp_path / "java"
     program.write_text("#!/bin/sh\necho 'openjdk version \"21.0.1\" 2023-10-17' >&2\n")
     program.chmod(0o755)
-    assert java.java_version(str(program)) == 21
-    assert java.java_version(str(tmp_path / "missing")) is None
+    assert jars.java_version(str(program)) == 21
+    assert jars.java_version(str(tmp_path / "missing")) is None
 
 
 def test_the_wheel_brings_a_java() -> None:
-    bundled = java.bundled_java()
+    bundled = jars.bundled_java()
     assert bundled is not None
-    version = java.java_version(bundled)
+    version = jars.java_version(bundled)
     assert version is not None
-    assert version >= java.OLDEST_JAVA
+    assert version >= jars.OLDEST_JAVA
 
 
 @pytest.fixture
@@ -173,12 +173,12 @@ def test_the_ivy_jar_of_an_installed_pyspark(monkeypatch: pytest.MonkeyPatch, tm
 def test_folders_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("MODEAWARE_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert paths.cache_folder() == tmp_path / "modeaware"
+    assert jars.cache_folder() == tmp_path / "modeaware"
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert paths.cache_folder() == tmp_path / ".cache" / "modeaware"
+    assert jars.cache_folder() == tmp_path / ".cache" / "modeaware"
     monkeypatch.setenv("MODEAWARE_STATE_DIR", str(tmp_path / "mine"))
-    assert paths.state_folder() == tmp_path / "mine"
+    assert jars.state_folder() == tmp_path / "mine"
 
 
 def test_free_ports_differ() -> None:

@@ -15,8 +15,7 @@ from pyspark.sql import SparkSession
 from modeaware import Producer
 from modeaware.errors import ErrorCode
 from modeaware.lifecycle.commands import DeletePartitionsCommand
-from modeaware.local.java import find_java
-from modeaware.local.paths import cache_folder
+from modeaware.local.jars import cache_folder, find_java
 from modeaware.modes import PartitionMode
 from modeaware.spark.evacuation import evacuate
 from partitioners import named
