@@ -11,10 +11,10 @@ import pytest
 
 from modeaware.errors import LocalKafkaError
 from modeaware.local import LocalKafka, install, jars
-from modeaware.local.ports import free_ports
 from modeaware.local.settings import (
     Seat,
     broker_command,
+    free_ports,
     quick_defaults,
     random_uuid,
     server_properties,
