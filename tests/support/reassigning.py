@@ -89,8 +89,8 @@ class Moving:
 
         resources = [resource(ResourceType.BROKER, str(node), "rate", "1") for node in self.nodes]
         resources.append(resource(ResourceType.TOPIC, topic, "replicas", "*"))
-        for future in self._stock.incremental_alter_configs(resources).values():
-            future.result(_TIMEOUT_S)
+        for each in resources:  # librdkafka takes one broker a call
+            self._stock.incremental_alter_configs([each])[each].result(_TIMEOUT_S)
 
     def close(self) -> None:
         self.brokers.close()
