@@ -53,7 +53,7 @@ _PERMITTED = {
     "wait": ("execute", "verify"),
 }
 _FORMAT = """
-The file of --reassignment-json-file (version 1, as Kafka's tool takes and prints it):
+The file of --reassignment-json-file (version 1, as Kafka's tool takes and prints it; "log_dirs" are ignored):
   {"version":1,"partitions":[{"topic":"foo","partition":1,"replicas":[1,2,3]}]}
 Moves between log directories, throttles and proposals: kafka-reassign-partitions.sh.
 """
@@ -113,7 +113,7 @@ class ReassignPartitions:
 
     def run(self, args: argparse.Namespace) -> int:
         self._check(args)
-        plan = {} if args.action == "list" else parse_plan(_read(args.reassignment_json_file))
+        plan = {} if args.action == "list" else self._plan(args)
         expected = None if args.expected_json_file is None else _expected(args, plan)
         target = connection(args, defaults={"log_level": 0})
         with kafka_errors("reassign partitions"), closing(connect(target)) as cluster:
@@ -134,6 +134,15 @@ class ReassignPartitions:
             if args.action == "verify":
                 verify(cluster.brokers, plan)
         return 0
+
+    def _plan(self, args: argparse.Namespace) -> Plan:
+        text = _read(args.reassignment_json_file)
+        plan = parse_plan(text)
+        if any(
+            folder != _ANY_LOG_DIR for entry in json.loads(text)["partitions"] for folder in entry.get("log_dirs", ())
+        ):
+            print("log_dirs are ignored; kafka-reassign-partitions.sh moves replicas between them", file=sys.stderr)
+        return plan
 
     def _check(self, args: argparse.Namespace) -> None:
         if args.action != "list" and args.reassignment_json_file is None:
@@ -290,10 +299,10 @@ def _read(file: Path) -> str:
 
 
 def parse_plan(text: str) -> dict[PartitionKey, Replicas]:
-    """Read ``{"version":1,"partitions":[{"topic":..,"partition":..,"replicas":[..],"log_dirs":["any",..]}]}``.
+    """Read ``{"version":1,"partitions":[{"topic":..,"partition":..,"replicas":[..]}]}``; ``log_dirs`` are ignored.
 
     Raises:
-        RequestRefused: malformed, no partition or no replica, one named twice, or a log directory other than ``any``.
+        RequestRefused: malformed, no partition or no replica, or one named twice.
     """
     try:
         document = json.loads(text)
@@ -324,12 +333,6 @@ def _parse_entry(entry: Any) -> tuple[PartitionKey, Replicas]:
         case {"topic": str(topic), "partition": int(partition), "replicas": [*replicas]} if all(
             isinstance(number, int) and not isinstance(number, bool) for number in (partition, *replicas)
         ):
-            log_dirs = entry.get("log_dirs", [])
-            if not isinstance(log_dirs, list) or any(folder != _ANY_LOG_DIR for folder in log_dirs):
-                raise _bad(
-                    f"{topic}-{partition}: log_dirs {json.dumps(log_dirs)}: only {_ANY_LOG_DIR!r} is supported; move "
-                    "replicas between log directories with kafka-reassign-partitions.sh"
-                )
             return (topic, partition), tuple(replicas)
     raise _bad(
         'Expected "topic" (a string), "partition" (a whole number) and "replicas" (whole numbers), received '

@@ -66,7 +66,7 @@ def test_execute_wait_and_the_way_back(moving: Moving, reassign: Reassign) -> No
         "Status of partition reassignment:",
         *(f"Reassignment of partition {part} is completed." for part in parts),
     ]
-    moving.wait_until(topic, {p: (two, three) for p in range(3)})
+    moving.wait_until(topic, dict.fromkeys(range(3), (two, three)))
 
     back = reassign.folder / "back.json"
     back.write_text(lines[2])
