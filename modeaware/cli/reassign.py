@@ -138,9 +138,8 @@ class ReassignPartitions:
     def _plan(self, args: argparse.Namespace) -> Plan:
         text = _read(args.reassignment_json_file)
         plan = parse_plan(text)
-        if any(
-            folder != _ANY_LOG_DIR for entry in json.loads(text)["partitions"] for folder in entry.get("log_dirs", ())
-        ):
+        entries = json.loads(text)["partitions"]
+        if any(entry.get("log_dirs", []) not in ([], [_ANY_LOG_DIR] * len(entry["replicas"])) for entry in entries):
             print("log_dirs are ignored; kafka-reassign-partitions.sh moves replicas between them", file=sys.stderr)
         return plan
 
