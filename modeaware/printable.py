@@ -9,14 +9,14 @@ a name comes in:
 - logs: :func:`escape_logs`, for every logger below ``modeaware``;
 - text of commands: :func:`printable_lines` joins lines, :func:`~modeaware.reports.table.table` escapes cells before it
   aligns them, ``tell`` and the displays of progress escape what they print;
-- HTML and SVG: :func:`markup`; the status page has the same in JavaScript (``shown`` in ``topic.js``).
+- HTML and SVG: jinja2 in :mod:`modeaware.plan.html`; the status page has the same in JavaScript (``shown`` in
+  ``topic.js``).
 
 JSON stays exact: it has escapes of its own.
 """
 
 from __future__ import annotations
 
-import html
 import logging
 from collections.abc import Iterable
 
@@ -44,11 +44,6 @@ def printable(text: object) -> Printable:
 def printable_lines(lines: Iterable[object]) -> Printable:
     """Return ``lines``, each of them :func:`printable`, joined by line ends."""
     return Printable("\n".join(printable(line) for line in lines))
-
-
-def markup(text: object) -> str:
-    """Return ``text`` :func:`printable` and escaped for HTML and SVG, attributes included."""
-    return html.escape(printable(text))
 
 
 class _Escaping(logging.Handler):

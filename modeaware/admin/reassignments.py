@@ -1,17 +1,29 @@
-"""Reassigning partitions and cancelling that, with KIP-860's guard and a compare-and-set (KIP-455's requests).
+"""Reassigning partitions and cancelling that (KIP-455), with KIP-860's guard and a compare-and-set.
 
-Everything here asks through one ``Brokers``, from the thread of the caller.
+The compare-and-set is the alternative that KIP-860 left open. The cluster has no such request, so the replicas are
+compared right before the reassignment is sent:
+
+- the metadata of *every* live broker has to name exactly the expected replicas, in their order (the first is the
+  preferred leader). One broker's metadata may be old; all of them at once rarely are.
+- the controller of the cluster, which is never behind, must not have a reassignment of the partition in progress,
+  neither before nor after the brokers answered. So replicas read in mid-reassignment never pass for settled ones.
+
+Two windows remain: a change that begins after the last look and before the request is carried out; and a change that
+ended so shortly before the first look that no live broker has its metadata. Where both matter, use KIP-860's option as
+well: the controller of the cluster enforces that.
+
+Every function sends through one ``Brokers``, on the thread of its caller.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from modeaware.admin.expected_replicas import Seen, expectation_failures
 from modeaware.cluster.answers import refusal
-from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
+from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, ReplicasChanged, RequestRefused
 from modeaware.wire.brokers.client import Ask, Brokers
 from modeaware.wire.brokers.controller import Route, ask_controller, route_to_controller
 from modeaware.wire.brokers.messages import (
@@ -24,6 +36,8 @@ PartitionKey = tuple[str, int]
 """Topic and partition."""
 Replicas = tuple[int, ...]
 """Broker ids; the first is the preferred leader."""
+Seen = Mapping[PartitionKey, Replicas]
+"""The replicas of partitions, as one broker's metadata names them."""
 
 REQUEST_TIMEOUT_S = 60.0
 OPTION_NOT_SUPPORTED = (
@@ -37,7 +51,7 @@ _PERHAPS_DONE = frozenset({int(ErrorCode.REQUEST_TIMED_OUT), int(ErrorCode.UNKNO
 
 @dataclass(frozen=True)
 class PartitionReassignment:
-    """A reassignment in progress, as the controller of the cluster knows it (KIP-455).
+    """A reassignment in progress, by the controller of the cluster (KIP-455).
 
     Attributes:
         replicas: all of them now, those that are added and those that will be removed included.
@@ -110,7 +124,7 @@ def alter_reassignments(
     Args:
         allow_replication_factor_change: False: KIP-860's guard, kept by the controller of the cluster; cancellations
             are not concerned.
-        expected_replicas: see :mod:`~modeaware.admin.expected_replicas`; checked right before the request is sent.
+        expected_replicas: the compare-and-set of this module; checked right before the request is sent.
 
     Returns:
         RequestRefused: nothing was changed there, ``code`` says why in Kafka's terms; ReplicasChanged: not the expected
@@ -265,7 +279,7 @@ def _partition_failure(
     topic, partition = key
     what = f"cancel the reassignment of {topic}-{partition}"
     if replicas is not None:
-        what = f"reassign {topic}-{partition} to [{', '.join(map(str, replicas))}]"
+        what = f"reassign {topic}-{partition} to {_ids(replicas)}"
     return _failure(what, number, message, topic, partition)
 
 
@@ -279,12 +293,137 @@ def _failure(
     return RequestRefused(error.message, code=error.code, topic=topic, partition=partition)
 
 
-def live_brokers(brokers: Brokers) -> dict[int, str | None]:
-    """The brokers that are alive, and the rack of each.
+def expectation_failures(
+    expected: Mapping[PartitionKey, Replicas],
+    seen: Mapping[int, Seen | None],
+    in_progress: Collection[PartitionKey],
+) -> dict[PartitionKey, RequestRefused]:
+    """Return an error for each partition whose replicas are not certainly the expected ones.
+
+    Args:
+        seen: per live broker the replicas in its metadata; None: no answer.
+        in_progress: the partitions that the controller of the cluster is reassigning.
+
+    Returns:
+        ReplicasChanged: other replicas, or a reassignment in progress; RequestRefused with the code REQUEST_TIMED_OUT:
+        a broker did not answer; with UNKNOWN_TOPIC_OR_PARTITION: no broker has the partition.
+    """
+    failures = {}
+    for key, replicas in expected.items():
+        if (failure := _expectation_failure(key, replicas, seen, key in in_progress)) is not None:
+            failures[key] = failure
+    return failures
+
+
+def _expectation_failure(
+    key: PartitionKey, expected: Replicas, seen: Mapping[int, Seen | None], in_progress: bool
+) -> RequestRefused | None:
+    topic, partition = key
+    what = f"{topic}-{partition} was not reassigned"
+    if in_progress:
+        return ReplicasChanged(
+            f"{what}: a reassignment of it is in progress; wait for its end, or cancel it",
+            topic=topic,
+            partition=partition,
+        )
+    answers = {node: replicas.get(key) for node, replicas in seen.items() if replicas is not None}
+    if answers and all(replicas is None for replicas in answers.values()):
+        return RequestRefused(
+            f"{what}: no broker has it", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic=topic, partition=partition
+        )
+    for node, replicas in sorted(answers.items()):
+        if replicas != expected:
+            named = "does not have it" if replicas is None else f"has {_ids(replicas)}"
+            return ReplicasChanged(
+                f"{what}: its replicas are not the expected {_ids(expected)}: broker {node} {named}; look again",
+                topic=topic,
+                partition=partition,
+            )
+    silent = sorted(node for node, replicas in seen.items() if replicas is None)
+    if silent or not seen:
+        return RequestRefused(
+            f"{what}: whether its replicas are the expected {_ids(expected)} is not known, since broker "
+            f"{', '.join(map(str, silent)) or 'none'} did not answer; try again when all live brokers answer",
+            code=ErrorCode.REQUEST_TIMED_OUT,
+            topic=topic,
+            partition=partition,
+        )
+    return None
+
+
+def _ids(replicas: Replicas) -> str:
+    return f"[{', '.join(map(str, replicas))}]"
+
+
+@dataclass(frozen=True)
+class MoveState:
+    """One planned partition.
+
+    Attributes:
+        current: its replicas; empty where there is no such partition.
+        target: the planned ones.
+        active: whether a reassignment of the partition, this or another, is in progress.
+    """
+
+    current: Replicas
+    target: Replicas
+    active: bool
+
+    @property
+    def completed(self) -> bool:
+        """Whether the partition has its planned replicas and nothing of it is in progress."""
+        return not self.active and self.current == self.target
+
+
+def move_states(
+    brokers: Brokers, plan: Mapping[PartitionKey, Replicas], pauses_s: Iterable[float] = ()
+) -> dict[PartitionKey, MoveState]:
+    """Return how far each planned partition has come.
+
+    Args:
+        pauses_s: while a partition is neither moving nor on its planned brokers, look again after each of these: the
+            broker that answers may be behind the controller.
 
     Raises:
-        ClusterError: no broker answered.
+        RequestRefused: not authorized, say.
+        ClusterError: no answer.
     """
-    nodes = brokers.node_ids()
-    answer = brokers.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False))
-    return {int(each.node_id): each.rack or None for each in answer.brokers if each.node_id in nodes}
+    found = _move_states(brokers, plan)
+    for pause_s in pauses_s:
+        if all(state.active or state.completed for state in found.values()):
+            break
+        time.sleep(pause_s)  # no request waits for a broker to catch up
+        found = _move_states(brokers, plan)
+    return found
+
+
+def _move_states(brokers: Brokers, plan: Mapping[PartitionKey, Replicas]) -> dict[PartitionKey, MoveState]:
+    in_progress = list_reassignments(brokers)
+    current = assigned_replicas(brokers, (topic for topic, _ in plan))
+    return {
+        key: MoveState(
+            in_progress[key].replicas if key in in_progress else current.get(key, ()), target, key in in_progress
+        )
+        for key, target in plan.items()
+    }
+
+
+def replicas_before(
+    current: Seen, in_progress: Mapping[PartitionKey, PartitionReassignment]
+) -> dict[PartitionKey, Replicas]:
+    """Return the replicas as they were before what is in progress, which is what a rollback restores.
+
+    Metadata names all replicas of a partition that is moving, old and new; taken for its assignment, they would raise
+    its replication factor (KIP-860).
+    """
+    return {key: in_progress[key].original if key in in_progress else ids for key, ids in current.items()}
+
+
+def uncertain_before(current: Seen, in_progress: Mapping[PartitionKey, PartitionReassignment]) -> list[PartitionKey]:
+    """Return, sorted, the partitions for which :func:`replicas_before` may be wrong.
+
+    A reassignment that is redirected while in progress counts all replicas of that moment as the replicas before. Their
+    number gives it away, but so does a wanted change of the replication factor.
+    """
+    moving = {key: in_progress[key] for key in current if key in in_progress}
+    return sorted(key for key, each in moving.items() if len(each.original) != len(each.target))

@@ -2,23 +2,291 @@
 
 from __future__ import annotations
 
+import importlib.abc
+import importlib.machinery
+import logging
 import os
 import sys
 import threading
-from collections.abc import Callable
-from typing import Any
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
+from types import ModuleType
+from typing import Any, NamedTuple
 
-from modeaware.adoption.arrivals import after_import
-from modeaware.adoption.namespaces import modules_holding, put
-from modeaware.adoption.replacements import (
-    AIOKAFKA,
-    AIOKAFKA_PRODUCER,
-    aiokafka_is_here,
-    originals,
-    replacements,
+from modeaware.config import CLIENT_SETTING_NAMES, process_settings, set_process_settings
+
+NOT_TEXT = frozenset({"modeaware.resize_cb"})
+"""A function: for ``install()`` alone."""
+
+
+def variable_of(name: str) -> str:
+    """The environment variable of a setting: ``MODEAWARE_MODE_LOG_TOPIC`` for ``modeaware.mode.log.topic``."""
+    return name.upper().replace(".", "_")
+
+
+def from_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The client settings that ``environ`` gives. Other ``MODEAWARE_`` variables are no clients'."""
+    found = {name: environ.get(variable_of(name)) for name in CLIENT_SETTING_NAMES if name not in NOT_TEXT}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def dotted(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """``settings`` with names as Python has them (``modeaware_mode_log_topic``) in Kafka's form; others as they are."""
+    known = {variable_of(name).lower(): name for name in CLIENT_SETTING_NAMES}
+    return {known.get(name, name): value for name, value in settings.items()}
+
+
+def after_import(name: str, then: Callable[[], object]) -> Callable[[], object]:
+    """Call ``then`` once, right after the module ``name``, which is not imported yet, has been: in the thread that does
+    it. What ``then`` raises, the import raises. Of several for one module the last one counts.
+
+    Returns:
+        What takes it back.
+    """
+    finder = _Finder(name, then)
+    sys.meta_path.insert(0, finder)
+    return finder.go
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds one module as the other finders do, and has word of it when it has been executed."""
+
+    def __init__(self, name: str, then: Callable[[], object]) -> None:
+        self._name = name
+        self._then = then
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname != self._name:
+            return None
+        for finder in list(sys.meta_path):
+            find = None if isinstance(finder, _Finder) else getattr(finder, "find_spec", None)
+            spec: importlib.machinery.ModuleSpec | None = None if find is None else find(fullname, path, target)
+            if spec is not None:
+                if spec.loader is not None and hasattr(spec.loader, "exec_module"):
+                    spec.loader = _Loader(spec.loader, self)
+                return spec
+        return None
+
+    def arrived(self) -> None:
+        if self.go():
+            self._then()
+
+    def go(self) -> bool:
+        """Whether it was there till now."""
+        if self not in sys.meta_path:
+            return False
+        sys.meta_path.remove(self)
+        return True
+
+
+class _Loader(importlib.abc.Loader):
+    """Another loader, which is in its place again once it has done its work."""
+
+    def __init__(self, inner: Any, finder: _Finder) -> None:
+        self._inner = inner
+        self._finder = finder
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        created: ModuleType | None = self._inner.create_module(spec)
+        return created
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__loader__ = self._inner
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._inner
+        self._inner.exec_module(module)
+        self._finder.arrived()
+
+    def __getattr__(self, name: str) -> Any:  # what asks for a spec without importing may want its source, say
+        return getattr(self._inner, name)
+
+
+_NOT_TO_TOUCH = ("modeaware", "partitioners")  # what they hold, they hold on purpose
+_LIBRARIES = ("aiokafka", "confluent_kafka", "kafka")
+
+
+class _Front(property):
+    """What importers see of a name that its own module sees unchanged."""
+
+
+def modules_holding(wanted: Mapping[type, object]) -> list[tuple[ModuleType, str, type]]:
+    """All modules of the process, the attribute, and which of ``wanted`` it is.
+
+    In the libraries themselves only public names count: what they call ``_Impl`` is their own business.
+    """
+    found = []
+    by_id = {id(stock): stock for stock in wanted}
+    for module_name, module in list(sys.modules.items()):
+        top = module_name.partition(".")[0]
+        if top in _NOT_TO_TOUCH or not isinstance(module, ModuleType):
+            continue
+        for name, value in list(_namespace(module).items()):
+            stock = by_id.get(id(value))  # by identity: the value may be a proxy, or have an __eq__ of its own
+            if stock is None or (top in _LIBRARIES and name.startswith("_")):
+                continue
+            if not isinstance(vars(type(module)).get(name), _Front):  # else it was replaced before
+                found.append((module, name, stock))
+    return found
+
+
+def put(module: ModuleType, name: str, stock: type, ours: type) -> Callable[[], None]:
+    """Let ``module.name`` be ``ours`` instead of ``stock``; returns what undoes it.
+
+    Undoing does nothing where somebody has put another value there since.
+    """
+    if stock.__module__ == module.__name__:
+        return _put_in_front(module, name, stock, ours)
+    namespace = _namespace(module)
+    namespace[name] = ours
+
+    def undo() -> None:
+        if namespace.get(name) is ours:
+            namespace[name] = stock
+
+    return undo
+
+
+def _put_in_front(module: ModuleType, name: str, stock: type, ours: type) -> Callable[[], None]:
+    """The same for the module that defines ``stock``: importers get ours, its own code still sees ``stock``.
+
+    ``super(AdminClient, self)`` in a method of ``stock`` looks the name up in that module: with ours there, which is a
+    subclass, it would find the same method again, for ever.
+    """
+    before = type(module)
+    shown: list[Any] = [ours]
+
+    def show(_: ModuleType) -> Any:
+        return shown[0]
+
+    def take(_: ModuleType, value: Any) -> None:
+        # mock.patch saves what the namespace holds, the stock class, and puts it back when it ends.
+        shown[0] = ours if value is stock else value
+
+    front = types.new_class(before.__name__, (before,), exec_body=lambda body: body.update({name: _Front(show, take)}))
+    module.__class__ = front
+
+    def undo() -> None:
+        value = shown[0]
+        front_now = type(module)
+        if front_now is front:
+            module.__class__ = before
+        else:  # another name of this module, or somebody else, came later
+            delattr(front, name)
+        if value is not ours:
+            _namespace(module)[name] = value
+
+    return undo
+
+
+def _namespace(module: ModuleType) -> dict[str, Any]:
+    namespace: dict[str, Any] = object.__getattribute__(module, "__dict__")  # a lazy module must not load now
+    return namespace
+
+
+log = logging.getLogger(__name__)
+
+AIOKAFKA, AIOKAFKA_PRODUCER = "aiokafka", "modeaware.aiokafka.producer"
+"""aiokafka is left for later where the program has not imported it: many have it, and few of them use it."""
+
+# Where applications import the classes, and where ours of the same names are.
+_CONFLUENT = (
+    ("confluent_kafka", "Producer", "modeaware.confluent.producer"),
+    ("confluent_kafka", "Consumer", "modeaware.confluent.consumer"),
+    ("confluent_kafka", "SerializingProducer", "modeaware.confluent.serde"),
+    ("confluent_kafka", "DeserializingConsumer", "modeaware.confluent.serde"),
+    ("confluent_kafka.admin", "AdminClient", "modeaware.confluent.admin"),
+    ("confluent_kafka.aio", "AIOProducer", "modeaware.aio"),
+    ("confluent_kafka.aio", "AIOConsumer", "modeaware.aio"),
+    ("confluent_kafka.aio", "AsyncSerializingProducer", "modeaware.aio"),
+    ("confluent_kafka.aio", "AsyncDeserializingConsumer", "modeaware.aio"),
 )
-from modeaware.adoption.settings import dotted, from_environment
-from modeaware.config import process_settings, set_process_settings
+_KAFKA_PYTHON = (
+    ("kafka", "KafkaProducer", "modeaware.kafka_python.producer"),
+    ("kafka", "KafkaConsumer", "modeaware.kafka_python.consumer"),
+)
+_AIOKAFKA = (("aiokafka", "AIOKafkaProducer", AIOKAFKA_PRODUCER),)
+
+
+class Replacement(NamedTuple):
+    """One class of a package, as it is exported now, and what takes its place."""
+
+    package: ModuleType
+    name: str
+    ours: type
+
+
+def aiokafka_is_here() -> bool:
+    """Whether aiokafka is imported: all of it, not just being imported by somebody."""
+    module = sys.modules.get(AIOKAFKA)
+    return module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False)
+
+
+def replacements(*, aiokafka: bool) -> list[Replacement]:
+    """What can be replaced in this process: kafka-python's where it can be imported, which this does.
+
+    Args:
+        aiokafka: aiokafka's as well, which is imported.
+
+    A subclass that somebody put in a package already (a tracer) stays in effect: ours is put over it.
+    """
+    # All of ours first, with the stock classes that they build on: our own code never sees a replaced one.
+    found = [_replacement(*entry) for entry in (*_CONFLUENT, *_kafka_python(), *(_aiokafka() if aiokafka else ()))]
+    return [one for one in found if one is not None]
+
+
+def originals(replacements: list[Replacement]) -> Mapping[type, Replacement]:
+    """By each class that is to be replaced wherever it is held: the exported one, and the stock class beneath."""
+    found: dict[type, Replacement] = {}
+    for one in replacements:
+        for base in one.ours.__mro__:
+            if base.__name__ == one.name and not _is_ours(base):
+                found[base] = one
+        current = getattr(one.package, one.name)
+        if not _is_ours(current):
+            found[current] = one
+    return found
+
+
+def _is_ours(cls: type) -> bool:
+    return cls.__module__.partition(".")[0] == "modeaware"
+
+
+def _kafka_python() -> Iterator[tuple[str, str, str]]:
+    try:
+        import_module("modeaware.kafka_python")
+    except ImportError as error:
+        if error.name != "kafka" or not isinstance(
+            error, ModuleNotFoundError
+        ):  # it is there, in another release, or another package of this name
+            log.warning("kafka-python's clients stay as they are, unaware of partition modes: %s", error)
+        return
+    yield from _KAFKA_PYTHON
+
+
+def _aiokafka() -> Iterator[tuple[str, str, str]]:
+    try:
+        import_module(AIOKAFKA_PRODUCER)
+    except ImportError as error:  # another release, or another package of this name
+        log.warning("aiokafka's producer stays as it is, unaware of partition modes: %s", error)
+        return
+    yield from _AIOKAFKA
+
+
+def _replacement(package_name: str, name: str, our_module: str) -> Replacement | None:
+    ours: type = getattr(import_module(our_module), name)
+    package = import_module(package_name)
+    current = getattr(package, name)
+    if not isinstance(current, type):
+        log.warning("%s.%s is not a class (a mock?) and stays as it is: %r", package_name, name, current)
+        return None
+    if issubclass(ours, current) or issubclass(current, ours):
+        return Replacement(package, name, ours if issubclass(ours, current) else current)
+    names = {"__module__": ours.__module__, "__qualname__": ours.__qualname__, "__doc__": ours.__doc__}
+    return Replacement(package, name, types.new_class(name, (ours, current), exec_body=lambda body: body.update(names)))
+
 
 PACKAGE = AIOKAFKA_PRODUCER.rpartition(".")[0]
 

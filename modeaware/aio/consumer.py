@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from modeaware import librdkafka_aio
-from modeaware.aio._inside import with_names
+from modeaware.aio.producer import with_names
 from modeaware.config import with_oauth_callback
 from modeaware.confluent.consumer import Consumer
 

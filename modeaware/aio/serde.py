@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Generic, TypeVar
 
 from modeaware import librdkafka_aio
-from modeaware.aio._inside import with_names
 from modeaware.aio.consumer import AIOConsumer
-from modeaware.aio.producer import AIOProducer
+from modeaware.aio.producer import AIOProducer, with_names
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from modeaware.apply.steps import AlterConfigs
+from modeaware.apply.desired import AlterConfigs
 from modeaware.cluster.answers import refusal
 from modeaware.librdkafka import KafkaError
 from modeaware.wire.brokers.client import Brokers

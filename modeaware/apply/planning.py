@@ -9,9 +9,19 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 
-from modeaware.apply.current import CurrentTopic
-from modeaware.apply.desired import RETENTION, DesiredTopic, ShrinkRules
-from modeaware.apply.steps import AcceptStateLoss, AlterConfigs, Create, Grow, Shrink, Step, TopicPlan
+from modeaware.apply.desired import (
+    RETENTION,
+    AcceptStateLoss,
+    AlterConfigs,
+    Create,
+    CurrentTopic,
+    DesiredTopic,
+    Grow,
+    Shrink,
+    ShrinkRules,
+    Step,
+    TopicPlan,
+)
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
 from modeaware.lifecycle.phases import partition_phase
 from modeaware.modelog.deletion import DeleteTopicPartitions

@@ -79,8 +79,8 @@ COMMANDS = (
         "modeaware.cli.resize_plan:Plan",
         "tell what another number of partitions would do to a topic's keys and load",
     ),
-    Entry("shrink", "modeaware.cli.shrink:Shrink", "retire a topic's last partitions"),
-    Entry("grow", "modeaware.cli.grow:Grow", "revive retired partitions, then create new ones"),
+    Entry("shrink", "modeaware.cli.change:Shrink", "retire a topic's last partitions"),
+    Entry("grow", "modeaware.cli.change:Grow", "revive retired partitions, then create new ones"),
     Entry(
         "apply",
         "modeaware.cli.apply:Apply",

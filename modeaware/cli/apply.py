@@ -5,21 +5,32 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from modeaware.apply.desired import DesiredTopic
-from modeaware.apply.planning import plan_topic
+from modeaware.admin.topics_to_make import NewPartitions, NewTopic
+from modeaware.apply.brokers import alter_configs, overrides
+from modeaware.apply.desired import (
+    IN_PROGRESS,
+    PENDING,
+    REFUSED,
+    AcceptStateLoss,
+    AlterConfigs,
+    Create,
+    CurrentTopic,
+    DesiredTopic,
+    Grow,
+    Shrink,
+    Step,
+    TopicPlan,
+)
+from modeaware.apply.planning import CLEANUP_POLICY, plan_topic
 from modeaware.apply.read import read_files
-from modeaware.apply.steps import PENDING, REFUSED, TopicPlan
 from modeaware.cli import INTERRUPTED
-from modeaware.cli.apply_look import Found, Validation, look_at
-from modeaware.cli.apply_steps import Carrier
-from modeaware.cli.apply_text import plan_lines, plans_json
-from modeaware.cli.confirm import confirmed
-from modeaware.cli.embedded import embedded_controller, our_settings, tell
+from modeaware.cli.embedded import ask_for_shrink, carry_out, embedded_controller, our_settings, tell
 from modeaware.cli.options import (
     Connection,
     add_connection_options,
@@ -30,17 +41,28 @@ from modeaware.cli.options import (
     controller_config,
     kafka_errors,
 )
-from modeaware.cli.situation import READ_TIMEOUT_S
+from modeaware.cli.progress import confirmed
+from modeaware.cli.situation import READ_TIMEOUT_S, Situation
 from modeaware.cli.waiting import wait_for_topic
 from modeaware.cluster.cluster import Cluster
+from modeaware.cluster.observer import Observer
 from modeaware.config import ControllerConfig
 from modeaware.confluent.admin import AdminClient
+from modeaware.confluent.controller_calls import group_rules_of
 from modeaware.controller.daemon import Controller
 from modeaware.errors import ControllerUnavailable, ModeAwareError
+from modeaware.lifecycle.commands import DeletePartitionsCommand
+from modeaware.lifecycle.effects import CreatePartitions
+from modeaware.modelog.deletion import RETENTION_DELAY_MS
 from modeaware.modelog.reader import read_mode_log
-from modeaware.modelog.records import ClaimRecord
+from modeaware.modelog.records import ClaimRecord, TopicRecord
+from modeaware.modelog.replay import Replay
+from modeaware.modes import PartitionMode, format_ranges
 from modeaware.printable import printable_lines
-from modeaware.retries import Deadline, Outcome, Retrying, outcome_of
+from modeaware.reports.describe import unusable_record
+from modeaware.reports.topic_list import list_topics
+from modeaware.reports.topic_state import topic_states
+from modeaware.retries import Deadline, Outcome, Retrying, RetryPolicy, outcome_of
 from modeaware.wire.client import is_running
 
 CHANGES_PENDING, SOME_FAILED = 3, 4
@@ -259,3 +281,302 @@ def _plan(desired: DesiredTopic, found: Found, target: Connection) -> TopicPlan:
     if desired.name == target.config.mode_log_topic:
         return TopicPlan(desired.name, desired.where, refusal="the mode log: the controller makes it, and keeps it")
     return plan_topic(desired, found.topics.get(desired.name))
+
+
+@dataclass(frozen=True)
+class Found:
+    """The topics of the files as they are.
+
+    Attributes:
+        topics: those that are there.
+        unusable: topics whose record in the mode log cannot be used, and why.
+        replay: the mode log.
+    """
+
+    topics: Mapping[str, CurrentTopic]
+    unusable: Mapping[str, str]
+    replay: Replay
+
+
+def look_at(target: Connection, cluster: Cluster, names: Sequence[str]) -> Found:
+    """Read the mode log once, and ask the brokers for all topics at once.
+
+    Raises:
+        ClusterError, ModeSourceError: no answer, or it was refused.
+    """
+    log_topic = target.config.mode_log_topic
+    replay = read_mode_log(target.conf, log_topic, READ_TIMEOUT_S)
+    listed = list_topics(cluster.brokers)
+    internal = {topic.name for topic in listed.topics if topic.internal} | {log_topic}
+    present = {topic.name for topic in listed.topics}
+    there = [name for name in names if name in present]
+    own = overrides(cluster.brokers, there) if there else {}
+    topics, unusable = {}, {}
+    for state in topic_states(cluster.brokers, there, listed.live_brokers) if there else []:
+        error = unusable_record(replay, log_topic, state.name, state.topic_id)
+        if error is not None:
+            unusable[state.name] = error.message
+        topics[state.name] = CurrentTopic(
+            count=len(state.partitions),
+            replication_factors=frozenset(partition.replication_factor for partition in state.partitions),
+            overrides=own.get(state.name),
+            cleanup_policy=(state.configs or {}).get(CLEANUP_POLICY) or "delete",
+            internal=state.name in internal,
+            record=replay.records.get(state.topic_id),
+        )
+    return Found(topics, unusable, replay)
+
+
+class Validation:
+    """Has each step checked by whoever will take it; nothing is changed. One thread.
+
+    Args:
+        config: what a controller is taken to be configured with.
+        timeout_s: how long a check that may succeed later is retried.
+    """
+
+    def __init__(
+        self,
+        target: Connection,
+        cluster: Cluster,
+        admin: AdminClient,
+        config: ControllerConfig,
+        found: Found,
+        timeout_s: float,
+    ) -> None:
+        self._target = target
+        self._cluster = cluster
+        self._admin = admin
+        self._config = config
+        self._found = found
+        self._deadline = Deadline(timeout_s)
+        self._policy = RetryPolicy.from_conf(target.conf)
+        self._record: TopicRecord | None = None
+
+    def of(self, plan: TopicPlan) -> TopicPlan:
+        """The plan; or one that is refused, with the reason that the brokers or a controller would give."""
+        self._record = self._found.topics[plan.topic].record if plan.topic in self._found.topics else None
+        try:
+            with kafka_errors(f"change topic {plan.topic!r}"):
+                notes = [note for step in plan.steps if (note := self._check(plan.topic, step)) is not None]
+        except ModeAwareError as error:
+            return replace(plan, steps=(), refusal=error.message)
+        return replace(plan, notes=(*plan.notes, *notes))
+
+    def _check(self, topic: str, step: Step) -> str | None:
+        if isinstance(step, Create):
+            self._admin.create_topics([new_topic(topic, step)], validate_only=True)[topic].result()
+        elif isinstance(step, AlterConfigs):
+            alter_configs(self._cluster.brokers, topic, step, validate_only=True)
+        elif isinstance(step, Grow) and not step.by_controller:
+            growth = {topic: NewPartitions(topic, step.command.total_count)}
+            self._admin.create_partitions(growth, validate_only=True)[topic].result()
+        else:
+            retrying = Retrying(self._deadline, self._policy)
+            return retrying.call(lambda: self._admission(topic, step), repeatable=True)
+        return None
+
+    def _admission(self, topic: str, step: Step) -> str | None:
+        """By the rules of the controller, whose work it is."""
+        assert not isinstance(step, (Create, AlterConfigs))
+        rules = group_rules_of(self._found.replay, self._target.config.mode_log_topic)
+        facts = Observer(self._cluster, self._target.conf).observe(topic, None, rules)
+        situation = Situation(topic, self._record, facts, self._found.replay.claim, rules)
+        admission = situation.admission(step.command, self._config)
+        self._record = admission.record or self._record  # what the next step finds
+        if isinstance(step, Grow) and step.created:
+            assert facts.topic_id is not None
+            growth = CreatePartitions(topic, facts.topic_id, step.command.total_count, None)
+            self._cluster.create_partitions(growth, validate_only=True)
+        return admission.message
+
+
+def new_topic(topic: str, step: Create) -> NewTopic:
+    """What a new topic is asked for with."""
+    replicas = {} if step.replication_factor is None else {"replication_factor": step.replication_factor}
+    return NewTopic(topic, num_partitions=step.partitions, config=dict(step.configs), **replicas)
+
+
+class Carrier:
+    """Takes steps, by the brokers and the controller. One thread.
+
+    Args:
+        embedded: the controller in this process; None: one runs elsewhere, or none is needed.
+        say: gets a line for each step taken.
+        timeout_s: how long a step that did nothing is retried.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        admin: AdminClient,
+        embedded: Controller | None,
+        say: Callable[[str], None],
+        timeout_s: float,
+    ) -> None:
+        self._cluster = cluster
+        self._admin = admin
+        self._embedded = embedded
+        self._say = say
+        self._timeout_s = timeout_s
+
+    def take(self, plan: TopicPlan) -> str | None:
+        """Take the steps of one topic, up to the first that fails. Returns why it did."""
+        try:
+            with kafka_errors(f"change topic {plan.topic!r}"):
+                for step in plan.steps:
+                    self._say(f"{plan.topic}: {self._taken(plan.topic, step)}.")
+        except ModeAwareError as error:
+            return error.message
+        return None
+
+    def _taken(self, topic: str, step: Step) -> str:
+        if isinstance(step, Create):
+            self._admin.create_topics([new_topic(topic, step)])[topic].result()
+            return f"created with {step.partitions} partitions"
+        if isinstance(step, AlterConfigs):
+            alter_configs(self._cluster.brokers, topic, step, validate_only=False)
+            return f"configs altered: {', '.join((*step.set, *step.remove))}"
+        if isinstance(step, Grow):
+            self._grow(topic, step)
+            return f"grown to {step.command.total_count} writable partitions"
+        read_only = self._shrink(step.command)
+        if isinstance(step, Shrink):
+            return f"ReadOnly now: {format_ranges(read_only)}"
+        return f"the loss of state is accepted of {', '.join(step.groups)}"
+
+    def _grow(self, topic: str, step: Grow) -> None:
+        if step.by_controller and self._embedded is not None:
+            carry_out(self._embedded, step.command, self._timeout_s)
+            return
+        growth = {topic: NewPartitions(topic, step.command.total_count)}
+        self._admin.create_partitions(growth, request_timeout=self._timeout_s)[topic].result()
+
+    def _shrink(self, command: DeletePartitionsCommand) -> list[int]:
+        """Returns the partitions that are ReadOnly now."""
+        if self._embedded is not None:
+            modes = dict(enumerate(carry_out(self._embedded, command, self._timeout_s).modes))
+        else:
+            modes = {**ask_for_shrink(self._admin, command, self._timeout_s)}
+        return [partition for partition, mode in sorted(modes.items()) if mode is PartitionMode.READ_ONLY]
+
+
+APPLIED, FAILED = "applied", "failed"
+_DEFAULT = "the cluster's default"
+
+
+def plan_lines(plans: Sequence[TopicPlan]) -> Iterator[str]:
+    """Each topic with something to tell, and the sum. Marks: ``+`` new, ``~`` other, ``-`` gone, ``!`` read this."""
+    for plan in plans:
+        if plan.status in (PENDING, REFUSED) or plan.progress is not None:
+            yield from _topic_lines(plan)
+    statuses = [plan.status for plan in plans]
+    counts = (
+        (PENDING, "to change"),
+        (IN_PROGRESS, "in progress"),
+        ("unchanged", "as declared"),
+        (REFUSED, "refused"),
+    )
+    told = ", ".join(f"{statuses.count(status)} {words}" for status, words in counts if status in statuses)
+    yield f"Topics: {told or 'none'}."
+
+
+def _topic_lines(plan: TopicPlan) -> Iterator[str]:
+    yield f"{plan.topic} ({plan.where})"
+    if plan.refusal is not None:
+        yield f"  ! refused: {plan.refusal}"
+    for step in plan.steps:
+        for line in step_lines(step):
+            yield f"  {line}"
+    for warning in plan.warnings if plan.refusal is None else ():
+        yield f"  ! WARNING: {warning}"
+    if plan.progress is not None and plan.refusal is None:
+        yield f"  = in progress: {plan.progress}"
+    for note in plan.notes if plan.refusal is None else ():
+        yield f"    ({note})"
+
+
+def step_lines(step: Step) -> list[str]:
+    """One step as a diff."""
+    if isinstance(step, Create):
+        factor = "" if step.replication_factor is None else f", replication factor {step.replication_factor}"
+        configs = [f"    + {name}: {value}" for name, value in step.configs.items()]
+        return [f"+ create with {step.partitions} partitions{factor}", *configs]
+    if isinstance(step, AlterConfigs):
+        before = step.before or {}
+        changed = [
+            f"{'~' if name in before else '+'} {name}: {before.get(name, _DEFAULT)} -> {value}"
+            for name, value in step.set.items()
+        ]
+        return changed + [f"- {name}: {before.get(name)} -> {_DEFAULT}" for name in step.remove]
+    if isinstance(step, AcceptStateLoss):
+        return [f"~ the shrink in progress goes on although {', '.join(step.groups)} keep state"]
+    head = f"~ partitions: {step.before} -> {step.command.total_count}"
+    if isinstance(step, Grow):
+        revived = [f"    ReadWrite again: {format_ranges(step.revived)}"] if step.revived else []
+        return [head, *revived, *([f"    new: {format_ranges(step.created)}"] if step.created else [])]
+    retired = range(step.command.total_count, step.before)
+    return [head, f"    ReadOnly: {format_ranges(retired)}; {_policy(step)}"]
+
+
+def _policy(step: Shrink) -> str:
+    command = step.command
+    if step.records_stay:
+        return "evacuated first; then no client reads them any more, and their records stay on the brokers"
+    if command.delay_ms == RETENTION_DELAY_MS:
+        told = "policy retention: their records stay until the topic's own retention takes them"
+    else:
+        earliest = f", {command.delay_ms} ms from now at the earliest" if command.delay_ms else ""
+        told = f"policy drained: their records are deleted once every group has read them{earliest}"
+    return f"{told}; evacuated first" if command.evacuate else told
+
+
+def plans_json(plans: Sequence[TopicPlan], failures: Mapping[str, str | None]) -> dict[str, Any]:
+    """All of it; ``failures``: of each topic whose steps were taken why that failed, or None."""
+    return {
+        "version": 1,
+        "changed": sum(1 for error in failures.values() if error is None),
+        "topics": [_topic_json(plan, failures) for plan in plans],
+    }
+
+
+def _topic_json(plan: TopicPlan, failures: Mapping[str, str | None]) -> dict[str, Any]:
+    failure = failures.get(plan.topic)
+    status = plan.status if plan.topic not in failures else APPLIED if failure is None else FAILED
+    return {
+        "topic": plan.topic,
+        "where": plan.where,
+        "status": status,
+        "steps": [_step_json(step) for step in plan.steps],
+        "warnings": list(plan.warnings),
+        "notes": list(plan.notes),
+        "in_progress": plan.progress,
+        "error": failure if failure is not None else plan.refusal,
+    }
+
+
+def _step_json(step: Step) -> dict[str, Any]:
+    if isinstance(step, Create):
+        return {
+            "step": "create",
+            "partitions": step.partitions,
+            "replication_factor": step.replication_factor,
+            "configs": dict(step.configs),
+        }
+    if isinstance(step, AlterConfigs):
+        return {"step": "alter_configs", "set": dict(step.set), "remove": list(step.remove)}
+    if isinstance(step, AcceptStateLoss):
+        return {"step": "accept_state_loss", "groups": list(step.groups)}
+    sizes = {"from": step.before, "to": step.command.total_count}
+    if isinstance(step, Grow):
+        return {"step": "grow", **sizes, "revived": list(step.revived), "created": list(step.created)}
+    command = step.command
+    retention = command.delay_ms == RETENTION_DELAY_MS
+    return {
+        "step": "shrink",
+        **sizes,
+        "policy": "retention" if retention else "drained",
+        "delay_ms": None if retention else command.delay_ms,
+        "evacuate": command.evacuate,
+        "accept_state_loss": list(command.accept_state_loss),
+    }

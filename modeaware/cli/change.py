@@ -1,4 +1,4 @@
-"""Carrying out a change of a topic's number of partitions: say what it does, ask, do it, wait."""
+"""Changes of a topic's number of partitions: plan, confirm, carry out, wait; ``modeaware shrink`` and ``grow``."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pathlib import Path
 from modeaware.admin.topics_to_make import NewPartitions
 from modeaware.cli import INTERRUPTED
 from modeaware.cli import plan as plans
-from modeaware.cli.confirm import confirmed
 from modeaware.cli.embedded import ask_for_shrink, carry_out, embedded_controller, our_settings, tell
 from modeaware.cli.options import (
     Connection,
+    add_connection_options,
     add_controller_config_option,
     add_timeout_option,
     connect,
@@ -25,6 +25,7 @@ from modeaware.cli.options import (
     delay_ms,
     kafka_errors,
 )
+from modeaware.cli.progress import confirmed
 from modeaware.cli.situation import Situation, look
 from modeaware.cli.waiting import wait_for_topic
 from modeaware.cluster.cluster import Cluster
@@ -278,3 +279,38 @@ class _Change:
         options = f"--bootstrap-server {self._target.bootstrap_server}"
         file = self._options.command_config
         return options if file is None else f"{options} --command-config {shlex.quote(str(file))}"
+
+
+class Grow:
+    """Revives retired partitions first, then creates new ones; fewer than there are is refused."""
+
+    name = "grow"
+    help = "revive retired partitions, then create new ones"
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("topic", metavar="TOPIC")
+        parser.add_argument("--to", type=int, required=True, metavar="N", help="how many partitions take writes then")
+        add_connection_options(parser)
+        add_change_options(parser)
+
+    def run(self, args: argparse.Namespace) -> int:
+        command = CreatePartitionsCommand(args.topic, args.to)
+        return run_change(args, args.topic, lambda _: command)
+
+
+class Shrink:
+    """Retires a topic's last partitions; more than there are is refused."""
+
+    name = "shrink"
+    help = "retire a topic's last partitions"
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("topic", metavar="TOPIC")
+        parser.add_argument("--to", type=int, required=True, metavar="N", help="how many partitions stay writable")
+        add_connection_options(parser)
+        add_shrink_options(parser)
+        add_change_options(parser)
+
+    def run(self, args: argparse.Namespace) -> int:
+        command = shrink_command(args.topic, args.to, args)
+        return run_change(args, args.topic, lambda _: command)

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from modeaware.cli.aside import aside
 from modeaware.cli.options import (
     Connection,
     add_connection_options,
@@ -21,6 +20,7 @@ from modeaware.cli.options import (
     controller_config,
     kafka_errors,
 )
+from modeaware.cli.progress import aside
 from modeaware.controller.contact import DEFAULT_LISTEN, default_listen
 from modeaware.controller.daemon import Controller as Daemon
 from modeaware.errors import ClusterError, ConfigError, ErrorCode

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from modeaware.adoption.settings import from_environment, variable_of
+from modeaware.adoption.installing import from_environment, variable_of
 from modeaware.cluster.cluster import Cluster, cluster_error
 from modeaware.config import PREFIX, ClientConfig, ControllerConfig, parse_controller_config, split_client_config
 from modeaware.confluent._admin_base import REQUEST_TIMEOUT_S

@@ -1,4 +1,7 @@
-"""``modeaware reassign-partitions``: Kafka's ``kafka-reassign-partitions``, its flags and its look, and some more.
+"""``modeaware reassign-partitions``: the part of ``kafka-reassign-partitions`` that KIP-860 is about.
+
+The flags, the files and the sentences are those of Kafka's tool, so that one tool can end what the other began. Moves
+between log directories, throttles and ``--generate`` are left to Kafka's own tool.
 
 Exit status as every command; with ``--wait`` also 1 where a partition is not where the plan wants it.
 """
@@ -6,211 +9,285 @@ Exit status as every command; with ``--wait`` also 1 where a partition is not wh
 from __future__ import annotations
 
 import argparse
+import json
 import shlex
 import sys
-from collections.abc import Mapping
+import threading
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
+from typing import Any, TypeVar
 
-from modeaware.admin.reassignment_json import Plan, parse_brokers, parse_plan, parse_topics
-from modeaware.admin.reassignment_state import HEARD_PAUSES_S
-from modeaware.admin.reassignments import PartitionKey, Replicas
-from modeaware.cli.options import add_connection_options, connect, connection, delay_ms, kafka_errors
-from modeaware.cli.reassign_actions import Execution, cancel, execute, generate, show_list, verify
-from modeaware.cli.reassign_waiting import wait_for_plan
-from modeaware.errors import ConfigError, RequestRefused
+from modeaware.admin.reassignments import (
+    MoveState,
+    PartitionKey,
+    PartitionReassignment,
+    Replicas,
+    alter_reassignments,
+    assigned_replicas,
+    list_reassignments,
+    move_states,
+    replicas_before,
+    uncertain_before,
+)
+from modeaware.cli.options import add_connection_options, connect, connection, kafka_errors
+from modeaware.cli.progress import Lines, aside
+from modeaware.errors import ClusterError, ConfigError, ErrorCode, ModeAwareError, RequestRefused
+from modeaware.printable import printable_lines
 from modeaware.wire.brokers.client import Brokers
 
-_REQUIRED = {
-    "generate": ("topics_to_move_json_file", "broker_list"),
-    "execute": ("reassignment_json_file",),
-    "verify": ("reassignment_json_file",),
-    "cancel": ("reassignment_json_file",),
-    "list": (),
+Plan = Mapping[PartitionKey, Replicas]
+
+_ACTIONS = {
+    "execute": "start what the file contains; prints the way back first",
+    "verify": "show how far the file's partitions are",
+    "cancel": "cancel what is in progress of the file's partitions",
+    "list": "list everything in progress",
 }
 _PERMITTED = {
-    "generate": ("disable_rack_aware",),
-    "execute": (
-        "additional",
-        "throttle",
-        "replica_alter_log_dirs_throttle",
-        "timeout",
-        "disallow_replication_factor_change",
-        "expected_json_file",
-        "wait",
-    ),
-    "verify": ("preserve_throttles", "wait"),
-    "cancel": ("preserve_throttles", "timeout"),
-    "list": (),
+    "reassignment_json_file": ("execute", "verify", "cancel"),
+    "additional": ("execute",),
+    "disallow_replication_factor_change": ("execute",),
+    "expected_json_file": ("execute",),
+    "wait": ("execute", "verify"),
 }
-_TIMEOUT_S = 10.0
-_FORMATS = """
-The file of --reassignment-json-file (version 1, as Kafka's tool takes and prints it; "log_dirs" may be left out):
-  {"version":1,"partitions":[{"topic":"foo","partition":1,"replicas":[1,2,3],"log_dirs":["any","any","/disk2"]}]}
-The file of --topics-to-move-json-file:
-  {"version":1,"topics":[{"topic":"foo"},{"topic":"foo1"}]}
+_FORMAT = """
+The file of --reassignment-json-file (version 1, as Kafka's tool takes and prints it; "log_dirs" are ignored):
+  {"version":1,"partitions":[{"topic":"foo","partition":1,"replicas":[1,2,3]}]}
+Moves between log directories, throttles and proposals: kafka-reassign-partitions.sh.
 """
+_ANOTHER_IS_ACTIVE = (
+    "Cannot execute because there is an existing partition assignment.  Use --additional to override this and create a "
+    "new partition assignment in addition to the existing one."
+)
+_ANY_LOG_DIR = "any"
+_VERSION = 1
+_LOOK_INTERVAL_S = 1.0
+_HEARD_PAUSES_S = (0.1, 0.2, 0.3, 0.4, 0.5, 0.5, 1.0)
+"""How long a broker's metadata may lag behind the controller that ends a reassignment: about 3 s."""
+_T = TypeVar("_T", bound=Hashable)
 
 
 class ReassignPartitions:
-    """``--generate``, ``--execute``, ``--verify``, ``--cancel`` or ``--list``."""
+    """``--execute``, ``--verify``, ``--cancel`` or ``--list``."""
 
     name = "reassign-partitions"
-    help = "move partitions to other brokers, watch that, and cancel it"
+    help = "move partitions to other brokers, watch the move, and cancel it"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         self._parser = parser
         parser.formatter_class = argparse.RawDescriptionHelpFormatter
-        parser.epilog = _FORMATS
+        parser.epilog = _FORMAT
         add_connection_options(parser)
         actions = parser.add_mutually_exclusive_group(required=True)
-        for name, told in (
-            ("generate", "propose replicas for topics; changes nothing"),
-            ("execute", "start what the file says; prints the way back first"),
-            ("verify", "say how far the file's partitions are; when all is done, remove the throttles"),
-            ("cancel", "cancel what is in progress of the file's partitions, and remove the throttles"),
-            ("list", "list all that is in progress"),
-        ):
-            actions.add_argument(f"--{name}", dest="action", action="store_const", const=name, help=told)
-        _add_files(parser)
-        _add_settings(parser)
+        for name, text in _ACTIONS.items():
+            actions.add_argument(f"--{name}", dest="action", action="store_const", const=name, help=text)
+        parser.add_argument(
+            "--reassignment-json-file",
+            type=Path,
+            metavar="FILE",
+            help="the plan: which partition goes to which brokers",
+        )
+        parser.add_argument(
+            "--expected-json-file",
+            type=Path,
+            metavar="FILE",
+            help="--execute: compare-and-set: reassign a partition only if its replicas are those of this plan (what "
+            "--execute printed as current) on every live broker, and no reassignment of the partition is in progress",
+        )
+        parser.add_argument(
+            "--additional", action="store_true", help="--execute: also while other reassignments are in progress"
+        )
+        parser.add_argument(
+            "--disallow-replication-factor-change",
+            action="store_true",
+            help="--execute: refuse partitions whose number of replicas would change (KIP-860; needs Kafka 4.1)",
+        )
+        parser.add_argument(
+            "--wait",
+            action="store_true",
+            help="--execute, --verify: show the progress until the move is done, then do what --verify does; after "
+            "Ctrl-C the move continues in the cluster, and --verify --wait watches it again",
+        )
 
     def run(self, args: argparse.Namespace) -> int:
         self._check(args)
-        plan = None
-        if args.reassignment_json_file is not None:
-            plan = parse_plan(_read(args.reassignment_json_file))
+        plan = {} if args.action == "list" else self._plan(args)
+        expected = None if args.expected_json_file is None else _expected(args, plan)
         target = connection(args, defaults={"log_level": 0})
         with kafka_errors("reassign partitions"), closing(connect(target)) as cluster:
-            if args.action == "generate":
-                topics = parse_topics(_read(args.topics_to_move_json_file))
-                asked = parse_brokers(args.broker_list)
-                generate(cluster.brokers, topics, asked, rack_aware=not args.disable_rack_aware)
-            elif plan is None:
-                show_list(cluster.brokers)
+            if args.action == "list":
+                print(listing(list_reassignments(cluster.brokers)))
             elif args.action == "cancel":
-                cancel(cluster.brokers, plan, preserve_throttles=args.preserve_throttles, timeout_s=_timeout_s(args))
-            else:
-                if args.action == "execute":
-                    execute(cluster.brokers, _execution(args, plan))
-                if args.wait:
-                    return _wait(cluster.brokers, plan, args)
-                if args.action == "verify":
-                    verify(cluster.brokers, plan, preserve_throttles=args.preserve_throttles)
+                cancel(cluster.brokers, plan)
+            elif args.action == "execute":
+                execute(
+                    cluster.brokers,
+                    plan,
+                    additional=args.additional,
+                    allow_replication_factor_change=not args.disallow_replication_factor_change,
+                    expected=expected,
+                )
+            if args.wait:
+                return 0 if _wait(cluster.brokers, plan, args) else 1
+            if args.action == "verify":
+                verify(cluster.brokers, plan)
         return 0
 
+    def _plan(self, args: argparse.Namespace) -> Plan:
+        text = _read(args.reassignment_json_file)
+        plan = parse_plan(text)
+        entries = json.loads(text)["partitions"]
+        if any(entry.get("log_dirs", []) not in ([], [_ANY_LOG_DIR] * len(entry["replicas"])) for entry in entries):
+            print("log_dirs are ignored; kafka-reassign-partitions.sh moves replicas between them", file=sys.stderr)
+        return plan
+
     def _check(self, args: argparse.Namespace) -> None:
-        for required in _REQUIRED[args.action]:
-            if getattr(args, required) is None:
-                self._parser.error(f"--{args.action} needs {_flag(required)}")
-        allowed = (*_REQUIRED[args.action], *_PERMITTED[args.action])
-        for option in sorted({each for table in (_REQUIRED, _PERMITTED) for some in table.values() for each in some}):
-            value = getattr(args, option)
-            if option not in allowed and value is not None and value is not False:
-                self._parser.error(f'Option "{_flag(option)}" can\'t be used with action "--{args.action}"')
+        if args.action != "list" and args.reassignment_json_file is None:
+            self._parser.error(f"--{args.action} needs --reassignment-json-file")
+        for option, actions in _PERMITTED.items():
+            if args.action not in actions and getattr(args, option):
+                flag = "--" + option.replace("_", "-")
+                self._parser.error(f'Option "{flag}" can\'t be used with action "--{args.action}"')
 
 
-def _add_files(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--reassignment-json-file", type=Path, metavar="FILE", help="the plan: which partition goes to which brokers"
+def execute(
+    brokers: Brokers,
+    plan: Plan,
+    *,
+    additional: bool = False,
+    allow_replication_factor_change: bool = True,
+    expected: Plan | None = None,
+) -> None:
+    """Start reassignments; prints the way back first.
+
+    Raises:
+        RequestRefused: some were not started; the message names them and says why. The others were.
+        ClusterError: no answer.
+    """
+    before = list_reassignments(brokers)
+    if before and not additional:
+        raise RequestRefused(_ANOTHER_IS_ACTIVE, code=ErrorCode.REASSIGNMENT_IN_PROGRESS)
+    live = brokers.node_ids()
+    if unknown := sorted({broker for replicas in plan.values() for broker in replicas if broker not in live}):
+        raise RequestRefused(f"Unknown broker id {_ids(unknown)}: no live broker has it")
+    current = _current(brokers, plan)
+    in_progress = {**before, **list_reassignments(brokers)}  # metadata may be of the time before either
+    print(
+        f"Current partition replica assignment\n\n{format_plan(replicas_before(current, in_progress))}\n\n"
+        "Save this to use as the --reassignment-json-file option during rollback",
+        flush=True,  # it must outlive this process
     )
-    parser.add_argument("--topics-to-move-json-file", type=Path, metavar="FILE", help="--generate: the topics to move")
-    parser.add_argument("--broker-list", metavar="0,1,2", help="--generate: the brokers to use")
-    parser.add_argument(
-        "--expected-json-file",
-        type=Path,
-        metavar="FILE",
-        help="--execute: compare-and-set: reassign a partition only if its replicas are those of this plan (what "
-        "--generate or --execute printed as current) on every live broker, and it is not being reassigned",
-    )
-
-
-def _add_settings(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--disable-rack-aware", action="store_true", help="--generate: take no notice of racks")
-    parser.add_argument(
-        "--throttle",
-        type=_rate,
-        metavar="BYTES",
-        help="--execute: move no more than so many bytes per second between brokers; --verify removes it at the end, "
-        "and with --additional the same plan can be given again to change it",
-    )
-    parser.add_argument(
-        "--replica-alter-log-dirs-throttle",
-        type=_rate,
-        metavar="BYTES",
-        help="--execute: the same between directories of one broker",
-    )
-    parser.add_argument(
-        "--timeout",
-        type=delay_ms,
-        metavar="MS",
-        help="--execute, --cancel: how long to try to begin moves between directories (default: 10000)",
-    )
-    parser.add_argument(
-        "--additional", action="store_true", help="--execute: also while other reassignments are in progress"
-    )
-    parser.add_argument(
-        "--disallow-replication-factor-change",
-        action="store_true",
-        help="--execute: refuse partitions whose number of replicas would change (KIP-860; needs Kafka 4.1)",
-    )
-    parser.add_argument(
-        "--preserve-throttles", action="store_true", help="--verify, --cancel: leave the throttles as they are"
-    )
-    parser.add_argument(
-        "--wait",
-        action="store_true",
-        help="--execute, --verify: show the progress until it is done, then do what --verify does; after Ctrl-C it "
-        "goes on in the cluster, and --verify --wait watches again",
-    )
-
-
-def _execution(args: argparse.Namespace, plan: Plan) -> Execution:
-    expected: Mapping[PartitionKey, Replicas] | None = None
-    if args.expected_json_file is not None:
-        expected = parse_plan(_read(args.expected_json_file)).partitions
-        if stray := sorted(plan.partitions.keys() - expected.keys()):
-            told = ",".join(f"{topic}-{partition}" for topic, partition in stray)
-            raise RequestRefused(
-                f"{args.expected_json_file} does not name {told}, which {args.reassignment_json_file} does"
-            )
-    return Execution(
-        plan,
-        args.additional,
-        args.throttle,
-        args.replica_alter_log_dirs_throttle,
-        _timeout_s(args),
-        not args.disallow_replication_factor_change,
-        expected,
-        _command(args),
-    )
-
-
-def _command(args: argparse.Namespace) -> str:
-    """This command for a shell, without its action."""
-    words = ["modeaware", "reassign-partitions", "--bootstrap-server", args.bootstrap_server]
-    if args.command_config is not None:
-        words += ["--command-config", str(args.command_config)]
-    return shlex.join([*words, "--reassignment-json-file", str(args.reassignment_json_file)])
-
-
-def _timeout_s(args: argparse.Namespace) -> float:
-    return _TIMEOUT_S if args.timeout is None else args.timeout / 1000
-
-
-def _wait(brokers: Brokers, plan: Plan, args: argparse.Namespace) -> int:
-    sys.stdout.flush()  # what was printed is of use while it goes on
-    try:
-        wait_for_plan(brokers, plan, sys.stderr)
-    except KeyboardInterrupt:
-        told = _command(args)
+    for key in uncertain_before(current, in_progress):
         print(
-            f"It goes on in the cluster.\nWatch it:     {told} --verify --wait\nCancel it:    {told} --cancel",
+            f"{_name(key)}: was redirected, or its replication factor changes: use the file that the first --execute "
+            "printed",
+            file=sys.stderr,
+        )
+    answers = alter_reassignments(
+        brokers,
+        plan,
+        allow_replication_factor_change=allow_replication_factor_change,
+        expected_replicas=expected,
+    )
+    errors = {key: error for key, error in answers.items() if error is not None}
+    if begun := answers.keys() - errors.keys():
+        print(f"Successfully started partition reassignment{_plural(begun)} for {_names(begun)}")
+    if errors:
+        raise _failed("Error reassigning partition(s):", errors)
+
+
+def verify(brokers: Brokers, plan: Plan, pauses_s: Iterable[float] = ()) -> bool:
+    """Print how far the plan has come; returns whether all of it is done.
+
+    Args:
+        pauses_s: as of :func:`~modeaware.admin.reassignments.move_states`.
+
+    Raises:
+        RequestRefused: not authorized, say.
+        ClusterError: no answer.
+    """
+    states = move_states(brokers, plan, pauses_s)
+    print(status(states))
+    return all(state.completed for state in states.values())
+
+
+def cancel(brokers: Brokers, plan: Plan) -> None:
+    """Cancel what is in progress of the plan.
+
+    Raises:
+        RequestRefused: some could not be cancelled; the message names them and says why.
+        ClusterError: no answer.
+    """
+    active = list_reassignments(brokers, plan)
+    if not active:
+        print("None of the specified partition reassignments are active.")
+        return
+    answers = alter_reassignments(brokers, dict.fromkeys(active))
+    errors = {key: error for key, error in answers.items() if error is not None}
+    if errors:
+        raise _failed(f"Error cancelling partition reassignment{_plural(errors)} for:", errors)
+    print(f"Successfully cancelled partition reassignment{_plural(active)} for: {_names(active)}")
+
+
+def wait_until_settled(brokers: Brokers, plan: Plan, progress: Lines) -> None:
+    """Show the progress until nothing of the plan is moving. A look that fails is noted and repeated.
+
+    Raises:
+        RequestRefused: not authorized, say.
+        KeyboardInterrupt: nothing is undone.
+    """
+    pause = threading.Event()
+    while True:
+        try:
+            states = aside(lambda: move_states(brokers, plan), stop=lambda: None)
+        except ClusterError as error:
+            progress.note(f"no answer; trying again: {error}")
+        else:
+            moving = [key for key, state in states.items() if state.active]
+            if not moving:
+                return
+            progress.note(f"{len(states) - len(moving)} of {len(states)} partitions done; moving: {_names(moving)}")
+        pause.wait(_LOOK_INTERVAL_S)
+
+
+def _wait(brokers: Brokers, plan: Plan, args: argparse.Namespace) -> bool:
+    sys.stdout.flush()  # the way back is of use while the move is in progress
+    try:
+        wait_until_settled(brokers, plan, Lines(sys.stderr))
+    except KeyboardInterrupt:
+        words = ["modeaware", "reassign-partitions", "--bootstrap-server", args.bootstrap_server]
+        if args.command_config is not None:
+            words += ["--command-config", str(args.command_config)]
+        command = shlex.join([*words, "--reassignment-json-file", str(args.reassignment_json_file)])
+        print(
+            "The move continues in the cluster.\n"
+            f"Watch it:     {command} --verify --wait\nCancel it:    {command} --cancel",
             file=sys.stderr,
         )
         raise
-    done = verify(brokers, plan, preserve_throttles=args.preserve_throttles, pauses_s=HEARD_PAUSES_S)
-    return 0 if done else 1
+    return verify(brokers, plan, _HEARD_PAUSES_S)
+
+
+def _current(brokers: Brokers, plan: Plan) -> dict[PartitionKey, Replicas]:
+    found = assigned_replicas(brokers, (topic for topic, _ in plan))
+    if missing := sorted({topic for topic, _ in plan} - {topic for topic, _ in found}):
+        raise RequestRefused(
+            f"Topic {', '.join(missing)} not found.", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic=missing[0]
+        )
+    if absent := plan.keys() - found.keys():
+        raise RequestRefused(f"Unable to find partition: {_names(absent)}", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return {key: found[key] for key in plan}
+
+
+def _expected(args: argparse.Namespace, plan: Plan) -> Plan:
+    expected = parse_plan(_read(args.expected_json_file))
+    if stray := plan.keys() - expected.keys():
+        raise RequestRefused(
+            f"{args.expected_json_file} does not name {_names(stray)}, which {args.reassignment_json_file} does"
+        )
+    return {key: expected[key] for key in plan}
 
 
 def _read(file: Path) -> str:
@@ -220,16 +297,113 @@ def _read(file: Path) -> str:
         raise ConfigError(f"{file} cannot be read: {error}") from error
 
 
-def _flag(option: str) -> str:
-    return "--" + option.replace("_", "-")
+def parse_plan(text: str) -> dict[PartitionKey, Replicas]:
+    """Read ``{"version":1,"partitions":[{"topic":..,"partition":..,"replicas":[..]}]}``; ``log_dirs`` are ignored.
 
-
-def _rate(value: str) -> int:
-    """argparse type: bytes per second."""
+    Raises:
+        RequestRefused: malformed, no partition or no replica, or one named twice.
+    """
     try:
-        rate = int(value)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{value!r} is not a whole number") from None
-    if rate < 0:
-        raise argparse.ArgumentTypeError(f"{rate} is below 0")
-    return rate
+        document = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise _bad(f"The input string is not a valid JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise _bad("The input string is not a valid JSON object")
+    if (version := document.get("version", _VERSION)) != _VERSION:
+        raise _bad(f"Not supported version field value {version}")
+    entries = document.get("partitions", [])
+    if not isinstance(entries, list):
+        raise _bad(f"Expected an array in 'partitions', received {json.dumps(entries)}")
+    plan = [_parse_entry(entry) for entry in entries]
+    if not plan:
+        raise _bad("Partition reassignment list cannot be empty")
+    if not all(replicas for _, replicas in plan):
+        raise _bad("Partition replica list cannot be empty")
+    if twice := _twice(key for key, _ in plan):
+        raise _bad(f"Partition reassignment contains duplicate topic partitions: {_names(twice)}")
+    repeated = [(key, _twice(replicas)) for key, replicas in plan]
+    if texts := [f"{_name(key)} contains multiple entries for {_ids(brokers)}" for key, brokers in repeated if brokers]:
+        raise _bad(f"Partition replica lists may not contain duplicate entries: {'. '.join(texts)}")
+    return dict(plan)
+
+
+def _parse_entry(entry: Any) -> tuple[PartitionKey, Replicas]:
+    match entry:
+        case {"topic": str(topic), "partition": int(partition), "replicas": [*replicas]} if all(
+            isinstance(number, int) and not isinstance(number, bool) for number in (partition, *replicas)
+        ):
+            return (topic, partition), tuple(replicas)
+    raise _bad(
+        'Expected "topic" (a string), "partition" (a whole number) and "replicas" (whole numbers), received '
+        f"{json.dumps(entry)}"
+    )
+
+
+def format_plan(plan: Plan) -> str:
+    """Return a plan as one line, sorted: exactly what Kafka's tool prints."""
+    entries = [
+        {"topic": topic, "partition": partition, "replicas": ids, "log_dirs": [_ANY_LOG_DIR] * len(ids)}
+        for (topic, partition), ids in sorted(plan.items())
+    ]
+    return json.dumps({"version": _VERSION, "partitions": entries}, separators=(",", ":"))
+
+
+def status(states: Mapping[PartitionKey, MoveState]) -> str:
+    """Return what ``--verify`` prints."""
+    return printable_lines(
+        ["Status of partition reassignment:", *(_status(key, states[key]) for key in sorted(states))]
+    )
+
+
+def _status(key: PartitionKey, state: MoveState) -> str:
+    if state.active:
+        return f"Reassignment of partition {_name(key)} is still in progress."
+    if state.completed:
+        return f"Reassignment of partition {_name(key)} is completed."
+    return (
+        f"There is no active reassignment of partition {_name(key)}, but replica set is {_ids(state.current)} "
+        f"rather than {_ids(state.target)}."
+    )
+
+
+def listing(in_progress: Mapping[PartitionKey, PartitionReassignment]) -> str:
+    """Return what ``--list`` prints."""
+    if not in_progress:
+        return "No partition reassignments found."
+    lines = []
+    for key, each in sorted(in_progress.items()):
+        adding = f" adding: {_ids(each.adding_replicas)}." if each.adding_replicas else ""
+        removing = f" removing: {_ids(each.removing_replicas)}." if each.removing_replicas else ""
+        lines.append(f"{_name(key)}: replicas: {_ids(each.replicas)}.{adding}{removing}")
+    return printable_lines(["Current partition reassignments:", *lines])
+
+
+def _failed(head: str, errors: Mapping[PartitionKey, ModeAwareError]) -> RequestRefused:
+    codes = {error.code for error in errors.values()}
+    lines = printable_lines([head, *(f"{_name(key)}: {errors[key]}" for key in sorted(errors))])
+    return RequestRefused(lines, code=codes.pop() if len(codes) == 1 else None)
+
+
+def _name(key: PartitionKey) -> str:
+    return f"{key[0]}-{key[1]}"
+
+
+def _names(keys: Iterable[PartitionKey]) -> str:
+    return ",".join(_name(key) for key in sorted(keys))
+
+
+def _ids(brokers: Iterable[int]) -> str:
+    return ",".join(map(str, brokers))
+
+
+def _plural(things: Iterable[object]) -> str:
+    """Kafka's "s", which none and many have."""
+    return "" if len(list(things)) == 1 else "s"
+
+
+def _twice(values: Iterable[_T]) -> list[_T]:
+    return [value for value, count in Counter(values).items() if count > 1]
+
+
+def _bad(message: str) -> RequestRefused:
+    return RequestRefused(message, code=ErrorCode.INVALID_REQUEST)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from modeaware.adoption.settings import NOT_TEXT, variable_of
+from modeaware.adoption.installing import NOT_TEXT, variable_of
 from modeaware.config import PREFIX, split_client_config
 from modeaware.errors import ConfigError
 from modeaware.properties import read_properties

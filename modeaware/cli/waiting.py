@@ -15,10 +15,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from modeaware.cli.aside import aside
 from modeaware.cli.display import alike, number
 from modeaware.cli.options import Connection
-from modeaware.cli.progress import Lines, Redrawn
+from modeaware.cli.progress import Lines, Redrawn, aside
 from modeaware.errors import ClusterError, ModeSourceError
 from modeaware.modes import format_ranges
 from modeaware.printable import printable

@@ -5,8 +5,8 @@ Needs the extra ``local`` where the machine has no Java 17 or is to use containe
 
 from __future__ import annotations
 
-from modeaware.local.api import Broker, Kafka
-from modeaware.local.choose import start_kafka
+from modeaware.local.choose import Kafka, start_kafka
 from modeaware.local.cluster import LocalKafka
+from modeaware.local.node import LocalBroker
 
-__all__ = ["Broker", "Kafka", "LocalKafka", "start_kafka"]
+__all__ = ["Kafka", "LocalBroker", "LocalKafka", "start_kafka"]

@@ -1,17 +1,18 @@
-"""Which Kafka a demo or test gets on this machine."""
+"""Which Kafka a demo or test gets on this machine: one at an address, a container, or processes."""
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
+from types import TracebackType
+from typing import Protocol, Self
 
 from modeaware.errors import ConfigError, LocalKafkaError
-from modeaware.local.api import Kafka
 from modeaware.local.cluster import LocalKafka
 from modeaware.local.container import engine_answers, start_container
-from modeaware.local.external import ExternalKafka
+from modeaware.local.node import LocalBroker
 
 logger = logging.getLogger(__name__)
 
@@ -20,11 +21,67 @@ WAY_VARIABLE = "MODEAWARE_LOCAL_KAFKA"
 
 
 class Way(Enum):
-    """How a Kafka is had; the values are ``MODEAWARE_LOCAL_KAFKA``'s and :attr:`modeaware.local.api.Kafka.kind`'s."""
+    """How a Kafka is had; the values are ``MODEAWARE_LOCAL_KAFKA``'s and :attr:`Kafka.kind`'s."""
 
     EXTERNAL = "external"
     CONTAINER = "container"
     PROCESS = "process"
+
+
+class Kafka(Protocol):
+    """A running Kafka: one to three brokers. A context manager that stops what it started, and only that."""
+
+    @property
+    def kind(self) -> str:
+        """``"external"``, ``"container"`` or ``"process"``."""
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """For the setting ``bootstrap.servers``."""
+
+    @property
+    def brokers(self) -> Sequence[LocalBroker]:
+        """The processes of this machine, by node id; empty for the other kinds."""
+
+    def logs_tail(self, lines: int = 40) -> str:
+        """The last lines of each broker's log."""
+
+    def stop(self, *, keep_logs: bool = False) -> None:
+        """Stop what was started. Harmless when repeated.
+
+        Args:
+            keep_logs: leave the brokers' logs where they are (:attr:`LocalBroker.log_path`).
+        """
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class ExternalKafka:
+    """The cluster at an address, which KAFKA_BOOTSTRAP_SERVERS names. Nothing is started, checked or stopped."""
+
+    kind = "external"
+    brokers = ()
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self.bootstrap_servers = bootstrap_servers
+
+    def logs_tail(self, lines: int = 40) -> str:
+        return f"(no logs here: {self.bootstrap_servers} was started elsewhere)"
+
+    def stop(self, *, keep_logs: bool = False) -> None:
+        """Do nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
 
 
 def start_kafka(nodes: int = 1, *, configs: Mapping[str, str] | None = None) -> Kafka:

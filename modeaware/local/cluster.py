@@ -18,11 +18,11 @@ from modeaware.errors import LocalKafkaError
 from modeaware.local.install import CHECKPOINT, Installation, format_node, install
 from modeaware.local.jars import KAFKA_VERSION
 from modeaware.local.node import START_TIMEOUT_S, LocalBroker
-from modeaware.local.ports import free_ports
 from modeaware.local.process import BrokerProcess, DetachedProcess, OwnedProcess
 from modeaware.local.settings import (
     Seat,
     broker_command,
+    free_ports,
     random_uuid,
     server_properties,
     write_properties,

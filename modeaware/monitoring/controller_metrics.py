@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from http import HTTPStatus
 
+from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from modeaware.controller.status import Role
@@ -13,7 +17,8 @@ from modeaware.controller.watched import Snapshot
 from modeaware.lifecycle.phases import PHASES, topic_phase
 from modeaware.modelog.records import TopicRecord
 from modeaware.modes import ReplicaState
-from modeaware.monitoring.status import blocked_ages_s, ready, unread_by_group
+from modeaware.monitoring.pages import blocked_ages_s, ready, unread_by_group
+from modeaware.monitoring.server import Answer
 
 _Sample = tuple[tuple[str, ...], float]
 
@@ -120,3 +125,22 @@ def _states(record: TopicRecord) -> Counter[tuple[str, str]]:
         retired = record.retired.get(partition)
         states[mode.label, (retired.replica_state if retired is not None else ReplicaState.ONLINE).value] += 1
     return states
+
+
+class Exposition:
+    """The controller's metrics and those of its process (``process_...``, ``python_gc_...``). Thread-safe; one thread
+    at a time makes an answer."""
+
+    def __init__(self, snapshot: Callable[[], Snapshot]) -> None:
+        self._lock = threading.Lock()
+        self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)
+        GCCollector(registry=self._registry)
+        self._registry.register(ControllerCollector(snapshot))
+
+    def __call__(self, accept: str) -> Answer:
+        # Only which of the two: 0.26 of the library fails at a version that is none, and repeats it in its answer.
+        open_metrics = "application/openmetrics-text"
+        encode, content_type = choose_encoder(open_metrics if open_metrics in accept else "")
+        with self._lock:
+            return Answer(HTTPStatus.OK, content_type, encode(self._registry))

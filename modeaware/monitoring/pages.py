@@ -1,19 +1,218 @@
-"""What is served at which path: ``/metrics``, ``/health``, ``/ready``, the status page and its parts."""
+"""What is served at which path: /metrics, /health, /ready, the status page and its parts, and what they show."""
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from functools import cache
 from http import HTTPStatus
 from importlib.resources import files
+from typing import Any
 
 from modeaware.clock import SYSTEM_CLOCK, Clock
-from modeaware.controller.watched import Snapshot
+from modeaware.controller.status import Role
+from modeaware.controller.watched import Snapshot, TopicSeen, reason_code
+from modeaware.lifecycle import reasons
+from modeaware.lifecycle.drain import unread_offsets
+from modeaware.lifecycle.facts import TopicFacts
+from modeaware.lifecycle.phases import PHASES, held_up, in_progress, partition_phase, topic_phase
+from modeaware.lifecycle.requirement import Requirement, requirement_of
+from modeaware.modelog.records import TopicRecord
+from modeaware.modes import PartitionMode, format_ranges, to_ranges
 from modeaware.monitoring.server import Answer
-from modeaware.monitoring.status import alive, ready, status_of
 from modeaware.printable import printable
+
+LOOP_STALE_S = 120.0
+"""A thread that has not gone round for so long hangs: one step waits for brokers for some 10 s a request."""
+CONTACT_STALE_S = 45.0
+"""More than a standby's longest time between two readings of the mode log, and than a session."""
+SHORTEST_PACE_S = 5.0
+"""Over less than that no pace is told."""
+MOST_GROUPS = 50
+"""How many groups of a topic are told, those with most to read first."""
+
+
+def alive(snapshot: Snapshot) -> str | None:
+    """None: its thread goes round, or begins to. Else what is wrong."""
+    if snapshot.role is Role.STOPPED:
+        return f"stopped: {snapshot.stopped_by}" if snapshot.stopped_by else "stopped"
+    age_s = snapshot.loop_age_s
+    if age_s is None or age_s <= LOOP_STALE_S:
+        return None
+    return f"its thread has not gone round for {age_s:.0f} s"
+
+
+def ready(snapshot: Snapshot) -> str | None:
+    """None: it is active or standing by, and in contact with the cluster. Else what is wrong."""
+    if snapshot.role not in (Role.ACTIVE, Role.STANDBY):
+        return str(snapshot.role.value)
+    if snapshot.contact_age_s is None:
+        return "no contact with the cluster yet"
+    if snapshot.contact_age_s > CONTACT_STALE_S:
+        return f"no contact with the cluster for {snapshot.contact_age_s:.0f} s"
+    return alive(snapshot)
+
+
+def status_of(snapshot: Snapshot) -> dict[str, Any]:
+    """The JSON object. Times are ms since the epoch; fields may be added, and none changes its meaning."""
+    claim = snapshot.claim
+    return {
+        "version": 1,
+        "taken_ms": snapshot.taken_ms,
+        "controller": {
+            "id": snapshot.controller_id,
+            "role": snapshot.role.value,
+            "epoch": snapshot.epoch,
+            "endpoint": snapshot.address,
+            "takeovers": snapshot.takeovers,
+            "errors": dict(snapshot.errors),
+            "unhealthy": alive(snapshot),
+            "not_ready": ready(snapshot),
+        },
+        "claim": None
+        if claim is None
+        else {
+            "id": claim.controller_id,
+            "epoch": claim.controller_epoch,
+            "endpoint": claim.address,
+            "host": claim.host,
+        },
+        "topics": [topic_status(seen, snapshot) for seen in snapshot.topics],
+    }
+
+
+def topic_status(seen: TopicSeen, snapshot: Snapshot) -> dict[str, Any]:
+    """One topic."""
+    record = seen.record
+    phases = Counter(partition_phase(record.modes[p], retired) for p, retired in record.retired.items())
+    groups = unread_by_group(seen, snapshot)
+    deletion = record.deletion
+    return {
+        "topic": record.topic,
+        "topic_id": record.topic_id,
+        "epoch": record.epoch,
+        "phase": topic_phase(record),
+        "changed_ms": record.changed_ms,
+        "looked_ms": seen.looked_ms,
+        "trouble": seen.trouble,
+        "count": len(record.modes),
+        "writable": record.writable_count,
+        "target": deletion.delete_partitions if deletion is not None else None,
+        "policy": deletion.policy if deletion is not None else None,
+        "modes": [[first, last, mode.label] for first, last, mode in to_ranges(record.modes)],
+        "phases": {phase: phases[phase] for phase in PHASES if phases[phase]},
+        "partitions": _partitions(seen),
+        "blocked": _blocked(seen),
+        "groups": groups[:MOST_GROUPS],
+        "groups_count": len(groups),
+        "groups_doubt": seen.facts.groups_doubt.detail if seen.facts and seen.facts.groups_doubt else None,
+        "stragglers": seen.stragglers,
+    }
+
+
+def unread_by_group(seen: TopicSeen, snapshot: Snapshot) -> list[dict[str, Any]]:
+    """What each group that is waited for still has to read in retired partitions, as of the last look; most first."""
+    record, facts = seen.record, seen.facts
+    if facts is None or not in_progress(record):
+        return []
+    asked = requirement_of(record, facts, snapshot.rules, snapshot.ignored_groups, snapshot.taken_ms)
+    names = [*asked.groups, *([asked.evacuation] if asked.evacuation is not None else [])]
+    told = [_group(name, facts, asked, record) | _pace(name, asked, seen) for name in names]
+    return sorted(told, key=lambda group: (-int(group["unread"]), str(group["group"])))
+
+
+def blocked_ages_s(seen: TopicSeen, now_ms: int) -> dict[str, float]:
+    """Reason code -> for how long a partition has been held up by it, the longest, in seconds. A code that this version
+    does not know is ``other``."""
+    ages: dict[str, float] = {}
+    for reason, partitions in held_up(seen.record).items():
+        code = reason_code(reason)
+        code = code if code in reasons.CODES else "other"
+        ages[code] = max(ages.get(code, 0.0), (now_ms - _held_up_since_ms(seen, partitions)) / 1000)
+    return ages
+
+
+def _held_up_since_ms(seen: TopicSeen, partitions: Iterable[int]) -> int:
+    return min(seen.blocked_since.get(p, seen.record.changed_ms) for p in partitions)
+
+
+def _blocked(seen: TopicSeen) -> list[dict[str, Any]]:
+    """Each reason, with the partitions that it holds up; the oldest first."""
+    told = [
+        {
+            "reason": reason,
+            "code": reason_code(reason),
+            "text": reasons.text(reason),
+            "partitions": format_ranges(partitions),
+            "count": len(partitions),
+            "as_asked": reason_code(reason) in reasons.AS_ASKED,
+            "since_ms": _held_up_since_ms(seen, partitions),
+        }
+        for reason, partitions in held_up(seen.record).items()
+    ]
+    return sorted(told, key=lambda one: (one["since_ms"], one["reason"]))
+
+
+def _partitions(seen: TopicSeen) -> list[dict[str, Any]]:
+    """The retired and opening ones, one by one."""
+    record, logs = seen.record, seen.facts.partitions if seen.facts is not None else {}
+    told = []
+    for partition, retired in sorted(record.retired.items()):
+        log = logs.get(partition)
+        told.append(
+            {
+                "partition": partition,
+                "phase": partition_phase(record.modes[partition], retired),
+                "replica_state": retired.replica_state.value,
+                "seal": retired.seal_offset,
+                "start": log.log_start if log is not None else None,
+                "end": log.end_offset if log is not None else None,
+            }
+        )
+    return told
+
+
+def _pace(name: str, asked: Requirement, seen: TopicSeen) -> dict[str, Any]:
+    """How fast it reads what is left, and how long that takes at this pace; None where nobody can tell."""
+    if seen.earlier is None or seen.facts is None or seen.looked_ms is None:
+        return {"read_per_s": None, "left_s": None}
+    before_ms, before = seen.earlier
+    passed_s = (seen.looked_ms - before_ms) / 1000
+    comparable = name in before.groups and before.partitions.keys() >= seen.facts.partitions.keys()
+    if passed_s < SHORTEST_PACE_S or not comparable:
+        return {"read_per_s": None, "left_s": None}
+    left = int(_group(name, seen.facts, asked, seen.record)["unread"])
+    per_s = (int(_group(name, before, asked, seen.record)["unread"]) - left) / passed_s
+    return {"read_per_s": round(per_s, 3), "left_s": round(left / per_s) if per_s > 0 else None}
+
+
+def _group(name: str, facts: TopicFacts, asked: Requirement, record: TopicRecord) -> dict[str, Any]:
+    group = facts.groups.get(name)
+    unread, holding, waived = 0, [], False
+    for partition, retired in record.retired.items():
+        log = facts.partitions.get(partition)
+        waits = record.modes[partition] is PartitionMode.READ_ONLY and not retired.opening
+        if log is None or not waits or (name == asked.evacuation and retired.evacuated):
+            continue
+        until = log.end_offset if retired.seal_offset is None else retired.seal_offset
+        left = unread_offsets(group, partition, until, log.log_start)
+        if left and name != asked.evacuation and asked.waiver(name, group, partition) is not None:
+            waived = True
+        elif left:
+            unread += left
+            holding.append(partition)
+    return {
+        "group": name,
+        "kind": group.kind if group is not None else None,
+        "running": group.has_members if group is not None else False,
+        "unread": unread,
+        "partitions": format_ranges(holding),
+        "waived": waived,
+        "evacuation": name == asked.evacuation,
+    }
+
 
 KEPT_S = 1.0
 """So long an answer that is made of every topic is given again, however many ask."""
@@ -83,7 +282,7 @@ def _file(path: str) -> Answer:
 def _metrics_of(snapshot: Callable[[], Snapshot]) -> Callable[[str], Answer]:
     """Metrics, where prometheus_client is installed (extra ``metrics``)."""
     try:
-        from modeaware.monitoring.exposition import Exposition
+        from modeaware.monitoring.controller_metrics import Exposition
     except ModuleNotFoundError as error:
         if error.name is None or not error.name.startswith("prometheus_client"):
             raise

@@ -12,9 +12,15 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from modeaware.plan.chance import log10_odds_of_chance
-from modeaware.plan.placers import PLACERS, key_numbers
-from modeaware.plan.recognise import LEAST_REPEATED, Candidate, Placement, Recognition
+from modeaware.plan.recognise import (
+    LEAST_REPEATED,
+    PLACERS,
+    Candidate,
+    Placement,
+    Recognition,
+    key_numbers,
+    log10_odds_of_chance,
+)
 from modeaware.plan.targets import Effect, Share
 from partitioners import least_share_moved, share_moved
 

@@ -1,14 +1,23 @@
-"""A plan as one page that needs nothing else: no script, no font, no image, no network. Pure."""
+"""A plan as one page that needs nothing else: no script, no font, no image, no network. Pure.
+
+The page is ``plan.html.jinja``; every text in it is escaped by jinja2 and made printable. The plots are inline SVG,
+with a title and a description for screen readers; their colours are in the page's CSS.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+from jinja2 import Environment, StrictUndefined, Template
+from markupsafe import Markup
 
 from modeaware.clock import utc
 from modeaware.plan.report import ResizePlan
-from modeaware.plan.svg import Bar, Scale, bars, columns
-from modeaware.plan.words import (
+from modeaware.plan.text import (
     load_text,
     number,
     percent,
@@ -18,103 +27,126 @@ from modeaware.plan.words import (
     target_text,
     verdict_text,
 )
-from modeaware.printable import markup as escape
+from modeaware.printable import printable
 
-_STYLE = """
-:root{color-scheme:light dark;--ink:#1b1f24;--soft:#57606a;--paper:#fff;--line:#d0d7de;--room:#eef1f4;--bar:#5b8db8;
---strong:#1f5f99;--mark:#b3261e;--refused:#b3261e;--waits:#8a5a00;--check:#57606a}
-@media (prefers-color-scheme:dark){:root{--ink:#e6edf3;--soft:#9aa4af;--paper:#0f1318;--line:#343b44;--room:#1c222a;
---bar:#4f81ab;--strong:#8ec1ee;--mark:#ff9d94;--refused:#ff9d94;--waits:#e6b45a;--check:#9aa4af}}
-*{box-sizing:border-box}
-body{margin:0 auto;max-width:60rem;padding:2rem 1.25rem 4rem;background:var(--paper);color:var(--ink);
-font:16px/1.55 system-ui,sans-serif}
-h1{font-size:1.6rem;line-height:1.25;margin:0 0 .5rem;overflow-wrap:anywhere}
-h2{font-size:1.15rem;margin:2.5rem 0 .5rem;padding-top:1rem;border-top:1px solid var(--line)}
-p{margin:.35rem 0;max-width:48rem}.lead{font-size:1.1rem}.soft,figcaption,caption{color:var(--soft);font-size:.9rem}
-figure{margin:1rem 0;overflow-x:auto}svg{display:block;width:100%;min-width:34rem;height:auto}
-svg text{fill:var(--ink);font:13px system-ui,sans-serif}
-.room{fill:var(--room)}.bar{fill:var(--bar)}.strong{fill:var(--strong)}.marker{stroke:var(--mark);stroke-width:2;
-stroke-dasharray:4 3}.axis{stroke:var(--line)}.whisker{stroke:var(--ink);stroke-width:2}
-.scroll{overflow-x:auto}table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
-caption{text-align:left;padding:.25rem 0}th,td{padding:.35rem .6rem;text-align:right;white-space:nowrap;
-border-bottom:1px solid var(--line)}thead th{white-space:normal;vertical-align:bottom}
-th:first-child{text-align:left}tr.chosen{font-weight:650}
-code{font:inherit;white-space:nowrap}
-ul{padding:0;list-style:none}li{margin:.6rem 0;max-width:48rem}.tag{font-weight:650;margin-right:.4rem}
-.refused{color:var(--refused)}.waits{color:var(--waits)}.check{color:var(--check)}
-@media print{:root{--paper:#fff;--ink:#000}}
-"""
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-_OPTION = re.compile(r"--[a-z-]+")
+_WIDTH = 720
+_ROW = 30
+_LABEL, _TEXT = 215, 125
+_COLUMNS_HEIGHT = 170
+_MOST_COLUMNS = 512
+_OPTION = re.compile(r"(--[a-z-]+)")
 """Not to be broken at its hyphens."""
 _SEVERITY = {"refused": "Refused.", "waits": "Waits.", "check": "To check."}
+_Shapes = list[dict[str, Any]]
+
+
+class Bar(NamedTuple):
+    """One bar of a share.
+
+    Attributes:
+        label: to its left. value: 0 to 1. text: to its right.
+        marker: a share that a thin line shows. margin: half a whisker.
+        strong: to be seen first.
+    """
+
+    label: str
+    value: float
+    text: str
+    marker: float | None = None
+    margin: float | None = None
+    strong: bool = False
+
+
+class Figure(NamedTuple):
+    """A plot: its id on the page, what screen readers say of it, and its shapes."""
+
+    name: str
+    title: str
+    description: str
+    caption: str
+    height: int
+    shapes: _Shapes
 
 
 def plan_html(plan: ResizePlan) -> str:
-    """The page."""
-    title = f"{plan.topic}: {plan.base} to {plan.target} partitions"
-    return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
-        f"<title>{escape(title)}</title><style>{_STYLE}</style></head>\n<body><main>\n"
-        f'<h1>{escape(title)}</h1>\n<p class="lead">{escape(target_text(plan))}</p>\n'
-        f"{_paragraphs(sample_text(plan), 'soft')}"
-        f'<p class="soft">Made {utc(plan.created_ms)}; nothing was changed and nothing was committed.</p>\n'
-        + "\n".join([_hash(plan), _targets(plan), _load(plan), _groups(plan), _blockers(plan)])
-        + "\n</main></body></html>\n"
+    """Return the page."""
+    return _template().render(
+        width=_WIDTH,
+        title=f"{plan.topic}: {plan.base} to {plan.target} partitions",
+        lead=target_text(plan),
+        sample=sample_text(plan),
+        made=utc(plan.created_ms),
+        verdict=verdict_text(plan),
+        evidence=_evidence(plan),
+        targets=_targets(plan),
+        effects=_effects(plan),
+        chosen=next(place for place, effect in enumerate(plan.effects) if effect.target == plan.target),
+        loads=_loads(plan),
+        mean_alone=None if plan.chosen.load else load_text(plan, plan.chosen.mean_load),
+        target=plan.target,
+        groups=_groups(plan),
+        blockers=[(_SEVERITY[each.severity], each.severity, _OPTION.split(each.text)) for each in plan.blockers],
     )
 
 
-def _hash(plan: ResizePlan) -> str:
+@cache
+def _template() -> Template:
+    environment = Environment(
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=lambda value: value if isinstance(value, Markup) else printable(value),
+    )
+    return environment.from_string(files("modeaware.plan").joinpath("plan.html.jinja").read_text(encoding="utf-8"))
+
+
+def _evidence(plan: ResizePlan) -> Figure | None:
     found = plan.recognition
+    if not found.keys:
+        return None
     rows = [
         Bar(f"{each.name} over {each.over}", each.share, percent(each.share), each.chance)
         for each in sorted(found.evidence, key=lambda each: -each.share)
     ]
     present = found.present
     if present is not None:
-        rows = [row._replace(strong=row.label == f"{present.name} over {present.over}") for row in rows]
+        label = f"{present.name} over {present.over}"
+        rows = [row._replace(strong=row.label == label) for row in rows]
         if present.over != plan.count:
-            label = f"{present.name} over {present.over}"
             rows.insert(0, Bar(label, present.share, percent(present.share), present.chance, strong=True))
-    plot = ""
-    if found.keys:
-        told = "; ".join(f"{row.label}: {row.text}" for row in rows)
-        keys = "sampled keys" if plan.counted is None else "all keys"
-        plot = _figure(
-            bars("hash", "Keys that lie where each hash puts them", told, rows),
-            f"The share of {keys} that lie where each hash puts them; a key counts once. Dashed: by chance.",
-        )
-    return _section("What places the keys", _paragraphs(verdict_text(plan)) + plot)
+    keys = "sampled keys" if plan.counted is None else "all keys"
+    return bars(
+        "hash",
+        "Keys that lie where each hash puts them",
+        "; ".join(f"{row.label}: {row.text}" for row in rows),
+        f"The share of {keys} that lie where each hash puts them; a key counts once. Dashed: by chance.",
+        rows,
+    )
 
 
-def _targets(plan: ResizePlan) -> str:
-    rows = [
-        Bar(
-            f"{effect.target}" + (" (divides)" if effect.divides and plan.shrinks else "")
-            + (" (multiple)" if effect.divides and not plan.shrinks else ""),
-            effect.keys.value,
-            share_text(effect.keys),
-            effect.least,
-            effect.keys.margin,
-            strong=effect.target == plan.target,
-        )
-        for effect in plan.effects
-        if effect.keys is not None
-    ]  # fmt: skip
-    plot = ""
-    if rows:
-        told = "; ".join(f"to {row.label}: {row.text}" for row in rows)
-        sure = "" if plan.counted is not None else ", with its 95 % interval"
-        plot = _figure(
-            bars("targets", "Keys that move, by target", told, rows),
-            f"The share of keys that move to another partition{sure}. Dashed: the least that any rule would move which "
-            "keeps the load even.",
-        )
-    headings = ("Target", "Divides", "Keys move", "Bytes move", "Of survivors' keys", "Least possible", "Mean load",
-                "Greatest load", "Skew")  # fmt: skip
-    cells = [
+def _targets(plan: ResizePlan) -> Figure | None:
+    rows = []
+    for effect in plan.effects:
+        if effect.keys is not None:
+            relation = (" (divides)" if plan.shrinks else " (multiple)") if effect.divides else ""
+            text, strong = share_text(effect.keys), effect.target == plan.target
+            rows.append(
+                Bar(f"{effect.target}{relation}", effect.keys.value, text, effect.least, effect.keys.margin, strong)
+            )
+    if not rows:
+        return None
+    sure = "" if plan.counted is not None else ", with its 95 % interval"
+    return bars(
+        "targets",
+        "Keys that move, by target",
+        "; ".join(f"to {row.label}: {row.text}" for row in rows),
+        f"The share of keys that move to another partition{sure}. Dashed: the least that any rule would move which "
+        "keeps the load even.",
+        rows,
+    )
+
+
+def _effects(plan: ResizePlan) -> list[tuple[str, ...]]:
+    return [
         (
             str(effect.target),
             "yes" if effect.divides else "no",
@@ -128,32 +160,25 @@ def _targets(plan: ResizePlan) -> str:
         )
         for effect in plan.effects
     ]
-    chosen = next(place for place, effect in enumerate(plan.effects) if effect.target == plan.target)
-    caption = "Skew: the greatest load over the mean one; 1 is even."
-    return _section("Targets", plot + _table(headings, cells, caption, chosen))
 
 
-def _load(plan: ResizePlan) -> str:
+def _loads(plan: ResizePlan) -> list[Figure]:
     effects = [effect for effect in (plan.now, plan.chosen) if effect.load]
-    scale = Scale(max(max(effect.load) for effect in effects), max(len(effect.load) for effect in effects))
-    plots = []
+    top, room = max(max(effect.load) for effect in effects), max(len(effect.load) for effect in effects)
+    figures = []
     for name, effect in zip(("now", "then"), effects, strict=False):
-        told = (
+        text = (
             f"{effect.target} partitions: mean {load_text(plan, effect.mean_load)}, greatest "
             f"{load_text(plan, max(effect.load))}, skew {skew_text(effect)}"
         )
-        drawn = columns(name, f"Load of {effect.target} partitions", told, effect.load, effect.mean_load, scale)
-        plots.append(_figure(drawn, f"{told}. Dashed: the mean."))
-    if not plan.chosen.load:
-        mean = load_text(plan, plan.chosen.mean_load)
-        plots.append(_paragraphs([f"{plan.target} partitions: mean {mean}; which keys go where is not known."]))
-    return _section("Load of each partition", "".join(plots))
+        height, shapes = _columns(effect.load, effect.mean_load, top, room)
+        title = f"Load of {effect.target} partitions"
+        figures.append(Figure(name, title, text, f"{text}. Dashed: the mean.", height, shapes))
+    return figures
 
 
-def _groups(plan: ResizePlan) -> str:
-    if not plan.groups:
-        return _section("Groups", _paragraphs(["No group uses it."]))
-    cells = [
+def _groups(plan: ResizePlan) -> list[tuple[str, ...]]:
+    return [
         (
             group.group,
             group.kind + (", keeps state" if group.stateful else ""),
@@ -163,49 +188,68 @@ def _groups(plan: ResizePlan) -> str:
         )
         for group in plan.groups
     ]
-    headings = ("Group", "Kind", "Running", "Lag", "Lag in partitions that retire")
-    return _section("Groups", _table(headings, cells, "Lag in offsets, as committed."))
 
 
-def _blockers(plan: ResizePlan) -> str:
-    if not plan.blockers:
-        return _section("In the way", _paragraphs(["Nothing that can be seen from outside."]))
-    items = "".join(
-        f'<li><span class="tag {blocker.severity}">{_SEVERITY[blocker.severity]}</span>'
-        f"{_OPTION.sub(_whole, escape(blocker.text))}</li>"
-        for blocker in plan.blockers
+def bars(name: str, title: str, description: str, caption: str, rows: Sequence[Bar]) -> Figure:
+    """Return horizontal bars, one below the other."""
+    shapes: _Shapes = []
+    for place, row in enumerate(rows):
+        shapes += _bar(row, place * _ROW + 4)
+    return Figure(name, title, description, caption, len(rows) * _ROW + 4, shapes)
+
+
+def _bar(row: Bar, top: int) -> _Shapes:
+    room = _WIDTH - _LABEL - _TEXT
+    height, middle = _ROW - 10, top + (_ROW - 10) / 2
+
+    def x(share: float) -> float:
+        return round(_LABEL + min(1.0, max(0.0, share)) * room, 1)
+
+    kind = "bar strong" if row.strong else "bar"
+    shapes: _Shapes = [
+        {"x": _LABEL - 10, "y": middle + 5, "text": row.label, "anchor": "end"},
+        {"kind": "room", "x": _LABEL, "y": top, "width": room, "height": height},
+        {"kind": kind, "x": _LABEL, "y": top, "width": round(x(row.value) - _LABEL, 1), "height": height},
+        {"x": _WIDTH - _TEXT + 10, "y": middle + 5, "text": row.text, "anchor": "start"},
+    ]
+    if row.margin:
+        low, high = x(row.value - row.margin), x(row.value + row.margin)
+        shapes.append({"kind": "whisker", "x": low, "x2": high, "y": middle, "y2": middle})
+    if row.marker is not None:
+        at = x(row.marker)
+        shapes.append({"kind": "marker", "x": at, "x2": at, "y": top - 3, "y2": top + height + 3})
+    return shapes
+
+
+def _columns(values: Sequence[float], mean: float, top: float, room: int) -> tuple[int, _Shapes]:
+    """One column a value, with a line at the mean; many values are drawn as the greatest of each few.
+
+    Args:
+        top: the greatest value of all plots that share the scale.
+        room: how many columns there is room for.
+    """
+    step = -(-room // _MOST_COLUMNS)
+    drawn = [max(values[start : start + step]) for start in range(0, len(values), step)]
+    width = _WIDTH / -(-room // step)
+    base = _COLUMNS_HEIGHT
+
+    def height(value: float) -> float:
+        return round(min(1.0, value / top) * base, 1) if top > 0 else 0.0
+
+    shapes: _Shapes = [
+        {
+            "kind": "bar",
+            "x": round(place * width, 1),
+            "y": round(base - height(value), 1),
+            "width": round(max(0.5, width - min(2.0, width / 5)), 1),
+            "height": height(value),
+        }
+        for place, value in enumerate(drawn)
+    ]
+    y = round(base - height(mean), 1)
+    shapes.append({"kind": "marker", "x": 0, "x2": round(len(drawn) * width, 1), "y": y, "y2": y})
+    shapes.append({"kind": "axis", "x": 0, "x2": _WIDTH, "y": base, "y2": base})
+    shapes.append(
+        {"x": 0, "y": base + 16, "text": f"partitions 0 to {len(values) - 1}, left to right", "anchor": "start"}
     )
-    return _section("In the way", f"<ul>{items}</ul>")
-
-
-def _whole(option: re.Match[str]) -> str:
-    return f"<code>{option[0]}</code>"
-
-
-def _section(heading: str, content: str) -> str:
-    return f"<section><h2>{escape(heading)}</h2>\n{content}</section>"
-
-
-def _paragraphs(texts: Iterable[str], kind: str = "") -> str:
-    start = f'<p class="{kind}">' if kind else "<p>"
-    return "".join(f"{start}{escape(text)}</p>\n" for text in texts)
-
-
-def _figure(svg: str, caption: str) -> str:
-    return f'<figure tabindex="0">{svg}<figcaption>{escape(caption)}</figcaption></figure>\n'
-
-
-def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], caption: str, chosen: int | None = None) -> str:
-    head = "".join(f'<th scope="col">{escape(heading)}</th>' for heading in headings)
-    body = "".join(_row(row, place == chosen) for place, row in enumerate(rows))
-    return (
-        f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(caption)}">'
-        f"<table><caption>{escape(caption)}</caption>"
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-    )
-
-
-def _row(cells: Sequence[str], chosen: bool) -> str:
-    start = '<tr class="chosen">' if chosen else "<tr>"
-    rest = "".join(f"<td>{escape(cell)}</td>" for cell in cells[1:])
-    return f'{start}<th scope="row">{escape(cells[0])}</th>{rest}</tr>'
+    return base + 24, shapes

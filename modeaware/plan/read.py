@@ -18,8 +18,7 @@ from modeaware.cluster.partition_leaders import writers
 from modeaware.errors import ClusterError, ErrorCode, RequestRefused
 from modeaware.librdkafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from modeaware.lifecycle.facts import GroupsDoubt, PartitionFacts, TopicFacts
-from modeaware.plan.sample import Sample, SampledRecord, Stretch, choose_stretches, recent_from
-from modeaware.plan.topic_look import TopicLook
+from modeaware.plan.sample import Sample, SampledRecord, Stretch, TopicLook, choose_stretches, recent_from
 
 READ_TIMEOUT_S = 30.0
 """For the whole sample; what has not come by then is left out, and said to be."""

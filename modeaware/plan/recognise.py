@@ -11,15 +11,16 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from modeaware.plan.chance import log10_odds_of_chance
-from modeaware.plan.placers import PLACERS, KeyNumbers, key_numbers
 from modeaware.plan.sample import Sample
+from partitioners import least_share_moved, share_moved
+from partitioners.hashes import crc32_number, fnv1a_number, murmur2_number
+from partitioners.minimal_movement import MURMUR2_COUNT, SEED_FACTOR, jump
 
-_EMPTY = key_numbers([b""])[b""]
 _SCREENED_LEAST, _SCREENED_MOST, _SCREENED_TRIES = 100, 400, 100_000
 """So many keys choose the counts that are looked at in full; of many partitions fewer, there chance explains less."""
 _TRIED_IN_FULL = 4
@@ -281,7 +282,7 @@ def _null_moments(sample: Sample) -> list[int]:
 def _null_share(moments: Sequence[int], placements: Sequence[Placement]) -> float | None:
     if not placements or not moments:
         return None
-    home = max(placements, key=lambda placement: placement.recent).candidate.puts(_EMPTY)
+    home = max(placements, key=lambda placement: placement.recent).candidate.puts(key_numbers([b""])[b""])
     return moments.count(home) / len(moments)
 
 
@@ -297,3 +298,107 @@ def _together(parts: Sequence[_Part]) -> float | None:
     if len(repeated) < LEAST_REPEATED:
         return None
     return sum(sum(n * (n - 1) for n in own) / (sum(own) * (sum(own) - 1)) for own in repeated) / len(repeated)
+
+
+KeyNumbers = Mapping[str, int]
+"""Placer -> the key's number by it."""
+
+
+@dataclass(frozen=True)
+class Placer:
+    """One rule.
+
+    Attributes:
+        name: the hash's, or the partitioner's where the hash alone does not tell.
+        clients: who places keys so; it is the same function in all of them.
+        index: of a key's number (see :func:`key_numbers`) and a count (> 0).
+        share_moved: the share of keys that move between two counts, by arithmetic.
+        hashes_empty: an empty key is hashed like any other, not treated like none.
+    """
+
+    name: str
+    clients: str
+    index: Callable[[int, int], int]
+    share_moved: Callable[[int, int], float] = share_moved
+    hashes_empty: bool = True
+
+
+def _modulo(number: int, count: int) -> int:
+    return number % count
+
+
+PLACERS: Mapping[str, Placer] = MappingProxyType(
+    {
+        placer.name: placer
+        for placer in (
+            Placer(
+                "murmur2",
+                "Kafka's Java producer, kafka-python, and librdkafka's murmur2 and murmur2_random",
+                _modulo,
+            ),
+            Placer(
+                "crc32",
+                "librdkafka's consistent_random, its default (confluent-kafka), and consistent",
+                _modulo,
+                hashes_empty=False,
+            ),
+            Placer(
+                "fnv1a",
+                "Sarama, and librdkafka's fnv1a and fnv1a_random",
+                _modulo,
+            ),
+            Placer("minimal_movement", "modeaware's minimal_movement", jump, least_share_moved),
+        )
+    }
+)
+
+
+def key_numbers(keys: Iterable[bytes]) -> dict[bytes, KeyNumbers]:
+    """Each key's number by each placer."""
+    return {key: _numbers(key) for key in keys}
+
+
+def _numbers(key: bytes) -> KeyNumbers:
+    hashed = murmur2_number(key)
+    return {
+        "murmur2": hashed,
+        "crc32": crc32_number(key),
+        "fnv1a": fnv1a_number(key),
+        "minimal_movement": hashed % MURMUR2_COUNT * SEED_FACTOR & 0xFFFFFFFFFFFFFFFF,
+    }
+
+
+_Z_95 = 1.96
+
+
+def log10_odds_of_chance(matched: float, of: int, chance: float) -> float:
+    """log10 of the greatest probability that ``matched`` or more of ``of`` trials succeed, each with ``chance``.
+
+    Chernoff's bound by the relative entropy, which holds for trials that may succeed in part, too (Hoeffding 1963,
+    theorem 1): never too small, and exact where all match. 0.0 where the share is not above chance.
+    """
+    if of == 0 or matched <= chance * of:
+        return 0.0
+    if chance <= 0:
+        return -math.inf
+    share = min(1.0, matched / of)
+    entropy = share * math.log(share / chance)
+    if share < 1:
+        entropy += (1 - share) * math.log((1 - share) / (1 - chance))
+    return -of * entropy / math.log(10)
+
+
+def margin(share: float, of: float) -> float:
+    """Half the width of the 95 % interval (Wilson) of a share found in ``of`` independent cases; 1.0 for none."""
+    if of <= 0:
+        return 1.0
+    share = min(1.0, max(0.0, share))
+    spread = share * (1 - share) / of + (_Z_95 / (2 * of)) ** 2
+    return min(1.0, _Z_95 * math.sqrt(spread) / (1 + _Z_95**2 / of))
+
+
+def effective_cases(weights: list[float]) -> float:
+    """How many independent cases weighted ones are worth (Kish): equal weights count one each, one that outweighs all
+    the others counts alone."""
+    squares = sum(weight * weight for weight in weights)
+    return sum(weights) ** 2 / squares if squares > 0 else 0.0

@@ -8,11 +8,9 @@ from typing import Any
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.plan.blockers import Blocker, GroupLag, find_blockers, group_lags
 from modeaware.plan.counted import Counted, Question, counted_effects, counted_recognition
-from modeaware.plan.placers import PLACERS
-from modeaware.plan.recognise import Placement, Recognition, recognise
-from modeaware.plan.sample import Sample
+from modeaware.plan.recognise import PLACERS, Placement, Recognition, recognise
+from modeaware.plan.sample import Sample, TopicLook
 from modeaware.plan.targets import Effect, Share, choose_targets, effects
-from modeaware.plan.topic_look import TopicLook
 
 SCHEMA_VERSION = 1
 

@@ -9,6 +9,8 @@ from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
+from modeaware.lifecycle.facts import TopicFacts
+
 STRETCHES = 4
 """In how many places of a partition records are read; the newest place gives half of them."""
 
@@ -144,3 +146,15 @@ def _places(log: Stretch, quota: int) -> tuple[Stretch, ...]:
     if any(after.start < before.end for before, after in pairwise(places)):  # they would overlap: one piece
         return (Stretch(log.end - quota, log.end),)
     return tuple(places)
+
+
+@dataclass(frozen=True)
+class TopicLook:
+    """The topic on the brokers; ``unknown``: what could not be looked up, in words."""
+
+    facts: TopicFacts
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def logs(self) -> dict[int, Stretch]:
+        return {p: Stretch(log.log_start, log.end_offset) for p, log in self.facts.partitions.items()}

@@ -7,9 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from modeaware.plan.chance import effective_cases, margin
-from modeaware.plan.placers import PLACERS, Placer, key_numbers
-from modeaware.plan.recognise import Placement, Recognition
+from modeaware.plan.recognise import PLACERS, Placement, Placer, Recognition, effective_cases, key_numbers, margin
 from modeaware.plan.sample import Sample, SampledRecord
 from partitioners import least_share_moved, share_moved
 

@@ -6,18 +6,9 @@ from collections.abc import Sequence
 from textwrap import TextWrapper
 
 from modeaware.plan.blockers import GroupLag
+from modeaware.plan.recognise import PLACERS, Placement, Recognition
 from modeaware.plan.report import ResizePlan
-from modeaware.plan.targets import Effect
-from modeaware.plan.words import (
-    load_text,
-    number,
-    percent,
-    sample_text,
-    share_text,
-    skew_text,
-    target_text,
-    verdict_text,
-)
+from modeaware.plan.targets import Effect, Share
 from modeaware.printable import printable_lines
 from modeaware.reports.table import table
 
@@ -199,3 +190,215 @@ def _blockers(plan: ResizePlan) -> list[str]:
     if not plan.blockers:
         return ["  Nothing that can be seen from outside."]
     return _prose(*(f"{_SEVERITY[blocker.severity]}  {blocker.text}" for blocker in plan.blockers))
+
+
+_KEPT, _NOT_KEPT = 0.9, 0.25
+"""How often two records of one key lie together, beyond chance, where a rule keeps them so, and where none does."""
+_MUCH_UNEXPLAINED = 0.05
+_CERTAIN = -6.0
+_LEAST_ODDS = -12
+
+
+def sample_text(plan: ResizePlan) -> list[str]:
+    """What was read."""
+    sample, found = plan.sample, plan.recognition
+    read = f"{number(len(sample.records))} of {number(sample.total_records)}"
+    if plan.counted is not None:
+        read = f"Counted, each one: {number(plan.counted.records)}"
+    span = "" if plan.span_ms is None else f", written over {duration(plan.span_ms)}"
+    lines = [
+        f"{read} records{span}: {number(found.keyed)} with a key ({number(found.keys)} different keys), "
+        f"{number(found.null)} without" + (f", {number(found.empty)} with an empty one" if found.empty else "") + "."
+    ]
+    if plan.counted is not None:
+        lines.append(f"Which hashes to try was seen in {number(len(sample.records))} of them.")
+    if sample.unread:
+        lines.append(f"Not read to the end in time: the sample of {len(sample.unread)} partitions.")
+    return lines
+
+
+def verdict_text(plan: ResizePlan) -> list[str]:
+    """Which hash placed the keys, and how sure that is."""
+    found, present = plan.recognition, plan.recognition.present
+    return (_nothing_text(plan) if present is None else _found_text(plan, present)) + _null_text(found)
+
+
+def _found_text(plan: ResizePlan, present: Placement) -> list[str]:
+    found = plan.recognition
+    if found.verdict == "mixed":
+        rules = dict.fromkeys(each.name for each in found.placements)
+        names = " and ".join(f"{name} ({PLACERS[name].clients})" for name in rules)
+        disagree = (
+            f"Keys are placed by {len(rules)} different rules: {names}. Producers disagree, or did once, so equal keys "
+            "may already lie in different partitions: set one partitioner everywhere first."
+        )
+        lines = [disagree]
+    else:
+        lines = [f"Keys are placed by {present.name}, the hash of {PLACERS[present.name].clients}."]
+    lines += [_placement_text(each, rest=place > 0) for place, each in enumerate(found.placements)]
+    if found.unexplained > _MUCH_UNEXPLAINED:
+        lines.append(
+            f"{percent(found.unexplained)} lie elsewhere: in partitions that producers name, or by another rule. What "
+            f"follows takes them for keys of {present.name}."
+        )
+    older = [each for each in found.placements if each.name == present.name and each.over < present.over]
+    for each in older:
+        lines.append(f"The topic has grown from {each.over} to {present.over} partitions: older records show it.")
+    if present.over < plan.count:
+        lines.append(
+            f"Recent records are placed over {present.over} of the {plan.count} partitions (was it shrunk, or has it "
+            f"just grown?): what follows goes from {present.over}."
+        )
+    return lines
+
+
+def target_text(plan: ResizePlan) -> str:
+    """The target that was asked for, in a sentence, and a better one where there is."""
+    effect = plan.chosen
+    text = f"{plan.base} -> {plan.target}: "
+    if effect.keys is None:
+        return text + _unknown_text(plan)
+    text += f"{share_text(effect.keys)} of the keys move"
+    text += f" ({share_text(effect.bytes)} of the bytes)." if effect.bytes is not None else "."
+    name = plan.recognition.placements[0].name if plan.recognition.verdict == "recognised" else ""
+    if effect.divides or name == "minimal_movement":
+        why = f"By {name}" if name == "minimal_movement" else _divides(plan)
+        return f"{text} {why} " + (
+            "only keys of the retired partitions move." if plan.shrinks else "keys move to new partitions only."
+        )
+    text += f" {plan.target} {'does not divide' if plan.shrinks else 'is no multiple of'} {plan.base}"
+    better = [each for each in plan.effects if each.divides and each.expected < effect.expected]
+    hints = " or ".join(f"{each.target} ({share_text(each.keys)})" for each in better)
+    return f"{text}; fewer move with {hints}." if hints else f"{text}."
+
+
+def _divides(plan: ResizePlan) -> str:
+    return f"{plan.target} divides {plan.base}:" if plan.shrinks else f"{plan.target} is a multiple of {plan.base}:"
+
+
+def skew_text(effect: Effect) -> str:
+    """The greatest load over the mean one."""
+    return "?" if effect.skew is None else f"{effect.skew:.2f}"
+
+
+def share_text(share: Share | None) -> str:
+    """``24.9 % ±0.8``; without a margin where all was counted; ``?`` where it is not known."""
+    if share is None:
+        return "?"
+    if share.value in (0.0, 1.0) or share.margin == 0:
+        return percent(share.value)
+    return f"{100 * share.value:.1f} % ±{100 * share.margin:.1f}"
+
+
+def percent(share: float) -> str:
+    """``24.9 %``."""
+    return f"{100 * share:.0f} %" if share in (0.0, 1.0) else f"{100 * share:.1f} %"
+
+
+def sure_text(placement: Placement) -> str:
+    """How sure, by the odds that keys placed in another way would match as often."""
+    exponent = max(_LEAST_ODDS, round(placement.log10_odds))
+    below = " below" if placement.log10_odds < _LEAST_ODDS else ""
+    word = "certain" if placement.log10_odds <= _CERTAIN else "likely"
+    return f"{word}: the odds of chance are{below} 1 in {number(10**-exponent)}"
+
+
+def number(value: float) -> str:
+    """With thousands apart: ``1 234 567``."""
+    return f"{round(value):,}".replace(",", " ")
+
+
+def size(value: float) -> str:
+    """Bytes: ``1.2 MB``."""
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if value < 1000 or unit == "TB":
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    raise AssertionError("some unit fits")
+
+
+def load_text(plan: ResizePlan, load: float) -> str:
+    """A partition's load: a rate where timestamps tell, else bytes held."""
+    rate = plan.bytes_per_s(load)
+    return size(load) if rate is None else f"{size(rate)}/s"
+
+
+def duration(span_ms: int) -> str:
+    """``3 d 4 h``, ``12 min``, ``4 s``, ``90 ms``."""
+    seconds = span_ms // 1000
+    if seconds < 120:
+        return f"{seconds} s" if seconds >= 10 else f"{span_ms} ms"
+    minutes = seconds // 60
+    if minutes < 120:
+        return f"{minutes} min"
+    return f"{minutes // 60} h" if minutes < 48 * 60 else f"{minutes // 1440} d {minutes // 60 % 24} h"
+
+
+def _placement_text(placement: Placement, *, rest: bool) -> str:
+    whole = "Of what is left" if rest else f"Of {number(placement.of)} keys, each counted once,"
+    return (
+        f"{whole} {percent(placement.share)} lie where {placement.name} over {placement.over} partitions puts them; by "
+        f"chance it would be {percent(placement.chance)} ({sure_text(placement)})."
+    )
+
+
+def _nothing_text(plan: ResizePlan) -> list[str]:
+    found, count = plan.recognition, plan.count
+    if found.keyed == 0:
+        of = "" if plan.counted is not None else " of the sample"
+        return [f"No record{of} has a key{', but an empty one' if found.empty else ''}: no hash shows."]
+    if count < 2:
+        return ["There is one partition only: every hash puts all keys there."]
+    if found.verdict == "unknown":
+        return [f"Not known: {number(found.keys)} different keys are too few to tell hashes apart."]
+    return [
+        f"None of these: {', '.join(PLACERS)}. None explains even a quarter of the keys beyond chance.",
+        _together_text(found, count),
+    ]
+
+
+def _together_text(found: Recognition, count: int) -> str:
+    if found.together is None:
+        return "Too few keys occur more than once to say whether a key stays in one partition."
+    seen = f"Two records of one key lie in one partition in {percent(found.together)} of cases"
+    if _apart(found, count):
+        return (
+            f"{seen}: keys are not kept together (round-robin, random or sticky), so a change of the count takes no "
+            "order from them."
+        )
+    kept = "another rule places them, such as a partitioner of your own"
+    if _beyond_chance(found.together, count) < _KEPT:
+        kept = "keys are kept together in part, by another rule or by one that has changed"
+    return f"{seen}: {kept}. Which keys would move is that rule's business."
+
+
+def _apart(found: Recognition, count: int) -> bool:
+    """Whether it is sure that records of a key lie anywhere."""
+    return found.together is not None and _beyond_chance(found.together, count) <= _NOT_KEPT
+
+
+def _beyond_chance(together: float, count: int) -> float:
+    return (together * count - 1) / (count - 1)
+
+
+def _unknown_text(plan: ResizePlan) -> str:
+    found = plan.recognition
+    if found.keyed == 0:
+        return "no keys, so none move."
+    if found.verdict == "none" and _apart(found, plan.count):
+        return "keys are not kept together now, so none has an order to lose."
+    return (
+        "which keys move is not known. Of any hash taken modulo the count it would be "
+        f"{percent(plan.chosen.expected)}, and {percent(plan.chosen.least)} at the least."
+    )
+
+
+def _null_text(found: Recognition) -> list[str]:
+    if found.null == 0:
+        return []
+    if found.nulls_hashed:
+        return ["Records without a key are hashed like an empty one: they all lie in one partition."]
+    if found.null_home is not None:
+        why = "producers name it, or hash them like an empty key (librdkafka's consistent, murmur2 and fnv1a do)"
+        return [f"Records without a key all lie in partition {found.null_home}: {why}."]
+    return ["Records without a key go anywhere; they are counted as even load."]

@@ -60,7 +60,7 @@ class TopicState:
     """One topic.
 
     Attributes:
-        configs: those that are not Kafka's defaults, in the order brokers tell them; None where the user may not know.
+        configs: those that are not Kafka's defaults; None where the user lacks DESCRIBE_CONFIGS.
         min_isr: its ``min.insync.replicas``; None likewise.
     """
 
@@ -68,7 +68,6 @@ class TopicState:
     topic_id: str
     partitions: tuple[PartitionReplicas, ...]
     configs: Mapping[str, str | None] | None
-    config_count: int = 0
     min_isr: int | None = None
 
 
@@ -206,7 +205,6 @@ def _told_configs(told: Sequence[Any]) -> dict[str, Any]:
     values = {config.name: config.value for config in told}
     return {
         "configs": {config.name: config.value for config in told if config.config_source != _DEFAULT_CONFIG},
-        "config_count": len(told),
         "min_isr": int(values.get("min.insync.replicas") or 1),
     }
 

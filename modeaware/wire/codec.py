@@ -23,9 +23,7 @@ from modeaware.wire.dialect import (
     RESPONSE_LIMITS,
     Dialect,
     Header,
-    malformed,
     peek_header,
-    read_to_the_end,
 )
 
 
@@ -35,7 +33,6 @@ class MissingExtra(ModeAwareError, ImportError):
 
 try:
     from kafka.protocol.admin.topics import CreatePartitionsRequest, CreatePartitionsResponse
-    from kafka.protocol.api_data import ApiData
     from kafka.protocol.api_header import ResponseClassRegistry
     from kafka.protocol.api_message import ApiMessage
     from kafka.protocol.metadata import MetadataRequest as KafkaMetadataRequest
@@ -54,7 +51,6 @@ __all__ = [
     "REQUEST_LIMITS",
     "RESPONSE_LIMITS",
     "SUPPORTED_VERSIONS",
-    "UPDATE_METADATA_KEY",
     "AlterGroupRulesRequest",
     "AlterGroupRulesResponse",
     "ApiVersionsRequest",
@@ -63,20 +59,14 @@ __all__ = [
     "CreatePartitionsResponse",
     "DeletePartitionsRequest",
     "DeletePartitionsResponse",
-    "DeleteTopicPartitionsRecord",
     "Header",
     "KafkaMetadataRequest",
     "MESSAGES",
     "MetadataRequest",
     "MetadataResponse",
     "MissingExtra",
-    "PartitionRecord",
-    "UpdateMetadataRequest",
-    "UpdateMetadataResponse",
-    "decode_record",
     "decode_request",
     "decode_response",
-    "encode_record",
     "encode_request",
     "encode_response",
     "is_supported",
@@ -89,7 +79,6 @@ ALTER_GROUP_RULES_KEY = 695
 """The api key of AlterGroupRules, which is ours alone. The schemas carry the same number."""
 CREATE_PARTITIONS_KEY: int = CreatePartitionsRequest.API_KEY
 METADATA_KEY = 3
-UPDATE_METADATA_KEY = 6
 
 
 @contextmanager
@@ -143,40 +132,12 @@ with _stock_response_class(METADATA_KEY):
         """
 
 
-class UpdateMetadataRequest(ApiMessage, load_json=schemas):  # type: ignore[misc,call-arg,unused-ignore]  # untyped
-    """KIP-694's version 7: partition states have a ``mode``."""
-
-
-with _stock_response_class(UPDATE_METADATA_KEY):
-
-    class UpdateMetadataResponse(ApiMessage, load_json=schemas):  # type: ignore[misc,call-arg,unused-ignore]  # untyped
-        """``error_code``."""
-
-
-def _record_schema(_: Any, schema: dict[str, Any]) -> dict[str, Any]:
-    """kafka-python has no records of the metadata log: to it they are plain data."""
-    return {**schema, "type": "data"}
-
-
-class PartitionRecord(ApiData, load_json=schemas):  # type: ignore[misc,call-arg,unused-ignore]  # untyped
-    """KIP-694's record of a partition in Kafka's metadata log, with its ``mode``."""
-
-    json_patch = classmethod(_record_schema)
-
-
-class DeleteTopicPartitionsRecord(ApiData, load_json=schemas):  # type: ignore[misc,call-arg,unused-ignore]  # untyped
-    """KIP-694's record of a shrink in Kafka's metadata log."""
-
-    json_patch = classmethod(_record_schema)
-
-
 MESSAGES: dict[int, tuple[Any, Any]] = {
     ALTER_GROUP_RULES_KEY: (AlterGroupRulesRequest, AlterGroupRulesResponse),
     API_VERSIONS_KEY: (ApiVersionsRequest, ApiVersionsResponse),
     CREATE_PARTITIONS_KEY: (CreatePartitionsRequest, CreatePartitionsResponse),
     DELETE_PARTITIONS_KEY: (DeletePartitionsRequest, DeletePartitionsResponse),
     METADATA_KEY: (MetadataRequest, MetadataResponse),
-    UPDATE_METADATA_KEY: (UpdateMetadataRequest, UpdateMetadataResponse),
 }
 """api key -> (request class, response class)."""
 _CONTROLLERS = (ALTER_GROUP_RULES_KEY, API_VERSIONS_KEY, CREATE_PARTITIONS_KEY, DELETE_PARTITIONS_KEY)
@@ -188,19 +149,3 @@ encode_request = _CONTROLLER.encode_request
 decode_request = _CONTROLLER.decode_request
 encode_response = _CONTROLLER.encode_response
 decode_response = _CONTROLLER.decode_response
-
-
-def encode_record(record: Any) -> bytes:
-    """A record of Kafka's metadata log in version 0, without the envelope that says which one it is."""
-    return bytes(record.encode(version=0, header=False))
-
-
-def decode_record(record_class: Any, data: bytes) -> Any:
-    """The reverse of :func:`encode_record`.
-
-    Raises:
-        MalformedFrame: the bytes do not follow the record's layout to the last one.
-    """
-    budget = REQUEST_LIMITS.budget()
-    with malformed(f"a {record_class.__name__}"):
-        return read_to_the_end(record_class, data, 0, 0, budget)

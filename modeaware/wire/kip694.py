@@ -2,8 +2,7 @@
 
 Metadata 10 is Kafka's version 9 with ``mode`` INT8 at the end of each partition. It is not Kafka's own version 10, so
 it is for peers that have said they mean KIP-694's: a server by the feature ``partition.mode`` in ApiVersions, a client
-by its software name. UpdateMetadata and the two records are what brokers of the KIP tell each other and keep; nothing
-here sends them. Importing this needs kafka-python. All functions may be called from any thread.
+by its software name. Importing this needs kafka-python. All functions may be called from any thread.
 """
 
 from __future__ import annotations
@@ -14,13 +13,6 @@ from modeaware.wire.api_versions import FEATURE, MODES_VERSION
 from modeaware.wire.codec import (
     MESSAGES,
     METADATA_KEY,
-    UPDATE_METADATA_KEY,
-    DeleteTopicPartitionsRecord,
-    PartitionRecord,
-    UpdateMetadataRequest,
-    UpdateMetadataResponse,
-    decode_record,
-    encode_record,
 )
 from modeaware.wire.codec import MetadataRequest as ModesRequest
 from modeaware.wire.codec import MetadataResponse as ModesResponse
@@ -32,32 +24,20 @@ __all__ = [
     "FEATURE",
     "METADATA_KEY",
     "MODES_VERSION",
-    "UPDATE_METADATA",
-    "UPDATE_METADATA_KEY",
-    "UPDATE_METADATA_VERSION",
-    "DeleteTopicPartitionsRecord",
     "ModesRequest",
     "ModesResponse",
-    "PartitionRecord",
-    "UpdateMetadataRequest",
-    "UpdateMetadataResponse",
     "decode_modes_request",
     "decode_modes_response",
-    "decode_record",
     "encode_modes_request",
     "encode_modes_response",
-    "encode_record",
 ]
 
 ENDPOINT_NODE_ID = 694_694_694
 """The broker that stands for the endpoint that answers."""
 ACTIVE_NODE_ID = 694_694_695
 """The broker that stands for the endpoint of the active controller, when that is another one."""
-UPDATE_METADATA_VERSION = 7
-"""KIP-694's version of UpdateMetadata."""
 
 _MODES = Dialect(MESSAGES, {METADATA_KEY: (MODES_VERSION, MODES_VERSION)})
-UPDATE_METADATA = Dialect(MESSAGES, {UPDATE_METADATA_KEY: (UPDATE_METADATA_VERSION, UPDATE_METADATA_VERSION)})
 
 
 def encode_modes_request(message: Any, correlation_id: int, client_id: str | None) -> bytes:

@@ -21,7 +21,7 @@ from modeaware.endpoint.session import Session
 from modeaware.errors import ControllerUnavailable, ErrorCode, ModeSourceError
 from modeaware.lifecycle.commands import CommandResult
 from modeaware.topic_view import TopicView
-from modeaware.wire import codec, kip694, stock
+from modeaware.wire import codec, stock
 from modeaware.wire.frames import FrameReader, MalformedFrame, frame
 from tests.fuzz.events import Event, Kind, parse
 from tests.fuzz.tally import Finding, Tally
@@ -62,7 +62,6 @@ VIEWS = {
 SECRET = b"fuzz-secret-token"
 """In the seeds' SASL frames; may stand in no reason of a Close."""
 SPOKEN = [(key, version) for key, (low, high) in EVERYTHING.versions.items() for version in range(low, high + 1)]
-RECORDS = (codec.PartitionRecord, codec.DeleteTopicPartitionsRecord)
 MOST_CPU_S = 1.0
 """Of one frame. CPU time: other work of the machine must not look like a hang."""
 MOST_PEAK_BYTES = 8_388_608
@@ -299,15 +298,12 @@ def good_answer(head: bytes, variant: int) -> bytes | None:
 def decode(argument: int, payload: bytes) -> None:
     """Let one decoder read it; what it could read must come out the same when it is written and read once more."""
     with suppress(MalformedFrame):
-        match argument % 3:
+        match argument % 2:
             case 0:
                 _round_trip(payload, EVERYTHING.decode_request, _encode_request)
             case 1 if payload:
                 key, version = SPOKEN[payload[0] % len(SPOKEN)]
                 _round_trip(payload[1:], lambda data: EVERYTHING.decode_response(data, key, version), _encode_response)
-            case 2 if payload:
-                record = RECORDS[payload[0] % len(RECORDS)]
-                _round_trip(payload[1:], lambda data: kip694.decode_record(record, data), kip694.encode_record)
 
 
 def _round_trip(data: bytes, read: Callable[[bytes], Any], write: Callable[[Any], bytes]) -> None:

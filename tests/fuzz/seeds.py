@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from modeaware.wire import stock
 from tests.fuzz.events import Event, Kind, build, parse
-from tests.fuzz.play import RECORDS, SECRET, SPOKEN
+from tests.fuzz.play import SECRET, SPOKEN
 from tests.support.conversation import (
     ALTER_AND_DELETE,
     broker_versions,
@@ -108,9 +108,6 @@ def _of_decoders() -> Iterator[bytes]:
             case "response":
                 number = SPOKEN.index((golden["key"], golden["version"]))
                 every.append(Event(Kind.DECODE, 1, bytes([number]) + payload))
-            case record:
-                number = [each.__name__ for each in RECORDS].index(record)
-                every.append(Event(Kind.DECODE, 2, bytes([number]) + payload))
     for start in range(0, 2 * len(every), 4):  # each twice, since frames that are passed on are not decoded
         yield build(16, [every[(start + number) % len(every)] for number in range(8)])
 

@@ -14,7 +14,7 @@ from modeaware.controller.daemon import Controller
 from modeaware.errors import ClusterError, ControllerFenced, ControllerUnavailable, ErrorCode, ModeSourceError
 from modeaware.lifecycle.commands import DeletePartitionsCommand
 from modeaware.lifecycle.effects import CommitOffsets
-from modeaware.local import Broker, LocalKafka
+from modeaware.local import LocalBroker, LocalKafka
 from modeaware.modes import PartitionMode
 from modeaware.views import registry
 from tests.conftest import topic_maker
@@ -45,7 +45,7 @@ def restart(kafka: LocalKafka) -> None:
 
 @pytest.mark.parametrize("harm", [methodcaller("kill"), methodcaller("pause")], ids=["kill", "pause"])
 def test_a_drain_goes_on_without_one_of_three_brokers(
-    kafka3: LocalKafka, setting: Controlled, make_group: Callable[[], str], harm: Callable[[Broker], None]
+    kafka3: LocalKafka, setting: Controlled, make_group: Callable[[], str], harm: Callable[[LocalBroker], None]
 ) -> None:
     topic, name = topic_maker(kafka3)(7), make_group()
     with RunningGroup(setting.servers, topic, name) as group:

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AclOperation, ResourceType
 from confluent_kafka.admin import AdminClient as StockAdminClient
 
 from modeaware import AdminClient, CreationResult, NewPartitions, NewTopic
-from modeaware.admin.creation_requests import created_partitions
+from modeaware.admin.creation import created_partitions
 from modeaware.admin.reassignments import replicas_by_broker
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle.phases import topic_phase

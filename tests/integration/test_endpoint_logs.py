@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka.admin import AclOperation
 
 from modeaware.errors import ModeAwareError
-from modeaware.local.ports import free_ports
+from modeaware.local.settings import free_ports
 from modeaware.modelog.reader import read_mode_log
 from tests.support.guarded import NOBODY, OTHER, OWNER, Guarded, GuardedProcess, address_of
 from tests.support.secured import ADMIN, MECHANISMS, secret

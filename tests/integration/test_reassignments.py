@@ -39,7 +39,7 @@ def test_replicas_read_in_mid_reassignment_are_refused_with_the_option_and_made_
     topic = moving.topic([one])
     key = TopicPartition(topic, 0)
     moving.fill(topic, 0)
-    with moving.throttled(topic, {(topic, 0): (two, three)}):
+    with moving.throttled(topic):
         admin.alter_partition_reassignments({key: [two, three]})[key].result(TIMEOUT_S)
         eventually(lambda: all(len(seen[0]) == 3 for seen in moving.on_every_broker(topic)))
         read = moving.replicas(topic)[topic, 0]  # which says nothing of a reassignment
@@ -68,7 +68,7 @@ def test_compare_and_set(moving: Moving, admin: AdminClient) -> None:
     one, two, three = moving.nodes
     topic, other = moving.topic([one, two], [one, two], [one, two]), moving.topic([one])
     moving.fill(other, 0)
-    with moving.throttled(other, {(other, 0): (two, three)}):
+    with moving.throttled(other):
         admin.alter_partition_reassignments({(other, 0): [two, three]})[other, 0].result(TIMEOUT_S)
         eventually(lambda: all(len(seen[0]) == 3 for seen in moving.on_every_broker(other)))
         read = moving.replicas(other)[other, 0]
@@ -93,7 +93,7 @@ def test_a_topic_grows_only_once_its_replicas_are_where_they_go(moving: Moving, 
     one, two, three = moving.nodes
     topic = moving.topic([one, two])
     moving.fill(topic, 0)
-    with moving.throttled(topic, {(topic, 0): (three, two)}):
+    with moving.throttled(topic):
         admin.alter_partition_reassignments({(topic, 0): [three, two]})[topic, 0].result(TIMEOUT_S)
         growth = {topic: NewPartitions.increase_to(2)}
         error = admin.create_partitions(growth)[topic].exception(TIMEOUT_S)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from modeaware.apply.current import CurrentTopic
-from modeaware.apply.desired import DesiredTopic
+from modeaware.apply.desired import AlterConfigs, Create, CurrentTopic, DesiredTopic, Grow, TopicPlan
 from modeaware.apply.planning import plan_topic
-from modeaware.apply.steps import AlterConfigs, Create, Grow, TopicPlan
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.modelog.records import TopicRecord
 from tests.support.lifecycle import LATER_MS, admitted, after, facts

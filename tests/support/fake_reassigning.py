@@ -21,8 +21,7 @@ class FakeCluster:
         controller: who takes requests for the controller; None: anybody, as KRaft's brokers do.
         silent: brokers that do not answer.
         down: brokers that are not alive.
-        configs: what was set: (2, topic) or (4, broker) -> its configs.
-        before_change: called before configs or reassignments are altered.
+        before_change: called before reassignments are altered.
     """
 
     def __init__(self, replicas: dict[PartitionKey, Replicas], *, option: bool = True) -> None:
@@ -37,7 +36,6 @@ class FakeCluster:
         self.altered: list[tuple[bool, dict[PartitionKey, Replicas | None]]] = []
         self.asked: list[str] = []
         self.down: set[int] = set()
-        self.configs: dict[tuple[int, str], dict[str, str]] = {}
         self.before_change: Callable[[str], None] = lambda name: None
 
     def node_ids(self) -> tuple[int, ...]:
@@ -61,11 +59,6 @@ class FakeCluster:
             return ClusterError("no answer", code=ErrorCode.REQUEST_TIMED_OUT)
         if name == "Metadata":
             return self._metadata(node, request)
-        if name == "DescribeLogDirs":
-            return SimpleNamespace(results=[])
-        if name == "IncrementalAlterConfigs":
-            self.before_change(name)
-            return self._set_configs(request)
         self.asked.append(name)
         if self.controller not in (None, node):
             return SimpleNamespace(
@@ -89,17 +82,6 @@ class FakeCluster:
         ]
         brokers = [SimpleNamespace(node_id=each, rack=None) for each in self.node_ids()]
         return SimpleNamespace(controller_id=self.controller or 1, topics=topics, brokers=brokers)
-
-    def _set_configs(self, request: Any) -> Any:
-        for each in request.resources:
-            configs = self.configs.setdefault((each.resource_type, each.resource_name), {})
-            for change in each.configs:
-                configs.pop(change.name, None)
-                if change.value is not None:
-                    configs[change.name] = change.value
-            if not configs:
-                del self.configs[each.resource_type, each.resource_name]
-        return SimpleNamespace(responses=[])
 
     def _listed(self, request: Any) -> Any:
         """The next of ``in_progress``, and the last again and again."""

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 
 from modeaware.confluent.consumer import Consumer
 from modeaware.confluent.producer import Producer
-from modeaware.demo.flights import Flight
+from modeaware.demo import Flight
 from modeaware.spark.driver import topic_view
 from tests.support.plain import watermarks
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from modeaware.local.paths import cache_folder, locked
+from modeaware.local.jars import cache_folder, locked
 
 QUIXSTREAMS = "quixstreams==3.28.1"
 QUIXSTREAMS_NEEDS = (

@@ -7,6 +7,6 @@ from modeaware.wire.dialect import Dialect
 
 EVERYTHING = Dialect(
     codec.MESSAGES,
-    {**codec.SUPPORTED_VERSIONS, 3: (0, 10), 6: (7, 7)},
+    {**codec.SUPPORTED_VERSIONS, 3: (0, 10)},
 )
 """Every message there is a schema for here, in every version."""

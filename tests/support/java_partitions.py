@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from modeaware.local.jars import kafka_jars
-from modeaware.local.java import find_java
+from modeaware.local.jars import find_java, kafka_jars
 from tests.support.random_keys import COUNTS, RandomKeys
 
 TIMEOUT_S = 240.0

@@ -5,8 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterable
 
-from modeaware.local.jars import kafka_tools_jars
-from modeaware.local.java import find_java
+from modeaware.local.jars import find_java, kafka_tools_jars
 from tests.support.kafka_tools import TIMEOUT_S
 
 _CLASS = "org.apache.kafka.tools.ConsoleProducer"

@@ -7,8 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
-from modeaware.local.jars import kafka_tools_jars
-from modeaware.local.java import find_java
+from modeaware.local.jars import find_java, kafka_tools_jars
 
 TIMEOUT_S = 90.0
 _CLASSES = {

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from confluent_kafka.admin import AdminClient as StockAdmin
-from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from modeaware.admin.reassignments import (
     PartitionKey,
@@ -16,7 +16,6 @@ from modeaware.admin.reassignments import (
     list_reassignments,
     replicas_by_broker,
 )
-from modeaware.admin.throttle import BROKER_THROTTLES, TOPIC_THROTTLES, clear_throttles, moves, set_throttle
 from modeaware.local import LocalKafka
 from modeaware.wire.brokers.client import Brokers
 from tests.support.plain import produce_keyed
@@ -74,25 +73,24 @@ class Moving:
         produce_keyed(self.servers, topic, records, partition=partition, **{"queue.buffering.max.kbytes": 65536})
 
     @contextmanager
-    def throttled(self, topic: str, proposed: Mapping[PartitionKey, Replicas]) -> Iterator[None]:
-        """Within it, these moves of the topic's partitions do not come to an end."""
-        set_throttle(self.brokers, moves({}, proposed, self.replicas(topic)), 1)
+    def throttled(self, topic: str) -> Iterator[None]:
+        """Within it, moves of the topic's partitions do not come to an end."""
+        self._throttle(topic, AlterConfigOpType.SET)
         try:
             yield
         finally:
-            clear_throttles(self.brokers, self.nodes, [topic])
+            self._throttle(topic, AlterConfigOpType.DELETE)
 
-    def configs(self, kind: str, name: str) -> dict[str, str]:
-        """What was set of a topic's or broker's throttles. By a new client: one that knew a broker which has been
-        killed since may wait for it for as long as its timeout."""
-        resource = ConfigResource(ResourceType.TOPIC if kind == "topic" else ResourceType.BROKER, name)
-        stock = StockAdmin({"bootstrap.servers": self.servers})
-        entries = stock.describe_configs([resource])[resource].result(_TIMEOUT_S)
-        return {
-            key: entry.value
-            for key, entry in entries.items()
-            if key in (*TOPIC_THROTTLES, *BROKER_THROTTLES) and not entry.is_default and entry.value
-        }
+    def _throttle(self, topic: str, operation: AlterConfigOpType) -> None:
+        def resource(kind: ResourceType, name: str, suffix: str, value: str) -> ConfigResource:
+            names = (f"{side}.replication.throttled.{suffix}" for side in ("leader", "follower"))
+            entries = [ConfigEntry(each, value, incremental_operation=operation) for each in names]
+            return ConfigResource(kind, name, incremental_configs=entries)
+
+        resources = [resource(ResourceType.BROKER, str(node), "rate", "1") for node in self.nodes]
+        resources.append(resource(ResourceType.TOPIC, topic, "replicas", "*"))
+        for each in resources:  # librdkafka takes one broker a call
+            self._stock.incremental_alter_configs([each])[each].result(_TIMEOUT_S)
 
     def close(self) -> None:
         self.brokers.close()

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeaware.local.java import find_java
-from modeaware.local.paths import cache_folder
+from modeaware.local.jars import cache_folder, find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,13 +11,18 @@ from types import SimpleNamespace
 import pytest
 
 from modeaware import cli
-from modeaware.apply.current import CurrentTopic
-from modeaware.apply.desired import ShrinkRules
-from modeaware.apply.steps import AcceptStateLoss, AlterConfigs, Create, Grow, Shrink, TopicPlan
+from modeaware.apply.desired import (
+    AcceptStateLoss,
+    AlterConfigs,
+    Create,
+    CurrentTopic,
+    Grow,
+    Shrink,
+    ShrinkRules,
+    TopicPlan,
+)
 from modeaware.cli import apply
-from modeaware.cli.apply_look import Found, Validation
-from modeaware.cli.apply_steps import Carrier
-from modeaware.cli.apply_text import plan_lines, plans_json
+from modeaware.cli.apply import Carrier, Found, Validation, plan_lines, plans_json
 from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
 from modeaware.modelog.records import ClaimRecord

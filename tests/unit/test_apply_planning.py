@@ -9,11 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modeaware.apply.current import CurrentTopic
-from modeaware.apply.desired import DesiredTopic, ShrinkRules
+from modeaware.apply.desired import AlterConfigs, Create, CurrentTopic, DesiredTopic, Grow, Shrink, ShrinkRules
 from modeaware.apply.planning import plan_topic
 from modeaware.apply.read import read_files, read_text
-from modeaware.apply.steps import AlterConfigs, Create, Grow, Shrink
 from modeaware.errors import ConfigError
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
 from tests.support.applying import ModelTopic

@@ -16,9 +16,9 @@ import pytest
 from rich.console import Console
 from rich.live import Live
 
-from modeaware.cli.aside import aside
 from modeaware.cli.certificate import HELP
 from modeaware.cli.display import JSON_HELP, describe_json, describe_text
+from modeaware.cli.progress import aside
 from modeaware.cli.waiting import LiveProgress, PlainProgress, wait_until_done
 from modeaware.errors import ControllerFenced
 from modeaware.lifecycle import reasons

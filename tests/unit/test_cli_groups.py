@@ -10,9 +10,7 @@ import pytest
 
 from modeaware import cli
 from modeaware.cli import groups
-from modeaware.cli.expiry import expiry
-from modeaware.cli.group_situation import GroupSituation
-from modeaware.cli.group_text import LIST_JSON_HELP, groups_json
+from modeaware.cli.groups import LIST_JSON_HELP, GroupSituation, expiry, groups_json
 from modeaware.lifecycle.commands import AlterGroupRulesCommand
 from modeaware.modelog.group_rules import GroupRule
 from tests.unit.test_report_groups import FACTS, IGNORED, NOW, RECORD

@@ -16,9 +16,8 @@ from modeaware.lifecycle import reasons
 from modeaware.lifecycle.phases import PHASES
 from modeaware.metrics import ClientCollector
 from modeaware.monitoring.controller_metrics import ControllerCollector
-from modeaware.monitoring.pages import ControllerPages
+from modeaware.monitoring.pages import CONTACT_STALE_S, LOOP_STALE_S, ControllerPages
 from modeaware.monitoring.server import CONNECTION_S, MAX_CONNECTIONS
-from modeaware.monitoring.status import CONTACT_STALE_S, LOOP_STALE_S
 from tests.support.source_tree import modules
 from tests.support.watched import busy_snapshot, record, standby_snapshot
 from tests.unit.test_docs import table

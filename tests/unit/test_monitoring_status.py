@@ -13,7 +13,7 @@ from modeaware.controller.status import Role
 from modeaware.controller.watched import TopicSeen, Watched
 from modeaware.lifecycle import reasons
 from modeaware.modelog.records import RetiredPartition
-from modeaware.monitoring import status
+from modeaware.monitoring import pages as status
 from modeaware.monitoring.pages import ControllerPages
 from modeaware.printable import printable
 from tests.support.watched import MINUTE_MS, blocked, busy_snapshot, record

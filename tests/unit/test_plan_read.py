@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modeaware.plan import read
-from modeaware.plan.chance import log10_odds_of_chance
+from modeaware.plan.recognise import log10_odds_of_chance
 from modeaware.plan.sample import Sample, SampledRecord, Stretch, choose_stretches, recent_from
 
 EOF = KafkaError._PARTITION_EOF

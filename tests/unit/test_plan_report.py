@@ -13,9 +13,8 @@ from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts
 from modeaware.plan.html import plan_html
 from modeaware.plan.report import ResizePlan, make_plan, plan_json
-from modeaware.plan.text import JSON_HELP, plan_text
-from modeaware.plan.topic_look import TopicLook
-from modeaware.plan.words import target_text, verdict_text
+from modeaware.plan.sample import TopicLook
+from modeaware.plan.text import JSON_HELP, plan_text, target_text, verdict_text
 from partitioners import PURE_HASHES, Hash
 from partitioners.hashes import murmur2
 from partitioners.minimal_movement import jump_over

@@ -20,16 +20,15 @@ from rich.live import Live
 from modeaware import cli
 from modeaware.cli.display import describe_text
 from modeaware.cli.embedded import tell
-from modeaware.cli.group_text import given_up, groups_json, groups_text, rule_text
+from modeaware.cli.groups import given_up, groups_json, groups_text, rule_text
 from modeaware.cli.progress import Lines
-from modeaware.cli.reassign_text import failures
+from modeaware.cli.reassign import _failed  # private: the lines of a refusal
 from modeaware.cli.waiting import LiveProgress, PlainProgress, progress_on
 from modeaware.confluent.errors import RetiredPartitionChosen
 from modeaware.errors import LocalKafkaError, ModeAwareError
 from modeaware.lifecycle.facts import GroupFacts
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.plan.html import plan_html
-from modeaware.plan.svg import Bar, bars
 from modeaware.plan.text import plan_text
 from modeaware.printable import printable, printable_lines
 from modeaware.reports.groups import report_groups
@@ -105,7 +104,7 @@ def _plans(name: str) -> list[str]:
     plan = planned("murmur2", 5, group=name)
     page = plan_html(plan)
     assert "<script" not in page
-    return [plan_text(plan), page, bars("id", name, name, [Bar(name, 0.5, name)])]
+    return [plan_text(plan), page]
 
 
 def _errors(name: str) -> list[str]:
@@ -114,7 +113,7 @@ def _errors(name: str) -> list[str]:
     assert retired.args[0].str() == printable(name)
     local = LocalKafkaError(f"refused:\n{name.splitlines()[0]}")
     assert str(local).startswith("refused:\n"), "the lines of a local log stay lines"
-    return [str(error), str(error.args[0]), str(retired), str(local), failures("head", {("t", 0): error})]
+    return [str(error), str(error.args[0]), str(retired), str(local), str(_failed("head", {("t", 0): error}))]
 
 
 RENDERERS = {

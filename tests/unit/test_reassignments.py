@@ -8,8 +8,11 @@ import pytest
 
 from modeaware.admin.reassignments import (
     OPTION_NOT_SUPPORTED,
+    PartitionKey,
     PartitionReassignment,
+    Seen,
     alter_reassignments,
+    expectation_failures,
 )
 from modeaware.errors import ErrorCode, ModeAwareError, ReplicasChanged, RequestRefused
 from tests.support.fake_reassigning import FakeCluster
@@ -75,7 +78,7 @@ def test_one_broker_that_has_heard_more_is_enough(cluster: FakeCluster) -> None:
     cluster.behind = {1: {("t", 0): (2, 3, 1)}, 2: {("t", 0): (2, 3, 1)}, 3: {("t", 0): (2, 3)}}
     answers = alter_reassignments(cluster, {("t", 0): (1, 2, 3)}, expected_replicas={("t", 0): (2, 3, 1)})
     assert isinstance(answers["t", 0], ReplicasChanged)
-    assert "broker 3 says [2, 3]" in str(answers["t", 0])
+    assert "broker 3 has [2, 3]" in str(answers["t", 0])
     assert cluster.altered == []
 
 
@@ -87,3 +90,43 @@ def test_a_silent_broker_leaves_it_unknown(cluster: FakeCluster) -> None:
     assert error.code is ErrorCode.REQUEST_TIMED_OUT
     assert "broker 3 did not answer" in str(error)
     assert cluster.altered == [(True, {("u", 0): (2,)})]
+
+
+KEY = ("t", 0)
+SAME: Seen = {KEY: (1, 2)}
+
+
+@pytest.mark.parametrize(
+    ("seen", "in_progress", "wanted"),
+    [
+        ({1: SAME, 2: SAME}, set(), None),
+        ({1: SAME, 2: SAME}, {KEY}, "in progress"),
+        ({1: SAME, 2: {}}, set(), "broker 2 does not have it"),
+        ({1: None, 2: {KEY: (3,)}}, set(), r"broker 2 has \[3\]"),
+    ],
+)
+def test_replicas_that_changed(
+    seen: dict[int, Seen | None], in_progress: set[PartitionKey], wanted: str | None
+) -> None:
+    failures = expectation_failures({KEY: (1, 2)}, seen, in_progress)
+    if wanted is None:
+        assert failures == {}
+        return
+    with pytest.raises(ReplicasChanged, match=wanted) as raised:
+        raise failures[KEY]
+    assert (raised.value.topic, raised.value.partition) == KEY
+
+
+@pytest.mark.parametrize(
+    ("seen", "code"),
+    [
+        ({1: {}, 2: {}}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ({1: SAME, 2: None}, ErrorCode.REQUEST_TIMED_OUT),
+        ({1: None}, ErrorCode.REQUEST_TIMED_OUT),
+        ({}, ErrorCode.REQUEST_TIMED_OUT),
+    ],
+)
+def test_replicas_that_cannot_be_compared_are_refused(seen: dict[int, Seen | None], code: ErrorCode) -> None:
+    error = expectation_failures({KEY: (1, 2)}, seen, set())[KEY]
+    assert type(error) is RequestRefused
+    assert error.code is code

@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from modeaware.adoption.settings import from_environment
+from modeaware.adoption.installing import from_environment
 from modeaware.errors import ModeAwareError
 from modeaware.properties import read_properties
 from modeaware.spark.evacuation.job import DEFAULT_PASSES, DEFAULT_WAIT_S, evacuate

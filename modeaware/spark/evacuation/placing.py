@@ -95,4 +95,4 @@ PLACER_OF = {
     "fnv1a_random": "fnv1a",
     "minimal_movement": "minimal_movement",
 }
-"""The placer (:data:`modeaware.plan.placers.PLACERS`) that each named partitioner is."""
+"""The placer (:data:`modeaware.plan.recognise.PLACERS`) that each named partitioner is."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from modeaware.adoption.settings import from_environment
+from modeaware.adoption.installing import from_environment
 from modeaware.errors import ModeAwareError
 from modeaware.plan.html import plan_html
 from modeaware.plan.report import plan_json

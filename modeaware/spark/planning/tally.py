@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modeaware.plan.counted import Counted, Fit, Held, Placed, Question
-from modeaware.plan.placers import PLACERS
-from modeaware.plan.recognise import Candidate
+from modeaware.plan.recognise import PLACERS, Candidate
 from partitioners.columns import hash_column
 from partitioners.columns.jumps import jump_column
 from partitioners.hashes import Hash

@@ -13,7 +13,7 @@ from modeaware.wire import schemas
 from modeaware.wire.codec import MissingExtra
 
 try:
-    from kafka.protocol.admin.cluster import AlterReplicaLogDirsRequest, DescribeClusterRequest, DescribeLogDirsRequest
+    from kafka.protocol.admin.cluster import DescribeClusterRequest
     from kafka.protocol.admin.configs import DescribeConfigsRequest, IncrementalAlterConfigsRequest
     from kafka.protocol.admin.groups import DescribeGroupsRequest, ListGroupsRequest
     from kafka.protocol.admin.topics import (
@@ -38,7 +38,6 @@ except ImportError as error:
 __all__ = [
     "AddOffsetsToTxnRequest",
     "AlterPartitionReassignmentsRequest",
-    "AlterReplicaLogDirsRequest",
     "ConsumerGroupDescribeRequest",
     "ConsumerGroupDescribeResponse",
     "CreatePartitionsRequest",
@@ -48,7 +47,6 @@ __all__ = [
     "DescribeClusterRequest",
     "DescribeConfigsRequest",
     "DescribeGroupsRequest",
-    "DescribeLogDirsRequest",
     "DescribeProducersRequest",
     "DescribeShareGroupOffsetsRequest",
     "DescribeShareGroupOffsetsResponse",

@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from modeaware import AdminClient, CreationResult, NewPartitions, NewTopic
-from modeaware.admin.creation_requests import created_partitions, missing_replicas
+from modeaware.admin.creation import created_partitions, missing_replicas
 from modeaware.cluster.registered import registered_brokers
 from modeaware.config import ENABLED, PREFER_OBSERVED
 from modeaware.errors import CreatedUnderReplicated, ErrorCode, RequestRefused

@@ -16,9 +16,8 @@ from modeaware.lifecycle.facts import TopicFacts
 from modeaware.plan.counted import Counted
 from modeaware.plan.recognise import recognise
 from modeaware.plan.report import ResizePlan, ask_for_counts, make_counted_plan, make_plan
-from modeaware.plan.sample import Sample
+from modeaware.plan.sample import Sample, TopicLook
 from modeaware.plan.targets import Effect
-from modeaware.plan.topic_look import TopicLook
 from modeaware.spark.planning import frame
 from modeaware.spark.planning.frame import Counting
 from modeaware.spark.planning.tally import Sums, counted_of

@@ -17,8 +17,7 @@ from modeaware import Producer
 from modeaware.errors import ErrorCode
 from modeaware.lifecycle.commands import DeletePartitionsCommand
 from modeaware.lifecycle.evacuation import evacuation_of
-from modeaware.local.java import find_java
-from modeaware.local.paths import cache_folder
+from modeaware.local.jars import cache_folder, find_java
 from modeaware.modes import PartitionMode
 from modeaware.spark.evacuation import EvacuationReport, OtherPartitioner, evacuate
 from modeaware.spark.evacuation.command import main

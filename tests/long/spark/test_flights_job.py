@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from modeaware.demo.flights import load_flights
+from modeaware.demo import load_flights
 from modeaware.modes import PartitionMode
 from modeaware.spark import ProgressListener, foreach_batch_writer, read_stream_from_kafka
 from modeaware.spark.read.progress import progress_group
