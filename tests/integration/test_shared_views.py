@@ -16,7 +16,7 @@ from modeaware.config import ClientConfig
 from modeaware.local import Kafka
 from modeaware.modelog import tail
 from modeaware.views import registry
-from modeaware.views.cluster_views import THREAD_NAME
+from modeaware.views.choice import THREAD_NAME
 from tests.support.modelog import RealLog, topic_record
 from tests.support.waiting import eventually
 

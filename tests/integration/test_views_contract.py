@@ -11,7 +11,7 @@ from modeaware.config import ClientConfig
 from modeaware.local import Kafka
 from modeaware.topic_view import TopicView
 from modeaware.views import registry
-from modeaware.views.cluster_views import ClusterViews
+from modeaware.views.choice import ModeSource
 from modeaware.views.source import Views
 from tests.support.fake_endpoint import FakeEndpoint
 from tests.support.fake_views import FakeViews
@@ -91,9 +91,9 @@ class _Late:
     """Views of a source whose thread does not start before :meth:`begin`, so that a test can see it not ready."""
 
     def __init__(self, log: RealLog) -> None:
-        self._waiting: list[ClusterViews] = []
+        self._waiting: list[ModeSource] = []
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(ClusterViews, "start", lambda source: self._waiting.append(source))
+            patch.setattr(ModeSource, "start", lambda source: self._waiting.append(source))
             self.views = registry.acquire(log.conf, log.config)
 
     def begin(self) -> None:

@@ -82,7 +82,7 @@ def test_a_guard_is_there_and_says_what_for(row: Row) -> None:
 def test_whoever_cites_an_invariant_is_in_its_table() -> None:
     listed = {(name, where.partition(":")[0]) for name, where, _ in guards()}
     # Where versions are explained, and where the sources of views meet: what they lead to is listed.
-    described = {("I4", "modeaware.topic_view"), ("I4", "modeaware.views.board")}
+    described = {("I4", "modeaware.topic_view")}
     citing = {(name, module) for name, found in cited().items() for module in found}
     assert sorted(citing - listed - described) == []
 

@@ -14,18 +14,20 @@ from modeaware.modelog.records import TopicRecord
 from modeaware.modelog.stream import LogRecord
 from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
-from modeaware.views.log_views import LogViews
+from modeaware.views.log import LogSource
+from modeaware.views.store import ViewStore
 from tests.support.modelog import NONE, RO, topic_record
 
 
 class Log:
-    """A mode log in memory, told to a LogViews as its tail would tell it."""
+    """A mode log in memory, told to a LogSource as its tail would tell it."""
 
     def __init__(self) -> None:
-        self.views = LogViews({"bootstrap.servers": "127.0.0.1:1"}, ClientConfig())
+        self.store = ViewStore(lambda _fresh, timeout_s: self.views.fetch(timeout_s), 60_000)
+        self.views = LogSource({"bootstrap.servers": "127.0.0.1:1"}, ClientConfig(), self.store)
         self.heard: list[dict[str, TopicView]] = []
         self._records: list[LogRecord] = []
-        self.views.subscribe(self.listen)
+        self.store.subscribe(self.listen)
 
     def listen(self, changed: Mapping[str, TopicView]) -> None:
         self.heard.append(dict(changed))
@@ -47,7 +49,7 @@ class Log:
         self.views.records(self._records[start:])
 
     def epoch(self, topic: str = "orders") -> int:
-        return self.views.view(topic).epoch
+        return self.store.view(topic).epoch
 
 
 def record_of(topic_id: str, epoch: int, rest: PartitionMode = RO) -> TopicRecord:
@@ -74,11 +76,11 @@ def test_a_log_that_is_gone_is_an_error_and_its_views_stay(log: Log, caplog: pyt
         log.views.absent()
         log.views.absent()
         assert log.epoch() == 1
-        assert log.views.stats()["stale"] is True
-        assert "is gone" in str(log.views.error())
+        assert log.store.stats()["stale"] is True
+        assert "is gone" in str(log.store.error())
         log.read(topic_record(epoch=2))
     assert log.epoch() == 2
-    assert log.views.error() is None
+    assert log.store.error() is None
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
 
 
@@ -89,7 +91,7 @@ def test_a_log_that_lost_its_tail_takes_no_view_back(log: Log, caplog: pytest.Lo
         log.tell(topic_record(epoch=4, writable=12))
     assert log.epoch() == 5
     assert [call["orders"].epoch for call in log.heard] == [5]
-    assert sum("older than the view held" in message for message in caplog.messages) == 1
+    assert sum("older than the view in force" in message for message in caplog.messages) == 1
     log.tell(topic_record(epoch=6))
     assert log.epoch() == 6
 
@@ -132,7 +134,7 @@ def test_a_first_record_that_is_taken_back_is_told(log: Log) -> None:
     log.tell(first, record_of("old", 2, rest=NONE), ("old", None), first)
     seen = [call["orders"] for call in log.heard]
     assert [view.epoch for view in seen] == [2, -1, 1]
-    assert possible_hidden(TopicView.unlisted("orders"), seen, log.views.view("orders")) is None
+    assert possible_hidden(TopicView.unlisted("orders"), seen, log.store.view("orders")) is None
 
 
 def test_rubbish_and_newer_records_keep_the_last_view(log: Log) -> None:
@@ -153,14 +155,11 @@ def test_a_listener_that_fails_harms_nobody(log: Log, caplog: pytest.LogCaptureF
     def broken(_changed: Mapping[str, TopicView]) -> None:
         raise ZeroDivisionError
 
-    log.views.unsubscribe(log.listen)
-    log.views.subscribe(broken)
-    log.views.subscribe(log.listen)
+    log.store.unsubscribe(log.listen)
+    log.store.subscribe(broken)
+    log.store.subscribe(log.listen)
     log.read(topic_record(epoch=1))
-    late = LogViews({"bootstrap.servers": "127.0.0.1:1"}, ClientConfig())
-    late.begin()
-    late.absent()
-    late.subscribe(broken)
+    log.store.subscribe(broken)
     assert [call["orders"].epoch for call in log.heard] == [1]
     assert sum("a listener of partition modes failed" in message for message in caplog.messages) == 2
 
@@ -169,24 +168,24 @@ def test_a_failure_is_told_once_and_ends_with_the_next_end(log: Log, caplog: pyt
     with caplog.at_level(logging.INFO):
         for _ in range(3):
             log.views.failed(ModeSourceError("no broker"))
-        assert not log.views.ready
-        assert str(log.views.error()) == "no broker"
+        assert not log.store.ready
+        assert str(log.store.error()) == "no broker"
         log.read()
-    assert log.views.error() is None
+    assert log.store.error() is None
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
 
 
 def test_a_refresh_before_the_first_view_says_why_there_is_none(log: Log) -> None:
     log.views.failed(ModeSourceError("no broker"))
     with pytest.raises(ModeSourceError, match="not read to its end in time: no broker"):
-        log.views.refresh(0.01)
+        log.store.refresh(0.01)
     assert log.views.check_due()
 
 
 def test_a_topic_made_anew_replaces_the_old_one(log: Log) -> None:
     log.read(topic_record(epoch=9, topic_id="old"))
     log.tell(("old", None), topic_record(epoch=1, topic_id="new"))
-    assert log.views.view("orders").topic_id == "new"
+    assert log.store.view("orders").topic_id == "new"
     assert [call["orders"].version for call in log.heard] == [(1, 9), (1, 1)]
 
 
@@ -194,4 +193,4 @@ def test_a_tombstone_written_while_it_was_out_of_reach_takes_the_view_away(log: 
     log.read(topic_record("a"), topic_record("b"))
     log.read(topic_record("b"), ("id-of-a", None))
     assert log.heard[-1] == {"a": TopicView.unlisted("a")}
-    assert set(log.views.views()) == {"b"}
+    assert set(log.store.views()) == {"b"}

@@ -18,7 +18,7 @@ from tests.support.waiting import eventually
 def tail(monkeypatch: pytest.MonkeyPatch) -> type[FakeTail]:
     """No Kafka: there is no log, until the test says that there is one."""
     FakeTail.made, FakeTail.log, FakeTail.silent = [], None, False
-    monkeypatch.setattr("modeaware.views.log_views.Tail", FakeTail)
+    monkeypatch.setattr("modeaware.views.log.Tail", FakeTail)
     return FakeTail
 
 
@@ -117,7 +117,7 @@ class TestWithoutKafkaPython:
         def not_installed(*_args: object, **_more: object) -> None:
             raise ImportError("no kafka-python")
 
-        monkeypatch.setattr("modeaware.views.wire_views.WireViews.point_to", not_installed)
+        monkeypatch.setattr("modeaware.views.wire.WireSource.point_to", not_installed)
         tail.log = log_of(1)
         views = acquire("auto")
         assert views.wait_ready(30)

@@ -8,7 +8,7 @@ import pytest
 
 from modeaware.config import ClientConfig
 from modeaware.errors import ModeSourceError
-from modeaware.views import cluster_views, registry
+from modeaware.views import choice, registry
 from tests.support.fake_endpoint import FakeEndpoint
 from tests.support.fake_sources import Acquire, threads
 from tests.support.modelog import topic_record
@@ -20,7 +20,7 @@ class TestWire:
     def test_a_hint_has_it_asked_soon_and_once(
         self, acquire: Acquire, endpoint: FakeEndpoint, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(cluster_views, "SOON_S", 1.5)
+        monkeypatch.setattr(choice, "SOON_S", 1.5)
         views = acquire()
         assert views.wait_ready(30)
         endpoint.metadata()
@@ -96,9 +96,9 @@ class TestSharing:
     def test_an_unexpected_error_is_told_and_it_starts_again(
         self, acquire: Acquire, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
-        monkeypatch.setattr(cluster_views, "FIRST_BACKOFF_S", 0.05)
+        monkeypatch.setattr(choice, "FIRST_BACKOFF_S", 0.05)
         with monkeypatch.context() as patch:
-            patch.setattr("modeaware.views.wire_views.WireViews.point_to", lambda *_args, **_more: 1 // 0)
+            patch.setattr("modeaware.views.wire.WireSource.point_to", lambda *_args, **_more: 1 // 0)
             views = acquire()
             eventually(lambda: "ZeroDivisionError" in str(views.error()))
         assert views.wait_ready(30)

@@ -8,27 +8,27 @@ import pytest
 
 from modeaware.errors import ErrorCode
 from modeaware.topic_view import TopicView
-from modeaware.views.board import Board
-from modeaware.views.wire_views import TopicsNotTold, WireViews
+from modeaware.views.store import ViewStore
+from modeaware.views.wire import TopicsNotTold, WireSource
 from tests.support.fake_endpoint import FakeEndpoint
 from tests.support.modelog import topic_record
 
 
 @pytest.fixture
-def board() -> Board:
-    return Board(lambda _topics, _timeout_s: (), 60_000)
+def store() -> ViewStore:
+    return ViewStore(lambda _fresh, _timeout_s: None, 60_000)
 
 
 @pytest.fixture
-def wire(endpoint: FakeEndpoint, board: Board) -> Iterator[WireViews]:
-    made = WireViews({"bootstrap.servers": endpoint.address}, board)
+def wire(endpoint: FakeEndpoint, store: ViewStore) -> Iterator[WireSource]:
+    made = WireSource({"bootstrap.servers": endpoint.address}, store)
     made.point_to(endpoint.address, ours=True)
     yield made
     made.close()
 
 
 @pytest.fixture
-def doubted(endpoint: FakeEndpoint, wire: WireViews) -> TopicView:
+def doubted(endpoint: FakeEndpoint, wire: WireSource) -> TopicView:
     """A topic that was told, and then said to be unknown once."""
     view = endpoint.views["orders"] = topic_record("orders", 1).view()
     wire.fetch(60, fresh=True)
@@ -49,16 +49,16 @@ def _tell_without_record(endpoint: FakeEndpoint) -> None:
 
 @pytest.mark.parametrize("turn", [_deny, _tell_without_record])
 def test_what_is_not_said_to_be_unknown_any_more_is_no_doubt(
-    endpoint: FakeEndpoint, board: Board, wire: WireViews, doubted: TopicView, turn: Callable[[FakeEndpoint], None]
+    endpoint: FakeEndpoint, store: ViewStore, wire: WireSource, doubted: TopicView, turn: Callable[[FakeEndpoint], None]
 ) -> None:
     turn(endpoint)
     with pytest.raises(TopicsNotTold):
         wire.fetch(60, fresh=False)
     assert wire.confirm_due_s is None
-    assert board.cache.held("orders") == doubted
+    assert store.held("orders") == doubted
 
 
-def test_what_the_other_source_removed_is_no_doubt(board: Board, wire: WireViews, doubted: TopicView) -> None:
-    board.publish((), [doubted.topic])
+def test_what_the_other_source_removed_is_no_doubt(store: ViewStore, wire: WireSource, doubted: TopicView) -> None:
+    store.publish((), [doubted.topic])
     wire.fetch(60, fresh=False)
     assert wire.confirm_due_s is None

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from modeaware.config import ClientConfig
-from modeaware.views import scout
-from modeaware.views.cluster_views import ClusterViews
+from modeaware.views import choice
+from modeaware.views.choice import ModeSource
 from tests.support.fake_endpoint import FakeEndpoint
 from tests.support.fake_sources import Acquire, FakeTail, log_of
 from tests.support.modelog import topic_record
@@ -19,16 +19,16 @@ from tests.support.waiting import eventually
 @pytest.fixture
 def tail(monkeypatch: pytest.MonkeyPatch) -> type[FakeTail]:
     FakeTail.made, FakeTail.log, FakeTail.silent = [], log_of(1), False
-    monkeypatch.setattr("modeaware.views.log_views.Tail", FakeTail)
+    monkeypatch.setattr("modeaware.views.log.Tail", FakeTail)
     return FakeTail
 
 
 def _round(patch: pytest.MonkeyPatch, fail: Callable[..., None]) -> None:
-    patch.setattr(scout, "Round", fail)
+    patch.setattr(choice, "Round", fail)
 
 
 def _going_over(patch: pytest.MonkeyPatch, fail: Callable[..., None]) -> None:
-    patch.setattr("modeaware.views.wire_views.WireViews.point_to", fail)
+    patch.setattr("modeaware.views.wire.WireSource.point_to", fail)
 
 
 @pytest.mark.parametrize("breaks", [_round, _going_over])
@@ -63,15 +63,15 @@ def test_looking_for_the_wire_never_ends_the_tail(
 def test_a_thread_that_cannot_be_started_is_tried_again_by_the_next_client(
     acquire: Acquire, endpoint: FakeEndpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(_self: ClusterViews) -> None:
+    def fail(_self: ModeSource) -> None:
         raise RuntimeError("can't start new thread")
 
     with monkeypatch.context() as patch:
-        patch.setattr(ClusterViews, "start", fail)
+        patch.setattr(ModeSource, "start", fail)
         with pytest.raises(RuntimeError, match="start new thread"):
             acquire()
     assert acquire().wait_ready(30)
 
 
 def test_what_was_never_started_can_be_stopped() -> None:
-    assert ClusterViews({"bootstrap.servers": "127.0.0.1:1"}, ClientConfig(mode_source="wire")).stop(1.0)
+    assert ModeSource({"bootstrap.servers": "127.0.0.1:1"}, ClientConfig(mode_source="wire")).stop(1.0)

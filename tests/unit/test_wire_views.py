@@ -11,26 +11,26 @@ import pytest
 from modeaware.errors import ErrorCode, ModeSourceError, NotAuthorized
 from modeaware.modelog.records import ClaimRecord
 from modeaware.topic_view import TopicView
-from modeaware.views import wire_views
-from modeaware.views.board import Board
-from modeaware.views.wire_views import TopicsNotTold, WireViews
+from modeaware.views import wire as wire_module
+from modeaware.views.store import ViewStore
+from modeaware.views.wire import TopicsNotTold, WireSource
 from tests.support.fake_endpoint import FakeEndpoint
 from tests.support.modelog import NONE, RO, RW, topic_record
 
 
 class Wire:
-    """A WireViews over a server, and what its listeners hear."""
+    """A WireSource over a server, and what its listeners hear."""
 
     def __init__(self, *, ours: bool = True) -> None:
         self.endpoint = FakeEndpoint(ours=ours)
-        self.board = Board(lambda _topics, _timeout_s: (), 60_000)
+        self.store = ViewStore(lambda _fresh, _timeout_s: None, 60_000)
         self.stopping = False
         conf = {"bootstrap.servers": self.endpoint.address}
-        self.views = WireViews(conf, self.board, lambda: not self.stopping, found=self.board.choose)
+        self.views = WireSource(conf, self.store, lambda: not self.stopping, found=self.store.choose)
         self.views.point_to(self.endpoint.address, ours=ours)
         self.heard: list[dict[str, TopicView]] = []
-        self.board.subscribe(self._listen)
-        self.board.confirm()
+        self.store.subscribe(self._listen)
+        self.store.confirm()
         self.heard.clear()
 
     def _listen(self, changed: Mapping[str, TopicView]) -> None:
@@ -51,7 +51,7 @@ class Wire:
         self.views.fetch(60, fresh=fresh)
 
     def held(self, topic: str = "orders") -> TopicView | None:
-        return self.board.cache.held(topic)
+        return self.store.held(topic)
 
     def close(self) -> None:
         self.views.close()
@@ -170,7 +170,7 @@ class TestNeverBack:
         wire.ask()
         assert wire.held() == view
         assert wire.views.confirm_due_s is not None
-        monkeypatch.setattr(wire_views, "CONFIRM_S", 0.0)
+        monkeypatch.setattr(wire_module, "CONFIRM_S", 0.0)
         wire.endpoint.views["orders"] = view  # it was only a broker that had just started
         wire.ask()
         assert wire.views.confirm_due_s is None
@@ -254,7 +254,7 @@ class TestBrokerOfTheKip:
 
     def test_it_takes_no_view_back_that_came_with_an_epoch(self, broker: Wire) -> None:
         known = topic_record("orders", 3, writable=4).view()
-        broker.board.publish([known])
+        broker.store.publish([known])
         broker.put("orders", 1, writable=12)
         broker.ask()
         assert broker.held() == known
@@ -292,9 +292,9 @@ class TestConnection:
 
     def test_the_user_is_the_clients_and_a_bad_setting_is_named(self, wire: Wire) -> None:
         conf = {"security.protocol": "sasl_plaintext", "sasl.mechanism": "OAUTHBEARER", "oauth_cb": lambda _: 1 // 0}
-        views = WireViews(conf, wire.board)
+        views = WireSource(conf, wire.store)
         views.point_to(wire.endpoint.address, ours=True)
         with pytest.raises(ModeSourceError):
             views.fetch(5, fresh=False)
         with pytest.raises(ValueError, match=r"oauth_cb"):
-            WireViews({**conf, "oauth_cb": None}, wire.board).point_to("a:1", ours=True)
+            WireSource({**conf, "oauth_cb": None}, wire.store).point_to("a:1", ours=True)
