@@ -21,7 +21,7 @@ from modeaware.admin.topics_to_make import CreationResult, minimum_of
 from modeaware.cluster.registered import Registered, registered_brokers
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
 from modeaware.librdkafka_admin import NewPartitions, NewTopic
-from modeaware.modelog.observed_brokers import ObservedBrokersRecord
+from modeaware.modelog.records import ObservedBrokersRecord
 from modeaware.wire.brokers.client import Brokers
 
 Outcomes = dict[str, CreationResult | ModeAwareError]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from modeaware.lifecycle.commands import DeletePartitionsCommand
-from modeaware.modelog.deletion import RETENTION_DELAY_MS
+from modeaware.modelog.records import RETENTION_DELAY_MS
 
 RETENTION, DRAINED = "retention", "drained"
 POLICIES = (RETENTION, DRAINED)

@@ -14,7 +14,7 @@ from modeaware.apply.desired import RETENTION, DesiredTopic, ShrinkRules
 from modeaware.apply.steps import AcceptStateLoss, AlterConfigs, Create, Grow, Shrink, Step, TopicPlan
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
 from modeaware.lifecycle.phases import partition_phase
-from modeaware.modelog.deletion import DeleteTopicPartitions
+from modeaware.modelog.records import DeleteTopicPartitions
 from modeaware.modes import format_ranges
 from partitioners import share_moved
 

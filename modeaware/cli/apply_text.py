@@ -17,7 +17,7 @@ from modeaware.apply.steps import (
     Step,
     TopicPlan,
 )
-from modeaware.modelog.deletion import RETENTION_DELAY_MS
+from modeaware.modelog.records import RETENTION_DELAY_MS
 from modeaware.modes import format_ranges
 
 APPLIED, FAILED = "applied", "failed"

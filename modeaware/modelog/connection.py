@@ -1,4 +1,4 @@
-"""How our own clients of the mode log connect: with the settings of the client they serve, and nothing else of it."""
+"""How our own clients of the mode log connect: with those settings of the client they serve that say how to connect."""
 
 from __future__ import annotations
 
@@ -6,30 +6,25 @@ import uuid
 from collections.abc import Hashable, Mapping
 from typing import Any
 
+from modeaware.librdkafka import KafkaError
 from modeaware.wire.api_versions import SOFTWARE_NAME, UNDERLYING_NAME
 
 # Settings of librdkafka (its CONFIGURATION.md) and confluent_kafka that say where the cluster is and how to get there.
 # All others are about producing, consuming, groups, callbacks, logging or statistics and stay with the client.
-_EXACT = frozenset(
-    {
-        "bootstrap.servers",
-        "metadata.broker.list",
-        "oauth_cb",
-        "client.rack",
-        "client.dns.lookup",
-        "connections.max.idle.ms",
-        "broker.version.fallback",
-        "enable.sparse.connections",
-    }
+_EXACT = (
+    "bootstrap.servers",
+    "metadata.broker.list",
+    "oauth_cb",
+    "client.rack",
+    "client.dns.lookup",
+    "connections.max.idle.ms",
+    "broker.version.fallback",
+    "enable.sparse.connections",
 )
+# Of the prefixes, these tell clusters and users apart (see cluster_key).
+_IDENTITY_PREFIXES = ("security.", "sasl.", "ssl.", "ssl_", "enable.ssl.", "enable.sasl.", "https.")
 _PREFIXES = (
-    "security.",
-    "sasl.",
-    "ssl.",
-    "ssl_",
-    "enable.ssl.",
-    "enable.sasl.",
-    "https.",
+    *_IDENTITY_PREFIXES,
     "socket.",
     "broker.address.",
     "reconnect.backoff.",
@@ -37,8 +32,7 @@ _PREFIXES = (
     "api.version.",
     "metadata.recovery.",
 )
-# Of those, the ones that tell clusters and users apart (see cluster_key).
-_IDENTITY_PREFIXES = ("security.", "sasl.", "ssl.", "ssl_", "enable.ssl.", "enable.sasl.", "https.")
+_NO_ANSWER = (KafkaError._TIMED_OUT, KafkaError._TIMED_OUT_QUEUE, KafkaError._TRANSPORT)
 
 _DEFAULTS: dict[str, Any] = {
     # An endpoint that refuses old clients would tell this one that topics with retired partitions have no leader.
@@ -102,3 +96,8 @@ def cluster_key(conf: Mapping[str, Any], topic: str) -> Hashable:
         if name == "oauth_cb" or name.startswith(_IDENTITY_PREFIXES)
     }
     return (frozenset(server.strip() for server in servers.split(",")), frozenset(identity.items()), topic)
+
+
+def is_transient(error: KafkaError) -> bool:
+    """Return whether the same request may succeed later: there was no answer, or a retriable one."""
+    return error.code() in _NO_ANSWER or bool(error.retriable())

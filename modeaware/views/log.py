@@ -16,10 +16,9 @@ from typing import Any
 from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.config import ClientConfig
 from modeaware.errors import ErrorCode, ModeSourceError
-from modeaware.modelog.reader import read_to_end
+from modeaware.modelog.reader import LogAbsent, LogRecord, LogRewound, read_to_end
 from modeaware.modelog.records import ClaimRecord, TopicRecord
 from modeaware.modelog.replay import Replay
-from modeaware.modelog.stream import LogAbsent, LogRecord, LogRewound
 from modeaware.modelog.tail import Tail
 from modeaware.retries import Deadline
 from modeaware.topic_view import TopicView

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from modeaware.config import ClientConfig
-from modeaware.modelog.stream import LogRecord
+from modeaware.modelog.reader import LogRecord
 from modeaware.views import choice, registry
 from modeaware.views.choice import THREAD_NAME
 from modeaware.views.source import Views

@@ -12,10 +12,8 @@ import pytest
 from modeaware.cli.certificate import HELP
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts
 from modeaware.lifecycle.requirement import required_of
-from modeaware.modelog.deletion import DeleteTopicPartitions
 from modeaware.modelog.group_rules import GroupRule
-from modeaware.modelog.records import RetiredPartition, TopicRecord
-from modeaware.modelog.straggler import Straggler
+from modeaware.modelog.records import DeleteTopicPartitions, RetiredPartition, Straggler, TopicRecord
 from modeaware.modes import PartitionMode, PartitionState, ReplicaState
 from modeaware.reports.certificate import Evidence, all_drained, certificate, check, commands
 

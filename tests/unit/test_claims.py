@@ -11,9 +11,9 @@ import pytest
 from modeaware.controller import claims as claims_module
 from modeaware.controller.claims import ClaimWatch
 from modeaware.controller.contact import Contact
+from modeaware.modelog.reader import LogAbsent, LogRecord, LogRewound
 from modeaware.modelog.records import CLAIM_KEY, ClaimRecord
 from modeaware.modelog.replay import fold
-from modeaware.modelog.stream import LogAbsent, LogRecord, LogRewound
 from tests.support.engine_world import World
 
 CLAIM = ClaimRecord(7, "127.0.0.1:7", "the-other", claimed_ms=70, host="afar")

@@ -9,8 +9,7 @@ from dataclasses import replace
 from modeaware.cli.display import JSON_HELP, describe_json, describe_text
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.facts import GroupFacts
-from modeaware.modelog.deletion import DeleteTopicPartitions
-from modeaware.modelog.straggler import Straggler
+from modeaware.modelog.records import DeleteTopicPartitions, Straggler
 from modeaware.modes import PartitionMode, PartitionState, ReplicaState
 from modeaware.reports.describe import HandoverDescription, PartitionDescription, TopicDescription
 

@@ -10,8 +10,7 @@ from modeaware.cli import confirm, plan
 from modeaware.cli.situation import Situation
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
 from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts
-from modeaware.modelog.deletion import DeleteTopicPartitions
-from modeaware.modelog.records import RetiredPartition, TopicRecord
+from modeaware.modelog.records import DeleteTopicPartitions, RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode, ReplicaState
 
 RW, RO = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY

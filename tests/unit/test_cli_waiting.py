@@ -22,7 +22,7 @@ from modeaware.cli.waiting import (
 )
 from modeaware.errors import ControllerFenced
 from modeaware.lifecycle import reasons
-from modeaware.modelog.deletion import DeleteTopicPartitions
+from modeaware.modelog.records import DeleteTopicPartitions
 from modeaware.modes import PartitionMode
 from modeaware.reports.describe import TopicDescription
 from tests.unit.test_cli_display import draining, partition

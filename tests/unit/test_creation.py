@@ -9,7 +9,7 @@ import pytest
 from modeaware import CreationResult, NewPartitions, NewTopic
 from modeaware.admin.creation import Creation
 from modeaware.errors import ClusterError, CreatedUnderReplicated, ErrorCode, ModeAwareError, RequestRefused
-from modeaware.modelog.observed_brokers import ObservedBrokersRecord
+from modeaware.modelog.records import ObservedBrokersRecord
 from tests.support.creating_brokers import CreatingBrokers
 
 

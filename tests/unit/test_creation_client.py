@@ -18,8 +18,7 @@ from modeaware.errors import (
     RecordError,
 )
 from modeaware.lifecycle.commands import Command, CommandResult, CreatePartitionsCommand
-from modeaware.modelog.observed_brokers import OBSERVED_BROKERS_KEY, ObservedBrokersRecord
-from modeaware.modelog.records import ClaimRecord
+from modeaware.modelog.records import OBSERVED_BROKERS_KEY, ClaimRecord, ObservedBrokersRecord
 from modeaware.modelog.replay import fold
 from tests.support.creating_brokers import CreatingBrokers
 from tests.support.fake_views import FakeViews, modes_of

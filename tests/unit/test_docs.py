@@ -12,11 +12,15 @@ import pytest
 
 from modeaware.cli import COMMANDS
 from modeaware.config import ClientConfig, ControllerConfig, parse_controller_config, split_client_config
-from modeaware.modelog.deletion import DeleteTopicPartitions
 from modeaware.modelog.group_rules import GroupRule, GroupRulesRecord
-from modeaware.modelog.observed_brokers import ObservedBrokersRecord
-from modeaware.modelog.records import ClaimRecord, RetiredPartition, TopicRecord
-from modeaware.modelog.straggler import Straggler
+from modeaware.modelog.records import (
+    ClaimRecord,
+    DeleteTopicPartitions,
+    ObservedBrokersRecord,
+    RetiredPartition,
+    Straggler,
+    TopicRecord,
+)
 from modeaware.modes import MODE_TRANSITIONS, REPLICA_TRANSITIONS
 
 ROOT = Path(__file__).parents[2]

@@ -10,8 +10,8 @@ import pytest
 from modeaware.assignment import possible_hidden
 from modeaware.config import ClientConfig
 from modeaware.errors import ModeSourceError
+from modeaware.modelog.reader import LogRecord
 from modeaware.modelog.records import TopicRecord
-from modeaware.modelog.stream import LogRecord
 from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
 from modeaware.views.log import LogSource

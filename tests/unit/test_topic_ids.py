@@ -349,7 +349,7 @@ class TestViews:
         assert first.view("orders").mode(11) is RW
 
     def test_past_id_does_not_disown_the_newer_record(self, clients: Callable[[], Any], cluster: Cluster) -> None:
-        from modeaware.modelog.stream import LogRecord
+        from modeaware.modelog.reader import LogRecord
         from tests.support.fake_sources import FakeTail, log_of
         from tests.support.modelog import topic_record
 

@@ -12,11 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modeaware.modelog.deletion import DeleteTopicPartitions
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRulesRecord
-from modeaware.modelog.json_fields import READER_VERSION
-from modeaware.modelog.observed_brokers import OBSERVED_BROKERS_KEY, ObservedBrokersRecord
-from modeaware.modelog.records import CLAIM_KEY, ClaimRecord, RetiredPartition, TopicRecord
+from modeaware.modelog.records import (
+    CLAIM_KEY,
+    OBSERVED_BROKERS_KEY,
+    READER_VERSION,
+    ClaimRecord,
+    DeleteTopicPartitions,
+    ObservedBrokersRecord,
+    RetiredPartition,
+    TopicRecord,
+)
 from modeaware.modelog.replay import Replay, fold
 from modeaware.modes import ReplicaState
 from tests.support.modelog import NONE, RO, topic_record
