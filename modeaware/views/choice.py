@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from modeaware.clock import SYSTEM_CLOCK, Backoff, Clock
@@ -174,6 +174,8 @@ class ModeSource:
 
     Attributes:
         store: the views in force.
+        log: the mode log, followed or not.
+        checks: compares topic ids.
     """
 
     def __init__(
@@ -192,11 +194,11 @@ class ModeSource:
         self._interval_s = max(config.refresh_interval_ms, MIN_INTERVAL_MS) / 1000
         name = f"the mode log {config.mode_log_topic!r}" if self._source == "log" else "the source of partition modes"
         self.store = ViewStore(self._fetch, max(config.refresh_interval_ms, MIN_TTL_MS), clock, name)
-        self._log = LogSource(conf, config, self.store, self._log_wanted, clock, self._absence_counts)
+        self.log = LogSource(conf, config, self.store, self._log_wanted, clock, self._absence_counts)
         self._wire = WireSource(conf, self.store, lambda: not self._stopping.is_set(), clock, self._take_id)
         self._ids = TopicIds(conf, clock)
         interval_s = config.refresh_interval_ms / 1000
-        self._checks = IdChecks(self._ids, self.store.recorded, self._take_id, interval_s, self._stopping, clock)
+        self.checks = IdChecks(self._ids, self.store.recorded, self._take_id, interval_s, self._stopping, clock)
         self._probe = FeatureProbe(conf, self._interval_s, clock, reports=self._source == "auto")
         self._on_wire = False
         self._wire_error: ModeAwareError | None = None
@@ -218,7 +220,7 @@ class ModeSource:
         """
         self._stopping.set()
         self._wake.set()
-        self._log.tail.stop()
+        self.log.tail.stop()
         self._ids.close()
         if self._thread is threading.current_thread():
             return False
@@ -229,44 +231,38 @@ class ModeSource:
     # What handles ask beside the views in force: see ``Views``
 
     def claim(self) -> ClaimRecord | None:
-        log, wire = self._log.claim(), self._wire.claim()
+        log, wire = self.log.claim(), self._wire.claim()
         return (wire or log) if self._on_wire else (log or wire)
 
-    def removed(self, topic_ids: Iterable[str]) -> tuple[str, ...]:
-        return self._log.removed(topic_ids)
-
-    def verify(self, topics: Iterable[str], timeout_s: float, max_age_s: float) -> frozenset[str]:
-        return self._checks.verify(topics, timeout_s, max_age_s)
-
     def refresh_soon(self) -> None:
-        self._checks.soon()
+        self.checks.soon()
         if self._on_wire:  # the log pushes its changes
             self._soon = True
             self._wake.set()
 
     def error(self) -> Exception | None:
         failing = self.store.error()
-        if failing is None and (self._on_wire or self._log.present):
+        if failing is None and (self._on_wire or self.log.present):
             return None  # an error of the probe stands in the stats: both sources give the same views
         return self._wire_error or failing or self._probe.error
 
     def stats(self) -> dict[str, Any]:
         own: dict[str, Any] = self.store.stats()
-        own |= {"rejected_records": 0, "unreadable_topics": []} if self._source == "wire" else self._log.stats()
+        own |= {"rejected_records": 0, "unreadable_topics": []} if self._source == "wire" else self.log.stats()
         if self._source != "log":
             own |= self._probe.stats()
             own |= {"server": self._wire.server, "wire_error": self._wire_error and str(self._wire_error)}
         error = self.error()
         source = "wire" if self._on_wire or self._source == "wire" else "log"
-        return {**own, "source": source, "error": error and str(error), **self._checks.stats()}
+        return {**own, "source": source, "error": error and str(error), **self.checks.stats()}
 
     def _take_id(self, topic: str, live_id: str) -> bool:
         """The cluster has ``live_id`` for the topic: have its view in force. Whether that took another one out."""
         with self.store.turn:
-            if live_id in self.store.past_ids or self._log.removed([live_id]):
+            if live_id in self.store.past_ids or self.log.removed([live_id]):
                 logger.debug("a broker that lags behind returns a past topic id of %s: %s", topic, live_id)
                 return False
-            replaced = self.store.choose(topic, live_id, () if self._on_wire else self._log.views_of(topic))
+            replaced = self.store.choose(topic, live_id, () if self._on_wire else self.log.views_of(topic))
         if replaced:
             logger.warning(
                 "%s was deleted and created again (topic id %s): the view of the old topic is out of force",
@@ -282,7 +278,7 @@ class ModeSource:
             raise ModeSourceError(f"no view of the partition modes in time: {why}", code=ErrorCode.REQUEST_TIMED_OUT)
         left_s = deadline_s - self._clock.monotonic_s()
         if not self._on_wire and self._source != "wire":
-            self._log.fetch(left_s)
+            self.log.fetch(left_s)
             return
         try:
             self._wire.fetch(left_s, fresh=fresh)
@@ -302,8 +298,8 @@ class ModeSource:
                 elif self._source == "wire":
                     self._look_for_wire()
                 else:
-                    self._log.tail.read_anew()
-                    self._log.tail.run()
+                    self.log.tail.read_anew()
+                    self.log.tail.run()
             except Exception as error:
                 logger.exception("the source of partition modes failed; starting again")
                 self.store.failed(ModeSourceError(f"modes: {type(error).__name__}: {error}"))
@@ -322,10 +318,10 @@ class ModeSource:
         """Called by the tail a few times a second: the time to compare topic ids and to look for the wire."""
         if self._on_wire or not self._is_wanted():
             return False
-        self._checks.step()
-        if self._source == "log" or not self._log.readings:  # the log's client is made before servers are asked
+        self.checks.step()
+        if self._source == "log" or not self.log.readings:  # the log's client is made before servers are asked
             return True
-        state = (self._log.readings, self.store.error() is None)
+        state = (self.log.readings, self.store.error() is None)
         if state != self._log_state:  # it was out of reach, or is in reach again, and so may be the servers
             self._log_state = state
             self._probe.hurry(even_if_failing=state[1])
@@ -333,7 +329,7 @@ class ModeSource:
         if self._probe.absent:
             self._wire_error = None
             if not self.store.ready:
-                self._log.settle_absence()
+                self.log.settle_absence()
         return not went_over
 
     def _absence_counts(self) -> bool:
@@ -343,8 +339,8 @@ class ModeSource:
     def _went_over(self) -> bool:
         """Look for the wire for a moment, beside the log; whether the wire is the source from now on."""
         try:
-            self._probe.step(PROBE_WAIT_S if self._log.has_answered and not self.store.ready else 0.0)
-            patient = not self._log.has_answered and self._clock.monotonic_s() < self._began_s + LOG_PATIENCE_S
+            self._probe.step(PROBE_WAIT_S if self.log.has_answered and not self.store.ready else 0.0)
+            patient = not self.log.has_answered and self._clock.monotonic_s() < self._began_s + LOG_PATIENCE_S
             return self._probe.found is not None and not patient and self._go_over(self._probe.found)
         except Exception as error:  # whatever it is, it must not end the tail: the log can be read
             logger.exception("looking for partition modes over the wire failed; the log is followed meanwhile")
@@ -398,7 +394,7 @@ class ModeSource:
         """Ask at each interval, and when a client has given a hint, until the server does not answer."""
         backoff = Backoff(FIRST_BACKOFF_S, LAST_BACKOFF_S)
         while self._is_wanted():
-            self._checks.step()
+            self.checks.step()
             if self._clock.monotonic_s() >= self._due_s(backoff.now_s):
                 fresh, self._soon = self._soon, False
                 self._asked_s = self._clock.monotonic_s()

@@ -160,7 +160,7 @@ class _Handle:
         return self._source().claim()
 
     def removed(self, topic_ids: Iterable[str]) -> tuple[str, ...]:
-        return self._source().removed(topic_ids)
+        return self._source().log.removed(topic_ids)
 
     def refresh(self, timeout_s: float) -> None:
         if self._closed:
@@ -172,7 +172,7 @@ class _Handle:
             self._source().refresh_soon()
 
     def verify(self, topics: Iterable[str], timeout_s: float, max_age_s: float = MAX_ID_AGE_S) -> frozenset[str]:
-        return frozenset() if self._closed else self._source().verify(topics, timeout_s, max_age_s)
+        return frozenset() if self._closed else self._source().checks.verify(topics, timeout_s, max_age_s)
 
     def subscribe(self, listener: ViewListener) -> None:
         if not self._closed:

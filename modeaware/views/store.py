@@ -18,8 +18,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from cachetools import LRUCache
 
@@ -41,8 +40,7 @@ class SourceStopped(ModeSourceError):
     """The source was stopped while it was asked: no failure of it, and nothing to report."""
 
 
-@dataclass(frozen=True)
-class _Question:
+class _Question(NamedTuple):
     """The last question to the source, which callers that came before it share."""
 
     number: int = 0
@@ -79,7 +77,8 @@ class ViewStore:
         self._error: ModeSourceError | None = None
         self._failing_since_s = 0.0
         self._failures = 0
-        self._asking = threading.Lock()
+        self._answered = threading.Condition()
+        self._asking = False
         self._asked = 0
         self._last = _Question()
 
@@ -114,33 +113,45 @@ class ViewStore:
             ModeSourceError: no answer within ``timeout_s``; the views in force stay.
         """
         deadline_s = self._clock.monotonic_s() + timeout_s
-        came = self._asked
-        if not self._asking.acquire(timeout=max(timeout_s, 0.0)):
-            raise ModeSourceError(
-                f"{self._name}: no answer in time to an earlier request", code=ErrorCode.REQUEST_TIMED_OUT
-            )
-        try:
-            last = self._last
-            error = last.error
-            patient = error is None or last.deadline_s >= deadline_s or self._clock.monotonic_s() >= deadline_s
-            if not (last.number > came and last.fresh >= fresh and patient):
-                error = self._ask(fresh, deadline_s)
-        finally:
-            self._asking.release()
+        with self._answered:
+            came = self._asked
+            while self._asking and not self._is_answered(came, fresh, deadline_s):
+                left_s = deadline_s - self._clock.monotonic_s()
+                if left_s <= 0 or not self._answered.wait(left_s):
+                    text = f"{self._name}: no answer in time to an earlier request"
+                    raise ModeSourceError(text, code=ErrorCode.REQUEST_TIMED_OUT)
+            shared, error = self._is_answered(came, fresh, deadline_s), self._last.error
+            if not shared:
+                self._asking = True
+                self._asked += 1
+        if not shared:
+            error = self._ask(fresh, deadline_s)
         if error is not None:
             raise error
 
+    def _is_answered(self, came: int, fresh: bool, deadline_s: float) -> bool:
+        """Whether the last question was asked after ``came`` others, and its answer is one for this caller, too."""
+        last = self._last
+        if last.number <= came or last.fresh < fresh:
+            return False
+        # It may have failed under a caller with less patience: this one has still time.
+        return last.error is None or last.deadline_s >= deadline_s or self._clock.monotonic_s() >= deadline_s
+
     def _ask(self, fresh: bool, deadline_s: float) -> ModeSourceError | None:
-        self._asked += 1
-        error: ModeSourceError | None = None
+        error: ModeSourceError | None = ModeSourceError(f"{self._name}: the request was broken off")
         try:
             self._fetch(fresh, deadline_s - self._clock.monotonic_s())
             self.confirm()
+            error = None
         except ModeSourceError as raised:
-            error = raised
             if not isinstance(raised, SourceStopped):
                 self.failed(raised)
-        self._last = _Question(self._asked, fresh, deadline_s, error)
+            error = raised
+        finally:
+            with self._answered:
+                self._last = _Question(self._asked, fresh, deadline_s, error)
+                self._asking = False
+                self._answered.notify_all()
         return error
 
     def subscribe(self, listener: ViewListener) -> None:

@@ -169,8 +169,7 @@ class IdChecks:
         self._clock = clock
         self._lock = threading.Lock()
         self._in_use: set[str] = set()
-        self._failing: dict[str, str] = {}
-        self._reported: set[str] = set()
+        self._failing: set[str] = set()
         self._pending: dict[str, Future[Any]] = {}
         self._silent = False  # the last wait was in vain, and no broker has answered since
         self._asked_s = clock.monotonic_s()
@@ -219,8 +218,7 @@ class IdChecks:
             in_use = set(self._in_use)
         due = self._recorded(in_use) if in_use else set()
         with self._lock:
-            for topic in self._failing.keys() - due:  # the record is gone
-                del self._failing[topic]
+            self._failing &= due  # of others the record is gone
         if due:
             self._pending = self._ids.request(due, RETRY_S)
 
@@ -236,9 +234,8 @@ class IdChecks:
         except TopicIdUnknown as error:
             self._silent = self._silent and not (error.unknown_topic or error.final)
             with self._lock:
-                self._failing[topic] = str(error)
-                first = topic not in self._reported
-                self._reported.add(topic)
+                first = topic not in self._failing
+                self._failing.add(topic)
             if first:
                 level = logging.DEBUG if error.unknown_topic else logging.WARNING
                 logger.log(level, "%s: topic id not verified (%s); the last view stays in force", topic, error)
@@ -247,8 +244,7 @@ class IdChecks:
             return error
         self._silent = False
         with self._lock:
-            self._failing.pop(topic, None)
-            self._reported.discard(topic)
+            self._failing.discard(topic)
         if self._found(topic, topic_id):
             self._due_s = min(self._due_s, self._clock.monotonic_s() + CONFIRM_S)
         return None
