@@ -69,7 +69,7 @@ def tail_conf(conf: Mapping[str, Any], *, fetch_wait_ms: int) -> dict[str, Any]:
     Args:
         conf: the client's librdkafka settings.
         fetch_wait_ms: how long a broker may hold back an empty answer (``fetch.wait.max.ms``). Records end the wait at
-            once. But the end of the log is only told by such an answer, and other requests on the same connection queue
+            once. But only such an answer marks the end of the log, and other requests on the same connection queue
             behind it: take a few milliseconds to read to the end, seconds to follow.
     """
     return {

@@ -454,7 +454,7 @@ class ClaimRecord:
     Attributes:
         controller_epoch: +1 at every claim.
         address: its listener, ``host:port``; None when it has stopped, or has none.
-        controller_id: its name, which its listener gives as well: a command reaches the one that claimed, or nobody.
+        controller_id: its name, which its listener gives as well: a command reaches the one that claimed, or none.
         host: the host it runs on: a loopback address means nothing on any other.
         security_protocol: what clients speak to it, in the words of ``security.protocol``.
     """

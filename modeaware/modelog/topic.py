@@ -86,16 +86,16 @@ def weakness(replicas: int, min_in_sync: str | None, brokers: int) -> str | None
     Args:
         min_in_sync: its ``min.insync.replicas``; None: not known.
     """
-    wanted, told = min(3, brokers), []
+    wanted, found = min(3, brokers), []
     if replicas < wanted:
-        told.append(
+        found.append(
             f"it has {replicas} of the {wanted} replicas that {brokers} brokers can keep: give it {wanted} "
             "(modeaware reassign-partitions, or kafka-reassign-partitions.sh)"
         )
     if brokers >= 3 and min_in_sync is not None and int(min_in_sync) < 2:
-        then = "then " if told else ""
-        told.append(f"one replica alone may take appends: {then}set its min.insync.replicas to 2 (kafka-configs.sh)")
-    return "; ".join(told) or None
+        then = "then " if found else ""
+        found.append(f"one replica alone may take appends: {then}set its min.insync.replicas to 2 (kafka-configs.sh)")
+    return "; ".join(found) or None
 
 
 def log_weakness(admin: AdminClient, topic: str) -> str | None:

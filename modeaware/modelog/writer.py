@@ -92,7 +92,7 @@ class ModeLogWriter:
 
         Args:
             membership: a consumer's ``consumer_group_metadata()``. The transaction commits an offset of that group as
-                well (always 0, of the mode log's partition; nobody reads it), which the group's coordinator takes from
+                well (always 0, of the mode log's partition; it is never read), which the group's coordinator takes from
                 a member of the present generation only (KIP-447). It comes before the records: where it is refused, no
                 record has been sent.
             timeout_s: for all of it, in seconds; :data:`APPEND_TIMEOUT_S` by default. Aborting what is refused at the

@@ -211,7 +211,7 @@ class LogSource:
 
     def _hides(self, topic: str, pending: TopicRecord | None, now: TopicRecord | None) -> bool:
         """Whether the view held and ``now`` would not show that ``pending`` was between them."""
-        if pending is None:  # the topic was gone; another topic id tells as much
+        if pending is None:  # the topic was gone; another topic id shows as much
             held = self._store.held(topic)
             return now is not None and held is not None and held.topic_id == now.topic_id
         return now is None or now.topic_id != pending.topic_id or now.version < pending.version

@@ -141,8 +141,8 @@ class WireSource:
             )
         try:
             self.used_s = self._clock.monotonic_s()
-            told = self._take(self._ask(None, deadline_s, fresh=fresh))
-            missing = [topic for topic in self._store.views() if topic not in told]
+            returned = self._take(self._ask(None, deadline_s, fresh=fresh))
+            missing = [topic for topic in self._store.views() if topic not in returned]
             self._doubted = {name: due for name, due in self._doubted.items() if name in missing}
             if missing:
                 # Asked with Fresh: an endpoint that lags behind may not have read of them yet.
@@ -195,12 +195,11 @@ class WireSource:
                 if topic.topic_id is not None:
                     self._compare(topic)
             views = [view for topic in topics if (view := self._view(topic)) is not None]
-            told = {view.topic for view in views}
-            for name in told:
-                self._doubted.pop(name, None)
+            for view in views:
+                self._doubted.pop(view.topic, None)
             self._claim = _claim(answer, security_protocol(self._conf), self._claim) or self._claim
             self._publish(views)
-            return told
+            return {view.topic for view in views}
 
     def _compare(self, topic: Any) -> None:
         """An id without epochs is that of the live topic, and the record is of another one (invariant I8). A broker may
@@ -315,11 +314,11 @@ def _modes(topic: Any) -> tuple[PartitionMode, ...]:
     Raises:
         ModeSourceError: this is no mode, or no partition.
     """
-    told = {partition.partition_index: partition.mode for partition in topic.partitions}
+    modes = {partition.partition_index: partition.mode for partition in topic.partitions}
     try:
-        if told and (min(told) < 0 or max(told) >= len(told)):
+        if modes.keys() != set(range(len(modes))):
             raise ValueError("partitions are missing")
-        return tuple(PartitionMode(told[partition]) for partition in range(len(told)))
+        return tuple(PartitionMode(modes[partition]) for partition in range(len(modes)))
     except ValueError as error:
         raise ModeSourceError(f"modes over the wire: topic {topic.name!r}: {error}", topic=topic.name) from error
 
