@@ -156,6 +156,9 @@ class _Handle:
     def views(self) -> Mapping[str, TopicView]:
         return self._source().store.views()
 
+    def recorded(self, topics: Iterable[str]) -> set[str]:
+        return self._source().store.recorded(topics)
+
     def claim(self) -> ClaimRecord | None:
         return self._source().claim()
 

