@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from modeaware.modelog.records import ClaimRecord
@@ -42,7 +42,7 @@ class Views(Protocol):
         """Return the views of all topics that have a record."""
         ...
 
-    def recorded(self, topics: Iterable[str]) -> Set[str]:
+    def recorded(self, topics: Iterable[str]) -> set[str]:
         """Return those of the topics that have a record, be it one of an earlier topic of that name (invariant I8)."""
         ...
 
