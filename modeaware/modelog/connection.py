@@ -44,12 +44,12 @@ _DEFAULTS: dict[str, Any] = {
 
 
 def shared_settings(conf: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of ``conf`` that others who reach the same cluster take over; no callback but ``oauth_cb``."""
+    """Return the settings of ``conf`` with which any client reaches the same cluster; no callback but ``oauth_cb``."""
     return {name: value for name, value in conf.items() if name in _EXACT or name.startswith(_PREFIXES)}
 
 
 def connection_conf(conf: Mapping[str, Any], suffix: str) -> dict[str, Any]:
-    """The settings of ``conf`` with which another client reaches the same cluster as the same user.
+    """Return the settings of ``conf`` with which another client reaches the same cluster as the same user.
 
     Args:
         conf: a client's librdkafka settings.
@@ -61,10 +61,10 @@ def connection_conf(conf: Mapping[str, Any], suffix: str) -> dict[str, Any]:
 
 
 def tail_conf(conf: Mapping[str, Any], *, fetch_wait_ms: int) -> dict[str, Any]:
-    """The settings of a consumer that reads the mode log for the client configured by ``conf``.
+    """Return the settings of a consumer that reads the mode log for the client configured by ``conf``.
 
-    It belongs to no group that matters (the id is unique, nothing is ever committed; librdkafka wants one all the same,
-    and a user who may not use it can still read), sees committed records only, and creates no topic.
+    Its group is a formality that librdkafka requires: the id is unique, nothing is ever committed, and a user without
+    rights on it can read all the same. It reads committed records only, and creates no topic.
 
     Args:
         conf: the client's librdkafka settings.
@@ -88,7 +88,7 @@ def tail_conf(conf: Mapping[str, Any], *, fetch_wait_ms: int) -> dict[str, Any]:
 
 
 def cluster_key(conf: Mapping[str, Any], topic: str) -> Hashable:
-    """What clients must have in common to share one tail: bootstrap servers (in any order), security settings, log."""
+    """Return what clients share that share one tail: bootstrap servers (in any order), security settings, log."""
     servers = str(conf.get("bootstrap.servers") or conf.get("metadata.broker.list") or "")
     identity = {
         name: value if callable(value) else str(value)

@@ -68,11 +68,11 @@ class GroupRule:
         return not self.glob and has_glob_characters(self.group)
 
     def applies(self, topic: str, now_ms: int) -> bool:
-        """Whether it is a rule for ``topic``, and in force now: a waiver ends when it says so (invariant I2)."""
+        """Return whether it is a rule for ``topic``, and in force: a waiver ends when it expires (invariant I2)."""
         return (self.expires_ms is None or now_ms < self.expires_ms) and fnmatchcase(topic, self.topic)
 
     def matches(self, group: str) -> bool:
-        """Whether it is about ``group``."""
+        """Return whether it is about ``group``."""
         return group == self.group or (self.glob and fnmatchcase(group, self.group))
 
     def to_dict(self) -> dict[str, Any]:

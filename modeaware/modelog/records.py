@@ -141,7 +141,7 @@ class DeleteTopicPartitions:
             same: what they keep for the keys that move stays behind.
         handed_over: all partitions below ``previous_count`` are handed over: every group that is waited for has read
             what was written to them before the switch (see :mod:`modeaware.lifecycle.handover`). True as well where a
-            controller wrote the record that knows no handover: it would never report one.
+            controller without handovers wrote the record: it would never report one.
         earlier_counts: ``previous_count`` of the earlier shrinks that were not handed over when this one was admitted,
             ascending: a key may still be in the partition it was in before one of them, so no partition is handed over
             before all are.
@@ -187,7 +187,7 @@ class DeleteTopicPartitions:
         }
         if self.accept_state_loss:
             fields["accept_state_loss"] = list(self.accept_state_loss)
-        if not self.handed_over:  # where the field is missing, the writer knew no handover, and never reports one
+        if not self.handed_over:  # a missing field means a writer without handovers, which never reports one
             fields["handed_over"] = False
         if self.earlier_counts:
             fields["earlier_counts"] = list(self.earlier_counts)
@@ -218,9 +218,9 @@ class DeleteTopicPartitions:
 
 @dataclass(frozen=True)
 class Straggler:
-    """The last record that was seen to arrive at or after a seal, and what the leader knew of its producer.
+    """The last record that was seen to arrive at or after a seal, and what the leader returned of its producer.
 
-    ``producer_id`` is -1, and the others too, where the leader knew none (a producer without idempotence).
+    ``producer_id`` is -1, and the others too, where the leader returned none (a producer without idempotence).
     """
 
     offset: int
@@ -242,7 +242,7 @@ class Straggler:
 
 @dataclass(frozen=True)
 class RetiredPartition:
-    """What the controller knows of one partition that takes no writes.
+    """The state of one partition that takes no writes.
 
     Attributes:
         partition_state, replica_state: KIP-694's states.
@@ -250,10 +250,10 @@ class RetiredPartition:
         seal_leader_epoch: the leader epoch under which the seal was read, or was found broken.
         drained: proof of the drain: group -> committed offset, at or beyond the seal, or before it with nothing between
             them that a group would be given. Empty for an empty partition.
-        resume_offset: where a group without a commit goes on once the partition is readable again, while that is below
+        resume_offset: where a group without a commit reads on once the partition is readable again, while that is below
             the seal: the first seal that a straggler broke. None: the seal itself.
-        reason: why it does not go on, as a code (see :mod:`modeaware.lifecycle.reasons`), optionally with a group:
-            ``"group-lag:billing"``. None when nothing holds it up.
+        reason: what holds it up, as a code (see :mod:`modeaware.lifecycle.reasons`), optionally with a group:
+            ``"group-lag:billing"``. None: nothing.
         opening: the partition is new, not retired: created, and closed to writes until groups know it.
         stragglers: how often a record arrived at or after a seal.
         straggler: the last of them.
@@ -283,7 +283,7 @@ class RetiredPartition:
         """Up to where the records go once all is drained: the seal, but never beyond a committed offset (invariant I1).
 
         A commit may lie below the seal where nothing but control records or aborted ones follow it. With the log start
-        behind it, ``auto.offset.reset`` would decide where that group goes on.
+        behind it, ``auto.offset.reset`` would decide where that group continues.
         """
         return None if self.seal_offset is None else min([self.seal_offset, *self.drained.values()])
 

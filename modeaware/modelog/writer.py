@@ -55,7 +55,7 @@ class ModeLogWriter:
             "linger.ms": 0,
             # How soon the coordinator is asked again while it completes the transaction before this one.
             "retry.backoff.ms": 20,
-            # librdkafka's send_offsets_to_transaction knows no timeout, and hangs on a group coordinator that was
+            # librdkafka's send_offsets_to_transaction has no timeout, and hangs on a group coordinator that was
             # restarted until the state of any connection changes (librdkafka issues 5456, 5511): idle ones are closed.
             "connections.max.idle.ms": 3_000,
         }
@@ -147,7 +147,7 @@ class ModeLogWriter:
         producer, self._producer = self._producer, None
         if producer is not None:
             producer.purge()
-            with suppress(KafkaException):  # a producer that was fenced says so once more
+            with suppress(KafkaException):  # a producer that was fenced raises that once more
                 producer.flush(0)
 
     def _abort(self, producer: Producer, deadline: Deadline) -> None:
