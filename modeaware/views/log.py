@@ -75,12 +75,12 @@ class LogSource:
         """Whether the cluster has said anything about the log, be it that it is absent or cannot be read."""
         return self._store.ready or self._absent or self._store.error() is not None
 
+    # What handles ask of the log: see ``Views``
+
     def claim(self) -> ClaimRecord | None:
-        """See ``Views``."""
         return self._replay.claim
 
     def removed(self, topic_ids: Iterable[str]) -> tuple[str, ...]:
-        """See ``Views``."""
         removed = self._replay.removed
         return tuple(topic_id for topic_id in topic_ids if topic_id in removed)
 
@@ -90,7 +90,6 @@ class LogSource:
             return [record.view() for record in self._replay.records_of(topic)]
 
     def stats(self) -> dict[str, Any]:
-        """See ``Views``: what only the log has."""
         return {
             "log_topic": self._topic,
             "log_present": self.present,

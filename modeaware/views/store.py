@@ -82,27 +82,23 @@ class ViewStore:
         self._asked = 0
         self._last = _Question()
 
-    # For clients
+    # For clients: see ``Views``
 
     def held(self, topic: str) -> TopicView | None:
         """Return the view in force, however old; None for a topic without one."""
         return self._in_force.get(topic)
 
     def view(self, topic: str) -> TopicView:
-        """See ``Views``."""
         return self._in_force.get(topic) or TopicView.unlisted(topic)
 
     def views(self) -> dict[str, TopicView]:
-        """See ``Views``."""
         return dict(self._in_force)
 
     def wait_ready(self, timeout_s: float) -> bool:
-        """See ``Views``."""
         return self._ready.wait(timeout_s)
 
     @property
     def ready(self) -> bool:
-        """See ``Views``."""
         return self._ready.is_set()
 
     def refresh(self, timeout_s: float, *, fresh: bool = True) -> None:
@@ -155,14 +151,12 @@ class ViewStore:
         return error
 
     def subscribe(self, listener: ViewListener) -> None:
-        """See ``Views``."""
         with self.turn:
             self._listeners.append(listener)
             if self.ready:
                 self._call([listener], self.views())
 
     def unsubscribe(self, listener: ViewListener) -> None:
-        """See ``Views``."""
         # Without the lock: a caller may hold one of its own that its running listener waits for.
         try:
             self._listeners.remove(listener)
@@ -170,7 +164,6 @@ class ViewStore:
             logger.debug("%r was not subscribed", listener)
 
     def error(self) -> ModeSourceError | None:
-        """See ``Views``."""
         return self._error
 
     def stats(self) -> dict[str, Any]:

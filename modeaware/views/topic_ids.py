@@ -176,7 +176,6 @@ class IdChecks:
         self._due_s = self._asked_s + self._interval_s
 
     def verify(self, topics: Iterable[str], timeout_s: float, max_age_s: float) -> frozenset[str]:
-        """See ``Views``."""
         names = set(topics)
         with self._lock:
             self._in_use |= names
