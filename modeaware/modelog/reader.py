@@ -32,7 +32,9 @@ SILENCE_S = 1.0
 
 
 class LogAbsent(ModeSourceError):
-    """The cluster says that there is no such topic."""
+    """The cluster says that there is no such topic; a broker may lag behind its creation."""
+
+    default_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 class LogUnreachable(ModeSourceError):

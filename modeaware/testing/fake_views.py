@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import threading
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -18,9 +19,6 @@ def modes_of(
     """``count`` modes: ReadWrite for ``writable`` (how many from 0 on, or which), ``rest`` for the others."""
     kept = set(range(writable)) if isinstance(writable, int) else set(writable)
     return tuple(PartitionMode.READ_WRITE if p in kept else rest for p in range(count))
-
-
-_Topics = set[str]  # within the class, ``set`` is its method
 
 
 class FakeViews:
@@ -143,7 +141,7 @@ class FakeViews:
         with self._lock:
             return dict(self._views)
 
-    def recorded(self, topics: Iterable[str]) -> _Topics:
+    def recorded(self, topics: Iterable[str]) -> builtins.set[str]:
         return {topic for topic in topics if topic in self._views or topic in self._replaced}
 
     def claim(self) -> ClaimRecord | None:
