@@ -34,6 +34,26 @@ class SystemClock:
 SYSTEM_CLOCK = SystemClock()
 
 
+class Backoff:
+    """Pauses between attempts in seconds: each is twice the one before, up to a longest. For one thread."""
+
+    def __init__(self, first_s: float, last_s: float) -> None:
+        self.first_s = first_s
+        self.last_s = last_s
+        self.now_s = first_s
+
+    def next_s(self, last_s: float | None = None) -> float:
+        """Return the pause before the next attempt, and double it: up to ``last_s``, where that is given."""
+        last_s = self.last_s if last_s is None else last_s
+        pause_s = min(self.now_s, last_s)
+        self.now_s = min(2 * pause_s, last_s)
+        return pause_s
+
+    def reset(self) -> None:
+        """An attempt has succeeded: begin with the first pause again."""
+        self.now_s = self.first_s
+
+
 def utc(ms: int, timespec: str = "seconds") -> str:
     """A wall-clock time in ms since the epoch, for people: ``2026-01-31 12:00:00 UTC``.
 

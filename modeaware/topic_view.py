@@ -1,14 +1,36 @@
-"""What a client knows of one topic's partition modes: an immutable snapshot."""
+"""A topic's id, and what a client applies to the topic with that id: an immutable view of its partition modes.
+
+A topic id has one form here: Kafka's own, URL-safe base64 without padding, 22 characters. The mode log keys its records
+by it. On the wire an id is 16 bytes, kafka-python returns a ``UUID``, and librdkafka a type of its own.
+"""
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from uuid import UUID
 
 from modeaware.modes import PartitionMode, format_ranges
 
 NO_EPOCH = (-1, -1)
+NO_TOPIC_ID = "A" * 22
+"""The zero UUID: brokers return it for a topic without an id (Kafka before 2.8)."""
+
+
+def base64_id(topic_id: object) -> str:
+    """Return Kafka's form of a topic id: of 16 bytes, a ``UUID``, or librdkafka's, printed with ``+`` and ``/``."""
+    raw = topic_id.bytes if isinstance(topic_id, UUID) else topic_id
+    if isinstance(raw, bytes):
+        return urlsafe_b64encode(raw).rstrip(b"=").decode()
+    return str(raw).replace("+", "-").replace("/", "_")
+
+
+def known_id(topic_id: object) -> str | None:
+    """Return :func:`base64_id`, or None where a broker has returned no id: None, or the zero UUID."""
+    text = None if topic_id is None else base64_id(topic_id)
+    return None if text == NO_TOPIC_ID else text
 
 
 @dataclass(frozen=True)
@@ -20,8 +42,8 @@ class TopicView:
         topic_id: the topic id (Kafka's base64 form), or None where no record exists for the topic.
         version: ``(controller epoch, topic epoch)``; views are ordered by it and never go back (invariant I4).
         modes: the mode of partition 0, 1, 2, ...; empty where no record exists. While a topic has retired partitions,
-            a partition that is not listed is readable but not writable: somebody may have grown the topic with another
-            tool, and no group has been told yet.
+            a partition that is not listed is readable but not writable: another tool may have grown the topic, and
+            groups may not read the partition yet.
         resume_offsets: for retired and newly opened partitions, the offset from which a group without a commit has to
             read when the partition comes (back) to it: the seal offset, or the offset at which it was opened.
         reclaimed: the partitions whose records were deleted up to the resume offset.
@@ -48,13 +70,17 @@ class TopicView:
 
     @classmethod
     def unlisted(cls, topic: str) -> TopicView:
-        """A topic the mode log does not name: every partition is ReadWrite (KIP-694, Compatibility)."""
+        """Return the view of a topic without a record: every partition is ReadWrite (KIP-694, Compatibility)."""
         return cls(topic)
 
     def applies_to(self, topic_id: str | None) -> bool:
-        """Whether the view may be applied to the topic that has the id ``topic_id`` (invariant I8): a topic that was
+        """Return whether the view may be applied to the topic with the id ``topic_id`` (invariant I8): a topic that was
         deleted and created again is another one. None: the topic's id is not known."""
         return topic_id is None or self.topic_id is None or self.topic_id == topic_id
+
+    def is_older_than(self, other: TopicView | None) -> bool:
+        """Return whether ``other`` is a later view of the same topic id: this one never replaces it (invariant I4)."""
+        return other is not None and other.topic_id == self.topic_id and self.version < other.version
 
     @property
     def epoch(self) -> int:
@@ -90,7 +116,7 @@ class TopicView:
     def is_readable(self, partition: int) -> bool:
         """Whether a consumer may be assigned ``partition``.
 
-        A partition beyond the listed ones is readable: nobody has retired it, and whoever wrote to it wants it read.
+        A partition beyond the listed ones is readable: no record retires it, and it may hold records.
         """
         return not 0 <= partition < len(self.modes) or self.modes[partition].readable
 

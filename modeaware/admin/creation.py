@@ -16,7 +16,7 @@ from modeaware.cluster.registered import Registered, registered_brokers
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, RequestRefused
 from modeaware.librdkafka import KafkaError
 from modeaware.librdkafka_admin import NewPartitions, NewTopic
-from modeaware.modelog.observed_brokers import ObservedBrokersRecord
+from modeaware.modelog.records import ObservedBrokersRecord
 from modeaware.wire.brokers.client import BULK_TIMEOUT_S, Brokers
 from modeaware.wire.brokers.controller import ask_controller, route_to_controller
 from modeaware.wire.brokers.messages import CreatePartitionsRequest, CreateTopicsRequest, MetadataRequest

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
 from modeaware.lifecycle.phases import in_progress, partition_phase, topic_phase
-from modeaware.modelog.deletion import RETENTION_DELAY_MS
-from modeaware.modelog.records import TopicRecord
+from modeaware.modelog.records import RETENTION_DELAY_MS, TopicRecord
 from modeaware.modes import format_ranges
 
 RETENTION, DRAINED = "retention", "drained"

@@ -24,7 +24,7 @@ from modeaware.apply.desired import (
 )
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
 from modeaware.lifecycle.phases import partition_phase
-from modeaware.modelog.deletion import DeleteTopicPartitions
+from modeaware.modelog.records import DeleteTopicPartitions
 from modeaware.modes import format_ranges
 from partitioners import share_moved
 

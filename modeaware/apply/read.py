@@ -11,7 +11,7 @@ import yaml
 
 from modeaware.apply.desired import DRAINED, POLICIES, RETENTION, DesiredTopic, ShrinkRules
 from modeaware.errors import ConfigError
-from modeaware.modelog.json_fields import MAX_PARTITIONS
+from modeaware.modelog.records import MAX_PARTITIONS
 from modeaware.printable import printable_lines
 
 VERSION = 1

@@ -53,9 +53,8 @@ from modeaware.controller.daemon import Controller
 from modeaware.errors import ControllerUnavailable, ModeAwareError
 from modeaware.lifecycle.commands import DeletePartitionsCommand
 from modeaware.lifecycle.effects import CreatePartitions
-from modeaware.modelog.deletion import RETENTION_DELAY_MS
 from modeaware.modelog.reader import read_mode_log
-from modeaware.modelog.records import ClaimRecord, TopicRecord
+from modeaware.modelog.records import RETENTION_DELAY_MS, ClaimRecord, TopicRecord
 from modeaware.modelog.replay import Replay
 from modeaware.modes import PartitionMode, format_ranges
 from modeaware.printable import printable_lines

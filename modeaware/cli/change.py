@@ -36,7 +36,7 @@ from modeaware.controller.daemon import Controller
 from modeaware.errors import RequestRefused
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand, TopicCommand
 from modeaware.lifecycle.effects import CreatePartitions
-from modeaware.modelog.deletion import RETENTION_DELAY_MS
+from modeaware.modelog.records import RETENTION_DELAY_MS
 from modeaware.modes import PartitionMode, format_ranges
 from modeaware.retries import Deadline, Retrying, RetryPolicy
 

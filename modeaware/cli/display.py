@@ -6,8 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 from modeaware.clock import utc
-from modeaware.modelog.deletion import DeleteTopicPartitions
-from modeaware.modelog.straggler import Straggler
+from modeaware.modelog.records import DeleteTopicPartitions, Straggler
 from modeaware.modes import format_ranges
 from modeaware.printable import printable_lines
 from modeaware.reports.describe import HandoverDescription, PartitionDescription, TopicDescription, straggler_json

@@ -19,9 +19,8 @@ from modeaware.controller.daemon import ELECTION_SLACK_S, Controller
 from modeaware.controller.status import Role
 from modeaware.errors import ClusterError, ControllerUnavailable, ErrorCode, RequestRefused
 from modeaware.lifecycle.commands import AlterGroupRulesCommand, Command, CommandResult, DeletePartitionsCommand
-from modeaware.modelog.deletion import RETENTION_DELAY_MS
 from modeaware.modelog.reader import read_mode_log
-from modeaware.modelog.records import ClaimRecord
+from modeaware.modelog.records import RETENTION_DELAY_MS, ClaimRecord
 from modeaware.modes import PartitionMode
 from modeaware.printable import printable
 from modeaware.retries import Deadline, Retrying

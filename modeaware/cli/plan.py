@@ -5,7 +5,7 @@ from __future__ import annotations
 from modeaware.cli.situation import Situation
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand, TopicCommand
 from modeaware.lifecycle.phases import in_progress
-from modeaware.modelog.deletion import RETENTION_DELAY_MS
+from modeaware.modelog.records import RETENTION_DELAY_MS
 from modeaware.modes import format_ranges
 
 # KIP-694, "Kafka Topic Command changes", word for word.

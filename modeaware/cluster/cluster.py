@@ -12,12 +12,12 @@ from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.cluster.answers import refusal
 from modeaware.cluster.effect_requests import Check, commit_offsets, create_partitions, delete_records, no_check
 from modeaware.cluster.leader_requests import LeaderRequests
-from modeaware.cluster.partition_leaders import base64_id
 from modeaware.cluster.topic_identity import topic_ids
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.librdkafka_admin import AdminClient
 from modeaware.lifecycle.effects import CreatePartitions, DeleteRecords, Effect
+from modeaware.topic_view import base64_id
 from modeaware.wire.brokers.client import REQUEST_TIMEOUT_S as BROKER_TIMEOUT_S
 from modeaware.wire.brokers.client import Brokers
 from modeaware.wire.brokers.messages import DescribeConfigsRequest, ListOffsetsRequest, MetadataRequest

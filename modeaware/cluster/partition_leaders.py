@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -111,11 +110,6 @@ def writers(brokers: Brokers, topic: str, partitions: Iterable[int]) -> dict[int
                 known = [_writer(producer) for producer in entry.active_producers]
                 found[entry.partition_index] = tuple(sorted(known, key=lambda w: -w.last_timestamp_ms))
     return found
-
-
-def base64_id(topic_id: Any) -> str:
-    """Kafka's form of a topic id: URL-safe base64 without padding."""
-    return b64encode(topic_id.bytes, altchars=b"-_").decode().rstrip("=")
 
 
 def _metadata(topic: str) -> Any:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from modeaware.cluster.partition_leaders import base64_id
 from modeaware.errors import ClusterError
 from modeaware.librdkafka import KafkaError
+from modeaware.topic_view import known_id
 from modeaware.wire.brokers.client import BULK_TIMEOUT_S, Ask, Brokers
 from modeaware.wire.brokers.messages import MetadataRequest
 
@@ -64,6 +64,6 @@ def _ids(answer: Any) -> Ids:
     for topic in answer.topics:
         if topic.error_code == KafkaError.UNKNOWN_TOPIC_OR_PART:
             found[topic.name] = None
-        elif topic.error_code in (0, KafkaError.LEADER_NOT_AVAILABLE) and topic.topic_id.int:
-            found[topic.name] = base64_id(topic.topic_id)
+        elif topic.error_code in (0, KafkaError.LEADER_NOT_AVAILABLE) and (topic_id := known_id(topic.topic_id)):
+            found[topic.name] = topic_id
     return found

@@ -16,8 +16,8 @@ from modeaware.confluent._reassignments import ReassigningClient
 from modeaware.confluent.controller_calls import Answers
 from modeaware.errors import ErrorCode, ModeAwareError, RequestRefused
 from modeaware.lifecycle.commands import AlterGroupRulesCommand
-from modeaware.modelog.deletion import RETENTION_DELAY_MS
 from modeaware.modelog.group_rules import GroupRule
+from modeaware.modelog.records import RETENTION_DELAY_MS
 from modeaware.retries import Deadline
 from modeaware.topic_view import TopicView
 

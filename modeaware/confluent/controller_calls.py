@@ -19,9 +19,8 @@ from modeaware.errors import (
 )
 from modeaware.lifecycle.commands import AlterGroupRulesCommand, CreatePartitionsCommand
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule
-from modeaware.modelog.observed_brokers import OBSERVED_BROKERS_KEY, ObservedBrokersRecord
 from modeaware.modelog.reader import read_mode_log
-from modeaware.modelog.records import ClaimRecord
+from modeaware.modelog.records import OBSERVED_BROKERS_KEY, ClaimRecord, ObservedBrokersRecord
 from modeaware.modelog.replay import Replay
 from modeaware.retries import Deadline, Outcome, Retrying, RetryPolicy, in_doubt, outcome_of
 from modeaware.views import registry

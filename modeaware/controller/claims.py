@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from modeaware.errors import RecordError
-from modeaware.modelog.reader import read_to_end
+from modeaware.modelog.reader import LogAbsent, LogRecord, LogRewound, read_to_end
 from modeaware.modelog.records import CLAIM_KEY, ClaimRecord
-from modeaware.modelog.stream import LogAbsent, LogRecord, LogRewound
 
 
 class ClaimWatch:

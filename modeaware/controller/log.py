@@ -8,8 +8,8 @@ from typing import Any
 from modeaware.cluster.cluster import Cluster
 from modeaware.controller.election import Election
 from modeaware.errors import ClusterError, ControllerFenced, ErrorCode
-from modeaware.modelog.observed_brokers import OBSERVED_BROKERS_KEY, ObservedBrokersRecord
 from modeaware.modelog.reader import read_mode_log
+from modeaware.modelog.records import OBSERVED_BROKERS_KEY, ObservedBrokersRecord
 from modeaware.modelog.replay import Replay
 from modeaware.modelog.topic import ensure_mode_log, log_weakness
 from modeaware.modelog.writer import ModeLogWriter

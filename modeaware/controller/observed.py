@@ -12,7 +12,7 @@ from modeaware.clock import Clock
 from modeaware.cluster.registered import Registered
 from modeaware.controller.failures import Failures
 from modeaware.errors import ClusterError
-from modeaware.modelog.observed_brokers import OBSERVED_BROKERS_KEY, ObservedBrokersRecord
+from modeaware.modelog.records import OBSERVED_BROKERS_KEY, ObservedBrokersRecord
 
 logger = logging.getLogger("modeaware.controller")
 

@@ -9,13 +9,12 @@ everybody.
 from __future__ import annotations
 
 import struct
-from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from modeaware.errors import ErrorCode
 from modeaware.modes import PartitionMode
-from modeaware.topic_view import TopicView
+from modeaware.topic_view import TopicView, known_id
 from modeaware.wire.cursor import Cursor
 from modeaware.wire.frames import MalformedFrame
 
@@ -26,8 +25,7 @@ _EPOCHS = struct.Struct(">BBqBBq")  # the tags ControllerEpoch and ModeEpoch
 _MODES = {mode: struct.pack(">b", mode) for mode in PartitionMode}
 _READ_WRITE = b"\0\0"  # the mode, and no tagged field
 _NOBODY = -1
-NO_ID = bytes(16)
-"""What brokers tell as the id of a topic that has none."""
+_ID_BYTES = 16
 _NO_PLAIN_STRING = b"\xff\xff"
 _COMPACT_SINCE = 9
 _UNKNOWN = (int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), int(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
@@ -68,9 +66,9 @@ def of_live(view: TopicView, live_id: bytes | None) -> TopicView:
     Returns:
         For another id a view without modes, whose ``topic_id`` is the live one.
     """
-    if view.topic_id is None or live_id is None or live_id == NO_ID:
+    if view.topic_id is None:
         return view
-    live = urlsafe_b64encode(live_id)[:-2].decode()
+    live = known_id(live_id)
     return view if view.applies_to(live) else TopicView(view.topic, live)
 
 
@@ -121,7 +119,7 @@ def without_ids(answer: bytes) -> tuple[bytes, dict[str, bytes]]:
         cursor.take(2)
         name = cursor.string()
         out.append(answer[kept : cursor.at])
-        live_id = cursor.take(len(NO_ID))
+        live_id = cursor.take(_ID_BYTES)
         kept = cursor.at
         cursor.take(1)
         _listed(cursor)
@@ -193,7 +191,7 @@ def _topics(cursor: Cursor, views: Callable[[str], TopicView], known_only: bool,
         (error_code,) = cursor.unpack(_INT16)
         name = cursor.string()
         head = cursor.body[start : cursor.at]
-        live_id = cursor.take(len(NO_ID)) if with_ids else None
+        live_id = cursor.take(_ID_BYTES) if with_ids else None
         head += cursor.take(1)
         if name is None:
             raise MalformedFrame("a Metadata answer with a topic without a name")

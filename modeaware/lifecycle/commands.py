@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from modeaware.errors import ErrorCode
-from modeaware.modelog.deletion import RETENTION_DELAY_MS
 from modeaware.modelog.group_rules import GroupRule
+from modeaware.modelog.records import RETENTION_DELAY_MS
 from modeaware.modes import PartitionMode
 
 

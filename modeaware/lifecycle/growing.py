@@ -10,8 +10,7 @@ from modeaware.lifecycle.admission import Admission, check_size, current_record,
 from modeaware.lifecycle.commands import CreatePartitionsCommand
 from modeaware.lifecycle.evacuation import evacuation_of, is_evacuation_group
 from modeaware.lifecycle.facts import TopicFacts
-from modeaware.modelog.json_fields import MAX_PARTITIONS
-from modeaware.modelog.records import RetiredPartition, TopicRecord
+from modeaware.modelog.records import MAX_PARTITIONS, RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode
 
 

@@ -26,8 +26,7 @@ from modeaware.lifecycle.drain import check_drain
 from modeaware.lifecycle.phases import awaits_handover
 from modeaware.lifecycle.policy import reclaim_policy
 from modeaware.lifecycle.steps import Pass
-from modeaware.modelog.deletion import DeleteTopicPartitions
-from modeaware.modelog.records import TopicRecord
+from modeaware.modelog.records import DeleteTopicPartitions, TopicRecord
 from modeaware.modes import PartitionMode
 
 OFFSET_BYTES = 32

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from modeaware.errors import ErrorCode, RequestRefused
-from modeaware.modelog.deletion import DeleteTopicPartitions
-from modeaware.modelog.records import RetiredPartition, TopicRecord
+from modeaware.modelog.records import DeleteTopicPartitions, RetiredPartition, TopicRecord
 
 
 def reclaim_policy(partition: int, record: TopicRecord, retired: RetiredPartition | None = None) -> str:

@@ -14,9 +14,8 @@ from modeaware.lifecycle.evacuation import evacuation_group
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.phases import awaits_handover, in_progress
 from modeaware.lifecycle.requirement import Requirement, required_of
-from modeaware.modelog.deletion import RETENTION_DELAY_MS, DeleteTopicPartitions
 from modeaware.modelog.group_rules import GroupRule
-from modeaware.modelog.records import RetiredPartition, TopicRecord
+from modeaware.modelog.records import RETENTION_DELAY_MS, DeleteTopicPartitions, RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode, format_ranges
 
 

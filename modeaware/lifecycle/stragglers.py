@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modeaware.lifecycle.facts import PartitionFacts, WriterFacts
-from modeaware.modelog.straggler import Straggler
+from modeaware.modelog.records import Straggler
 
 
 def straggler_of(log: PartitionFacts) -> Straggler:

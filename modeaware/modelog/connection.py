@@ -1,4 +1,4 @@
-"""How our own clients of the mode log connect: with the settings of the client they serve, and nothing else of it."""
+"""How our own clients of the mode log connect: with those settings of the client they serve that say how to connect."""
 
 from __future__ import annotations
 
@@ -6,30 +6,25 @@ import uuid
 from collections.abc import Hashable, Mapping
 from typing import Any
 
+from modeaware.librdkafka import KafkaError
 from modeaware.wire.api_versions import SOFTWARE_NAME, UNDERLYING_NAME
 
 # Settings of librdkafka (its CONFIGURATION.md) and confluent_kafka that say where the cluster is and how to get there.
 # All others are about producing, consuming, groups, callbacks, logging or statistics and stay with the client.
-_EXACT = frozenset(
-    {
-        "bootstrap.servers",
-        "metadata.broker.list",
-        "oauth_cb",
-        "client.rack",
-        "client.dns.lookup",
-        "connections.max.idle.ms",
-        "broker.version.fallback",
-        "enable.sparse.connections",
-    }
+_EXACT = (
+    "bootstrap.servers",
+    "metadata.broker.list",
+    "oauth_cb",
+    "client.rack",
+    "client.dns.lookup",
+    "connections.max.idle.ms",
+    "broker.version.fallback",
+    "enable.sparse.connections",
 )
+# Of the prefixes, these tell clusters and users apart (see cluster_key).
+_IDENTITY_PREFIXES = ("security.", "sasl.", "ssl.", "ssl_", "enable.ssl.", "enable.sasl.", "https.")
 _PREFIXES = (
-    "security.",
-    "sasl.",
-    "ssl.",
-    "ssl_",
-    "enable.ssl.",
-    "enable.sasl.",
-    "https.",
+    *_IDENTITY_PREFIXES,
     "socket.",
     "broker.address.",
     "reconnect.backoff.",
@@ -37,8 +32,7 @@ _PREFIXES = (
     "api.version.",
     "metadata.recovery.",
 )
-# Of those, the ones that tell clusters and users apart (see cluster_key).
-_IDENTITY_PREFIXES = ("security.", "sasl.", "ssl.", "ssl_", "enable.ssl.", "enable.sasl.", "https.")
+_NO_ANSWER = (KafkaError._TIMED_OUT, KafkaError._TIMED_OUT_QUEUE, KafkaError._TRANSPORT)
 
 _DEFAULTS: dict[str, Any] = {
     # An endpoint that refuses old clients would tell this one that topics with retired partitions have no leader.
@@ -50,12 +44,12 @@ _DEFAULTS: dict[str, Any] = {
 
 
 def shared_settings(conf: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of ``conf`` that others who reach the same cluster take over; no callback but ``oauth_cb``."""
+    """Return the settings of ``conf`` with which any client reaches the same cluster; no callback but ``oauth_cb``."""
     return {name: value for name, value in conf.items() if name in _EXACT or name.startswith(_PREFIXES)}
 
 
 def connection_conf(conf: Mapping[str, Any], suffix: str) -> dict[str, Any]:
-    """The settings of ``conf`` with which another client reaches the same cluster as the same user.
+    """Return the settings of ``conf`` with which another client reaches the same cluster as the same user.
 
     Args:
         conf: a client's librdkafka settings.
@@ -67,15 +61,15 @@ def connection_conf(conf: Mapping[str, Any], suffix: str) -> dict[str, Any]:
 
 
 def tail_conf(conf: Mapping[str, Any], *, fetch_wait_ms: int) -> dict[str, Any]:
-    """The settings of a consumer that reads the mode log for the client configured by ``conf``.
+    """Return the settings of a consumer that reads the mode log for the client configured by ``conf``.
 
-    It belongs to no group that matters (the id is unique, nothing is ever committed; librdkafka wants one all the same,
-    and a user who may not use it can still read), sees committed records only, and creates no topic.
+    Its group is a formality that librdkafka requires: the id is unique, nothing is ever committed, and a user without
+    rights on it can read all the same. It reads committed records only, and creates no topic.
 
     Args:
         conf: the client's librdkafka settings.
         fetch_wait_ms: how long a broker may hold back an empty answer (``fetch.wait.max.ms``). Records end the wait at
-            once. But the end of the log is only told by such an answer, and other requests on the same connection queue
+            once. But only such an answer marks the end of the log, and other requests on the same connection queue
             behind it: take a few milliseconds to read to the end, seconds to follow.
     """
     return {
@@ -94,7 +88,7 @@ def tail_conf(conf: Mapping[str, Any], *, fetch_wait_ms: int) -> dict[str, Any]:
 
 
 def cluster_key(conf: Mapping[str, Any], topic: str) -> Hashable:
-    """What clients must have in common to share one tail: bootstrap servers (in any order), security settings, log."""
+    """Return what clients share that share one tail: bootstrap servers (in any order), security settings, log."""
     servers = str(conf.get("bootstrap.servers") or conf.get("metadata.broker.list") or "")
     identity = {
         name: value if callable(value) else str(value)
@@ -102,3 +96,8 @@ def cluster_key(conf: Mapping[str, Any], topic: str) -> Hashable:
         if name == "oauth_cb" or name.startswith(_IDENTITY_PREFIXES)
     }
     return (frozenset(server.strip() for server in servers.split(",")), frozenset(identity.items()), topic)
+
+
+def is_transient(error: KafkaError) -> bool:
+    """Return whether the same request may succeed later: there was no answer, or a retriable one."""
+    return error.code() in _NO_ANSWER or bool(error.retriable())

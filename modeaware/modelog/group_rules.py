@@ -1,7 +1,7 @@
-"""The operator's rules about groups, as the mode log keeps them: whom a drain waits for, and whom not.
+"""The operator's rules about groups, as the mode log keeps them: which groups a drain waits for.
 
-One record holds all rules. It is written by the controller, like every other, and read by nobody else but the command
-line: clients pass it over.
+One record holds all rules. The controller writes it, like every other, and the command line reads it; clients pass it
+over.
 
 A group id may hold any character, those of a glob included, so each rule keeps whether its text is a name or a glob.
 Up to 0.2.0 a text with ``*``, ``?`` or ``[`` was always a glob, and a rule without the field ``literal`` is still read
@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from modeaware.errors import RecordError
-from modeaware.modelog.json_fields import WRITER_VERSION, dump, load, optional_int, text
+from modeaware.modelog.records import dump, load, optional_int, parsing, text
 
 GROUP_RULES_KEY = "group-rules"
 LITERAL_READER = 2
@@ -69,22 +68,17 @@ class GroupRule:
         return not self.glob and has_glob_characters(self.group)
 
     def applies(self, topic: str, now_ms: int) -> bool:
-        """Whether it is a rule for ``topic``, and in force now: a waiver ends when it says so (invariant I2)."""
+        """Return whether it is a rule for ``topic``, and in force: a waiver ends when it expires (invariant I2)."""
         return (self.expires_ms is None or now_ms < self.expires_ms) and fnmatchcase(topic, self.topic)
 
     def matches(self, group: str) -> bool:
-        """Whether it is about ``group``."""
+        """Return whether it is about ``group``."""
         return group == self.group or (self.glob and fnmatchcase(group, self.group))
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON form."""
-        fields: dict[str, Any] = {
-            "kind": self.kind,
-            "group": self.group,
-            "topic": self.topic,
-            "reason": self.reason,
-            "created_ms": self.created_ms,
-        }
+        """Return the JSON form."""
+        names = ("kind", "group", "topic", "reason", "created_ms")
+        fields: dict[str, Any] = {name: getattr(self, name) for name in names}
         if self.expires_ms is not None:
             fields["expires_ms"] = self.expires_ms
         if self.uncommitted_only:
@@ -128,15 +122,8 @@ class GroupRulesRecord:
         return (self.controller_epoch, self.epoch)
 
     def to_json(self) -> bytes:
-        return dump(
-            {
-                "version": WRITER_VERSION,
-                "min_reader": LITERAL_READER if any(rule.is_unlike_0_2_0 for rule in self.rules) else 1,
-                "controller_epoch": self.controller_epoch,
-                "epoch": self.epoch,
-                "rules": [rule.to_dict() for rule in self.rules],
-            }
-        )
+        min_reader = LITERAL_READER if any(rule.is_unlike_0_2_0 for rule in self.rules) else 1
+        return dump({**vars(self), "rules": [rule.to_dict() for rule in self.rules]}, min_reader=min_reader)
 
     @classmethod
     def from_json(cls, value: bytes) -> GroupRulesRecord:
@@ -145,12 +132,10 @@ class GroupRulesRecord:
         Raises:
             RecordError: it is not a record of group rules, or needs a newer reader.
         """
-        fields = load(value, reader_version=LITERAL_READER)
-        try:
+        with parsing("a record of group rules"):
+            found = load(value, reader_version=LITERAL_READER)
             return cls(
-                rules=tuple(GroupRule.from_dict(rule) for rule in fields["rules"]),
-                controller_epoch=int(fields["controller_epoch"]),
-                epoch=int(fields["epoch"]),
+                rules=tuple(GroupRule.from_dict(rule) for rule in found["rules"]),
+                controller_epoch=int(found["controller_epoch"]),
+                epoch=int(found["epoch"]),
             )
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise RecordError(f"mode log: not a record of group rules ({type(error).__name__}: {error})") from error

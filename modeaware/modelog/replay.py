@@ -12,24 +12,31 @@ from collections.abc import Iterable
 
 from modeaware.errors import NewerRecord, RecordError
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRulesRecord
-from modeaware.modelog.observed_brokers import OBSERVED_BROKERS_KEY, ObservedBrokersRecord
-from modeaware.modelog.records import CLAIM_KEY, ClaimRecord, TopicRecord
+from modeaware.modelog.records import (
+    CLAIM_KEY,
+    OBSERVED_BROKERS_KEY,
+    ClaimRecord,
+    ObservedBrokersRecord,
+    TopicRecord,
+)
 from modeaware.topic_view import TopicView
 
 logger = logging.getLogger(__name__)
 
 MAX_REMEMBERED_KEYS = 1_000
-"""How many unreadable keys are told apart: a log full of rubbish must fill neither memory nor the program's log."""
+"""How many unreadable keys are kept apart: a log full of rubbish must fill neither memory nor the program's log."""
+
+_Versioned = TopicRecord | GroupRulesRecord | ObservedBrokersRecord
 
 
 class Replay:
-    """What the mode log says, as far as it has been applied. Not thread-safe: its owner serialises the calls.
+    """The contents of the mode log, as far as it has been applied. Not thread-safe: its owner serialises the calls.
 
     Attributes:
         records: topic id -> the latest record of that topic.
         claim: the claim of the latest controller; None where none was read.
         group_rules: the operator's rules about groups; None where there are none.
-        observed_brokers: the brokers that were ever seen; None where no controller has written them down.
+        observed_brokers: the brokers that were ever seen; None where no controller has recorded them.
         rejected: how many records could not be used, or were those of an older controller.
         removed: the ids of topics whose latest record is a tombstone.
         newer: the keys whose latest record was written for a newer reader (at most a few: one a topic).
@@ -58,15 +65,13 @@ class Replay:
         """
         try:
             name = _key_text(key)
+            changed: frozenset[str] = frozenset()
             if name == CLAIM_KEY:
                 self._apply_claim(value)
-                changed: frozenset[str] = frozenset()
             elif name == GROUP_RULES_KEY:
                 self._apply_group_rules(value)
-                changed = frozenset()
             elif name == OBSERVED_BROKERS_KEY:
                 self._apply_observed_brokers(value)
-                changed = frozenset()
             else:
                 changed = self._apply_topic(name, value)
         except RecordError as error:
@@ -116,24 +121,17 @@ class Replay:
         self.claim = claim
 
     def _apply_group_rules(self, value: bytes | None) -> None:
-        if value is None:
-            self.group_rules = None
-            return
-        rules = GroupRulesRecord.from_json(value)
-        self._refuse_replaced(rules.controller_epoch, "the group rules")
-        if self.group_rules is not None and rules.version < self.group_rules.version:
-            raise RecordError(f"mode log: group rules of version {rules.version} come after {self.group_rules.version}")
+        rules = None if value is None else GroupRulesRecord.from_json(value)
+        if rules is not None:
+            self._refuse_replaced(rules.controller_epoch, "the group rules")
+            _refuse_older(rules, self.group_rules, "the group rules")
         self.group_rules = rules
 
     def _apply_observed_brokers(self, value: bytes | None) -> None:
-        if value is None:
-            self.observed_brokers = None
-            return
-        observed = ObservedBrokersRecord.from_json(value)
-        self._refuse_replaced(observed.controller_epoch, "the observed brokers")
-        held = self.observed_brokers
-        if held is not None and observed.version < held.version:
-            raise RecordError(f"mode log: observed brokers of version {observed.version} come after {held.version}")
+        observed = None if value is None else ObservedBrokersRecord.from_json(value)
+        if observed is not None:
+            self._refuse_replaced(observed.controller_epoch, "the observed brokers")
+            _refuse_older(observed, self.observed_brokers, "the observed brokers")
         self.observed_brokers = observed
 
     def _refuse_replaced(self, controller_epoch: int, what: str) -> None:
@@ -152,10 +150,7 @@ class Replay:
         if record.topic_id != topic_id:
             raise RecordError(f"mode log: the record under the key {topic_id!r} is one of topic id {record.topic_id!r}")
         self._refuse_replaced(record.controller_epoch, repr(record.topic))
-        if held is not None and record.version < held.version:
-            raise RecordError(
-                f"mode log: a record of {record.topic!r} has version {record.version} and comes after {held.version}"
-            )
+        _refuse_older(record, held, repr(record.topic))
         # A record of the version that is held is a duplicate. It is applied all the same: compaction keeps the last
         # copy, and with it the place that decides between two topics of one name.
         changed = self._forget(topic_id)
@@ -194,6 +189,11 @@ def fold(log: Iterable[tuple[str | bytes | None, bytes | None]]) -> Replay:
     for key, value in log:
         replay.apply(key, value)
     return replay
+
+
+def _refuse_older(record: _Versioned, held: _Versioned | None, what: str) -> None:
+    if held is not None and record.version < held.version:
+        raise RecordError(f"mode log: a record of {what} has version {record.version} and comes after {held.version}")
 
 
 def _key_text(key: str | bytes | None) -> str:

@@ -1,4 +1,8 @@
-"""The tail of the mode log: reads it to its end, then follows it, in the thread that runs it."""
+"""The tail of the mode log: reads it to its end, then follows it, in the thread that runs it.
+
+It reads to the end with short fetch waits (only an empty answer marks the end), then follows with long ones. After
+anything that could hide a change of the log itself (it is gone, shorter, was out of reach) it is read anew.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Any, Protocol
 
-from modeaware.clock import SYSTEM_CLOCK, Clock
+from modeaware.clock import SYSTEM_CLOCK, Backoff, Clock
 from modeaware.errors import ModeSourceError
-from modeaware.modelog.reader import Silence
-from modeaware.modelog.stream import LogAbsent, LogRecord, LogRewound, LogStream, LogUnreachable
+from modeaware.modelog.reader import LogAbsent, LogRecord, LogRewound, LogStream, LogUnreachable
 
 logger = logging.getLogger(__name__)
 
@@ -22,15 +25,15 @@ SLICE_S = 0.2
 FIRST_SLICE_S = 0.02
 """The same in the first second of a reading: an error, such as "there is no such topic", does not end a poll."""
 GRACE_S = 1.0
-"""A log that is out of reach for less is no news: a broker of several may be down, or a leader be moving."""
+"""A log that is out of reach for less is not reported: a broker of several may be down, or a leader be moving."""
 MARKER_WAIT_S = 1.0
 """How long a reading waits for what lies behind an open transaction. A commit is acknowledged a moment before it is
-marked in the log, and must not be missed; a transaction that nobody ends must not hold up a start."""
+marked in the log, and must not be missed; a transaction that is never ended must not hold up a start."""
 FIRST_BACKOFF_S, LAST_BACKOFF_S = 1.0, 30.0
 
 
 class TailSink(Protocol):
-    """What is told of the log; every call comes from the thread that runs the tail, in the order of the log."""
+    """Takes in what the tail reads; every call comes from the thread that runs the tail, in the order of the log."""
 
     def begin(self) -> None:
         """The log is read from its beginning (again): its first records come next, then :meth:`reached_end`."""
@@ -39,31 +42,28 @@ class TailSink(Protocol):
         """The next records."""
 
     def reached_end(self, position: int) -> None:
-        """All that was committed below ``position`` has been told."""
+        """All that was committed below ``position`` has been passed on."""
 
     def absent(self) -> None:
         """The cluster says that there is no log."""
 
     def failed(self, error: ModeSourceError) -> None:
-        """The log cannot be read now; told again while that lasts. :meth:`reached_end` or :meth:`absent` ends it."""
+        """The log cannot be read now; repeated while that lasts. :meth:`reached_end` or :meth:`absent` ends it."""
 
     def check_due(self) -> bool:
         """Whether the log has been silent for so long that it has to be asked for its end."""
 
     def wanted(self) -> bool:
-        """Whether the tail is to go on. Asked a few times a second; what it does meanwhile must not take long."""
+        """Whether the tail is to continue. Called a few times a second; must not take long."""
 
 
 class Tail:
     """Follows the mode log for as long as it is wanted.
 
-    It reads to the end with short fetch waits (only an empty answer tells the end), then follows with long ones. After
-    anything that could hide a change of the log itself (it is gone, shorter, was out of reach) it is read anew.
-
     Args:
         conf: librdkafka settings of the client it serves.
         topic: the mode log.
-        sink: what is told.
+        sink: takes in what is read.
     """
 
     def __init__(self, conf: Mapping[str, Any], topic: str, sink: TailSink, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -75,7 +75,7 @@ class Tail:
         self._anew = threading.Event()
         self._anew.set()
         self._position = 0
-        self._backoff_s = FIRST_BACKOFF_S
+        self._backoff = Backoff(FIRST_BACKOFF_S, LAST_BACKOFF_S)
 
     def stop(self) -> None:
         """End :meth:`run` soon, and for good: within a second, where it waits for a dead broker's answer. From any
@@ -104,7 +104,7 @@ class Tail:
                 self._anew.set()
                 logger.exception("the tail of the mode log %r failed; starting again", self._topic)
                 self._sink.failed(ModeSourceError(f"mode log: {type(error).__name__}: {error}", topic=self._topic))
-                self._back_off()
+                self._stopping.wait(self._backoff.next_s())
 
     def _catch_up(self) -> bool:
         """Read to the end; False when stopped before.
@@ -119,26 +119,21 @@ class Tail:
             self._sink.begin()
         marked_by_s = 0.0
         fresh_until_s = self._clock.monotonic_s() + GRACE_S
-        with closing(LogStream(self._conf, self._topic, self._position)) as stream:
-            silence = Silence(stream, self._clock)
+        with closing(LogStream(self._conf, self._topic, self._position, clock=self._clock)) as stream:
             target: int | None = None
             while not self._stopped():
+                young = self._clock.monotonic_s() < fresh_until_s
                 try:
-                    young = self._clock.monotonic_s() < fresh_until_s
-                    records = stream.poll(FIRST_SLICE_S if young else SLICE_S)
-                    silence.watch(heard=bool(records) or stream.end is not None)
-                except LogAbsent:
-                    if not anew or stream.position > 0:
-                        raise
-                    self._sink.absent()  # librdkafka asks again every second, and goes on when there is one
-                    continue
-                except LogUnreachable as error:
-                    silence.broken()
-                    if self._clock.monotonic_s() < fresh_until_s:
+                    records = stream.poll_or_ask(FIRST_SLICE_S if young else SLICE_S)
+                except (LogAbsent, LogUnreachable) as error:
+                    if isinstance(error, LogUnreachable) and self._clock.monotonic_s() < fresh_until_s:
                         continue
                     if not anew or stream.position > 0:
                         raise
-                    self._sink.failed(error)
+                    if isinstance(error, LogAbsent):
+                        self._sink.absent()  # librdkafka asks again every second, and continues when there is one
+                    else:
+                        self._sink.failed(error)
                     continue
                 self._pass_on(stream, records)
                 if target is None and stream.end is not None:
@@ -156,36 +151,29 @@ class Tail:
         with closing(LogStream(self._conf, self._topic, self._position, wait_ms=FOLLOW_WAIT_MS)) as stream:
             while not (self._stopped() or self._anew.is_set() or self._sink.check_due()):
                 try:
-                    self._take(stream, stream.poll(SLICE_S))
+                    self._pass_on(stream, stream.poll(SLICE_S))
+                    if stream.at_end:
+                        self._sink.reached_end(stream.position)
                 except LogUnreachable as error:
                     logger.debug("%s", error)
                     shaken = True  # a connection was lost: whether that matters shows when the end is asked for
                 except LogAbsent:
                     self._anew.set()
                 lasted_s = self._clock.monotonic_s() - began_s
-                if shaken and lasted_s > self._backoff_s:
+                if shaken and lasted_s > self._backoff.now_s:
                     # A bootstrap server that is down for good shakes every new stream: ask less and less often.
-                    self._backoff_s = min(2 * self._backoff_s, LAST_BACKOFF_S)
+                    self._backoff.next_s()
                     return
                 if lasted_s > 2 * LAST_BACKOFF_S:
-                    self._backoff_s = FIRST_BACKOFF_S
+                    self._backoff.reset()
 
     def _pass_on(self, stream: LogStream, records: Sequence[LogRecord]) -> None:
         if records:
             self._sink.records(records)
         self._position = stream.position
 
-    def _take(self, stream: LogStream, records: Sequence[LogRecord]) -> None:
-        self._pass_on(stream, records)
-        if stream.told_end:
-            self._sink.reached_end(stream.position)
-
     def _stopped(self) -> bool:
         return self._stopping.is_set() or not self._sink.wanted()
-
-    def _back_off(self) -> None:
-        self._stopping.wait(self._backoff_s)
-        self._backoff_s = min(2 * self._backoff_s, LAST_BACKOFF_S)
 
 
 def _committed_end(stream: LogStream) -> int | None:

@@ -1,4 +1,4 @@
-"""The mode log as a topic: made by the controller alone, and checked where it is there already."""
+"""The mode log as a topic: created by the controller alone, and checked where it exists."""
 
 from __future__ import annotations
 
@@ -10,57 +10,53 @@ from typing import Any
 
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import KafkaError, KafkaException
-from modeaware.librdkafka_admin import (
-    AdminClient,
-    ConfigResource,
-    NewTopic,
-    ResourceType,
-    TopicCollection,
-)
+from modeaware.librdkafka_admin import AdminClient, ConfigResource, NewTopic, ResourceType, TopicCollection
+from modeaware.modelog.connection import is_transient
+from modeaware.retries import Deadline
 
 ENSURE_TIMEOUT_S = 10.0
 """For all requests together."""
 WEAKNESS_TIMEOUT_S = 3.0
+AGAIN_S = 0.1
 _SLACK_S = 1.0
-_NO_ANSWER = frozenset({KafkaError._TIMED_OUT, KafkaError._TIMED_OUT_QUEUE, KafkaError._TRANSPORT})
 
 
 def ensure_mode_log(admin: AdminClient, topic: str) -> bool:
-    """Create the mode log where it is missing, else check that what is there can be one.
+    """Create the mode log where it is missing, else check that the topic of that name can be one.
 
     It gets one partition, compaction, and ``min(3, brokers)`` replicas, two of which must take each append where there
-    are three. A log that is there must have one partition and be compacted without deletion; its replication is its
-    owner's business.
+    are three. An existing one must have one partition and be compacted without deletion; its owner decides on its
+    replication.
 
     Returns:
         Whether it was created.
 
     Raises:
-        ClusterError: it cannot be created or looked at (code REQUEST_TIMED_OUT: no answer within
+        ClusterError: it cannot be created or described (code REQUEST_TIMED_OUT: no answer within
             :data:`ENSURE_TIMEOUT_S`), or is not fit; says what to do.
     """
-    deadline_s = time.monotonic() + ENSURE_TIMEOUT_S
+    deadline = Deadline(ENSURE_TIMEOUT_S)
     try:
-        _check(admin, topic, deadline_s)
+        _check(admin, topic, deadline)
         return False
     except KafkaException as error:
         if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-            raise _failed(topic, "cannot be looked at", error) from error
+            raise _failed(topic, "cannot be described", error) from error
     try:
-        described = admin.describe_cluster(request_timeout=_left_s(deadline_s))
-        brokers = len(_result(described, deadline_s).nodes)
+        described = admin.describe_cluster(request_timeout=deadline.left_s())
+        brokers = len(_result(described, deadline).nodes)
         new = NewTopic(topic, 1, min(3, brokers), config=log_configs(brokers))
-        _result(admin.create_topics([new], request_timeout=_left_s(deadline_s))[topic], deadline_s)
+        _result(admin.create_topics([new], request_timeout=deadline.left_s())[topic], deadline)
     except KafkaException as error:
         if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise _failed(topic, "cannot be created", error) from error
-        _check_soon(admin, topic, deadline_s)
+        _check_soon(admin, topic, deadline)
         return False
     return True
 
 
 def log_configs(brokers: int) -> dict[str, str]:
-    """The topic settings of a new mode log on a cluster of so many brokers."""
+    """Return the topic settings of a new mode log on a cluster of so many brokers."""
     return {
         "cleanup.policy": "compact",
         # Never more than there are replicas, whatever the cluster's default says.
@@ -72,7 +68,7 @@ def log_configs(brokers: int) -> dict[str, str]:
 
 
 def unfit(topic: str, partitions: int, configs: Mapping[str, str | None]) -> str | None:
-    """Why a topic cannot be a mode log; None when it can."""
+    """Return why a topic cannot be a mode log; None when it can."""
     if partitions != 1:
         return f"topic {topic!r} has {partitions} partitions, a mode log has 1; set modeaware.mode.log.topic to another"
     policy = configs.get("cleanup.policy") or ""
@@ -85,72 +81,67 @@ def unfit(topic: str, partitions: int, configs: Mapping[str, str | None]) -> str
 
 
 def weakness(replicas: int, min_in_sync: str | None, brokers: int) -> str | None:
-    """How a mode log is kept less safely than one that was made now would be, and what to do; None: it is not.
+    """Return how a mode log is kept less safely than one created now would be, and what to do; None: it is not.
 
     Args:
         min_in_sync: its ``min.insync.replicas``; None: not known.
     """
-    wanted, told = min(3, brokers), []
+    wanted, found = min(3, brokers), []
     if replicas < wanted:
-        told.append(
+        found.append(
             f"it has {replicas} of the {wanted} replicas that {brokers} brokers can keep: give it {wanted} "
             "(modeaware reassign-partitions, or kafka-reassign-partitions.sh)"
         )
     if brokers >= 3 and min_in_sync is not None and int(min_in_sync) < 2:
-        then = "then " if told else ""
-        told.append(f"one replica alone may take appends: {then}set its min.insync.replicas to 2 (kafka-configs.sh)")
-    return "; ".join(told) or None
+        then = "then " if found else ""
+        found.append(f"one replica alone may take appends: {then}set its min.insync.replicas to 2 (kafka-configs.sh)")
+    return "; ".join(found) or None
 
 
 def log_weakness(admin: AdminClient, topic: str) -> str | None:
-    """The :func:`weakness` of the mode log that is there; None as well where that is not told within
-    :data:`WEAKNESS_TIMEOUT_S`."""
-    deadline_s = time.monotonic() + WEAKNESS_TIMEOUT_S
+    """Return the :func:`weakness` of the mode log; None as well without an answer in :data:`WEAKNESS_TIMEOUT_S`."""
+    deadline = Deadline(WEAKNESS_TIMEOUT_S)
     try:
-        partitions, configs = _described(admin, topic, deadline_s)
-        cluster = _result(admin.describe_cluster(request_timeout=_left_s(deadline_s)), deadline_s)
+        partitions, configs = _described(admin, topic, deadline)
+        cluster = _result(admin.describe_cluster(request_timeout=deadline.left_s()), deadline)
     except (ClusterError, KafkaException):
         return None
     replicas = min((len(partition.replicas) for partition in partitions), default=0)
     return weakness(replicas, configs.get("min.insync.replicas"), len(cluster.nodes))
 
 
-def _check(admin: AdminClient, topic: str, deadline_s: float) -> None:
-    partitions, configs = _described(admin, topic, deadline_s)
+def _check(admin: AdminClient, topic: str, deadline: Deadline) -> None:
+    partitions, configs = _described(admin, topic, deadline)
     reason = unfit(topic, len(partitions), configs)
     if reason is not None:
         raise ClusterError(f"mode log: {reason}", topic=topic)
 
 
-def _described(admin: AdminClient, topic: str, deadline_s: float) -> tuple[Sequence[Any], dict[str, str | None]]:
+def _described(admin: AdminClient, topic: str, deadline: Deadline) -> tuple[Sequence[Any], dict[str, str | None]]:
     """Its partitions, and its configs by name."""
     # describe_topics, because AdminClient.list_topics(topic) makes a missing topic where the broker allows that.
-    described = admin.describe_topics(TopicCollection([topic]), request_timeout=_left_s(deadline_s))
-    found = _result(described[topic], deadline_s)
+    described = admin.describe_topics(TopicCollection([topic]), request_timeout=deadline.left_s())
+    found = _result(described[topic], deadline)
     resource = ConfigResource(ResourceType.TOPIC, topic)
-    entries = _result(admin.describe_configs([resource], request_timeout=_left_s(deadline_s))[resource], deadline_s)
+    entries = _result(admin.describe_configs([resource], request_timeout=deadline.left_s())[resource], deadline)
     return found.partitions, {name: entry.value for name, entry in entries.items()}
 
 
-def _check_soon(admin: AdminClient, topic: str, deadline_s: float) -> None:
-    """Somebody else made it just now, and brokers tell of it a little later: controllers may start at once."""
+def _check_soon(admin: AdminClient, topic: str, deadline: Deadline) -> None:
+    """Check a topic that another controller has created just now, and that not every broker may know yet."""
     while True:
         try:
-            return _check(admin, topic, deadline_s)
+            return _check(admin, topic, deadline)
         except KafkaException as error:
             unknown = error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
-            if not unknown or time.monotonic() > deadline_s:
-                raise _failed(topic, "was made by somebody else just now and cannot be looked at yet", error) from error
-        time.sleep(0.1)  # metadata spread within milliseconds
+            if not unknown or deadline.left_s() < AGAIN_S:
+                raise _failed(topic, "was created just now and cannot be described yet", error) from error
+        time.sleep(AGAIN_S)  # metadata spread within milliseconds
 
 
-def _left_s(deadline_s: float) -> float:
-    return max(deadline_s - time.monotonic(), 0.1)
-
-
-def _result(future: Future[Any], deadline_s: float) -> Any:
+def _result(future: Future[Any], deadline: Deadline) -> Any:
     try:
-        return future.result(_left_s(deadline_s) + _SLACK_S)
+        return future.result(deadline.left_s() + _SLACK_S)
     except FutureTimeoutError as error:
         raise ClusterError(
             f"mode log: no broker answered within {ENSURE_TIMEOUT_S:g} s", code=ErrorCode.REQUEST_TIMED_OUT
@@ -158,8 +149,7 @@ def _result(future: Future[Any], deadline_s: float) -> Any:
 
 
 def _failed(topic: str, what: str, error: KafkaException) -> ClusterError:
-    """Ours, with the code that says that it may be tried again, where it may."""
     cause = error.args[0]
-    again = cause.code() in _NO_ANSWER or cause.code() == KafkaError.UNKNOWN_TOPIC_OR_PART or cause.retriable()
+    again = is_transient(cause) or cause.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
     code = ErrorCode.REQUEST_TIMED_OUT if again else None
     return ClusterError(f"mode log: topic {topic!r} {what} ({cause.name()}: {cause.str()})", code=code, topic=topic)

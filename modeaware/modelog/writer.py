@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from modeaware.errors import ClusterError, ConfigError, ControllerFenced, ErrorCode
 from modeaware.librdkafka import KafkaError, KafkaException, Producer, TopicPartition
-from modeaware.modelog.connection import connection_conf
+from modeaware.modelog.connection import connection_conf, is_transient
+from modeaware.retries import Deadline
 
 TRANSACTION_TIMEOUT_MS = 15_000
 """How long an unfinished transaction of a dead writer may hold readers back, unless its successor opens sooner."""
@@ -17,30 +17,24 @@ OPEN_TIMEOUT_S = 15.0
 APPEND_TIMEOUT_S = 10.0
 """An append takes milliseconds; after this long a new producer is the better way."""
 _ABORT_AT_LEAST_S = 1.0
-_TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
-_NO_ANSWER = frozenset({KafkaError._TIMED_OUT, KafkaError._TIMED_OUT_QUEUE, KafkaError._TRANSPORT})
-
-_FENCED = frozenset(
-    {
-        KafkaError._FENCED,
-        KafkaError.PRODUCER_FENCED,
-        KafkaError.INVALID_PRODUCER_EPOCH,
-        KafkaError.TRANSACTION_COORDINATOR_FENCED,
-    }
+_TOO_LARGE = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE)
+_FENCED = (
+    KafkaError._FENCED,
+    KafkaError.PRODUCER_FENCED,
+    KafkaError.INVALID_PRODUCER_EPOCH,
+    KafkaError.TRANSACTION_COORDINATOR_FENCED,
 )
-# What the group's coordinator says to a member that has been replaced, or is being replaced just now.
-_NOT_ELECTED = frozenset(
-    {
-        KafkaError.ILLEGAL_GENERATION,
-        KafkaError.UNKNOWN_MEMBER_ID,
-        KafkaError.FENCED_INSTANCE_ID,
-        KafkaError.REBALANCE_IN_PROGRESS,
-    }
+# The group's coordinator returns these to a member that has been replaced, or is being replaced just now.
+_NOT_ELECTED = (
+    KafkaError.ILLEGAL_GENERATION,
+    KafkaError.UNKNOWN_MEMBER_ID,
+    KafkaError.FENCED_INSTANCE_ID,
+    KafkaError.REBALANCE_IN_PROGRESS,
 )
 
 
 class ModeLogWriter:
-    """The one writer of the mode log: whoever opens it last fences those before (invariant I5). One thread owns it.
+    """The one writer of the mode log: the last to open it fences all before (invariant I5). One thread owns it.
 
     Args:
         conf: librdkafka settings (``bootstrap.servers``, security settings; others are ignored).
@@ -61,7 +55,7 @@ class ModeLogWriter:
             "linger.ms": 0,
             # How soon the coordinator is asked again while it completes the transaction before this one.
             "retry.backoff.ms": 20,
-            # librdkafka's send_offsets_to_transaction knows no timeout, and hangs on a group coordinator that was
+            # librdkafka's send_offsets_to_transaction has no timeout, and hangs on a group coordinator that was
             # restarted until the state of any connection changes (librdkafka issues 5456, 5511): idle ones are closed.
             "connections.max.idle.ms": 3_000,
         }
@@ -98,7 +92,7 @@ class ModeLogWriter:
 
         Args:
             membership: a consumer's ``consumer_group_metadata()``. The transaction commits an offset of that group as
-                well (always 0, of the mode log's partition; nobody reads it), which the group's coordinator takes from
+                well (always 0, of the mode log's partition; it is never read), which the group's coordinator takes from
                 a member of the present generation only (KIP-447). It comes before the records: where it is refused, no
                 record has been sent.
             timeout_s: for all of it, in seconds; :data:`APPEND_TIMEOUT_S` by default. Aborting what is refused at the
@@ -116,17 +110,17 @@ class ModeLogWriter:
         if not records:
             return
         producer = self._producer
-        deadline_s = time.monotonic() + (APPEND_TIMEOUT_S if timeout_s is None else timeout_s)
+        deadline = Deadline(APPEND_TIMEOUT_S if timeout_s is None else timeout_s)
         try:
             producer.begin_transaction()
             if membership is not None:
                 fence = [TopicPartition(self._topic, 0, 0)]
-                producer.send_offsets_to_transaction(fence, membership, _left_s(deadline_s))
+                producer.send_offsets_to_transaction(fence, membership, deadline.left_s())
             for key, value in records:
                 producer.produce(self._topic, value=value, key=key.encode(), partition=0)
-            producer.commit_transaction(_left_s(deadline_s))
+            producer.commit_transaction(deadline.left_s())
         except BufferError as error:
-            self._abort(producer, deadline_s)
+            self._abort(producer, deadline)
             raise ClusterError(
                 f"mode log: {len(records)} records are too many for one transaction on {self._topic!r}",
                 code=ErrorCode.MESSAGE_TOO_LARGE,
@@ -136,10 +130,11 @@ class ModeLogWriter:
             cause = error.args[0]
             # librdkafka lacks KIP-890: a transaction that timed out (or failed for good) leaves a producer whose next
             # transaction could carry its records. It is thrown away; so is one that is fenced.
-            if _is_fenced(cause) or cause.fatal() or cause.code() == KafkaError._TIMED_OUT or cause.retriable():
+            fenced = cause.code() in (*_FENCED, *_NOT_ELECTED)
+            if fenced or cause.fatal() or cause.code() == KafkaError._TIMED_OUT or cause.retriable():
                 self.close()
             else:
-                self._abort(producer, deadline_s)
+                self._abort(producer, deadline)
             raise self._to_error(cause, "was not appended to, as far as is known") from error
 
     @property
@@ -152,12 +147,12 @@ class ModeLogWriter:
         producer, self._producer = self._producer, None
         if producer is not None:
             producer.purge()
-            with suppress(KafkaException):  # a producer that was fenced says so once more
+            with suppress(KafkaException):  # a producer that was fenced raises that once more
                 producer.flush(0)
 
-    def _abort(self, producer: Producer, deadline_s: float) -> None:
+    def _abort(self, producer: Producer, deadline: Deadline) -> None:
         try:
-            producer.abort_transaction(max(_left_s(deadline_s), _ABORT_AT_LEAST_S))
+            producer.abort_transaction(max(deadline.left_s(), _ABORT_AT_LEAST_S))
         except KafkaException:
             self.close()  # the error that led here is the one to report; the next open() aborts what is left
 
@@ -176,14 +171,6 @@ class ModeLogWriter:
             )
         text = f"mode log: topic {self._topic!r} {what} ({cause.name()}: {cause.str()})"
         code = ErrorCode.MESSAGE_TOO_LARGE if cause.code() in _TOO_LARGE else None
-        if cause.code() in _NO_ANSWER or cause.retriable():
+        if is_transient(cause):
             code = ErrorCode.REQUEST_TIMED_OUT
         return ClusterError(text, code=code, topic=self._topic)
-
-
-def _is_fenced(cause: KafkaError) -> bool:
-    return cause.code() in _FENCED or cause.code() in _NOT_ELECTED
-
-
-def _left_s(deadline_s: float) -> float:
-    return max(deadline_s - time.monotonic(), 0.001)

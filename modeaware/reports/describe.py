@@ -15,11 +15,9 @@ from modeaware.lifecycle.evacuation import evacuation_of, is_evacuation_group
 from modeaware.lifecycle.facts import GroupFacts
 from modeaware.lifecycle.handover import read_up_to
 from modeaware.lifecycle.phases import partition_phase, topic_phase
-from modeaware.modelog.deletion import DeleteTopicPartitions
 from modeaware.modelog.reader import read_mode_log
-from modeaware.modelog.records import RetiredPartition, TopicRecord
+from modeaware.modelog.records import DeleteTopicPartitions, RetiredPartition, Straggler, TopicRecord
 from modeaware.modelog.replay import Replay
-from modeaware.modelog.straggler import Straggler
 from modeaware.modes import PartitionMode, PartitionState, ReplicaState
 
 READ_TIMEOUT_S = 20.0

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from modeaware.cluster.partition_leaders import base64_id
 from modeaware.errors import ErrorCode, RequestRefused
+from modeaware.topic_view import base64_id
 from modeaware.wire.brokers.client import Brokers
 from modeaware.wire.brokers.messages import MetadataRequest
 

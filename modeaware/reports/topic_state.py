@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from modeaware.cluster.answers import refusal
-from modeaware.cluster.partition_leaders import base64_id
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import KafkaError
+from modeaware.topic_view import base64_id
 from modeaware.wire.brokers.client import Brokers
 from modeaware.wire.brokers.controller import ask_controller, route_to_controller
 from modeaware.wire.brokers.messages import (

@@ -1,4 +1,10 @@
-"""Who shares which views: one source, with one thread, per process and cluster, however many clients there are."""
+"""Which clients share which views: one source, with one thread, per process and cluster, for any number of clients.
+
+A source refers to its handles weakly, so that a client that is dropped without ``close()`` does not keep it; its thread
+ends when no handle is left. In a forked child the parent's thread and connections do not exist: handles make their own
+source when they are next used. What the parent's sources hold is left alone there, because librdkafka's handles must
+not be destroyed in a child, nor a TLS connection be ended that the parent continues with.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +21,7 @@ from modeaware.errors import ModeSourceError
 from modeaware.modelog.connection import cluster_key, shared_settings
 from modeaware.modelog.records import ClaimRecord
 from modeaware.topic_view import TopicView
-from modeaware.views.cluster_views import ClusterViews
+from modeaware.views.choice import ModeSource
 from modeaware.views.source import MAX_ID_AGE_S, ViewListener, Views
 
 STOP_TIMEOUT_S = 0.3
@@ -24,7 +30,7 @@ EXIT_TIMEOUT_S = 1.0
 
 
 def acquire(conf: Mapping[str, Any], config: ClientConfig) -> Views:
-    """A handle on the views of the cluster that ``conf`` names. Never blocks; thread-safe.
+    """Return a handle on the views of the cluster that ``conf`` names. Never blocks; thread-safe.
 
     Clients with the same bootstrap servers (in any order), security settings, mode source and mode log share one
     source; its other settings are the first client's. The source stops when the last handle is closed, or forgotten.
@@ -56,34 +62,31 @@ class Source:
 
 
 def sources() -> list[Source]:
-    """What clients of this process use now, for metrics. Thread-safe; asks nobody."""
+    """Return what clients of this process use now, for metrics. Thread-safe; does no IO."""
     with _registry.lock:
-        found = list(_registry.sources.values())
+        found = list(_registry.shared.values())
     return [
-        Source(shared.cluster, shared.mode_log, len(shared.users), shared.source.stats(), shared.source.views())
-        for shared in found
+        Source(each.cluster, each.mode_log, len(each.users), each.source.stats(), each.source.store.views())
+        for each in found
     ]
 
 
 class _Shared:
-    """A source and its users. They are held weakly: a client that is dropped without close() must not keep it."""
+    """A source and the handles that use it."""
 
     def __init__(self, key: Hashable, conf: Mapping[str, Any], config: ClientConfig) -> None:
         self._key = key
         self.cluster, self.mode_log = str(conf.get("bootstrap.servers", "")), config.mode_log_topic
         self.users: weakref.WeakSet[_Handle] = weakref.WeakSet()
-        self.source = ClusterViews(conf, config, self._wanted)
-
-    def _wanted(self) -> bool:
-        return bool(self.users) or not self.retire_unless_used()
+        self.source = ModeSource(conf, config, lambda: bool(self.users) or not self.retire_unless_used())
 
     def retire_unless_used(self) -> bool:
         """Take an unused source out of the registry: the next acquire() makes a new one. True when it was unused."""
         with _registry.lock:
             if self.users:
                 return False
-            if _registry.sources.get(self._key) is self:
-                del _registry.sources[self._key]
+            if _registry.shared.get(self._key) is self:
+                del _registry.shared[self._key]
             return True
 
 
@@ -92,19 +95,19 @@ class _Registry:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()  # re-entrant: a garbage collection may run a handle's end at any place
-        self.sources: dict[Hashable, _Shared] = {}
+        self.shared: dict[Hashable, _Shared] = {}
         self.handles: weakref.WeakSet[_Handle] = weakref.WeakSet()
         self._parents: list[_Shared] = []
 
     def enter(self, handle: _Handle, conf: Mapping[str, Any], config: ClientConfig) -> _Shared:
         key = (cluster_key(conf, config.mode_log_topic), config.mode_source)
         with self.lock:
-            shared = self.sources.get(key)
+            shared = self.shared.get(key)
             if shared is None:
                 shared = _Shared(key, conf, config)
                 shared.users.add(handle)
                 shared.source.start()  # before it is kept: where no thread can be had now, the next client tries again
-                self.sources[key] = shared
+                self.shared[key] = shared
             shared.users.add(handle)
             self.handles.add(handle)
             return shared
@@ -112,28 +115,24 @@ class _Registry:
     def stop_all(self) -> None:
         """At the interpreter's exit: no thread of ours may be inside librdkafka when it goes down."""
         with self.lock:
-            sources = [shared.source for shared in self.sources.values()]
-            self.sources.clear()
+            sources = [shared.source for shared in self.shared.values()]
+            self.shared.clear()
         for source in sources:
             source.stop(0)
         for source in sources:
             source.stop(EXIT_TIMEOUT_S / len(sources))
 
     def forget_parent(self) -> None:
-        """In a forked child: the parent's threads and connections are not here. Handles make their own when used.
-
-        What the parent's sources hold is left as it lies: librdkafka's handles must not be destroyed in a child, nor a
-        TLS connection be ended that the parent goes on with.
-        """
+        """In a forked child."""
         self.lock = threading.RLock()
-        self._parents.extend(self.sources.values())
-        self.sources = {}
+        self._parents.extend(self.shared.values())
+        self.shared = {}
         for handle in list(self.handles):
             handle.forget_parent()
 
 
 class _Handle:
-    """One client's share of a source; see ``Views``. After close() it still answers with the last views."""
+    """One client's share of a source; see ``Views``. After close() it still returns the last views."""
 
     def __init__(self, conf: Mapping[str, Any], config: ClientConfig) -> None:
         # Not all of it: the source outlives the client, and must not keep its callbacks and what hangs on them.
@@ -141,54 +140,54 @@ class _Handle:
         self._config = config
         self._listeners: list[ViewListener] = []
         self._closed = False
-        self._shared: _Shared | None = None
+        self._shared: _Shared | None = None  # None after a fork, until the handle is used
         self._source()
 
     def wait_ready(self, timeout_s: float) -> bool:
-        return self._source().wait_ready(timeout_s)
+        return self._source().store.wait_ready(timeout_s)
 
     @property
     def ready(self) -> bool:
-        return self._source().ready
+        return self._source().store.ready
 
     def view(self, topic: str) -> TopicView:
-        return self._source().view(topic)
+        return self._source().store.view(topic)
 
     def views(self) -> Mapping[str, TopicView]:
-        return self._source().views()
+        return self._source().store.views()
 
     def recorded(self, topics: Iterable[str]) -> set[str]:
-        return self._source().recorded(topics)
+        return self._source().store.recorded(topics)
 
     def claim(self) -> ClaimRecord | None:
         return self._source().claim()
 
     def removed(self, topic_ids: Iterable[str]) -> tuple[str, ...]:
-        return self._source().removed(topic_ids)
+        return self._source().log.removed(topic_ids)
 
     def refresh(self, timeout_s: float) -> None:
         if self._closed:
             raise ModeSourceError("mode log: the handle is closed")
-        self._source().refresh(timeout_s)
+        self._source().store.refresh(timeout_s)
 
     def refresh_soon(self) -> None:
         if not self._closed:
             self._source().refresh_soon()
 
     def verify(self, topics: Iterable[str], timeout_s: float, max_age_s: float = MAX_ID_AGE_S) -> frozenset[str]:
-        return frozenset() if self._closed else self._source().verify(topics, timeout_s, max_age_s)
+        return frozenset() if self._closed else self._source().checks.verify(topics, timeout_s, max_age_s)
 
     def subscribe(self, listener: ViewListener) -> None:
         if not self._closed:
             source = self._source()
             self._listeners.append(listener)
-            source.subscribe(listener)
+            source.store.subscribe(listener)
 
     def unsubscribe(self, listener: ViewListener) -> None:
         if listener in self._listeners:
             self._listeners.remove(listener)
-            if self._shared is not None:  # else forked, and not used since
-                self._shared.source.unsubscribe(listener)
+            if self._shared is not None:
+                self._shared.source.store.unsubscribe(listener)
 
     def error(self) -> Exception | None:
         return self._source().error()
@@ -202,10 +201,10 @@ class _Handle:
             return
         self._closed = True
         shared = self._shared
-        if shared is None:  # forked, and not used since
+        if shared is None:
             return
         for listener in self._listeners:
-            shared.source.unsubscribe(listener)
+            shared.source.store.unsubscribe(listener)
         self._listeners.clear()
         shared.users.discard(self)
         if shared.retire_unless_used():
@@ -215,7 +214,7 @@ class _Handle:
         if not self._closed:
             self._shared = None
 
-    def _source(self) -> ClusterViews:
+    def _source(self) -> ModeSource:
         shared = self._shared
         if shared is not None:
             return shared.source
@@ -223,8 +222,8 @@ class _Handle:
             if self._shared is not None:
                 return self._shared.source
             shared = self._shared = _registry.enter(self, self._conf, self._config)
-        for listener in list(self._listeners):  # of before a fork
-            shared.source.subscribe(listener)
+        for listener in list(self._listeners):
+            shared.source.store.subscribe(listener)
         return shared.source
 
 

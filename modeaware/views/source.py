@@ -1,4 +1,4 @@
-"""What every source of partition modes offers: the mode log, and KIP-694's Metadata over the wire."""
+"""The contract of partition modes: what a client uses of them, whichever source they come from."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from modeaware.topic_view import TopicView
 MAX_ID_AGE_S = 0.25
 """How old the cluster's answer about a topic id may be, so that clients which start together share one request."""
 VERIFY_TIMEOUT_S = 3.0
-"""How long a client waits for the comparison of topic ids before it goes on with the last view."""
+"""How long a client waits for the comparison of topic ids before it continues with the last view."""
 
 ViewListener = Callable[[Mapping[str, TopicView]], None]
 
@@ -19,14 +19,14 @@ ViewListener = Callable[[Mapping[str, TopicView]], None]
 class Views(Protocol):
     """A client's handle on the shared views of one cluster. All methods may be called from any thread.
 
-    Listeners run right after the views they name are in force: one at a time, in the source's own thread or in that of
-    a caller of :meth:`refresh`, :meth:`verify` or :meth:`subscribe`. They must not block; do not call
-    these three while holding a lock that a listener takes. What they raise is logged and harms nobody else.
+    Listeners run right after the views they are called with are in force: one at a time, in the source's own thread or
+    in that of a caller of :meth:`refresh`, :meth:`verify` or :meth:`subscribe`. They must not block; do not call these
+    three while holding a lock that a listener takes. What a listener raises is logged and affects no other one.
     """
 
     def wait_ready(self, timeout_s: float) -> bool:
-        """Wait for the first view; False when it took too long. It is there when the log has been read to its end, or a
-        server has told the modes over the wire, or neither log nor server exists for certain."""
+        """Wait for the first view; False on timeout. It is there when the log has been read to its end, when a server
+        has returned modes over the wire, or when neither log nor server exists for certain."""
         ...
 
     @property
@@ -35,23 +35,23 @@ class Views(Protocol):
         ...
 
     def view(self, topic: str) -> TopicView:
-        """The view in force; ``TopicView.unlisted(topic)`` where no record exists. Never blocks on IO once ready."""
+        """Return the view in force; ``TopicView.unlisted(topic)`` where no record exists. Never does IO."""
         ...
 
     def views(self) -> Mapping[str, TopicView]:
-        """The views of all topics that have a record."""
+        """Return the views of all topics that have a record."""
         ...
 
     def recorded(self, topics: Iterable[str]) -> set[str]:
-        """Those of the topics that have a record, be it one of an earlier topic of that name (invariant I8)."""
+        """Return those of the topics that have a record, be it one of an earlier topic of that name (invariant I8)."""
         ...
 
     def claim(self) -> ClaimRecord | None:
-        """The claim of the active controller, if there ever was one."""
+        """Return the claim of the active controller, if there ever was one."""
         ...
 
     def removed(self, topic_ids: Iterable[str]) -> tuple[str, ...]:
-        """Those of the topics whose record was taken back, as the mode log says. Of the wire: none."""
+        """Return those of the topics whose record the mode log has taken back. Over the wire: none."""
         ...
 
     def refresh(self, timeout_s: float) -> None:
@@ -65,9 +65,8 @@ class Views(Protocol):
         ...
 
     def refresh_soon(self) -> None:
-        """Something shows that the views may be old (an error of the cluster, say): have the source asked again soon,
-        by its own thread. Returns at once; calls that come together are one question. The log needs no such hint.
-        """
+        """Hint that views may be old (after an error of the cluster, say): the source's thread asks again soon. Returns
+        at once; calls that come together lead to one question. The log needs no such hint."""
         ...
 
     def verify(self, topics: Iterable[str], timeout_s: float, max_age_s: float = MAX_ID_AGE_S) -> frozenset[str]:
@@ -78,9 +77,9 @@ class Views(Protocol):
         record of it is known, :meth:`TopicView.unlisted` otherwise. From the first call on, the source repeats the
         comparison for these topics by itself, at least every ``topic.metadata.refresh.interval.ms``.
 
-        Costs nothing for topics without a record. Blocks for one Metadata request, which concurrent callers share.
-        Without an answer (no broker, not authorized, unknown topic, brokers without topic ids) the last view stays in
-        force, and :meth:`stats` names the topic. Never creates a topic, and never raises.
+        Free for topics without a record. Blocks for one Metadata request, which concurrent callers share. Without an
+        answer (no broker, not authorized, unknown topic, brokers without topic ids) the last view stays in force, and
+        :meth:`stats` names the topic. Never creates a topic, and never raises.
 
         Args:
             topics: names of topics that the client is about to use.
@@ -101,11 +100,11 @@ class Views(Protocol):
         ...
 
     def error(self) -> Exception | None:
-        """Why the source cannot be read now; None while it works."""
+        """Return why the source cannot be read now; None while it works."""
         ...
 
     def stats(self) -> dict[str, Any]:
-        """Figures of the source: ``ready``, ``topics``, ``view_age_ms``, ``stale``, ``refresh_failures``, ..."""
+        """Return figures of the source: ``ready``, ``topics``, ``view_age_ms``, ``stale``, ``refresh_failures``, ..."""
         ...
 
     def close(self) -> None:

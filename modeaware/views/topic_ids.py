@@ -1,18 +1,18 @@
 """Which topic id a name has on the cluster now, and which views may therefore apply (invariant I8).
 
 A view is made for one topic id. Kafka lets a topic be deleted and created again under its name, and the record of the
-old topic may outlive it on the mode log: for good, where no controller runs. So before a client acts on a view, it has
-the id in the view compared with the one that the cluster returns for the name, by DescribeTopics (Metadata v10 and
-later, KIP-516; it never creates a topic).
+old topic may outlive it on the mode log: for good, where no controller runs. So before a client acts on a view, the id
+of the view is compared with the one that the cluster returns for the name, by DescribeTopics (Metadata v10 and later,
+KIP-516; it never creates a topic).
 
-How far an answer is to be trusted:
+How far an answer is trusted:
 
 * An answer with another id takes the view out of force, and puts a record of that id in force where one is known.
 * One broker may lag behind and return an id of the past. An id whose record was taken back, or that another id has
   followed on the log, is ignored. Any other answer counts until the next one: nothing is decided for good, and the
   comparison is repeated in the background for as long as the topic is in use.
-* No answer is no proof. A topic that a broker does not know, a refusal and a broker without topic ids change nothing
-  (a client works on by its last view).
+* No answer is no proof. A topic that a broker does not know, a refusal and a broker without topic ids change nothing:
+  the client continues with its last view.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from typing import Any
 from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.modelog.connection import connection_conf
+from modeaware.topic_view import known_id
 
 logger = logging.getLogger(__name__)
 
@@ -42,8 +43,6 @@ SILENT_TIMEOUT_S = 0.05
 again and again, waits once for brokers that do not answer. They are asked in the background meanwhile."""
 CONFIRM_S = 1.0
 """How soon a comparison is repeated that had no answer, or that took a view out of force."""
-NO_ID = "A" * 22
-"""The zero UUID: what a broker without topic ids seems to return."""
 _UNKNOWN_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.LEADER_NOT_AVAILABLE)
 _FINAL = (
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -53,7 +52,7 @@ _FINAL = (
 
 
 class TopicIdUnknown(Exception):
-    """The cluster's id of a topic could not be had.
+    """The cluster has returned no id of a topic.
 
     Attributes:
         unknown_topic: the broker that answered does not know the topic.
@@ -64,6 +63,26 @@ class TopicIdUnknown(Exception):
         super().__init__(message)
         self.unknown_topic = unknown_topic
         self.final = final
+
+
+def id_from(answer: Future[Any], timeout_s: float) -> str:
+    """Return the topic id that a future of ``AdminClient.describe_topics`` has within ``timeout_s`` seconds.
+
+    Raises:
+        TopicIdUnknown: no answer, or one without an id.
+    """
+    try:
+        topic_id = known_id(answer.result(max(timeout_s, 0.0)).topic_id)
+    except NoAnswerInTime as error:
+        raise TopicIdUnknown("no broker has answered in time") from error
+    except KafkaException as error:
+        code = error.args[0].code()
+        raise TopicIdUnknown(str(error), unknown_topic=code in _UNKNOWN_TOPIC, final=code in _FINAL) from error
+    except (ValueError, TypeError) as error:
+        raise TopicIdUnknown(str(error), final=True) from error
+    if topic_id is None:
+        raise TopicIdUnknown("the brokers return no topic ids (Kafka before 2.8)", final=True)
+    return topic_id
 
 
 class TopicIds:
@@ -82,8 +101,8 @@ class TopicIds:
         self._closed = False
 
     def request(self, topics: Iterable[str], max_age_s: float) -> dict[str, Future[Any]]:
-        """The answer about each topic, as far as it is there: one that is under way, or an earlier one that is not
-        older than ``max_age_s``, is shared. Does not wait for answers."""
+        """Return a future for each topic, without waiting: one that is under way, or an earlier answer that is not
+        older than ``max_age_s``, is shared."""
         with self._lock:
             now_s = self._clock.monotonic_s()
             due = [topic for topic in topics if not self._is_fresh(topic, now_s, max_age_s)]
@@ -121,38 +140,13 @@ class TopicIds:
             self._closed, self._admin = True, None
 
 
-def base64_id(topic_id: object) -> str:
-    """Kafka's form of a topic id that librdkafka has returned, which prints ``+`` and ``/`` for ``-`` and ``_``."""
-    return str(topic_id).replace("+", "-").replace("/", "_")
-
-
-def id_from(answer: Future[Any], timeout_s: float) -> str:
-    """The topic id that ``answer`` brings within ``timeout_s``.
-
-    Raises:
-        TopicIdUnknown: no answer, or one without an id.
-    """
-    try:
-        topic_id = base64_id(answer.result(max(timeout_s, 0.0)).topic_id)
-    except NoAnswerInTime as error:
-        raise TopicIdUnknown("no broker has answered in time") from error
-    except KafkaException as error:
-        code = error.args[0].code()
-        raise TopicIdUnknown(str(error), unknown_topic=code in _UNKNOWN_TOPIC, final=code in _FINAL) from error
-    except (ValueError, TypeError) as error:
-        raise TopicIdUnknown(str(error), final=True) from error
-    if topic_id in (NO_ID, "None"):
-        raise TopicIdUnknown("the brokers return no topic ids (Kafka before 2.8)", final=True)
-    return topic_id
-
-
 class IdChecks:
     """Compares the ids of topics in use, when a client requests it and again in the background. Thread-safe, but for
     :meth:`step`, which the source's thread alone calls.
 
     Args:
         ids: requests them from the cluster.
-        recorded: those of some topics for which a view with a topic id is known.
+        recorded: returns those of some topics for which a view with a topic id is known.
         found: called with a topic and the id that the cluster has for it; returns whether a view went out of force.
         interval_s: how often to compare at least.
         stopping: set when the source stops: ends every wait.
@@ -175,15 +169,13 @@ class IdChecks:
         self._clock = clock
         self._lock = threading.Lock()
         self._in_use: set[str] = set()
-        self._failing: dict[str, str] = {}
-        self._complained: set[str] = set()
+        self._failing: set[str] = set()
         self._pending: dict[str, Future[Any]] = {}
         self._silent = False  # the last wait was in vain, and no broker has answered since
         self._asked_s = clock.monotonic_s()
         self._due_s = self._asked_s + self._interval_s
 
     def verify(self, topics: Iterable[str], timeout_s: float, max_age_s: float) -> frozenset[str]:
-        """See ``Views``."""
         names = set(topics)
         with self._lock:
             self._in_use |= names
@@ -197,19 +189,20 @@ class IdChecks:
             left = set()
             for topic, answer in answers.items():
                 error = self._settle(topic, answer, began_s + timeout_s - self._clock.monotonic_s())
-                if error is not None and not error.final:
-                    patience_s = min(timeout_s, UNKNOWN_PATIENCE_S) if error.unknown_topic else timeout_s
-                    if self._clock.monotonic_s() + RETRY_S < began_s + patience_s:
-                        left.add(topic)
-                    elif not error.unknown_topic:
-                        self._silent = True
-                        silent.add(topic)
+                if error is None or error.final:
+                    continue
+                patience_s = min(timeout_s, UNKNOWN_PATIENCE_S) if error.unknown_topic else timeout_s
+                if self._clock.monotonic_s() + RETRY_S < began_s + patience_s:
+                    left.add(topic)
+                elif not error.unknown_topic:
+                    self._silent = True
+                    silent.add(topic)
             if left:
                 self._stopping.wait(RETRY_S)
         return frozenset(silent)
 
     def soon(self) -> None:
-        """Something suggests that a topic may have been replaced: have :meth:`step` compare, at most once a second."""
+        """A topic may have been created again: have :meth:`step` compare, at most once a second."""
         self._due_s = min(self._due_s, self._asked_s + CONFIRM_S)
 
     def step(self) -> None:
@@ -224,8 +217,7 @@ class IdChecks:
             in_use = set(self._in_use)
         due = self._recorded(in_use) if in_use else set()
         with self._lock:
-            for topic in self._failing.keys() - due:  # the record is gone
-                del self._failing[topic]
+            self._failing &= due  # of others the record is gone
         if due:
             self._pending = self._ids.request(due, RETRY_S)
 
@@ -235,26 +227,23 @@ class IdChecks:
             return {"unverified_topics": sorted(self._failing)}
 
     def _settle(self, topic: str, answer: Future[Any], timeout_s: float) -> TopicIdUnknown | None:
+        """Take up the answer about a topic; the error, where there is none."""
         try:
             topic_id = id_from(answer, timeout_s)
         except TopicIdUnknown as error:
             self._silent = self._silent and not (error.unknown_topic or error.final)
             with self._lock:
-                self._failing[topic] = str(error)
-                told = topic in self._complained
-                self._complained.add(topic)
-            if not told:
-                logger.log(
-                    logging.DEBUG if error.unknown_topic else logging.WARNING,
-                    "%s: topic id not verified (%s); the last view stays in force", topic, error,
-                )  # fmt: skip
+                first = topic not in self._failing
+                self._failing.add(topic)
+            if first:
+                level = logging.DEBUG if error.unknown_topic else logging.WARNING
+                logger.log(level, "%s: topic id not verified (%s); the last view stays in force", topic, error)
             if not error.final:
                 self._due_s = min(self._due_s, self._clock.monotonic_s() + CONFIRM_S)
             return error
         self._silent = False
         with self._lock:
-            self._failing.pop(topic, None)
-            self._complained.discard(topic)
+            self._failing.discard(topic)
         if self._found(topic, topic_id):
             self._due_s = min(self._due_s, self._clock.monotonic_s() + CONFIRM_S)
         return None

@@ -15,8 +15,7 @@ from confluent_kafka.admin import (
 from modeaware.errors import ClusterError, ControllerFenced, ModeSourceError, NotAuthorized
 from modeaware.local import Kafka
 from modeaware.modelog import tail
-from modeaware.modelog.reader import read_mode_log
-from modeaware.modelog.stream import LogAbsent
+from modeaware.modelog.reader import LogAbsent, read_mode_log
 from modeaware.modelog.topic import ensure_mode_log
 from modeaware.modelog.writer import ModeLogWriter
 from modeaware.views import registry

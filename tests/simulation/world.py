@@ -9,8 +9,7 @@ from typing import Any
 from modeaware.config import ControllerConfig
 from modeaware.lifecycle.effects import CreatePartitions, DeleteRecords
 from modeaware.lifecycle.phases import rests
-from modeaware.modelog.deletion import DeleteTopicPartitions
-from modeaware.modelog.records import TopicRecord
+from modeaware.modelog.records import DeleteTopicPartitions, TopicRecord
 from modeaware.modes import PartitionMode
 from tests.simulation.broker import Coordinator, Log, Topic
 from tests.simulation.controller import Controller, Crash

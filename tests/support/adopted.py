@@ -14,8 +14,8 @@ from confluent_kafka import Consumer, TopicPartition
 import modeaware
 from modeaware.errors import ErrorCode
 from modeaware.lifecycle.commands import DeletePartitionsCommand
-from modeaware.modelog.deletion import RETENTION_DELAY_MS
 from modeaware.modelog.reader import read_mode_log
+from modeaware.modelog.records import RETENTION_DELAY_MS
 from modeaware.modes import PartitionMode
 from tests.support.controlled import Controlled
 from tests.support.plain import drain_topic, watermarks

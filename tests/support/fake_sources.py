@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from modeaware.config import ClientConfig
-from modeaware.modelog.stream import LogRecord
-from modeaware.views import registry, scout
-from modeaware.views.cluster_views import THREAD_NAME
+from modeaware.modelog.reader import LogRecord
+from modeaware.views import choice, registry
+from modeaware.views.choice import THREAD_NAME
 from modeaware.views.source import Views
 from tests.support.fake_endpoint import FakeEndpoint
 from tests.support.modelog import topic_record
@@ -36,8 +36,8 @@ def acquiring(endpoint: FakeEndpoint) -> Iterator[Acquire]:
         return made[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scout, "FIRST_BACKOFF_S", 0.05)
-        patch.setattr(scout, "LAST_BACKOFF_S", 0.1)
+        patch.setattr(choice, "FIRST_BACKOFF_S", 0.05)
+        patch.setattr(choice, "LAST_BACKOFF_S", 0.1)
         yield acquire
         for views in made:
             views.close()

@@ -13,7 +13,7 @@ from modeaware.modelog.records import RetiredPartition, TopicRecord
 from modeaware.modelog.topic import ensure_mode_log
 from modeaware.modelog.writer import ModeLogWriter
 from modeaware.modes import PartitionMode
-from modeaware.views.topic_ids import base64_id
+from modeaware.topic_view import base64_id
 
 RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
 

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from modeaware.modelog.reader import read_to_end
+from modeaware.modelog.reader import LogRecord, read_to_end
 from modeaware.modelog.records import CLAIM_KEY
-from modeaware.modelog.stream import LogRecord
 from tests.support.waiting import eventually
 
 

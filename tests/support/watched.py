@@ -10,8 +10,7 @@ from modeaware.controller.status import Role
 from modeaware.controller.watched import OPERATIONS, Snapshot, TopicSeen
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, TopicFacts
-from modeaware.modelog.deletion import DeleteTopicPartitions
-from modeaware.modelog.records import ClaimRecord, RetiredPartition, TopicRecord
+from modeaware.modelog.records import ClaimRecord, DeleteTopicPartitions, RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode, PartitionState, ReplicaState
 from tests.support.lifecycle import log
 

@@ -14,9 +14,7 @@ from modeaware.lifecycle.admission import MAX_RECORD_BYTES
 from modeaware.lifecycle.advance import advance
 from modeaware.lifecycle.commands import TopicCommand
 from modeaware.lifecycle.phases import in_progress, topic_phase
-from modeaware.modelog.deletion import DeleteTopicPartitions
-from modeaware.modelog.json_fields import MAX_PARTITIONS
-from modeaware.modelog.records import TopicRecord
+from modeaware.modelog.records import MAX_PARTITIONS, DeleteTopicPartitions, TopicRecord
 from tests.support.lifecycle import (
     CONFIG,
     EPOCH,

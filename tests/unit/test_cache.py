@@ -1,16 +1,17 @@
+"""The store of views over a source that the test speaks for."""
+
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
 import pytest
 
 from modeaware.errors import ModeSourceError
 from modeaware.topic_view import TopicView
-from modeaware.views.cache import MetadataCache
+from modeaware.views.store import Fetch, ViewStore
 from tests.support.waiting import eventually
 
 TTL_MS = 60_000
@@ -30,22 +31,24 @@ class FakeClock:
 
 
 class Source:
-    """A source that is asked: answers with the views it is given, or fails; can be held back."""
+    """A source that is asked: publishes the views it is given, or fails; can be held back."""
 
     def __init__(self) -> None:
+        self.store: ViewStore | None = None
         self.views: dict[str, TopicView] = {}
         self.error: ModeSourceError | None = None
-        self.asked: list[Collection[str] | None] = []
+        self.asked: list[bool] = []
         self.open = threading.Event()
         self.open.set()
 
-    def __call__(self, topics: Collection[str] | None, timeout_s: float) -> Iterable[TopicView]:
-        self.asked.append(None if topics is None else frozenset(topics))
-        answer = dict(self.views)
+    def __call__(self, fresh: bool, timeout_s: float) -> None:
+        self.asked.append(fresh)
+        answer = list(self.views.values())
         assert self.open.wait(30)
         if self.error is not None:
             raise self.error
-        return [view for topic, view in answer.items() if topics is None or topic in topics]
+        assert self.store is not None
+        self.store.publish(answer)
 
 
 def view(topic: str = "orders", epoch: int = 1, topic_id: str = "id", controller_epoch: int = 1) -> TopicView:
@@ -62,119 +65,126 @@ def source() -> Source:
     return Source()
 
 
-Make = Callable[..., MetadataCache]
-
-
 @pytest.fixture
-def make(clock: FakeClock) -> Make:
-    return partial(MetadataCache, ttl_ms=TTL_MS, clock=clock)
+def make(clock: FakeClock) -> Callable[..., ViewStore]:
+    def make(source: Source) -> ViewStore:
+        fetch: Fetch = source
+        source.store = ViewStore(fetch, TTL_MS, clock)
+        return source.store
+
+    return make
 
 
-def test_a_source_is_asked_once_a_ttl(make: Make, source: Source, clock: FakeClock) -> None:
-    cache = make(source)
-    source.views["orders"] = view(epoch=1)
-    assert cache.get("orders", 1) == view(epoch=1)
-    source.views["orders"] = view(epoch=2)
-    clock.now_s += TTL_MS / 1000 - 1
-    assert cache.get("orders", 1) == view(epoch=1)
-    clock.now_s += 2
-    assert cache.get("orders", 1) == view(epoch=2)
-    assert source.asked == [{"orders"}, {"orders"}]
-
-
-def test_callers_that_come_together_share_one_question(make: Make, source: Source) -> None:
-    cache = make(source)
-    source.views["orders"] = view()
-    source.open.clear()
-    with ThreadPoolExecutor(8) as pool:
-        answers = [pool.submit(cache.get, "orders", 30) for _ in range(8)]
-        eventually(lambda: source.asked)
-        source.open.set()
-        assert {answer.result(30) for answer in answers} == {view()}
-    assert source.asked == [{"orders"}]
+Make = Callable[..., ViewStore]
 
 
 def test_a_refresh_never_takes_an_answer_to_an_earlier_question(make: Make, source: Source, clock: FakeClock) -> None:
-    cache = make(source)
+    store = make(source)
     source.views["orders"] = view(epoch=1)
     source.open.clear()
     with ThreadPoolExecutor(8) as pool:
-        first = pool.submit(cache.refresh, ["orders"], 30)
+        first = pool.submit(store.refresh, 30)
         eventually(lambda: len(source.asked) == 1)
         source.views["orders"] = view(epoch=2)  # the question that is on its way does not see this
         before = clock.reads
-        later = [pool.submit(cache.refresh, ["orders"] if n % 2 else ["bills"], 30) for n in range(6)]
+        later = [pool.submit(store.refresh, 30) for _ in range(6)]
         eventually(lambda: clock.reads == before + 12, message="each has its deadline, and waits")
         source.open.set()
         for future in (first, *later):
             future.result(30)
-    assert cache.held("orders") == view(epoch=2)
-    assert source.asked == [{"orders"}, {"orders", "bills"}]
+    assert store.held("orders") == view(epoch=2)
+    assert source.asked == [True, True]
+
+
+def test_callers_that_wait_share_a_failure_but_for_one_with_more_time(
+    make: Make, source: Source, clock: FakeClock
+) -> None:
+    store = make(source)
+    source.open.clear()
+    source.error = ModeSourceError("no broker")
+    with ThreadPoolExecutor(8) as pool:
+        first = pool.submit(store.refresh, 30)
+        eventually(lambda: len(source.asked) == 1)
+        before = clock.reads
+        later = [pool.submit(store.refresh, 30) for _ in range(4)]
+        eventually(lambda: clock.reads == before + 8)
+        source.open.set()
+        assert [str(future.exception(30)) for future in (first, *later)] == ["no broker"] * 5
+    assert len(source.asked) == 2
+    with pytest.raises(ModeSourceError):
+        store.refresh(60)
+    assert len(source.asked) == 3
 
 
 def test_a_view_never_goes_back(make: Make, source: Source) -> None:
-    cache = make(source)
-    assert set(cache.offer([view(epoch=3, controller_epoch=2)])) == {"orders"}
-    assert cache.offer([view(epoch=9, controller_epoch=1)]) == {}
-    assert cache.offer([view(epoch=2, controller_epoch=2)]) == {}
-    assert cache.offer([view(epoch=3, controller_epoch=2)]) == {}
-    assert cache.held("orders") == view(epoch=3, controller_epoch=2)
-    assert set(cache.offer([view(epoch=1, controller_epoch=3)])) == {"orders"}
+    store = make(source)
+    heard: list[str] = []
+    store.confirm()
+    store.subscribe(heard.extend)
+    store.publish([view(epoch=3, controller_epoch=2)])
+    store.publish([view(epoch=9, controller_epoch=1)])
+    store.publish([view(epoch=2, controller_epoch=2)])
+    store.publish([view(epoch=3, controller_epoch=2)])
+    assert store.held("orders") == view(epoch=3, controller_epoch=2)
+    assert heard == ["orders"]
+    store.publish([view(epoch=1, controller_epoch=3)])
+    assert heard == ["orders", "orders"]
 
 
 def test_a_topic_goes_on_the_sources_word_only(make: Make, source: Source) -> None:
-    cache = make(source)
-    cache.offer([view("a"), view("b")])
-    cache.refresh(None, 1)  # an answer that does not mention them
-    assert set(cache.all()) == {"a", "b"}
-    assert cache.remove(["a", "c"]) == {"a": TopicView.unlisted("a")}
-    assert set(cache.all()) == {"b"}
+    store = make(source)
+    store.publish([view("a"), view("b")])
+    store.refresh(1)  # an answer that does not mention them
+    assert set(store.views()) == {"a", "b"}
+    heard: list[TopicView] = []
+    store.subscribe(lambda changed: heard.extend(changed.values()))
+    heard.clear()
+    store.publish((), ["a", "c"])
+    assert heard == [TopicView.unlisted("a")]
+    assert set(store.views()) == {"b"}
 
 
 def test_the_last_view_outlives_a_source_that_fails(
     make: Make, source: Source, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    cache = make(source)
+    store = make(source)
     source.views["orders"] = view()
-    cache.get("orders", 1)
+    store.refresh(1)
     clock.now_s += TTL_MS / 1000
     source.error = ModeSourceError("no broker")
     with caplog.at_level(logging.INFO):
         for _ in range(3):
-            assert cache.get("orders", 1) == view()
-        stats = cache.stats()
+            with pytest.raises(ModeSourceError):
+                store.refresh(1)
+            assert store.view("orders") == view()
+        stats = store.stats()
         assert (stats["stale"], stats["refresh_failures"], stats["view_age_ms"]) == (True, 3, TTL_MS)
-        assert cache.error() is source.error
+        assert store.error() is source.error
         source.error = None
         clock.now_s += 5
-        assert cache.get("orders", 1) == view()
+        store.refresh(1)
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
     assert "no broker" in caplog.messages[0]
     assert "can be read again after 5.0 s" in caplog.messages[1]
-    stats = cache.stats()
+    stats = store.stats()
     assert (stats["stale"], stats["view_age_ms"], stats["error"]) == (False, 0, None)
 
 
 def test_a_pushing_source_confirms_all_views_at_once(make: Make, source: Source, clock: FakeClock) -> None:
-    cache = make(source)
-    assert cache.stats()["view_age_ms"] == -1
-    assert cache.expired()
-    cache.offer([view("a")])
-    cache.confirmed()
-    assert not cache.expired()
-    assert not cache.expired("a")
+    store = make(source)
+    assert store.stats()["view_age_ms"] == -1
+    assert store.expired()
+    store.publish([view("a")])
+    store.confirm()
+    assert not store.expired()
     clock.now_s += TTL_MS / 1000
-    assert cache.expired()
-    assert cache.stats()["stale"] is True
+    assert store.expired()
+    assert store.stats()["stale"] is True
     assert source.asked == []
 
 
-def test_the_least_recently_used_topics_make_room(make: Make, source: Source) -> None:
-    cache = make(source, max_topics=2)
-    for topic in ("a", "b"):
-        source.views[topic] = view(topic)
-        cache.get(topic, 1)
-    cache.held("a")
-    cache.offer([view("c")])
-    assert set(cache.all()) == {"a", "c"}
-    assert cache.get("b", 1) == view("b")  # asked for again
+def test_a_topic_made_anew_starts_afresh(make: Make, source: Source) -> None:
+    store = make(source)
+    store.publish([view(epoch=9)])
+    store.publish([view(epoch=1, topic_id="another")])
+    assert store.held("orders") == view(epoch=1, topic_id="another")

@@ -24,10 +24,8 @@ from modeaware.errors import ControllerFenced
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts
 from modeaware.lifecycle.requirement import required_of
-from modeaware.modelog.deletion import DeleteTopicPartitions
 from modeaware.modelog.group_rules import GroupRule
-from modeaware.modelog.records import RetiredPartition, TopicRecord
-from modeaware.modelog.straggler import Straggler
+from modeaware.modelog.records import DeleteTopicPartitions, RetiredPartition, Straggler, TopicRecord
 from modeaware.modes import PartitionMode, PartitionState, ReplicaState
 from modeaware.reports.certificate import Evidence, all_drained, certificate, check
 from modeaware.reports.describe import HandoverDescription, PartitionDescription, TopicDescription

@@ -22,8 +22,7 @@ from modeaware.cluster.topic_deletion import delete_topics
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle.commands import Command, CreatePartitionsCommand, DeletePartitionsCommand
 from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts
-from modeaware.modelog.deletion import DeleteTopicPartitions
-from modeaware.modelog.records import RetiredPartition, TopicRecord
+from modeaware.modelog.records import DeleteTopicPartitions, RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode, ReplicaState
 from modeaware.reports.topic_list import ListedTopic, named, named_for_change
 from modeaware.reports.topic_state import TopicState, topic_states

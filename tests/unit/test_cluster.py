@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 
 from modeaware.cluster.cluster import LogOffsets
-from modeaware.cluster.partition_leaders import base64_id
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import KafkaError
 from modeaware.lifecycle.effects import CommitOffsets, CreatePartitions, DeleteRecords, Effect
+from modeaware.topic_view import base64_id
 from tests.support.fake_topic import TOPIC, OverFakes, TopicBrokers
 from tests.support.source_tree import modules
 

@@ -13,7 +13,7 @@ from confluent_kafka.admin import NewTopic as StockNewTopic
 from modeaware import AdminClient, CreationResult, NewPartitions, NewTopic
 from modeaware.admin.creation import Creation
 from modeaware.errors import ErrorCode, ModeSourceError, NotAuthorized, RecordError, RequestRefused
-from modeaware.modelog.observed_brokers import OBSERVED_BROKERS_KEY, ObservedBrokersRecord
+from modeaware.modelog.records import OBSERVED_BROKERS_KEY, ObservedBrokersRecord
 from modeaware.modelog.replay import fold
 from tests.support.creating_brokers import CreatingBrokers
 from tests.support.fake_views import FakeViews

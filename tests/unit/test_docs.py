@@ -19,11 +19,15 @@ from modeaware.cli import COMMANDS
 from modeaware.config import ClientConfig, ControllerConfig, parse_controller_config, split_client_config
 from modeaware.lifecycle import reasons
 from modeaware.metrics import ClientCollector
-from modeaware.modelog.deletion import DeleteTopicPartitions
 from modeaware.modelog.group_rules import GroupRule, GroupRulesRecord
-from modeaware.modelog.observed_brokers import ObservedBrokersRecord
-from modeaware.modelog.records import ClaimRecord, RetiredPartition, TopicRecord
-from modeaware.modelog.straggler import Straggler
+from modeaware.modelog.records import (
+    ClaimRecord,
+    DeleteTopicPartitions,
+    ObservedBrokersRecord,
+    RetiredPartition,
+    Straggler,
+    TopicRecord,
+)
 from modeaware.modes import MODE_TRANSITIONS, REPLICA_TRANSITIONS
 from modeaware.monitoring.controller_metrics import ControllerCollector
 from tests.simulation.guard_texts import GUARDS, Change
@@ -248,7 +252,7 @@ def test_a_guard_is_there_and_says_what_for(row: Row) -> None:
 def test_whoever_cites_an_invariant_is_in_its_table() -> None:
     listed = {(name, where.partition(":")[0]) for name, where, _ in guards()}
     # Where versions are explained, and where the sources of views meet: what they lead to is listed.
-    described = {("I4", "modeaware.topic_view"), ("I4", "modeaware.views.board")}
+    described = {("I4", "modeaware.topic_view")}
     citing = {(name, module) for name, found in cited().items() for module in found}
     assert sorted(citing - listed - described) == []
 

@@ -20,9 +20,9 @@ from modeaware.lifecycle.effects import Effect
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.phases import topic_phase
 from modeaware.modelog.group_rules import GroupRule
+from modeaware.modelog.reader import LogAbsent, LogRecord, LogRewound
 from modeaware.modelog.records import CLAIM_KEY, ClaimRecord, TopicRecord
 from modeaware.modelog.replay import fold
-from modeaware.modelog.stream import LogAbsent, LogRecord, LogRewound
 from modeaware.modes import PartitionMode
 from tests.support.engine_world import INTERVAL_MS, QUIET_MS, TOPIC, World
 from tests.support.simulated import SimGroup, SimPartition

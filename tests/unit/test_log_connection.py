@@ -10,7 +10,7 @@ from modeaware.endpoint.api_versions import awareness
 from modeaware.errors import ModeSourceError, NotAuthorized
 from modeaware.librdkafka import KafkaError
 from modeaware.modelog.connection import cluster_key, connection_conf, tail_conf
-from modeaware.modelog.stream import LogAbsent, LogRewound, LogUnreachable, Verdict, judge, to_error
+from modeaware.modelog.reader import LogAbsent, LogRewound, LogUnreachable, to_error
 from modeaware.modelog.topic import unfit, weakness
 from modeaware.wire import codec
 
@@ -71,22 +71,19 @@ def test_clients_of_one_cluster_and_user_share_a_tail() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "verdict", "error"),
+    ("code", "error"),
     [
-        (KafkaError.GROUP_AUTHORIZATION_FAILED, Verdict.IGNORE, None),
-        (KafkaError.UNKNOWN_TOPIC_OR_PART, Verdict.ABSENT, LogAbsent),
-        (KafkaError._UNKNOWN_PARTITION, Verdict.ABSENT, LogAbsent),
-        (KafkaError.TOPIC_AUTHORIZATION_FAILED, Verdict.DENIED, NotAuthorized),
-        (KafkaError._AUTO_OFFSET_RESET, Verdict.REWOUND, LogRewound),
-        (KafkaError._ALL_BROKERS_DOWN, Verdict.UNREACHABLE, LogUnreachable),
-        (KafkaError._AUTHENTICATION, Verdict.UNREACHABLE, LogUnreachable),
-        (-99999, Verdict.UNREACHABLE, LogUnreachable),
+        (KafkaError.GROUP_AUTHORIZATION_FAILED, None),
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, LogAbsent),
+        (KafkaError._UNKNOWN_PARTITION, LogAbsent),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, NotAuthorized),
+        (KafkaError._AUTO_OFFSET_RESET, LogRewound),
+        (KafkaError._ALL_BROKERS_DOWN, LogUnreachable),
+        (KafkaError._AUTHENTICATION, LogUnreachable),
+        (-99999, LogUnreachable),
     ],
 )
-def test_only_the_clusters_own_word_makes_a_log_absent(
-    code: int, verdict: Verdict, error: type[ModeSourceError] | None
-) -> None:
-    assert judge(code) is verdict
+def test_only_the_clusters_own_word_makes_a_log_absent(code: int, error: type[ModeSourceError] | None) -> None:
     found = to_error("modes", code, "why")
     assert type(found) is (type(None) if error is None else error)
     assert found is None or ("'modes'" in str(found) and "why" in str(found))

@@ -9,21 +9,23 @@ import pytest
 
 from modeaware.config import ClientConfig
 from modeaware.errors import ModeSourceError
+from modeaware.modelog.reader import LogRecord
 from modeaware.modelog.records import TopicRecord
-from modeaware.modelog.stream import LogRecord
 from modeaware.topic_view import TopicView
-from modeaware.views.log_views import LogViews
+from modeaware.views.log import LogSource
+from modeaware.views.store import ViewStore
 from tests.support.modelog import topic_record
 
 
 class Log:
-    """A mode log in memory, told to a LogViews as its tail would tell it."""
+    """A mode log in memory, told to a LogSource as its tail would tell it."""
 
     def __init__(self) -> None:
-        self.views = LogViews({"bootstrap.servers": "127.0.0.1:1"}, ClientConfig())
+        self.store = ViewStore(lambda _fresh, timeout_s: self.views.fetch(timeout_s), 60_000)
+        self.views = LogSource({"bootstrap.servers": "127.0.0.1:1"}, ClientConfig(), self.store)
         self.heard: list[dict[str, TopicView]] = []
         self._records: list[LogRecord] = []
-        self.views.subscribe(self.listen)
+        self.store.subscribe(self.listen)
 
     def listen(self, changed: Mapping[str, TopicView]) -> None:
         self.heard.append(dict(changed))
@@ -45,7 +47,7 @@ class Log:
         self.views.records(self._records[start:])
 
     def epoch(self, topic: str = "orders") -> int:
-        return self.views.view(topic).epoch
+        return self.store.view(topic).epoch
 
 
 def record_of(topic_id: str, epoch: int) -> TopicRecord:
@@ -72,11 +74,11 @@ def test_a_log_that_is_gone_is_an_error_and_its_views_stay(log: Log, caplog: pyt
         log.views.absent()
         log.views.absent()
         assert log.epoch() == 1
-        assert log.views.stats()["stale"] is True
-        assert "is gone" in str(log.views.error())
+        assert log.store.stats()["stale"] is True
+        assert "is gone" in str(log.store.error())
         log.read(topic_record(epoch=2))
     assert log.epoch() == 2
-    assert log.views.error() is None
+    assert log.store.error() is None
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
 
 
@@ -87,7 +89,7 @@ def test_a_log_that_lost_its_tail_takes_no_view_back(log: Log, caplog: pytest.Lo
         log.tell(topic_record(epoch=4, writable=12))
     assert log.epoch() == 5
     assert [call["orders"].epoch for call in log.heard] == [5]
-    assert sum("older than the view held" in message for message in caplog.messages) == 1
+    assert sum("older than the view in force" in message for message in caplog.messages) == 1
     log.tell(topic_record(epoch=6))
     assert log.epoch() == 6
 
@@ -115,14 +117,11 @@ def test_a_listener_that_fails_harms_nobody(log: Log, caplog: pytest.LogCaptureF
     def broken(_changed: Mapping[str, TopicView]) -> None:
         raise ZeroDivisionError
 
-    log.views.unsubscribe(log.listen)
-    log.views.subscribe(broken)
-    log.views.subscribe(log.listen)
+    log.store.unsubscribe(log.listen)
+    log.store.subscribe(broken)
+    log.store.subscribe(log.listen)
     log.read(topic_record(epoch=1))
-    late = LogViews({"bootstrap.servers": "127.0.0.1:1"}, ClientConfig())
-    late.begin()
-    late.absent()
-    late.subscribe(broken)
+    log.store.subscribe(broken)
     assert [call["orders"].epoch for call in log.heard] == [1]
     assert sum("a listener of partition modes failed" in message for message in caplog.messages) == 2
 
@@ -130,7 +129,7 @@ def test_a_listener_that_fails_harms_nobody(log: Log, caplog: pytest.LogCaptureF
 def test_a_refresh_before_the_first_view_says_why_there_is_none(log: Log) -> None:
     log.views.failed(ModeSourceError("no broker"))
     with pytest.raises(ModeSourceError, match="not read to its end in time: no broker"):
-        log.views.refresh(0.01)
+        log.store.refresh(0.01)
     assert log.views.check_due()
 
 
@@ -138,4 +137,4 @@ def test_a_tombstone_written_while_it_was_out_of_reach_takes_the_view_away(log: 
     log.read(topic_record("a"), topic_record("b"))
     log.read(topic_record("b"), ("id-of-a", None))
     assert log.heard[-1] == {"a": TopicView.unlisted("a")}
-    assert set(log.views.views()) == {"b"}
+    assert set(log.store.views()) == {"b"}

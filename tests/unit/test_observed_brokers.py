@@ -10,8 +10,7 @@ import pytest
 from modeaware.cluster.registered import Registered, RegisteredBroker
 from modeaware.controller.observed import LOOK_INTERVAL_S, BrokerWatch
 from modeaware.errors import ControllerFenced, RecordError
-from modeaware.modelog.observed_brokers import OBSERVED_BROKERS_KEY, ObservedBrokersRecord
-from modeaware.modelog.records import CLAIM_KEY, ClaimRecord
+from modeaware.modelog.records import CLAIM_KEY, OBSERVED_BROKERS_KEY, ClaimRecord, ObservedBrokersRecord
 from modeaware.modelog.replay import fold
 from tests.support.engine_world import World as EngineWorld
 from tests.support.simulated import SimClock

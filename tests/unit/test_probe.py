@@ -13,8 +13,8 @@ import pytest
 
 from modeaware.clock import Clock
 from modeaware.errors import ModeSourceError
-from modeaware.views import scout
-from modeaware.views.scout import FIRST_BACKOFF_S, LAST_BACKOFF_S, Found, Scout
+from modeaware.views import choice
+from modeaware.views.choice import FIRST_BACKOFF_S, LAST_BACKOFF_S, FeatureProbe, Found
 from modeaware.wire import api_versions, probe, stock
 from modeaware.wire.api_versions import Offer
 from modeaware.wire.frames import MalformedFrame
@@ -170,12 +170,12 @@ class FakeRound:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimClock:
-    monkeypatch.setattr(scout, "Round", FakeRound)
+    monkeypatch.setattr(choice, "Round", FakeRound)
     FakeRound.offers, FakeRound.failures, FakeRound.made = {}, {}, 0
     return SimClock(0)
 
 
-def rounds_until(made: Scout, clock: SimClock, until_s: float) -> list[float]:
+def rounds_until(made: FeatureProbe, clock: SimClock, until_s: float) -> list[float]:
     """When rounds were begun, as the clock goes on in small steps."""
     begun = []
     while clock.monotonic_s() < until_s:
@@ -189,7 +189,7 @@ def rounds_until(made: Scout, clock: SimClock, until_s: float) -> list[float]:
 
 def test_no_is_asked_again_at_each_interval(clock: SimClock) -> None:
     FakeRound.offers = {"a:1": Offer(modes=False)}
-    made = Scout({}, 10.0, clock)
+    made = FeatureProbe({}, 10.0, clock)
     assert rounds_until(made, clock, 25.0) == pytest.approx([0, 10, 20], abs=0.2)
     assert (made.absent, made.found, made.error) == (True, None, None)
     FakeRound.offers = {"a:1": Offer(modes=False), "b:1": Offer(modes=True, ours=True)}
@@ -199,7 +199,7 @@ def test_no_is_asked_again_at_each_interval(clock: SimClock) -> None:
 
 def test_failures_are_asked_again_with_growing_pauses_and_never_mean_no(clock: SimClock) -> None:
     FakeRound.failures = {"a:1": "refused"}
-    made = Scout({}, 300.0, clock)
+    made = FeatureProbe({}, 300.0, clock)
     begun = rounds_until(made, clock, 60.0)
     pauses = [after - before for before, after in pairwise(begun)]
     assert pauses[0] == pytest.approx(FIRST_BACKOFF_S, abs=0.2)

@@ -7,8 +7,7 @@ import pytest
 from modeaware.errors import ErrorCode
 from modeaware.lifecycle.effects import DeleteRecords
 from modeaware.lifecycle.facts import PartitionFacts, TopicFacts, WriterFacts
-from modeaware.modelog.records import TopicRecord
-from modeaware.modelog.straggler import Straggler
+from modeaware.modelog.records import Straggler, TopicRecord
 from modeaware.modes import ReplicaState
 from tests.support.lifecycle import (
     LATER_MS,

@@ -8,10 +8,15 @@ from typing import Any
 import pytest
 
 from modeaware.errors import RecordError
-from modeaware.modelog.deletion import DeleteTopicPartitions
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRulesRecord
-from modeaware.modelog.json_fields import READER_VERSION
-from modeaware.modelog.records import CLAIM_KEY, ClaimRecord, RetiredPartition, TopicRecord
+from modeaware.modelog.records import (
+    CLAIM_KEY,
+    READER_VERSION,
+    ClaimRecord,
+    DeleteTopicPartitions,
+    RetiredPartition,
+    TopicRecord,
+)
 from modeaware.modelog.replay import MAX_REMEMBERED_KEYS, Replay, fold
 from modeaware.modes import ReplicaState
 from tests.support.modelog import NONE, RO, RW, topic_record

@@ -10,8 +10,8 @@ import pytest
 from modeaware.config import ClientConfig
 from modeaware.errors import ModeSourceError
 from modeaware.topic_view import TopicView
-from modeaware.views import cluster_views, registry
-from modeaware.views.cluster_views import ClusterViews
+from modeaware.views import choice, registry
+from modeaware.views.choice import ModeSource
 from tests.support.fake_endpoint import FakeEndpoint
 from tests.support.fake_sources import Acquire, FakeTail, log_of, threads
 from tests.support.modelog import topic_record
@@ -23,7 +23,7 @@ from tests.support.waiting import eventually
 def tail(monkeypatch: pytest.MonkeyPatch) -> type[FakeTail]:
     """No Kafka: there is no log, until the test says that there is one."""
     FakeTail.made, FakeTail.log, FakeTail.silent = [], None, False
-    monkeypatch.setattr("modeaware.views.log_views.Tail", FakeTail)
+    monkeypatch.setattr("modeaware.views.log.Tail", FakeTail)
     return FakeTail
 
 
@@ -109,7 +109,7 @@ class TestWithoutKafkaPython:
         def not_installed(*_args: object, **_more: object) -> None:
             raise ImportError("no kafka-python")
 
-        monkeypatch.setattr("modeaware.views.wire_views.WireViews.point_to", not_installed)
+        monkeypatch.setattr("modeaware.views.wire.WireSource.point_to", not_installed)
         tail.log = log_of(1)
         views = acquire("auto")
         assert views.wait_ready(30)
@@ -122,7 +122,7 @@ class TestWire:
     def test_a_hint_has_it_asked_soon_and_once(
         self, acquire: Acquire, endpoint: FakeEndpoint, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(cluster_views, "SOON_S", 1.5)
+        monkeypatch.setattr(choice, "SOON_S", 1.5)
         views = acquire()
         assert views.wait_ready(30)
         endpoint.metadata()
@@ -178,7 +178,7 @@ class TestSharing:
         assert views.error() is None
 
 
-@pytest.mark.parametrize("breaks", ["modeaware.views.scout.Round", "modeaware.views.wire_views.WireViews.point_to"])
+@pytest.mark.parametrize("breaks", ["modeaware.views.choice.Round", "modeaware.views.wire.WireSource.point_to"])
 def test_looking_for_the_wire_never_ends_the_tail(
     acquire: Acquire, endpoint: FakeEndpoint, tail: type[FakeTail], breaks: str
 ) -> None:
@@ -208,11 +208,11 @@ def test_looking_for_the_wire_never_ends_the_tail(
 def test_a_thread_that_cannot_be_started_is_tried_again_by_the_next_client(
     acquire: Acquire, endpoint: FakeEndpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(_self: ClusterViews) -> None:
+    def fail(_self: ModeSource) -> None:
         raise RuntimeError("can't start new thread")
 
     with monkeypatch.context() as patch:
-        patch.setattr(ClusterViews, "start", fail)
+        patch.setattr(ModeSource, "start", fail)
         with pytest.raises(RuntimeError, match="start new thread"):
             acquire()
     assert acquire().wait_ready(30)

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts
-from modeaware.modelog.deletion import DeleteTopicPartitions
 from modeaware.modelog.group_rules import GroupRule
-from modeaware.modelog.records import RetiredPartition, TopicRecord
+from modeaware.modelog.records import DeleteTopicPartitions, RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode
 from modeaware.reports.groups import report_groups
 

@@ -15,7 +15,7 @@ from modeaware.errors import (
     RequestRefused,
     ViewTimeout,
 )
-from modeaware.modelog.stream import LogAbsent
+from modeaware.modelog.reader import LogAbsent
 from modeaware.retries import Deadline, Outcome, Retrying, RetryPolicy, outcome_of
 from tests.support.simulated import SimClock
 

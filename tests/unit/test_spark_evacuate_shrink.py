@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from modeaware.modelog.deletion import DeleteTopicPartitions
-from modeaware.modelog.records import RetiredPartition, TopicRecord
+from modeaware.modelog.records import DeleteTopicPartitions, RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode
 from modeaware.spark.evacuation import NothingToEvacuate
 from modeaware.spark.evacuation.placing import Placing

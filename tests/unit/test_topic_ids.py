@@ -16,12 +16,12 @@ from confluent_kafka import Uuid
 from modeaware import librdkafka_admin
 from modeaware.clock import SYSTEM_CLOCK
 from modeaware.librdkafka import KafkaError, KafkaException
-from modeaware.modelog.stream import LogRecord
+from modeaware.modelog.reader import LogRecord
 from modeaware.modes import PartitionMode
-from modeaware.topic_view import TopicView
-from modeaware.views import log_views
-from modeaware.views.board import Board
-from modeaware.views.topic_ids import CHECK_S, NO_ID, SILENT_TIMEOUT_S, IdChecks, TopicIds, TopicIdUnknown, id_from
+from modeaware.topic_view import NO_TOPIC_ID, TopicView
+from modeaware.views import log as log_module
+from modeaware.views.store import ViewStore
+from modeaware.views.topic_ids import CHECK_S, SILENT_TIMEOUT_S, IdChecks, TopicIds, TopicIdUnknown, id_from
 from tests.support.fake_sources import Acquire, FakeTail, log_of
 from tests.support.fake_views import modes_of
 from tests.support.modelog import topic_record
@@ -87,7 +87,7 @@ class TestTopicIds:
         assert cluster.made == 1
         assert ids.request(["a"], 0.0)["a"] is not first["a"]
 
-    @pytest.mark.parametrize("no_answer", [None, NO_ID])
+    @pytest.mark.parametrize("no_answer", [None, NO_TOPIC_ID])
     def test_failed_answer_and_one_without_an_id_are_not_kept(self, cluster: Cluster, no_answer: str | None) -> None:
         ids = TopicIds({})
         cluster.ids = {} if no_answer is None else {"a": no_answer}
@@ -222,55 +222,55 @@ class TestIdChecks:
         assert found == ["id-1"]
 
 
-class TestBoard:
+class TestViewStore:
     @pytest.fixture
-    def board(self) -> Board:
-        return Board(lambda topics, timeout_s: (), 1000)
+    def store(self) -> ViewStore:
+        return ViewStore(lambda fresh, timeout_s: None, 1000)
 
-    def test_view_of_another_id_goes_out_of_force(self, board: Board) -> None:
+    def test_view_of_another_id_goes_out_of_force(self, store: ViewStore) -> None:
         heard: list[dict[str, TopicView]] = []
-        board.publish([view("old")])
-        board.confirm()
-        board.subscribe(lambda changed: heard.append(dict(changed)))
-        assert board.choose("orders", "new")
+        store.publish([view("old")])
+        store.confirm()
+        store.subscribe(lambda changed: heard.append(dict(changed)))
+        assert store.choose("orders", "new")
         assert heard[1:] == [{"orders": TopicView.unlisted("orders")}]
-        board.publish([view("old", 2)])
-        assert board.cache.held("orders") is None
-        assert board.recorded(["orders", "other"]) == {"orders"}
+        store.publish([view("old", 2)])
+        assert store.held("orders") is None
+        assert store.recorded(["orders", "other"]) == {"orders"}
 
     @pytest.mark.parametrize("last", ["old", "live"])
-    def test_of_two_records_the_one_of_the_live_id_is_in_force(self, board: Board, last: str) -> None:
+    def test_of_two_records_the_one_of_the_live_id_is_in_force(self, store: ViewStore, last: str) -> None:
         told = sorted([view("old"), view("live")], key=lambda each: each.topic_id == last)
-        board.publish(told)
-        board.choose("orders", "live", told)
-        assert board.cache.held("orders") == view("live")
+        store.publish(told)
+        store.choose("orders", "live", told)
+        assert store.held("orders") == view("live")
 
-    def test_view_that_was_set_aside_for_a_stale_answer_comes_back_at_its_newest_version(self, board: Board) -> None:
-        board.publish([view("live", 5)])
-        board.choose("orders", "stale")
-        board.publish([view("live", 6)])
-        board.publish([view("live", 4)])
-        assert board.cache.held("orders") is None
-        board.choose("orders", "live")
-        assert board.cache.held("orders") == view("live", 6)
+    def test_view_set_aside_for_a_stale_answer_comes_back_at_its_newest_version(self, store: ViewStore) -> None:
+        store.publish([view("live", 5)])
+        store.choose("orders", "stale")
+        store.publish([view("live", 6)])
+        store.publish([view("live", 4)])
+        assert store.held("orders") is None
+        store.choose("orders", "live")
+        assert store.held("orders") == view("live", 6)
 
-    def test_new_id_that_a_record_names_needs_no_answer(self, board: Board) -> None:
-        board.publish([view("old")])
-        board.choose("orders", "new")
-        board.publish([view("new")])
-        assert board.cache.held("orders") == view("new")
+    def test_new_id_that_a_record_names_needs_no_answer(self, store: ViewStore) -> None:
+        store.publish([view("old")])
+        store.choose("orders", "new")
+        store.publish([view("new")])
+        assert store.held("orders") == view("new")
 
-    def test_view_without_an_id_is_left_alone(self, board: Board) -> None:
-        board.publish([view(None)])
-        assert not board.choose("orders", "new")
-        assert board.cache.held("orders") == view(None)
-        assert board.recorded(["orders"]) == set()
+    def test_view_without_an_id_is_left_alone(self, store: ViewStore) -> None:
+        store.publish([view(None)])
+        assert not store.choose("orders", "new")
+        assert store.held("orders") == view(None)
+        assert store.recorded(["orders"]) == set()
 
 
 def test_past_id_does_not_disown_the_newer_record(
     monkeypatch: pytest.MonkeyPatch, acquire: Acquire, cluster: Cluster
 ) -> None:
-    monkeypatch.setattr(log_views, "Tail", FakeTail)
+    monkeypatch.setattr(log_module, "Tail", FakeTail)
     FakeTail.made, FakeTail.silent, FakeTail.log = [], False, log_of(1)
     cluster.ids = {"orders": "id-of-orders"}
     views = acquire("log")

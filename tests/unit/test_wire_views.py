@@ -11,25 +11,25 @@ import pytest
 from modeaware.errors import ErrorCode, ModeSourceError, NotAuthorized
 from modeaware.modelog.records import ClaimRecord
 from modeaware.topic_view import TopicView
-from modeaware.views import wire_views
-from modeaware.views.board import Board
-from modeaware.views.wire_views import TopicsNotTold, WireViews
+from modeaware.views import wire as wire_module
+from modeaware.views.store import ViewStore
+from modeaware.views.wire import TopicsNotTold, WireSource
 from tests.support.fake_endpoint import FakeEndpoint
 from tests.support.modelog import NONE, RO, RW, topic_record
 
 
 class Wire:
-    """A WireViews over a server, and what its listeners hear."""
+    """A WireSource over a server, and what its listeners hear."""
 
     def __init__(self, *, ours: bool = True) -> None:
         self.endpoint = FakeEndpoint(ours=ours)
-        self.board = Board(lambda _topics, _timeout_s: (), 60_000)
+        self.store = ViewStore(lambda _fresh, _timeout_s: None, 60_000)
         conf, self.stopping = {"bootstrap.servers": self.endpoint.address}, False
-        self.views = WireViews(conf, self.board, lambda: not self.stopping, found=self.board.choose)
+        self.views = WireSource(conf, self.store, lambda: not self.stopping, found=self.store.choose)
         self.views.point_to(self.endpoint.address, ours=ours)
         self.heard: list[dict[str, TopicView]] = []
-        self.board.subscribe(lambda changed: self.heard.append(dict(changed)))
-        self.board.confirm()
+        self.store.subscribe(lambda changed: self.heard.append(dict(changed)))
+        self.store.confirm()
         self.heard.clear()
 
     def put(self, *args: object, **others: object) -> TopicView:
@@ -47,7 +47,7 @@ class Wire:
         self.views.fetch(60, fresh=fresh)
 
     def held(self, topic: str = "orders") -> TopicView | None:
-        return self.board.cache.held(topic)
+        return self.store.held(topic)
 
     def close(self) -> None:
         self.views.close()
@@ -156,7 +156,7 @@ class TestNeverBack:
         wire.ask()
         assert wire.held() == view
         assert wire.views.confirm_due_s is not None
-        monkeypatch.setattr(wire_views, "CONFIRM_S", 0.0)
+        monkeypatch.setattr(wire_module, "CONFIRM_S", 0.0)
         wire.endpoint.views["orders"] = view  # it was only a broker that had just started
         wire.ask()
         assert wire.views.confirm_due_s is None
@@ -177,7 +177,7 @@ class TestNeverBack:
         elif turn == "told without a record":
             wire.endpoint.existing["orders"] = 12
         else:
-            wire.board.publish((), ["orders"])
+            wire.store.publish((), ["orders"])
         with suppress(TopicsNotTold):
             wire.ask()
         assert wire.views.confirm_due_s is None
@@ -238,7 +238,7 @@ class TestBrokerOfTheKip:
 
     def test_it_takes_no_view_back_that_came_with_an_epoch(self, broker: Wire) -> None:
         known = topic_record("orders", 3, writable=4).view()
-        broker.board.publish([known])
+        broker.store.publish([known])
         broker.put("orders", 1, writable=12)
         broker.ask()
         assert broker.held() == known

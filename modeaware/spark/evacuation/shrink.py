@@ -11,7 +11,6 @@ from typing import Any
 from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.config import split_client_config
 from modeaware.errors import ClusterError
-from modeaware.librdkafka import KafkaException
 from modeaware.librdkafka_admin import AdminClient, TopicCollection
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.evacuation import evacuation_of
@@ -21,7 +20,7 @@ from modeaware.modelog.records import TopicRecord
 from modeaware.modes import PartitionMode, format_ranges
 from modeaware.spark.evacuation.errors import NothingToEvacuate, NotSealed
 from modeaware.spark.evacuation.versions import Order
-from modeaware.views.topic_ids import base64_id
+from modeaware.views.topic_ids import TopicIdUnknown, id_from
 
 logger = logging.getLogger(__name__)
 
@@ -166,8 +165,8 @@ def check_topic_id(conf: Mapping[str, Any], shrink: EvacuatingShrink) -> None:
     admin = AdminClient(connection_conf(rest, "evacuate"))  # it has to live until the answer is there
     asked = admin.describe_topics(TopicCollection([shrink.topic]), request_timeout=LOG_TIMEOUT_S)
     try:
-        found = base64_id(asked[shrink.topic].result(LOG_TIMEOUT_S + 1).topic_id)
-    except (KafkaException, TimeoutError) as error:
+        found = id_from(asked[shrink.topic], LOG_TIMEOUT_S + 1)
+    except TopicIdUnknown as error:
         raise ClusterError(f"topic {shrink.topic!r} cannot be described: {error}", topic=shrink.topic) from error
     if found != shrink.topic_id:
         raise NothingToEvacuate(

@@ -16,7 +16,7 @@ from modeaware.modelog.connection import connection_conf
 from modeaware.topic_view import TopicView
 from modeaware.views.registry import acquire
 from modeaware.views.source import VERIFY_TIMEOUT_S
-from modeaware.views.topic_ids import NO_ID, base64_id
+from modeaware.views.topic_ids import TopicIdUnknown, id_from
 
 logger = logging.getLogger(__name__)
 
@@ -111,11 +111,10 @@ class TopicCluster:
         """The topic's id (Kafka's base64 form); None where no broker tells it."""
         asked = self._admin.describe_topics(TopicCollection([self.topic]), request_timeout=TIMEOUT_S)
         try:
-            topic_id = base64_id(asked[self.topic].result(TIMEOUT_S + 5).topic_id)
-        except (KafkaException, TimeoutError) as error:
+            return id_from(asked[self.topic], TIMEOUT_S + 5)
+        except TopicIdUnknown as error:
             logger.warning("%s: its topic id is not known: %s", self.topic, error)
             return None
-        return None if topic_id == NO_ID else topic_id
 
     def starts(self, partitions: Iterable[int]) -> dict[int, int]:
         """Log start offsets.

@@ -19,10 +19,16 @@ import modeaware
 import partitioners
 from modeaware.cli import COMMANDS
 from modeaware.config import CLIENT_SETTING_NAMES
-from modeaware.modelog.deletion import DeleteTopicPartitions
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRulesRecord
-from modeaware.modelog.observed_brokers import OBSERVED_BROKERS_KEY, ObservedBrokersRecord
-from modeaware.modelog.records import CLAIM_KEY, ClaimRecord, RetiredPartition, TopicRecord
+from modeaware.modelog.records import (
+    CLAIM_KEY,
+    OBSERVED_BROKERS_KEY,
+    ClaimRecord,
+    DeleteTopicPartitions,
+    ObservedBrokersRecord,
+    RetiredPartition,
+    TopicRecord,
+)
 from modeaware.modelog.replay import Replay, fold
 from modeaware.modes import ReplicaState
 from modeaware.wire import codec, kip694

@@ -1,4 +1,13 @@
-"""Views from KIP-694's Metadata: asked of a server that has the feature ``partition.mode``.
+"""KIP-694's Metadata as a source of views: one server that has the feature ``partition.mode`` is asked.
+
+The server is an endpoint of modeaware, which returns epochs and topic ids beside the modes, or a broker that implements
+KIP-694, which returns modes alone. Any of them may lag behind, so an answer is read with care (invariant I4):
+
+* A version that is older than the view in force is passed over by the store, and so is a topic id that another one has
+  followed, up to the version that was in force then.
+* A topic that an answer does not mention has not gone. It is asked for by name; it goes when an endpoint names its id
+  as removed, or when "unknown topic" is the answer twice, :data:`CONFIRM_S` apart.
+* A server without epochs is taken at its word in the order of its answers, but never against a view that has an epoch.
 
 Importing this needs no kafka-python; asking does.
 """
@@ -15,7 +24,7 @@ from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, ModeSource
 from modeaware.modelog.records import ClaimRecord
 from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
-from modeaware.views.board import Board
+from modeaware.views.store import ViewStore
 from modeaware.wire.client_tls import security_protocol
 
 logger = logging.getLogger(__name__)
@@ -27,45 +36,51 @@ UNKNOWN_TOPIC, DENIED = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), int(ErrorCode
 
 
 class TopicsNotTold(ModeSourceError):
-    """The server works, and does not tell of topics that are held: their last views stay."""
+    """The server works, and its answer lacks topics that have a view: their last views stay."""
 
 
-class WireViews:
-    """Asks one server and puts what it says on the board. Any thread may ask; one does at a time.
+class NotToldDenied(TopicsNotTold, NotAuthorized):
+    """The user may not describe the topics any more."""
+
+
+class WireSource:
+    """Asks one server and publishes what it returns. Any thread may ask; one does at a time.
 
     Args:
         conf: the client's librdkafka settings.
-        board: where the views go.
-        wanted: whether anybody waits for an answer.
+        store: where the views go.
+        wanted: whether an answer is still waited for.
         found: called with a topic and the id that the brokers have for it, where the server's record is of another
-            one (invariant I8); under the board's lock.
+            one (invariant I8); while the store's turn is held.
+
+    Attributes:
+        server: the server that is asked, or was last.
+        used_s: when it was last asked, on the monotonic clock.
     """
 
     def __init__(
         self,
         conf: Mapping[str, Any],
-        board: Board,
+        store: ViewStore,
         wanted: Callable[[], bool] = lambda: True,
         clock: Clock = SYSTEM_CLOCK,
         found: Callable[[str, str], object] = lambda topic, live_id: None,
     ) -> None:
         self._conf = dict(conf)
-        self._found = found
-        self._replaced: set[str] = set()  # topics that the server has told with another id than that of its record
-        self._board = board
+        self._store = store
         self._wanted = wanted
         self._clock = clock
+        self._found = found
         self._asking = threading.Lock()
-        self._server: Any = None  # an OneServer, whose module needs kafka-python
+        self._connection: Any = None  # a OneServer, whose module needs kafka-python
         self._ours = False
-        self._doubted: dict[str, float] = {}  # topics said to be gone once, and when
+        self._replaced: set[str] = set()  # topics with another id than that of the server's record
+        self._doubted: dict[str, float] = {}  # topics that were unknown once -> when to ask again
         self._counter = 0
         self._contradicted: set[str] = set()
         self._claim: ClaimRecord | None = None
         self.server: str | None = None
-        """Who is asked, or was last."""
         self.used_s = clock.monotonic_s()
-        """When it was last asked."""
 
     def point_to(self, server: str, *, ours: bool) -> None:
         """Ask ``server`` from now on.
@@ -76,34 +91,38 @@ class WireViews:
         Raises:
             MissingExtra: kafka-python is not installed.
             ConfigError: a setting that kafka-python has nothing like.
-            ModeSourceError: somebody waits for the server that was asked before.
+            ModeSourceError: the server that was asked before has still to answer.
         """
         from modeaware.wire.brokers.one import OneServer
 
         if not self._asking.acquire(timeout=TURN_S):
-            raise ModeSourceError(f"modes over the wire: {self.server} is still being waited for")
+            raise ModeSourceError(f"modes over the wire: no answer from {self.server} yet")
         try:
-            self._close()
-            self._server, self._ours, self.server = OneServer(self._conf, server), ours, server
+            self._disconnect()
+            self._connection, self._ours, self.server = OneServer(self._conf, server), ours, server
         finally:
             self._asking.release()
 
     def claim(self) -> ClaimRecord | None:
-        """The active controller, as the last answer named it; its epoch is that of the newest record seen."""
+        """Return the active controller, as the last answer named it; its epoch is that of the newest record seen."""
         return self._claim
 
     @property
     def confirm_due_s(self) -> float | None:
-        """When to ask again for topics that are said to be gone."""
+        """When to ask again for topics that were unknown."""
         return min(self._doubted.values(), default=None)
 
-    def close(self, timeout_s: float = 0.0) -> None:
-        """Close the connection, unless somebody is asking for longer than ``timeout_s``."""
-        if self._asking.acquire(timeout=timeout_s):
+    def close(self) -> None:
+        """Close the connection, unless a request is under way."""
+        if self._asking.acquire(blocking=False):
             try:
-                self._close()
+                self._disconnect()
             finally:
                 self._asking.release()
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
 
     def fetch(self, timeout_s: float, *, fresh: bool) -> None:
         """Ask for the modes of all topics that have a record.
@@ -112,21 +131,21 @@ class WireViews:
             fresh: the server reads the mode log to its end first.
 
         Raises:
-            TopicsNotTold: of some it does not tell; all else is in force.
+            TopicsNotTold: the answer lacks some topics; all else is in force.
             ModeSourceError: no answer in time, or none that can be used. The last views stay.
         """
         deadline_s = self._clock.monotonic_s() + timeout_s
         if not self._asking.acquire(timeout=max(timeout_s, 0.0)):
             raise ModeSourceError(
-                "modes over the wire: another question has no answer yet", code=ErrorCode.REQUEST_TIMED_OUT
+                "modes over the wire: no answer yet to an earlier request", code=ErrorCode.REQUEST_TIMED_OUT
             )
         try:
             self.used_s = self._clock.monotonic_s()
-            told = self._take(self._ask(None, deadline_s, fresh=fresh))
-            missing = [view.topic for view in self._board.cache.all().values() if view.topic not in told]
+            returned = self._take(self._ask(None, deadline_s, fresh=fresh))
+            missing = [topic for topic in self._store.views() if topic not in returned]
             self._doubted = {name: due for name, due in self._doubted.items() if name in missing}
             if missing:
-                # Asked with Fresh: an endpoint that lags behind may not have heard of them yet.
+                # Asked with Fresh: an endpoint that lags behind may not have read of them yet.
                 self._settle(missing, self._ask(missing, deadline_s, fresh=True))
         except (ClusterError, ImportError) as error:
             code = error.code if isinstance(error, ModeAwareError) else None
@@ -134,142 +153,131 @@ class WireViews:
         finally:
             self._asking.release()
 
-    # One question
-
     def _ask(self, topics: Collection[str] | None, deadline_s: float, *, fresh: bool) -> Any:
         from modeaware.wire import kip694
         from modeaware.wire.frames import MalformedFrame
 
+        held = [self._store.view(topic).topic_id for topic in topics or ()]
+        request = kip694.ModesRequest(
+            topics=None if topics is None else [(topic,) for topic in topics],
+            allow_auto_topic_creation=False,
+            modes_only=topics is None,
+            fresh=fresh,
+            held_topic_ids=[topic_id for topic_id in held if topic_id is not None],
+        )
+
         def encode(correlation_id: int, client_id: str | None) -> bytes:
-            request = kip694.ModesRequest(
-                topics=None if topics is None else [(topic,) for topic in topics],
-                allow_auto_topic_creation=False,
-                modes_only=topics is None,
-                fresh=fresh,
-                held_topic_ids=self._held_ids(topics or ()),
-            )
             return kip694.encode_modes_request(request, correlation_id, client_id)
 
-        # Twice at most: a connection that was idle for long may be found closed when it is used.
-        for last in (not self._server.connected, True):
+        may_be_closed = self._connection.connected  # one that was idle for long is found closed when it is used
+        while True:
             try:
                 left_s = deadline_s - self._clock.monotonic_s()
-                answer = self._server.ask(
+                answer = self._connection.ask(
                     kip694.METADATA_KEY, kip694.MODES_VERSION, encode, left_s, wanted=self._wanted
                 )
                 return kip694.decode_modes_response(answer)[1]
             except MalformedFrame as error:
-                self._close()
+                self._disconnect()
                 raise ModeSourceError(f"modes over the wire: {self.server}: {error}") from error
             except ClusterError:
-                if last or self._clock.monotonic_s() >= deadline_s or not self._wanted():
+                if not may_be_closed or self._clock.monotonic_s() >= deadline_s or not self._wanted():
                     raise
-        raise AssertionError("it returns or raises")
+                may_be_closed = False
 
-    def _held_ids(self, topics: Iterable[str]) -> list[str]:
-        held = (self._board.cache.held(topic) for topic in topics)
-        return [view.topic_id for view in held if view is not None and view.topic_id is not None]
-
-    def _close(self) -> None:
-        if self._server is not None:
-            self._server.close()
-
-    # What it said; under self._asking, and what it changes under the board's lock
+    # Reading an answer: _asking is held, and the store's turn for what changes views
 
     def _take(self, answer: Any) -> set[str]:
-        """Put the topics that come with modes on the board; their names."""
-        with self._board.turn:
-            for topic in answer.topics:
-                if not topic.error_code and topic.topic_id is not None:
+        """Publish the topics that come with modes; their names."""
+        with self._store.turn:
+            topics = [topic for topic in answer.topics if not topic.error_code]
+            for topic in topics:
+                if topic.topic_id is not None:
                     self._compare(topic)
-            views = [
-                view for topic in answer.topics if not topic.error_code and (view := self._view(topic)) is not None
-            ]
-            told = {view.topic for view in views}
-            for topic in told:
-                self._doubted.pop(topic, None)
+            views = [view for topic in topics if (view := self._view(topic)) is not None]
+            for view in views:
+                self._doubted.pop(view.topic, None)
             self._claim = _claim(answer, security_protocol(self._conf), self._claim) or self._claim
             self._publish(views)
-            return told
+            return {view.topic for view in views}
 
     def _compare(self, topic: Any) -> None:
-        """An id without epochs is that of the live topic, and the record is of another one. One broker may lag behind:
-        so the server's next word counts in its turn."""
+        """An id without epochs is that of the live topic, and the record is of another one (invariant I8). A broker may
+        lag behind, so the server's next answer counts in its turn."""
         if not _has_record(topic):
             self._replaced.add(topic.name)
-            self._found(topic.name, topic.topic_id)
         elif topic.name in self._replaced:
             self._replaced.discard(topic.name)
-            self._found(topic.name, topic.topic_id)
+        else:
+            return
+        self._found(topic.name, topic.topic_id)
 
     def _settle(self, missing: Collection[str], answer: Any) -> None:
-        """Topics that are held and were not told of, asked for by name: which are gone, and which stay."""
-        with self._board.turn:
+        """Decide which topics are gone that have a view and were missing, now that they were asked for by name."""
+        with self._store.turn:
+            self._take(answer)
             found = {topic.name: topic for topic in answer.topics}
-            removed = set(answer.removed_topic_ids)
+            unknown = {name for name, topic in found.items() if topic.error_code == UNKNOWN_TOPIC}
             gone = []
             errors: dict[str, int | None] = {}  # 0: it is there, without a record; None: it is not named
-            self._take(answer)
             for name in missing:
                 topic = found.get(name)
                 code = None if topic is None else int(topic.error_code)
-                held = self._board.cache.held(name)
-                if held is not None and held.topic_id in removed:
+                held_id = self._store.view(name).topic_id
+                if held_id is not None and held_id in answer.removed_topic_ids:
                     gone.append(name)
-                elif topic is not None and not code:
-                    if self._ours and not _has_record(topic) and topic.topic_id is None:
-                        # Silence is no tombstone (invariant I4): the record may be one that the endpoint cannot read.
-                        errors[name] = code
-                elif code == UNKNOWN_TOPIC:
+                elif name in unknown:
                     if self._is_confirmed(name):
                         gone.append(name)
-                else:
+                elif topic is None or code:
                     errors[name] = code
-            unknown = {name for name, topic in found.items() if topic.error_code == UNKNOWN_TOPIC}.difference(gone)
-            self._doubted = {name: due for name, due in self._doubted.items() if name in unknown}
+                elif self._ours and not _has_record(topic) and topic.topic_id is None:
+                    # Silence is no tombstone (invariant I4): the record may be one that the endpoint cannot read.
+                    errors[name] = code
+            self._doubted = {name: due for name, due in self._doubted.items() if name in unknown.difference(gone)}
             for name in gone:
-                self._leave_behind(self._board.cache.held(name))
-            self._board.publish((), gone)
+                self._leave_behind(self._store.view(name))
+            self._store.publish((), gone)
         if errors:
             names = ", ".join(
                 f"{name} ({'no mode record' if code == 0 else f'error {code}'})"
                 for name, code in sorted(errors.items())[:10]
             )
             kind = NotToldDenied if set(errors.values()) == {DENIED} else TopicsNotTold
-            raise kind(f"modes over the wire: {self.server} does not tell of {names}; their last views stay in force")
+            raise kind(f"modes over the wire: {self.server} returns no modes of {names}; the last views stay in force")
 
     def _is_confirmed(self, name: str) -> bool:
-        """Whether "unknown topic" was said before, and long enough ago."""
+        """Whether "unknown topic" was the answer before, and long enough ago."""
         now_s = self._clock.monotonic_s()
         return now_s >= self._doubted.setdefault(name, now_s + CONFIRM_S)
 
     def _view(self, topic: Any) -> TopicView | None:
-        """What is told of a topic; None where it has no record."""
-        if _has_record(topic):
-            handing_over = bool(topic.previous_counts)
-            return TopicView(
-                topic.name,
-                topic.topic_id,
-                _version(topic),
-                _modes(topic),
-                {p.partition_index: p.resume_offset for p in topic.partitions if p.resume_offset >= 0},
-                frozenset(p.partition_index for p in topic.partitions if p.reclaimed),
-                topic.previous_counts[-1] if handing_over else None,
-                frozenset(p.partition_index for p in topic.partitions if handing_over and p.handed_over),
-                tuple(topic.previous_counts[:-1]),
-            )
-        return None if self._ours else self._counted(topic.name, _modes(topic))
+        """The view that an answer gives of a topic; None where it has no record."""
+        if not _has_record(topic):
+            return None if self._ours else self._counted(topic.name, _modes(topic))
+        handing_over = bool(topic.previous_counts)
+        return TopicView(
+            topic.name,
+            topic.topic_id,
+            (int(topic.controller_epoch), int(topic.mode_epoch)),
+            _modes(topic),
+            {p.partition_index: p.resume_offset for p in topic.partitions if p.resume_offset >= 0},
+            frozenset(p.partition_index for p in topic.partitions if p.reclaimed),
+            topic.previous_counts[-1] if handing_over else None,
+            frozenset(p.partition_index for p in topic.partitions if handing_over and p.handed_over),
+            tuple(topic.previous_counts[:-1]),
+        )
 
     def _counted(self, name: str, modes: tuple[PartitionMode, ...]) -> TopicView | None:
-        """A view from a server that tells no epochs: they are counted here, in the order of the answers."""
-        held = self._board.cache.held(name)
+        """A view from a server without epochs: versions are counted here, in the order of the answers."""
+        held = self._store.held(name)
         if held is None and all(mode.writable for mode in modes):
             return None  # as if it were unlisted
         if held is not None and held.version[0] > 0 and held.modes != modes and name not in self._contradicted:
             self._contradicted.add(name)
             logger.warning(
-                "%s tells other modes of %s than the view held (%s) and no epoch; the view stays. If a broker with "
-                "KIP-694 has taken the place of modeaware's controller, restart this client",
+                "%s returns other modes of %s than the view in force (%s) and no epoch; the view stays. If a broker "
+                "with KIP-694 has taken the place of modeaware's controller, restart this client",
                 *(self.server, name, held.describe()),
             )
         if held is not None and (held.modes == modes or held.version[0] > 0):
@@ -280,46 +288,37 @@ class WireViews:
     def _publish(self, views: Iterable[TopicView]) -> None:
         fit = []
         for view in views:
-            held = self._board.cache.held(view.topic)
-            past = None if view.topic_id is None else self._board.past_ids.get(view.topic_id)
+            held = self._store.held(view.topic)
+            past = None if view.topic_id is None else self._store.past_ids.get(view.topic_id)
             if past is not None and view.version <= past:
-                logger.debug("%s still tells of a topic %r that was recreated since", self.server, view.topic)
+                logger.debug("%s still returns a topic %r that was recreated since", self.server, view.topic)
                 continue
-            aside = self._board.is_aside(view.topic, view.topic_id)
-            if held is not None and held.topic_id != view.topic_id and not aside:
+            if held is not None and held.topic_id != view.topic_id and not self._store.is_aside(view.topic_id):
                 self._leave_behind(held)
             fit.append(view)
-        self._board.publish(fit)
+        self._store.publish(fit)
 
-    def _leave_behind(self, view: TopicView | None) -> None:
-        """Take only newer views under this topic id: whoever lags behind may still tell of it (invariant I4)."""
-        if view is not None and view.topic_id is not None:
-            self._board.past_ids[view.topic_id] = view.version
-
-
-class NotToldDenied(TopicsNotTold, NotAuthorized):
-    """The user may not see the topics any more."""
+    def _leave_behind(self, view: TopicView) -> None:
+        """Take only newer views under this topic id: a server that lags behind may still return it (invariant I4)."""
+        if view.topic_id is not None:
+            self._store.past_ids[view.topic_id] = view.version
 
 
 def _has_record(topic: Any) -> bool:
     return bool(topic.topic_id is not None and topic.mode_epoch >= 0)
 
 
-def _version(topic: Any) -> tuple[int, int]:
-    return int(topic.controller_epoch), int(topic.mode_epoch)
-
-
 def _modes(topic: Any) -> tuple[PartitionMode, ...]:
-    """The modes of partition 0, 1, 2, ...; one that is not named is ReadWrite.
+    """The modes of partition 0, 1, 2, ...
 
     Raises:
         ModeSourceError: this is no mode, or no partition.
     """
-    told = {partition.partition_index: partition.mode for partition in topic.partitions}
+    modes = {partition.partition_index: partition.mode for partition in topic.partitions}
     try:
-        if told and (min(told) < 0 or max(told) >= len(told)):
+        if modes.keys() != set(range(len(modes))):
             raise ValueError("partitions are missing")
-        return tuple(PartitionMode(told[partition]) for partition in range(len(told)))
+        return tuple(PartitionMode(modes[partition]) for partition in range(len(modes)))
     except ValueError as error:
         raise ModeSourceError(f"modes over the wire: topic {topic.name!r}: {error}", topic=topic.name) from error
 

@@ -1,0 +1,432 @@
+"""Where the views of one cluster come from: the mode log, or KIP-694's Metadata over the wire.
+
+``modeaware.mode.source`` says which. With ``auto`` one thread does it all. It follows the log and, beside it, asks the
+bootstrap servers whether one has the feature ``partition.mode``. Once such a server has returned the modes, the wire is
+the source. When the server stops answering, the log is followed again, and the search begins anew. Both sources publish
+to one store, so that clients do not notice which it is, and views outlive both (invariant I6).
+
+"Absent" is never decided for good: the log and the feature may appear under running clients. And a probe that fails is
+an error, never "absent": only when some server has answered and none has the feature does "there is no log" mean that
+every partition is ReadWrite.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from modeaware.clock import SYSTEM_CLOCK, Backoff, Clock
+from modeaware.config import ClientConfig
+from modeaware.errors import ErrorCode, ModeAwareError, ModeSourceError
+from modeaware.modelog.records import ClaimRecord
+from modeaware.views.log import LogSource
+from modeaware.views.store import SourceStopped, ViewStore
+from modeaware.views.topic_ids import IdChecks, TopicIds
+from modeaware.views.wire import TopicsNotTold, WireSource
+from modeaware.wire.probe import Round
+
+logger = logging.getLogger(__name__)
+
+THREAD_NAME = "modeaware-modes"
+MIN_TTL_MS = 1_000
+"""A client's ``topic.metadata.refresh.interval.ms`` may be tiny; the log pushes its changes anyway."""
+MIN_INTERVAL_MS = 100
+"""How often the wire is asked at most, however small ``topic.metadata.refresh.interval.ms`` is."""
+FIRST_BACKOFF_S, LAST_BACKOFF_S = 1.0, 10.0
+REPORTED_AFTER = 2
+"""One round of probes that fails is not reported: a broker of several may be down, or the only one be starting."""
+ASK_TIMEOUT_S = 5.0
+TRY_TIMEOUT_S = 2.5
+"""The same while the log is in force, which is not followed meanwhile."""
+SLICE_S, PROBE_SLICE_S = 0.2, 0.02
+PROBE_WAIT_S = 0.003
+"""What the tail waits for the servers' answers, several times at most, where only they are missing for a first view."""
+LOG_PATIENCE_S = 0.5
+"""How long the log's first view is waited for when the wire could return one, too: loading its client takes longer."""
+IDLE_S = 30.0
+"""A connection that was not used for so long is closed: thousands of clients hang on an endpoint."""
+SOON_S = 1.0
+"""What :meth:`ModeSource.refresh_soon` asks for comes no sooner after the last request."""
+
+
+class Found(NamedTuple):
+    """A server that has the feature; ``ours``: it is an endpoint of modeaware."""
+
+    server: str
+    ours: bool
+
+
+class FeatureProbe:
+    """Asks all bootstrap servers for the feature, round by round. For one thread, which calls :meth:`step` often.
+
+    A round without any answer is an error and is repeated with growing pauses. A round with answers and without the
+    feature means "not now": it is repeated after ``interval_s``, and when :meth:`hurry` brings it forward; where some
+    server was silent, after pauses that grow to ``interval_s``.
+
+    Args:
+        conf: the client's librdkafka settings.
+        interval_s: between two rounds while all is well.
+        reports: whether failures that last are logged here, once.
+
+    Attributes:
+        found: a server with the feature, by the last round with an answer.
+        absent: no server has the feature, by the last round with an answer.
+        error: why the last round had no answer.
+    """
+
+    def __init__(
+        self, conf: Mapping[str, Any], interval_s: float, clock: Clock = SYSTEM_CLOCK, *, reports: bool = True
+    ) -> None:
+        self._conf = conf
+        self._interval_s = interval_s
+        self._clock = clock
+        self._reports = reports
+        self._failed_rounds = 0
+        self._round: Round | None = None
+        self._due_s = clock.monotonic_s()
+        self._began_s = clock.monotonic_s() - FIRST_BACKOFF_S
+        self._backoff = Backoff(FIRST_BACKOFF_S, LAST_BACKOFF_S)
+        self.found: Found | None = None
+        self.error: ModeSourceError | None = None
+        self.absent = False
+
+    def step(self, wait_s: float) -> None:
+        """Continue a round, or begin one that is due. Waits ``wait_s`` for servers at most."""
+        now_s = self._clock.monotonic_s()
+        if self._round is None:
+            if now_s < self._due_s:
+                return
+            self._began_s = now_s
+            self._round = Round(self._conf, self._clock)
+            self._round.step(0.0)
+        self._round.step(wait_s)
+        if self._round.done or any(offer.modes for offer in self._round.offers.values()):
+            self._conclude(self._round)
+
+    def hurry(self, *, even_if_failing: bool = False) -> None:
+        """Bring the next round forward, after a connection was lost. Not more than once a second.
+
+        Args:
+            even_if_failing: also while pauses grow, because rounds fail.
+        """
+        if even_if_failing or self._backoff.now_s == FIRST_BACKOFF_S:
+            self._due_s = min(self._due_s, self._began_s + FIRST_BACKOFF_S)
+
+    def lost(self, at_least_s: float = 0.0) -> None:
+        """The server found cannot be used: look again, after a pause that grows each time until :meth:`served`."""
+        self.found = None
+        self._due_s = self._clock.monotonic_s() + max(self._backoff.next_s(), at_least_s)
+
+    def broke(self, error: Exception) -> None:
+        """An unexpected error ended the round, or the use of the server found: try again after a growing pause."""
+        self.lost()
+        self.error = ModeSourceError(f"modes over the wire: {type(error).__name__}: {error}")
+        self.close()
+
+    def served(self) -> None:
+        """The server found can be used."""
+        self._backoff.reset()
+
+    def close(self) -> None:
+        """Close the connections of a round that is under way."""
+        if self._round is not None:
+            self._round.close()
+            self._round = None
+
+    def stats(self) -> dict[str, Any]:
+        """``wire``: "found", "absent", "failed" or "unknown"; ``probe_error``."""
+        state = "absent" if self.absent else "unknown"
+        if self.found is not None:
+            state = "found"
+        elif self.error is not None:
+            state = "failed"
+        return {"wire": state, "probe_error": None if self.error is None else str(self.error)}
+
+    def _conclude(self, done: Round) -> None:
+        self.error = done.failure()
+        if self.error is not None:
+            self._failed_rounds += 1
+            if self._failed_rounds == REPORTED_AFTER and self._reports:
+                logger.warning("%s", self.error)
+            wait_s = self._backoff.next_s()
+        else:
+            self._failed_rounds = 0
+            self.found = next((Found(server, offer.ours) for server, offer in done.offers.items() if offer.modes), None)
+            self.absent = self.found is None
+            wait_s = self._interval_s
+            if self.absent and done.failures:  # for ever, maybe: it was taken away, and must not be asked all the time
+                wait_s = min(self._backoff.next_s(max(self._interval_s, LAST_BACKOFF_S)), self._interval_s)
+            elif self.absent:
+                self._backoff.reset()
+        self._due_s = self._clock.monotonic_s() + wait_s
+        self.close()
+
+
+class ModeSource:
+    """What handles share: one store of views, the sources that fill it, and the thread that chooses between them.
+
+    Args:
+        conf: librdkafka settings of the client.
+        config: where modes come from; names the log; how old views may grow.
+        wanted: whether a handle is still in use.
+
+    Attributes:
+        store: the views in force.
+        log: the mode log, followed or not.
+        checks: compares topic ids.
+    """
+
+    def __init__(
+        self,
+        conf: Mapping[str, Any],
+        config: ClientConfig,
+        wanted: Callable[[], bool] = lambda: True,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        conf = dict(conf)
+        self._wanted = wanted
+        self._clock = clock
+        self._stopping = threading.Event()
+        self._wake = threading.Event()
+        self._source = config.mode_source
+        self._interval_s = max(config.refresh_interval_ms, MIN_INTERVAL_MS) / 1000
+        name = f"the mode log {config.mode_log_topic!r}" if self._source == "log" else "the source of partition modes"
+        self.store = ViewStore(self._fetch, max(config.refresh_interval_ms, MIN_TTL_MS), clock, name)
+        self.log = LogSource(conf, config, self.store, self._log_wanted, clock, self._absence_counts)
+        self._wire = WireSource(conf, self.store, lambda: not self._stopping.is_set(), clock, self._take_id)
+        self._ids = TopicIds(conf, clock)
+        interval_s = config.refresh_interval_ms / 1000
+        self.checks = IdChecks(self._ids, self.store.recorded, self._take_id, interval_s, self._stopping, clock)
+        self._probe = FeatureProbe(conf, self._interval_s, clock, reports=self._source == "auto")
+        self._on_wire = False
+        self._wire_error: ModeAwareError | None = None
+        self._log_state = (0, True)
+        self._began_s = self._asked_s = clock.monotonic_s()
+        self._soon = False
+        self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
+
+    def start(self) -> None:
+        """Start the thread. Once; does not block."""
+        self._thread.start()
+
+    def stop(self, timeout_s: float) -> bool:
+        """Stop the thread and wait for its end; the last views stay. From that thread itself: it ends when what it does
+        now is done.
+
+        Returns:
+            Whether it has ended within ``timeout_s``: one that waits for a dead broker's answer ends a second later.
+        """
+        self._stopping.set()
+        self._wake.set()
+        self.log.tail.stop()
+        self._ids.close()
+        if self._thread is threading.current_thread():
+            return False
+        if self._thread.ident is not None:  # it was started
+            self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    # What handles ask beside the views in force: see ``Views``
+
+    def claim(self) -> ClaimRecord | None:
+        log, wire = self.log.claim(), self._wire.claim()
+        return (wire or log) if self._on_wire else (log or wire)
+
+    def refresh_soon(self) -> None:
+        self.checks.soon()
+        if self._on_wire:  # the log pushes its changes
+            self._soon = True
+            self._wake.set()
+
+    def error(self) -> Exception | None:
+        failing = self.store.error()
+        if failing is None and (self._on_wire or self.log.present):
+            return None  # an error of the probe stands in the stats: both sources give the same views
+        return self._wire_error or failing or self._probe.error
+
+    def stats(self) -> dict[str, Any]:
+        own: dict[str, Any] = self.store.stats()
+        own |= {"rejected_records": 0, "unreadable_topics": []} if self._source == "wire" else self.log.stats()
+        if self._source != "log":
+            own |= self._probe.stats()
+            own |= {"server": self._wire.server, "wire_error": self._wire_error and str(self._wire_error)}
+        error = self.error()
+        source = "wire" if self._on_wire or self._source == "wire" else "log"
+        return {**own, "source": source, "error": error and str(error), **self.checks.stats()}
+
+    def _take_id(self, topic: str, live_id: str) -> bool:
+        """The cluster has ``live_id`` for the topic: have its view in force. Whether that took another one out."""
+        with self.store.turn:
+            if live_id in self.store.past_ids or self.log.removed([live_id]):
+                logger.debug("a broker that lags behind returns a past topic id of %s: %s", topic, live_id)
+                return False
+            replaced = self.store.choose(topic, live_id, () if self._on_wire else self.log.views_of(topic))
+        if replaced:
+            logger.warning(
+                "%s was deleted and created again (topic id %s): the view of the old topic is out of force",
+                *(topic, live_id),
+            )
+        return replaced
+
+    def _fetch(self, fresh: bool, timeout_s: float) -> None:
+        """For the store, in the thread that asks it to refresh."""
+        deadline_s = self._clock.monotonic_s() + timeout_s
+        if not self._on_wire and self._source != "log" and not self.store.wait_ready(max(timeout_s, 0.0)):
+            why = self.error() or "no source has answered yet"
+            raise ModeSourceError(f"no view of the partition modes in time: {why}", code=ErrorCode.REQUEST_TIMED_OUT)
+        left_s = deadline_s - self._clock.monotonic_s()
+        if not self._on_wire and self._source != "wire":
+            self.log.fetch(left_s)
+            return
+        try:
+            self._wire.fetch(left_s, fresh=fresh)
+        except ModeSourceError as error:
+            if self._stopping.is_set():
+                raise SourceStopped(str(error), code=error.code) from error
+            raise
+
+    # The thread
+
+    def _run(self) -> None:
+        backoff, failed_s = Backoff(FIRST_BACKOFF_S, LAST_BACKOFF_S), self._began_s
+        while self._is_wanted():
+            try:
+                if self._on_wire:
+                    self._follow_wire()
+                elif self._source == "wire":
+                    self._look_for_wire()
+                else:
+                    self.log.tail.read_anew()
+                    self.log.tail.run()
+            except Exception as error:
+                logger.exception("the source of partition modes failed; starting again")
+                self.store.failed(ModeSourceError(f"modes: {type(error).__name__}: {error}"))
+                if self._clock.monotonic_s() > failed_s + 2 * LAST_BACKOFF_S:  # it was well meanwhile
+                    backoff.reset()
+                failed_s = self._clock.monotonic_s()
+                self._stopping.wait(backoff.next_s())
+        self._probe.close()
+        self._wire.close()
+        self._ids.close()
+
+    def _is_wanted(self) -> bool:
+        return not self._stopping.is_set() and self._wanted()
+
+    def _log_wanted(self) -> bool:
+        """Called by the tail a few times a second: the time to compare topic ids and to look for the wire."""
+        if self._on_wire or not self._is_wanted():
+            return False
+        self.checks.step()
+        if self._source == "log" or not self.log.readings:  # the log's client is made before servers are asked
+            return True
+        state = (self.log.readings, self.store.error() is None)
+        if state != self._log_state:  # it was out of reach, or is in reach again, and so may be the servers
+            self._log_state = state
+            self._probe.hurry(even_if_failing=state[1])
+        went_over = self._went_over()
+        if self._probe.absent:
+            self._wire_error = None
+            if not self.store.ready:
+                self.log.settle_absence()
+        return not went_over
+
+    def _absence_counts(self) -> bool:
+        """ "There is no log" means that every partition is ReadWrite, unless a server may have modes all the same."""
+        return self._source == "log" or self.store.ready or self._probe.absent
+
+    def _went_over(self) -> bool:
+        """Look for the wire for a moment, beside the log; whether the wire is the source from now on."""
+        try:
+            self._probe.step(PROBE_WAIT_S if self.log.has_answered and not self.store.ready else 0.0)
+            patient = not self.log.has_answered and self._clock.monotonic_s() < self._began_s + LOG_PATIENCE_S
+            return self._probe.found is not None and not patient and self._go_over(self._probe.found)
+        except Exception as error:  # whatever it is, it must not end the tail: the log can be read
+            logger.exception("looking for partition modes over the wire failed; the log is followed meanwhile")
+            self._probe.broke(error)
+            return False
+
+    def _look_for_wire(self) -> None:
+        self._probe.step(PROBE_SLICE_S)
+        if self._probe.found is not None:
+            self._go_over(self._probe.found)
+        elif self._probe.error is not None:
+            self.store.failed(self._probe.error)
+        elif self._probe.absent:
+            self._wire_error = None
+            text = "no bootstrap server has the feature partition.mode (see modeaware.mode.source)"
+            self.store.failed(ModeSourceError(f"modes over the wire: {text}"))
+        if not self._on_wire:
+            self._wake.wait(PROBE_SLICE_S if self._probe.error is None else SLICE_S)
+            self._wake.clear()
+
+    def _go_over(self, found: Found) -> bool:
+        """Ask the server that was found; once it has returned the modes, the wire is the source."""
+        not_told: TopicsNotTold | None = None
+        try:
+            self._wire.point_to(found.server, ours=found.ours)
+            self._wire.fetch(TRY_TIMEOUT_S if self.store.ready else ASK_TIMEOUT_S, fresh=True)
+        except TopicsNotTold as error:
+            not_told = error
+        except (ModeAwareError, ImportError) as error:
+            if not self._stopping.is_set():
+                self._cannot_use(found, error)
+            return False
+        logger.info("partition modes come from %s over the wire", found.server)
+        self._asked_s = self._clock.monotonic_s()
+        self._on_wire, self._wire_error = True, None
+        self._probe.served()
+        self.store.confirm()
+        if not_told is not None:
+            self.store.failed(not_told)
+        return True
+
+    def _cannot_use(self, found: Found, error: ModeAwareError | ImportError) -> None:
+        known = error if isinstance(error, ModeAwareError) else ModeSourceError(f"modes over the wire: {error}")
+        if self._wire_error is None:
+            logger.warning("%s has partition modes, and they cannot be asked for: %s", found.server, known)
+        self._wire_error = known
+        # What is not installed will not be in a second either.
+        self._probe.lost(self._interval_s if isinstance(error, ImportError) else 0.0)
+
+    def _follow_wire(self) -> None:
+        """Ask at each interval, and when a client has given a hint, until the server does not answer."""
+        backoff = Backoff(FIRST_BACKOFF_S, LAST_BACKOFF_S)
+        while self._is_wanted():
+            self.checks.step()
+            if self._clock.monotonic_s() >= self._due_s(backoff.now_s):
+                fresh, self._soon = self._soon, False
+                self._asked_s = self._clock.monotonic_s()
+                try:
+                    self.store.refresh(ASK_TIMEOUT_S, fresh=fresh)
+                    backoff.reset()
+                except TopicsNotTold:
+                    backoff.next_s()
+                except ModeSourceError as error:
+                    if self._is_wanted():
+                        self._leave_wire(error)
+                    return
+            elif self._clock.monotonic_s() > self._wire.used_s + IDLE_S:
+                self._wire.close()
+            self._wake.wait(min(SLICE_S, self._interval_s))
+            self._wake.clear()
+
+    def _due_s(self, backoff_s: float) -> float:
+        """When the wire has to be asked next."""
+        due_s = self._asked_s + 0.9 * self._interval_s  # before the views count as old
+        if self._wire.confirm_due_s is not None:
+            due_s = min(due_s, self._wire.confirm_due_s)
+        if self._soon:
+            due_s = min(due_s, self._asked_s + SOON_S)
+        if self.store.error() is not None:
+            due_s = min(due_s, self._asked_s + backoff_s)
+        return due_s
+
+    def _leave_wire(self, error: ModeSourceError) -> None:
+        """Look for another source; meanwhile the log is followed again, if it may be (invariant I6)."""
+        logger.warning("%s does not return modes any more (%s); looking for another source", self._wire.server, error)
+        self._on_wire = False
+        self._wire.close()
+        self._probe.found = None
+        self._probe.hurry()

@@ -1,0 +1,275 @@
+"""The mode log as a source of views.
+
+The tail reads the log from its beginning into a fresh replay, which takes the place of the old one at the log's end;
+from then on each record changes views as it comes. After anything that could hide a change of the log itself, the tail
+reads from the beginning again, and views that are newer than what it finds stay (invariant I4). A refresh reads on from
+the tail's position to the end, in the caller's thread; what the tail reads of it later counts once.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from modeaware.clock import SYSTEM_CLOCK, Clock
+from modeaware.config import ClientConfig
+from modeaware.errors import ErrorCode, ModeSourceError
+from modeaware.modelog.reader import LogAbsent, LogRecord, LogRewound, read_to_end
+from modeaware.modelog.records import ClaimRecord, TopicRecord
+from modeaware.modelog.replay import Replay
+from modeaware.modelog.tail import Tail
+from modeaware.retries import Deadline
+from modeaware.topic_view import TopicView
+from modeaware.views.store import ViewStore
+
+logger = logging.getLogger(__name__)
+
+
+class LogSource:
+    """Publishes the mode log's records as views. ``TailSink`` of its tail, which the owner runs.
+
+    Args:
+        conf: librdkafka settings of the client.
+        config: names the log.
+        store: where the views go.
+        wanted: whether the tail is to continue; called by it a few times a second.
+        absence_counts: whether "there is no log" means "every partition is ReadWrite" now. While it does not, the owner
+            calls :meth:`settle_absence` once it does.
+
+    Attributes:
+        readings: how often the log was read from its beginning: at first, and after it was out of reach.
+        present: whether there is a log, as far as is known.
+    """
+
+    def __init__(
+        self,
+        conf: Mapping[str, Any],
+        config: ClientConfig,
+        store: ViewStore,
+        wanted: Callable[[], bool] = lambda: True,
+        clock: Clock = SYSTEM_CLOCK,
+        absence_counts: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._conf = dict(conf)
+        self._topic = config.mode_log_topic
+        self._store = store
+        self.wanted = wanted
+        self._clock = clock
+        self._absence_counts = absence_counts
+        self.readings = 0
+        self.present = False
+        self._absent = False  # as the tail has it, whether that counts or not
+        self._settled = threading.Event()  # not set while the log is read from its beginning
+        self._check_now = threading.Event()
+        self._replay = Replay()
+        self._staged: Replay | None = None  # what is read from the beginning, until its end is reached
+        self._position = 0
+        self._published_to = 0
+        self._older: set[str] = set()
+        self.tail = Tail(self._conf, self._topic, self, clock)
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether the cluster has said anything about the log, be it that it is absent or cannot be read."""
+        return self._store.ready or self._absent or self._store.error() is not None
+
+    # What handles ask of the log: see ``Views``
+
+    def claim(self) -> ClaimRecord | None:
+        return self._replay.claim
+
+    def removed(self, topic_ids: Iterable[str]) -> tuple[str, ...]:
+        removed = self._replay.removed
+        return tuple(topic_id for topic_id in topic_ids if topic_id in removed)
+
+    def views_of(self, topic: str) -> list[TopicView]:
+        """Return the views of all topic ids that have a record under that name; the one written last comes last."""
+        with self._store.turn:
+            return [record.view() for record in self._replay.records_of(topic)]
+
+    def stats(self) -> dict[str, Any]:
+        return {
+            "log_topic": self._topic,
+            "log_present": self.present,
+            "log_position": self._published_to,
+            "rejected_records": self._replay.rejected,
+            "unreadable_topics": self._replay.unreadable,
+        }
+
+    # TailSink: called by the tail's thread
+
+    def begin(self) -> None:
+        with self._store.turn:
+            self._settled.clear()
+            self._staged = Replay()
+            self.readings += 1
+            self._absent = False
+
+    def records(self, records: Sequence[LogRecord]) -> None:
+        with self._store.turn:
+            if self._staged is None:
+                self._apply(records)
+                if self._store.ready:
+                    self._store.confirm()
+            else:
+                for record in records:
+                    self._staged.apply(record.key, record.value)
+
+    def reached_end(self, position: int) -> None:
+        with self._store.turn:
+            self.present, self._absent = True, False
+            if self._staged is not None:
+                self._adopt(self._staged, position)
+            self._confirm(max(self._position, position))
+
+    def absent(self) -> None:
+        with self._store.turn:
+            self._absent = True
+            if self.present or self._store.views():  # views that came over the wire come from a log as well
+                text = f"topic {self._topic!r} is gone; restore it, its controller keeps the whole truth there"
+                self.failed(ModeSourceError(f"mode log: {text}", topic=self._topic))
+            else:
+                self.settle_absence()
+
+    def settle_absence(self) -> None:
+        """Take "there is no log" for an answer, if it was the last one and counts now. In the tail's thread."""
+        with self._store.turn:
+            if not self._absent or self.present or self._store.views() or not self._absence_counts():
+                return
+            if not self._store.ready:
+                logger.info("there is no mode log %r yet: every partition is ReadWrite", self._topic)
+            self._confirm(0)
+
+    def failed(self, error: ModeSourceError) -> None:
+        self._store.failed(error)
+
+    def check_due(self) -> bool:
+        return self._check_now.is_set() or self._store.expired()
+
+    # The fold, while the store's turn is held
+
+    def _confirm(self, position: int) -> None:
+        self._position = self._published_to = position
+        self._check_now.clear()
+        self._settled.set()
+        self._store.confirm()
+
+    def _adopt(self, staged: Replay, position: int) -> None:
+        """Put a fresh reading of the log in the place of the last one.
+
+        A topic that it does not mention keeps its view: only a tombstone makes one go (invariant I4).
+        """
+        self._replay, self._staged = staged, None
+        self._position = position
+        gone = [view.topic for view in self._store.views().values() if view.topic_id in staged.removed]
+        self._publish({topic: self._record(topic) for topic in (*staged.topics, *gone)})
+
+    def _apply(self, records: Sequence[LogRecord]) -> None:
+        """Publish the next records, with one call of the listeners where views only go forward.
+
+        A consumer group deals partitions by the views that its members have seen, and a member must see from its own
+        whether another may have seen more (``assignment.possible_hidden``). So a state of a topic that would leave no
+        trace in the views is published by itself.
+        """
+        pending: dict[str, TopicRecord | None] = {}
+        for record in records:
+            if record.offset < self._position:
+                continue  # a refresh was faster than the tail
+            self._position = record.offset + 1
+            now = {topic: self._record(topic) for topic in self._fold(record)}
+            if any(topic in pending and self._hides(topic, pending[topic], now[topic]) for topic in now):
+                self._publish(pending)
+                pending = {}
+            pending |= now
+        self._publish(pending)
+        self._published_to = self._position
+
+    def _fold(self, record: LogRecord) -> frozenset[str]:
+        """Apply one record to the replay; the topics that may have changed."""
+        topic_id = (record.key or b"").decode(errors="replace")
+        first = topic_id not in self._replay.records
+        changed = self._replay.apply(record.key, record.value)
+        if record.value is None and record.key is not None:
+            self._store.forget_aside(topic_id)
+            # A view may be older than the reading of the log that the replay is made from.
+            changed |= {view.topic for view in self._store.views().values() if view.topic_id == topic_id}
+        elif first:
+            # Other ids under the name of a new one are of the past. The order in a log that was read from its beginning
+            # proves nothing: compaction keeps the last record of each id.
+            for past in (past for topic in changed for past in self._replay.records_of(topic)):
+                if past.topic_id != topic_id:
+                    self._store.past_ids[past.topic_id] = past.version
+        return changed
+
+    def _record(self, topic: str) -> TopicRecord | None:
+        """The record that counts: the one written last, except for ids that the cluster has shown not to be live."""
+        records = reversed(self._replay.records_of(topic))
+        return next((record for record in records if not self._store.is_aside(record.topic_id)), None)
+
+    def _hides(self, topic: str, pending: TopicRecord | None, now: TopicRecord | None) -> bool:
+        """Whether the view held and ``now`` would not show that ``pending`` was between them."""
+        if pending is None:  # the topic was gone; another topic id shows as much
+            held = self._store.held(topic)
+            return now is not None and held is not None and held.topic_id == now.topic_id
+        return now is None or now.topic_id != pending.topic_id or now.version < pending.version
+
+    def _publish(self, records: Mapping[str, TopicRecord | None]) -> None:
+        views = [record.view() for record in records.values() if record is not None]
+        for view in views:
+            held = self._store.held(view.topic)
+            if held is not None and view.is_older_than(held) and view.topic not in self._older:
+                self._older.add(view.topic)
+                logger.warning(
+                    "mode log %r: the record of %s has version %s, older than the view in force (%s), which stays. "
+                    "If the log was replaced on purpose, restart this client",
+                    *(self._topic, view.topic, view.version, held.version),
+                )
+        self._store.publish(views, [topic for topic, record in records.items() if record is None])
+
+    # A refresh: a second reader, in the caller's thread, from where the tail is
+
+    def fetch(self, timeout_s: float) -> None:
+        """Read on to the end of the log.
+
+        Raises:
+            ModeSourceError: the end was not reached in time, or the log cannot be read.
+        """
+        deadline = Deadline(timeout_s, self._clock)
+        try:
+            while not self._read_on(deadline):
+                logger.debug("the mode log %r is being read from its beginning; waiting for that", self._topic)
+        except ModeSourceError:
+            self._check_now.set()  # the tail finds out whether the log can be read at all
+            raise
+
+    def _read_on(self, deadline: Deadline) -> bool:
+        """Read from the tail's position to the end. False when the tail began anew meanwhile."""
+        if not self._settled.wait(deadline.left_s()):
+            why = self._store.error() or "its first reading has not come to the end"
+            raise ModeSourceError(
+                f"mode log: {self._topic!r} was not read to its end in time: {why}", code=ErrorCode.REQUEST_TIMED_OUT
+            )
+        with self._store.turn:
+            reading, start = self.readings, self._position
+
+        def apply(records: Sequence[LogRecord]) -> None:
+            with self._store.turn:
+                if reading == self.readings:
+                    self._apply(records)
+
+        try:
+            end = read_to_end(self._conf, self._topic, start, apply, deadline.left_s(), clock=self._clock)
+        except LogAbsent:
+            if self.present:
+                raise
+            return True
+        except LogRewound:
+            self._settled.clear()
+            self.tail.read_anew()
+            return False
+        with self._store.turn:
+            if reading == self.readings:
+                self._position = max(self._position, end)
+        return reading == self.readings

@@ -1,0 +1,277 @@
+"""The views of one cluster that are in force, and the one place that puts them in force.
+
+A source (the mode log, Metadata over the wire) publishes what it reads. Sources may take turns, since both give the
+same versions. The store decides what counts:
+
+* A view belongs to a topic id. A name leads to the view of one id, the one in force; :meth:`ViewStore.choose` resolves
+  the name when the cluster has returned the id. Views of other ids are set aside, by id, until the cluster returns
+  theirs (invariant I8).
+* Of one topic id the newest version counts, and a view goes only on the source's word that its topic is gone
+  (invariant I4). An answer that does not mention a topic changes nothing.
+* A source that fails leaves its last views in force (invariant I6); :meth:`ViewStore.stats` says how old they are.
+
+Reading a view takes no lock. Everything that changes views or calls listeners holds ``turn``; asking a source does not.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from cachetools import LRUCache
+
+from modeaware.clock import SYSTEM_CLOCK, Clock
+from modeaware.errors import ErrorCode, ModeSourceError
+from modeaware.topic_view import TopicView
+from modeaware.views.source import ViewListener
+
+logger = logging.getLogger(__name__)
+
+REMEMBERED_IDS = 10_000
+
+Fetch = Callable[[bool, float], None]
+"""``fetch(fresh, timeout_s)`` asks the source and publishes its answer, or raises ModeSourceError. ``fresh``: as of
+now, not as a server happens to have it."""
+
+
+class SourceStopped(ModeSourceError):
+    """The source was stopped while it was asked: no failure of it, and nothing to report."""
+
+
+class _Question(NamedTuple):
+    """The last question to the source, which callers that came before it share."""
+
+    number: int = 0
+    fresh: bool = False
+    deadline_s: float = 0.0
+    error: ModeSourceError | None = None
+
+
+class ViewStore:
+    """Views in force, their listeners, and how far they can be trusted. Thread-safe.
+
+    Args:
+        fetch: asks the source of the moment.
+        ttl_ms: how old views may grow before they count as stale.
+        name: of the source, for log lines.
+
+    Attributes:
+        turn: held by a source while it works out what has changed.
+        past_ids: the ids of topics that are gone or were created again -> the last version of each.
+    """
+
+    def __init__(self, fetch: Fetch, ttl_ms: int, clock: Clock = SYSTEM_CLOCK, name: str = "the mode source") -> None:
+        self.turn = threading.RLock()
+        self.past_ids: LRUCache[str, tuple[int, int]] = LRUCache(REMEMBERED_IDS)
+        self._fetch = fetch
+        self._ttl_s = ttl_ms / 1000
+        self._clock = clock
+        self._name = name
+        self._in_force: dict[str, TopicView] = {}  # name -> view; the view has the id
+        self._aside: LRUCache[str, TopicView] = LRUCache(REMEMBERED_IDS)  # topic id -> view
+        self._ready = threading.Event()
+        self._listeners: list[ViewListener] = []
+        self._confirmed_s: float | None = None
+        self._error: ModeSourceError | None = None
+        self._failing_since_s = 0.0
+        self._failures = 0
+        self._answered = threading.Condition()
+        self._asking = False
+        self._asked = 0
+        self._last = _Question()
+
+    # For clients: see ``Views``
+
+    def held(self, topic: str) -> TopicView | None:
+        """Return the view in force, however old; None for a topic without one."""
+        return self._in_force.get(topic)
+
+    def view(self, topic: str) -> TopicView:
+        return self._in_force.get(topic) or TopicView.unlisted(topic)
+
+    def views(self) -> dict[str, TopicView]:
+        return dict(self._in_force)
+
+    def wait_ready(self, timeout_s: float) -> bool:
+        return self._ready.wait(timeout_s)
+
+    @property
+    def ready(self) -> bool:
+        return self._ready.is_set()
+
+    def refresh(self, timeout_s: float, *, fresh: bool = True) -> None:
+        """Ask the source now. Callers that come while it is being asked share the next question, so each gets what was
+        true when it called, or newer.
+
+        Raises:
+            ModeSourceError: no answer within ``timeout_s``; the views in force stay.
+        """
+        deadline_s = self._clock.monotonic_s() + timeout_s
+        with self._answered:
+            came = self._asked
+            while self._asking and not self._is_answered(came, fresh, deadline_s):
+                left_s = deadline_s - self._clock.monotonic_s()
+                if left_s <= 0 or not self._answered.wait(left_s):
+                    text = f"{self._name}: no answer in time to an earlier request"
+                    raise ModeSourceError(text, code=ErrorCode.REQUEST_TIMED_OUT)
+            shared, error = self._is_answered(came, fresh, deadline_s), self._last.error
+            if not shared:
+                self._asking = True
+                self._asked += 1
+        if not shared:
+            error = self._ask(fresh, deadline_s)
+        if error is not None:
+            raise error
+
+    def _is_answered(self, came: int, fresh: bool, deadline_s: float) -> bool:
+        """Whether the last question was asked after ``came`` others, and its answer is one for this caller, too."""
+        last = self._last
+        if last.number <= came or last.fresh < fresh:
+            return False
+        # It may have failed under a caller with less patience: this one has still time.
+        return last.error is None or last.deadline_s >= deadline_s or self._clock.monotonic_s() >= deadline_s
+
+    def _ask(self, fresh: bool, deadline_s: float) -> ModeSourceError | None:
+        error: ModeSourceError | None = ModeSourceError(f"{self._name}: the request was broken off")
+        try:
+            self._fetch(fresh, deadline_s - self._clock.monotonic_s())
+            self.confirm()
+            error = None
+        except ModeSourceError as raised:
+            if not isinstance(raised, SourceStopped):
+                self.failed(raised)
+            error = raised
+        finally:
+            with self._answered:
+                self._last = _Question(self._asked, fresh, deadline_s, error)
+                self._asking = False
+                self._answered.notify_all()
+        return error
+
+    def subscribe(self, listener: ViewListener) -> None:
+        with self.turn:
+            self._listeners.append(listener)
+            if self.ready:
+                self._call([listener], self.views())
+
+    def unsubscribe(self, listener: ViewListener) -> None:
+        # Without the lock: a caller may hold one of its own that its running listener waits for.
+        try:
+            self._listeners.remove(listener)
+        except ValueError:
+            logger.debug("%r was not subscribed", listener)
+
+    def error(self) -> ModeSourceError | None:
+        return self._error
+
+    def stats(self) -> dict[str, Any]:
+        """``ready``, ``listeners``, ``topics``, ``view_age_ms`` (since the source last confirmed them; -1 = never),
+        ``stale`` (the source fails, or the views are older than the TTL), ``refresh_failures``, ``error``."""
+        confirmed_s, error = self._confirmed_s, self._error
+        return {
+            "ready": self.ready,
+            "listeners": len(self._listeners),
+            "topics": len(self._in_force),
+            "view_age_ms": -1 if confirmed_s is None else round((self._clock.monotonic_s() - confirmed_s) * 1000),
+            "stale": error is not None or (confirmed_s is not None and self.expired()),
+            "refresh_failures": self._failures,
+            "error": None if error is None else str(error),
+        }
+
+    # For sources
+
+    def publish(self, views: Iterable[TopicView], gone: Iterable[str] = ()) -> None:
+        """Put ``views`` in force, except those that are older than what is in force (invariant I4) and those of an id
+        that is set aside; let the topics ``gone`` go."""
+        with self.turn:
+            changed: dict[str, TopicView] = {}
+            for view in views:
+                held = self._in_force.get(view.topic)
+                if view.topic_id in self._aside:
+                    self._put_aside(view)
+                elif view != held and not view.is_older_than(held):
+                    changed[view.topic] = self._in_force[view.topic] = view
+            for topic in gone:
+                if self._in_force.pop(topic, None) is not None:
+                    changed[topic] = TopicView.unlisted(topic)
+            if changed and self.ready:
+                self._call(self._listeners, changed)
+
+    def choose(self, topic: str, live_id: str, known: Iterable[TopicView] = ()) -> bool:
+        """Take ``live_id`` as the cluster's id of the topic: only a view of that id may be in force (invariant I8).
+
+        Args:
+            known: the views of that name that the source has.
+
+        Returns:
+            Whether this took a view out of force.
+        """
+        with self.turn:
+            held = self._in_force.get(topic)
+            named = [topic_id for topic_id, view in self._aside.items() if view.topic == topic]
+            aside = [self._aside.pop(topic_id) for topic_id in named]
+            live: TopicView | None = None
+            for view in (*known, *aside, *([held] if held is not None else [])):
+                if not view.applies_to(live_id):
+                    self._put_aside(view)
+                elif view.topic_id is not None and (live is None or view.version >= live.version):
+                    live = view
+            replaced = held is not None and not held.applies_to(live_id)
+            self.publish([live] if live else (), [topic] if replaced and not live else ())
+            return replaced
+
+    def is_aside(self, topic_id: str | None) -> bool:
+        """Return whether the cluster has another id for that topic's name, so that its views are set aside."""
+        return topic_id in self._aside
+
+    def forget_aside(self, topic_id: str) -> None:
+        """The record of that id was taken back."""
+        with self.turn:
+            self._aside.pop(topic_id, None)
+
+    def recorded(self, topics: Iterable[str]) -> set[str]:
+        """Return those of the topics of which a view with a topic id is known, in force or set aside."""
+        with self.turn:
+            aside = {view.topic for view in self._aside.values()}
+            return {topic for topic in topics if topic in aside or self.view(topic).topic_id is not None}
+
+    def _put_aside(self, view: TopicView) -> None:
+        assert view.topic_id is not None, "only views with an id are compared"
+        if not view.is_older_than(self._aside.get(view.topic_id)):
+            self._aside[view.topic_id] = view
+
+    def confirm(self) -> None:
+        """What is in force is what the source says now. The first time, clients stop waiting."""
+        with self.turn:
+            self._confirmed_s = self._clock.monotonic_s()
+            error, self._error = self._error, None
+            if error is not None:
+                failing_s = self._confirmed_s - self._failing_since_s
+                logger.warning("%s can be read again after %.1f s", self._name, failing_s)
+            if not self.ready:
+                self._ready.set()
+                self._call(self._listeners, self.views())
+
+    def failed(self, error: ModeSourceError) -> None:
+        """The source cannot be read now; its views stay in force (invariant I6). Logged once until it works again."""
+        with self.turn:
+            self._failures += 1
+            if self._error is None:
+                self._failing_since_s = self._clock.monotonic_s()
+                logger.warning("%s; the last views stay in force (%d topics)", error, len(self._in_force))
+            self._error = error
+
+    def expired(self) -> bool:
+        """Return whether the views were last confirmed a TTL ago or more, or never."""
+        return self._confirmed_s is None or self._clock.monotonic_s() - self._confirmed_s >= self._ttl_s
+
+    def _call(self, listeners: Iterable[ViewListener], changed: Mapping[str, TopicView]) -> None:
+        for listener in list(listeners):
+            if listener not in self._listeners:  # a listener before it has unsubscribed it
+                continue
+            try:
+                listener(changed)
+            except Exception:  # this listener has missed the change, until its topics change next; others get it
+                logger.exception("a listener of partition modes failed: %r", listener)
