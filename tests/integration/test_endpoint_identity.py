@@ -109,7 +109,7 @@ def test_the_controllers_own_rights_are_nobodys(guarded: Guarded, active: Contro
 
 def opening_words(peer: RawClient, topic: str) -> dict[str, list[bytes]]:
     """Ways to begin without having shown who one is."""
-    shrink_it, (handshake, wrong) = peer.shrink({topic: 1}), peer.sasl(OWNER, password=GUESS)
+    shrink_it, (handshake, wrong) = peer.shrink(topic, 1), peer.sasl(OWNER, password=GUESS)
     return {
         "a command": [shrink_it],
         "ApiVersions": [peer.api_versions(), shrink_it],

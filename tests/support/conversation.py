@@ -226,17 +226,11 @@ def metadata_answer(
     ids: Mapping[str, bytes] = LIVE_IDS,
 ) -> bytes:
     """A broker's Metadata answer: per topic its error code, how many partitions it has, and the operations granted."""
-    answer_class = KafkasMetadata if version >= stock.METADATA_WITH_IDS else stock.MetadataResponse
-    # kafka-python keeps the operations as a set, under another name.
-    of_topic, of_cluster = "topic_authorized_operations", "cluster_authorized_operations"
-    if answer_class is KafkasMetadata:
-        of_topic = of_cluster = "authorized_operations"
-    topic_class = answer_class.MetadataResponseTopic
-    partition_class = topic_class.MetadataResponsePartition
-    message = answer_class(
+    topic_class = KafkasMetadata.MetadataResponseTopic
+    message = KafkasMetadata(
         throttle_time_ms=0,
         brokers=[
-            answer_class.MetadataResponseBroker(node_id=n, host=f"broker-{n}", port=9092, rack="r") for n in (1, 2, 3)
+            KafkasMetadata.MetadataResponseBroker(node_id=n, host=f"broker-{n}", port=9092, rack="r") for n in (1, 2, 3)
         ],
         cluster_id="cluster",
         controller_id=2,
@@ -244,9 +238,10 @@ def metadata_answer(
             topic_class(
                 error_code=error,
                 name=name,
+                topic_id=UUID(bytes=ids.get(name, name.encode().rjust(16, b"-")[-16:])),
                 is_internal=False,
                 partitions=[
-                    partition_class(
+                    topic_class.MetadataResponsePartition(
                         error_code=0,
                         partition_index=p,
                         leader_id=1 + p % 2,
@@ -257,24 +252,19 @@ def metadata_answer(
                     )
                     for p in range(count)
                 ],
-                **{of_topic: _operations(answer_class, operations)},
-                **_id(answer_class, ids.get(name, name.encode().rjust(16, b"-")[-16:])),
+                authorized_operations=_set_bits(operations),
             )
             for name, (error, count, operations) in topics.items()
         ],
-        **{of_cluster: _operations(answer_class, cluster)},
+        authorized_operations=_set_bits(cluster),
     )
     message.API_VERSION = version
     message.with_header(correlation_id=correlation_id)
     return bytes(message.encode(header=True))
 
 
-def _operations(answer_class: Any, bits: int) -> Any:
-    return bits if answer_class is stock.MetadataResponse else {bit for bit in range(32) if bits >> bit & 1}
-
-
-def _id(answer_class: Any, live_id: bytes) -> dict[str, Any]:
-    return {} if answer_class is stock.MetadataResponse else {"topic_id": UUID(bytes=live_id)}
+def _set_bits(number: int) -> set[int]:
+    return {bit for bit in range(32) if number >> bit & 1}
 
 
 def decoded_question(payload: bytes) -> tuple[stock.Header, Any]:
@@ -291,9 +281,9 @@ def modes_request(correlation_id: int, topics: list[str] | None = None, **fields
     return kip694.encode_modes_request(message, correlation_id, "a client")
 
 
-def old_metadata_request(correlation_id: int, version: int, topics: list[str] | None) -> bytes:
+def old_metadata_request(correlation_id: int, version: int, topics: list[str] | None, **fields: Any) -> bytes:
     """Kafka's own Metadata."""
-    message = stock.MetadataRequest(topics=None if topics is None else [(name,) for name in topics])
+    message = stock.MetadataRequest(topics=None if topics is None else [(name,) for name in topics], **fields)
     return stock.encode_request(message, version, correlation_id, "a client")
 
 

@@ -8,21 +8,17 @@ import ssl
 import struct
 import time
 import uuid
-from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from modeaware.lifecycle.commands import CreatePartitionsCommand
-from modeaware.wire import codec, kip694, messages, stock
+from modeaware.wire import codec, messages, stock
 from modeaware.wire.client_tls import split_address
-from modeaware.wire.frames import MAX_RESPONSE_BYTES, frame
+from tests.support.conversation import hello, modes_request, old_metadata_request
 from tests.support.endpoint import Peer
 from tests.support.secured import secret
 
 HANDSHAKE, AUTHENTICATE = stock.SASL_HANDSHAKE_KEY, stock.SASL_AUTHENTICATE_KEY
-
-
-class EndOfStream(AssertionError):
-    """The other side has closed the connection."""
 
 
 class RawClient(Peer):
@@ -37,15 +33,14 @@ class RawClient(Peer):
         self._correlation_id += 1
         return self._correlation_id
 
-    def authenticate(self, user: str, mechanism: str = "PLAIN", password: str | None = None) -> int:
-        """Both SASL frames, one after the other, and the session's lifetime in ms.
+    def authenticate(self, user: str) -> None:
+        """Both SASL frames, one after the other.
 
         Raises:
             AssertionError: the broker does not let this user in.
         """
-        handshake, auth = self.sasl(user, mechanism, password)
-        assert self.ask(handshake)[4:6] == b"\0\0"
-        return lifetime_ms(self.ask(auth))
+        for payload in self.sasl(user):
+            assert self.ask(payload)[4:6] == b"\0\0"
 
     def sasl(self, user: str, mechanism: str = "PLAIN", password: str | None = None) -> tuple[bytes, bytes]:
         """SaslHandshake 1 and SaslAuthenticate 1, of a mechanism with one round."""
@@ -61,38 +56,23 @@ class RawClient(Peer):
         assert codec.decode_response(answer, codec.API_VERSIONS_KEY, 3)[1].error_code == 0
 
     def api_versions(self) -> bytes:
-        hello = codec.ApiVersionsRequest(client_software_name="modeaware", client_software_version="1")
-        return codec.encode_request(hello, 3, self.next_id, None)
+        return hello(self.next_id)
 
     def modes(self, *topics: str) -> bytes:
         """Metadata 10, read afresh; without names: of all topics that have modes."""
-        request = kip694.ModesRequest(
-            topics=[(topic,) for topic in topics] or None,
-            allow_auto_topic_creation=False,
-            modes_only=not topics,
-            fresh=True,
-        )
-        return kip694.encode_modes_request(request, self.next_id, None)
+        fields = {"allow_auto_topic_creation": False, "modes_only": not topics, "fresh": True}
+        return modes_request(self.next_id, list(topics) or None, **fields)
 
     def metadata(self) -> bytes:
         """Metadata 9 of all topics, with what this user may do."""
-        request = stock.MetadataRequest(
-            topics=None,
-            allow_auto_topic_creation=False,
-            include_cluster_authorized_operations=True,
-            include_topic_authorized_operations=True,
+        flags = ("include_cluster_authorized_operations", "include_topic_authorized_operations")
+        return old_metadata_request(
+            self.next_id, 9, None, allow_auto_topic_creation=False, **dict.fromkeys(flags, True)
         )
-        return stock.encode_request(request, 9, self.next_id, None)
 
-    def shrink(self, counts: Mapping[str, int]) -> bytes:
+    def shrink(self, topic: str, count: int) -> bytes:
         """DeletePartitions."""
-        message = messages.delete_partitions_request(counts, delay_ms=-1, immediate_delete=False, timeout_ms=20_000)
-        return self.command(message)
-
-    def grow(self, topic: str, count: int) -> bytes:
-        """CreatePartitions."""
-        command = CreatePartitionsCommand(topic, count)
-        return self.command(messages.create_partitions_request([command], validate_only=False, timeout_ms=20_000))
+        return self.command(_shrinking(topic, count))
 
     def command(self, message: Any) -> bytes:
         return codec.encode_request(message, codec.SUPPORTED_VERSIONS[message.API_KEY][1], self.next_id, None)
@@ -103,13 +83,15 @@ class RawClient(Peer):
         return codec.decode_response(answer, message.API_KEY, codec.SUPPORTED_VERSIONS[message.API_KEY][1])[1]
 
     def shrinks(self, topic: str, count: int) -> int:
-        """Have it shrunk; the error code."""
-        answer = self.ask(self.shrink({topic: count}))
-        return shrink_code(answer)
+        """Have it shrunk; the error code, of the request or of the topic."""
+        answer = self.asked(_shrinking(topic, count))
+        return int(answer.error_code or max(p.error_code for told in answer.responses for p in told.partitions))
 
     def grows(self, topic: str, count: int) -> int:
         """Have it grown; the error code."""
-        return grow_code(self.ask(self.grow(topic, count)))
+        command = CreatePartitionsCommand(topic, count)
+        answer = self.asked(messages.create_partitions_request([command], validate_only=False, timeout_ms=20_000))
+        return int(answer.results[0].error_code)
 
     def conversation(self, words: list[bytes], *, at_once: bool) -> list[bytes]:
         """All answers until the endpoint closes the connection, which it must.
@@ -118,58 +100,19 @@ class RawClient(Peer):
             at_once: send all in one write; else each one but the last when the one before it is answered.
         """
         answers: list[bytes] = []
-        try:
-            if at_once:
-                self.send_at_once(*words)
-            else:
+        with suppress(ConnectionResetError, BrokenPipeError):
+            if not at_once:
                 for word in words[:-1]:
                     answers.append(self.ask(word))
-                self.send(words[-1])
+                words = words[-1:]
+            self.send(*words)
             while True:
                 answers.append(self.receive())
-        except EndOfStream:
-            return answers
-        except (ConnectionResetError, BrokenPipeError):
-            return answers
-
-    def receive(self) -> bytes:
-        try:
-            return super().receive()
-        except AssertionError as error:
-            raise EndOfStream from error
-
-    def send_at_once(self, *payloads: bytes) -> None:
-        """In one write."""
-        self.socket.sendall(b"".join(frame(payload, MAX_RESPONSE_BYTES) for payload in payloads))
+        return answers
 
 
-def shrink_code(answer: bytes) -> int:
-    """The error of a DeletePartitions answer, of the request or of its one topic."""
-    response = codec.decode_response(answer, codec.DELETE_PARTITIONS_KEY, 0)[1]
-    if response.error_code:
-        return int(response.error_code)
-    (topic,) = response.responses
-    return int(max(partition.error_code for partition in topic.partitions))
-
-
-def grow_code(answer: bytes) -> int:
-    """The error of the one topic in a CreatePartitions answer."""
-    version = codec.SUPPORTED_VERSIONS[codec.CREATE_PARTITIONS_KEY][1]
-    (result,) = codec.decode_response(answer, codec.CREATE_PARTITIONS_KEY, version)[1].results
-    return int(result.error_code)
-
-
-def lifetime_ms(answer: bytes) -> int:
-    """The session's lifetime in a SaslAuthenticate 1 answer.
-
-    Raises:
-        AssertionError: it is a refusal.
-    """
-    error, length = struct.unpack_from(">hh", answer, 4)
-    assert error == 0, f"error {error}"
-    at = 8 + max(length, 0)  # behind the message, which there is none of
-    (size,) = struct.unpack_from(">i", answer, at)
-    return int(struct.unpack_from(">q", answer, at + 4 + max(size, 0))[0])
+def _shrinking(topic: str, count: int) -> Any:
+    return messages.delete_partitions_request({topic: count}, delay_ms=-1, immediate_delete=False, timeout_ms=20_000)
 
 
 def token(user: str) -> str:

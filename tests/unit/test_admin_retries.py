@@ -12,8 +12,8 @@ from modeaware import AdminClient, DeletePartitions
 from modeaware.errors import ClusterError, ErrorCode, RequestRefused
 from modeaware.lifecycle.commands import Command, CommandResult
 from modeaware.modelog.records import ClaimRecord
+from tests.support.endpoint import StubController, served
 from tests.support.fake_views import FakeViews, modes_of
-from tests.support.stub_controller import StubController, served
 
 
 @pytest.fixture

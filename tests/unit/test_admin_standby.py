@@ -11,8 +11,8 @@ import pytest
 from modeaware import AdminClient, DeletePartitions, GroupRule
 from modeaware.errors import ControllerUnavailable
 from modeaware.modelog.records import ClaimRecord
+from tests.support.endpoint import StubController, served
 from tests.support.fake_views import FakeViews
-from tests.support.stub_controller import StubController, served
 
 RULE = GroupRule("waive", "old-*", "orders", "the team is gone", 1000, None, glob=True)
 

@@ -22,8 +22,8 @@ from modeaware.modelog.observed_brokers import OBSERVED_BROKERS_KEY, ObservedBro
 from modeaware.modelog.records import ClaimRecord
 from modeaware.modelog.replay import fold
 from tests.support.creating_brokers import CreatingBrokers
+from tests.support.endpoint import StubController, served
 from tests.support.fake_views import FakeViews, modes_of
-from tests.support.stub_controller import StubController, served
 
 CONF = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
 ENABLED = ObservedBrokersRecord("enabled", {1: "a", 2: "b", 3: "c"}, 1, 0)

@@ -14,7 +14,7 @@ from modeaware.endpoint.limits import Limits
 from modeaware.endpoint.quotas import Quotas
 from modeaware.endpoint.server import THREAD_NAME, Server
 from modeaware.errors import ClusterError
-from tests.support.endpoint import COMMAND, FakeBroker, FakeController, MakeServer, Peer, free_port
+from tests.support.endpoint import COMMAND, FakeBroker, MakeServer, Peer, StubController, free_port
 from tests.support.waiting import eventually
 
 
@@ -36,17 +36,17 @@ def test_requests_reach_a_broker_and_answers_come_back_in_order(server: Server, 
     eventually(lambda: broker.open == 0, message="it is closed with its client")
 
 
-def test_commands_reach_the_controller_and_its_answer_comes_back(server: Server, controller: FakeController) -> None:
+def test_commands_reach_the_controller_and_its_answer_comes_back(server: Server, controller: StubController) -> None:
     with _connect(server) as peer:
         peer.send(b"submit 5000")
         eventually(lambda: controller.open)
         controller.open[0].set_result([])
         assert peer.receive() == b"1 []"
-    assert controller.commands == [((COMMAND,), 5000)]
+    assert controller.submitted == [([COMMAND], 5000)]
 
 
 def test_a_command_that_takes_too_long_is_told_so_and_not_taken_back(
-    server: Server, controller: FakeController
+    server: Server, controller: StubController
 ) -> None:
     with _connect(server) as peer:
         answer = peer.ask(b"submit 20")
@@ -93,7 +93,7 @@ def test_a_bug_ends_one_connection_and_quotes_nothing(server: Server, caplog: py
 
 
 def test_stop_closes_everything_and_says_what_was_answered(
-    make_server: MakeServer, broker: FakeBroker, controller: FakeController
+    make_server: MakeServer, broker: FakeBroker, controller: StubController
 ) -> None:
     server = make_server(broker.address)
     silent = FakeBroker()

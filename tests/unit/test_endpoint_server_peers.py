@@ -11,7 +11,7 @@ import pytest
 from modeaware.endpoint.limits import Limits
 from modeaware.endpoint.quotas import Quotas
 from modeaware.endpoint.server import Server
-from tests.support.endpoint import FakeBroker, FakeController, MakeServer, Peer, announce
+from tests.support.endpoint import FakeBroker, MakeServer, Peer, StubController, announce
 from tests.support.waiting import eventually
 
 SOON_S = 0.5
@@ -74,7 +74,7 @@ def _closed_after(peer: Peer, drop: bytes) -> bool:
 
 
 def test_the_idle_time_stands_still_while_the_controller_works(
-    make_server: MakeServer, broker: FakeBroker, controller: FakeController
+    make_server: MakeServer, broker: FakeBroker, controller: StubController
 ) -> None:
     server = make_server(broker.address, limits=Limits(idle_s=SOON_S))
     with Peer(server.advertised) as waits, Peer(server.advertised) as rests:
