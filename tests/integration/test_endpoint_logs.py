@@ -30,7 +30,7 @@ def test_no_credential_and_no_token_gets_into_any_log(
     inside = guarded.controller("modes-inside")
     try:
         inside.start(wait_active_s=30)
-        process.wait_until(lambda said: "active: epoch 1" in said)
+        process.wait_until_it_says("active: epoch 1")
         for address, log in ((address_of(inside), "modes-inside"), (f"127.0.0.1:{port}", "modes-of-process")):
             topics = [guarded.topic() for _ in MECHANISMS]
             for topic in topics:

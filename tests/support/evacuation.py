@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,9 +11,10 @@ from typing import Any, NamedTuple
 from confluent_kafka import Message, Producer
 
 from tests.support.plain import TIMEOUT_S, drain_topic
+from tests.support.process import LoggedProcess
+from tests.support.spark_session import CONNECTOR
 
 HEADER = "modeaware.evacuated"
-CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
 
 
 class Value(NamedTuple):
@@ -71,40 +70,15 @@ def produce_values(
     assert not failed, failed[:3]
 
 
-class EvacuationProcess:
-    """``python -m modeaware.spark.evacuate`` in a process group of its own, with a Spark of its own."""
-
-    def __init__(self, folder: Path, *words: str, java_home: Path, ivy: Path) -> None:
-        settings = Path(__file__).parent / "ivysettings.xml"
-        submit = (
-            f"--master local[2] --packages {CONNECTOR} --conf spark.jars.ivy={ivy} "
-            f"--conf spark.jars.ivySettings={settings} --conf spark.ui.enabled=false "
-            "--conf spark.driver.host=127.0.0.1 --conf spark.sql.shuffle.partitions=4 pyspark-shell"
-        )
-        more = {"PYSPARK_SUBMIT_ARGS": submit, "JAVA_HOME": str(java_home), "SPARK_LOCAL_IP": "127.0.0.1"}
-        self._said = folder / "evacuate.log"
-        with self._said.open("wb") as out:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "modeaware.spark.evacuate", *words],
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
-                env={**os.environ, **more, "PYSPARK_PYTHON": sys.executable},
-                start_new_session=True,
-            )
-
-    @property
-    def said(self) -> str:
-        return self._said.read_text(encoding="utf-8", errors="replace")
-
-    @property
-    def running(self) -> bool:
-        return self._process.poll() is None
-
-    def kill(self) -> None:
-        """SIGKILL for all of it: the driver, its JVM, and the Python workers."""
-        os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait(30)
-
-    def wait(self, deadline_s: float) -> int:
-        return self._process.wait(deadline_s)
+def evacuation_process(folder: Path, *words: str, java_home: Path, ivy: Path) -> LoggedProcess:
+    """``python -m modeaware.spark.evacuate`` with a Spark of its own, to be killed with its JVM and Python workers."""
+    settings = Path(__file__).parent / "ivysettings.xml"
+    submit = (
+        f"--master local[2] --packages {CONNECTOR} --conf spark.jars.ivy={ivy} "
+        f"--conf spark.jars.ivySettings={settings} --conf spark.ui.enabled=false "
+        "--conf spark.driver.host=127.0.0.1 --conf spark.sql.shuffle.partitions=4 pyspark-shell"
+    )
+    more = {"PYSPARK_SUBMIT_ARGS": submit, "JAVA_HOME": str(java_home), "SPARK_LOCAL_IP": "127.0.0.1"}
+    command = [sys.executable, "-m", "modeaware.spark.evacuate", *words]
+    env = {**os.environ, **more, "PYSPARK_PYTHON": sys.executable}
+    return LoggedProcess(command, folder / "evacuate.log", env=env, own_group=True)

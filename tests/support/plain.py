@@ -14,10 +14,16 @@ TIMEOUT_S = 30.0
 
 
 def create_topic(
-    bootstrap_servers: str, name: str, partitions: int, *, replication_factor: int = -1, configs: Mapping[str, str]
+    bootstrap_servers: str,
+    name: str,
+    partitions: int,
+    *,
+    replication_factor: int = -1,
+    configs: Mapping[str, str],
+    **conf: object,
 ) -> None:
     """Create a topic (-1 = the broker's default, for either number) and wait until its partitions have leaders."""
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, **conf})
     new = NewTopic(name, num_partitions=partitions, replication_factor=replication_factor, config=dict(configs))
     future: Future[None] = admin.create_topics([new])[name]
     future.result(TIMEOUT_S)

@@ -22,7 +22,7 @@ from modeaware.spark.evacuation import evacuate
 from partitioners import named
 from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled
-from tests.support.evacuation import HEADER, EvacuationProcess
+from tests.support.evacuation import HEADER, evacuation_process
 from tests.support.plain import drain_topic, produce_keyed, watermarks
 from tests.support.waiting import eventually
 
@@ -117,7 +117,7 @@ def test_a_job_that_is_killed_is_run_again(
     before = watermarks(served.servers, topic)
     settings = tmp_path / "client.properties"
     settings.write_text(f"modeaware.mode.log.topic={served.log}\nlinger.ms=200\n", encoding="utf-8")
-    job = EvacuationProcess(
+    job = evacuation_process(
         tmp_path, "--bootstrap-server", served.servers, "--topic", topic, "--command-config", str(settings),
         java_home=Path(find_java()).parent.parent, ivy=cache_folder() / "spark-ivy",
     )  # fmt: skip
