@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from pathlib import Path
 
 from confluent_kafka import Consumer, TopicPartition
@@ -18,6 +16,7 @@ from modeaware.modelog.deletion import RETENTION_DELAY_MS
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modes import PartitionMode
 from tests.support.controlled import Controlled
+from tests.support.group import Unending
 from tests.support.plain import drain_topic, watermarks
 from tests.support.waiting import eventually
 
@@ -26,48 +25,31 @@ BETWEEN = 400
 DIFFERENT_KEYS = 97  # of tests.support.controlled.produce
 
 
-class Load:
+class Load(Unending[modeaware.Producer]):
     """Keyed records without end; ``acked`` has the values that lie in the topic."""
 
     def __init__(self, setting: Controlled, topic: str) -> None:
+        super().__init__(modeaware.Producer({**setting.conf, "modeaware.mode.log.topic": setting.log}), 0.002)
         self.acked: set[bytes] = set()
-        self.failed: list[object] = []
-        self.stopping = threading.Event()
-        self._producer = modeaware.Producer({**setting.conf, "modeaware.mode.log.topic": setting.log})
         self._topic = topic
+        self._sent = 0
 
-    def send(self) -> None:
-        sent = 0
-        while not self.stopping.wait(0.002):
-            try:
-                self._producer.produce(self._topic, b"%d" % sent, b"key-%d" % (sent % 211), on_delivery=self._told)
-                sent += 1
-            except BufferError:  # no view of the modes yet
-                pass
-            self._producer.poll(0)
-        self._producer.close()
+    def write(self) -> None:
+        acknowledged = self.to(lambda message: self.acked.add(message.value()))
+        with suppress(BufferError):  # no view of the modes yet
+            self.producer.produce(
+                self._topic, b"%d" % self._sent, b"key-%d" % (self._sent % 211), on_delivery=acknowledged
+            )
+            self._sent += 1
+        self.producer.poll(0)
+
+    def stop(self) -> None:
+        super().stop()
+        self.producer.close()
 
     def more(self) -> None:
         goal = len(self.acked) + BETWEEN
         eventually(lambda: len(self.acked) >= goal, 60)
-
-    def _told(self, error: object, message: object) -> None:
-        if error is None:
-            self.acked.add(message.value())
-        else:
-            self.failed.append(error)
-
-
-@contextmanager
-def loading(setting: Controlled, topic: str) -> Iterator[Load]:
-    load = Load(setting, topic)
-    thread = threading.Thread(target=load.send)
-    thread.start()
-    try:
-        yield load
-    finally:
-        load.stopping.set()
-        thread.join()
 
 
 def command(setting: Controlled, example: str, source: str, to: str, group: str, *more: str) -> list[str]:
@@ -103,7 +85,7 @@ def through_a_shrink_of_both(
     setting: Controlled, source: str, to: str, group: str, running: list[subprocess.Popen[bytes]], log: Path
 ) -> None:
     """Nothing is lost, and nothing comes to the retired partitions of ``to`` once they are sealed."""
-    with loading(setting, source) as load:
+    with Load(setting, source) as load:
         eventually(lambda: len(arrived(setting, to)) > BETWEEN, 90, message=log.read_text()[-3000:])
         # Workers that had not committed everywhere before the shrink were seen never to (docs/adoption.md, Faust).
         eventually(lambda: all(committed(setting, source, group)), 90, message=log.read_text()[-3000:])
@@ -117,10 +99,9 @@ def through_a_shrink_of_both(
         ends = watermarks(setting.servers, to)
         assert all(ends[partition][1] == retired.seal_offset for partition, retired in sealed.retired.items())
         load.more()
-        load.stopping.set()
+        load.done.set()
         eventually(lambda: load.acked <= arrived(setting, to), 60, message=log.read_text()[-3000:])
         end(running, log)
-    assert load.failed == []
     assert load.acked - arrived(setting, to) == set()
     assert setting.modes(source) == (PartitionMode.READ_WRITE,) * 4 + (PartitionMode.NONE,) * 8
     now = watermarks(setting.servers, to)

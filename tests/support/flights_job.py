@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ from modeaware.confluent.consumer import Consumer
 from modeaware.confluent.producer import Producer
 from modeaware.demo.flights import Flight
 from modeaware.spark.driver import topic_view
+from tests.support.background import Background
 from tests.support.plain import watermarks
 
 
@@ -110,7 +110,7 @@ class Arrival(NamedTuple):
     number: int
 
 
-class Arrivals(threading.Thread):
+class Arrivals(Background):
     """A consumer of ours on the target, of a group that drains wait for. ``stop`` when all have arrived.
 
     Attributes:
@@ -119,24 +119,19 @@ class Arrivals(threading.Thread):
     """
 
     def __init__(self, conf: Mapping[str, Any], topic: str, group: str) -> None:
-        super().__init__(daemon=True)
+        super().__init__()
         settings = {"group.id": group, "auto.offset.reset": "earliest", "auto.commit.interval.ms": 200}
         self._consumer = Consumer({**conf, **settings})
         self._topic = topic
-        self._done = threading.Event()
         self.records: list[Arrival] = []
         self.numbers: set[int] = set()
-        self.failure: BaseException | None = None
 
-    def run(self) -> None:
-        try:
-            self._consumer.subscribe([self._topic])
-            while not self._done.is_set():
-                for message in self._consumer.consume(5000, 0.2):
-                    self._take(message)
-            self._consumer.close()
-        except Exception as error:  # noqa: BLE001 - raised again in the test's thread, by stop()
-            self.failure = error
+    def work(self) -> None:
+        self._consumer.subscribe([self._topic])
+        while not self.done.is_set():
+            for message in self._consumer.consume(5000, 0.2):
+                self._take(message)
+        self._consumer.close()
 
     def _take(self, message: Message) -> None:
         assert message.error() is None, message.error()
@@ -147,14 +142,6 @@ class Arrivals(threading.Thread):
         arrival = Arrival(partition, offset, message.key(), number_of(value))
         self.records.append(arrival)
         self.numbers.add(arrival.number)
-
-    def stop(self) -> None:
-        """End it; it has not failed."""
-        self._done.set()
-        self.join(60)
-        assert not self.is_alive(), "the consumer does not end"
-        if self.failure is not None:
-            raise self.failure
 
 
 def out_of_order(records: Iterable[Arrival], placed: Mapping[int, int]) -> list[tuple[Arrival, int]]:

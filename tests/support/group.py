@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import threading
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from confluent_kafka import KafkaError, Message, Producer, TopicPartition
 
 from modeaware.confluent.consumer import Consumer
 from modeaware.modes import PartitionMode
+from tests.support.background import Background
 from tests.support.fake_views import FakeViews, modes_of
 from tests.support.waiting import eventually
 
@@ -32,7 +32,7 @@ def settings_of(strategy: str | None) -> dict[str, Any]:
     return FAST if strategy is None else {**FAST, "partition.assignment.strategy": strategy}
 
 
-class Member(threading.Thread):
+class Member(Background):
     """A consumer polling in a thread of its own.
 
     Attributes:
@@ -41,36 +41,21 @@ class Member(threading.Thread):
         calls: the callbacks it saw: ``("assign" | "revoke" | "lost", partitions)``.
     """
 
-    def __init__(
-        self, topics: Sequence[str], conf: Mapping[str, Any], *, batch: int = 0, callbacks: bool = True
-    ) -> None:
-        super().__init__(daemon=True)
+    def __init__(self, topics: Sequence[str], conf: Mapping[str, Any], *, batch: int = 0) -> None:
+        super().__init__()
         self.consumer = Consumer(dict(conf))
         self._topics = list(topics)
         self._batch = batch
-        self._callbacks = callbacks
-        self._done = threading.Event()
         self.records: list[Record] = []
         self.assigned: dict[str, list[int]] = {}
         self.calls: list[tuple[str, list[tuple[str, int]]]] = []
-        self.failure: BaseException | None = None
 
-    def run(self) -> None:
-        try:
-            if self._callbacks:
-                self.consumer.subscribe(
-                    self._topics,
-                    on_assign=self._on("assign"),
-                    on_revoke=self._on("revoke"),
-                    on_lost=self._on("lost"),
-                )
-            else:
-                self.consumer.subscribe(self._topics)
-            while not self._done.is_set():
-                self._poll()
-            self.consumer.close()
-        except Exception as error:  # noqa: BLE001 - raised again in the test's thread, by stop()
-            self.failure = error
+    def work(self) -> None:
+        callbacks = {f"on_{name}": self._on(name) for name in ("assign", "revoke", "lost")}
+        self.consumer.subscribe(self._topics, **callbacks)
+        while not self.done.is_set():
+            self._poll()
+        self.consumer.close()
 
     def _on(self, name: str) -> Callable[[Any, list[TopicPartition]], None]:
         return lambda _, partitions: self.calls.append((name, [(p.topic, p.partition) for p in partitions]))
@@ -89,13 +74,6 @@ class Member(threading.Thread):
             held.setdefault(partition.topic, []).append(partition.partition)
         self.assigned = {topic: sorted(partitions) for topic, partitions in held.items()}
 
-    def stop(self) -> None:
-        self._done.set()
-        self.join(60)
-        assert not self.is_alive(), "a member does not end"
-        if self.failure is not None:
-            raise self.failure
-
 
 class Group:
     """Members of one group. A context manager that stops them."""
@@ -108,9 +86,7 @@ class Group:
             member.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for member in self.members:
             member.stop()
 
@@ -132,10 +108,7 @@ class Group:
         )
 
     def _fine(self) -> bool:
-        for member in self.members:
-            if member.failure is not None:
-                raise member.failure
-        return True
+        return all(member.fine() for member in self.members)
 
     def delivered(self) -> Counter[Record]:
         return Counter(record for member in self.members for record in list(member.records))
@@ -151,24 +124,14 @@ class Group:
         assert set(self.delivered()) <= sent
 
 
-class Unending(threading.Thread, ABC, Generic[P]):
+class Unending(Background, Generic[P]):
     """A producer that never stops: it writes again and again, in a thread of its own, until its context ends."""
 
     def __init__(self, producer: P, pause_s: float = 0.02) -> None:
-        super().__init__(daemon=True)
+        super().__init__()
         self.producer = producer
         self._pause_s = pause_s
-        self._done = threading.Event()
         self._failed: list[KafkaError] = []
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.stop()
 
     @abstractmethod
     def write(self) -> None:
@@ -185,16 +148,14 @@ class Unending(threading.Thread, ABC, Generic[P]):
 
         return on_delivery
 
-    def run(self) -> None:
-        while not self._done.wait(self._pause_s):
+    def work(self) -> None:
+        while not self.done.wait(self._pause_s):
             self.write()
         self.producer.flush(30)
 
     def stop(self) -> None:
         """Returns when it has ended; every record was acknowledged."""
-        self._done.set()
-        self.join(60)
-        assert not self.is_alive(), "the producer does not end"
+        super().stop()
         assert not self._failed, self._failed[:3]
 
 

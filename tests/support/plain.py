@@ -128,3 +128,13 @@ def watermarks(bootstrap_servers: str, topic: str) -> dict[int, tuple[int, int]]
         }
     finally:
         consumer.close()
+
+
+def commit(bootstrap_servers: str, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+    """Commit offsets for a group without members."""
+    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": group})
+    try:
+        partitions = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
+        consumer.commit(offsets=partitions, asynchronous=False)
+    finally:
+        consumer.close()

@@ -21,8 +21,7 @@ from modeaware.modelog.reader import read_mode_log, read_to_end
 from modeaware.modelog.records import RetiredPartition, TopicRecord
 from modeaware.modelog.stream import LogRecord
 from tests.support.old_release import DATA, OLD_VERSION, Release, new_release, old_release
-from tests.support.plain import create_topic, produce_keyed, watermarks
-from tests.support.rolling import commit
+from tests.support.plain import commit, create_topic, produce_keyed, watermarks
 from tests.support.waiting import eventually
 
 LOG = "__partition_modes"

@@ -26,8 +26,8 @@ from modeaware.modes import PartitionMode
 from tests.conftest import MakeKafka
 from tests.support.installed import Machine
 from tests.support.old_release import Release, new_release
-from tests.support.plain import TIMEOUT_S, create_topic, produce_keyed, watermarks
-from tests.support.rolling import Deployment, commit
+from tests.support.plain import TIMEOUT_S, commit, create_topic, produce_keyed, watermarks
+from tests.support.rolling import Deployment
 from tests.support.waiting import eventually
 
 PAGE = Path(__file__).parents[3] / "docs" / "uninstall.md"
