@@ -25,6 +25,17 @@ class FakeGroup:
         self.offsets_error = 0
         self.describe_error = 0
 
+    def described(self) -> dict[str, Any]:
+        fields = {"protocol_type": self.protocol_type, "protocol_data": "range", "members": [], **self.describe}
+        return fields | {"group_id": self.name, "group_state": self.state, "error_code": self.describe_error}
+
+    def offsets(self, topic: str, partitions: Iterable[int], prefix: str = "") -> list[dict[str, int]]:
+        found = {p: self.committed.get(topic, {}).get(p, (-1, -1)) for p in partitions}
+        return [
+            {"partition_index": p, f"{prefix}offset": offset, f"{prefix}leader_epoch": epoch, "error_code": 0}
+            for p, (offset, epoch) in found.items()
+        ]
+
 
 class FakeBrokers:
     """Several brokers, and who leads which partition of ``__consumer_offsets``.
@@ -41,6 +52,7 @@ class FakeBrokers:
         self.views: dict[int, dict[int, tuple[int, int]]] = {}
         self.alive: dict[int, tuple[int, ...]] = {}
         self.silent: set[int] = set()
+        self.down: set[int] = set()
         self.loading: set[int] = set()
         self.behind: set[int] = set()
         self.list_error: dict[int, int] = {}
@@ -67,16 +79,16 @@ class FakeBrokers:
 
     # What Brokers has.
     def node_ids(self) -> tuple[int, ...]:
-        return self.nodes
+        return tuple(node for node in self.nodes if node not in self.down)
 
     def ask(self, request: Any, node_id: int | None = None) -> Any:
-        (answer,) = self.ask_each([Ask(self.nodes[0] if node_id is None else node_id, request)])
+        (answer,) = self.ask_each([Ask(self.node_ids()[0] if node_id is None else node_id, request)])
         if isinstance(answer, ClusterError):
             raise answer
         return answer
 
     def ask_any(self, request: Any) -> tuple[int, Any]:
-        return self.nodes[0], self.ask(request, self.nodes[0])
+        return self.node_ids()[0], self.ask(request)
 
     def ask_each(self, asks: Iterable[Ask], timeout_s: float | None = None) -> list[Any]:
         return [self._answer(ask.node_id, ask.request) for ask in asks]
@@ -85,88 +97,63 @@ class FakeBrokers:
         self.before(node, request)
         name = type(request).__name__.removesuffix("Request")
         self.asked.append((node, name))
-        if node in self.silent:
+        if node in self.silent | self.down:
             return ClusterError("no answer", code=ErrorCode.REQUEST_TIMED_OUT)
-        return getattr(self, "on_" + re.sub("(?<!^)(?=[A-Z])", "_", name).lower())(node, request)
+        return message(getattr(self, "on_" + re.sub("(?<!^)(?=[A-Z])", "_", name).lower())(node, request))
 
+    # What brokers answer, as dicts: see message().
     def on_describe_cluster(self, node: int, request: Any) -> Any:
-        return SimpleNamespace(error_code=0, authorized_operations=self.operations)
+        return {"error_code": 0, "authorized_operations": self.operations}
 
     def on_metadata(self, node: int, request: Any) -> Any:
         view = dict.fromkeys(self.ends, (self.nodes[0], 0))
         if [topic.name for topic in request.topics] == [OFFSETS_TOPIC]:
             view = {} if self.offsets_topic_error else self.views.get(node, self.leaders)
-        partitions = [SimpleNamespace(partition_index=p, leader_id=n, leader_epoch=e) for p, (n, e) in view.items()]
-        brokers = [SimpleNamespace(node_id=n) for n in self.alive.get(node, self.nodes)]
-        topic = SimpleNamespace(error_code=self.offsets_topic_error, partitions=partitions)
-        return SimpleNamespace(brokers=brokers, topics=[topic])
+        partitions = [{"partition_index": p, "leader_id": n, "leader_epoch": e} for p, (n, e) in view.items()]
+        brokers = [{"node_id": n} for n in self.alive.get(node, self.nodes)]
+        return {"brokers": brokers, "topics": [{"error_code": self.offsets_topic_error, "partitions": partitions}]}
 
     def on_list_offsets(self, node: int, request: Any) -> Any:
         (topic,) = request.topics
         ends = dict.fromkeys(self.leaders, 0) if topic.name == OFFSETS_TOPIC else self.ends
-        partitions = [
-            SimpleNamespace(
-                partition_index=p.partition_index,
-                offset=ends[p.partition_index],
-                error_code=OFFSET_NOT_AVAILABLE if p.partition_index in self.behind else 0,
-            )
-            for p in topic.partitions
-        ]
-        return SimpleNamespace(topics=[SimpleNamespace(partitions=partitions)])
+        asked = [p.partition_index for p in topic.partitions]
+        codes = dict.fromkeys(self.behind, OFFSET_NOT_AVAILABLE)
+        partitions = [{"partition_index": p, "offset": ends[p], "error_code": codes.get(p, 0)} for p in asked]
+        return {"topics": [{"partitions": partitions}]}
 
     def on_find_coordinator(self, node: int, request: Any) -> Any:
-        found = [SimpleNamespace(key=k, error_code=0, node_id=self.coordinator(k)) for k in request.coordinator_keys]
-        return SimpleNamespace(coordinators=found)
+        keys = request.coordinator_keys
+        return {"coordinators": [{"key": key, "error_code": 0, "node_id": self.coordinator(key)} for key in keys]}
 
     def on_list_groups(self, node: int, request: Any) -> Any:
         listed = [
-            SimpleNamespace(group_id=g.name, group_type=g.kind, group_state=g.state, protocol_type=g.protocol_type)
+            {"group_id": g.name, "group_type": g.kind, "group_state": g.state, "protocol_type": g.protocol_type}
             for g in self.groups.values()
             if self.coordinator(g.name) == node and partition_of(g.name, len(self.leaders)) not in self.loading
         ]
-        return SimpleNamespace(error_code=self.list_error.get(node, 0), groups=listed)
+        return {"error_code": self.list_error.get(node, 0), "groups": listed}
 
     def on_offset_fetch(self, node: int, request: Any) -> Any:
-        return SimpleNamespace(groups=[self._offsets(node, asked) for asked in request.groups])
+        return {"groups": [self._offsets(asked) for asked in request.groups]}
 
-    def _offsets(self, node: int, asked: Any) -> Any:
+    def _offsets(self, asked: Any) -> Any:
         error = 14 if partition_of(asked.group_id, len(self.leaders)) in self.loading else 0
         group = self.groups.get(asked.group_id, FakeGroup(asked.group_id))
         topics = [
-            SimpleNamespace(
-                name=topic.name,
-                partitions=[
-                    SimpleNamespace(
-                        partition_index=p,
-                        committed_offset=group.committed.get(topic.name, {}).get(p, (-1, -1))[0],
-                        committed_leader_epoch=group.committed.get(topic.name, {}).get(p, (-1, -1))[1],
-                        error_code=0,
-                    )
-                    for p in topic.partition_indexes
-                ],
-            )
+            {"name": topic.name, "partitions": group.offsets(topic.name, topic.partition_indexes, "committed_")}
             for topic in asked.topics
         ]
-        return SimpleNamespace(group_id=asked.group_id, error_code=error or group.offsets_error, topics=topics)
+        return {"group_id": asked.group_id, "error_code": error or group.offsets_error, "topics": topics}
 
     def on_describe_share_group_offsets(self, node: int, request: Any) -> Any:
         groups = []
         for asked in request.groups:
             group = self.groups[asked.group_id]
-            partitions = [
-                SimpleNamespace(
-                    partition_index=p,
-                    start_offset=group.committed.get(topic.topic_name, {}).get(p, (-1, -1))[0],
-                    leader_epoch=group.committed.get(topic.topic_name, {}).get(p, (-1, -1))[1],
-                    lag=self.lag,
-                    error_code=0,
-                )
-                for topic in asked.topics
-                for p in topic.partitions
-            ]
-            topics = [SimpleNamespace(partitions=partitions)]
-            groups.append(SimpleNamespace(group_id=group.name, error_code=group.offsets_error, topics=topics))
-        return SimpleNamespace(groups=groups)
+            found = [each for topic in asked.topics for each in group.offsets(topic.topic_name, topic.partitions)]
+            partitions = [{**each, "start_offset": each["offset"], "lag": self.lag} for each in found]
+            topics = [{"partitions": partitions}]
+            groups.append({"group_id": group.name, "error_code": group.offsets_error, "topics": topics})
+        return {"groups": groups}
 
     def on_describe_groups(self, node: int, request: Any) -> Any:
         return self._described(request.groups)
@@ -177,10 +164,11 @@ class FakeBrokers:
     on_share_group_describe = on_streams_group_describe = on_consumer_group_describe
 
     def _described(self, names: Iterable[str]) -> Any:
-        groups = []
-        for name in names:
-            group = self.groups[name]
-            fields = {"protocol_type": group.protocol_type, "protocol_data": "range", "members": [], **group.describe}
-            fields |= {"group_id": name, "group_state": group.state, "error_code": group.describe_error}
-            groups.append(SimpleNamespace(**fields))
-        return SimpleNamespace(groups=groups)
+        return {"groups": [self.groups[name].described() for name in names]}
+
+
+def message(value: Any) -> Any:
+    """As kafka-python's message objects: every dict is one, those in lists, too."""
+    if isinstance(value, dict):
+        return SimpleNamespace(**{name: message(each) for name, each in value.items()})
+    return [message(each) for each in value] if isinstance(value, list) else value

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
-from types import SimpleNamespace
 from typing import Any
 
 from modeaware.cluster.cluster import Cluster
@@ -60,18 +59,14 @@ class TopicBrokers(FakeBrokers):
 
     def on_metadata(self, node: int, request: Any) -> Any:
         led = self.told.pop(0) if self.told and request.topics else self.led
-        partitions = [SimpleNamespace(partition_index=p, leader_id=n, leader_epoch=e) for p, (n, e) in led.items()]
+        partitions = [{"partition_index": p, "leader_id": n, "leader_epoch": e} for p, (n, e) in led.items()]
+        fields = {"topic_id": self.topic_id, "is_internal": False, "partitions": partitions}
+        codes = {TOPIC: self.topic_error}
         topics = [
-            SimpleNamespace(
-                name=topic.name,
-                error_code=self.topic_error if topic.name == TOPIC else KafkaError.UNKNOWN_TOPIC_OR_PART,
-                topic_id=self.topic_id,
-                is_internal=False,
-                partitions=partitions,
-            )
+            {"name": topic.name, "error_code": codes.get(topic.name, KafkaError.UNKNOWN_TOPIC_OR_PART), **fields}
             for topic in request.topics or ()
         ]
-        return SimpleNamespace(topics=topics, controller_id=self.controller)
+        return {"topics": topics, "controller_id": self.controller}
 
     def on_list_offsets(self, node: int, request: Any) -> Any:
         return self._by_partition(node, request, "ListOffsets", self._offset)
@@ -95,27 +90,27 @@ class TopicBrokers(FakeBrokers):
             index = partition.partition_index
             code = self._code(node, name) or (0 if self.led[index][0] == node else KafkaError.NOT_LEADER_FOR_PARTITION)
             entry = {"partition_index": index, "error_code": code}
-            entries.append(SimpleNamespace(**entry, **({} if code else carry_out(request, partition))))
-        return SimpleNamespace(topics=[SimpleNamespace(partitions=entries)])
+            entries.append({**entry, **({} if code else carry_out(request, partition))})
+        return {"topics": [{"partitions": entries}]}
 
     def on_create_partitions(self, node: int, request: Any) -> Any:
-        code = self._code(node, "CreatePartitions")
-        return SimpleNamespace(results=[SimpleNamespace(error_code=code, error_message=self.messages.get(code))])
+        return {"results": [self._result(node, "CreatePartitions")]}
 
     def on_describe_configs(self, node: int, request: Any) -> Any:
-        code = self._code(node, "DescribeConfigs")
-        configs = [SimpleNamespace(name=name, value=value) for name, value in self.configs.items()]
-        result = SimpleNamespace(error_code=code, error_message=self.messages.get(code), configs=configs)
-        return SimpleNamespace(results=[result])
+        configs = [{"name": name, "value": value} for name, value in self.configs.items()]
+        return {"results": [{**self._result(node, "DescribeConfigs"), "configs": configs}]}
+
+    def _result(self, node: int, name: str) -> dict[str, Any]:
+        code = self._code(node, name)
+        return {"error_code": code, "error_message": self.messages.get(code)}
 
     def on_find_coordinator(self, node: int, request: Any) -> Any:
         code = self._code(node, "FindCoordinator")
         (group,) = request.coordinator_keys
-        coordinator = SimpleNamespace(key=group, error_code=code, node_id=-1 if code else self.coordinator(group))
-        return SimpleNamespace(coordinators=[coordinator])
+        node_id = -1 if code else self.coordinator(group)
+        return {"coordinators": [{"key": group, "error_code": code, "node_id": node_id}]}
 
     def on_offset_commit(self, node: int, request: Any) -> Any:
         (topic,) = request.topics
         codes = [(p.partition_index, self._code(node, "OffsetCommit")) for p in topic.partitions]
-        partitions = [SimpleNamespace(partition_index=p, error_code=code) for p, code in codes]
-        return SimpleNamespace(topics=[SimpleNamespace(partitions=partitions)])
+        return {"topics": [{"partitions": [{"partition_index": p, "error_code": code} for p, code in codes]}]}

@@ -94,7 +94,7 @@ def test_assignments_of_ones_own_are_checked(cluster: CreatingBrokers) -> None:
 
 
 def test_only_the_mode_log_knows_the_dead_of_older_brokers(cluster: CreatingBrokers) -> None:
-    cluster.old = {"DescribeClusterRequest"}
+    cluster.old = True
     new = NewTopic("new", 1, 3, min_required_replication_factor=2)
     forgetful = creation(cluster).create_topics([new])["new"]
     assert isinstance(forgetful, RequestRefused)
