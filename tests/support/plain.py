@@ -6,6 +6,7 @@ import time
 import uuid
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -54,7 +55,13 @@ def produce_keyed(
     Raises:
         AssertionError: any was not acknowledged.
     """
+    where = {} if partition is None else {"partition": partition}
     producer = Producer({"bootstrap.servers": bootstrap_servers, "acks": "all", **conf})
+    return produce_all(producer, topic, ({"key": key, "value": value, **where} for key, value in records))
+
+
+def produce_all(producer: Producer, topic: str, records: Iterable[Mapping[str, Any]]) -> list[Message]:
+    """Produce records given by the arguments of ``produce``; returns and raises as :func:`produce_keyed`."""
     delivered: list[Message] = []
     failed: list[KafkaError] = []
 
@@ -64,11 +71,10 @@ def produce_keyed(
         else:
             failed.append(error)
 
-    where = {} if partition is None else {"partition": partition}
-    for key, value in records:
+    for record in records:
         while True:
             try:
-                producer.produce(topic, value=value, key=key, on_delivery=on_delivery, **where)
+                producer.produce(topic, **record, on_delivery=on_delivery)
                 break
             except BufferError:
                 producer.poll(0.1)

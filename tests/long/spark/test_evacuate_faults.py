@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,9 +24,27 @@ from modeaware.spark.evacuation import evacuate
 from partitioners import named
 from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled
-from tests.support.evacuation import HEADER, evacuation_process
 from tests.support.plain import drain_topic, produce_keyed, watermarks
+from tests.support.process import LoggedProcess
+from tests.support.spark_session import CONNECTOR
 from tests.support.waiting import eventually
+
+HEADER = "modeaware.evacuated"
+
+
+def evacuation_process(folder: Path, *words: str, java_home: Path, ivy: Path) -> LoggedProcess:
+    """``python -m modeaware.spark.evacuate`` with a Spark of its own, to be killed with its JVM and Python workers."""
+    settings = Path(__file__).parents[2] / "support" / "ivysettings.xml"
+    submit = (
+        f"--master local[2] --packages {CONNECTOR} --conf spark.jars.ivy={ivy} "
+        f"--conf spark.jars.ivySettings={settings} --conf spark.ui.enabled=false "
+        "--conf spark.driver.host=127.0.0.1 --conf spark.sql.shuffle.partitions=4 pyspark-shell"
+    )
+    more = {"PYSPARK_SUBMIT_ARGS": submit, "JAVA_HOME": str(java_home), "SPARK_LOCAL_IP": "127.0.0.1"}
+    command = [sys.executable, "-m", "modeaware.spark.evacuate", *words]
+    env = {**os.environ, **more, "PYSPARK_PYTHON": sys.executable}
+    return LoggedProcess(command, folder / "evacuate.log", env=env, own_group=True)
+
 
 PARTITIONS, KEPT = 12, 4
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import pytest
+from confluent_kafka import Message, Producer
 from pyspark.sql import SparkSession
 
 from modeaware.errors import ErrorCode
@@ -17,8 +19,54 @@ from modeaware.spark.evacuation.command import main
 from partitioners import named
 from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled
-from tests.support.evacuation import HEADER, last_values, produce_values
-from tests.support.plain import drain_topic, watermarks
+from tests.support.plain import drain_topic, produce_all, watermarks
+
+HEADER = "modeaware.evacuated"
+
+
+class Value(NamedTuple):
+    """What a key has: its value (None: deleted), headers without the evacuation's, and timestamp."""
+
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    timestamp_ms: int
+
+
+def value_of(message: Message) -> Value:
+    headers = tuple((name, value) for name, value in message.headers() or () if name != HEADER)
+    return Value(message.value(), headers, message.timestamp()[1])
+
+
+def last_values(bootstrap_servers: str, topic: str, partitions: Iterable[int] | None = None) -> dict[bytes, Value]:
+    """Key -> what the last record of it says. Of a key in several partitions the record with the latest timestamp
+    counts, so a test that lets that happen gives its records rising ones."""
+    found: dict[bytes, tuple[int, Message]] = {}
+    ends: dict[tuple[bytes, int], Message] = {}
+    for message in drain_topic(bootstrap_servers, topic, partitions):
+        ends[message.key(), message.partition()] = message
+    for (key, _), message in ends.items():
+        stamp = message.timestamp()[1]
+        if key not in found or stamp > found[key][0]:
+            found[key] = (stamp, message)
+    return {key: value_of(message) for key, (_, message) in found.items()}
+
+
+def produce_values(
+    conf: dict[str, Any],
+    topic: str,
+    records: Iterable[tuple[bytes, bytes | None, int]],
+    *,
+    partition: int | None = None,
+    kind: type[Producer] = Producer,
+) -> None:
+    """``(key, value, timestamp_ms)`` with a header of each; ``kind`` may be ours."""
+    where = {} if partition is None else {"partition": partition}
+    stamped = (
+        {"key": key, "value": value, "timestamp": stamp, "headers": [("of", key), ("none", None)], **where}
+        for key, value, stamp in records
+    )
+    produce_all(kind({"acks": "all", **conf}), topic, stamped)
+
 
 PARTITIONS, KEPT = 12, 4
 KEYS = [b"key-%d" % n for n in range(300)]
