@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from types import SimpleNamespace
 from typing import Any
 
+from modeaware.admin.reassignments import PartitionKey, PartitionReassignment, Replicas
 from modeaware.cluster.groups.listing import OFFSETS_TOPIC, partition_of
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.wire.brokers.client import Ask
@@ -172,3 +174,152 @@ def message(value: Any) -> Any:
     if isinstance(value, dict):
         return SimpleNamespace(**{name: message(each) for name, each in value.items()})
     return [message(each) for each in value] if isinstance(value, list) else value
+
+
+class CreatingBrokers(FakeBrokers):
+    """Brokers 1 to 3, of which ``down`` are dead, and topics with replicas; creations are carried out.
+
+    ``hidden``: so many looks at the metadata do not show any topic. ``old``: they do not have DescribeCluster.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(nodes=(1, 2))
+        self.racks: dict[int, str | None] = {1: "a", 2: "b", 3: "c"}
+        self.down = {3}
+        self.placed: dict[str, list[tuple[int, ...]]] = {"t": [(1, 2, 3)]}
+        self.codes: dict[str, int] = {}
+        self.message: str | None = None
+        self.old = False
+        self.sent: list[Any] = []
+        self.moving: set[str] = set()
+        self.hidden = 0
+
+    def on_describe_cluster(self, node: int, request: Any) -> Any:
+        if self.old:
+            return ClusterError("broker 1: IncompatibleBrokerVersion", code=ErrorCode.UNSUPPORTED_VERSION)
+        listed = [{"broker_id": n, "rack": rack, "is_fenced": n in self.down} for n, rack in self.racks.items()]
+        return {"error_code": 0, "error_message": None, "brokers": listed}
+
+    def on_metadata(self, node: int, request: Any) -> Any:
+        brokers = [{"node_id": n, "rack": rack} for n, rack in self.racks.items() if n not in self.down]
+        return {
+            "brokers": brokers,
+            "topics": [self._topic(topic.name) for topic in request.topics],
+            "controller_id": -1,
+        }
+
+    def _topic(self, name: str) -> Any:
+        placed = [] if self.hidden else self.placed.get(name, [])
+        self.hidden = max(self.hidden - 1, 0)
+        partitions = [
+            {"partition_index": p, "replica_nodes": list(ids), "isr_nodes": [n for n in ids if n not in self.down]}
+            for p, ids in enumerate(placed)
+        ]
+        return {"name": name, "error_code": 0 if partitions else 3, "partitions": partitions}
+
+    def on_list_partition_reassignments(self, node: int, request: Any) -> Any:
+        partition = {"partition_index": 0, "replicas": [1, 2], "adding_replicas": [2], "removing_replicas": [1]}
+        listed = [{"name": each.name, "partitions": [partition]} for each in request.topics if each.name in self.moving]
+        return {"error_code": 0, "error_message": None, "topics": listed}
+
+    def on_create_partitions(self, node: int, request: Any) -> Any:
+        self.sent.append(request)
+        return {"results": [self._grown(request, topic) for topic in request.topics]}
+
+    def _grown(self, request: Any, topic: Any) -> Any:
+        code = self.codes.get(topic.name, 0)
+        if not code and not request.validate_only:
+            held = self.placed[topic.name]
+            held += [tuple(each.broker_ids) for each in topic.assignments or ()] or [(1, 2, 3)] * (
+                topic.count - len(held)
+            )
+        return {"name": topic.name, "error_code": code, "error_message": self.message}
+
+    def on_create_topics(self, node: int, request: Any) -> Any:
+        self.sent.append(request)
+        (topic,) = request.topics
+        code = self.codes.get(topic.name, 0)
+        if not code and not request.validate_only:
+            self.placed[topic.name] = [tuple(each.broker_ids) for each in topic.assignments]
+        numbers = {"num_partitions": 2, "replication_factor": 3}
+        return {"topics": [{"name": topic.name, "error_code": code, "error_message": self.message, **numbers}]}
+
+    def close(self) -> None:
+        """As Brokers has it."""
+
+
+class FakeCluster(FakeBrokers):
+    """Brokers 1 to 3, whose metadata agree unless ``behind`` says otherwise; what was altered is in ``altered``.
+
+    Attributes:
+        option: whether they know KIP-860's option (version 1 of the request).
+        refuse: error codes of single partitions.
+        refuse_all: an error code of the whole request.
+        configs: what was set: (2, topic) or (4, broker) -> its configs.
+        before_change: called before configs or reassignments are altered.
+    """
+
+    def __init__(self, replicas: dict[PartitionKey, Replicas]) -> None:
+        super().__init__(nodes=(1, 2, 3))
+        self.replicas = replicas
+        self.option = True
+        self.behind: dict[int, dict[PartitionKey, Replicas]] = {}
+        self.in_progress: list[dict[PartitionKey, PartitionReassignment]] = [{}]
+        self.refuse: dict[PartitionKey, int] = {}
+        self.refuse_all = 0
+        self.altered: list[tuple[bool, dict[PartitionKey, Replicas | None]]] = []
+        self.configs: dict[tuple[int, str], dict[str, str]] = {}
+        self.before_change: Callable[[str], None] = lambda name: None
+
+    def on_describe_log_dirs(self, node: int, request: Any) -> Any:
+        return {"results": []}
+
+    def on_metadata(self, node: int, request: Any) -> Any:
+        known = self.behind.get(node, self.replicas)
+        topics = []
+        for name in [asked.name for asked in request.topics]:
+            partitions = [
+                {"partition_index": p, "replica_nodes": list(ids)} for (topic, p), ids in known.items() if topic == name
+            ]
+            topics.append({"name": name, "error_code": 0 if partitions else 3, "partitions": partitions})
+        brokers = [{"node_id": each, "rack": None} for each in self.node_ids()]
+        return {"controller_id": 1, "topics": topics, "brokers": brokers}
+
+    def on_incremental_alter_configs(self, node: int, request: Any) -> Any:
+        self.before_change("IncrementalAlterConfigs")
+        for each in request.resources:
+            configs = self.configs.setdefault((each.resource_type, each.resource_name), {})
+            for change in each.configs:
+                configs.pop(change.name, None)
+                if change.value is not None:
+                    configs[change.name] = change.value
+            if not configs:
+                del self.configs[each.resource_type, each.resource_name]
+        return {"responses": []}
+
+    def on_list_partition_reassignments(self, node: int, request: Any) -> Any:
+        """The next of ``in_progress``, and the last again and again."""
+        found = self.in_progress.pop(0) if len(self.in_progress) > 1 else self.in_progress[0]
+        topics = [
+            {"name": topic, "partitions": [{"partition_index": p, **asdict(each)}]}
+            for (topic, p), each in found.items()
+        ]
+        return {"error_code": 0, "error_message": None, "topics": topics}
+
+    def on_alter_partition_reassignments(self, node: int, request: Any) -> Any:
+        self.before_change("AlterPartitionReassignments")
+        if request._min_version and not self.option:
+            return ClusterError("broker 1: too old", code=ErrorCode.UNSUPPORTED_VERSION)
+        wanted = {
+            (topic.name, p.partition_index): None if p.replicas is None else tuple(p.replicas)
+            for topic in request.topics
+            for p in topic.partitions
+        }
+        if self.refuse_all:
+            return {"error_code": self.refuse_all, "error_message": "not today", "responses": []}
+        self.altered.append((request.allow_replication_factor_change, wanted))
+        responses = []
+        for topic, p in wanted:
+            told = {"partition_index": p, "error_code": self.refuse.get((topic, p), 0), "error_message": None}
+            responses.append({"name": topic, "partitions": [told]})
+        return {"error_code": 0, "error_message": None, "responses": responses}

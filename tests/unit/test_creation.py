@@ -10,7 +10,7 @@ from modeaware import CreationResult, NewPartitions, NewTopic
 from modeaware.admin.creation import Creation
 from modeaware.errors import ClusterError, CreatedUnderReplicated, ErrorCode, ModeAwareError, RequestRefused
 from modeaware.modelog.observed_brokers import ObservedBrokersRecord
-from tests.support.creating_brokers import CreatingBrokers
+from tests.support.fake_brokers import CreatingBrokers
 
 
 @pytest.fixture

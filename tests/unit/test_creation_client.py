@@ -21,8 +21,8 @@ from modeaware.lifecycle.commands import Command, CommandResult, CreatePartition
 from modeaware.modelog.observed_brokers import OBSERVED_BROKERS_KEY, ObservedBrokersRecord
 from modeaware.modelog.records import ClaimRecord
 from modeaware.modelog.replay import fold
-from tests.support.creating_brokers import CreatingBrokers
 from tests.support.endpoint import StubController, served
+from tests.support.fake_brokers import CreatingBrokers
 from tests.support.fake_views import FakeViews, modes_of
 
 CONF = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}

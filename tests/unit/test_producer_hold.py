@@ -13,8 +13,7 @@ from modeaware.confluent._backlog import Backlogs  # private: see make()
 from modeaware.errors import KeyHeld, ResizeWarning
 from modeaware.tally import SENDS_HELD, TALLY
 from tests.support.fake_views import FakeViews, modes_of
-from tests.support.offline import CONF, Acquired, Reports, finish
-from tests.support.resizing import KEPT_12_TO_5, KEYS, MOVED_12_TO_5, Make, Makes
+from tests.support.offline import CONF, KEPT_12_TO_5, KEYS, MOVED_12_TO_5, Acquired, Make, Makes, Reports, finish
 
 pytestmark = pytest.mark.filterwarnings("default::modeaware.errors.ResizeWarning")
 

@@ -15,8 +15,17 @@ from modeaware.errors import ConfigError, ModeAwareError, ResizeWarning
 from modeaware.modes import PartitionMode
 from modeaware.resize import Resize
 from tests.support.fake_views import FakeViews, modes_of
-from tests.support.offline import CONF, Acquired, Reports, is_librdkafkas_own
-from tests.support.resizing import KEPT_12_TO_5, KEYS, MOVED_12_TO_5, Make, Makes
+from tests.support.offline import (
+    CONF,
+    KEPT_12_TO_5,
+    KEYS,
+    MOVED_12_TO_5,
+    Acquired,
+    Make,
+    Makes,
+    Reports,
+    is_librdkafkas_own,
+)
 
 pytestmark = pytest.mark.filterwarnings("default::modeaware.errors.ResizeWarning")
 

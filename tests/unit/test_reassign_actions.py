@@ -16,7 +16,7 @@ from modeaware.admin.reassignment_json import Plan
 from modeaware.cli import reassign
 from modeaware.cli.reassign_actions import Execution, execute, verify
 from modeaware.errors import ClusterError, ErrorCode, RequestRefused
-from tests.support.fake_reassigning import FakeCluster
+from tests.support.fake_brokers import FakeCluster
 
 TO_3 = Plan({("t", 0): (3,)})
 WITH_1_AND_3 = {(2, "t"), (4, "1"), (4, "3")}

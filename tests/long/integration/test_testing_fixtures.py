@@ -10,7 +10,7 @@ from modeaware.local import Kafka
 from modeaware.modelog.reader import read_mode_log
 from modeaware.testing import run_controller
 from modeaware.testing.controllers import QUICK
-from tests.support.outside_project import documented, run_pytest
+from tests.support.program import documented, run_pytest
 
 CONFTEST = """
 import pytest
