@@ -13,12 +13,11 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from confluent_kafka import Consumer, TopicPartition
 
-import modeaware
 from modeaware.errors import ErrorCode
 from modeaware.lifecycle.commands import DeletePartitionsCommand
 from modeaware.local.paths import cache_folder, locked
@@ -26,7 +25,7 @@ from modeaware.modelog.deletion import RETENTION_DELAY_MS
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modes import PartitionMode
 from tests.support.controlled import Controlled
-from tests.support.group import Unending
+from tests.support.group import Keyed
 from tests.support.plain import drain_topic, watermarks
 from tests.support.waiting import eventually
 
@@ -96,31 +95,9 @@ BETWEEN = 400
 DIFFERENT_KEYS = 97  # of tests.support.controlled.produce
 
 
-class Load(Unending[modeaware.Producer]):
-    """Keyed records without end; ``acked`` has the values that lie in the topic."""
-
-    def __init__(self, setting: Controlled, topic: str) -> None:
-        super().__init__(modeaware.Producer({**setting.conf, "modeaware.mode.log.topic": setting.log}), 0.002)
-        self.acked: set[bytes] = set()
-        self._topic = topic
-        self._sent = 0
-
-    def write(self) -> None:
-        acknowledged = self.to(lambda message: self.acked.add(message.value()))
-        with suppress(BufferError):  # no view of the modes yet
-            self.producer.produce(
-                self._topic, b"%d" % self._sent, b"key-%d" % (self._sent % 211), on_delivery=acknowledged
-            )
-            self._sent += 1
-        self.producer.poll(0)
-
-    def stop(self) -> None:
-        super().stop()
-        self.producer.close()
-
-    def more(self) -> None:
-        goal = len(self.acked) + BETWEEN
-        eventually(lambda: len(self.acked) >= goal, 60)
+def more(load: Keyed) -> None:
+    goal = len(load.values) + BETWEEN
+    eventually(lambda: len(load.values) >= goal, 60)
 
 
 def command(setting: Controlled, example: str, source: str, to: str, group: str, *more: str) -> list[str]:
@@ -156,24 +133,24 @@ def through_a_shrink_of_both(
     setting: Controlled, source: str, to: str, group: str, running: list[subprocess.Popen[bytes]], log: Path
 ) -> None:
     """Nothing is lost, and nothing comes to the retired partitions of ``to`` once they are sealed."""
-    with Load(setting, source) as load:
+    with Keyed({**setting.conf, "modeaware.mode.log.topic": setting.log}, source, each=10) as load:
         eventually(lambda: len(arrived(setting, to)) > BETWEEN, 90, message=log.read_text()[-3000:])
         # Workers that had not committed everywhere before the shrink were seen never to (docs/adoption.md, Faust).
         eventually(lambda: all(committed(setting, source, group)), 90, message=log.read_text()[-3000:])
         setting.shrink(source, 4)
-        load.more()
+        more(load)
         result = setting.ask(DeletePartitionsCommand(to, 4, RETENTION_DELAY_MS))
         assert result.code is ErrorCode.NONE, result.message
-        load.more()
+        more(load)
         setting.wait_done(source, 90)
         sealed = setting.wait_for(to, lambda record: all(r.seal_offset is not None for r in record.retired.values()))
         ends = watermarks(setting.servers, to)
         assert all(ends[partition][1] == retired.seal_offset for partition, retired in sealed.retired.items())
-        load.more()
+        more(load)
         load.done.set()
-        eventually(lambda: load.acked <= arrived(setting, to), 60, message=log.read_text()[-3000:])
+        eventually(lambda: load.values <= arrived(setting, to), 60, message=log.read_text()[-3000:])
         end(running, log)
-    assert load.acked - arrived(setting, to) == set()
+    assert load.values - arrived(setting, to) == set()
     assert setting.modes(source) == (PartitionMode.READ_WRITE,) * 4 + (PartitionMode.NONE,) * 8
     now = watermarks(setting.servers, to)
     assert {p: now[p][1] for p in range(4, 12)} == {p: ends[p][1] for p in range(4, 12)}

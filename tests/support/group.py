@@ -6,10 +6,12 @@ import threading
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Generic, Self, TypeVar
 
 from confluent_kafka import KafkaError, Message, Producer, TopicPartition
 
+from modeaware import Producer as OurProducer
 from modeaware.confluent.consumer import Consumer
 from modeaware.modes import PartitionMode
 from tests.support.background import Background
@@ -194,6 +196,30 @@ class Traffic(Unending[Producer]):
             assert self.producer.flush(30) == 0
             self.open[topic] = list(partitions)
             return set(self.sent)
+
+
+class Keyed(Unending[OurProducer]):
+    """A producer of ours with keyed and numbered records, ``each`` at once; ``values`` were acknowledged."""
+
+    def __init__(self, conf: Mapping[str, str], topic: str, each: int = 100) -> None:
+        super().__init__(OurProducer({**conf, "linger.ms": 5, "topic.metadata.refresh.interval.ms": 1_000}))
+        self._topic = topic
+        self._each = each
+        self._next = 0
+        self.values: set[bytes] = set()
+
+    def write(self) -> None:
+        on_delivery = self.to(lambda message: self.values.add(message.value()))
+        with suppress(BufferError):  # no view of the modes yet
+            for _ in range(self._each):
+                key, value = b"key-%d" % (self._next % 97), b"load-%d" % self._next
+                self.producer.produce(self._topic, value, key, on_delivery=on_delivery)
+                self._next += 1
+        self.producer.poll(0)
+
+    def stop(self) -> None:
+        super().stop()
+        self.producer.close()
 
 
 def shrink(views: FakeViews, traffic: Traffic, group: Group, topic: str, count: int, kept: int) -> None:

@@ -6,8 +6,6 @@ import ssl
 import sys
 import time
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +27,7 @@ OWNER, OTHER, NOBODY = "alice", "bob", "mallory"
 """NOBODY has no right at all; the others have what a test grants them, on topics of the test."""
 WIDE = (ResourceType.TOPIC, "*"), (ResourceType.GROUP, "*"), (ResourceType.BROKER, "kafka-cluster")
 MODE_LOG = "__partition_modes"
-PATIENT = ControllerConfig(seal_quiet_ms=600_000)
+PATIENT_MS = 600_000
 """A topic's record stays as it was after a shrink."""
 
 
@@ -47,7 +45,7 @@ class Guarded:
     def controller(self, mode_log: str = MODE_LOG, **config: Any) -> Controller:
         """Made, with an endpoint that speaks TLS; its user is the super user."""
         files = self.secured.certificate
-        settings = ControllerConfig(**{"seal_quiet_ms": PATIENT.seal_quiet_ms, "mode_log_topic": mode_log, **config})
+        settings = ControllerConfig(**{"seal_quiet_ms": PATIENT_MS, "mode_log_topic": mode_log, **config})
         return Controller(self.conf, settings, tls_certificate=str(files.certificate), tls_key=str(files.key))
 
     def topic(self, partitions: int = 4) -> str:
@@ -103,21 +101,6 @@ class Guarded:
     def take(self, user: str, topic: str, operation: AclOperation) -> None:
         """Take one right away."""
         self._acls.clear(user, (ResourceType.TOPIC, topic, operation))
-
-
-@contextmanager
-def active_controller(site: Guarded) -> Iterator[Controller]:
-    """The users but :data:`NOBODY` may read its mode log, and see what a command looks at before it asks."""
-    controller = site.controller()
-    try:
-        controller.start(wait_active_s=30)
-        for user in (OWNER, OTHER):
-            site.grant(user, MODE_LOG, AclOperation.READ)
-            for kind, name in WIDE:
-                site.grant(user, name, AclOperation.DESCRIBE, kind=kind)
-        yield controller
-    finally:
-        controller.stop()
 
 
 def address_of(controller: Controller) -> str:

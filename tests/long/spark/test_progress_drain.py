@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 
-from modeaware.confluent.producer import Producer
 from modeaware.modelog.group_rules import REQUIRE
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modes import PartitionMode
@@ -18,7 +17,7 @@ from modeaware.spark import ProgressListener, read_stream_from_kafka
 from modeaware.spark.read.progress import progress_group
 from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled, left, produce
-from tests.support.group import Unending
+from tests.support.group import Keyed
 from tests.support.plain import watermarks
 from tests.support.streaming import Listening, Reading
 from tests.support.waiting import eventually
@@ -108,28 +107,6 @@ def test_a_shrink_waits_for_a_query_that_is_behind_and_ends_when_it_has_read(
     eventually(lambda: all(left(served, topic)[p] == 0 for p in range(2, 6)), message="deleted")
     reading.await_read(values)
     assert set(reading.read) == values
-
-
-class Keyed(Unending[Producer]):
-    """A producer of ours that never stops; ``values`` were acknowledged."""
-
-    def __init__(self, conf: dict[str, str], topic: str) -> None:
-        super().__init__(Producer({**conf, "linger.ms": 5, "topic.metadata.refresh.interval.ms": 1_000}))
-        self._topic = topic
-        self._next = 0
-        self.values: set[bytes] = set()
-
-    def write(self) -> None:
-        for _ in range(100):
-            self._next += 1
-            key, value = b"key-%d" % (self._next % 97), b"load-%d" % self._next
-            self.producer.produce(self._topic, value, key, on_delivery=self.to(self._note))
-        self.producer.poll(0)
-
-    def _note(self, message: Message) -> None:
-        value = message.value()
-        assert value is not None
-        self.values.add(value)
 
 
 def test_a_query_goes_on_through_shrinks_and_grows_under_load(
