@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
@@ -10,6 +9,8 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.support.waiting import eventually
 
 TIMEOUT_S = 30.0
 
@@ -28,11 +29,7 @@ def create_topic(
     new = NewTopic(name, num_partitions=partitions, replication_factor=replication_factor, config=dict(configs))
     future: Future[None] = admin.create_topics([new])[name]
     future.result(TIMEOUT_S)
-    deadline = time.monotonic() + TIMEOUT_S
-    while not _all_led(admin, name, partitions):
-        if time.monotonic() > deadline:
-            raise AssertionError(f"{name} has no leaders for all its {partitions} partitions")
-        time.sleep(0.02)  # leaders are elected after the answer
+    eventually(lambda: _all_led(admin, name, partitions), TIMEOUT_S, interval_s=0.02)
 
 
 def _all_led(admin: AdminClient, name: str, partitions: int) -> bool:
@@ -107,9 +104,8 @@ def drain_topic(
         open_ends = set(partitions)
         consumer.assign([TopicPartition(topic, partition, 0) for partition in sorted(open_ends)])
         messages: list[Message] = []
-        deadline = time.monotonic() + TIMEOUT_S
-        while open_ends:
-            assert time.monotonic() < deadline, f"the ends of {topic} {sorted(open_ends)} were not reached"
+
+        def at_the_ends() -> bool:
             for message in consumer.consume(1000, timeout=0.2):
                 error = message.error()
                 if error is None:
@@ -118,6 +114,9 @@ def drain_topic(
                     open_ends.discard(message.partition())
                 else:
                     raise KafkaException(error)
+            return not open_ends
+
+        eventually(at_the_ends, TIMEOUT_S, interval_s=0, message=f"the ends of {topic} {sorted(open_ends)}")
     finally:
         consumer.close()
     return sorted(messages, key=lambda message: (message.partition(), message.offset()))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from modeaware.modelog.reader import read_to_end
 from modeaware.modelog.records import CLAIM_KEY
@@ -14,8 +14,7 @@ from modeaware.modelog.stream import LogRecord
 from tests.support.process import LoggedProcess
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """A committed record of the log: its key, and the epoch of the controller that wrote it."""
 
     offset: int

@@ -16,7 +16,8 @@ from modeaware.views import registry
 from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled, produce
 from tests.support.group import Group, Member
-from tests.support.recreating import COUNT, WRITABLE, Recreating, Sent, recreate, send_all
+from tests.support.plain import produce_all
+from tests.support.recreating import COUNT, WRITABLE, Recreating, recreate, send_all
 from tests.support.waiting import eventually
 
 RECORDS = 480
@@ -87,22 +88,17 @@ def test_assigned_consumer_reads_every_partition_of_the_new_topic(
 def test_new_producer_sends_to_every_partition_of_the_new_topic(recreating: Recreating, partitions: int) -> None:
     recreating.recreate(partitions)
     producer = Producer(recreating.conf())
-    sent = send_all(producer, recreating.topic)
-    assert sent.failed == []
-    assert sent.partitions == set(range(partitions))
+    assert send_all(producer, recreating.topic) == set(range(partitions))
     assert producer.modeaware_stats()["state"] == "direct"
     producer.close()
 
 
 def test_explicit_partition_of_the_new_topic_is_accepted(recreating: Recreating) -> None:
     producer = Producer(recreating.conf())
-    assert send_all(producer, recreating.topic).partitions == set(range(WRITABLE))
+    assert send_all(producer, recreating.topic) == set(range(WRITABLE))
     recreating.recreate()
-    sent = Sent()
-    producer.produce(recreating.topic, b"v", partition=COUNT - 1, on_delivery=sent)
-    assert producer.flush(30) == 0
-    assert sent.failed == []
-    assert sent.partitions == {COUNT - 1}
+    (sent,) = produce_all(producer, recreating.topic, [{"value": b"v", "partition": COUNT - 1}])
+    assert sent.partition() == COUNT - 1
     producer.close()
 
 

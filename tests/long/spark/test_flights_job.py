@@ -24,7 +24,7 @@ from tests.conftest import MakeTopic
 from tests.support.background import Background
 from tests.support.controlled import Controlled, left
 from tests.support.plain import watermarks
-from tests.support.streaming import Listening
+from tests.support.streaming import listening
 from tests.support.waiting import eventually
 
 
@@ -259,7 +259,7 @@ def test_all_flights_arrive_while_both_topics_shrink_and_grow(
         lambda: served.modes(target) == (RW,) * 12,
     ]
     listener = ProgressListener(conf)
-    with Job(spark, conf, source, target, tmp_path) as job, Listening(spark, listener):
+    with Job(spark, conf, source, target, tmp_path) as job, listening(spark, listener):
         listener.require(progress_group(job.name), [source])
         share = -(-FLIGHTS // len(changes))
         for phase, (change, done) in enumerate(zip(changes, results, strict=True)):

@@ -19,7 +19,7 @@ from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled, left, produce
 from tests.support.group import Keyed
 from tests.support.plain import watermarks
-from tests.support.streaming import Listening, Reading
+from tests.support.streaming import Reading, listening
 from tests.support.waiting import eventually
 
 RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
@@ -32,7 +32,7 @@ def conf_of(served: Controlled) -> dict[str, str]:
 @pytest.fixture
 def listener(spark: SparkSession, served: Controlled) -> Iterator[ProgressListener]:
     made = ProgressListener(conf_of(served))
-    with Listening(spark, made):
+    with listening(spark, made):
         yield made
 
 
