@@ -146,15 +146,11 @@ class FakeEndpoint:
             names = sorted({*self.views, *more} - self.hidden)
         topics = [self._topic(name) for name in names]
         brokers = [(NODE_ID, "127.0.0.1", self.port, None)]
-        controller_id, name = -1, None
+        response = kip694.ModesResponse(version=10, brokers=brokers, cluster_id="fake", controller_id=-1, topics=topics)
         if self.controller is not None and self.ours:
-            name, port = self.controller
-            controller_id = kip694.ENDPOINT_NODE_ID
-            brokers.append((controller_id, "127.0.0.1", port, None))
-        response = kip694.ModesResponse(
-            version=10, brokers=brokers, cluster_id="fake", controller_id=controller_id, topics=topics
-        )
-        response.controller_name = name
+            response.controller_name, port = self.controller
+            response.controller_id = kip694.ENDPOINT_NODE_ID
+            response.brokers.append((response.controller_id, "127.0.0.1", port, None))
         if self.ours:
             response.removed_topic_ids = [topic_id for topic_id in request.held_topic_ids if topic_id in self.removed]
         return kip694.encode_modes_response(response, correlation_id)
@@ -172,10 +168,8 @@ class FakeEndpoint:
         if view is not None and self.ours:
             topic.topic_id = view.topic_id
             topic.controller_epoch, topic.mode_epoch = view.version
-            topic.previous_counts = [
-                *view.earlier_counts,
-                *([] if view.previous_count is None else [view.previous_count]),
-            ]
+            previous = [] if view.previous_count is None else [view.previous_count]
+            topic.previous_counts = [*view.earlier_counts, *previous]
         return topic
 
     def _partition(self, number: int, view: TopicView | None) -> Any:
