@@ -136,11 +136,10 @@ class Talk:
         broker: FakeBroker | None = None,
         limits: Limits | None = None,
         sasl: bool = False,
-        cache: Any = None,
     ) -> None:
-        self.desk = desk if desk is not None else FakeDesk()
-        self.broker = broker if broker is not None else FakeBroker()
-        self.session = Session(self.desk, limits if limits is not None else Limits(), sasl, cache)
+        self.desk = desk or FakeDesk()
+        self.broker = broker or FakeBroker()
+        self.session = Session(self.desk, limits or Limits(), sasl, None)
         self.told: list[bytes] = []
         self.submitted: list[Submit] = []
         self.refreshes: list[Refresh] = []
@@ -287,9 +286,9 @@ def old_metadata_request(correlation_id: int, version: int, topics: list[str] | 
     return stock.encode_request(message, version, correlation_id, "a client")
 
 
-def delete(counts: dict[str, int], correlation_id: int = 1, timeout_ms: int = 5_000) -> bytes:
+def delete(counts: dict[str, int], correlation_id: int = 1) -> bytes:
     """DeletePartitions."""
-    message = messages.delete_partitions_request(counts, delay_ms=0, immediate_delete=False, timeout_ms=timeout_ms)
+    message = messages.delete_partitions_request(counts, delay_ms=0, immediate_delete=False, timeout_ms=5_000)
     return codec.encode_request(message, 0, correlation_id, "a client")
 
 

@@ -305,18 +305,11 @@ def permit(payload: bytes) -> bytes:
 
 @contextmanager
 def served(
-    controller: StubController,
-    controller_id: str,
-    *,
-    active: bool = True,
-    sasl: bool = False,
-    answer: Callable[[bytes], bytes | None] = permit,
-    **arguments: Any,
+    controller: StubController, controller_id: str, *, active: bool = True, **arguments: Any
 ) -> Iterator[Server]:
-    """An endpoint before ``controller``; ``answer``: its broker's. Others are the Server's own."""
+    """An endpoint before ``controller``; ``arguments`` are the Server's own."""
     broker = FakeBroker()
-    broker.answer = answer
+    broker.answer = permit
     desk = conversation.FakeDesk(active=active, controller_id=controller_id)
-    upstream = Upstream([broker.address], "SASL_PLAINTEXT" if sasl else "PLAINTEXT")
-    with closing(broker), _running(desk, controller, upstream, **arguments) as server:
+    with closing(broker), _running(desk, controller, Upstream([broker.address]), **arguments) as server:
         yield server

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafka import ConsumerRebalanceListener, KafkaConsumer
+from kafka import KafkaConsumer
 
 from tests.support.background import Background
 from tests.support.group import Record
@@ -15,19 +15,6 @@ FAST: dict[str, Any] = {
     "retry_backoff_ms": 50,
     "auto_commit_interval_ms": 200,
 }
-
-
-class Calls(ConsumerRebalanceListener):  # type: ignore[misc,unused-ignore]  # untyped
-    """Writes down what a listener is told: ``("assigned" | "revoked", partitions)``."""
-
-    def __init__(self) -> None:
-        self.told: list[tuple[str, list[int]]] = []
-
-    def on_partitions_assigned(self, assigned: Any) -> None:
-        self.told.append(("assigned", sorted(p.partition for p in assigned)))
-
-    def on_partitions_revoked(self, revoked: Any) -> None:
-        self.told.append(("revoked", sorted(p.partition for p in revoked)))
 
 
 class Member(Background):
