@@ -29,29 +29,26 @@ from tests.support.group import Keyed
 from tests.support.plain import drain_topic, watermarks
 from tests.support.waiting import eventually
 
-QUIXSTREAMS = "quixstreams==3.28.1"
-QUIXSTREAMS_NEEDS = (
-    *("attrs", "authlib<2", "fastavro", "httpx", "jsonlines", "jsonpath-ng", "jsonschema"),
-    *("orjson", "protobuf", "pydantic>=2.7,<3", "pydantic-settings", "requests", "rocksdict", "typing-extensions"),
-)
-FAUST = "faust-streaming==0.15.3"
-FAUST_NEEDS = (
-    *("aiohttp>=3.8,<4", "aiohttp_cors>=0.7,<2", "click>=6.7,<8.4", "croniter>=0.3.16", "intervaltree>=3.2"),
-    *("mode-streaming>=0.6", "mypy_extensions", "six", "terminaltables>=3.1,<4", "venusian==3.1.0", "yarl>=1,<2"),
-)
-
 
 def quixstreams() -> Path:
     """The folder to be put on ``PYTHONPATH``."""
-    return _installed(QUIXSTREAMS, QUIXSTREAMS_NEEDS)
+    return _installed(
+        "quixstreams==3.28.1",
+        *("attrs", "authlib<2", "fastavro", "httpx", "jsonlines", "jsonpath-ng", "jsonschema"),
+        *("orjson", "protobuf", "pydantic>=2.7,<3", "pydantic-settings", "requests", "rocksdict", "typing-extensions"),
+    )
 
 
 def faust() -> Path:
     """The same for Faust, without aiokafka."""
-    return _installed(FAUST, FAUST_NEEDS)
+    return _installed(
+        "faust-streaming==0.15.3",
+        *("aiohttp>=3.8,<4", "aiohttp_cors>=0.7,<2", "click>=6.7,<8.4", "croniter>=0.3.16", "intervaltree>=3.2"),
+        *("mode-streaming>=0.6", "mypy_extensions", "six", "terminaltables>=3.1,<4", "venusian==3.1.0", "yarl>=1,<2"),
+    )
 
 
-def _installed(package: str, needs: tuple[str, ...]) -> Path:
+def _installed(package: str, *needs: str) -> Path:
     folder = cache_folder() / "frameworks" / f"{package.replace('==', '-')}-{sysconfig.get_python_version()}"
     done = folder / ".done"
     with locked(folder.with_name(folder.name + ".lock")):

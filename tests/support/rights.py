@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -42,14 +43,8 @@ def documented(who: str, names: Mapping[str, Sequence[str]]) -> set[Right]:
 
 
 def _rows(text: str) -> Iterator[list[str]]:
-    lines = iter(text.splitlines())
-    for line in lines:
-        if line.startswith("| resource |"):
-            next(lines)
-            break
-    for line in lines:
-        if not line.startswith("|"):
-            return
+    lines = text.partition("\n| resource |")[2].splitlines()[2:]
+    for line in takewhile(lambda line: line.startswith("|"), lines):
         yield [cell.strip().strip("`") for cell in line.strip("|").split("|")]
 
 
