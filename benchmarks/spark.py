@@ -10,13 +10,13 @@ from typing import Any
 
 import confluent_kafka
 from pyspark.sql import DataFrame, Row
-from tests.spark.conftest import spark_builder
 
 from benchmarks.harness import Result, Round, Timing, compare, interleave, stopwatch
 from benchmarks.setting import Setting
 from modeaware.spark import foreach_partition_writer, write_arrow, write_to_kafka
 from modeaware.spark.driver import topic_view
 from modeaware.spark.java_conf import spark_options
+from tests.support.spark_session import spark_builder
 
 RECORDS = 1_000_000
 VALUE_BYTES = 100
