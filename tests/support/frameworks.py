@@ -1,4 +1,4 @@
-"""Frameworks over Kafka clients, each in a folder of its own beside the test environment.
+"""Frameworks over Kafka clients, each in a folder of its own beside the test environment, and their applications.
 
 QuixStreams asks for a confluent-kafka older than ours, so that pip would not install both: it comes without its
 dependencies, and these by themselves. So does Faust, whose aiokafka is to be the one of the test environment. The

@@ -1,4 +1,4 @@
-"""Programs of their own process: what is done once for a process cannot be tried twice in that of the tests."""
+"""Programs and projects in processes of their own, as what is done once for a process needs."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ import sys
 import textwrap
 from pathlib import Path
 
+ROOT = Path(__file__).parents[2]
+
 
 def run_program(text: str) -> subprocess.CompletedProcess[str]:
     """Run Python, indented as a whole or not, to its end (60 s at the most); its output is text."""
     command = [sys.executable, "-c", textwrap.dedent(text)]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-
-
-ROOT = Path(__file__).parents[2]
 
 
 def documented(heading: str) -> str:
