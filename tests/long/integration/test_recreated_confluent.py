@@ -17,7 +17,7 @@ from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled, produce
 from tests.support.group import Group, Member
 from tests.support.plain import produce_all
-from tests.support.recreating import COUNT, WRITABLE, Recreating, recreate, send_all
+from tests.support.recreating import COUNT, KEYS, WRITABLE, Recreating, recreate, send_all
 from tests.support.waiting import eventually
 
 RECORDS = 480
@@ -137,10 +137,9 @@ def test_record_of_a_real_shrink_applies_to_nothing_once_its_topic_was_recreated
     recreate(setting.admin, setting.servers, topic, COUNT)
     conf = {**setting.conf, "modeaware.mode.log.topic": setting.log}
     producer = Producer(conf)
-    sent = send_all(producer, topic)
+    sent = produce_all(producer, topic, [{"key": key, "value": b"v"} for key in KEYS])
     producer.close()
-    assert sent.failed == []
-    assert sent.partitions == set(range(COUNT))
-    places = {(topic, message.partition(), message.offset()) for message in sent.delivered}
+    places = {(topic, message.partition(), message.offset()) for message in sent}
+    assert {partition for _, partition, _ in places} == set(range(COUNT))
     with Group([Member([topic], {**conf, "group.id": make_group(), "auto.offset.reset": "earliest"})]) as group:
         group.check(places)  # type: ignore[arg-type] # a delivered message has a partition and an offset
