@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import socket
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 from hypothesis import settings
+from kafka.net.inet import KafkaNetSocket
 
 from modeaware.local import Kafka, LocalKafka, start_kafka
 from tests.support.plain import create_topic
@@ -43,6 +45,23 @@ class MakeTopic(Protocol):
 
 
 MakeKafka = Callable[..., LocalKafka]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _close_forgotten_sockets() -> Iterator[None]:
+    """kafka-python 3.0.12 leaves a socket open whose client is closed before the connection is made."""
+    original = KafkaNetSocket.sock_connect
+
+    async def sock_connect(self: Any, net: Any, sock: socket.socket, *args: Any, **kwargs: Any) -> socket.socket:
+        try:
+            return await original(self, net, sock, *args, **kwargs)
+        except BaseException:  # GeneratorExit is how such a coroutine ends
+            sock.close()
+            raise
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(KafkaNetSocket, "sock_connect", sock_connect)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -72,6 +72,7 @@ class StartOffsets:
         stock: the client's own methods (``committed``, ``offsets_for_times``, ``commit``).
         conf: the group's settings.
         view: the view in force of a topic.
+        recorded: see ``Views``.
 
     Attributes:
         resume: resume offsets (with the topic's id) of partitions that were retired, or new, while this consumer lived:
@@ -79,10 +80,17 @@ class StartOffsets:
         has_commit: partitions the group is known to have a committed offset for.
     """
 
-    def __init__(self, stock: Any, conf: GroupConf, view: Callable[[str], TopicView]) -> None:
+    def __init__(
+        self,
+        stock: Any,
+        conf: GroupConf,
+        view: Callable[[str], TopicView],
+        recorded: Callable[[Iterable[str]], set[str]],
+    ) -> None:
         self._stock = stock
         self._conf = conf
         self._view = view
+        self._recorded = recorded
         self.resume: dict[Key, tuple[str | None, int]] = {}
         self.has_commit: set[Key] = set()
         self._ids: dict[str, str | None] = {}  # of the topics that partitions were assigned of
@@ -266,8 +274,10 @@ class StartOffsets:
         is a change of modes that may have brought the rebalance about.
         """
         if self._conf.offset_reset in LATEST and starts:
-            # A topic that was made anew has no record, and what this consumer found out about it goes with it.
-            topics = {t for t, _ in starts if self._view(t).topic_id is not None or t in self._made_anew}
+            # That of a topic which was created again is of the old one: it brings rebalances about all the same, and
+            # where its record is gone, what this consumer found out about the topic goes with the consumer.
+            topics = {topic for topic, _ in starts}
+            topics = self._recorded(topics) | (topics & self._made_anew.keys())
             topics = {topic for topic in topics if self._conf.auto_commit or modes_changed(topic)}
             self._commit_idle({key: start for key, start in starts.items() if key[0] in topics})
 

@@ -71,7 +71,7 @@ class Consumer(_Consumer):
         self._views = views = hints.views = registry.acquire(rest, config)
         stock: Any = super()
         self._stock = stock
-        self._offsets = StartOffsets(stock, self._group_conf, views.view)
+        self._offsets = StartOffsets(stock, self._group_conf, views.view, views.recorded)
         self._holding = Holding(stock, self._offsets, views.view)
         self._describer = GroupDescriber(rest, self._group_conf.group_id)
         self._dealing = Dealing(stock, self._group_conf, views, self._describer, time.monotonic)

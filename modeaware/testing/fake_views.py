@@ -49,6 +49,7 @@ class FakeViews:
         self.hints = 0
         self.silent: set[str] = set()
         self.live_ids: dict[str, str] = {}
+        self._replaced: set[str] = set()
         self.verified: list[frozenset[str]] = []
         if ready:
             self._ready.set()
@@ -139,6 +140,9 @@ class FakeViews:
         with self._lock:
             return dict(self._views)
 
+    def recorded(self, topics: Iterable[str]) -> set[str]:
+        return {topic for topic in topics if topic in self._views or topic in self._replaced}
+
     def claim(self) -> ClaimRecord | None:
         return self._claim
 
@@ -160,6 +164,7 @@ class FakeViews:
             for topic in (names & self.live_ids.keys() & self._views.keys()) - self.silent:
                 if self._views[topic].topic_id not in (None, self.live_ids[topic]):
                     self.remove(topic)
+                    self._replaced.add(topic)
         return names & self.silent
 
     def subscribe(self, listener: ViewListener) -> None:

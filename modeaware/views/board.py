@@ -186,6 +186,9 @@ class OnBoard:
     def views(self) -> Mapping[str, TopicView]:
         return self.board.cache.all()
 
+    def recorded(self, topics: Iterable[str]) -> set[str]:
+        return self.board.recorded(topics)
+
     def refresh(self, timeout_s: float) -> None:
         self.board.cache.refresh(None, timeout_s)
 

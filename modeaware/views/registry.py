@@ -157,6 +157,9 @@ class _Handle:
     def views(self) -> Mapping[str, TopicView]:
         return self._source().views()
 
+    def recorded(self, topics: Iterable[str]) -> set[str]:
+        return self._source().recorded(topics)
+
     def claim(self) -> ClaimRecord | None:
         return self._source().claim()
 

@@ -42,6 +42,10 @@ class Views(Protocol):
         """The views of all topics that have a record."""
         ...
 
+    def recorded(self, topics: Iterable[str]) -> set[str]:
+        """Those of the topics that have a record, be it one of an earlier topic of that name (invariant I8)."""
+        ...
+
     def claim(self) -> ClaimRecord | None:
         """The claim of the active controller, if there ever was one."""
         ...

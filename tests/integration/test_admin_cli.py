@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import signal
-from collections.abc import Callable
+import socket
+from argparse import Namespace
+from contextlib import closing
 
 import pytest
 
 from modeaware import cli
+from modeaware.cli.options import connect, connection
 from modeaware.controller.daemon import Controller
 from tests.conftest import MakeTopic
 from tests.support.command_line import QUICK, WAIT, Site
@@ -29,11 +31,6 @@ def test_shrink_and_wait_where_no_controller_runs_then_undo(site: Site, filled: 
     assert (described["phase"], described["writable"], described["deletion"]["policy"]) == ("done", 2, "drained")
     assert [p["mode"] for p in described["partitions"]] == ["ReadWrite"] * 2 + ["None"] * 4
     assert all(p["log_start"] == p["seal_offset"] == p["log_end"] for p in described["partitions"][2:])
-
-    text = site.run("topics", "--describe", "--topic", filled).out.splitlines()
-    assert [line.split()[0] for line in text[-2:]] == ["0-1", "2-5"]
-    expanded = site.run("topics", "--describe", "--topic", filled, "--partitions").out.splitlines()
-    assert [line.split()[0] for line in expanded[-6:]] == ["0", "1", "2", "3", "4", "5"]
 
     undone = site.run("topics", "--undo", "--topic", filled, "--yes", "--wait", *QUICK)
     assert undone.status == 0, undone.err
@@ -58,23 +55,22 @@ def test_a_running_controller_is_used(site: Site, filled: str, controller: Contr
     assert site.modes(filled) == ["ReadWrite"] * 8
 
 
+def test_a_silent_first_server_does_not_end_a_command(site: Site) -> None:
+    """A broker that takes connections and never answers is passed over, at the start as well."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as silent:
+        servers = f"127.0.0.1:{silent.getsockname()[1]},{site.servers}"
+        with closing(connect(connection(Namespace(bootstrap_server=servers, command_config=None)))) as cluster:
+            assert cluster.brokers.node_ids()
+
+
 def test_a_dry_run_shows_the_plan_and_changes_nothing(site: Site, filled: str) -> None:
     told = site.run("shrink", filled, "--to", "4", "--dry-run", "--immediate-delete")
     assert told.status == 0, told.err
     assert "ReadOnly: 4-5" in told.err
-    assert "4 does not divide 6" in told.err
-    assert "records will be deleted" in told.err
     assert told.out == "Dry run: nothing was changed.\n"
     assert site.run("grow", filled, "--to", "9", "--dry-run").status == 0
     assert site.log() is None
     assert len(site.modes(filled)) == 6
-
-
-def test_an_immediate_delete_names_what_each_group_has_not_read(site: Site, filled: str) -> None:
-    site.commit(filled, group := f"late-{filled}", {5: 0})
-    end = watermarks(site.servers, filled)[5][1]
-    told = site.run("shrink", filled, "--to", "5", "--dry-run", "--immediate-delete")
-    assert f"'{group}': {end}" in told.err
 
 
 def test_ctrl_c_leaves_the_wait_without_harm(site: Site, filled: str) -> None:
@@ -102,60 +98,27 @@ def test_ctrl_c_leaves_the_wait_without_harm(site: Site, filled: str) -> None:
     assert site.modes(filled) == ["ReadWrite"] * 2 + ["None"] * 4
 
 
-def _absent(site: Site, make_topic: MakeTopic) -> str:
-    return f"absent-{site.mode_log}"
-
-
-def _plain(site: Site, make_topic: MakeTopic) -> str:
-    return make_topic(6)
-
-
-def _compacted(site: Site, make_topic: MakeTopic) -> str:
-    return make_topic(6, cleanup_policy="compact")
-
-
-def _internal(site: Site, make_topic: MakeTopic) -> str:
-    site.commit(topic := make_topic(1), f"g-{topic}", {0: 0})  # the first commit makes the brokers create it
-    return "__consumer_offsets"
-
-
-@pytest.mark.parametrize(
-    ("command", "topic_of", "count", "complaint"),
-    [
-        ("shrink", _plain, "0", "at least 1 must stay"),
-        ("shrink", _plain, "6", "has 6 writable partitions already"),
-        ("shrink", _plain, "7", "modeaware grow"),
-        ("shrink", _absent, "2", "does not exist"),
-        ("shrink", _internal, "2", "internal"),
-        ("shrink", _compacted, "2", "cleanup.policy"),
-        ("grow", _plain, "6", "not an increase"),
-        ("grow", _absent, "3", "does not exist"),
-    ],
-)
 def test_bad_input_is_one_clear_line_and_changes_nothing(
-    site: Site,
-    controller: Controller,
-    make_topic: MakeTopic,
-    command: str,
-    topic_of: Callable[[Site, MakeTopic], str],
-    count: str,
-    complaint: str,
+    site: Site, controller: Controller, make_topic: MakeTopic
 ) -> None:
-    topic = topic_of(site, make_topic)
-    told = site.run(command, topic, "--to", count, "--yes")
-    assert (told.status, told.out) == (1, "")
-    [error] = told.err.splitlines()
-    assert error.startswith("error: ")
-    assert complaint in error
-    assert topic not in site.changed_topics()
-
-
-def test_describe_where_no_topic_has_been_changed(site: Site, filled: str) -> None:
-    lines = [line for line in site.run("topics", "--describe").out.splitlines() if line.startswith("\t")]
-    assert all(line.endswith("\tMode: ReadWrite") for line in lines)
-    assert sum(line.startswith(f"\tTopic: {filled}\t") for line in lines) == 6
-    assert json.loads(site.run("topics", "--describe", "--json").out) == {"topics": []}
-    assert site.log() is None
+    plain, compacted, absent = make_topic(6), make_topic(6, cleanup_policy="compact"), f"absent-{site.mode_log}"
+    site.commit(plain, f"g-{plain}", {0: 0})  # the first commit makes the brokers create __consumer_offsets
+    for command, topic, count, complaint in (
+        ("shrink", plain, "0", "at least 1 must stay"),
+        ("shrink", plain, "6", "has 6 writable partitions already"),
+        ("shrink", plain, "7", "modeaware grow"),
+        ("shrink", absent, "2", "does not exist"),
+        ("shrink", "__consumer_offsets", "2", "internal"),
+        ("shrink", compacted, "2", "cleanup.policy"),
+        ("grow", plain, "6", "not an increase"),
+        ("grow", absent, "3", "does not exist"),
+    ):
+        told = site.run(command, topic, "--to", count, "--yes")
+        assert (told.status, told.out) == (1, "")
+        [error] = told.err.splitlines()
+        assert error.startswith("error: ")
+        assert complaint in error
+        assert topic not in site.changed_topics()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -174,5 +137,3 @@ def test_the_controller_command_runs_until_it_is_told_to_stop(site: Site, filled
     assert process.returncode == 0, err
     assert "claimed the mode log" in err
     assert "Traceback" not in err
-    after = site.run("shrink", filled, "--to", "1", "--yes", "--timeout", "1")
-    assert "no controller is running" in after.err or "under changes" in after.err

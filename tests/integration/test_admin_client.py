@@ -11,7 +11,7 @@ from confluent_kafka.admin import NewPartitions
 
 from modeaware import AdminClient, DeletePartitions
 from modeaware.controller.daemon import Controller
-from modeaware.errors import ControllerUnavailable, ErrorCode, RequestRefused
+from modeaware.errors import ControllerUnavailable, ErrorCode
 from modeaware.local import Kafka
 from modeaware.modes import PartitionMode
 from tests.conftest import MakeTopic
@@ -89,34 +89,3 @@ def test_without_a_mode_log_it_is_the_stock_client_and_creates_none(
     with pytest.raises(ControllerUnavailable, match="start one with"):
         admin.delete_partitions({topic: DeletePartitions(1)}, request_timeout=2.0)[topic].result(TIMEOUT_S)
     assert mode_log not in admin.list_topics(timeout=TIMEOUT_S).topics
-
-
-def test_topics_that_cannot_be_shrunk_are_refused_beside_one_that_can(
-    kafka: Kafka, admin: AdminClient, controller: Controller, mode_log: str, make_topic: MakeTopic
-) -> None:
-    good = make_topic(4)
-    refused = {
-        f"absent-{mode_log}": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        mode_log: ErrorCode.INVALID_TOPIC_EXCEPTION,
-        make_topic(4, cleanup_policy="compact"): ErrorCode.POLICY_VIOLATION,
-    }
-    futures = admin.delete_partitions({topic: DeletePartitions(2) for topic in [*refused, good]})
-    for topic, code in refused.items():
-        with pytest.raises(RequestRefused) as caught:
-            futures[topic].result(TIMEOUT_S)
-        assert caught.value.code is code
-    assert dict(futures[good].result(TIMEOUT_S).retired) == {2: RO, 3: RO}
-    assert good in admin.describe_modes()
-    assert not {*refused} & {*admin.describe_modes()}
-
-
-def test_controller_that_has_stopped_is_waited_for_until_the_deadline(
-    setting: Controlled, make_topic: MakeTopic
-) -> None:
-    topic = make_topic(2)
-    setting.start().stop()
-    with (
-        AdminClient({**setting.conf, "modeaware.mode.log.topic": setting.log}) as admin,
-        pytest.raises(ControllerUnavailable, match=r"no controller is running.*gave up after"),
-    ):
-        admin.delete_partitions({topic: DeletePartitions(1)}, request_timeout=2.0)[topic].result(TIMEOUT_S)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, aio, murmur2
+from confluent_kafka import KafkaError, KafkaException, murmur2
 
 from modeaware.aio import AIOConsumer, AIOProducer, AsyncDeserializingConsumer, AsyncSerializingProducer
 from modeaware.local import Kafka
@@ -35,7 +35,6 @@ def test_keyed_records_go_to_writable_partitions_and_a_retired_one_fails_its_mes
     async def main() -> None:
         conf = {"bootstrap.servers": kafka.bootstrap_servers, "partitioner": "murmur2_random"}
         producer = AIOProducer(conf, buffer_timeout=0.05)
-        assert conf.keys() == {"bootstrap.servers", "partitioner"}
         sent = [await producer.produce(topic, b"v", key) for key in keys]
         await producer.flush()
         assert [(await each).partition() for each in sent] == [murmur2(key, 4) for key in keys]
@@ -52,7 +51,6 @@ def test_keyed_records_go_to_writable_partitions_and_a_retired_one_fails_its_mes
 
     asyncio.run(main())
     assert fake_views.closed
-    assert fake_views.listener_count == 0
 
 
 def test_a_partition_in_mode_none_is_let_go_and_taken_up(
@@ -112,16 +110,13 @@ def test_the_serializing_clients_are_over_ours(
         producer = await AsyncSerializingProducer[str, str](
             {**conf, "partitioner": "murmur2_random", "key.serializer": lambda key, _: key.encode()}
         )
-        assert isinstance(producer, aio.AsyncSerializingProducer)
         sent = [await producer.produce(topic, key=key, value=b"v") for key in keys]
         await producer.flush()
         assert [(await each).partition() for each in sent] == [murmur2(key.encode(), 4) for key in keys]
-        assert producer.modeaware_stats()["state"] == "routed"
         await producer.close()
         group = {"group.id": make_group(), "auto.offset.reset": "earliest"}
-        consumer = await AsyncDeserializingConsumer[str, str](
-            {**conf, **group, "modeaware.on.unknown": "error", "key.deserializer": lambda key, _: key.decode()}
-        )
+        decoding = {"key.deserializer": lambda key, _: key.decode()}
+        consumer = await AsyncDeserializingConsumer[str, str]({**conf, **group, **decoding})
         await consumer.subscribe([topic])
         got: list[str] = []
 
@@ -131,7 +126,6 @@ def test_the_serializing_clients_are_over_ours(
 
         await until(all_read)
         assert sorted(got) == sorted(keys)
-        assert consumer.modeaware_stats()["assigned"] == 6
         await consumer.close()
 
     asyncio.run(main())

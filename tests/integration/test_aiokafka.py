@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
-import pytest
 from confluent_kafka import murmur2
 
-from modeaware.aiokafka import AIOKafkaProducer, RetiredPartitionError
+from modeaware.aiokafka import AIOKafkaProducer
 from modeaware.local import Kafka
 from tests.conftest import MakeTopic
 from tests.support.fake_views import FakeViews, modes_of
@@ -40,43 +38,3 @@ def test_records_go_to_the_writable_partitions_that_their_keys_name(
     assert landed(kafka, topic, b"1") == {key: murmur2(key, 12) for key in KEYS}
     assert landed(kafka, topic, b"2") == {key: writable[murmur2(key, 5)] for key in KEYS}
     assert landed(kafka, topic, b"3") == {key: murmur2(key, 12) for key in KEYS}
-
-
-def test_what_names_a_retired_partition_is_refused_and_what_was_queued_goes_on(
-    fake_views: FakeViews, make_topic: MakeTopic, kafka: Kafka
-) -> None:
-    topic = make_topic(6)
-
-    async def send() -> None:
-        async with AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers, linger_ms=200) as producer:
-            queued = await producer.send(topic, b"queued", partition=5)
-            fake_views.set(topic, modes_of(6, 3))
-            batch = producer.create_batch()
-            assert batch.append(timestamp=None, key=b"k", value=b"batch")
-            await asyncio.sleep(0)  # lets the loop take up the views
-            with pytest.raises(RetiredPartitionError, match="partition 5"):
-                await producer.send(topic, b"named", partition=5)
-            with pytest.raises(RetiredPartitionError, match="partition 4"):
-                await producer.send_batch(batch, topic, partition=4)
-            await (await producer.send_batch(batch, topic, partition=2))
-            assert (await queued).partition == 5
-
-    asyncio.run(send())
-    found = {message.value(): message.partition() for message in drain_topic(kafka.bootstrap_servers, topic)}
-    assert found == {b"queued": 5, b"batch": 2}
-
-
-def test_a_transaction_keeps_to_writable_partitions(
-    fake_views: FakeViews, make_topic: MakeTopic, make_group: Any, kafka: Kafka
-) -> None:
-    topic = make_topic(6)
-    fake_views.set(topic, modes_of(6, 2))
-
-    async def send() -> None:
-        producer = AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers, transactional_id=make_group())
-        async with producer, producer.transaction():
-            for key in KEYS:
-                await producer.send(topic, b"v", key)
-
-    asyncio.run(send())
-    assert landed(kafka, topic, b"v") == {key: murmur2(key, 2) for key in KEYS}

@@ -13,12 +13,11 @@ from confluent_kafka.admin import AclOperation, AdminClient, NewTopic, ResourceT
 
 from modeaware import cli
 from modeaware.local import Kafka
-from tests.support.kafka_tools import finish_tool
 from tests.support.rights import KINDS, Acls, Right, documented
-from tests.support.secured import ADMIN, SecuredKafka, login, secret
+from tests.support.secured import SecuredKafka, login
 
 RUN = uuid.uuid4().hex[:8]
-TOPIC, GROUP, TRANSACTION, LOG, KEPT = (f"{name}-{RUN}" for name in ("orders", "billing", "payments", "absent", "kept"))
+TOPIC, GROUP, TRANSACTION, LOG = (f"{name}-{RUN}" for name in ("orders", "billing", "payments", "absent"))
 DEFAULT_LOG = "__partition_modes"
 NAMES = {
     "TOPIC": [TOPIC],
@@ -50,20 +49,7 @@ EACH = [(who, right) for who, rights in NEEDED.items() for right in sorted(right
 LACKING = {each: f"lacking-{number}" for number, each in enumerate(EACH)}
 """A user for each right: it has all of the others."""
 CREATE: Right = (ResourceType.TOPIC, LOG, AclOperation.CREATE)
-ON_CLUSTER: Right = (ResourceType.BROKER, "kafka-cluster", AclOperation.CREATE)
-HIDDEN = {right for right in NEEDED["controller"] if right[1] in ("*", "kafka-cluster")}
-READERS = {
-    (ResourceType.GROUP, name, AclOperation.DESCRIBE)
-    for name in ("modeaware-control-records", "modeaware-stragglers", GROUP)
-}
-USERS = {
-    **NEEDED,
-    **{LACKING[who, right]: NEEDED[who] - {right} for who, right in EACH},
-    "managed": NEEDED["controller"] - HIDDEN | READERS,
-    "creator": NEEDED["controller"] - {CREATE} | {ON_CLUSTER},
-    "describer": {(ResourceType.TOPIC, LOG, AclOperation.DESCRIBE_CONFIGS), CREATE},
-    "nobody": set(),
-}
+USERS = NEEDED | {LACKING[who, right]: NEEDED[who] - {right} for who, right in EACH}
 
 
 def told_as(right: Right) -> tuple[str, str, str]:
@@ -88,36 +74,19 @@ class Site:
             if rights:
                 self.acls.grant(user, rights)
 
-    def check(self, capsys: pytest.CaptureFixture[str], user: str, *arguments: str) -> tuple[int, str]:
+    def report(self, capsys: pytest.CaptureFixture[str], user: str, *arguments: str) -> dict[str, Any]:
         config = self.folder / f"{user}.properties"
         settings = login(self.certificate, user, "PLAIN")
         config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         capsys.readouterr()
         options = ("--bootstrap-server", self.servers, "--command-config", str(config))
         log = ("--config", f"modeaware.mode.log.topic={LOG}")
-        status = cli.main(["check", *options, *log, *arguments])
+        status = cli.main(["check", "--json", *options, *log, *arguments])
         told = capsys.readouterr()
         assert status in (0, 3), told
-        return status, told.out
-
-    def report(self, capsys: pytest.CaptureFixture[str], user: str, *arguments: str) -> dict[str, Any]:
-        status, out = self.check(capsys, user, "--json", *arguments)
-        report: dict[str, Any] = json.loads(out)
+        report: dict[str, Any] = json.loads(told.out)
         assert status == (0 if report["passed"] else 3)
         return report
-
-    def paste(self, command: str) -> None:
-        """As an administrator would."""
-        config = self.folder / "admin.properties"
-        module = "org.apache.kafka.common.security.plain.PlainLoginModule"
-        config.write_text(
-            "security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\n"
-            f'sasl.jaas.config={module} required username="{ADMIN}" password="{secret(ADMIN)}";\n'
-            f"ssl.truststore.type=PEM\nssl.truststore.location={self.certificate.certificate}\n"
-        )
-        assert " admin.properties " in command
-        done = finish_tool(command.replace("admin.properties", str(config)))
-        assert done.status == 0, done
 
     def topics(self) -> set[str]:
         return set(self.admin.list_topics(timeout=30).topics)
@@ -168,22 +137,3 @@ def test_a_cluster_without_users_lets_everybody_pass(kafka: Kafka, capsys: pytes
         first, *lines = capsys.readouterr().out.splitlines()
         assert f"{role} as User:NAME " in first
         assert not [line for line in lines if not line.startswith(("pass ", "unknown "))]
-
-
-def test_what_is_pasted_mends_it(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
-    config = ("--config", "modeaware.mode.log.topic=made-beforehand")
-    report = site.report(capsys, "nobody", *ASKED["controller"], *config)
-    assert {right["state"] for right in report["rights"]} == {"fail"}
-    *grants, creation = report["commands"]
-    assert len(grants) == len(NEEDED["controller"])
-    wanted = ("DescribeConfigs --topic made", "--group '*'", "Read --t")
-    pasted = {next(grant for grant in grants if part in grant) for part in wanted}
-    assert len(pasted) == len(wanted)
-    for command in (*pasted, creation):
-        site.paste(command)
-    after = site.report(capsys, "nobody", *ASKED["controller"], *config)
-    mended = {right["command"] for right in report["rights"]} - {right["command"] for right in after["rights"]}
-    assert mended - pasted == {grants[0]}, "CREATE is not needed any more"
-    assert {"state": "pass", "name": "the mode log made-beforehand", "detail": "1 partition, compacted"} in after[
-        "settings"
-    ]

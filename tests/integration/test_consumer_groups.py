@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from modeaware.local import Kafka
-from modeaware.modes import PartitionMode
 from tests.conftest import MakeTopic
 from tests.support.fake_views import FakeViews, modes_of
 from tests.support.group import Group, Member, Traffic, settings_of, shrink
+from tests.support.modelog import NONE, RO, RealLog, topic_record
 
-NONE = PartitionMode.NONE
 LOADS_OF_FOUR = {None: [1, 1, 2], "roundrobin": [1, 1, 2], "cooperative-sticky": None}
 
 
@@ -138,3 +137,23 @@ def test_static_members_deal_again_too(
         shrink(fake_views, traffic, group, topic, 12, 4)
         group.await_held(topic, range(4), [1, 1, 2])
         group.check(traffic.finish())
+
+
+def test_a_group_of_three_follows_the_mode_log(
+    kafka: Kafka, make_topic: MakeTopic, make_member: Callable[..., Member]
+) -> None:
+    topic, log = make_topic(), RealLog(kafka.bootstrap_servers)
+    members = [make_member(topic, batch=batch, modeaware_mode_log_topic=log.topic) for batch in (0, 50, 0)]
+    with Traffic(kafka.bootstrap_servers, {topic: range(12)}) as traffic, Group(members) as group:
+        group.await_held(topic, range(12), [4, 4, 4])
+        log.create()  # under running consumers
+        log.append(topic_record(topic, 0, rest=RO))
+        before = traffic.write_to(topic, range(4))
+        group.await_delivered({record for record in before if record[1] >= 4})
+        log.append(topic_record(topic, 1, rest=NONE))
+        group.await_held(topic, range(4), [1, 1, 2])
+        log.append(topic_record(topic, 2, writable=12))
+        group.await_held(topic, range(12), [4, 4, 4])
+        traffic.write_to(topic, range(12))
+        group.check(traffic.finish())
+    log.close()

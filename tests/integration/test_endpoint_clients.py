@@ -4,30 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaPythonPartition
 
-from modeaware.controller.daemon import Controller
 from modeaware.modes import PartitionMode
 from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled
 from tests.support.controlled import produce as produce_at_brokers
 from tests.support.groups import RunningGroup
+from tests.support.guarded import address_of
 from tests.support.kafka_tools import run_tool
 from tests.support.plain import drain_topic, produce_keyed
 from tests.support.waiting import eventually
 
 RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
 LONG_DELAY_MS = 3_600_000
-
-
-def address_of(controller: Controller) -> str:
-    address = controller.address
-    assert address is not None
-    return address
 
 
 def confluent_round_trip(address: str, topic: str, value: bytes, partition: int) -> None:
@@ -37,30 +30,14 @@ def confluent_round_trip(address: str, topic: str, value: bytes, partition: int)
 
 
 def kafka_python_round_trip(address: str, topic: str, value: bytes, partition: int) -> None:
-    producer = KafkaProducer(bootstrap_servers=[address])
-    try:
+    with KafkaProducer(bootstrap_servers=[address]) as producer:
         sent = producer.send(topic, value, partition=partition).get(30)
-    finally:
-        producer.close()
-    consumer = KafkaConsumer(bootstrap_servers=[address], auto_offset_reset="earliest", enable_auto_commit=False)
-    try:
-        assert topic in consumer.topics()
+    with KafkaConsumer(bootstrap_servers=[address], enable_auto_commit=False) as consumer:
         place = KafkaPythonPartition(topic, partition)
         consumer.assign([place])
         consumer.seek(place, sent.offset)
         found = eventually(lambda: [record.value for records in consumer.poll(500).values() for record in records])
-    finally:
-        consumer.close()
     assert found == [value]
-
-
-def described(address: str, topic: str) -> str:
-    return run_tool(f"kafka-topics.sh --bootstrap-server {address} --describe --topic {topic}")
-
-
-def console_consumed(address: str, topic: str, count: int, timeout_ms: int = 60_000) -> str:
-    limits = f"--from-beginning --max-messages {count} --timeout-ms {timeout_ms}"
-    return run_tool(f"kafka-console-consumer.sh --bootstrap-server {address} --topic {topic} {limits}")
 
 
 def all_work(address: str, topic: str, phase: str, partition: int) -> None:
@@ -69,9 +46,11 @@ def all_work(address: str, topic: str, phase: str, partition: int) -> None:
     kafka_python_round_trip(address, topic, f"kafka-python {phase}".encode(), partition)
     if phase != "during":
         return
-    assert "PartitionCount: 4" in described(address, topic)
+    there = f"--bootstrap-server {address} --topic {topic}"
+    assert "PartitionCount: 4" in run_tool(f"kafka-topics.sh {there} --describe")
     present = len(drain_topic(address, topic))
-    assert f"Processed a total of {present} messages" in console_consumed(address, topic, present)
+    limits = f"--from-beginning --max-messages {present} --timeout-ms 60000"
+    assert f"Processed a total of {present} messages" in run_tool(f"kafka-console-consumer.sh {there} {limits}")
 
 
 def test_served_clients_work_before_during_and_after_a_shrink(
@@ -88,29 +67,11 @@ def test_served_clients_work_before_during_and_after_a_shrink(
     assert (held.modes[0], held.modes[3]) == (RW, RO), "the group has not read what was written before"
     all_work(address, topic, "during", 3)
     with RunningGroup(address, topic, group) as running:
-        running.wait_for({f"{name} {phase}".encode() for name in CLIENTS for phase in ("before", "during")})
+        names, phases = ("confluent", "kafka-python"), ("before", "during")
+        running.wait_for({f"{name} {phase}".encode() for name in names for phase in phases})
         assert setting.wait_done(topic).modes == (RW, NONE, NONE, NONE)
 
     all_work(address, topic, "after", 0)
-
-
-CLIENTS = ("confluent", "kafka-python")
-
-
-class Refusing:
-    """A controller that refuses old clients, a topic of it that shrinks, and one that does not."""
-
-    def __init__(self, setting: Controlled, make_topic: MakeTopic) -> None:
-        self.setting = setting
-        self.address = address_of(setting.start(old_clients="refuse"))
-        self.other, self.shrinking = make_topic(4), make_topic(4)
-        produce_at_brokers(setting, self.shrinking, 20)
-        setting.shrink(self.shrinking, 2, LONG_DELAY_MS)
-
-
-@pytest.fixture
-def refusing(setting: Controlled, make_topic: MakeTopic) -> Refusing:
-    return Refusing(setting, make_topic)
 
 
 def confluent_code(address: str, topic: str) -> int:
@@ -128,34 +89,29 @@ def sent_by_confluent(address: str, topic: str) -> bool:
     return [error is None for error in errors] == [True]
 
 
-def test_refused_confluent_kafka(refusing: Refusing) -> None:
-    address = refusing.address
-    eventually(lambda: confluent_code(address, refusing.shrinking) == KafkaError.LEADER_NOT_AVAILABLE)
-    assert not sent_by_confluent(address, refusing.shrinking)
-    assert sent_by_confluent(address, refusing.other)
-    confluent_round_trip(address, refusing.other, b"confluent", 3)
+def test_refused_confluent_kafka(setting: Controlled, make_topic: MakeTopic) -> None:
+    address = address_of(setting.start(old_clients="refuse"))
+    other, shrinking = make_topic(4), make_topic(4)
+    produce_at_brokers(setting, shrinking, 20)
+    setting.shrink(shrinking, 2, LONG_DELAY_MS)
+    eventually(lambda: confluent_code(address, shrinking) == KafkaError.LEADER_NOT_AVAILABLE)
+    assert not sent_by_confluent(address, shrinking)
+    assert sent_by_confluent(address, other)
 
-    refusing.setting.grow(refusing.shrinking, 4)
-    eventually(lambda: confluent_code(address, refusing.shrinking) == 0)
-    confluent_round_trip(address, refusing.shrinking, b"welcome again", 3)
-
-
-def shrunk(setting: Controlled, make_topic: MakeTopic, old_clients: str) -> tuple[str, str]:
-    """An endpoint's address, and a topic of it with 2 of its 6 partitions left."""
-    address, topic = address_of(setting.start(old_clients=old_clients)), make_topic(6)
-    setting.shrink(topic, 2)
-    setting.wait_done(topic)
-    eventually(lambda: (confluent_code(address, topic) == 0) == (old_clients == "serve"))
-    return address, topic
+    setting.grow(shrinking, 4)
+    eventually(lambda: confluent_code(address, shrinking) == 0)
+    confluent_round_trip(address, shrinking, b"welcome again", 3)
 
 
 def test_served_confluent_kafka_asks_a_broker_for_growth(setting: Controlled, make_topic: MakeTopic) -> None:
     """Which answers as of a topic without modes: 4 are no increase of 6. A controller that no broker names would be a
     node that comes and goes to librdkafka, and what was asked of it would be lost."""
-    address, topic = shrunk(setting, make_topic, "serve")
+    address, topic = address_of(setting.start()), make_topic(6)
+    setting.shrink(topic, 2)
+    setting.wait_done(topic)
     admin = AdminClient({"bootstrap.servers": address})
-    assert setting.log in admin.list_topics(timeout=30).topics
-    assert address not in {f"{node.host}:{node.port}" for node in admin.list_topics(timeout=30).brokers.values()}
+    brokers = admin.list_topics(timeout=30).brokers.values()
+    assert [f"{node.host}:{node.port}" for node in brokers] == [setting.servers], "records never pass through it"
     failure = admin.create_partitions([NewPartitions(topic, 4)])[topic].exception(30)
     assert isinstance(failure, KafkaException)
     assert failure.args[0].code() == KafkaError.INVALID_PARTITIONS
@@ -179,9 +135,4 @@ def test_growth_reaches_the_active_controller_through_a_standbys_endpoint(
         return "rror" not in run_tool(f"kafka-topics.sh {servers} --alter --topic {topic} --partitions 4")
 
     eventually(grown)
-    assert_grown(setting, topic, 4)
-
-
-def assert_grown(setting: Controlled, topic: str, count: int) -> None:
-    record = setting.wait_for(topic, lambda record: sum(mode.writable for mode in record.modes) >= count)
-    assert [mode.writable for mode in record.modes] == [number < count for number in range(max(count, 6))]
+    setting.wait_for(topic, lambda record: record.modes == (RW,) * 4 + (NONE,) * 2)

@@ -27,11 +27,9 @@ from tests.support.guarded import (
     MODE_LOG,
     NOBODY,
     OTHER,
-    OWNER,
     Guarded,
     address_of,
 )
-from tests.support.raw_client import RawClient
 from tests.support.secured import ADMIN, MECHANISMS
 from tests.support.waiting import eventually
 
@@ -105,43 +103,6 @@ def test_the_controllers_own_rights_are_nobodys(guarded: Guarded, active: Contro
         ]
         assert codes == [DENIED, CLUSTER_DENIED]
     assert (guarded.record(shrunk), guarded.record(topic)) == (before, None)
-
-
-def opening_words(peer: RawClient, topic: str) -> dict[str, list[bytes]]:
-    """Ways to begin without having shown who one is."""
-    shrink_it, (handshake, wrong) = peer.shrink(topic, 1), peer.sasl(OWNER, password=GUESS)
-    return {
-        "a command": [shrink_it],
-        "ApiVersions": [peer.api_versions(), shrink_it],
-        "Metadata": [peer.api_versions(), peer.metadata()],
-        "Metadata 10": [peer.api_versions(), peer.modes()],
-        "SaslHandshake alone": [handshake, shrink_it],
-        "SaslAuthenticate alone": [peer.sasl(OWNER)[1], shrink_it],
-        "a wrong password": [handshake, wrong, shrink_it],
-        "a wrong password, and on": [handshake, wrong, *peer.sasl(OWNER), shrink_it],
-        "SaslHandshake 0": [handshake[:2] + b"\0\0" + handshake[4:], shrink_it],
-    }
-
-
-@pytest.mark.parametrize("at_once", [True, False], ids=["at once", "one by one"])
-def test_who_has_not_authenticated_gets_nothing_at_all(
-    guarded: Guarded, active: Controller, topic: str, at_once: bool
-) -> None:
-    """OWNER may shrink the topic, and the endpoint's controller anything: neither helps."""
-    guarded.grant(OWNER, topic, ALTER, DELETE)
-    with guarded.raw(address_of(active)) as first:
-        ways = list(opening_words(first, topic))
-    for way in ways:
-        with guarded.raw(address_of(active)) as peer:
-            words = opening_words(peer, topic)[way]
-            received = peer.conversation(words, at_once=at_once)
-            told = {header_of(word)[1]: header_of(word)[0] for word in words}
-            assert {told[answer[:4]] for answer in received} <= {17, 18, 36}, way
-    assert guarded.record(topic) is None
-
-
-def header_of(payload: bytes) -> tuple[int, bytes]:
-    return int.from_bytes(payload[:2], "big"), payload[4:8]
 
 
 # Authenticating anew (KIP-368)

@@ -67,8 +67,10 @@ def log_in_and_out(guarded: Guarded, address: str, topics: list[str]) -> None:
             handshake, auth = peer.sasl(OTHER, mechanism)
             for words in ([auth], [handshake, auth[:-5]], [handshake[:2] + b"\0\0" + handshake[4:], auth], [auth[12:]]):
                 with guarded.raw(address) as each:
-                    each.conversation([*words, each.metadata()], at_once=True)
-            peer.conversation([handshake, auth, b"\0\3\0\x09" + auth[4:]], at_once=True)
+                    each.send(*words, each.metadata())
+                    assert each.closed()
+            peer.send(handshake, auth, b"\0\3\0\x09" + auth[4:])
+            assert peer.closed()
 
 
 def secrets_in(text: str) -> list[str]:

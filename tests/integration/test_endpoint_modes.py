@@ -58,21 +58,6 @@ class Load(Unending[Producer]):
         return first
 
 
-def test_ours_are_not_turned_away_where_old_clients_are(
-    setting: Controlled, make_topic: MakeTopic, make_group: Callable[[], str]
-) -> None:
-    """The librdkafka underneath asks for the same Metadata as an old client does."""
-    controller, topic = setting.start(old_clients="refuse"), make_topic(PARTITIONS)
-    setting.shrink(topic, KEPT, delay_ms=None)
-    setting.wait_done(topic)
-    conf: dict[str, Any] = {"bootstrap.servers": controller.address, "modeaware.mode.source": "wire"}
-    reading = {**conf, **FAST, "group.id": make_group(), "auto.offset.reset": "earliest"}
-    with Load(conf, topic) as load, Group([Member([topic], reading)]) as group:
-        group.await_held(topic, range(KEPT))
-        eventually(lambda: {place[1] for place in list(load.sent)} == set(range(KEPT)))
-        group.check(set(load.finish()))
-
-
 @pytest.mark.parametrize("source", ["auto", "wire"])
 def test_a_shrink_under_load_is_honoured(
     setting: Controlled, make_topic: MakeTopic, make_group: Callable[[], str], source: str

@@ -11,6 +11,7 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from modeaware.kafka_python import KafkaConsumer, KafkaProducer, RetiredPartitionError
 from tests.support.modelog import RealLog, topic_record
+from tests.support.plain import wait_until_led
 from tests.support.raw_client import token
 from tests.support.secured import ADMIN, SecuredKafka, login, secret
 from tests.support.waiting import eventually
@@ -28,6 +29,7 @@ def test_the_views_are_read_as_the_same_user(secured: SecuredKafka, make_group: 
     log.create()
     topic = make_group()
     log.admin.create_topics([NewTopic(topic, 12)])[topic].result(30)
+    wait_until_led(log.admin, topic, 12)
     log.append(topic_record(topic))
     log.close()
     shared = {

@@ -20,36 +20,30 @@ from tests.support.controlled import Controlled, produce
 from tests.support.groups import RunningGroup
 from tests.support.waiting import eventually
 
+Ask = Callable[[str], tuple[int, str]]
 
-class Watch:
-    """Looks at controllers through their pages."""
 
-    def __init__(self) -> None:
-        self._servers: list[MonitoringServer] = []
+@pytest.fixture
+def watch() -> Iterator[Callable[[Controller], Ask]]:
+    """Serves a controller's pages, and makes a function that asks for one of them."""
+    servers: list[MonitoringServer] = []
 
-    def serve(self, controller: Controller) -> Callable[[str], tuple[int, str]]:
-        server = MonitoringServer("127.0.0.1:0", ControllerPages(controller.snapshot))
-        server.start()
-        self._servers.append(server)
+    def serve(controller: Controller) -> Ask:
+        servers.append(MonitoringServer("127.0.0.1:0", ControllerPages(controller.snapshot)))
+        servers[-1].start()
+        address = servers[-1].address
 
         def ask(path: str) -> tuple[int, str]:
-            with closing(http.client.HTTPConnection(server.address, timeout=60)) as connection:
+            with closing(http.client.HTTPConnection(address, timeout=60)) as connection:
                 connection.request("GET", path)
                 answer = connection.getresponse()
                 return answer.status, answer.read().decode()
 
         return ask
 
-    def stop(self) -> None:
-        for server in self._servers:
-            server.stop()
-
-
-@pytest.fixture
-def watch() -> Iterator[Watch]:
-    watch = Watch()
-    yield watch
-    watch.stop()
+    yield serve
+    for server in servers:
+        server.stop()
 
 
 def samples(text: str) -> dict[tuple[str, ...], float]:
@@ -62,7 +56,7 @@ def samples(text: str) -> dict[tuple[str, ...], float]:
 
 
 def test_active_and_standby(
-    setting: Controlled, watch: Watch, make_topic: MakeTopic, make_group: Callable[[], str]
+    setting: Controlled, watch: Callable[[Controller], Ask], make_topic: MakeTopic, make_group: Callable[[], str]
 ) -> None:
     topic, name = make_topic(4), make_group()
     read = produce(setting, topic, 40)
@@ -70,10 +64,10 @@ def test_active_and_standby(
         group.wait_for(read)
     unread = produce(setting, topic, 7, "unread", partition=2)
     first = setting.start()
-    active = watch.serve(first)
+    active = watch(first)
     assert active("/health") == active("/ready") == (200, "ok\n")
     second = setting.start()
-    standby = watch.serve(second)
+    standby = watch(second)
     eventually(lambda: standby("/ready") == (200, "ok\n"), 60)
     told = json.loads(standby("/status.json")[1])
     assert (told["controller"]["role"], told["claim"]["id"], told["topics"]) == ("standby", first.controller_id, [])
@@ -97,11 +91,5 @@ def test_active_and_standby(
         group.wait_for(unread)
         setting.started.reverse()
         setting.wait_done(topic, 60)
-    done = {"ReadWrite": 1.0, "None": 3.0}
-    kept = ("None", "ReplicaDeletionSuccessful")
-
-    def settled() -> bool:
-        now = samples(standby("/metrics")[1])
-        return now.get(("modeaware_topic_partitions", *kept, topic)) == done["None"]
-
-    eventually(settled, 60)
+    settled = "modeaware_topic_partitions", "None", "ReplicaDeletionSuccessful", topic
+    eventually(lambda: samples(standby("/metrics")[1]).get(settled) == 3, 60)

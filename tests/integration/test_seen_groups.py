@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka import (
     AcknowledgeType,
-    Producer,
     ShareConsumer,
 )
-from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    NewTopic,
-    ResourcePatternType,
-    ResourceType,
-)
 
-from modeaware.clock import SYSTEM_CLOCK
 from modeaware.cluster.cluster import Cluster
-from modeaware.cluster.control_records import Gap, without_records
 from modeaware.cluster.groups.found import GroupsFound, find_groups
-from modeaware.cluster.topic_identity import topic_ids
-from modeaware.errors import ClusterError, ErrorCode
-from modeaware.lifecycle.effects import CommitOffsets, DeleteRecords
+from modeaware.errors import ClusterError
 from modeaware.lifecycle.facts import GroupFacts
 from modeaware.local import Kafka
 from tests.conftest import MakeTopic
 from tests.support.groups import RunningGroup
 from tests.support.plain import produce_keyed
-from tests.support.secured import SecuredKafka
 from tests.support.waiting import eventually
 
 MakeGroup = Callable[[], str]
@@ -123,94 +107,3 @@ def test_a_share_group_by_what_is_acknowledged(
         assert sure(cluster, topic, 1).groups[name].has_members
     eventually(lambda: not sure(cluster, topic, 1).groups[name].has_members)
     assert sure(cluster, topic, 1).groups == {name: GroupFacts({0: base + 10}, kind="share")}
-
-
-def test_gaps_of_many_partitions(kafka: Kafka, cluster: Cluster, make_topic: MakeTopic) -> None:
-    """In each: two records, a commit marker, an aborted record, its marker. One consumer looks at all of them."""
-    count = 40
-    topic = make_topic(count)
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": uuid.uuid4().hex})
-    producer.init_transactions(30)
-    for values, end in ((b"ab", producer.commit_transaction), (b"c", producer.abort_transaction)):
-        producer.begin_transaction()
-        for partition in range(count):
-            for value in values:
-                producer.produce(topic, value=bytes([value]), partition=partition)
-        producer.flush(30)
-        end(30)
-    eventually(lambda: {log.last_stable_offset for log in cluster.offsets(topic, range(count)).values()} == {5})
-    gaps = {Gap(p, start, end) for p in range(count) for start in range(5) for end in range(start + 1, 7)}
-    conf = {"bootstrap.servers": kafka.bootstrap_servers}
-    found = without_records(conf, topic, gaps, SYSTEM_CLOCK.monotonic_s)
-    assert found == {gap for gap in gaps if gap.start >= 2 and gap.end <= 5}
-
-
-def test_delete_records_is_for_the_topic_it_was_decided_for(
-    kafka: Kafka, cluster: Cluster, make_topic: MakeTopic
-) -> None:
-    topic = make_topic(1)
-    send(kafka, topic, 5, 0)
-    (topic_id,) = set(topic_ids(cluster.brokers, topic).values())
-    assert topic_id == cluster.describe([topic])[topic].topic_id
-    epoch = cluster.offsets(topic, [0])[0].leader_epoch
-    with pytest.raises(ClusterError) as raised:
-        cluster.perform(DeleteRecords(topic, "A" * 22, {0: 5}, {0: epoch}))
-    assert raised.value.code is ErrorCode.UNKNOWN_TOPIC_ID
-    with pytest.raises(ClusterError, match=f"led under epoch {epoch}"):
-        cluster.perform(DeleteRecords(topic, topic_id, {0: 5}, {0: epoch + 1}))
-    assert cluster.offsets(topic, [0])[0].log_start == 0
-    cluster.perform(DeleteRecords(topic, topic_id, {0: 3}, {0: epoch}))
-    assert cluster.offsets(topic, [0])[0].log_start == 3
-    assert set(topic_ids(cluster.brokers, "no-such-topic").values()) == {None}
-
-
-def _committed(cluster: Cluster, effect: CommitOffsets) -> bool:
-    try:
-        cluster.perform(effect)
-    except ClusterError:
-        return False
-    return True
-
-
-def _looked(cluster: Cluster, topic: str) -> GroupsFound:
-    """With its doubts, for ``eventually``: that no broker answers in time is "not yet"."""
-    try:
-        return find_groups(cluster, topic, range(1))
-    except ClusterError as error:
-        raise AssertionError(str(error)) from error
-
-
-@pytest.mark.usefixtures("acls")
-def test_rights(secured: SecuredKafka, make_group: MakeGroup) -> None:
-    """Without DESCRIBE on the cluster groups are left out of listings, and nobody says so."""
-    admin_conf = secured.conf()
-    admin = AdminClient(admin_conf)
-    as_admin = Cluster(admin_conf)
-    alice = Cluster(secured.conf("alice", "PLAIN"))
-    topic, group = make_group(), make_group()
-    admin.create_topics([NewTopic(topic, 1)])[topic].result(20)
-    topic_id = eventually(lambda: as_admin.describe([topic])[topic]).topic_id  # brokers hear of it a little later
-    eventually(lambda: _committed(as_admin, CommitOffsets(topic, topic_id, group, {0: 0})))
-
-    def allow(kind: ResourceType, name: str) -> None:
-        binding = AclBinding(
-            kind, name, ResourcePatternType.LITERAL, "User:alice", "*", AclOperation.DESCRIBE, AclPermissionType.ALLOW
-        )
-        admin.create_acls([binding])[binding].result(30)
-
-    assert set(sure(as_admin, topic, 1).groups) == {group}
-    hidden = eventually(lambda: _looked(alice, topic))
-    assert (hidden.groups, hidden.doubt.hidden) == ({}, True)
-    allow(ResourceType.BROKER, "kafka-cluster")
-    eventually(lambda: "offsets cannot be read" in _looked(alice, topic).doubt.detail)
-    allow(ResourceType.GROUP, "*")  # there are those of other tests
-    allow(ResourceType.TOPIC, topic)
-    hidden = eventually(lambda: "__consumer_offsets" in (seen := _looked(alice, topic)).doubt.detail and seen)
-    assert hidden.doubt.hidden
-    allow(ResourceType.TOPIC, "__consumer_offsets")
-    eventually(lambda: _looked(alice, topic) == sure(as_admin, topic, 1))
-    wrong = Cluster({**secured.conf("alice", "PLAIN"), "sasl.password": "guessed"})
-    with pytest.raises(ClusterError, match="cannot reach the cluster"):
-        find_groups(wrong, topic, range(1))
-    for each in (as_admin, alice, wrong):
-        each.close()

@@ -11,7 +11,6 @@ from modeaware.config import ClientConfig
 from modeaware.local import Kafka
 from modeaware.topic_view import TopicView
 from modeaware.views import registry
-from modeaware.views.cluster_views import ClusterViews
 from modeaware.views.source import Views
 from tests.support.fake_endpoint import FakeEndpoint
 from tests.support.fake_views import FakeViews
@@ -20,10 +19,9 @@ from tests.support.waiting import eventually
 
 
 class World(Protocol):
-    """A source of views and the means to change what it tells."""
+    """A source of views, empty at first, and the means to change what it tells."""
 
-    def start(self) -> Views:
-        """A client's handle; the source begins empty and not ready."""
+    views: Views
 
     def open(self) -> None:
         """Let the source become ready."""
@@ -40,17 +38,13 @@ class FakeWorld:
     def __init__(self) -> None:
         self.views = FakeViews(ready=False)
 
-    def start(self) -> Views:
-        return self.views
-
     def open(self) -> None:
         self.views.set_ready()
 
     def put(self, topic: str, epoch: int, writable: int) -> None:
         record = topic_record(topic, epoch, writable=writable)
-        self.views.set(
-            topic, record.modes, epoch=epoch, topic_id=record.topic_id, resume_offsets=record.view().resume_offsets
-        )
+        offsets = record.view().resume_offsets
+        self.views.set(topic, record.modes, epoch=epoch, topic_id=record.topic_id, resume_offsets=offsets)
 
     def remove(self, topic: str) -> None:
         self.views.remove(topic)
@@ -60,19 +54,14 @@ class FakeWorld:
 
 
 class LogWorld:
-    """The mode log on a real Kafka. It is ready when it has found out that there is no log, so it is started last."""
+    """The mode log on a real Kafka; ready by itself, once the source has found out that there is no log."""
 
     def __init__(self, kafka: Kafka) -> None:
         self.log = RealLog(kafka.bootstrap_servers)
-        self.handle: _Late | None = None
-
-    def start(self) -> Views:
-        self.handle = _Late(self.log)
-        return self.handle.views
+        self.views = registry.acquire(self.log.conf, self.log.config)
 
     def open(self) -> None:
-        assert self.handle is not None
-        self.handle.begin()
+        pass
 
     def put(self, topic: str, epoch: int, writable: int) -> None:
         self.log.create()
@@ -82,40 +71,17 @@ class LogWorld:
         self.log.remove(topic)
 
     def close(self) -> None:
-        if self.handle is not None:
-            self.handle.close()
+        self.views.close()
         self.log.close()
 
 
-class _Late:
-    """Views of a source whose thread does not start before :meth:`begin`, so that a test can see it not ready."""
-
-    def __init__(self, log: RealLog) -> None:
-        self._waiting: list[ClusterViews] = []
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(ClusterViews, "start", lambda source: self._waiting.append(source))
-            self.views = registry.acquire(log.conf, log.config)
-
-    def begin(self) -> None:
-        while self._waiting:
-            self._waiting.pop().start()
-
-    def close(self) -> None:
-        self.begin()
-        self.views.close()
-
-
 class WireWorld:
-    """KIP-694's Metadata, asked of a server that keeps silent until it is opened."""
+    """KIP-694's Metadata, of a server that does not answer until it is opened."""
 
-    def __init__(self, mode_source: str) -> None:
+    def __init__(self) -> None:
         self.endpoint = FakeEndpoint(answering=False)
-        self.config = ClientConfig(mode_source=mode_source, refresh_interval_ms=100)
-        self.handle: Views | None = None
-
-    def start(self) -> Views:
-        self.handle = registry.acquire({"bootstrap.servers": self.endpoint.address}, self.config)
-        return self.handle
+        config = ClientConfig(mode_source="wire", refresh_interval_ms=100)
+        self.views = registry.acquire({"bootstrap.servers": self.endpoint.address}, config)
 
     def open(self) -> None:
         self.endpoint.answering.set()
@@ -129,20 +95,25 @@ class WireWorld:
         self.endpoint.existing[topic] = 12
 
     def close(self) -> None:
-        if self.handle is not None:
-            self.handle.close()
+        self.views.close()
         self.endpoint.stop()
 
 
-@pytest.fixture(params=["fake", "log", "wire", "auto"])
+@pytest.fixture(params=["fake", "log", "wire"])
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
     made: World
-    if request.param == "fake":
-        made = FakeWorld()
-    elif request.param == "log":
+    if request.param == "log":
         made = LogWorld(request.getfixturevalue("kafka"))
     else:
-        made = WireWorld(request.param)
+        made = FakeWorld() if request.param == "fake" else WireWorld()
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=[FakeWorld, WireWorld])
+def silent(request: pytest.FixtureRequest) -> Iterator[World]:
+    """A source that is not ready before it is opened."""
+    made: World = request.param()
     yield made
     made.close()
 
@@ -161,25 +132,34 @@ class Heard:
 
 
 def ready(world: World) -> Views:
-    views = world.start()
     world.open()
-    assert views.wait_ready(30)
-    return views
+    assert world.views.wait_ready(30)
+    return world.views
 
 
 def until(condition: Callable[[], object]) -> None:
     eventually(condition, 30, interval_s=0.01)
 
 
-def test_before_the_first_view_it_is_not_ready_and_topics_are_unlisted(world: World) -> None:
-    views = world.start()
+def test_before_the_first_view_it_is_not_ready_and_topics_are_unlisted(silent: World) -> None:
+    views, heard = silent.views, Heard()
+    views.subscribe(heard)
     assert not views.ready
     assert not views.wait_ready(0.01)
-    assert views.view("orders") == TopicView.unlisted("orders")
+    assert views.view("a") == TopicView.unlisted("a")
     assert views.claim() is None
-    world.open()
-    assert views.wait_ready(30)
+    silent.put("a", 1, 4)
+    silent.put("b", 1, 4)
+    assert heard.calls == []
+    ready(silent)
     assert views.ready
+    assert {topic: view.version for topic, view in views.views().items()} == {"a": (1, 1), "b": (1, 1)}
+    until(lambda: heard.calls)
+    assert set(heard.calls[0]) == {"a", "b"}, "a listener hears everything once when first ready, then each change"
+    silent.put("a", 2, 5)
+    until(lambda: len(heard.calls) == 2)
+    assert set(heard.calls[1]) == {"a"}
+    assert heard.epochs("a") == [1, 2]
 
 
 def test_changes_arrive(world: World) -> None:
@@ -195,16 +175,6 @@ def test_changes_arrive(world: World) -> None:
     assert set(views.views()) == {"orders"}
 
 
-def test_what_was_there_before_is_known_when_it_is_ready(world: World) -> None:
-    views = world.start()
-    for number in range(3):
-        world.put(f"t{number}", 1, 4)
-    world.put("t0", 2, 5)
-    world.open()
-    assert views.wait_ready(30)
-    assert {topic: view.version for topic, view in views.views().items()} == {"t0": (1, 2), "t1": (1, 1), "t2": (1, 1)}
-
-
 def test_a_topic_that_is_removed_is_unlisted_again(world: World) -> None:
     views = ready(world)
     heard = Heard()
@@ -215,22 +185,6 @@ def test_a_topic_that_is_removed_is_unlisted_again(world: World) -> None:
     until(lambda: heard.epochs("orders") == [1, -1])
     assert heard.calls[-1] == {"orders": TopicView.unlisted("orders")}
     assert views.views() == {}
-
-
-def test_a_listener_hears_everything_once_when_first_ready_then_each_change(world: World) -> None:
-    views = world.start()
-    heard = Heard()
-    views.subscribe(heard)
-    world.put("a", 1, 4)
-    world.put("b", 1, 4)
-    assert heard.calls == []
-    world.open()
-    until(lambda: heard.calls)
-    assert set(heard.calls[0]) == {"a", "b"}
-    world.put("a", 2, 5)
-    until(lambda: len(heard.calls) == 2)
-    assert set(heard.calls[1]) == {"a"}
-    assert heard.epochs("a") == [1, 2]
 
 
 def test_a_view_is_in_force_before_its_listeners_are_called(world: World) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import random
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
@@ -19,11 +21,8 @@ from tests.support.modelog import NONE, RO, topic_record
 @pytest.fixture(scope="module", autouse=True)
 def quiet() -> Iterator[None]:
     """Hundreds of examples of rubbish are no news."""
-    log = logging.getLogger("modeaware.modelog.replay")
-    before = log.level
-    log.setLevel(logging.CRITICAL)
-    yield
-    log.setLevel(before)
+    with patch.object(logging.getLogger("modeaware.modelog.replay"), "disabled", True):
+        yield
 
 
 Entry = tuple[str | bytes | None, bytes | None]
@@ -66,13 +65,9 @@ def write(done: list[Step]) -> list[Entry]:
 def compact(log: list[Entry], chance: random.Random) -> list[Entry]:
     """Something the cleaner may leave: of each key the newest records, at least one, or none after a tombstone."""
     left: list[Entry] = []
-    kept: dict[str | bytes | None, int] = {}
-    counts: dict[str | bytes | None, int] = {}
-    for key, _ in log:
-        counts[key] = counts.get(key, 0) + 1
     latest = dict(log)
-    for key, count in counts.items():
-        kept[key] = chance.randint(1 if latest[key] is not None else 0, count)
+    counts = Counter(key for key, _ in log)
+    kept = {key: chance.randint(latest[key] is not None, count) for key, count in counts.items()}
     for key, value in log:
         if counts[key] <= kept[key]:
             left.append((key, value))

@@ -1,46 +1,32 @@
 """A seeded simulator of the whole protocol: everything that happens in a schedule follows from its seed.
 
-    python -m tests.simulation --schedules 1000000        # make simulate
-    python -m tests.simulation --seed 4711 --story        # one schedule, in words
-    python -m tests.simulation --guards                   # take each guard away; the seed that shows it
-
 **Real** are the engine (``modeaware.controller.engine``), the lifecycle, the records with their JSON form, the fold
 over the mode log, views, routing, the partitioners, the dealing of assignments, and before an effect the lease and
-the check of the topic's id. **Simulated** is what they talk to, one module a noun: ``modelog`` (transactions,
-fencing, compaction, duplicates, rubbish, answers that are lost or late), ``election`` (sessions and generations),
-``controller`` (two of them), ``observer`` (what brokers tell, torn over several requests), ``effects`` (requests that
-are refused, lost or late), ``broker`` (leader epochs, truncation and regrowth, open transactions, retention, a topic
-made again under its name), ``producers``, ``groups``, ``evacuator`` (the job that copies what a compacted topic
-holds; in seeds from ``schedule.EVACUATE_FROM`` on), and people (``people``, ``settling``).
+the check of the topic's id. **Simulated** is what they talk to: the mode log, brokers, the controllers' group, clients,
+and people.
 
-How it works: every request of a controller goes through ``World.io``. There the controller may die, or be paused while
-others take whole steps (another controller among them, paused in its turn), so controllers interleave at every request
-without threads. ``schedule`` throws the dice: each schedule has a random half of the faults, with random weights (swarm
-testing). ``invariants`` (and ``drain_invariants``, ``client_invariants``) judges each step by what really happened, not
-by what the controller knows. At the end of a schedule nothing fails any more, everybody gets time, a person does what
-the reasons ask for, and every change must finish and every record reach every group. A *step* is one event
-(``actions``) or one request of a controller.
+Every request of a controller goes through ``World.io``. There the controller may die, or be paused while others take
+whole steps (another controller among them, paused in its turn), so controllers interleave at every request without
+threads. Each schedule has a random half of the faults, with random weights (swarm testing). The invariants judge each
+step by what really happened, not by what the controller knows. At the end of a schedule nothing fails any more,
+everybody gets time, a person does what the reasons ask for, and every change must finish and every record reach every
+group. A *step* is one event (``actions``) or one request of a controller.
 
 **Not simulated**, and tested elsewhere or not at all:
 
-* The shells around librdkafka: threads, polling, callbacks, retries inside the library. That a record handed over is
-  not rerouted (I7) and that a client without its mode source goes on with its last view (I6) is asserted of the
-  simulated producers, and no guard of these two can be taken away: the code that keeps them is in these shells. That
-  the real ones do it is tested in tests/integration. Where the simulated consumer starts to read
-  is written after ``modeaware.confluent`` by hand.
+* The shells around librdkafka: threads, polling, callbacks, retries inside the library. Where the simulated consumer
+  starts to read is written after ``modeaware.confluent`` by hand.
 * ``cluster.observer``, ``cluster.groups`` and what they send. The simulated observer asks in the same order and
   tells the same facts; where the two drift apart the simulator does not notice.
 * The loop around the engine (``controller.worker``), the listener, the wire, the command line.
-* Brokers as such: replication, ISR, the group coordinator's and the transaction coordinator's own faults. Kafka's
-  promises about fencing are taken as kept, but for the one stray record in ``LogActions.stray``.
+* Brokers as such: replication, ISR, the coordinators' own faults. Kafka's promises about fencing are taken as kept,
+  but for the one stray record in ``BrokerActions.stray``.
 * What compaction takes, and the copies that an evacuation makes: what counts is which records were copied, under which
   placement of keys, before their partition goes.
-* A mode log that loses its end, clocks that jump or differ between controllers, more than one topic, globs in rules
-  about groups.
+* A mode log that loses its end, clocks that jump or differ between controllers, more than one topic, globs in rules.
 * Compaction that takes a topic's last good record because rubbish stands behind it: then nothing tells its modes any
   more. Nor an unreadable claim where no other record tells its epoch: it is written back before a controller reads.
-* The window that is documented: what changes between a controller's last look (or its check of the topic's id) and the
-  moment a request is carried out. Deletions that hit it are counted, not condemned.
-* What ``latest`` makes of a commit below the log start after an ``immediate_delete``, or after the topic's own
-  retention: the group begins at the end, and nobody is blamed.
+* What changes between a controller's last look and the moment a request is carried out: the window that is documented.
+* What ``latest`` makes of a commit below the log start after an ``immediate_delete`` or the topic's own retention: the
+  group begins at the end, and nobody is blamed.
 """

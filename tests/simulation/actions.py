@@ -4,15 +4,263 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from modeaware.errors import ErrorCode
+from modeaware.lifecycle.commands import (
+    AlterGroupRulesCommand,
+    Command,
+    CommandResult,
+    CreatePartitionsCommand,
+    DeletePartitionsCommand,
+)
+from modeaware.lifecycle.evacuation import evacuation_of
+from modeaware.modelog.group_rules import GroupRule
 from tests.simulation.broker_actions import BrokerActions
-from tests.simulation.client_actions import ClientActions
-from tests.simulation.evacuation_actions import EvacuationActions
 from tests.simulation.faults import Fault
-from tests.simulation.log_actions import LogActions
+from tests.simulation.groups import Group
+from tests.simulation.producers import KEYS, Producer
+
+WAITS_MS = (0, 100, 1_000, 1_000, 10_000, 10_000, 30_000, 60_000, 300_000)
+ANSWERS = frozenset(
+    {
+        ErrorCode.NONE,
+        ErrorCode.INVALID_PARTITIONS,
+        ErrorCode.REASSIGNMENT_IN_PROGRESS,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.POLICY_VIOLATION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.UNSUPPORTED_VERSION,
+    }
+)
 
 
-class Actions(EvacuationActions, ClientActions, BrokerActions, LogActions):
+class Actions(BrokerActions):
     """The events of one world; whoever holds this decides which one comes next."""
+
+    def controller(self) -> None:
+        """A controller's thread takes a turn; often the clock has moved to when something is due there."""
+        world = self.world
+        one = world.controllers[world.below(2)]
+        if not one.claimed:
+            other = world.controllers[1 - one.index]
+            if other.claimed and world.random() < 0.7:
+                one = other
+        if one.claimed and not one.busy and world.random() < 0.8:
+            due_ms = one.engine.schedule.next_ms()
+            if due_ms is not None and due_ms > world.time_ms:
+                world.time_ms = due_ms
+        one.step()
+
+    def wait(self) -> None:
+        world = self.world
+        world.time_ms += WAITS_MS[world.below(len(WAITS_MS))]
+        world.coordinator.expire(world.time_ms)
+
+    def shrink(self) -> None:
+        world = self.world
+        count = 4 if world.topic is None else len(world.topic.logs)
+        dice = world.random()
+        delay_ms = 0 if dice < 0.65 else -1 if dice < 0.85 else 60_000
+        accept = ("streams",) if world.random() < 0.7 else ()
+        to = world.below(count + 1) if world.random() < 0.15 else 1 + world.below(max(count - 1, 1))
+        immediate = world.random() < 0.1
+        self.command(DeletePartitionsCommand(world.name, to, delay_ms, immediate, accept, self._evacuates(immediate)))
+
+    def _evacuates(self, immediate: bool) -> bool:
+        """As the topic needs it, mostly."""
+        world = self.world
+        if not world.compacted or world.topic is None:
+            return False
+        needed = world.topic.cleanup_policy != "delete" and not immediate
+        return needed if world.random() < 0.9 else not needed
+
+    def grow(self) -> None:
+        world = self.world
+        count = len(world.modes) if world.modes else 4 if world.topic is None else len(world.topic.logs)
+        to = min(count, 7) if world.random() < 0.5 else 1 + world.below(7)
+        self.command(CreatePartitionsCommand(world.name, to, validate_only=world.random() < 0.05))
+
+    def rule(self) -> None:
+        world = self.world
+        kind = ("waive", "waive", "waive", "require", "closed")[world.below(5)]
+        names = list(world.groups)
+        group = "" if kind == "closed" else names[world.below(len(names))]
+        if world.random() < 0.3:
+            self.command(AlterGroupRulesCommand(remove=((kind, group, "*"),)))
+            return
+        expires_ms = world.time_ms + 60_000 if world.random() < 0.5 else None
+        rule = GroupRule(kind, group, "*", "test", world.time_ms, expires_ms, kind == "waive" and world.random() < 0.3)
+        self.command(AlterGroupRulesCommand(add=(rule,)))
+        if kind == "waive" and world.random() < 0.4:  # nobody needs it any more: what it has read is no proof either
+            for partition, mode in enumerate(world.modes):
+                if not mode.writable:
+                    world.groups[group].reset(partition)
+
+    def command(self, command: Command) -> CommandResult | None:
+        for controller in self.world.controllers:
+            if controller.claimed and not controller.busy:
+                self.world.tell("somebody asks controller %d: %s", controller.index, command)
+                result = controller.execute(command)
+                if result is not None:
+                    self.world.tell("the answer: %s %s", result.code.name, result.message)
+                    assert result.code in ANSWERS, result
+                    return result
+        return None
+
+    def _producer(self, aware: bool = False) -> Producer:
+        """Any one, or an aware one: the last is not."""
+        producers = self.world.producers
+        return producers[self.world.below(len(producers) - aware)]
+
+    def produce(self) -> None:
+        """An aware producer that knows all there is to know."""
+        producer, world = self._producer(aware=True), self.world
+        if world.random() < 0.7:
+            producer.learn()
+        for _ in range(1 + world.below(3)):
+            producer.hand_over(KEYS[world.below(len(KEYS))])
+        if world.random() < 0.7:
+            producer.flush()
+
+    def produce_behind(self) -> None:
+        """An aware producer with whatever view it has, perhaps one record of the log newer."""
+        producer, world = self._producer(aware=True), self.world
+        if world.random() < 0.2:
+            producer.learn(1)
+        producer.hand_over(KEYS[world.below(len(KEYS))])
+        if world.random() < 0.5:
+            producer.flush()
+
+    def produce_explicit(self) -> None:
+        producer, world = self._producer(), self.world
+        producer.hand_over(b"", explicit=world.below(8))
+        producer.flush()
+
+    def produce_unaware(self) -> None:
+        producer = self.world.producers[-1]
+        producer.hand_over(KEYS[self.world.below(len(KEYS))])
+        producer.flush()
+
+    def flush(self) -> None:
+        producer, world = self._producer(), self.world
+        if producer.queue and world.random() < 0.5:
+            producer.learn()
+        producer.flush()
+
+    def transaction(self) -> None:
+        producer, world = self._producer(), self.world
+        if producer.transaction is None:
+            producer.begin()
+            producer.hand_over(KEYS[world.below(len(KEYS))])
+            producer.flush()
+        elif world.random() < 0.2 and world.odds[Fault.HANGING_TRANSACTION]:
+            producer.hang()
+        else:
+            producer.end(commit=world.random() < 0.6)
+
+    def modes_away(self) -> None:
+        world = self.world
+        world.modes_away = not world.modes_away
+        world.tell("the mode log is %s producers' reach", "out of" if world.modes_away else "within")
+
+    def _group(self) -> Group:
+        groups = list(self.world.groups.values())
+        return groups[self.world.below(len(groups))]
+
+    def poll(self) -> None:
+        group, world = self._group(), self.world
+        if group.has_members:
+            if world.random() < 0.3:
+                group.rebalance()
+            group.poll(1 + world.below(20), behind=False)
+
+    def poll_all(self) -> None:
+        for group in self.world.groups.values():
+            if group.has_members:
+                group.poll(1000, behind=False)
+
+    def poll_behind(self) -> None:
+        """A group reads a little, and learns of modes late."""
+        group = self._group()
+        if group.has_members:
+            group.poll(1, behind=True)
+
+    def join(self) -> None:
+        group, world = self._group(), self.world
+        if not group.has_members:
+            world.tell("group %s comes up", group.name)
+            world.hit(Fault.CONSOLE_GROUP if not group.commits else Fault.LATE_GROUP)
+            group.join()
+
+    def leave(self) -> None:
+        group, world = self._group(), self.world
+        if group.has_members:
+            world.tell("group %s leaves", group.name)
+            world.hit(Fault.GROUP_LEAVES)
+            group.leave()
+
+    def expire(self) -> None:
+        """The offsets of a group without members are dropped."""
+        group, world = self._group(), self.world
+        if not group.has_members and group.committed:
+            world.tell("the offsets of group %s expire", group.name)
+            world.hit(Fault.OFFSETS_EXPIRE)
+            group.committed.clear()
+
+    def reset(self) -> None:
+        group, world = self._group(), self.world
+        partition = world.below(6)
+        if partition in group.committed:
+            world.tell("group %s goes back to the start of partition %d", group.name, partition)
+            world.hit(Fault.GROUP_RESET)
+            group.reset(partition)
+
+    def omit(self) -> None:
+        """Listings leave a group out for a while, and one can tell (the offsets topic moves)."""
+        self._turn(self.world.omitted, "left out of listings")
+
+    def hide(self) -> None:
+        """The controller loses the right to see all groups, and gets it back."""
+        self._turn(self.world.hidden, "hidden: no right to DESCRIBE the cluster")
+
+    def _turn(self, unseen: set[str], how: str) -> None:
+        """One group is not seen any more, or the one that was not is seen again."""
+        if unseen:
+            unseen.clear()
+            return
+        group = self._group()
+        self.world.tell("group %s is %s", group.name, how)
+        unseen.add(group.name)
+
+    def evacuation_starts(self) -> None:
+        self.world.evacuator.start()
+
+    def evacuation_ends(self) -> None:
+        """A job commits: all, or what it had come to; the group may be that of a change that is over."""
+        world, runs = self.world, self.world.evacuator.runs
+        if runs:
+            world.evacuator.finish(world.below(len(runs)), 1 << 30 if world.random() < 0.7 else world.below(2))
+
+    def evacuation_dies(self) -> None:
+        world, runs = self.world, self.world.evacuator.runs
+        if runs:
+            runs.pop(world.below(len(runs)))
+
+    def evacuation_expires(self) -> None:
+        world, groups = self.world, list(self.world.evacuator.committed)
+        if groups:
+            world.evacuator.expire(groups[world.below(len(groups))])
+
+    def waive_evacuation(self) -> None:
+        """Somebody will not wait for it. It is refused."""
+        group = evacuation_of(self.world.record)
+        if group is not None:
+            rule = GroupRule("waive", group, "*", "in a hurry", self.world.time_ms)
+            self.command(AlterGroupRulesCommand(add=(rule,)))
 
     def forget_start(self) -> None:
         """Brokers note log starts once a minute: killed all at once, they forget that records were deleted."""
@@ -38,59 +286,59 @@ class Actions(EvacuationActions, ClientActions, BrokerActions, LogActions):
             self.shrink()
 
 
-Weighted = tuple[Callable[[Actions], None], float, Fault | None]
+Weighted = tuple[Callable[[Actions], None], float]
 
 ALWAYS: tuple[Weighted, ...] = (
-    (Actions.controller, 34, None),
-    (Actions.wait, 5, None),
-    (Actions.shrink, 6.5, None),
-    (Actions.grow, 0.8, None),
-    (Actions.produce, 8, None),
-    (Actions.flush, 3, None),
-    (Actions.poll, 8, None),
-    (Actions.poll_all, 5, None),
-    (Actions.poll_behind, 4, None),
-    (Actions.join, 2, None),
+    (Actions.controller, 34),
+    (Actions.wait, 5),
+    (Actions.shrink, 6.5),
+    (Actions.grow, 0.8),
+    (Actions.produce, 8),
+    (Actions.flush, 3),
+    (Actions.poll, 8),
+    (Actions.poll_all, 5),
+    (Actions.poll_behind, 4),
+    (Actions.join, 2),
 )
-"""Event, weight, and the fault it counts as: those without one are in every schedule."""
+"""Event and weight, of those that are in every schedule."""
 
 SOMETIMES: tuple[Weighted, ...] = (
-    (Actions.produce_behind, 6, Fault.STALE_PRODUCER),
-    (Actions.produce_explicit, 2, Fault.LONG_PAUSED_PRODUCER),
-    (Actions.produce_unaware, 2, Fault.UNAWARE),
-    (Actions.transaction, 3, Fault.OPEN_TRANSACTION),
-    (Actions.modes_away, 1, Fault.MODES_OUT_OF_REACH),
-    (Actions.leave, 1.5, Fault.GROUP_LEAVES),
-    (Actions.expire, 1.5, Fault.OFFSETS_EXPIRE),
-    (Actions.reset, 1, Fault.GROUP_RESET),
-    (Actions.omit, 1.5, Fault.GROUP_OMITTED),
-    (Actions.hide, 1.5, Fault.GROUPS_HIDDEN),
-    (Actions.rule, 2, Fault.WAIVER),
-    (Actions.leader, 2, Fault.NO_LEADER),
-    (Actions.truncate, 1.5, Fault.TRUNCATION),
-    (Actions.forget_start, 0.8, Fault.TRUNCATION),
-    (Actions.retention, 1.5, Fault.RETENTION),
-    (Actions.cleanup_policy, 0.5, Fault.CLEANUP_POLICY),
-    (Actions.recreate, 0.4, Fault.RECREATED),
-    (Actions.grow_by_another_tool, 0.7, Fault.FOREIGN_GROWTH),
-    (Actions.late_request, 2, Fault.LATE_DELETE),
-    (Actions.compaction, 1.5, Fault.COMPACTION),
-    (Actions.duplicates, 1, Fault.DUPLICATES),
-    (Actions.stray, 1, Fault.STRAY_RECORD),
-    (Actions.rubbish, 1, Fault.RUBBISH),
-    (Actions.rubbish_in_use, 0.7, Fault.RUBBISH_IN_USE),
-    (Actions.late_append, 1, Fault.APPEND_LATE),
+    (Actions.produce_behind, 6),
+    (Actions.produce_explicit, 2),
+    (Actions.produce_unaware, 2),
+    (Actions.transaction, 3),
+    (Actions.modes_away, 1),
+    (Actions.leave, 1.5),
+    (Actions.expire, 1.5),
+    (Actions.reset, 1),
+    (Actions.omit, 1.5),
+    (Actions.hide, 1.5),
+    (Actions.rule, 2),
+    (Actions.leader, 2),
+    (Actions.truncate, 1.5),
+    (Actions.forget_start, 0.8),
+    (Actions.retention, 1.5),
+    (Actions.cleanup_policy, 0.5),
+    (Actions.recreate, 0.4),
+    (Actions.grow_by_another_tool, 0.7),
+    (Actions.late_request, 2),
+    (Actions.compaction, 1.5),
+    (Actions.duplicates, 1),
+    (Actions.stray, 1),
+    (Actions.rubbish, 1),
+    (Actions.rubbish_in_use, 0.7),
+    (Actions.late_append, 1),
 )
 """Those that a schedule has or has not."""
 
 WITH_EVACUATIONS: tuple[Weighted, ...] = (
-    (Actions.shrink, 4, None),
-    (Actions.grow, 1.5, None),
-    (Actions.evacuation_starts, 7, None),
-    (Actions.evacuation_ends, 7, None),
-    (Actions.evacuation_dies, 1, None),
-    (Actions.evacuation_expires, 0.7, None),
-    (Actions.waive_evacuation, 0.7, None),
-    (Actions.cleanup_policy, 0.7, Fault.CLEANUP_POLICY),
+    (Actions.shrink, 4),
+    (Actions.grow, 1.5),
+    (Actions.evacuation_starts, 7),
+    (Actions.evacuation_ends, 7),
+    (Actions.evacuation_dies, 1),
+    (Actions.evacuation_expires, 0.7),
+    (Actions.waive_evacuation, 0.7),
+    (Actions.cleanup_policy, 0.7),
 )
 """Those of schedules whose topics are compacted."""

@@ -1,40 +1,34 @@
-"""The brokers' side: logs with leader epochs and transactions, a topic that may be replaced by one of its name."""
+"""The brokers' side: logs with leader epochs and transactions, a topic that may be replaced; the controllers' group."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass, field
 
 MARKER = -1
 """What lies at the offset of a control record; other entries are the numbers of records."""
 
 
+@dataclass(eq=False, slots=True)
 class Log:
     """One partition's log. ``records[offset]`` is a record's number or :data:`MARKER`.
 
     Attributes:
-        log_start: what lies below can not be read any more.
         retained_from: how far the topic's own retention (or an unclean election) moved the log start.
         open: transaction -> its first offset, for those that are not ended.
         epochs: ``(leader epoch, its first offset)``, ascending.
-        available: whether its leader answers.
         truncated_at: the step at which an unclean election last changed it.
-        written_at, written_ms: when something was last appended.
     """
 
-    __slots__ = (
-        "available", "epochs", "log_start", "open", "records", "retained_from", "truncated_at", "was_end",
-        "written_at", "written_ms",
-    )  # fmt: skip
-
-    def __init__(self) -> None:
-        self.records: list[int] = []
-        self.log_start = 0
-        self.retained_from = 0
-        self.open: dict[int, int] = {}
-        self.epochs = [(0, 0)]
-        self.available = True
-        self.truncated_at = -1
-        self.written_at = -1
-        self.written_ms = 0
-        self.was_end = 0
+    records: list[int] = field(default_factory=list)
+    log_start: int = 0
+    retained_from: int = 0
+    open: dict[int, int] = field(default_factory=dict)
+    epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
+    available: bool = True
+    truncated_at: int = -1
+    was_end: int = 0
+    written_at: int = -1
+    written_ms: int = 0
 
     @property
     def end(self) -> int:
@@ -57,7 +51,6 @@ class Log:
         return len(self.records)
 
     def append(self, entry: int, step: int, now_ms: int) -> None:
-        """One record, or a marker."""
         self.records.append(entry)
         self.written_at = step
         self.written_ms = now_ms
@@ -83,10 +76,6 @@ class Log:
         self.epochs = [(e, start) for e, start in self.epochs if start < end]
         self.epochs.append((epoch, end))
 
-    def delete_below(self, offset: int) -> None:
-        """DeleteRecords."""
-        self.log_start = max(self.log_start, offset)
-
     def expire(self, count: int) -> None:
         """The topic's own retention; it never goes beyond the last stable offset."""
         self.log_start = max(self.log_start, min(self.log_start + count, self.stable))
@@ -95,8 +84,6 @@ class Log:
 
 class Topic:
     """One topic; another one under the same name is another object, with another id."""
-
-    __slots__ = ("cleanup_policy", "logs", "policy_changed_at", "topic_id")
 
     def __init__(self, topic_id: str, partitions: int) -> None:
         self.topic_id = topic_id
@@ -107,3 +94,81 @@ class Topic:
     def grow(self, total_count: int) -> None:
         """CreatePartitions; fewer than there are changes nothing."""
         self.logs += [Log() for _ in range(total_count - len(self.logs))]
+
+
+SESSION_MS = 10_000
+
+
+@dataclass(eq=False, slots=True)
+class Member:
+    """One membership of a controller; a controller that starts again, or was thrown out, joins with a new one."""
+
+    polled_ms: int
+    frozen: bool = False
+    """Nobody sends its heartbeats: its process is stopped, or dead."""
+    generation: int = -1
+    gone: bool = False
+    rejoined: bool = True
+
+
+class Coordinator:
+    """A group on one partition: who owns it, in which generation. A standby never displaces the owner."""
+
+    def __init__(self) -> None:
+        self.members: list[Member] = []
+        self.owner: Member | None = None
+        self.generation = 0
+        self.preparing = False
+
+    def join(self, now_ms: int) -> Member:
+        member = Member(now_ms)
+        self.members.append(member)
+        self._prepare(member)
+        return member
+
+    def leave(self, member: Member) -> None:
+        """Also what an expired session does."""
+        if not member.gone:
+            member.gone = True
+            self.members.remove(member)
+            self._prepare(None)
+
+    def poll(self, member: Member, now_ms: int) -> bool:
+        """The member's own poll: it takes part in a rebalance. Returns whether it owns the partition, as far as it
+        knows; a member that is gone has to join again."""
+        self.expire(now_ms)
+        if member.gone:
+            return False
+        member.polled_ms = now_ms
+        member.rejoined = True
+        self._complete()
+        if self.preparing:
+            return False
+        member.generation = self.generation
+        return self.owner is member
+
+    def expire(self, now_ms: int) -> None:
+        """Throw out whoever has not been heard of for longer than the session."""
+        late = [m for m in self.members if m.frozen and now_ms - m.polled_ms > SESSION_MS]
+        for member in self.members:
+            if not member.frozen:
+                member.polled_ms = now_ms
+        for member in late:
+            self.leave(member)
+
+    def accepts(self, member: Member, generation: int) -> bool:
+        """Whether an offset commit with that member and generation is taken."""
+        return not member.gone and generation == self.generation
+
+    def _prepare(self, joining: Member | None) -> None:
+        self.preparing = True
+        for member in self.members:
+            member.rejoined = member is joining
+        self._complete()
+
+    def _complete(self) -> None:
+        if self.preparing and all(member.rejoined for member in self.members):
+            self.preparing = False
+            self.generation += 1
+            if self.owner is None or self.owner.gone:
+                self.owner = self.members[0] if self.members else None

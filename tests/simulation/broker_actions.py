@@ -1,32 +1,39 @@
-"""What happens to the brokers and their topic."""
+"""What happens to the brokers, to their topic and to the mode log."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule, GroupRulesRecord
+from modeaware.modelog.records import CLAIM_KEY, RetiredPartition, TopicRecord
+from modeaware.modes import PartitionMode
+from tests.simulation.broker import Log
 from tests.simulation.faults import Fault
+from tests.simulation.modelog import FOR_NEWER_READERS, RUBBISH
 from tests.simulation.world import World
 
 
 class BrokerActions:
-    """Events on the brokers' side."""
+    """Events on the brokers' side, and of the mode log."""
 
     def __init__(self, world: World) -> None:
         self.world = world
 
-    def _some_partition(self) -> int | None:
+    def _some_partition(self) -> tuple[int, Log]:
+        """One of a topic that is there; retired ones are more often met."""
         world = self.world
-        if world.topic is None:
-            return None
+        assert world.topic is not None
         retired = [p for p, mode in enumerate(world.modes) if not mode.writable and p < len(world.topic.logs)]
-        if retired and world.random() < 0.5:
-            return retired[world.below(len(retired))]
-        return world.below(len(world.topic.logs))
+        among = retired if retired and world.random() < 0.5 else range(len(world.topic.logs))
+        partition = among[world.below(len(among))]
+        return partition, world.topic.logs[partition]
 
     def leader(self) -> None:
         """A leader goes or comes back; sometimes another one is elected with nothing lost."""
-        world, partition = self.world, self._some_partition()
-        if partition is None or world.topic is None:
+        world = self.world
+        if world.topic is None:
             return
-        log = world.topic.logs[partition]
+        partition, log = self._some_partition()
         if log.available:
             world.hit(Fault.NO_LEADER)
         log.available = not log.available
@@ -36,10 +43,10 @@ class BrokerActions:
 
     def truncate(self) -> None:
         """An unclean election: the end is lost, or the log start goes back; often it grows to its old end again."""
-        world, partition = self.world, self._some_partition()
-        if partition is None or world.topic is None:
+        world = self.world
+        if world.topic is None:
             return
-        log = world.topic.logs[partition]
+        partition, log = self._some_partition()
         end = log.end
         if end == 0:
             return
@@ -60,12 +67,12 @@ class BrokerActions:
             producer.flush()
 
     def retention(self) -> None:
-        world, partition = self.world, self._some_partition()
-        if partition is None or world.topic is None:
+        world = self.world
+        if world.topic is None:
             return
+        partition, log = self._some_partition()
         if not world.cleans_by_age:
             return
-        log = world.topic.logs[partition]
         before = log.log_start
         log.expire(1 << 30 if world.random() < 0.4 else 1 + world.below(4))
         if log.log_start != before:
@@ -93,10 +100,10 @@ class BrokerActions:
             world.make_topic()
             return
         world.hit(Fault.RECREATED)
-        if world.random() < 0.5:
-            world.recreate()
-        else:
-            world.delete_topic()
+        at_once = world.random() < 0.5
+        world.delete_topic()
+        if at_once:
+            world.make_topic()
 
     def grow_by_another_tool(self) -> None:
         topic = self.world.topic
@@ -106,7 +113,6 @@ class BrokerActions:
             self.world.tell("another tool grows the topic to %d", len(topic.logs))
 
     def late_request(self) -> None:
-        """A request that was given up long ago is carried out."""
         world = self.world
         if world.late:
             index = world.below(len(world.late))
@@ -114,3 +120,90 @@ class BrokerActions:
                 return  # rather later still: in the midst of the next change
             fault, request = world.late.pop(index)
             world.carry_out(fault, request)
+
+    def compaction(self) -> None:
+        world = self.world
+        before = len(world.log.entries)
+        world.log.compact(world.below(before + 1))
+        if len(world.log.entries) < before:
+            world.hit(Fault.COMPACTION)
+        world.tell("the mode log is compacted: %d records", len(world.log.entries))
+
+    def duplicates(self) -> None:
+        world = self.world
+        if world.log.entries:
+            world.hit(Fault.DUPLICATES)
+            world.tell("the last records of the mode log come twice")
+            world.log.duplicate(1 + world.below(4))
+
+    def stray(self) -> None:
+        """A record of a replaced controller got past the fences; the active one has its own behind it at once."""
+        world, epoch = self.world, self.world.judge.epoch
+        if epoch < 2 or CLAIM_KEY in world.log.spoilt:
+            return  # without a claim nothing tells who was replaced
+        dice = world.random()
+        found = self._stray_claim() if dice < 0.15 else self._stray_rules() if dice < 0.3 else self._stray_record()
+        if found is None:
+            return
+        key, stray, behind = found
+        world.hit(Fault.STRAY_RECORD)
+        world.tell("a record of a replaced controller (%s), and at once the one in force", key)
+        for reader in world.readers:  # who has not seen the claim cannot tell
+            reader.catch_up()
+        world.log.write([(key, stray), (key, behind)], None)
+
+    def _stray_record(self) -> tuple[str, bytes, bytes | None] | None:
+        world, record, epoch = self.world, self.world.record, self.world.judge.epoch
+        if world.topic is None:
+            return None
+        if record is None:
+            modes = (PartitionMode.READ_ONLY,) * len(world.topic.logs)
+            retired = dict.fromkeys(range(len(modes)), RetiredPartition())
+            stray = TopicRecord(world.name, world.topic.topic_id, 0, epoch - 1, modes, None, retired)
+            return stray.topic_id, stray.to_json(), None
+        if record.controller_epoch != epoch:
+            return None
+        stray = replace(record, controller_epoch=epoch - 1, epoch=record.epoch + 1)
+        return stray.topic_id, stray.to_json(), record.to_json()
+
+    def _stray_claim(self) -> tuple[str, bytes, bytes | None] | None:
+        claim = self.world.log.truth.claim
+        if claim is None:
+            return None
+        stray = replace(claim, controller_epoch=claim.controller_epoch - 1, controller_id="replaced")
+        return CLAIM_KEY, stray.to_json(), claim.to_json()
+
+    def _stray_rules(self) -> tuple[str, bytes, bytes | None] | None:
+        world, rules, epoch = self.world, self.world.log.truth.group_rules, self.world.judge.epoch
+        if rules is not None and rules.controller_epoch != epoch:
+            return None  # those in force would not be taken either, once they come behind the claim
+        waived = tuple(GroupRule("waive", name, "*", "stray", world.time_ms) for name in world.groups)
+        stray = GroupRulesRecord(waived, epoch - 1, 0 if rules is None else rules.epoch + 1)
+        return GROUP_RULES_KEY, stray.to_json(), None if rules is None else rules.to_json()
+
+    def rubbish(self) -> None:
+        world = self.world
+        world.hit(Fault.RUBBISH)
+        world.tell("rubbish in the mode log")
+        key = RUBBISH[world.below(len(RUBBISH))]
+        value = RUBBISH[world.below(len(RUBBISH))] if world.random() < 0.8 else None
+        world.log.write([(key, value)], None)
+
+    def rubbish_in_use(self) -> None:
+        """Rubbish, or a record for newer readers, stands where something is read; or does so no longer."""
+        world, log = self.world, self.world.log
+        if log.spoilt and world.random() < 0.6:
+            world.tell("what was written for newer readers is written for all again")
+            log.restore()
+            return
+        keys = [key for key in log.keys_in_use if key not in log.spoilt]
+        if keys:
+            key = keys[world.below(len(keys))]
+            value = FOR_NEWER_READERS if world.random() < 0.3 else RUBBISH[world.below(len(RUBBISH))]
+            world.hit(Fault.RUBBISH_IN_USE)
+            world.tell("rubbish under the key %s: %s", key, value)
+            log.write([(key, value)], None)
+
+    def late_append(self) -> None:
+        if self.world.log.pending is not None:
+            self.world.log.settle_pending(self.world.random() < 0.5)

@@ -1,25 +1,180 @@
-"""A controller process: the real engine, and a thin daemon around it."""
+"""A controller process: the real engine and checks, a thin daemon around them, requests that may fail in any way."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
-from typing import TYPE_CHECKING
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, cast
+from unittest.mock import patch
 
+from modeaware.cluster import cluster
+from modeaware.cluster.cluster import Cluster
+from modeaware.cluster.effect_requests import Check, no_check
 from modeaware.config import ControllerConfig
+from modeaware.controller.election import Election
 from modeaware.controller.engine import Engine
 from modeaware.controller.failures import Failures
+from modeaware.controller.lease import LeasedEffects
 from modeaware.controller.replaced import TopicWatch
 from modeaware.errors import ClusterError, ControllerFenced, ErrorCode, ModeSourceError, NewerRecord
 from modeaware.lifecycle.commands import Command, CommandResult
-from tests.simulation.effects import effects_of
-from tests.simulation.looked import Looked
+from modeaware.lifecycle.effects import CommitOffsets, CreatePartitions, DeleteRecords, Effect
+from modeaware.modelog.records import TopicRecord
+from tests.simulation.broker import SESSION_MS
+from tests.simulation.faults import Fault, phase_of
 from tests.simulation.modelog import LogSession
-from tests.simulation.observer import SimObserver, ids_of_each_broker, ids_of_one_broker
+from tests.simulation.observer import Looked, SimObserver, ids_of_each_broker, ids_of_one_broker
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
+
+
+class SimEffects(LeasedEffects):
+    """The real lease; the judge is told when an effect begins."""
+
+    def __init__(self, world: World, controller: Controller) -> None:
+        cluster = SimCluster(world, controller)
+        super().__init__(cluster, cast(Election, controller), SESSION_MS, world)
+        self._world = world
+        self._controller = controller
+        self._cluster = cluster
+
+    def perform(self, effect: Effect) -> None:
+        record = {record.topic_id: record for record in self._controller.engine.records}.get(effect.topic_id)
+        self._cluster.phase = phase_of(record)  # of the record it is done for
+        self._world.judge.effect_begins(self._controller, effect)
+        super().perform(effect)
+
+
+class SimCluster(Cluster):
+    """The real check of the topic's id, over simulated brokers: itself (see seams)."""
+
+    def __init__(self, world: World, controller: Controller) -> None:
+        self._world = world
+        self._controller = controller
+        self.phase = 0
+
+    @property
+    def brokers(self) -> Any:
+        return self
+
+    def perform(self, effect: Effect, *args: Any) -> None:
+        """Asking for the id takes its time here; how things stand right before the request is read without any."""
+        self._may_be_recreated()
+        self._world.io(self._controller, "asks for the topic's id")
+        self._check_id(effect, set(self.topic_ids(effect.topic).values()))
+        super().perform(effect, *args)
+
+    def topic_ids(self, topic: str) -> dict[int, str | None]:
+        return {0: None if self._world.topic is None else self._world.topic.topic_id}
+
+    def _may_be_recreated(self) -> None:
+        """The topic may be replaced right before the check of its id, which must notice; or right after it."""
+        if self._world.strikes(Fault.RECREATED_AT_EFFECT, self.phase):
+            self._world.delete_topic()
+            self._world.make_topic()
+
+    def delete_records(self, effect: DeleteRecords, check: Check = no_check) -> None:
+        world = self._world
+        world.judge.deletes(self._controller, effect)
+        world.io(self._controller, "looks for the leaders")
+        led = self._led_as_seen(effect)
+        if not led:
+            raise ClusterError("put off: other leaders by now")
+        request = world.new_deletion(replace(effect, offsets=led))
+        check()
+        world.judge.effect_sent(self._controller, effect)
+        world.judge.delete_sent(self._controller, replace(effect, offsets=led))
+        world.io(self._controller, "sends DeleteRecords")
+        self._may_be_recreated()
+        self._may_be_refused()
+        if not world.cleans_by_age:
+            raise ClusterError("the topic is only compacted", code=ErrorCode.POLICY_VIOLATION)
+        if world.happens(Fault.LATE_DELETE):
+            world.late.append((Fault.LATE_DELETE, request))
+            raise ClusterError("no answer", code=ErrorCode.REQUEST_TIMED_OUT)
+        error = request()
+        if error is not None:
+            raise ClusterError(error)
+        self._may_lose_answer()
+        if led != effect.offsets:
+            raise ClusterError("put off: other leaders by now")
+
+    def _led_as_seen(self, effect: DeleteRecords) -> dict[int, int]:
+        """The offsets of those partitions that still have the leader epoch that was seen."""
+        led = {}
+        for partition, offset in effect.offsets.items():
+            log = self._world.log_of(partition)
+            if log is not None and log.epoch == effect.leader_epochs.get(partition):
+                led[partition] = offset
+        return led
+
+    def grow(self, effect: CreatePartitions, validate_only: bool, check: Check = no_check) -> None:
+        world = self._world
+        world.io(self._controller, "looks for the brokers' controller")
+        check()
+        if not validate_only:
+            world.judge.effect_sent(self._controller, effect)
+        world.io(self._controller, "checks CreatePartitions" if validate_only else "sends CreatePartitions")
+        self._may_be_refused()
+        topic = world.topic
+        if topic is None or effect.total_count <= len(topic.logs):
+            raise ClusterError("not more than there are", code=ErrorCode.INVALID_PARTITIONS)
+        if validate_only:
+            return
+        request = world.new_creation(effect)
+        if world.happens(Fault.LATE_CREATE):
+            world.late.append((Fault.LATE_CREATE, request))
+            raise ClusterError("no answer", code=ErrorCode.REQUEST_TIMED_OUT)
+        request()
+        self._may_lose_answer()
+
+    def commit_offsets(self, effect: CommitOffsets, check: Check) -> None:
+        world = self._world
+        world.io(self._controller, "looks for the group's coordinator")
+        check()
+        world.judge.effect_sent(self._controller, effect)
+        world.io(self._controller, "commits offsets for a group")
+        self._may_be_refused()
+        group = world.groups.get(effect.group)
+        if group is None or world.topic is None or group.has_members:
+            raise ClusterError("refused", code=ErrorCode.UNKNOWN_SERVER_ERROR)
+        for partition, offset in effect.offsets.items():
+            log = world.log_of(partition)
+            if log is not None:
+                group.committed[partition] = (offset, log.epoch)
+        self._may_lose_answer()
+
+    def _may_be_refused(self) -> None:
+        if self._world.strikes(Fault.EFFECT_REFUSED):
+            raise ClusterError("refused", code=ErrorCode.POLICY_VIOLATION)
+
+    def _may_lose_answer(self) -> None:
+        if self._world.strikes(Fault.EFFECT_ANSWER_LOST, self.phase):
+            raise ClusterError("no answer", code=ErrorCode.REQUEST_TIMED_OUT)
+
+
+@contextmanager
+def seams() -> Iterator[None]:
+    """Within it schedules may run. It changes the process: no other code may use what it replaces.
+
+    Every reader of the mode log parses the same bytes: they are parsed once. Records are immutable.
+    """
+    parse = lru_cache(1024)(TopicRecord.from_json)
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with ExitStack() as patches:
+            patches.enter_context(patch.object(TopicRecord, "from_json", staticmethod(parse)))
+            for simulated in (SimCluster.topic_ids, SimCluster.delete_records, SimCluster.commit_offsets):
+                patches.enter_context(patch.object(cluster, simulated.__name__, simulated))
+            patches.enter_context(patch.object(cluster, "create_partitions", SimCluster.grow))
+            yield
+    finally:
+        logging.disable(before)
 
 
 class Crash(Exception):
@@ -55,7 +210,6 @@ class Controller:
         self.start()
 
     def start(self) -> None:
-        """A new process."""
         world = self.world
         self.alive, self.claimed = True, False
         self.own_steps = 0
@@ -64,7 +218,7 @@ class Controller:
         self.without_rules = False
         self.member = world.coordinator.join(world.time_ms)
         log = LogSession(world, world.log, self)
-        self.engine = Engine(log, SimObserver(world, self), effects_of(world, self), self._config, world)
+        self.engine = Engine(log, SimObserver(world, self), SimEffects(world, self), self._config, world)
         self.engine.failures = Nothing()
         one, each = partial(ids_of_one_broker, world), partial(ids_of_each_broker, world)
         self.watch = TopicWatch(self.engine, one, each, world)
@@ -90,6 +244,18 @@ class Controller:
         due = self.engine.schedule.due(self.world.time_ms)
         if due:
             self._run(lambda: self.engine.check(due[0]))
+
+    def confirm(self, _timeout_s: float) -> bool | None:
+        """Ask the coordinator; its yes counts as a heartbeat. None: no answer."""
+        world, member = self.world, self.member
+        world.io(self, "asks whether it is still the elected one")
+        if world.strikes(Fault.OBSERVE_FAILED):
+            return None
+        world.coordinator.expire(world.time_ms)
+        if world.coordinator.owner is not member or not world.coordinator.accepts(member, member.generation):
+            return False
+        member.polled_ms = world.time_ms
+        return True
 
     def execute(self, command: Command) -> CommandResult | None:
         """A command from an admin; None: no answer, or not the active controller."""

@@ -1,39 +1,147 @@
-"""What is checked of drains and deletions: whoever has to read a record has read it before it is out of reach."""
+"""What is checked of clients, and of drains and deletions."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from modeaware.lifecycle.effects import DeleteRecords
+from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode, ReplicaState
+from modeaware.topic_view import TopicView
 from tests.simulation.broker import Log
-from tests.simulation.client_invariants import ClientJudge, Violation
 from tests.simulation.faults import Fault
-from tests.simulation.rules import Rules
 
 if TYPE_CHECKING:
     from tests.simulation.controller import Controller
+    from tests.simulation.groups import Group
+    from tests.simulation.modelog import Reader
+    from tests.simulation.observer import Looked
+    from tests.simulation.producers import InFlight
     from tests.simulation.world import World
 
 
-class DrainJudge(ClientJudge):
-    """The part of the judge that watches what is let go, and what is deleted.
+class Violation(AssertionError):
+    """An invariant does not hold; ``invariant`` is its name in the design."""
+
+    def __init__(self, invariant: str, what: str) -> None:
+        super().__init__(f"{invariant}: {what}")
+        self.invariant = invariant
+
+
+class Rules:
+    """The rules about groups, read independently of the lifecycle's code; plain group names only, and the one topic."""
+
+    def __init__(self) -> None:
+        self.in_force: Sequence[GroupRule] = ()
+
+    def _of(self, kind: str, now_ms: int) -> list[GroupRule]:
+        return [r for r in self.in_force if r.kind == kind and (r.expires_ms is None or now_ms < r.expires_ms)]
+
+    def closed(self, now_ms: int) -> bool:
+        return bool(self._of("closed", now_ms))
+
+    def registered(self, now_ms: int) -> set[str]:
+        return {rule.group for rule in self._of("require", now_ms)}
+
+    def waived(self, name: str, now_ms: int, committed: bool) -> bool:
+        return any(r.group == name and not (r.uncommitted_only and committed) for r in self._of("waive", now_ms))
+
+
+class DrainJudge:
+    """The part of the judge that watches clients, what is let go, and what is deleted.
+
+    I6 and I7 are judged of the simulated producers. No guard of these can be taken away here: the code that keeps them
+    (``modeaware.views``, ``modeaware.confluent``) is made of threads around librdkafka, and not in reach.
 
     Attributes:
+        issued: (topic id, version) -> the modes that were written under it.
         required: topic id -> the groups that used it when its shrink was admitted, as far as a sure listing could tell.
-        rules: the operator's rules about groups.
         epoch: the controller epoch of the last claim.
         given_up: the records that an immediate_delete takes unread: those before the first seal after it was asked for.
     """
 
     def __init__(self, world: World) -> None:
-        super().__init__(world)
+        self.world = world
+        self.issued: dict[tuple[str, tuple[int, int]], tuple[PartitionMode, ...]] = {}
         self.required: dict[str, set[str]] = {}
         self.rules = Rules()
         self.epoch = -1
         self.given_up: set[int] = set()
+        self._keyed: dict[tuple[str | None, tuple[int, int], bytes], int] = {}
+        self._known: dict[Reader, TopicView] = {}
+        self._handed: dict[InFlight, tuple[int, TopicView | None]] = {}
         self._sealed_once: set[tuple[str, int]] = set()
+
+    def new_view(self, reader: Reader, before: TopicView, after: TopicView) -> None:
+        """A client's view changes; of one topic it only ever gets newer (I4)."""
+        self._known[reader] = after
+        if after.topic_id is not None and (after.topic_id, after.version) not in self.issued:
+            raise Violation("I5", f"a client follows {after.version}, a record that does not count")
+        if after.topic_id == before.topic_id and after.version < before.version:
+            raise Violation("I4", f"a client's view goes from {before.version} back to {after.version}")
+
+    def verified(self, view: TopicView) -> None:
+        """A client has compared topic ids and acts on ``view`` next: it is none of another topic of that name (I8)."""
+        topic = self.world.topic
+        if topic is not None and view.topic_id is not None and view.topic_id != topic.topic_id:
+            raise Violation("I8", f"a client applies the view of {view.topic_id} to {topic.topic_id}")
+
+    def picked(self, reader: Reader, view: TopicView, key: bytes | None, partition: int) -> None:
+        """An aware producer chose: by the last view it got, whatever is out of reach (I6); a partition which that calls
+        ReadWrite, the same for a key in one epoch (I3)."""
+        if view is not self._known.get(reader, view):
+            raise Violation("I6", f"a producer chose by {view.version} and had {self._known[reader].version}")
+        if view.all_writable:
+            return
+        if partition >= len(view.modes) or view.modes[partition] is not PartitionMode.READ_WRITE:
+            raise Violation("I3", f"an aware producer chose partition {partition} of {view.describe()}")
+        if key is not None and self._keyed.setdefault((view.topic_id, view.version, key), partition) != partition:
+            raise Violation("I3", f"key {key!r} moved to partition {partition} within {view.version}")
+
+    def handed_over(self, sent: InFlight) -> None:
+        self._handed[sent] = (sent.partition, sent.view)
+
+    def landed(self, sent: InFlight, offset: int, log: Log) -> None:
+        """A record lies where it was to go when it was handed over (I7); one that was rerouted before that, at or after
+        its partition's switch offset."""
+        topic, view, partition = self.world.topic, sent.view, sent.partition
+        if self._handed.pop(sent) != (partition, view) or sent.topic.logs[partition] is not log:
+            raise Violation("I7", f"a record in flight was rerouted to partition {partition}")
+        if view is None or topic is None or view.topic_id != topic.topic_id or log.truncated_at >= 0:
+            return
+        record = self.world.log.truth.records.get(view.topic_id)
+        if record is not None and record.deletion is not None and view.version >= record.version:
+            switch = record.switch_offsets.get(partition)
+            if switch is not None and offset < switch:
+                raise Violation("I3", f"a rerouted record lies at {offset}, before the switch offset {switch}")
+
+    def dealt(self, group: Group, taken: set[int], mine: frozenset[int]) -> None:
+        """No two members of a group read one partition."""
+        if not taken.isdisjoint(mine):
+            raise Violation("I2", f"two members of group {group.name} read {sorted(taken & mine)}")
+
+    def at_the_end(self) -> None:
+        """Everybody had time: every record that is there was delivered to every group that is in use (I2)."""
+        world = self.world
+        if world.topic is None:
+            return
+        for name, group in world.groups.items():
+            if not (group.has_members and group.commits):
+                continue
+            for partition, log in enumerate(world.topic.logs):
+                if world.rests(partition):  # who comes now gets from survivors what was copied there
+                    continue
+                left = self.wanted(log.records[log.log_start :])
+                missing = [record for record in left if record not in group.consumed]
+                if missing:
+                    raise Violation("I2", f"partition {partition}: group {name} never gets {missing}")
+
+    def wanted(self, records: list[int]) -> list[int]:
+        """Those of a log's entries that groups have a right to."""
+        world = self.world
+        return [r for r in records if r >= 0 and r not in world.aborted and r not in world.gone]
 
     def _shrink_begins(self, topic_id: str) -> None:
         self._sealed_once = {sealed for sealed in self._sealed_once if sealed[0] != topic_id}
@@ -157,7 +265,6 @@ class DrainJudge(ClientJudge):
             return
         world, listing, deletion = self.world, controller.looked, record.deletion
         assert deletion is not None
-        now_ms = listing.now_ms
         needed = self.wanted(log.records[log.log_start : offset])
         if deletion.immediate_delete:
             needed = [number for number in needed if number not in self.given_up]
@@ -165,18 +272,14 @@ class DrainJudge(ClientJudge):
                 return
         if needed and controller.without_rules:
             raise Violation(invariant, f"partition {partition}: nobody can read the rules, and {needed} would go")
-        if not listing.sure and not self.rules.closed(now_ms):
+        if not listing.sure and not self.rules.closed(listing.now_ms):
             if needed:
                 raise Violation(invariant, f"partition {partition}: not all groups are known, and {needed} would go")
             return
-        present = {name for name in listing.seen if self._counts(name)}
-        for name in sorted(self.required.get(record.topic_id, set()) | present | self.rules.registered(now_ms)):
-            group = world.groups.get(name)
-            if group is None or group.reset_at >= listing.step:
-                continue
+        for group, is_waived in self._required_groups(record.topic_id, partition, listing):
+            name, commit = group.name, group.committed.get(partition)
             missing = [number for number in needed if number not in group.consumed]
-            commit = group.committed.get(partition)
-            if self.rules.waived(name, now_ms, commit is not None and group.began.get(partition, -1) < listing.step):
+            if is_waived:
                 if missing:
                     world.hit(Fault.WAIVER)
                     if name not in record.waived:
@@ -184,7 +287,7 @@ class DrainJudge(ClientJudge):
                                         "the record does not say that it is waived")  # fmt: skip
                 group.consumed.update(needed)  # once and for all: it will go on behind them
                 continue
-            if group.stateful and name in present and name not in deletion.accept_state_loss:
+            if group.stateful and name in listing.seen and name not in deletion.accept_state_loss:
                 raise Violation(invariant, f"partition {partition}: group {name} would lose its state")
             if group.epochless and log.truncated_at >= 0 and record.retired[partition].truncated_to is None:
                 group.consumed.update(needed)  # cut while there was no seal, of which nothing tells afterwards
@@ -194,6 +297,15 @@ class DrainJudge(ClientJudge):
                 raise Violation(invariant, f"partition {partition}: group {name} would be left below the log start")
             if missing:
                 raise Violation(invariant, f"partition {partition}: group {name} has not got {missing}")
+
+    def _required_groups(self, topic_id: str, partition: int, listing: Looked) -> Iterator[tuple[Group, bool]]:
+        """The groups that must have read the partition at the time of a listing; with it, whether each is waived."""
+        present = {name for name in listing.seen if self._counts(name)}
+        for name in sorted(self.required.get(topic_id, set()) | present | self.rules.registered(listing.now_ms)):
+            group = self.world.groups.get(name)
+            if group is not None and group.reset_at < listing.step:
+                committed = partition in group.committed and group.began.get(partition, -1) < listing.step
+                yield group, self.rules.waived(name, listing.now_ms, committed)
 
     def _counts(self, name: str) -> bool:
         return not name.startswith("console-consumer-") or bool(self.world.groups[name].committed)

@@ -1,10 +1,12 @@
-"""Consumer groups: aware or stock, earliest or latest, one member or two, with offsets that expire or are reset."""
+"""Consumer groups: aware or stock, earliest or latest, with offsets that expire; and the job that evacuates."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from modeaware.assignment import hidden, owned, possible_hidden, range_deal, share
+from modeaware.lifecycle.evacuation import evacuation_of
 from modeaware.modes import PartitionMode
 from tests.simulation.broker import MARKER, Log
 from tests.simulation.modelog import Reader
@@ -13,54 +15,42 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 
+@dataclass(eq=False)
 class Group:
     """One group; all its members act in one step, each with a view of its own.
 
     Attributes:
         aware: its members honour modes and make every start offset explicit; a stock one reads all partitions.
         latest: where it starts without a commit; else at the log start.
-        commits: a console consumer's group does not.
         epochless: nobody sees the leader epochs of its commits.
         began: partition -> the step of its first commit there.
         committed: partition -> (offset, leader epoch of the last record read), as the coordinator keeps it.
-        positions: where its members are, of the partitions they hold; ``position_epochs`` the leader epoch they got
-            there under.
         consumed: the records it has got (and committed); those it need not get are counted in.
         resume: resume offsets that its members were told of, with the topic's id.
-        joined_at: the step at which its members came up.
-        held: partitions that a member held since then.
+        held: partitions that a member held since ``joined_at``, the step at which its members came up.
         reset_at: the step at which its offsets were last set back.
     """
 
-    __slots__ = (
-        "aware", "began", "commits", "committed", "consumed", "epochless", "has_members", "held", "joined_at", "kind",
-        "latest", "name", "owners", "position_epochs", "positions", "readers", "reset_at", "resume", "stateful",
-        "world",
-    )  # fmt: skip
-
-    def __init__(
-        self, world: World, name: str, *, aware: bool, latest: bool, members: int = 1, kind: str = "classic"
-    ) -> None:
-        self.world = world
-        self.name = name
-        self.aware = aware
-        self.latest = latest
-        self.kind = kind
-        self.commits = True
-        self.epochless = False
-        self.stateful = False
-        self.readers = [Reader(world.log, world.name) for _ in range(members if aware else 0)]
-        self.has_members = False
-        self.committed: dict[int, tuple[int, int]] = {}
-        self.began: dict[int, int] = {}
-        self.positions: dict[int, int] = {}
-        self.position_epochs: dict[int, int] = {}
-        self.owners: dict[int, Reader] = {}
-        self.consumed: set[int] = set()
-        self.resume: dict[int, tuple[str | None, int]] = {}
-        self.joined_at = 0
-        self.held: set[int] = set()
-        self.reset_at = -1
+    world: World
+    name: str
+    aware: bool
+    latest: bool
+    kind: str
+    commits: bool
+    epochless: bool
+    readers: list[Reader]
+    stateful: bool = False
+    has_members: bool = False
+    committed: dict[int, tuple[int, int]] = field(default_factory=dict)
+    began: dict[int, int] = field(default_factory=dict)
+    positions: dict[int, int] = field(default_factory=dict)
+    position_epochs: dict[int, int] = field(default_factory=dict)
+    owners: dict[int, Reader] = field(default_factory=dict)
+    consumed: set[int] = field(default_factory=set)
+    resume: dict[int, tuple[str | None, int]] = field(default_factory=dict)
+    joined_at: int = 0
+    held: set[int] = field(default_factory=set)
+    reset_at: int = -1
 
     @property
     def in_use(self) -> bool:
@@ -72,7 +62,6 @@ class Group:
         return self.positions.get(partition, default) if commit is None else commit[0]
 
     def join(self) -> None:
-        """Its members come up."""
         if not self.has_members:
             self.has_members = True
             self.joined_at = self.world.steps
@@ -81,7 +70,6 @@ class Group:
         self.rebalance()
 
     def leave(self) -> None:
-        """Its members go."""
         self._commit_before_leaving()
         self.has_members = False
         self.positions.clear()
@@ -96,7 +84,6 @@ class Group:
                 self._commit_start(partition)
 
     def forget(self) -> None:
-        """The topic is gone, and the offsets with it."""
         self.committed.clear()
         self.positions.clear()
         self.owners.clear()
@@ -212,18 +199,14 @@ class Group:
         self.consumed.update(r for r in records if r >= 0 and (all_of_them or landed[r] <= joined))
 
     def _commit_start(self, partition: int) -> None:
-        topic = self.world.topic
-        if self.commits and topic is not None and partition not in self.committed and partition < len(topic.logs):
+        if self.commits and partition not in self.committed and self.world.log_of(partition) is not None:
             self.began[partition] = self.world.steps
             self.committed[partition] = (self.positions[partition], self.position_epochs[partition])
 
     def read(self, partition: int, count: int) -> None:
         """Read up to ``count`` records of one partition, and commit behind the last of them."""
-        topic, position = self.world.topic, self.positions.get(partition)
-        if topic is None or position is None or partition >= len(topic.logs):
-            return
-        log = topic.logs[partition]
-        if not log.available:
+        log, position = self.world.log_of(partition), self.positions.get(partition)
+        if log is None or position is None or not log.available:
             return
         position = self._validated(partition, position, log)
         records, aborted, stable = log.records, self.world.aborted, log.stable
@@ -265,10 +248,9 @@ class Group:
 
     def reset(self, partition: int) -> None:
         """It wants to read again what is there now."""
-        topic = self.world.topic
-        if topic is None or partition not in self.committed or partition >= len(topic.logs):
+        log = self.world.log_of(partition)
+        if log is None or partition not in self.committed:
             return
-        log = topic.logs[partition]
         self.committed[partition] = (log.log_start, log.epoch)
         self.positions.pop(partition, None)
         record = self.world.record
@@ -277,3 +259,71 @@ class Group:
             return
         self.consumed.difference_update(log.records[log.log_start :])
         self.reset_at = self.world.steps
+
+
+@dataclass(frozen=True)
+class Run:
+    """A job under way: what it has copied, for which placement of keys, and what it is going to commit."""
+
+    topic_id: str
+    placement: int
+    group: str
+    seals: dict[int, tuple[int, int]]
+    copied: frozenset[int]
+
+
+class Evacuator:
+    """Runs that job, by the modes in force when it starts. ``placement``: how often keys have got other partitions."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.placement = 0
+        self.committed: dict[str, dict[int, tuple[int, int]]] = {}
+        self.runs: list[Run] = []
+        self._copied: dict[tuple[str, int], set[int]] = {}
+
+    def copied(self, topic_id: str) -> set[int]:
+        """The records that were copied to where keys belong now, by jobs that have said so."""
+        return self._copied.get((topic_id, self.placement), set())
+
+    def start(self) -> None:
+        """Copy what lies below the seals of partitions that are sealed now."""
+        world, record = self._world, self._world.record
+        group = evacuation_of(record)
+        if record is None or group is None or world.topic is None:
+            return
+        seals, copied = {}, set()
+        for partition, retired in record.retired.items():
+            log = world.log_of(partition)
+            if record.modes[partition] is not PartitionMode.READ_ONLY or log is None:
+                continue
+            if retired.seal_offset is not None and log.available and retired.seal_offset <= log.end:
+                seals[partition] = (retired.seal_offset, log.epoch)
+                copied.update(log.records[log.log_start : retired.seal_offset])
+        if seals:
+            world.tell("a job of group %s has copied %s", group, seals)
+            self.runs.append(Run(record.topic_id, self.placement, group, seals, frozenset(copied)))
+
+    def finish(self, index: int, most: int) -> None:
+        """One of the jobs commits ``most`` of its partitions at most, and ends."""
+        run = self.runs.pop(index)
+        topic = self._world.topic
+        if topic is None or topic.topic_id != run.topic_id:
+            return  # it fails: the topic is not the one it began with
+        self._copied.setdefault((run.topic_id, run.placement), set()).update(run.copied)
+        chosen = dict(list(run.seals.items())[:most])
+        self._world.tell("the job of group %s commits %s", run.group, chosen)
+        self.committed.setdefault(run.group, {}).update(chosen)
+
+    def run_now(self) -> None:
+        self.start()
+        if self.runs:
+            self.finish(len(self.runs) - 1, 1 << 30)
+
+    def expire(self, group: str) -> None:
+        self._world.tell("the offsets of group %s expire", group)
+        self.committed.pop(group, None)
+
+    def forget(self) -> None:
+        self.committed.clear()
+        self.runs.clear()

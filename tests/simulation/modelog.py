@@ -16,7 +16,7 @@ from tests.simulation.faults import Fault
 
 if TYPE_CHECKING:
     from tests.simulation.controller import Controller
-    from tests.simulation.looked import Looked
+    from tests.simulation.observer import Looked
     from tests.simulation.world import World
 
 Entry = tuple[str | bytes, bytes | None]
@@ -52,7 +52,6 @@ class SharedLog:
         self._views: dict[int, tuple[TopicRecord, TopicView]] = {}
 
     def view_of(self, record: TopicRecord) -> TopicView:
-        """Its view, made once for all readers."""
         found = self._views.get(id(record))
         if found is None:
             found = self._views[id(record)] = (record, record.view())
@@ -101,7 +100,7 @@ class SharedLog:
                 if key == GROUP_RULES_KEY:
                     assert truth.group_rules is not None
                     rules = replace(truth.group_rules, controller_epoch=judge.epoch, epoch=truth.group_rules.epoch + 1)
-                    judge.rules_restored(rules.version)
+                    judge.rules_version = rules.version
                     self.write([(key, rules.to_json())], None)
                 else:
                     held = truth.records[key]
@@ -150,7 +149,6 @@ class SharedLog:
         self.write(last[max(first, gone[-1] + 1) if gone else first :], None)
 
     def fold(self) -> Replay:
-        """A fresh reading."""
         replay = Replay()
         for key, value in self.entries:
             replay.apply(key, value)

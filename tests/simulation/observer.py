@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from modeaware.errors import ClusterError, ErrorCode
@@ -16,11 +16,32 @@ from modeaware.modelog.records import TopicRecord
 from tests.simulation.broker import Log, Topic
 from tests.simulation.faults import Fault
 from tests.simulation.groups import Group
-from tests.simulation.looked import Looked
 
 if TYPE_CHECKING:
     from tests.simulation.controller import Controller
     from tests.simulation.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What a controller saw when it last looked at the topic, and when, as the judge remembers it.
+
+    Attributes:
+        at: the first step that came after it had read the ends of the logs.
+        ends_at: the step at which it read the ends of partitions that are still written, after that of the groups.
+        step, now_ms: when it listed the groups.
+        seen, sure: the groups that showed, and whether those are all there were.
+        committed: the partitions on which each of them really had an offset then.
+    """
+
+    at: int = 0
+    ends_at: int = 0
+    step: int = 0
+    now_ms: int = 0
+    seen: tuple[str, ...] = ()
+    sure: bool = False
+    committed: Mapping[str, frozenset[int]] = field(default_factory=dict)
+
 
 GONE_AFTER_MS = 30_000
 NO_FACTS: frozenset[int] = frozenset()
@@ -87,20 +108,16 @@ class SimObserver:
             raise ClusterError("no answer", code=ErrorCode.REQUEST_TIMED_OUT)
 
     def _stable_offsets(self, wanted: Sequence[int]) -> dict[int, int]:
-        topic = self._world.topic
-        if topic is None:
-            return {}
-        return {p: topic.logs[p].stable for p in wanted if p < len(topic.logs) and topic.logs[p].available}
+        logs = {p: self._world.log_of(p) for p in wanted}
+        return {p: log.stable for p, log in logs.items() if log is not None and log.available}
 
     def _partitions(
         self, topic_id: str, record: TopicRecord | None, stable: dict[int, int]
     ) -> dict[int, PartitionFacts]:
-        topic: Topic | None = self._world.topic
-        if topic is None:
-            return {}
         facts = {}
         for partition, last_stable in stable.items():
-            if partition < len(topic.logs) and (log := topic.logs[partition]).available:
+            log = self._world.log_of(partition)
+            if log is not None and log.available:
                 facts[partition] = self._partition(topic_id, partition, log, last_stable, record)
         return facts
 
@@ -123,7 +140,6 @@ class SimObserver:
         return PartitionFacts(log.log_start, end, stable, log.epoch, last[2], last[3], seal_epoch_end, writers)
 
     def _survivors(self, topic_id: str, record: TopicRecord | None) -> dict[int, PartitionFacts]:
-        """Read after the groups."""
         wanted = survivors_to_watch(record) if record is not None else ()
         if not wanted:
             return {}
@@ -161,7 +177,7 @@ class SimObserver:
         for name, group in world.groups.items():
             if not group.in_use or ((name in world.omitted or name in world.hidden) and name not in named):
                 if group.in_use:
-                    world.left_out(name)
+                    world.hit(Fault.GROUP_OMITTED if name in world.omitted else Fault.GROUPS_HIDDEN)
                 continue
             truncated, epochless, caught_up = NO_FACTS, NO_FACTS, NO_FACTS
             if topic is not None:
@@ -202,7 +218,6 @@ class SimObserver:
         return end < offset and (offset > log.end or not self._world.nothing_in(log, end, offset))
 
     def _gone(self, record: TopicRecord) -> bool:
-        """Every broker is asked, and must go on saying so for a while."""
         now_ms, topic = self._world.time_ms, self._world.topic
         if topic is not None and topic.topic_id == record.topic_id:
             self._missing_since_ms.pop(record.topic_id, None)

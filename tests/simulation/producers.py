@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from modeaware.routing import route_for
@@ -19,39 +20,25 @@ KEYS = tuple(b"%d" % number for number in range(8))
 CRC32 = PURE_HASHES[Hash.CRC32]
 
 
+@dataclass(eq=False, slots=True)
 class InFlight:
     """A record that was handed to the client library: its partition is settled (invariant I7)."""
 
-    __slots__ = ("partition", "topic", "view")
-
-    def __init__(self, topic: Topic, partition: int, view: TopicView | None) -> None:
-        self.topic = topic
-        self.partition = partition
-        self.view = view
+    topic: Topic
+    partition: int
+    view: TopicView | None
 
 
+@dataclass(eq=False, slots=True)
 class Transaction:
-    """An open transaction and where its records lie."""
-
-    __slots__ = ("number", "records", "topic", "touched")
-
-    def __init__(self, number: int, topic: Topic) -> None:
-        self.number = number
-        self.topic = topic
-        self.touched: list[int] = []
-        self.records: list[int] = []
+    number: int
+    topic: Topic
+    touched: list[int] = field(default_factory=list)
+    records: list[int] = field(default_factory=list)
 
 
 class Producer:
-    """A producer; ``reader`` None: it is not aware.
-
-    Attributes:
-        queue: what was handed over and has not reached its leader.
-        transaction: the open one; only a transactional producer has any.
-        verified_id: the topic id of the views that it sends by.
-    """
-
-    __slots__ = ("queue", "reader", "transaction", "verified_id", "world")
+    """A producer. Without a ``reader`` it is not aware; in ``queue`` is what has not reached its leader."""
 
     def __init__(self, world: World, aware: bool) -> None:
         self.world = world
@@ -70,7 +57,7 @@ class Producer:
             self.verified_id = self.reader.view.topic_id
         view = self.reader.view
         if self.world.modes_away:
-            self.world.hit_once(Fault.MODES_OUT_OF_REACH)
+            self.world.hit(Fault.MODES_OUT_OF_REACH)
         route = route_for(view, PARTITIONER)
         if explicit is not None:
             partition = explicit % count
@@ -91,7 +78,6 @@ class Producer:
             self.reader.catch_up(count)
 
     def hand_over(self, key: bytes, explicit: int | None = None) -> None:
-        """Hand a record to the client library."""
         topic = self.world.topic
         if topic is None or len(self.queue) > 4:
             return

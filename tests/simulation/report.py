@@ -7,13 +7,14 @@ import multiprocessing
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
+from statistics import median_high
 
-from tests.simulation.client_invariants import Violation
-from tests.simulation.faults import Coverage
+from tests.simulation.controller import seams
+from tests.simulation.drain_invariants import Violation
+from tests.simulation.faults import IMPOSSIBLE, PHASES, Coverage, Fault
 from tests.simulation.schedule import run
-from tests.simulation.seams import seams
 
 BATCH = 500
 MOST_FAILURES = 10
@@ -28,15 +29,13 @@ class Report:
 
     Attributes:
         steps: how many schedules had how many steps.
-        shrunk, shrunk_under_faults: in how many a shrink was completed, and before everything grew calm.
+        shrunk: in how many a shrink was completed.
         failures: seed -> (invariant, or the kind of error; what it says).
     """
 
-    coverage: Coverage = field(default_factory=Coverage)
+    coverage: Coverage = field(default_factory=Counter)
     steps: Counter[int] = field(default_factory=Counter)
     shrunk: int = 0
-    shrunk_under_faults: int = 0
-    windows: int = 0
     failures: dict[int, tuple[str, str]] = field(default_factory=dict)
     seconds: float = 0.0
 
@@ -46,27 +45,27 @@ class Report:
 
     @property
     def median_steps(self) -> int:
-        left = self.steps.total() // 2
-        for steps in sorted(self.steps):
-            left -= self.steps[steps]
-            if left < 0:
-                return steps
-        return 0
+        return median_high(self.steps.elements()) if self.steps else 0
 
     def add(self, other: Report) -> None:
-        self.coverage.add(other.coverage)
+        self.coverage.update(other.coverage)
         self.steps.update(other.steps)
         self.shrunk += other.shrunk
-        self.shrunk_under_faults += other.shrunk_under_faults
-        self.windows += other.windows
         self.failures.update(other.failures)
 
     def _share(self, count: int) -> float:
         return count / max(self.schedules, 1)
 
     def problems(self, at_least: int) -> list[str]:
-        """What a run has to show and does not: pairs met too seldom, schedules too short, too few shrinks."""
-        found = self.coverage.problems(at_least)
+        """What a run has to show and does not: pairs met too seldom, pairs that cannot be, short schedules, shrinks."""
+        found = []
+        for fault in Fault:
+            for index, phase in enumerate(PHASES):
+                count, impossible = self.coverage[fault, index], (fault, phase) in IMPOSSIBLE
+                if impossible and count:
+                    found.append(f"{fault.label} in phase {phase} is declared impossible and happened {count} times")
+                if not impossible and count < at_least:
+                    found.append(f"{fault.label} in phase {phase}: only {count}")
         if self.median_steps < LEAST_STEPS:
             found.append(f"median {self.median_steps} steps: fewer than {LEAST_STEPS}")
         if self._share(self.shrunk) < LEAST_SHRUNK:
@@ -74,22 +73,21 @@ class Report:
         return found
 
     def text(self) -> str:
-        under_faults = self._share(self.shrunk_under_faults)
         rate = self.schedules / self.seconds if self.seconds else 0.0
-        lines = [
-            self.coverage.table(),
-            "",
+        lines = [f"{'fault':<22}" + "".join(f"{phase:>10}" for phase in PHASES)]
+        for fault in Fault:
+            counts = (self.coverage[fault, index] for index in range(len(PHASES)))
+            lines.append(f"{fault.label:<22}" + "".join(f"{count:>10}" for count in counts))
+        lines += [
             f"{self.schedules} schedules in {self.seconds:.0f} s: {rate:.0f} seeds/s",
-            f"median {self.median_steps} steps",
-            f"{self._share(self.shrunk):.1%} completed a shrink, {under_faults:.1%} while there still were faults",
-            f"{self.windows} deletions met the window that is documented",
+            f"median {self.median_steps} steps; {self._share(self.shrunk):.1%} completed a shrink",
         ]
         for seed, (kind, what) in sorted(self.failures.items())[:MOST_FAILURES]:
             lines.append(f"seed {seed}: {kind}: {what}   (python -m tests.simulation --seed {seed} --story)")
         return "\n".join(lines)
 
 
-def run_range(first: int, count: int, *, stop_at_failure: bool = False) -> Report:
+def run_range(first: int, count: int) -> Report:
     """Run the schedules of ``count`` seeds in this process."""
     report = Report()
     gc.collect()
@@ -100,7 +98,7 @@ def run_range(first: int, count: int, *, stop_at_failure: bool = False) -> Repor
         with seams():
             for seed in range(first, first + count):
                 run_one(seed, report)
-                if report.failures and stop_at_failure:
+                if len(report.failures) >= MOST_FAILURES:
                     break
                 if seed % 64 == 0:
                     gc.collect()
@@ -122,40 +120,30 @@ def run_one(seed: int, report: Report) -> None:
     else:
         report.steps[outcome.steps] += 1
         report.shrunk += outcome.shrinks > 0
-        report.shrunk_under_faults += outcome.under_faults > 0
-        report.windows += outcome.windows
 
 
 def run_many(first: int, count: int, processes: int, *, show_progress: bool = False) -> Report:
     """Run ``count`` seeds on several processes; ends early after a few failures."""
+    if processes <= 1:
+        return run_range(first, count)
     total = Report()
     began_s = time.monotonic()
-    ranges = [(seed, min(BATCH, first + count - seed)) for seed in range(first, first + count, BATCH)]
-    for part in _parts(ranges, processes):
-        total.add(part)
-        total.seconds = time.monotonic() - began_s
-        if show_progress:
-            rate = total.schedules / total.seconds
-            print(f"\r{total.schedules} schedules, {rate:.0f}/s ", end="", file=sys.stderr, flush=True)
-        if len(total.failures) >= MOST_FAILURES:
-            break
-    if show_progress:
-        print(file=sys.stderr)
+    batches = range(first, first + count, BATCH)
+    # A fresh interpreter each: no thread of a test run before it is forked.
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        for part in pool.imap_unordered(partial(_run_batch, end=first + count), batches):
+            total.add(part)
+            total.seconds = time.monotonic() - began_s
+            if show_progress:
+                rate = total.schedules / total.seconds
+                print(f"\r{total.schedules} schedules, {rate:.0f}/s ", end="", file=sys.stderr, flush=True)
+            if len(total.failures) >= MOST_FAILURES:
+                break
     return total
 
 
-def _parts(ranges: list[tuple[int, int]], processes: int) -> Iterator[Report]:
-    if processes <= 1:
-        for one in ranges:
-            yield run_range(*one)
-        return
-    # A fresh interpreter each: no thread of a test run before it is forked.
-    with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        yield from pool.imap_unordered(_run_pair, ranges)
-
-
-def _run_pair(pair: tuple[int, int]) -> Report:
-    return run_range(*pair)
+def _run_batch(first: int, end: int) -> Report:
+    return run_range(first, min(BATCH, end - first))
 
 
 def tell_story(seed: int) -> tuple[list[str], Exception | None]:

@@ -12,13 +12,11 @@ from modeaware.lifecycle.phases import rests
 from modeaware.modelog.deletion import DeleteTopicPartitions
 from modeaware.modelog.records import TopicRecord
 from modeaware.modes import PartitionMode
-from tests.simulation.broker import Log, Topic
+from tests.simulation.broker import Coordinator, Log, Topic
 from tests.simulation.controller import Controller, Crash
 from tests.simulation.drain_invariants import by_order
-from tests.simulation.election import Coordinator
-from tests.simulation.evacuator import Evacuator
 from tests.simulation.faults import PHASES, Coverage, Fault, phase_of
-from tests.simulation.groups import Group
+from tests.simulation.groups import Evacuator, Group
 from tests.simulation.invariants import Judge
 from tests.simulation.modelog import Reader, SharedLog
 from tests.simulation.producers import Producer, Transaction
@@ -30,28 +28,21 @@ MOST_NESTED = 2
 
 
 class World:
-    """Everything there is. It is also the clock of the controllers (modeaware.clock.Clock).
+    """Everything there is; also the clock of the controllers (modeaware.clock.Clock).
 
     Attributes:
-        steps: how many things have happened: actions of clients and people, requests of controllers.
-        calm: no more faults; everybody gets time.
+        steps: actions of clients and people, and requests of controllers, so far.
         odds: by fault, how likely it is to strike where it can.
-        modes: the modes in force, by the log; ``retired_ms`` since when a partition has not been writable.
-        omitted, hidden: groups that listings leave out.
-        modes_away: producers can not reach the mode log.
-        compacted: the schedule is about topics that are.
+        retired_ms: partition -> since when it has not been writable.
         gone: records that had been deleted or expired, and came back with an unclean election.
         side_random: dice for what was added later: a throw changes nothing else in a schedule.
-        ids_are_watched: controllers compare the ids of all records with the cluster's (in some schedules: the others
-            show what holds without that).
-        windows: deletions that met the window which is documented (the topic or the log changed after the last check).
+        ids_are_watched: controllers compare the ids of all records with the cluster's.
     """
 
     name = "orders"
 
     def __init__(self, seed: int, partitions: int, coverage: Coverage, story: list[str] | None = None) -> None:
-        self.rng = random.Random(seed)
-        self.random = self.rng.random
+        self.random = random.Random(seed).random
         self.side_random = random.Random(f"side {seed}").random
         self.ids_are_watched = seed % 4 == 1
         self.tells_ids = seed % 2 == 1  # in the others clients get no topic ids (DescribeTopics is refused, say)
@@ -74,17 +65,15 @@ class World:
         self.gone: set[int] = set()
         self.late: list[tuple[Fault, Callable[[], str | None]]] = []
         self.hanging: list[Transaction] = []
-        self.windows = 0
         self.shrinks = 0
-        self.shrinks_under_faults = 0
         self.modes: tuple[PartitionMode, ...] = ()
         self.retired_ms: dict[int, int] = {}
         self.delay_ms = 0
         self.omitted: set[str] = set()
         self.hidden: set[str] = set()
         self.modes_away = False
+        self._running = False
         self.compacted = False
-        self._counted: set[tuple[Fault, int]] = set()
         self.groups: dict[str, Group] = {}
         self.producers: list[Producer] = []
         self.evacuator = Evacuator(self)
@@ -93,15 +82,11 @@ class World:
         self.coordinator = Coordinator()
         self.controllers = [Controller(self, index, self.config) for index in range(2)]
 
-    # Clock
-
     def now_ms(self) -> int:
         return self.time_ms
 
     def monotonic_s(self) -> float:
         return self.time_ms / 1000
-
-    # Story, dice, coverage
 
     def tell(self, text: str, *args: Any) -> None:
         """One line of the story; an argument that is callable is called for its text."""
@@ -111,31 +96,14 @@ class World:
 
     def hit(self, fault: Fault, phase: int | None = None) -> None:
         """Count a fault that strikes now; in the phase of the topic, unless it is given."""
-        self.coverage.counts[fault * len(PHASES) + (self._phase if phase is None else phase)] += 1
-
-    def hit_once(self, fault: Fault) -> None:
-        """Count a fault that lasts, once in each phase; :meth:`begins` begins another of its kind."""
-        key = (fault, self._phase)
-        if key not in self._counted:
-            self._counted.add(key)
-            self.hit(fault)
-
-    def begins(self, fault: Fault) -> None:
-        self._counted = {counted for counted in self._counted if counted[0] is not fault}
-
-    def left_out(self, group: str) -> None:
-        """A listing does without a group that is in use."""
-        if group in self.omitted:
-            self.hit_once(Fault.GROUP_OMITTED)
-        if group in self.hidden:
-            self.hit_once(Fault.GROUPS_HIDDEN)
+        self.coverage[fault, self._phase if phase is None else phase] += 1
 
     def carry_out(self, fault: Fault, request: Callable[[], str | None]) -> None:
         """A request that was given up is carried out after all; it counts if it changes anything."""
         self.tell("a request that was given up is carried out (%s)", fault.label)
-        before = self._offsets()
+        before = self._log_starts()
         request()
-        if self._offsets() != before:
+        if self._log_starts() != before:
             self.hit(fault)
 
     @property
@@ -145,14 +113,12 @@ class World:
 
     @property
     def opening(self) -> bool:
-        """Whether new partitions wait for the groups."""
         return PHASES[self._phase] == "opening"
 
-    def _offsets(self) -> list[int]:
+    def _log_starts(self) -> list[int]:
         return [] if self.topic is None else [log.log_start for log in self.topic.logs]
 
     def strikes(self, fault: Fault, phase: int | None = None) -> bool:
-        """Throw the dice for a fault."""
         if self.happens(fault):
             self.hit(fault, phase)
             return True
@@ -164,10 +130,7 @@ class World:
         return odds > 0 and not self.calm and self.random() < odds
 
     def below(self, limit: int) -> int:
-        """A random number from 0 to ``limit`` - 1."""
         return int(self.random() * limit)
-
-    # Controllers
 
     def io(self, controller: Controller, what: str, *, own: bool = True) -> None:
         """A controller is about to ask something of the cluster: here it may die, or others may move first."""
@@ -219,10 +182,7 @@ class World:
         elif PHASES[self._phase] == "done" and self._running:
             self._running = False
             self.shrinks += 1
-            self.shrinks_under_faults += not self.calm
             self.tell("the shrink is done")
-
-    _running = False
 
     def new_policy(self) -> str:
         """The ``cleanup.policy`` of a topic of this schedule."""
@@ -257,11 +217,12 @@ class World:
 
     @property
     def readers(self) -> list[Reader]:
-        """Every client's."""
         found = [producer.reader for producer in self.producers if producer.reader is not None]
         return found + [reader for group in self.groups.values() for reader in group.readers]
 
-    # Records, requests, topics
+    def log_of(self, partition: int) -> Log | None:
+        """The partition's log, where there is such a partition."""
+        return self.topic.logs[partition] if self.topic is not None and partition < len(self.topic.logs) else None
 
     def new_record(self) -> int:
         self.landed.append(self.steps)
@@ -284,25 +245,21 @@ class World:
         return all(r < 0 or r in self.aborted for r in log.records[start:end])
 
     def new_deletion(self, effect: DeleteRecords) -> Callable[[], str | None]:
-        """DeleteRecords as it leaves the controller; brokers know topics by name. Called, it is executed; the answer
-        is an error or None."""
+        """DeleteRecords as it leaves the controller, by the topic's name. Called, it returns an error or None."""
         meant, sent_at = self.topic, self.steps
         record = self.log.truth.records.get(effect.topic_id)
         given_up = {p for p in effect.offsets if record is not None and p in record.retired and by_order(p, record)}
 
         def execute() -> str | None:
-            topic, error = self.topic, None
-            if topic is None:
-                return "unknown topic"
+            error = None
             for partition, offset in effect.offsets.items():
-                log = topic.logs[partition] if partition < len(topic.logs) else None
+                log = self.log_of(partition)
                 if log is None or not log.available or offset > log.end:
                     error = f"partition {partition} refuses"
                     continue
-                outside = topic is not meant or log.truncated_at >= sent_at
-                self.windows += outside
+                outside = self.topic is not meant or log.truncated_at >= sent_at
                 self.tell("the records of partition %d below %d are deleted", partition, offset)
-                log.delete_below(offset)
+                log.log_start = max(log.log_start, offset)
                 behind = any(g.goes_on_at(partition, offset) < offset for g in self.groups.values())
                 if outside or behind or partition in given_up:
                     # Of groups that are not waited for (the judge knows): as after any retention, "latest" decides.
@@ -312,7 +269,6 @@ class World:
         return execute
 
     def new_creation(self, effect: CreatePartitions) -> Callable[[], str | None]:
-        """CreatePartitions, likewise."""
 
         def execute() -> str | None:
             if self.topic is None or effect.total_count <= len(self.topic.logs):
@@ -322,11 +278,6 @@ class World:
             return None
 
         return execute
-
-    def recreate(self) -> None:
-        """The topic is deleted, and made again under its name."""
-        self.delete_topic()
-        self.make_topic()
 
     def make_topic(self) -> None:
         partitions = 2 + self.below(4)
@@ -341,7 +292,6 @@ class World:
         self.record_changed()
 
     def delete_topic(self) -> None:
-        """With its records go offsets and transactions."""
         self.tell("the topic is deleted")
         self.topic = None
         self.evacuator.forget()

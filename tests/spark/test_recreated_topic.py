@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from modeaware.spark import register, write_to_kafka
+from modeaware.spark import foreach_partition_writer, read_from_kafka, register, write_to_kafka
 from tests.support.plain import drain_topic
 from tests.support.recreating import COUNT, Recreating
 
@@ -14,10 +14,13 @@ def test_a_job_planned_after_a_topic_was_made_anew_uses_all_of_it(spark: SparkSe
     recreating.recreate()
     sent = recreating.send(each=5)
     conf, topic = recreating.conf(), recreating.topic
-    frame = spark.read.format("modeaware").options(topic=topic, **conf).load()
-    assert {(topic, row["partition"], row["offset"]) for row in frame.select("partition", "offset").collect()} == sent
+    ours = spark.read.format("modeaware").options(topic=topic, **conf).load()
+    for frame in (ours, read_from_kafka(spark, topic, conf)):
+        read = {(topic, row["partition"], row["offset"]) for row in frame.select("partition", "offset").collect()}
+        assert read == sent
     keyed = spark.createDataFrame([(b"key-%d" % n, b"written") for n in range(200)], "key binary, value binary")
     write_to_kafka(keyed, topic, conf)
+    keyed.foreachPartition(foreach_partition_writer(topic, conf))
     written = [each for each in drain_topic(recreating.servers, topic) if each.value() == b"written"]
     assert {message.partition() for message in written} == {*range(COUNT)}
-    assert len(written) == 200
+    assert len(written) == 400

@@ -130,7 +130,7 @@ def through_a_shrink_of_both(
     setting: Controlled, source: str, to: str, group: str, running: list[subprocess.Popen[bytes]], log: Path
 ) -> None:
     """Nothing is lost, and nothing comes to the retired partitions of ``to`` once they are sealed."""
-    with Keyed({**setting.conf, "modeaware.mode.log.topic": setting.log}, source, each=10) as load:
+    with Keyed({**setting.conf, "modeaware.mode.log.topic": setting.log}, source) as load:
         eventually(lambda: len(arrived(setting, to)) > BETWEEN, 90, message=log.read_text()[-3000:])
         # Workers that had not committed everywhere before the shrink were seen never to (docs/adoption.md, Faust).
         eventually(lambda: all(committed(setting, source, group)), 90, message=log.read_text()[-3000:])

@@ -129,10 +129,9 @@ class Group:
 class Unending(Background, Generic[P]):
     """A producer that never stops: it writes again and again, in a thread of its own, until its context ends."""
 
-    def __init__(self, producer: P, pause_s: float = 0.02) -> None:
+    def __init__(self, producer: P) -> None:
         super().__init__()
         self.producer = producer
-        self._pause_s = pause_s
         self._failed: list[KafkaError] = []
 
     @abstractmethod
@@ -151,7 +150,7 @@ class Unending(Background, Generic[P]):
         return on_delivery
 
     def work(self) -> None:
-        while not self.done.wait(self._pause_s):
+        while not self.done.wait(0.02):
             self.write()
         self.producer.flush(30)
 
@@ -169,10 +168,8 @@ class Traffic(Unending[Producer]):
         sent: the records that were acknowledged.
     """
 
-    def __init__(
-        self, bootstrap_servers: str, partitions: Mapping[str, Iterable[int]], *, pause_s: float = 0.02
-    ) -> None:
-        super().__init__(Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 5}), pause_s)
+    def __init__(self, bootstrap_servers: str, partitions: Mapping[str, Iterable[int]]) -> None:
+        super().__init__(Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 5}))
         self._turn = threading.Lock()
         self.open = {topic: list(numbers) for topic, numbers in partitions.items()}
         self.sent: set[Record] = set()
@@ -199,19 +196,18 @@ class Traffic(Unending[Producer]):
 
 
 class Keyed(Unending[OurProducer]):
-    """A producer of ours with keyed and numbered records, ``each`` at once; ``values`` were acknowledged."""
+    """A producer of ours with keyed and numbered records; ``values`` were acknowledged."""
 
-    def __init__(self, conf: Mapping[str, str], topic: str, each: int = 100) -> None:
+    def __init__(self, conf: Mapping[str, str], topic: str) -> None:
         super().__init__(OurProducer({**conf, "linger.ms": 5, "topic.metadata.refresh.interval.ms": 1_000}))
         self._topic = topic
-        self._each = each
         self._next = 0
         self.values: set[bytes] = set()
 
     def write(self) -> None:
         on_delivery = self.to(lambda message: self.values.add(message.value()))
         with suppress(BufferError):  # no view of the modes yet
-            for _ in range(self._each):
+            for _ in range(10):
                 key, value = b"key-%d" % (self._next % 97), b"load-%d" % self._next
                 self.producer.produce(self._topic, value, key, on_delivery=on_delivery)
                 self._next += 1

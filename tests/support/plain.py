@@ -29,6 +29,11 @@ def create_topic(
     new = NewTopic(name, num_partitions=partitions, replication_factor=replication_factor, config=dict(configs))
     future: Future[None] = admin.create_topics([new])[name]
     future.result(TIMEOUT_S)
+    wait_until_led(admin, name, partitions)
+
+
+def wait_until_led(admin: AdminClient, name: str, partitions: int) -> None:
+    """Return once the broker lists the topic with leaders for all partitions."""
     eventually(lambda: _all_led(admin, name, partitions), TIMEOUT_S, interval_s=0.02)
 
 

@@ -8,7 +8,6 @@ import ssl
 import struct
 import time
 import uuid
-from contextlib import suppress
 from typing import Any
 
 from modeaware.lifecycle.commands import CreatePartitionsCommand
@@ -42,21 +41,17 @@ class RawClient(Peer):
         for payload in self.sasl(user):
             assert self.ask(payload)[4:6] == b"\0\0"
 
-    def sasl(self, user: str, mechanism: str = "PLAIN", password: str | None = None) -> tuple[bytes, bytes]:
+    def sasl(self, user: str, mechanism: str = "PLAIN") -> tuple[bytes, bytes]:
         """SaslHandshake 1 and SaslAuthenticate 1, of a mechanism with one round."""
-        given = secret(user) if password is None else password
-        first = f"\0{user}\0{given}" if mechanism == "PLAIN" else f"n,,\x01auth=Bearer {token(user)}\x01\x01"
+        first = f"\0{user}\0{secret(user)}" if mechanism == "PLAIN" else f"n,,\x01auth=Bearer {token(user)}\x01\x01"
         handshake = struct.pack(">hhihh", HANDSHAKE, 1, self.next_id, -1, len(mechanism)) + mechanism.encode()
         auth = struct.pack(">hhihi", AUTHENTICATE, 1, self.next_id, -1, len(first)) + first.encode()
         return handshake, auth
 
     def name_itself(self) -> None:
         """As a client that knows modes; from then on Metadata 10 is KIP-694's."""
-        answer = self.ask(self.api_versions())
+        answer = self.ask(hello(self.next_id))
         assert codec.decode_response(answer, codec.API_VERSIONS_KEY, 3)[1].error_code == 0
-
-    def api_versions(self) -> bytes:
-        return hello(self.next_id)
 
     def modes(self, *topics: str) -> bytes:
         """Metadata 10, read afresh; without names: of all topics that have modes."""
@@ -70,21 +65,18 @@ class RawClient(Peer):
             self.next_id, 9, None, allow_auto_topic_creation=False, **dict.fromkeys(flags, True)
         )
 
-    def shrink(self, topic: str, count: int) -> bytes:
-        """DeletePartitions."""
-        return self.command(_shrinking(topic, count))
-
-    def command(self, message: Any) -> bytes:
-        return codec.encode_request(message, codec.SUPPORTED_VERSIONS[message.API_KEY][1], self.next_id, None)
-
     def asked(self, message: Any) -> Any:
         """Send a command and read its answer."""
-        answer = self.ask(self.command(message))
-        return codec.decode_response(answer, message.API_KEY, codec.SUPPORTED_VERSIONS[message.API_KEY][1])[1]
+        version = codec.SUPPORTED_VERSIONS[message.API_KEY][1]
+        answer = self.ask(codec.encode_request(message, version, self.next_id, None))
+        return codec.decode_response(answer, message.API_KEY, version)[1]
 
     def shrinks(self, topic: str, count: int) -> int:
         """Have it shrunk; the error code, of the request or of the topic."""
-        answer = self.asked(_shrinking(topic, count))
+        counts = {topic: count}
+        answer = self.asked(
+            messages.delete_partitions_request(counts, delay_ms=-1, immediate_delete=False, timeout_ms=20_000)
+        )
         return int(answer.error_code or max(p.error_code for told in answer.responses for p in told.partitions))
 
     def grows(self, topic: str, count: int) -> int:
@@ -92,27 +84,6 @@ class RawClient(Peer):
         command = CreatePartitionsCommand(topic, count)
         answer = self.asked(messages.create_partitions_request([command], validate_only=False, timeout_ms=20_000))
         return int(answer.results[0].error_code)
-
-    def conversation(self, words: list[bytes], *, at_once: bool) -> list[bytes]:
-        """All answers until the endpoint closes the connection, which it must.
-
-        Args:
-            at_once: send all in one write; else each one but the last when the one before it is answered.
-        """
-        answers: list[bytes] = []
-        with suppress(ConnectionResetError, BrokenPipeError):
-            if not at_once:
-                for word in words[:-1]:
-                    answers.append(self.ask(word))
-                words = words[-1:]
-            self.send(*words)
-            while True:
-                answers.append(self.receive())
-        return answers
-
-
-def _shrinking(topic: str, count: int) -> Any:
-    return messages.delete_partitions_request({topic: count}, delay_ms=-1, immediate_delete=False, timeout_ms=20_000)
 
 
 def token(user: str) -> str:

@@ -13,6 +13,7 @@ from confluent_kafka.admin import NewPartitions
 
 from modeaware import AdminClient, DeletePartitions, GroupRule
 from modeaware.errors import (
+    ClusterError,
     ControllerUnavailable,
     ErrorCode,
     ModeSourceError,
@@ -20,18 +21,11 @@ from modeaware.errors import (
     RecordError,
     RequestRefused,
 )
-from modeaware.lifecycle.commands import (
-    AlterGroupRulesCommand,
-    Command,
-    CommandResult,
-    CreatePartitionsCommand,
-    DeletePartitionsCommand,
-)
+from modeaware.lifecycle.commands import AlterGroupRulesCommand, Command, CommandResult, DeletePartitionsCommand
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRulesRecord
 from modeaware.modelog.records import ClaimRecord
 from modeaware.modelog.replay import fold
-from modeaware.wire.messages import TopicResult
-from tests.support.endpoint import RO, StubController, served
+from tests.support.endpoint import StubController, served
 from tests.support.fake_views import FakeViews, modes_of
 
 CONF = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
@@ -82,12 +76,6 @@ def stock_calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[NewPartition
     return calls
 
 
-def test_a_shrink_goes_to_the_controller(admin: AdminClient, controller: StubController) -> None:
-    future = admin.delete_partitions({"orders": DeletePartitions(1)})["orders"]
-    assert future.result(10) == TopicResult("orders", {1: RO})
-    assert controller.commands == [DeletePartitionsCommand("orders", 1, delay_ms=-1, immediate_delete=False)]
-
-
 def test_interrupted_client_sends_no_more_and_ends_long_before_its_deadline(
     views: FakeViews, controller: StubController
 ) -> None:
@@ -103,39 +91,6 @@ def test_interrupted_client_sends_no_more_and_ends_long_before_its_deadline(
     views.set_claim(running)
     with admin:
         assert admin.delete_partitions({"orders": DeletePartitions(1)})["orders"].result(10).topic == "orders"
-
-
-def test_a_refusal_is_the_failure_of_its_topic_alone(admin: AdminClient, controller: StubController) -> None:
-    def answer(command: Command) -> CommandResult:
-        if command.topic == "bad":
-            return CommandResult("bad", ErrorCode.POLICY_VIOLATION, "it is compacted")
-        return CommandResult(command.topic)
-
-    controller.answer = answer
-    futures = admin.delete_partitions({"bad": DeletePartitions(1), "good": DeletePartitions(1)})
-    with pytest.raises(RequestRefused, match="it is compacted") as caught:
-        futures["bad"].result(10)
-    assert caught.value.code is ErrorCode.POLICY_VIOLATION
-    assert futures["good"].result(10).topic == "good"
-
-
-@pytest.mark.parametrize("count", [0, -1])
-def test_a_count_below_one_is_refused_before_anything_is_sent(
-    admin: AdminClient, controller: StubController, count: int
-) -> None:
-    with pytest.raises(RequestRefused, match="at least 1") as caught:
-        admin.delete_partitions({"good": DeletePartitions(1), "orders": DeletePartitions(count)})
-    assert (caught.value.code, caught.value.topic) == (ErrorCode.INVALID_PARTITIONS, "orders")
-    assert controller.commands == []
-
-
-@pytest.mark.parametrize("claim", [None, ClaimRecord(3, None, "stopped")])
-def test_without_a_controller_the_error_says_how_to_start_one(
-    admin: AdminClient, views: FakeViews, claim: ClaimRecord | None
-) -> None:
-    views.set_claim(claim)
-    with pytest.raises(ControllerUnavailable, match=r"modeaware controller --bootstrap-server 127\.0\.0\.1:1.*--wait"):
-        admin.delete_partitions({"orders": DeletePartitions(1)}, request_timeout=0.5)["orders"].result(10)
 
 
 def test_a_mode_log_that_cannot_be_read_fails_every_call(
@@ -157,31 +112,6 @@ def test_a_mode_log_that_cannot_be_read_fails_every_call(
     assert (controller.commands, stock_calls) == ([], []), "an unreadable log is never taken for an absent one"
 
 
-def test_growth_of_a_topic_never_changed_is_the_brokers_business(
-    admin: AdminClient, controller: StubController, stock_calls: list[Any]
-) -> None:
-    new = NewPartitions("plain", 8)
-    assert admin.create_partitions([new], operation_timeout=2.0, validate_only=True)["plain"].result(10) is None
-    assert stock_calls == [([new], {"operation_timeout": 2.0, "validate_only": True})]
-    assert controller.commands == []
-
-
-def test_growth_of_a_changed_topic_goes_to_the_controller(
-    admin: AdminClient, views: FakeViews, controller: StubController, stock_calls: list[Any]
-) -> None:
-    views.set("shrunk", modes_of(4, 2))
-    views.set("full", modes_of(4, 4))
-    futures = admin.create_partitions(
-        [NewPartitions("shrunk", 6, [[0], [1]]), NewPartitions("plain", 8), NewPartitions("full", 5)]
-    )
-    assert [future.result(10) for future in futures.values()] == [None, None, None]
-    assert controller.commands == [
-        CreatePartitionsCommand("shrunk", 6, ((0,), (1,)), False),
-        CreatePartitionsCommand("full", 5, None, False),
-    ]
-    assert [[one.topic for one in new] for new, _ in stock_calls] == [["plain"]]
-
-
 def test_growth_fails_with_the_stock_exception(
     admin: AdminClient, views: FakeViews, controller: StubController, stock_calls: list[Any]
 ) -> None:
@@ -197,20 +127,7 @@ def test_growth_fails_with_the_stock_exception(
     assert futures["ok"].result(10) is None
 
 
-def test_modes_are_described_per_topic(admin: AdminClient, views: FakeViews) -> None:
-    view = views.set("shrunk", modes_of(4, 2))
-    described = admin.describe_modes(["shrunk", "plain", "shrunk"])
-    assert list(described) == ["shrunk", "plain"]
-    assert described["shrunk"].result(10) == view
-    assert described["plain"].result(10).modes == ()
-
-
 RULE = GroupRule("waive", "old-*", "orders", "the team is gone", 1000, None, glob=True)
-
-
-def test_rules_about_groups_go_to_the_controller(admin: AdminClient, controller: StubController) -> None:
-    assert admin.alter_group_rules([RULE], remove=[("closed", "", "*")]).result(10) is None
-    assert controller.commands == [AlterGroupRulesCommand((RULE,), (("closed", "", "*"),))]
 
 
 def _log(monkeypatch: pytest.MonkeyPatch, *records: tuple[str, bytes]) -> None:
@@ -275,16 +192,158 @@ def test_each_topic_keeps_its_own_options(admin: AdminClient, controller: StubCo
         (DeletePartitions(1), -1, RequestRefused, "delay"),
         (DeletePartitions(1), "5", TypeError, "delay"),
         (DeletePartitions(1), True, TypeError, "delay"),
+        (DeletePartitions(0), None, RequestRefused, "at least 1"),
+        (DeletePartitions(-1), None, RequestRefused, "at least 1"),
     ],
 )
 def test_bad_argument_of_a_shrink_is_rejected(
-    admin: AdminClient, wanted: Any, delay_ms: Any, error: type[Exception], words: str
+    admin: AdminClient,
+    controller: StubController,
+    wanted: Any,
+    delay_ms: Any,
+    error: type[Exception],
+    words: str,
 ) -> None:
     with pytest.raises(error, match=words):
-        admin.delete_partitions({"orders": wanted}, delay_ms=delay_ms)
+        admin.delete_partitions({"good": DeletePartitions(1), "orders": wanted}, delay_ms=delay_ms)
+    assert controller.commands == []
 
 
-def test_a_controller_that_is_gone_is_named(admin: AdminClient, views: FakeViews) -> None:
-    views.set_claim(ClaimRecord(3, "127.0.0.1:1", "crashed"))
-    with pytest.raises(ControllerUnavailable, match=r"127\.0\.0\.1:1 cannot be reached.*modeaware controller"):
+@pytest.mark.parametrize(
+    ("claim", "told"),
+    [
+        (None, r"modeaware controller --bootstrap-server 127\.0\.0\.1:1.*--wait"),
+        (ClaimRecord(3, None, "stopped"), r"modeaware controller --bootstrap-server 127\.0\.0\.1:1.*--wait"),
+        (ClaimRecord(3, "127.0.0.1:1", "crashed"), r"127\.0\.0\.1:1 cannot be reached.*modeaware controller"),
+    ],
+)
+def test_without_a_controller_the_error_says_how_to_start_one(
+    admin: AdminClient, views: FakeViews, claim: ClaimRecord | None, told: str
+) -> None:
+    views.set_claim(claim)
+    with pytest.raises(ControllerUnavailable, match=told):
         admin.delete_partitions({"orders": DeletePartitions(1)}, request_timeout=0.5)["orders"].result(10)
+
+
+# What is sent again, and what is said in the end
+
+
+def test_refusals_that_pass_are_retried_for_their_topics_alone(admin: AdminClient, controller: StubController) -> None:
+    codes = {"a": [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE], "b": []}
+
+    def answer(command: Command) -> CommandResult:
+        passing = codes[command.topic]
+        return CommandResult(command.topic, passing.pop(0), "not yet") if passing else CommandResult(command.topic)
+
+    controller.answer = answer
+    futures = admin.delete_partitions({"a": DeletePartitions(1), "b": DeletePartitions(1)})
+    assert [future.result(10).topic for future in futures.values()] == ["a", "b"]
+    assert [command.topic for command in controller.commands] == ["a", "b", "a", "a"]
+
+
+def test_deadline_ends_the_retries_with_the_last_refusal(admin: AdminClient, controller: StubController) -> None:
+    controller.answer = lambda command: CommandResult(command.topic, ErrorCode.LEADER_NOT_AVAILABLE, "no leader")
+    with pytest.raises(RequestRefused, match=r"no leader \(gave up after") as caught:
+        admin.delete_partitions({"a": DeletePartitions(1)}, request_timeout=0.5)["a"].result(10)
+    assert caught.value.code is ErrorCode.LEADER_NOT_AVAILABLE
+
+
+class Doubtful:
+    """A controller whose first answer gets lost; ``then`` refuses every later command."""
+
+    def __init__(self, controller: StubController, views: FakeViews, done: tuple[int, int] | None) -> None:
+        self.controller, self.views, self.done = controller, views, done
+        controller.answer = self.answer
+
+    def answer(self, command: Command) -> CommandResult:
+        if len(self.controller.submitted) > 1:
+            return CommandResult(command.topic, ErrorCode.INVALID_PARTITIONS, "it has so many already")
+        if self.done is not None:
+            self.views.set(command.topic, modes_of(*self.done))
+        return CommandResult(command.topic, ErrorCode.REQUEST_TIMED_OUT, "lost")
+
+
+def test_shrink_that_an_earlier_attempt_has_done_succeeds(
+    admin: AdminClient, views: FakeViews, controller: StubController
+) -> None:
+    Doubtful(controller, views, done=(4, 1))
+    result = admin.delete_partitions({"a": DeletePartitions(1)})["a"].result(10)
+    assert (sorted(result.retired), len(controller.commands)) == ([1, 2, 3], 2)
+
+
+@pytest.mark.parametrize(
+    ("done", "shrink", "error", "told", "commands"),
+    [
+        (None, DeletePartitions(1), RequestRefused, "so many already", 2),  # the log shows no change
+        ((4, 3), DeletePartitions(1), ClusterError, "may have been carried out", 2),  # or another one
+        (None, DeletePartitions(1, immediate_delete=True), ClusterError, "lost", 1),  # never sent twice
+    ],
+)
+def test_shrink_in_doubt_ends_with_what_is_known(
+    admin: AdminClient,
+    views: FakeViews,
+    controller: StubController,
+    done: tuple[int, int] | None,
+    shrink: DeletePartitions,
+    error: type[Exception],
+    told: str,
+    commands: int,
+) -> None:
+    Doubtful(controller, views, done)
+    with pytest.raises(error, match=told):
+        admin.delete_partitions({"a": shrink})["a"].result(10)
+    assert len(controller.commands) == commands
+
+
+def test_growth_and_removed_rules_are_not_sent_twice_after_a_doubt(
+    admin: AdminClient, views: FakeViews, controller: StubController
+) -> None:
+    views.set("shrunk", modes_of(4, 2))
+    controller.answer = lambda command: CommandResult(command.topic, ErrorCode.REQUEST_TIMED_OUT, "lost")
+    with pytest.raises(KafkaException, match="lost"):
+        admin.create_partitions([NewPartitions("shrunk", 4)])["shrunk"].result(10)
+    with pytest.raises(ClusterError, match="lost"):
+        admin.alter_group_rules(remove=[("closed", "", "*")]).result(10)
+    assert len(controller.commands) == 2
+
+
+# Where the known claim leads to a controller that stands by
+
+
+@pytest.mark.parametrize("rules", [False, True], ids=["topics", "rules"])
+def test_a_command_follows_the_claim_away_from_a_standby(
+    admin: AdminClient, views: FakeViews, controller: StubController, monkeypatch: pytest.MonkeyPatch, rules: bool
+) -> None:
+    active = views.claim()
+    refresh = views.refresh
+
+    def refresh_late(timeout_s: float) -> None:
+        refresh(timeout_s)
+        if views.refreshes == 2:
+            views.set_claim(active)
+
+    monkeypatch.setattr(views, "refresh", refresh_late)
+    with served(controller, "standby", active=False) as standby:
+        views.set_claim(ClaimRecord(1, standby.address, "standby"))
+        if rules:
+            assert admin.alter_group_rules([RULE], remove=[("closed", "", "*")]).result(10) is None
+            assert controller.commands == [AlterGroupRulesCommand((RULE,), (("closed", "", "*"),))]
+        else:
+            admin.delete_partitions({"orders": DeletePartitions(1)})["orders"].result(10)
+            assert controller.commands == [DeletePartitionsCommand("orders", 1)]
+
+
+@pytest.mark.parametrize(("conf", "told"), [({}, "modeaware-librdkafka"), ({"client.software.name": "mine"}, "mine")])
+def test_an_endpoint_that_refuses_old_clients_takes_it_for_none(
+    monkeypatch: pytest.MonkeyPatch, conf: dict[str, Any], told: str
+) -> None:
+    heard: list[dict[str, Any]] = []
+    real = StockAdminClient.__init__
+
+    def listen(self: StockAdminClient, conf: dict[str, Any], **named: Any) -> None:
+        heard.append(conf)
+        real(self, conf, **named)
+
+    monkeypatch.setattr(StockAdminClient, "__init__", listen)
+    AdminClient({"bootstrap.servers": "127.0.0.1:1", "log_level": 0, **conf}).close()
+    assert [conf["client.software.name"] for conf in heard] == [told]

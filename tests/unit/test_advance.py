@@ -1,4 +1,4 @@
-"""Passes over a shrinking topic: what each phase waits for, and what sends it back."""
+"""Passes over a shrinking topic: what each phase waits for, what sends it back, and evacuations of compacted topics."""
 
 from __future__ import annotations
 
@@ -6,18 +6,24 @@ from dataclasses import replace
 
 import pytest
 
-from modeaware.errors import RequestRefused
+from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.facts import GroupsDoubt
-from modeaware.lifecycle.phases import topic_phase
+from modeaware.lifecycle.commands import AlterGroupRulesCommand
+from modeaware.lifecycle.evacuation import evacuation_group, is_evacuation_group
+from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts
+from modeaware.lifecycle.group_rules import alter_group_rules
+from modeaware.lifecycle.phases import in_progress, topic_phase
+from modeaware.modelog.group_rules import GroupRulesRecord
 from modeaware.modelog.records import RetiredPartition, TopicRecord
 from modeaware.modes import PartitionState, ReplicaState
 from tests.support.lifecycle import (
+    CONFIG,
     LATER_MS,
     NONE,
     NOW_MS,
     QUIET_MS,
     RO,
+    TOPIC,
     TOPIC_ID,
     admitted,
     after,
@@ -27,6 +33,8 @@ from tests.support.lifecycle import (
     grow,
     log,
     look,
+    refusal,
+    rule,
     shrink,
 )
 
@@ -107,23 +115,6 @@ class TestTheWholeWay:
 
 
 class TestSeal:
-    @pytest.mark.parametrize("quiet_since_ms", [NOW_MS + 1, NOW_MS + 5_000])
-    def test_the_end_must_have_been_quiet(self, quiet_since_ms: int) -> None:
-        step = look(retiring(), facts(logs={P: log(10, quiet_since_ms=quiet_since_ms)}, groups=READ))
-        assert step.record is None
-        assert step.due_ms == quiet_since_ms + QUIET_MS
-
-    def test_no_seal_while_a_transaction_is_open(self) -> None:
-        open_transaction = facts(logs={P: log(10, stable=4)}, groups=READ)
-        record = after(retiring(), open_transaction, passes=2)
-        assert record.modes[P] is RO
-        assert record.retired[P].seal_offset is None
-        assert record.retired[P].reason == reasons.OPEN_TRANSACTION
-        assert record.retired[P].replica_state is ReplicaState.DELETION_INELIGIBLE
-        record = after(record, facts(logs={P: log(11, quiet_since_ms=LATER_MS)}, groups=READ))
-        assert record.retired[P].reason is None
-        assert record.retired[P].seal_offset is None
-
     def test_a_producer_that_goes_on_writing_is_named_once(self) -> None:
         still_ms = NOW_MS + QUIET_MS
         writing = facts(logs={P: log(10, stable=9, quiet_since_ms=still_ms, moved=True)}, groups=READ)
@@ -139,15 +130,6 @@ class TestSeal:
 
 
 class TestDrain:
-    def test_the_delay_runs_from_the_request(self) -> None:
-        record = retiring(delay_ms=60_000)
-        seen = facts(logs=FULL, groups=READ)
-        step = look(record, seen, NOW_MS + 59_999)
-        assert step.record is not None
-        assert step.record.retired[P].reason == reasons.DELAY
-        assert step.due_ms == NOW_MS + 60_000
-        assert after(step.record, seen, NOW_MS + 60_000).modes[P] is NONE
-
     def test_too_long_a_proof_waits(self) -> None:
         """Groups came up since the admission: a record that does not fit must not be tried for ever."""
         many = {f"group-{n}-{'x' * 240}": group({P: 10}) for n in range(4_000)} | READ
@@ -164,9 +146,7 @@ class TestBeforeDeletion:
         ("groups", "doubt", "reason"),
         [
             (UNREAD, None, "group-lag:g"),
-            ({}, None, "group-gone:g"),
             (READ | {"new": group(members=True)}, None, "group-never-committed:new"),
-            (READ | {"new": group({P: 2})}, None, "group-lag:new"),
             (READ, GroupsDoubt("a broker did not answer"), "groups-unknown"),
             ({"g": group({P: 11})}, None, "group-beyond-end:g"),
         ],
@@ -204,20 +184,6 @@ class TestBeforeDeletion:
 
 
 class TestStraggler:
-    def test_after_the_records_were_reclaimed(self) -> None:
-        wrote = {P: log(11, 10, quiet_since_ms=LATER_MS)}
-        step = look(done(), facts(logs=wrote, groups=READ))
-        assert step.record is not None
-        assert step.record.modes[P] is RO
-        assert step.record.retired[P].stragglers == 1
-        assert step.effects == ()
-        record, later = step.record, LATER_MS + QUIET_MS
-        record = after(record, facts(logs=wrote, groups=READ), later)
-        assert record.retired[P].reason == "group-lag:g"
-        record = after(record, facts(logs=wrote, groups={"g": group({P: 11})}), later)
-        assert record.modes[P] is NONE
-        assert deleted(look(record, facts(logs=wrote, groups={"g": group({P: 11})}), later)) == {P: 11}
-
     @pytest.mark.parametrize("state", ["drain", "reclaim", "done"])
     def test_truncation(self, state: str) -> None:
         record = {"drain": lambda: after(retiring(), facts(logs=FULL, groups=UNREAD)), "reclaim": in_none, "done": done}
@@ -247,25 +213,108 @@ def test_topic_that_is_absent_or_replaced_is_left_alone(topic_id: str | None) ->
         assert (step.record, step.tombstone, step.effects) == (None, False, ())
 
 
-def test_confirmed_absence_of_a_topic_removes_its_record() -> None:
-    step = look(in_none(), facts(topic_id=None, gone=True))
-    assert (step.record, step.tombstone, step.effects) == (None, True, ())
+# Compacted topics: no partition goes before a job has copied its latest values, and proved it
 
 
-def test_retention_never_deletes_even_where_the_log_start_went_back() -> None:
-    """An unclean leader election may do that between None and the next look."""
-    record = after(retiring(delay_ms=-1), facts(logs={P: log(10, 10)}))
+JOB = evacuation_group(TOPIC, 0)
+COPIED = {**READ, JOB: group({P: 10})}
+
+
+def seen(groups: dict[str, GroupFacts] | None = None, part: PartitionFacts | None = None, **more: object) -> TopicFacts:
+    logs = {P: part or log(10)}
+    return facts(logs=logs, groups=READ if groups is None else groups, **{"cleanup_policy": "compact", **more})
+
+
+def shrinking(**fields: object) -> TopicRecord:
+    return admitted(shrink(P, evacuate=True, **fields), seen=seen())
+
+
+def waiting(**fields: object) -> TopicRecord:
+    """Sealed at 10 and read; nothing is copied."""
+    record = after(shrinking(**fields), seen())
+    assert (record.retired[P].seal_offset, record.retired[P].reason) == (10, reasons.NOT_EVACUATED)
+    return record
+
+
+def resting(**fields: object) -> TopicRecord:
+    record = after(waiting(**fields), seen(COPIED), passes=2)
     assert record.modes[P] is NONE
-    step = look(record, facts(logs={P: log(10, 6)}, groups=READ))
-    assert step.effects == ()
-    assert step.record is not None
-    assert step.record.modes[P] is RO
-    assert step.record.retired[P].reason == reasons.RETENTION
+    return record
 
 
-def test_open_transaction_after_the_seal_keeps_a_partition_readable() -> None:
-    record = after(retiring(), facts(logs=FULL, groups=UNREAD))
-    step = look(record, facts(logs={P: log(10, stable=9)}, groups=READ))
-    assert step.record is not None
-    assert step.record.modes[P] is RO
-    assert step.record.retired[P].reason == reasons.OPEN_TRANSACTION
+class TestNames:
+    @pytest.mark.parametrize(
+        "name", ["-orders-", "-orders-x", "-orders-1-5", "-orders", "-orders-2-7", "-orders-\u0661"]
+    )
+    def test_those_of_other_topics_are_not(self, name: str) -> None:
+        assert not is_evacuation_group("orders", "modeaware-evacuation" + name)
+        assert not is_evacuation_group("orders", "x-modeaware-evacuation-orders-7")
+
+
+class TestAdmission:
+    @pytest.mark.parametrize("policy", ["compact", "compact,delete", "delete,compact"])
+    def test_a_compacted_topic_is_admitted_with_it(self, policy: str) -> None:
+        error = refusal(shrink(P), seen=seen(cleanup_policy=policy))
+        assert error.code is ErrorCode.POLICY_VIOLATION
+        assert "--evacuate" in str(error)
+        assert "modeaware.spark.evacuate" in str(error)
+        record = admitted(shrink(P, evacuate=True), seen=seen(cleanup_policy=policy))
+        assert record.deletion is not None
+        assert (record.deletion.evacuate, record.deletion.evacuation_epoch) == (True, record.epoch)
+
+
+class TestTheProof:
+    @pytest.mark.parametrize("policy", [{}, {"delay_ms": -1}])
+    def test_nothing_goes_without_it(self, policy: dict[str, object]) -> None:
+        record = waiting(**policy)
+        assert record.modes[P] is RO
+        assert record.retired[P].replica_state is ReplicaState.DELETION_INELIGIBLE
+        gone = look(record, seen(COPIED)).record
+        assert gone is not None
+        assert gone.modes[P] is NONE
+        assert gone.retired[P].evacuated
+        assert gone.retired[P].drained == {"g": 10, JOB: 10}
+
+    def test_it_is_not_to_be_ignored(self) -> None:
+        everything = replace(CONFIG, ignored_groups=("*",))
+        assert look(waiting(), seen(), config=everything).record is None
+        record = look(waiting(), seen(COPIED), config=everything).record
+        assert record is not None
+        assert record.modes[P] is NONE
+
+    @pytest.mark.parametrize("name", [JOB, "modeaware-evacuation-*", evacuation_group("other", 3)])
+    def test_it_cannot_be_waived(self, name: str) -> None:
+        with pytest.raises(RequestRefused, match="cannot be waived") as caught:
+            alter_group_rules(GroupRulesRecord(), AlterGroupRulesCommand(add=(rule("waive", name),)), 1)
+        assert caught.value.code is ErrorCode.INVALID_REQUEST
+
+
+class TestAtRest:
+    @pytest.mark.parametrize(
+        ("policy", "cleanup"), [({}, "compact"), ({"delay_ms": -1}, "compact"), ({"delay_ms": -1}, "compact,delete")]
+    )
+    def test_where_nothing_is_deleted_it_is_done(self, policy: dict[str, object], cleanup: str) -> None:
+        record = after(waiting(**policy), seen(COPIED, cleanup_policy=cleanup), passes=2)
+        assert record.retired[P].replica_state is ReplicaState.DELETION_INELIGIBLE
+        assert record.retired[P].reason == reasons.COMPACTED
+        assert (topic_phase(record), in_progress(record)) == ("done", False)
+        step = look(record, seen(COPIED, cleanup_policy=cleanup))
+        assert (step.effects, step.due_ms) == ((), None)
+
+    def test_records_go_once_the_policy_lets_them(self) -> None:
+        both = seen(READ, cleanup_policy="compact,delete")  # the job's offsets have expired
+        step = look(resting(), both)
+        assert step.record is not None
+        assert (step.record.retired[P].replica_state, step.effects) == (ReplicaState.DELETION_STARTED, ())
+        assert step.due_ms == LATER_MS
+        assert in_progress(step.record)
+        assert deleted(look(step.record, both)) == {P: 10}
+        assert not look(step.record, seen()).effects, "not if it is compacted alone by then"
+        gone = after(step.record, seen({}, log(10, 10), cleanup_policy="compact,delete"))
+        assert gone.retired[P].replica_state is ReplicaState.DELETION_SUCCESSFUL
+
+
+def test_evacuating_shrink_is_never_immediate() -> None:
+    error = refusal(shrink(P, evacuate=True, immediate_delete=True), seen=seen())
+    assert error.code is ErrorCode.INVALID_REQUEST
+    assert "--immediate-delete" in str(error)

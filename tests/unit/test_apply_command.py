@@ -18,7 +18,6 @@ from modeaware.cli import apply
 from modeaware.cli.apply_look import Found, Validation
 from modeaware.cli.apply_steps import Carrier
 from modeaware.cli.apply_text import plan_lines, plans_json
-from modeaware.errors import ControllerUnavailable, ErrorCode
 from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
 from modeaware.modelog.records import ClaimRecord
@@ -96,7 +95,6 @@ def test_the_file_is_read_before_anybody_is_asked(tmp_path: Path, capsys: pytest
 
 
 IDLE = CurrentTopic(2)
-ELSEWHERE = ControllerUnavailable("on another host", code=ErrorCode.INVALID_CONFIG)
 
 
 class Cluster:
@@ -106,11 +104,10 @@ class Cluster:
         self.file = file
         file.write_text("version: 1\ntopics:\n  a: {partitions: 4}\n  b: {partitions: 2}\n")
         self.looks: list[dict[str, CurrentTopic]] = []
-        self.running: bool | Exception = True
         self.taken: list[str] = []
         monkeypatch.setattr(apply, "connect", lambda _: SimpleNamespace(close=lambda: None))
         monkeypatch.setattr(apply, "look_at", lambda *_: self._look())
-        monkeypatch.setattr(apply, "is_running", lambda *_: self._is_running())
+        monkeypatch.setattr(apply, "is_running", lambda *_: True)
         monkeypatch.setattr(apply, "read_mode_log", lambda *_: Replay())
         monkeypatch.setattr(Validation, "of", lambda _, plan: plan)
         monkeypatch.setattr(Carrier, "take", lambda _, plan: self.taken.append(plan.topic))
@@ -119,11 +116,6 @@ class Cluster:
     def _look(self) -> Found:
         topics = self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
         return Found(topics, {}, Replay())
-
-    def _is_running(self) -> bool:
-        if isinstance(self.running, Exception):
-            raise self.running
-        return self.running
 
     def run(self, *options: str) -> int:
         return cli.main(["apply", str(self.file), "--bootstrap-server", "127.0.0.1:1", "--timeout", "0.3", *options])
@@ -142,19 +134,6 @@ def test_after_the_question_it_has_to_be_what_was_shown(cluster: Cluster, capsys
     cluster.looks = [{"a": CurrentTopic(6), "b": IDLE}]
     assert cluster.run() == 0
     assert cluster.taken == ["a"]
-
-
-def test_what_needs_a_controller_is_refused_where_none_is_seen(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
-) -> None:
-    cluster.looks = [{"a": CurrentTopic(6), "b": CurrentTopic(1)}]
-    cluster.running = False
-    assert (cluster.run("--yes"), cluster.taken) == (1, [])
-    assert "refused: no controller is running, which keeps the modes: start one" in capsys.readouterr().out
-    cluster.running = ELSEWHERE
-    capsys.readouterr()
-    assert (cluster.run("--yes"), cluster.taken) == (1, [])
-    assert "on another host" in capsys.readouterr().err
 
 
 def test_controller_that_is_taking_over_is_waited_for(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import murmur2
 
 # librdkafka gives no public way to its statistics of one partition, so what is made of them is tested where it is.
 from modeaware.confluent._backlog import MARGIN_S, Backlog, Backlogs
-from modeaware.confluent.producer import Producer
-from modeaware.errors import KeyHeld
-from tests.support.fake_views import FakeViews, modes_of
-from tests.support.waiting import eventually
 
 LATER_S = MARGIN_S + 1
 
@@ -81,81 +74,6 @@ class TestSettings:
         for figures in "abcdef":
             settings["stats_cb"](figures)
         assert told == ["c", "f"]
-
-
-Mocked = Callable[..., "Sending"]
-
-
-class Sending(threading.Thread):
-    """A producer before librdkafka's mock cluster (four partitions), and a thread that keeps its queue from being
-    empty with records whose key does not move."""
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(daemon=True)
-        self.reports: list[bytes] = []
-        conf = {"bootstrap.servers": "mock:1", "test.mock.num.brokers": 1, "log_level": 0, "linger.ms": 5}
-        ours = {"modeaware.on.resize": "hold", "partitioner": "murmur2_random"}
-        self.producer = Producer({**conf, **ours, "on_delivery": self._delivered, **settings})
-        self._kept = key_of(0, 0)
-        self._done = threading.Event()
-
-    def _delivered(self, _error: object, message: Any) -> None:
-        if message.value() != b"kept":
-            self.reports.append(message.value())
-
-    def run(self) -> None:
-        while not self._done.wait(0.001):
-            self.producer.produce("orders", b"kept", self._kept)
-            self.producer.poll(0)
-
-    def held(self, key: bytes, value: bytes) -> bool:
-        try:
-            self.producer.produce("orders", value, key)
-        except KeyHeld as held:
-            return "still queued" in str(held)
-        return False
-
-    def stop(self) -> None:
-        self._done.set()
-        if self.ident is not None:
-            self.join(10)
-        self.producer.purge()
-        self.producer.close()
-
-
-def key_of(of_four: int, of_two: int) -> bytes:
-    keys = (b"%d" % number for number in range(1000))
-    return next(key for key in keys if (murmur2(key, 4), murmur2(key, 2)) == (of_four, of_two))
-
-
-@pytest.fixture
-def mocked(views: FakeViews) -> Iterator[Mocked]:
-    made: list[Sending] = []
-
-    def make(**settings: Any) -> Sending:
-        made.append(Sending(**settings))
-        return made[-1]
-
-    yield make
-    for sending in made:
-        sending.stop()
-
-
-@pytest.mark.filterwarnings("default::modeaware.errors.ResizeWarning")
-class TestProducer:
-    def test_a_moved_key_waits_for_the_producers_own_records_though_all_is_handed_over(
-        self, mocked: Mocked, views: FakeViews
-    ) -> None:
-        sending = mocked(**{"linger.ms": 2500, "statistics.interval.ms": 200, "stats_cb": lambda _: None})
-        moved = key_of(3, 1)
-        sending.producer.produce("orders", b"before", moved)
-        sending.start()
-        views.set("orders", modes_of(4, 2), previous_count=4)
-        views.set("orders", modes_of(4, 2))  # the controller reports it as handed over
-        assert sending.held(moved, b"after"), "the record of before still lingers"
-        eventually(lambda: not sending.held(moved, b"after"), 20)
-        assert sending.reports[:1] == [b"before"]
-        eventually(lambda: sending.reports == [b"before", b"after"], 20)
 
 
 def test_records_that_wait_for_the_first_metadata_are_not_counted_yet() -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import socket
 import ssl
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +19,14 @@ from modeaware.wire.brokers import messages
 from modeaware.wire.brokers.client import REQUEST_TIMEOUT_S, Brokers
 from modeaware.wire.brokers.patience import SILENT_FOR_S, SILENT_TIMEOUT_S, Patience
 from modeaware.wire.brokers.settings import kafka_python_settings
-
-
-@pytest.fixture
-def nobody() -> str:
-    """An address where nobody listens."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{listener.getsockname()[1]}"
+from modeaware.wire.client_tls import ssl_context
+from tests.support.endpoint import free_port
+from tests.support.secured import Certificate, make_certificate
 
 
 @pytest.mark.filterwarnings("error")
-def test_nobody_answers(nobody: str) -> None:
-    brokers = Brokers({"bootstrap.servers": nobody}, timeout_s=0.3)
+def test_nobody_answers() -> None:
+    brokers = Brokers({"bootstrap.servers": f"127.0.0.1:{free_port()}"}, timeout_s=0.3)
     for _ in range(2):
         with pytest.raises(ClusterError) as raised:
             brokers.node_ids()
@@ -101,17 +96,6 @@ SSL = {**SERVERS, "security.protocol": "SSL"}
 USER = {"sasl.username": "alice", "sasl.password": "secret"}
 
 
-@pytest.fixture(scope="module")
-def pem(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A self-signed certificate and its key, encrypted with the password "secret"."""
-    folder = tmp_path_factory.mktemp("pem")
-    certificate, key = folder / "certificate.pem", folder / "key.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-days", "2", "-subj", "/CN=test"]
-    command += ["-passout", "pass:secret", "-keyout", str(key), "-out", str(certificate)]
-    subprocess.run(command, check=True, capture_output=True)
-    return certificate, key
-
-
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "scram-sha-512"])
 @pytest.mark.parametrize("name", ["sasl.mechanism", "sasl.mechanisms"])
 def test_a_user_and_a_password(name: str, mechanism: str) -> None:
@@ -149,22 +133,43 @@ def test_a_callback_that_fails_is_a_broker_that_does_not_let_us_in(failure: Exce
     assert raised.value.__cause__ is failure
 
 
-class TestTls:
-    def test_certificates_and_host_names_are_checked(self) -> None:
-        context = kafka_python_settings(SSL)["ssl_context"]
-        assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
-        assert context.minimum_version is ssl.TLSVersion.TLSv1_2
+def test_certificates_and_host_names_are_checked() -> None:
+    context = kafka_python_settings(SSL)["ssl_context"]
+    assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
+    assert context.minimum_version is ssl.TLSVersion.TLSv1_2
 
-    @pytest.mark.parametrize("as_strings", [False, True])
-    def test_pem_as_files_or_strings(self, pem: tuple[Path, Path], as_strings: bool) -> None:
-        names = ("ssl.ca", "ssl.certificate", "ssl.key")
-        certificate, key = pem
-        files = dict(zip(names, (certificate, certificate, key), strict=True))
-        conf = {f"{name}.pem": path.read_text() for name, path in files.items()}
-        if not as_strings:
-            conf = {f"{name}.location": str(path) for name, path in files.items()}
-        context = kafka_python_settings({**SSL, **conf, "ssl.key.password": "secret"})["ssl_context"]
-        assert [dict(each[0] for each in ca["subject"]) for ca in context.get_ca_certs()] == [{"commonName": "test"}]
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
+    return make_certificate(tmp_path_factory.mktemp("tls"))
+
+
+def test_key_may_be_locked_and_a_comment_be_in_another_script(certificate: Certificate, tmp_path: Path) -> None:
+    locked = tmp_path / "locked.pem"
+    command = ["openssl", "rsa", "-aes128", "-passout", "pass:secret", "-in", str(certificate.key), "-out", str(locked)]
+    subprocess.run(command, check=True, capture_output=True)
+    files = {"ssl.certificate.location": str(certificate.certificate), "ssl.key.location": str(locked)}
+    pem = f"# Zertifikat für Kafka\n{certificate.certificate.read_text()}"
+    context = ssl_context({**files, "ssl.key.password": "secret", "ssl.ca.pem": pem})
+    assert context.cert_store_stats()["x509"] == 1
+
+
+def test_strings_are_gone_from_the_disk_at_once(certificate: Certificate, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders: list[Path] = []
+    real = tempfile.TemporaryDirectory
+
+    def make(*arguments: Any, **named: Any) -> tempfile.TemporaryDirectory[str]:
+        made = real(*arguments, **named)
+        folders.append(Path(made.name))
+        return made
+
+    monkeypatch.setattr(tempfile, "TemporaryDirectory", make)
+    certificate_pem, key_pem = certificate.certificate.read_text(), certificate.key.read_text()
+    ssl_context({"ssl.certificate.pem": certificate_pem, "ssl.key.pem": key_pem})
+    with pytest.raises(ConfigError, match=r"ssl\.certificate"):
+        ssl_context({"ssl.certificate.pem": certificate_pem, "ssl.key.pem": "rubbish"})
+    assert len(folders) == 4
+    assert not any(folder.exists() for folder in folders)
 
 
 @pytest.mark.parametrize(

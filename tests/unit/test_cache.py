@@ -4,12 +4,13 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
 from modeaware.errors import ModeSourceError
 from modeaware.topic_view import TopicView
-from modeaware.views.cache import Fetch, MetadataCache
+from modeaware.views.cache import MetadataCache
 from tests.support.waiting import eventually
 
 TTL_MS = 60_000
@@ -61,15 +62,12 @@ def source() -> Source:
     return Source()
 
 
-@pytest.fixture
-def make(clock: FakeClock) -> Callable[..., MetadataCache]:
-    def make(fetch: Fetch, **more: int) -> MetadataCache:
-        return MetadataCache(fetch, ttl_ms=TTL_MS, clock=clock, **more)
-
-    return make
-
-
 Make = Callable[..., MetadataCache]
+
+
+@pytest.fixture
+def make(clock: FakeClock) -> Make:
+    return partial(MetadataCache, ttl_ms=TTL_MS, clock=clock)
 
 
 def test_a_source_is_asked_once_a_ttl(make: Make, source: Source, clock: FakeClock) -> None:
@@ -180,9 +178,3 @@ def test_the_least_recently_used_topics_make_room(make: Make, source: Source) ->
     cache.offer([view("c")])
     assert set(cache.all()) == {"a", "c"}
     assert cache.get("b", 1) == view("b")  # asked for again
-
-
-def test_a_topic_made_anew_starts_afresh(make: Make, source: Source) -> None:
-    cache = make(source)
-    cache.offer([view(epoch=9)])
-    assert set(cache.offer([view(epoch=1, topic_id="another")])) == {"orders"}

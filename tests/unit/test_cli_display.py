@@ -1,17 +1,35 @@
-"""What people and programs are shown of a topic."""
+"""What people and programs are shown of a topic, ``--wait``, and the drain certificate."""
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import re
+import signal
+import threading
+import time
 from dataclasses import replace
+from typing import Any
 
+import pytest
+from rich.console import Console
+from rich.live import Live
+
+from modeaware.cli.aside import aside
+from modeaware.cli.certificate import HELP
 from modeaware.cli.display import JSON_HELP, describe_json, describe_text
+from modeaware.cli.waiting import LiveProgress, PlainProgress, wait_until_done
+from modeaware.errors import ControllerFenced
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.facts import GroupFacts
+from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts
+from modeaware.lifecycle.requirement import required_of
 from modeaware.modelog.deletion import DeleteTopicPartitions
+from modeaware.modelog.group_rules import GroupRule
+from modeaware.modelog.records import RetiredPartition, TopicRecord
 from modeaware.modelog.straggler import Straggler
 from modeaware.modes import PartitionMode, PartitionState, ReplicaState
+from modeaware.reports.certificate import Evidence, all_drained, certificate, check
 from modeaware.reports.describe import HandoverDescription, PartitionDescription, TopicDescription
 
 DRAINED = DeleteTopicPartitions(4, 60_000, False, 1_700_000_000_000, 6)
@@ -71,13 +89,11 @@ def test_partitions_that_are_alike_share_a_line() -> None:
 
 
 def test_what_is_left_to_be_handed_over() -> None:
-    topic = replace(shrinking(draining(4)), handover=HandoverDescription(6, (0, 2, 4)))
-    assert describe_text([topic], expand=False).splitlines()[3] == "  Keys that moved: handed over 3 of 6 partitions"
-    topic = replace(topic, handover=HandoverDescription(6, (), ("audit", "billing")))
-    line = "  Keys that moved: handed over 0 of 6 partitions; unread by audit, billing"
+    topic = replace(shrinking(draining(4)), handover=HandoverDescription(6, (0, 2), ("audit", "billing")))
+    line = "  Keys that moved: handed over 2 of 6 partitions; unread by audit, billing"
     assert describe_text([topic], expand=False).splitlines()[3] == line
     told = describe_json([topic, shrinking()])["topics"]
-    assert told[0]["handover"] == {"previous_count": 6, "handed_over": [], "unread_by": ["audit", "billing"]}
+    assert told[0]["handover"] == {"previous_count": 6, "handed_over": [0, 2], "unread_by": ["audit", "billing"]}
     assert told[1]["handover"] is None
 
 
@@ -105,32 +121,215 @@ def test_json_has_the_documented_fields_and_no_others() -> None:
     assert (partition["reason"], partition["waits_for"]) == ("group-lag:billing", reasons.text("group-lag:billing"))
 
 
-UNUSUAL = replace(
-    shrinking(
-        draining(4, stragglers=3, straggler=Straggler(1004, 17, 2, 1_700_000_000_000)),
-        draining(5, stragglers=1, straggler=Straggler(1005)),
-    ),
-    deletion=replace(DRAINED, accept_state_loss=("app",)),
-    groups_complete=False,
-    waived={"old": "the team is gone"},
-    groups={
-        "app": GroupFacts(kind="classic", stateful=True, has_members=True),
-        "queue": GroupFacts(kind="share"),
-        "billing": GroupFacts(),
-    },
-    groups_doubt="a broker did not list its groups",
-)
+# ``--wait``: when it ends, and that Ctrl-C ends it
 
 
-def test_what_is_out_of_the_ordinary_is_told() -> None:
-    writer = "producer id 17 epoch 2, last wrote 2023-11-14 22:13:20 UTC"
-    lines = describe_text([UNUSUAL], expand=False).splitlines()
-    assert lines[4:11] == [
-        "  (There may be more: not every group could be seen when the change was admitted.)",
-        "  Of special kinds: app (classic, keeps state per partition), queue (share)",
-        "  Loss of state accepted: app",
-        "  Not waited for: old (waived: the team is gone)",
-        "  Which groups use it is not certain: a broker did not list its groups",
-        f"  Straggler in partition 4: offset 1 004, {writer}; the last of 3 times",
-        "  Straggler in partition 5: offset 1 005, from a producer without an id (not idempotent)",
+DELETION = DeleteTopicPartitions(4, 0, False, 0, 6)
+NONE = PartitionMode.NONE
+
+
+def described(phase: str, *retired: object) -> TopicDescription:
+    partitions = (*(partition(p) for p in range(4)), *retired)
+    return TopicDescription("orders", "id", 3, phase, DELETION, (), partitions)  # type: ignore[arg-type]  # draining()'s type
+
+
+DRAIN = described("drain", draining(4), draining(5, phase="seal", seal_offset=None, reason=None))
+DONE = described("done", *(draining(p, mode=NONE, phase="done", reason=None, lag=0) for p in (4, 5)))
+
+
+class Script:
+    """Looks at a topic as a test lays them out; each may be an error. Wakes the waiting at once."""
+
+    def __init__(self, *looks: TopicDescription | Exception) -> None:
+        self.changed = threading.Event()
+        self._looks = list(looks)
+
+    def look(self) -> TopicDescription:
+        self.changed.set()
+        look = self._looks.pop(0)
+        if isinstance(look, Exception):
+            raise look
+        return look
+
+
+def _wait(script: Script, failure: BaseException | None = None) -> str:
+    out = io.StringIO()
+    wait_until_done(script.look, script.changed, PlainProgress(out), lambda: failure, 10.0)
+    return out.getvalue()
+
+
+def test_it_waits_until_the_topic_is_done_and_tells_each_change_once() -> None:
+    told = [line.split(" ", 1)[1] for line in _wait(Script(DRAIN, DRAIN, DONE)).splitlines()]
+    assert told == [
+        f"orders: drain 4 ({reasons.text('group-lag:billing')}); seal 5",
+        "orders: done 4-5",
     ]
+
+
+def test_it_ends_when_the_embedded_controller_has_stopped() -> None:
+    with pytest.raises(ControllerFenced, match="another"):
+        _wait(Script(DRAIN, DRAIN), ControllerFenced("another controller has taken over"))
+
+
+def test_the_live_display_shows_phases_and_share() -> None:
+    out = io.StringIO()
+    with Live(console=Console(file=out, force_terminal=True, width=120), auto_refresh=False) as live:
+        progress = LiveProgress(live)
+        progress.show(DRAIN)
+        progress.note("brokers [away]")
+        progress.note("brokers [away]")
+        progress.show(DONE)
+        live.refresh()
+    assert "2 of 2 partitions done" in out.getvalue()
+    assert out.getvalue().count("brokers [away]") == 1
+
+
+class Deaf:
+    """Work that loses a KeyboardInterrupt, as client libraries do; presses Ctrl-C when it has begun."""
+
+    def __init__(self) -> None:
+        self.told_to_stop = threading.Event()
+        self.ended = threading.Event()
+
+    def work(self) -> None:
+        threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+        deadline_s = time.monotonic() + 5
+        while not self.told_to_stop.is_set() and time.monotonic() < deadline_s:
+            try:
+                time.sleep(0.01)  # as a library that waits for a broker
+            except KeyboardInterrupt:
+                continue
+        self.ended.set()
+
+
+@pytest.mark.parametrize("stoppable", [False, True])
+def test_ctrl_c_is_heard_and_only_work_that_can_be_stopped_has_ended(stoppable: bool) -> None:
+    deaf = Deaf()
+    with pytest.raises(KeyboardInterrupt):
+        aside(deaf.work, *([deaf.told_to_stop.set] if stoppable else []))
+    assert deaf.ended.is_set() is stoppable
+    deaf.told_to_stop.set()
+
+
+# The drain certificate: the verdict on each partition
+
+
+RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
+READ = PartitionFacts(3, 10, 10, 0, 0)
+FREED = replace(READ, log_start=10)
+SEALED = RetiredPartition(seal_offset=10, seal_leader_epoch=0)
+GONE = RetiredPartition(
+    PartitionState.NON_EXISTENT, ReplicaState.DELETION_SUCCESSFUL, seal_offset=10, drained={"billing": 10}
+)
+TO_ONE = DeleteTopicPartitions(1, 500, False, 1_000, 3, ("app",))
+BILLING = GroupFacts({1: 10, 2: 10}, kind="consumer")
+
+
+def evidence(
+    retired: RetiredPartition = SEALED,
+    log: PartitionFacts | None = READ,
+    group: GroupFacts | None = BILLING,
+    *,
+    rules: tuple[GroupRule, ...] = (),
+    doubt: GroupsDoubt | None = None,
+    topic_id: str = "id",
+) -> Evidence:
+    """Partition 1 retired as given, partition 2 reclaimed."""
+    record = TopicRecord(
+        "orders",
+        "id",
+        4,
+        2,
+        (RW, NONE if retired.drained else RO, NONE),
+        TO_ONE,
+        {1: retired, 2: GONE},
+        required_groups=("billing",),
+        waived={"old": "the team is gone"},
+        changed_ms=2_000,
+    )
+    logs = {2: FREED} if log is None else {1: log, 2: FREED}
+    groups = {} if group is None else {"billing": group}
+    facts = TopicFacts("orders", topic_id, 3, partitions=logs, groups=groups, groups_doubt=doubt)
+    requirement = required_of(record.required_groups, facts, rules, (), 3_000)
+    return Evidence(record, facts, requirement, "cluster-1", "host:9092", 3_000, rules)
+
+
+WAIVER = GroupRule("waive", "billing", "*", "moved", 0)
+MARKED = replace(SEALED, drained={"billing": 8})
+"""Sealed at 10, where its group has committed 8: behind that lie control records alone, and they stay."""
+AT_MARKER = GroupFacts({1: 8}, caught_up=frozenset({1}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict", "reason"),
+    [
+        ({}, "drained", None),
+        ({"log": FREED}, "reclaimed", None),
+        ({"retired": MARKED, "log": replace(READ, log_start=8), "group": AT_MARKER}, "reclaimed", None),
+        ({"retired": MARKED, "log": replace(READ, log_start=7), "group": AT_MARKER}, "drained", None),
+        ({"group": GroupFacts({1: 9})}, "not drained", "group-lag:billing"),
+        ({"group": GroupFacts({1: 9}, caught_up=frozenset({1}))}, "drained", None),
+        ({"group": None}, "not drained", "group-gone:billing"),
+        ({"group": None, "rules": (WAIVER,)}, "drained", None),
+        ({"doubt": GroupsDoubt("a broker is silent")}, "not drained", "groups-unknown"),
+        ({"log": None}, "not drained", "partition-unavailable"),
+        ({"topic_id": "another"}, "not drained", "partition-unavailable"),
+        ({"log": replace(READ, end_offset=12, last_stable_offset=12)}, "not drained", "straggler"),
+        ({"log": replace(READ, leader_epoch=1, seal_epoch_end=8)}, "not drained", "truncated"),
+        ({"log": replace(READ, leader_epoch=1, seal_epoch_end=10)}, "drained", None),
+        ({"log": replace(READ, last_stable_offset=5)}, "not drained", "open-transaction"),
+        ({"retired": RetiredPartition()}, "not drained", "not-sealed"),
+    ],
+)
+def test_the_verdict_is_by_what_the_cluster_shows_now(
+    changes: dict[str, Any], verdict: str, reason: str | None
+) -> None:
+    shown = evidence(**changes)
+    assert check(1, shown) == (verdict, reason)
+    document = certificate(shown, [1, 2])
+    assert document["partitions"][0]["verdict"].startswith(verdict)
+    assert document["partitions"][1]["verdict"] == (
+        "reclaimed" if "topic_id" not in changes else "not drained: " + UNAV
+    )
+    assert all_drained(document) is (verdict != "not drained")
+
+
+UNAV = "the partition has no leader that answers: waiting for it"
+
+
+def test_certificate_holds_what_the_log_says_and_what_the_cluster_shows_now() -> None:
+    straggler = Straggler(9, 17, 1, 1_500)
+    document = certificate(evidence(replace(SEALED, drained={"billing": 10}, stragglers=1, straggler=straggler)), [1])
+    assert json.loads(json.dumps(document)) == document
+    assert (document["cluster_id"], document["topic"], document["mode_epoch"]) == ("cluster-1", "orders", 4)
+    assert document["shrink"] == {
+        "policy": "drained",
+        "delay_ms": 500,
+        "asked_for_ms": 1_000,
+        "from": 3,
+        "to": 1,
+        "evacuation_group": None,
+    }
+    assert (document["waived"], document["accepted_state_loss"]) == ({"old": "the team is gone"}, ["app"])
+    assert (document["recorded_ms"], document["checked_now"]["checked_ms"]) == (2_000, 3_000)
+    (partition,) = document["partitions"]
+    assert (partition["seal_offset"], partition["proof"], partition["verdict"]) == (10, {"billing": 10}, "drained")
+    told = {"offset": 9, "producer_id": 17, "producer_epoch": 1, "timestamp_ms": 1_500}
+    assert partition["straggler"] == told
+    assert partition["checked_now"] == {
+        "log_start": 3,
+        "log_end": 10,
+        "last_stable_offset": 10,
+        "leader_epoch": 0,
+        "sealed_epoch_ends_at": None,
+        "groups": {"billing": {"kind": "consumer", "committed": 10}},
+    }
+
+
+def test_the_help_documents_every_field() -> None:
+    document = certificate(evidence(), [1, 2])
+    partition = document["partitions"][0]
+    named = (document, document["shrink"], document["checked_now"], partition, partition["checked_now"])
+    for fields in (*named, partition["check_with"][0]):
+        for field in fields:
+            assert f'"{field}"' in HELP, "tell it in --help"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
@@ -11,7 +12,7 @@ from modeaware import cli
 from modeaware.cli import groups
 from modeaware.cli.expiry import expiry
 from modeaware.cli.group_situation import GroupSituation
-from modeaware.cli.group_text import LIST_JSON_HELP, groups_json, groups_text, rule_text
+from modeaware.cli.group_text import LIST_JSON_HELP, groups_json
 from modeaware.lifecycle.commands import AlterGroupRulesCommand
 from modeaware.modelog.group_rules import GroupRule
 from tests.unit.test_report_groups import FACTS, IGNORED, NOW, RECORD
@@ -41,12 +42,9 @@ def altered(monkeypatch: pytest.MonkeyPatch) -> list[AlterGroupRulesCommand]:
     [
         ([], "required: ACTION"),
         (["waive", "g", "--topic", "t", "--expires", "1d"], "required: --reason"),
-        (["waive", "g", "--reason", "r", "--expires", "1d"], "required: --topic"),
         (["waive", "g", "--topic", "t", "--reason", "r"], "one of the arguments --expires --forever is required"),
-        (["waive", "g", "--topic", "t", "--reason", "r", "--expires", "1d", "--forever"], "not allowed with"),
         (["waive", "g", "--topic", "t", "--reason", "r", "--expires", "soon"], "'soon' is not a duration"),
         (["waive", "g", "--topic", "t", "--reason", "r", "--expires", "0d"], "not in the future"),
-        (["closed", "--topic", "t"], "required: --reason"),
         (["forget", "waive", "--topic", "t"], "name the GROUP"),
         (["forget", "closed", "g", "--topic", "t"], "names no GROUP"),
     ],
@@ -81,33 +79,6 @@ def test_options_make_the_rule(altered: list[AlterGroupRulesCommand]) -> None:
     assert _made(altered, "forget", "waive", "old", "--topic", "orders").remove == (OLD.key,)
 
 
-def test_waiving_says_per_topic_what_is_given_up(
-    altered: list[AlterGroupRulesCommand], capsys: pytest.CaptureFixture[str]
-) -> None:
-    _made(altered, "waive", "gone", "--topic", "ord*", "--reason", "it is gone", "--forever")
-    told = capsys.readouterr()
-    assert told.err.splitlines() == [
-        "Topics 'ord*': group 'gone' is not waited for (it is gone).",
-        "orders: group 'gone' has not read 28 offsets of partitions 2-3: they are given up, and may be deleted.",
-    ]
-    assert told.out == "The rule holds now.\n"
-
-
-def test_the_list_shows_groups_and_rules() -> None:
-    waiver = GroupRule("waive", "gone", "orders", "it is gone", 0)
-    lines = groups_text(situation(waiver, EXPIRED).topics, (waiver, EXPIRED), NOW).splitlines()
-    assert lines[0] == "Topic: orders  Phase: seal  Retired: 2-3"
-    cells = {line.split()[0]: line for line in lines[1:] if line}
-    assert "group 'billing' has not consumed it to the seal" in cells["billing"]
-    assert "used the topic when the shrink was admitted, uses the topic" in cells["billing"]
-    assert "not listed" in cells["gone"]
-    assert "2-3: no, waived (it is gone)" in cells["gone"]
-    assert "ignored until it commits" in cells["console-consumer-1"]
-    assert cells["done"].endswith("no")
-    assert lines[-1].split() == ["require", "spark", "o*", "1970-01-01", "00:00:00", "UTC", "(expired)", "-"]
-    assert "forgotten" in lines[-2]
-
-
 def test_the_list_as_json_has_the_documented_fields_and_no_others() -> None:
     shown = groups_json(situation(OLD, EXPIRED).topics, (OLD, EXPIRED), NOW)
     assert json.loads(json.dumps(shown)) == shown
@@ -129,14 +100,6 @@ def test_the_list_as_json_has_the_documented_fields_and_no_others() -> None:
     for fields in (shown, topic, gone, shown["rules"][0]):
         for field in fields:
             assert f'"{field}"' in LIST_JSON_HELP, "tell it in --help"
-
-
-def test_rule_for_a_glob_says_so_in_words() -> None:
-    waived, required = (GroupRule(kind, "g*", "t", "", 0, glob=True) for kind in ("waive", "require"))
-    each = "Topics 't': each group that matches the glob 'g*' "
-    assert rule_text(waived).startswith(each + "is not waited for")
-    assert rule_text(required).startswith(each + "must have consumed what is deleted, as far as it is ")
-    assert rule_text(GroupRule("waive", "g*", "t", "", 0)).startswith("Topics 't': group 'g*' is not waited for")
 
 
 @pytest.mark.parametrize(
@@ -185,3 +148,26 @@ def test_rule_that_may_lose_records_needs_a_yes(
     assert "say --yes" in capsys.readouterr().err
     assert cli.main([*arguments, "--dry-run"]) == 0
     assert altered == []
+
+
+@pytest.mark.parametrize(
+    ("action", "looked_at"),
+    [
+        (("waive", "g", "--topic", "t[12]", "--reason", "r", "--forever"), ["t1", "t2"]),
+        (("require", "g", "--topic", "t1"), []),
+        (("closed", "--topic", "*", "--reason", "r"), []),
+        (("forget", "waive", "old", "--topic", "orders"), []),
+    ],
+    ids=lambda value: value[0] if value else "",
+)
+def test_only_topics_that_a_waiver_can_match_are_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+    altered: list[AlterGroupRulesCommand],
+    action: tuple[str, ...],
+    looked_at: list[str],
+) -> None:
+    filters: list[Callable[[str], bool]] = []
+    monkeypatch.setattr(groups, "look_at_topics", lambda *given: filters.append(given[-1]) or situation(OLD))
+    _made(altered, *action)
+    (wanted,) = filters
+    assert [topic for topic in ("t1", "t2", "t3", "orders") if wanted(topic)] == looked_at

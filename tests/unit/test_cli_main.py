@@ -1,11 +1,11 @@
-"""The frame of the command: errors, exit statuses, lazy loading, and the options that commands share."""
+"""The frame of the command: errors, exit statuses, the options that commands share, and what outweighs what."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -13,8 +13,12 @@ import pytest
 
 import modeaware.cli as cli
 from modeaware.cli import options
+from modeaware.cli import run as run_module
 from modeaware.errors import ConfigError, ModeAwareError
-from modeaware.modelog.replay import fold
+from modeaware.spark.evacuation import command as evacuation
+from modeaware.spark.planning import command as planning
+
+COMMANDS = cli.COMMANDS
 
 
 class Sample:
@@ -33,12 +37,10 @@ class Sample:
             raise KeyboardInterrupt
         if args.what == "talk":
             print("a line that nobody reads")
-        for _ in range(2 if args.what == "read" else 0):
-            fold([("key", b"rubbish")])
         return 7
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def commands(monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("sample_command")
     module.Sample = Sample  # type: ignore[attr-defined] - made here
@@ -46,11 +48,11 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> None:
     entries = (
         cli.Entry("sample", "sample_command:Sample", "try things"),
         cli.Entry("missing", "no_such_package.command:Command", "needs an extra"),
-        cli.Entry("lost", "modeaware.cli.no_such_module:Command", "a bug of ours"),
     )
     monkeypatch.setattr(cli, "COMMANDS", entries)
 
 
+@pytest.mark.usefixtures("commands")
 @pytest.mark.parametrize(
     ("what", "status", "error"),
     [("work", 7, ""), ("fail", 1, "error: no broker answered at here:1; is it running?\n"), ("interrupt", 130, "")],
@@ -60,6 +62,7 @@ def test_exit_status(what: str, status: int, error: str, capsys: pytest.CaptureF
     assert capsys.readouterr().err == error
 
 
+@pytest.mark.usefixtures("commands")
 def test_output_that_nobody_reads_is_no_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -72,6 +75,7 @@ def test_output_that_nobody_reads_is_no_error(
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.usefixtures("commands")
 def test_a_missing_extra_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["missing"]) == 1
     assert "needs the package no_such_package: install modeaware[controller]" in capsys.readouterr().err
@@ -122,10 +126,66 @@ def test_a_setting_of_java_clients_comes_with_advice(write: Write) -> None:
         options.connection(_parse("--command-config", str(path)))
 
 
-@pytest.mark.parametrize(("text", "ok"), [("0", True), ("60000", True), ("-1", False), ("1.5", False), ("soon", False)])
-def test_a_delay_is_a_whole_number_of_ms(text: str, ok: bool) -> None:
-    if ok:
-        assert options.delay_ms(text) == int(text)
-    else:
-        with pytest.raises(argparse.ArgumentTypeError):
-            options.delay_ms(text)
+OF_THIS_MACHINE = {"local up", "local down", "local status"}
+"""They start a Kafka, or look whether it runs: there is no cluster to log in to."""
+
+
+def leaves(name: str, parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """The parsers that take a command's options: its own, or those of its actions."""
+    nested = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    for action in nested:
+        for word, inner in action.choices.items():
+            yield from leaves(f"{name} {word}", inner)
+    if not nested:
+        yield name, parser
+
+
+def every_parser() -> dict[str, argparse.ArgumentParser]:
+    found: dict[str, argparse.ArgumentParser] = {}
+    for entry in COMMANDS:
+        parser = argparse.ArgumentParser()
+        entry.load().configure(parser)
+        found.update(leaves(entry.name, parser))
+    return found
+
+
+def test_every_command_that_talks_to_a_cluster_takes_a_properties_file(capsys: pytest.CaptureFixture[str]) -> None:
+    options_of = {name: parser.format_help() for name, parser in every_parser().items()}
+    for program in (planning, evacuation):
+        with pytest.raises(SystemExit):
+            program.main(["--help"])
+        options_of[program.__name__] = capsys.readouterr().out
+    assert len(options_of) > 15
+    assert {name for name, text in options_of.items() if "--command-config" not in text} == OF_THIS_MACHINE
+    without_servers = {name for name, text in options_of.items() if "--bootstrap-server" not in text}
+    assert without_servers == {*OF_THIS_MACHINE, "run"}, "its program has its own configuration"
+
+
+def test_flags_outweigh_the_file_and_that_the_environment(monkeypatch: pytest.MonkeyPatch, write: Write) -> None:
+    file = write("modeaware.mode.log.topic=of-file\n")
+    in_file, flag = ("--command-config", str(file)), ("--config", "modeaware.mode.log.topic=of-flag")
+
+    def topics(*arguments: str) -> tuple[str, str]:
+        args = _parse(*arguments)
+        client = options.connection(args).config
+        return client.mode_log_topic, options.controller_config(args, client).mode_log_topic
+
+    assert topics() == ("__partition_modes",) * 2
+    monkeypatch.setenv("MODEAWARE_MODE_LOG_TOPIC", "of-environment")
+    assert topics() == ("of-environment",) * 2
+    assert topics(*in_file) == ("of-file",) * 2
+    assert topics(*in_file, *flag) == ("of-flag",) * 2, "what looks at one log must not keep another"
+
+
+def test_run_hands_on_what_is_ours_in_the_file(monkeypatch: pytest.MonkeyPatch, write: Write) -> None:
+    file = write("security.protocol=SSL\nmodeaware.mode.log.topic=of-file\nmodeaware.view.timeout.ms=7\n")
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    started: list[list[str]] = []
+    monkeypatch.setattr(os, "execv", lambda path, arguments: started.append(arguments))
+    parser = argparse.ArgumentParser()
+    run = run_module.Run()
+    run.configure(parser)
+    run.run(parser.parse_args(["--command-config", str(file), "--set", "modeaware.view.timeout.ms=9", "app.py", "--x"]))
+    assert os.environ["MODEAWARE_MODE_LOG_TOPIC"] == "of-file"
+    assert os.environ["MODEAWARE_VIEW_TIMEOUT_MS"] == "9"
+    assert started[0][-2:] == ["app.py", "--x"]

@@ -150,22 +150,6 @@ def refused(cluster: OverFakes, effect: DeleteRecords | CreatePartitions | Commi
     return raised.value
 
 
-class TestDescribe:
-    @pytest.mark.parametrize(
-        ("number", "code"),
-        [
-            (KafkaError.TOPIC_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
-            (KafkaError.TOPIC_EXCEPTION, ErrorCode.INVALID_TOPIC_EXCEPTION),
-            (KafkaError.KAFKA_STORAGE_ERROR, None),
-        ],
-    )
-    def test_a_refusal(self, fakes: TopicBrokers, cluster: OverFakes, number: int, code: ErrorCode | None) -> None:
-        fakes.topic_error = number
-        with pytest.raises(ClusterError, match=f"cannot describe topic '{TOPIC}'") as raised:
-            cluster.describe([TOPIC])
-        assert (raised.value.code, raised.value.topic) == (code, TOPIC)
-
-
 class TestOffsets:
     def test_each_leader_is_asked_and_the_last_stable_offset_comes_first(
         self, fakes: TopicBrokers, cluster: OverFakes
@@ -202,10 +186,6 @@ class TestOffsets:
 
 class TestDeleteRecords:
     EFFECT = DeleteRecords(TOPIC, TOPIC_ID, {0: 9, 1: 7}, {0: 4, 1: 6})
-
-    def test_each_leader_deletes_its_own(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
-        cluster.perform(self.EFFECT)
-        assert (fakes.deleted, fakes.asked_for("DeleteRecords")) == ({0: 9, 1: 7}, [1, 2])
 
     def test_a_leader_that_moved(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
         fakes.told = [fakes.led, fakes.led, {0: (2, 4), 1: (1, 6)}]  # two for the check of the id
@@ -271,14 +251,6 @@ class TestDeleteRecords:
 
 class TestCreatePartitions:
     EFFECT = CreatePartitions(TOPIC, TOPIC_ID, 4, ((1,), (2,)))
-
-    def test_the_request(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
-        cluster.perform(self.EFFECT)
-        cluster.create_partitions(CreatePartitions(TOPIC, TOPIC_ID, 4, None), validate_only=True)
-        first, second = fakes.sent("CreatePartitions")
-        (topic,) = first.topics
-        assert (topic.name, topic.count, [a.broker_ids for a in topic.assignments]) == (TOPIC, 4, [[1], [2]])
-        assert (first.validate_only, second.validate_only, second.topics[0].assignments) == (False, True, None)
 
     def test_no_answer_is_not_asked_for_elsewhere(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
         """Who did not answer may have done it: another one would call it a mistake."""
@@ -361,14 +333,3 @@ def test_lease_is_checked_right_before_each_request(effect: Effect, name: str, m
         with pytest.raises(Expired):
             OverFakes(fakes).perform(effect, check)
         assert bool(fakes.asked_for(name)) is bool(tries)
-
-
-def test_leader_elected_after_the_look_deletes_nothing(fakes: TopicBrokers, cluster: OverFakes) -> None:
-    def dies(node: int, request: object) -> None:
-        if node == 2 and type(request).__name__ == "DeleteRecordsRequest":
-            fakes.silent.add(2)
-            fakes.led[1] = (1, 7)
-
-    fakes.before = dies
-    assert "led under epoch 7" in str(refused(cluster, TestDeleteRecords.EFFECT))
-    assert (fakes.deleted, fakes.asked_for("DeleteRecords")) == ({0: 9}, [1, 2])

@@ -1,9 +1,18 @@
+"""Settings of clients and controllers, and kafka-python's keyword arguments in librdkafka's words."""
+
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from typing import Any
+
 import pytest
+from kafka import KafkaConsumer, KafkaProducer
 
 from modeaware.config import ClientConfig, ControllerConfig, parse_controller_config, split_client_config
 from modeaware.errors import ConfigError, ModeAwareError
+from modeaware.keyword_settings import SAME_VALUES, librdkafka_conf, split_settings
+from modeaware.librdkafka import Producer
 
 
 def test_without_settings_of_ours_the_defaults_hold_and_the_rest_is_untouched() -> None:
@@ -32,31 +41,29 @@ def test_the_metadata_refresh_interval_is_shared_with_librdkafka() -> None:
     assert split_client_config({"topic.metadata.refresh.interval.ms": -1})[0].refresh_interval_ms == 300_000
 
 
-@pytest.mark.parametrize(
-    ("name", "near"),
-    [
-        ("modeaware.on.unkown", "modeaware.on.unknown"),
-    ],
-)
-def test_an_unknown_setting_gets_the_nearest_name(name: str, near: str) -> None:
-    with pytest.raises(ConfigError, match=f"unknown setting '{name}': did you mean '{near}'"):
-        split_client_config({name: "x"})
+def test_an_unknown_setting_gets_the_nearest_name() -> None:
+    with pytest.raises(ConfigError, match=r"'modeaware.on.unkown': did you mean 'modeaware.on.unknown'"):
+        split_client_config({"modeaware.on.unkown": "x"})
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
+    ("parse", "name", "value"),
     [
-        ("modeaware.view.timeout.ms", "soon"),
-        ("modeaware.view.timeout.ms", -1),
-        ("modeaware.on.unknown", "ignore"),
-        ("modeaware.mode.source", "endpoint"),
-        ("modeaware.mode.log.topic", ""),
-        ("modeaware.mode.log.topic", "a b"),
+        (split_client_config, "modeaware.view.timeout.ms", "soon"),
+        (split_client_config, "modeaware.view.timeout.ms", -1),
+        (split_client_config, "modeaware.on.unknown", "ignore"),
+        (split_client_config, "modeaware.mode.source", "endpoint"),
+        (split_client_config, "modeaware.mode.log.topic", ""),
+        (split_client_config, "modeaware.mode.log.topic", "a b"),
+        (parse_controller_config, "delete.topic.partition.enable", "yes"),
+        (parse_controller_config, "delete.topic.partition.check.interval.ms", "0"),
+        (parse_controller_config, "modeaware.seal.quiet.ms", "-1"),
+        (parse_controller_config, "modeaware.open.timeout.ms", "1.5"),
     ],
 )
-def test_a_bad_value_names_the_setting(name: str, value: object) -> None:
+def test_a_bad_value_names_the_setting(parse: Callable[[dict[str, Any]], object], name: str, value: object) -> None:
     with pytest.raises(ConfigError, match=name) as caught:
-        split_client_config({name: value})
+        parse({name: value})
     assert isinstance(caught.value, ModeAwareError)
     assert isinstance(caught.value, ValueError)
 
@@ -79,15 +86,95 @@ def test_controller_configs() -> None:
     )
 
 
+# kafka-python's keyword arguments
+
+
+def conf_of(**configs: Any) -> dict[str, Any]:
+    return librdkafka_conf(configs, {})
+
+
+def test_tls_and_sasl_are_translated() -> None:
+    conf = conf_of(
+        bootstrap_servers="a:1",
+        client_id="me",
+        security_protocol="SASL_SSL",
+        sasl_mechanism="SCRAM-SHA-256",
+        sasl_plain_username="alice",
+        sasl_plain_password="secret",
+        sasl_kerberos_service_name="kafka",
+        ssl_cafile="ca.pem",
+        ssl_certfile="cert.pem",
+        ssl_keyfile="key.pem",
+        ssl_crlfile="crl.pem",
+        ssl_password="pass",
+        ssl_ciphers="ECDHE",
+        ssl_check_hostname=False,
+        metadata_max_age_ms=1000,
+        request_timeout_ms=5,
+    )
+    assert conf == {
+        "bootstrap.servers": "a:1",
+        "client.id": "me",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanisms": "SCRAM-SHA-256",
+        "sasl.username": "alice",
+        "sasl.password": "secret",
+        "ssl.ca.location": "ca.pem",
+        "ssl.certificate.location": "cert.pem",
+        "ssl.key.location": "key.pem",
+        "ssl.crl.location": "crl.pem",
+        "ssl.key.password": "pass",
+        "ssl.cipher.suites": "ECDHE",
+        "ssl.endpoint.identification.algorithm": "none",
+        "topic.metadata.refresh.interval.ms": 1000,
+    }
+
+
 @pytest.mark.parametrize(
-    ("name", "value"),
+    "configs",
     [
-        ("delete.topic.partition.enable", "yes"),
-        ("delete.topic.partition.check.interval.ms", "0"),
-        ("modeaware.seal.quiet.ms", "-1"),
-        ("modeaware.open.timeout.ms", "1.5"),
+        {"security_protocol": "SSL", "ssl_context": object()},
+        {"security_protocol": "SASL_SSL", "sasl_mechanism": "AWS_MSK_IAM"},
+        {"security_protocol": "SASL_SSL", "sasl_mechanism": "GSSAPI", "sasl_kerberos_domain_name": "x"},
+        {"proxy_url": "socks5://proxy:1"},
     ],
+    ids=lambda configs: next(reversed(configs)),
 )
-def test_bad_controller_configs(name: str, value: str) -> None:
-    with pytest.raises(ConfigError, match=name):
-        parse_controller_config({name: value})
+def test_what_cannot_be_translated_is_refused_unless_librdkafka_is_told_by_its_own_names(
+    configs: dict[str, Any],
+) -> None:
+    with pytest.raises(ConfigError, match="modeaware_librdkafka"):
+        split_settings(configs)
+    parted = split_settings({**configs, "modeaware_librdkafka": {"bootstrap.servers": "b:2", "ssl.ca.location": "x"}})
+    assert (parted.conf["bootstrap.servers"], parted.conf["ssl.ca.location"]) == ("b:2", "x")
+    assert parted.theirs == configs
+
+
+def test_errors_speak_in_underscores() -> None:
+    with pytest.raises(ConfigError, match="'modeaware_view_timeot_ms': did you mean 'modeaware_view_timeout_ms'"):
+        split_settings({"modeaware_view_timeot_ms": 5})
+    with pytest.raises(ConfigError, match=r"^modeaware_on_unknown: must be one of block"):
+        split_settings({"modeaware_on_unknown": "x"})
+    with pytest.raises(ConfigError, match="modeaware_librdkafka: must be a dict"):
+        split_settings({"modeaware_librdkafka": 5})
+
+
+def test_every_name_exists_on_both_sides() -> None:
+    rejected = {"ssl_context", "sasl_kerberos_name", "sasl_kerberos_domain_name", "proxy_url", "socks5_proxy"}
+    named = {*SAME_VALUES, *rejected, "bootstrap_servers", "ssl_check_hostname", "sasl_oauth_token_provider"}
+    for client in (KafkaProducer, KafkaConsumer):
+        assert named <= set(client.DEFAULT_CONFIG)
+        ours = {
+            name
+            for name in client.DEFAULT_CONFIG
+            if name.startswith(("ssl_", "sasl_", "security_", "socks5_", "proxy"))
+        }
+        assert ours <= named, "a setting that decides how to connect is neither translated nor refused"
+        assert inspect.signature(client.__init__).parameters["configs"].kind is inspect.Parameter.VAR_KEYWORD
+    numbers = {"topic.metadata.refresh.interval.ms": 1000}
+    words = {"security.protocol": "SASL_SSL", "sasl.mechanisms": "PLAIN", "client.dns.lookup": "use_all_dns_ips"}
+    files = {"ssl.ca.location", "ssl.certificate.location", "ssl.crl.location", "ssl.key.location"}
+    texts = dict.fromkeys(
+        set(SAME_VALUES.values()) - numbers.keys() - words.keys() - files - {"ssl.cipher.suites"}, "x"
+    )
+    Producer({"bootstrap.servers": "localhost:1", "log_level": 0, **numbers, **words, **texts})

@@ -1,4 +1,4 @@
-"""The consumer as a drop-in, with no broker in reach."""
+"""The consumer as a drop-in, with no broker in reach; errors that show that metadata may be old."""
 
 from __future__ import annotations
 
@@ -7,22 +7,15 @@ from typing import Any
 
 import confluent_kafka
 import pytest
-from confluent_kafka import TopicPartition
 
 from modeaware.confluent.consumer import Consumer
+from modeaware.confluent.producer import Producer
 from modeaware.errors import ViewTimeout
-from modeaware.modes import PartitionMode
-from modeaware.views import registry
 from tests.support.fake_views import FakeViews, modes_of
+from tests.support.offline import CONF, Acquired, finish, is_librdkafkas_own
+from tests.support.waiting import eventually
 
 NOWHERE: dict[str, Any] = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}
-
-
-@pytest.fixture
-def views(monkeypatch: pytest.MonkeyPatch) -> FakeViews:
-    made = FakeViews()
-    monkeypatch.setattr(registry, "acquire", lambda conf, config: made)
-    return made
 
 
 @pytest.fixture
@@ -91,8 +84,8 @@ def test_close_gives_the_views_back_and_later_calls_raise_what_stock_raises(view
 
 @pytest.mark.parametrize("topics", ["t", ("t",), [1], None])
 @pytest.mark.parametrize("ready", [True, False])
-def test_subscribe_refuses_at_once(monkeypatch: pytest.MonkeyPatch, topics: Any, ready: bool) -> None:
-    monkeypatch.setattr(registry, "acquire", lambda conf, config: FakeViews(ready=ready))
+def test_subscribe_refuses_at_once(acquired: Acquired, topics: Any, ready: bool) -> None:
+    acquired.views = FakeViews(ready=ready)
     with Consumer(NOWHERE) as consumer:
         with pytest.raises(TypeError):
             consumer.subscribe(topics)
@@ -101,10 +94,9 @@ def test_subscribe_refuses_at_once(monkeypatch: pytest.MonkeyPatch, topics: Any,
 
 
 @pytest.fixture
-def pending(monkeypatch: pytest.MonkeyPatch) -> FakeViews:
-    made = FakeViews(ready=False)
-    monkeypatch.setattr(registry, "acquire", lambda conf, config: made)
-    return made
+def pending(acquired: Acquired) -> FakeViews:
+    acquired.views = FakeViews(ready=False)
+    return acquired.views
 
 
 def test_without_a_view_the_subscription_waits_and_nothing_blocks(pending: FakeViews) -> None:
@@ -118,21 +110,6 @@ def test_without_a_view_the_subscription_waits_and_nothing_blocks(pending: FakeV
         assert consumer.modeaware_stats()["state"] == "direct"
 
 
-def test_assigning_by_hand_leaves_out_partitions_in_mode_none(
-    make: Callable[..., Consumer], views: FakeViews, caplog: pytest.LogCaptureFixture
-) -> None:
-    views.set("t", modes_of(4, 2, PartitionMode.NONE))
-    consumer = make()
-    consumer.assign([TopicPartition("t", partition, 0) for partition in range(4)])
-    assert [p.partition for p in consumer.assignment()] == [0, 1]
-    assert caplog.text.count("partitions 2-3 are in mode None") == 1
-    views.set("t", modes_of(4, 3, PartitionMode.NONE))
-    consumer.incremental_unassign([TopicPartition("t", 0)])
-    assert [p.partition for p in consumer.assignment()] == [1]
-    consumer.unassign()
-    assert consumer.assignment() == []
-
-
 def test_poll_raises_without_a_view_in_time_where_on_unknown_is_error(pending: FakeViews) -> None:
     with Consumer({**NOWHERE, "modeaware.view.timeout.ms": 0, "modeaware.on.unknown": "error"}) as consumer:
         consumer.subscribe(["t"])
@@ -140,3 +117,25 @@ def test_poll_raises_without_a_view_in_time_where_on_unknown_is_error(pending: F
             consumer.poll(5)
         pending.set_ready()
         assert consumer.poll(0) is None
+
+
+# Errors that show that metadata may be old have the source asked again
+
+
+@pytest.mark.parametrize("form", ["positional", "named"])
+def test_a_producer_without_brokers(acquired: Acquired, form: str) -> None:
+    heard: list[Any] = []
+    conf = {**CONF, "error_cb": heard.append}
+    producer = Producer(conf) if form == "positional" else Producer({**CONF}, error_cb=heard.append)
+    eventually(lambda: producer.poll(0.1) or heard)
+    eventually(lambda: acquired.views.hints)
+    assert is_librdkafkas_own(producer.produce)
+    finish(producer)
+
+
+def test_a_consumer_without_brokers(acquired: Acquired) -> None:
+    heard: list[Any] = []
+    consumer = Consumer({**CONF, "group.id": "g", "error_cb": heard.append})
+    eventually(lambda: consumer.poll(0.1) or heard)
+    eventually(lambda: acquired.views.hints)
+    consumer.close()

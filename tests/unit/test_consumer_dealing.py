@@ -1,4 +1,4 @@
-"""One member's part in a group's generations: what it holds in doubt, and when it asks for a rebalance."""
+"""The re-deal under ``range``, and what one member holds in doubt and when it asks for a rebalance."""
 
 from __future__ import annotations
 
@@ -9,18 +9,13 @@ from typing import Any
 import pytest
 
 from modeaware import librdkafka_admin
-
-# What one member does in doubt depends on answers of a coordinator that no broker can be made to give on demand.
+from modeaware.assignment import owned, possible_hidden, range_order, rejoin_turns, share
 from modeaware.confluent._dealing import GIVE_UP_S, TURN_S, Dealing
 from modeaware.confluent._group_conf import GroupConf
-from modeaware.confluent._redeal import (
-    DealingUnknown,
-    GroupDealing,
-    GroupDescriber,
-    GroupMoved,
-)
+from modeaware.confluent._redeal import DealingUnknown, GroupDealing, GroupDescriber, GroupMoved
 from modeaware.errors import ModeSourceError
 from modeaware.modes import PartitionMode
+from modeaware.topic_view import TopicView
 from tests.support.fake_views import FakeViews, modes_of
 
 NONE = PartitionMode.NONE
@@ -126,17 +121,6 @@ def test_a_group_that_moved_on_leaves_nothing_until_it_shows_this_assignment(mem
     assert member.dealing.my_turn(member.given)
 
 
-def test_what_is_dealt_to_another_stays_withheld_when_the_answer_comes_late() -> None:
-    member = Member("a")
-    member.views.set("t", modes_of(12, 4, NONE))
-    member.answer = DealingUnknown("no answer")
-    assert member.rebalance() == set()
-    member.answer = GroupDealing("range", {"t": {m: tuple(p) for m, p in GIVEN.items()}})
-    member.dealing.settle(member.given)
-    assert member.given - member.dealing.withheld == keys(0, 1)
-    assert not member.dealing.wants_rejoin(member.given)
-
-
 def test_a_description_that_cannot_be_had_ends_in_the_plain_assignment(
     member: Member, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -191,11 +175,6 @@ def described(monkeypatch: pytest.MonkeyPatch, state: str = "Stable") -> GroupDe
     return GroupDescriber({}, "g")
 
 
-def test_a_group_that_shows_this_very_assignment_is_in_its_generation(monkeypatch: pytest.MonkeyPatch) -> None:
-    dealing = described(monkeypatch).dealing("b", keys(2))
-    assert (dealing.strategy, dealing.of("t"), dealing.of("u")) == ("range", {"a": (0, 1), "b": (2,)}, {})
-
-
 @pytest.mark.parametrize(
     ("member", "given"), [("b", keys(2, 3)), ("b", set()), ("b", keys(2, topic="u")), ("c", set()), ("c", keys(2))]
 )
@@ -218,3 +197,63 @@ def test_an_unreachable_source_leaves_the_last_view_in_force(member: Member, cap
     member.views.failure = ModeSourceError("mode log: no answer")
     assert member.rebalance() == keys(2, 4, 5, 6, 7)
     assert "last known modes" in caplog.text
+
+
+# The pure rule: order, ownership, doubt
+
+
+TWELVE = {"c": range(4), "a": range(4, 8), "b": range(8, 12)}
+AFTER_FOUR = frozenset(range(4, 12))
+ALL: frozenset[int] = frozenset()
+
+
+def view(epoch: int, kept: int = 12, *, topic_id: str = "id", controller: int = 1) -> TopicView:
+    return TopicView("t", topic_id, (controller, epoch), modes_of(12, kept, PartitionMode.NONE))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"x": [0, 2], "y": [1, 3]},  # roundrobin
+        {"x": [0, 1], "y": [2, 3, 4]},  # the longer run last
+        {"x": [0, 1], "y": [3, 4]},  # a hole
+        {"x": [0, 1, 2, 3], "y": [4]},  # by rack
+        {"x": [1, 2], "y": [3]},  # does not begin at 0
+    ],
+)
+def test_what_range_would_not_deal_has_no_order(given: dict[str, list[int]]) -> None:
+    assert range_order(given) is None
+    assert owned(given, frozenset({1})) == {member: frozenset(partitions) for member, partitions in given.items()}
+    assert share(given, "x", None) == set(given["x"])
+    assert rejoin_turns(given, [ALL], frozenset({1})) == ()
+
+
+def test_what_may_have_been_dealt_by() -> None:
+    assert possible_hidden(view(3), [], view(3)) == {ALL}
+    assert possible_hidden(view(3), [view(4)], view(5, 4)) == {ALL, AFTER_FOUR}
+    assert possible_hidden(view(3), [view(5, 4), view(4), view(4), view(2)], view(5, 4)) == {ALL, AFTER_FOUR}
+    assert possible_hidden(view(3), [view(4, 6)], view(4, 6)) == {ALL, frozenset(range(6, 12))}
+
+
+def test_a_view_that_may_have_been_missed_leaves_everything_possible() -> None:
+    assert possible_hidden(None, [], view(3)) is None
+    assert possible_hidden(view(3), [], view(5)) is None
+    assert possible_hidden(view(3), [view(4, topic_id="other")], view(4, topic_id="other")) is None
+    assert possible_hidden(view(3), [], TopicView.unlisted("t")) is None
+
+
+def test_a_topics_first_record_hides_nothing_and_may_be_missed() -> None:
+    unlisted = TopicView.unlisted("t")
+    assert possible_hidden(unlisted, [], unlisted) == {ALL}
+    assert possible_hidden(unlisted, [], view(0)) == {ALL}
+    assert possible_hidden(unlisted, [], view(1, 4)) == {ALL, AFTER_FOUR}
+    assert possible_hidden(unlisted, [], view(2, 4)) is None
+
+
+def test_members_take_turns_in_asking_for_a_rebalance() -> None:
+    assert rejoin_turns(TWELVE, [ALL], AFTER_FOUR) == ("c", "a", "b")
+    assert rejoin_turns(TWELVE, [AFTER_FOUR], AFTER_FOUR) == ()
+    assert rejoin_turns(TWELVE, [ALL], ALL) == ()
+    assert rejoin_turns({"only": range(12)}, [ALL], AFTER_FOUR) == ()
+    # 12 -> 11: only the runs behind the hidden one change, and only where a record would be read by another.
+    assert rejoin_turns(TWELVE, [ALL], frozenset({11})) == ()

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient as StockAdminClient
+from confluent_kafka.admin import NewTopic as StockNewTopic
 
-from modeaware import CreationResult, NewPartitions, NewTopic
+from modeaware import AdminClient, CreationResult, NewPartitions, NewTopic
 from modeaware.admin.creation import Creation
-from modeaware.errors import ClusterError, CreatedUnderReplicated, ErrorCode, ModeAwareError, RequestRefused
-from modeaware.modelog.observed_brokers import ObservedBrokersRecord
+from modeaware.errors import ErrorCode, ModeSourceError, NotAuthorized, RecordError, RequestRefused
+from modeaware.modelog.observed_brokers import OBSERVED_BROKERS_KEY, ObservedBrokersRecord
+from modeaware.modelog.replay import fold
 from tests.support.fake_brokers import CreatingBrokers
+from tests.support.fake_views import FakeViews
 
 
 @pytest.fixture
@@ -28,35 +34,6 @@ def grown(
 ) -> Any:
     new = NewPartitions.increase_to(*arguments, **kwargs)
     return creation(cluster).create_partitions([(topic, new)], validate_only)[topic]
-
-
-@pytest.mark.parametrize(
-    ("number", "error"),
-    [
-        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, RequestRefused),
-        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, RequestRefused),
-        (ErrorCode.INVALID_REPLICA_ASSIGNMENT, RequestRefused),
-        (ErrorCode.POLICY_VIOLATION, RequestRefused),
-        (ErrorCode.REQUEST_TIMED_OUT, ClusterError),
-        (ErrorCode.NOT_CONTROLLER, ClusterError),
-    ],
-)
-def test_each_code_is_typed(cluster: CreatingBrokers, number: ErrorCode, error: type[ModeAwareError]) -> None:
-    cluster.codes, cluster.message = {"t": number}, "the broker's words"
-    answer = grown(cluster, 5)
-    assert type(answer) is error
-    assert (answer.code, answer.topic) == (number, "t")
-    assert "the broker's words" in answer.message
-
-
-def test_the_result_tells_what_the_cluster_shows(cluster: CreatingBrokers) -> None:
-    result = grown(cluster, 3)
-    assert result == CreationResult("t", (1, 2), {1: (3,), 2: (3,)})
-    with pytest.raises(CreatedUnderReplicated, match=r"1 \(brokers 3\), 2 \(brokers 3\)"):
-        result.raise_for_under_replication()
-    cluster.down = set()
-    assert grown(cluster, 4).under_replicated == {}
-    assert not cluster.sent[0].topics[0].assignments, "without a minimum the brokers decide"
 
 
 def test_a_minimum_is_kept_or_nothing_is_sent(cluster: CreatingBrokers) -> None:
@@ -94,7 +71,7 @@ def test_assignments_of_ones_own_are_checked(cluster: CreatingBrokers) -> None:
 
 
 def test_only_the_mode_log_knows_the_dead_of_older_brokers(cluster: CreatingBrokers) -> None:
-    cluster.old = True
+    cluster.old = {"DescribeClusterRequest"}
     new = NewTopic("new", 1, 3, min_required_replication_factor=2)
     forgetful = creation(cluster).create_topics([new])["new"]
     assert isinstance(forgetful, RequestRefused)
@@ -110,3 +87,53 @@ def test_nothing_grows_while_its_replicas_are_moved(cluster: CreatingBrokers) ->
     assert isinstance(answers["t"], RequestRefused)
     assert answers["t"].code is ErrorCode.REASSIGNMENT_IN_PROGRESS
     assert [topic.name for request in cluster.sent for topic in request.topics] == ["u"]
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bytes]]:
+    """What the mode log holds."""
+    enabled = ObservedBrokersRecord("enabled", {1: "a", 2: "b", 3: "c"}, 1, 0)
+    records = [(OBSERVED_BROKERS_KEY, enabled.to_json())]
+    monkeypatch.setattr("modeaware.confluent.controller_calls.read_mode_log", lambda *arguments: fold(records))
+    return records
+
+
+@pytest.fixture
+def admin(monkeypatch: pytest.MonkeyPatch, cluster: CreatingBrokers, log: object) -> Iterator[AdminClient]:
+    cluster.placed = {"t": [(1, 2, 3)]}
+    monkeypatch.setattr("modeaware.wire.brokers.client.Brokers", lambda conf: cluster)
+    monkeypatch.setattr("modeaware.views.registry.acquire", lambda conf, config: FakeViews())
+    with AdminClient({"bootstrap.servers": "127.0.0.1:1", "log_level": 0}) as admin:
+        yield admin
+
+
+def test_topics_are_stock_but_for_those_with_a_minimum(admin: AdminClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    stock: list[str] = []
+
+    def create(self: object, new: list[Any], **kwargs: Any) -> dict[str, Future[None]]:
+        stock.extend(one.topic for one in new)
+        return {one.topic: Future() for one in new}
+
+    monkeypatch.setattr(StockAdminClient, "create_topics", create)
+    mine = NewTopic("mine", 1, 3, min_required_replication_factor=2)
+    futures = admin.create_topics([StockNewTopic("plain", 2, 1), NewTopic("ours", 2, 1), mine])
+    assert futures["mine"].result(10) == CreationResult("mine", (0,), {0: (3,)})
+    assert stock == ["plain", "ours"]
+
+
+def test_a_policy_that_cannot_be_read_creates_nothing(
+    admin: AdminClient, cluster: CreatingBrokers, log: list[tuple[str, bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    growth = {"t": NewPartitions.increase_to(2, min_required_replication_factor=2)}
+    log.append((OBSERVED_BROKERS_KEY, b"rubbish"))
+    with pytest.raises(RecordError, match="cannot be used here"):
+        admin.create_partitions(growth)["t"].result(10)
+
+    def denied(*arguments: object) -> None:
+        raise NotAuthorized("no READ on the mode log")
+
+    monkeypatch.setattr("modeaware.confluent.controller_calls.read_mode_log", denied)
+    with pytest.raises(ModeSourceError, match="no READ"):
+        admin.create_partitions(growth)["t"].result(10)
+    assert admin.create_partitions({"t": NewPartitions.increase_to(2)})["t"].result(10).partitions == (1,)
+    assert len(cluster.sent) == 1

@@ -1,25 +1,35 @@
-"""The documents say what the code says, wherever that can be compared."""
+"""The documents and the alert rules say what the code says, wherever that can be compared."""
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Iterator
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
+from typing import Any
 
+import promql_parser
 import pytest
+import yaml
 
 from modeaware.cli import COMMANDS
 from modeaware.config import ClientConfig, ControllerConfig, parse_controller_config, split_client_config
+from modeaware.lifecycle import reasons
+from modeaware.metrics import ClientCollector
 from modeaware.modelog.deletion import DeleteTopicPartitions
 from modeaware.modelog.group_rules import GroupRule, GroupRulesRecord
 from modeaware.modelog.observed_brokers import ObservedBrokersRecord
 from modeaware.modelog.records import ClaimRecord, RetiredPartition, TopicRecord
 from modeaware.modelog.straggler import Straggler
 from modeaware.modes import MODE_TRANSITIONS, REPLICA_TRANSITIONS
+from modeaware.monitoring.controller_metrics import ControllerCollector
+from tests.simulation.guard_texts import GUARDS, Change
+from tests.support.source_tree import ROOT, modules, tree
+from tests.support.watched import busy_snapshot
 
-ROOT = Path(__file__).parents[2]
 DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*.md")]
 
 
@@ -114,3 +124,152 @@ def test_every_field_of_the_mode_log_is_documented() -> None:
     names |= {field.name for field in fields(DeleteTopicPartitions)} - {"delay_ms"} | {"delete_partitions_delay_ms"}
     names = names - {"glob"} | {"literal"}
     assert [name for name in sorted(names) if f"`{name}`" not in document and f".{name}`" not in document] == []
+
+
+# The example alert rules
+
+
+GROUPS = yaml.safe_load((ROOT / "examples" / "alerts.yaml").read_text(encoding="utf-8"))["groups"]
+RULES: list[dict[str, Any]] = [rule for group in GROUPS for rule in group["rules"]]
+
+
+def exported() -> dict[str, tuple[str, ...]]:
+    """The names that Prometheus gets -> their labels."""
+    collectors = (ControllerCollector(busy_snapshot), ClientCollector())
+    families = [family for collector in collectors for family in collector.describe()]
+    return {
+        family.name + ("_total" if family.type == "counter" else ""): tuple(family._labelnames) for family in families
+    }
+
+
+def selectors(expression: Any) -> Iterator[promql_parser.VectorSelector]:
+    if isinstance(expression, promql_parser.VectorSelector):
+        yield expression
+    for name in ("lhs", "rhs", "expr", "vector_selector", "args"):
+        part = getattr(expression, name, None)
+        for each in part if isinstance(part, list) else [part]:
+            if each is not None:
+                yield from selectors(each)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
+def test_a_rule(rule: dict[str, Any]) -> None:
+    known = exported()
+    found = list(selectors(promql_parser.parse(rule["expr"])))
+    named = set(re.findall(r"\bmodeaware_\w+", rule["expr"]))
+    assert {selector.name for selector in found} == named, "every one is found, and no other"
+    assert named <= set(known)
+    for selector in found:
+        for matcher in selector.matchers.matchers:
+            assert matcher.name in known[selector.name]
+    assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
+    assert rule["labels"]["severity"] in ("warning", "critical")
+    assert {"summary", "description", "runbook"} == set(rule["annotations"])
+    page, _, anchor = rule["annotations"]["runbook"].partition("#")
+    headings = re.findall(r"^#+ (.*)$", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE)
+    assert anchor in {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_reasons_that_are_no_trouble_are_codes() -> None:
+    (rule,) = [rule for rule in RULES if rule["alert"] == "ModeawareDrainBlocked"]
+    (spared,) = re.findall(r'reason!~"([^"]+)"', rule["expr"])
+    assert set(spared.split("|")) == reasons.AS_ASKED, "the page calls the same ones waiting"
+
+
+# docs/architecture.md: the invariants, where each is guarded, and the tests that miss the guard
+
+
+DOCUMENT = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+SIMULATOR = "simulator"
+NAMES = tuple(f"I{number}" for number in range(1, 9))
+CITATION = re.compile(r"\binvariants?\s+(I\d+(?:(?:,\s*|\s+and\s+)I\d+)*)")
+Row = tuple[str, str, str]
+
+
+def sections() -> dict[str, str]:
+    """The text below each invariant's heading, by its name."""
+    parts = re.split(r"^###? ", DOCUMENT.partition("## Invariants")[2], flags=re.MULTILINE)
+    return {part.partition(".")[0]: part for part in parts if re.match(r"I\d+\. ", part)}
+
+
+def guards() -> Iterator[Row]:
+    """The rows of the tables: the invariant, ``module:function``, and what fails without the guard."""
+    for name, text in sections().items():
+        for row in re.findall(r"^\| `(.*)` \|$", text.replace(f"| {SIMULATOR} |", f"| `{SIMULATOR}` |"), re.MULTILINE):
+            where, *_, test = re.split(r"`? \| `?", row)
+            yield name, where, test
+
+
+def cited() -> dict[str, set[str]]:
+    """For each name that the code cites, the modules that do."""
+    found: dict[str, set[str]] = {}
+    for module, path in modules().items():
+        for names in CITATION.findall(path.read_text(encoding="utf-8")):
+            for name in re.findall(r"I\d+", names):
+                found.setdefault(name, set()).add(module)
+    return found
+
+
+@cache
+def functions(module: str) -> frozenset[str]:
+    nodes = ast.walk(tree(modules()[module]))
+    return frozenset(node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def function_of(change: Change) -> str:
+    """``module:function`` of the innermost function in which a change of source text lies."""
+    path = modules()[change.module]
+    text = path.read_text(encoding="utf-8")
+    line = text[: text.index(change.old)].count("\n") + 1
+    around = [
+        node
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.FunctionDef) and node.lineno <= line <= (node.end_lineno or 0)
+    ]
+    return f"{change.module}:{max(around, key=lambda node: node.lineno).name}"
+
+
+def test_the_invariants_are_those_that_there_are() -> None:
+    assert tuple(sections()) == NAMES
+
+
+def test_every_invariant_is_cited_and_every_citation_names_one() -> None:
+    assert sorted(cited()) == sorted(NAMES)
+
+
+@pytest.mark.parametrize("row", list(guards()), ids=lambda row: f"{row[0]} {row[1]}")
+def test_a_guard_is_there_and_says_what_for(row: Row) -> None:
+    name, where, _ = row
+    module, _, function = where.partition(":")
+    assert function in functions(module), f"{module} has no function {function}"
+    assert module in cited()[name], f"{module} does not say that it guards invariant {name}"
+
+
+def test_whoever_cites_an_invariant_is_in_its_table() -> None:
+    listed = {(name, where.partition(":")[0]) for name, where, _ in guards()}
+    # Where versions are explained, and where the sources of views meet: what they lead to is listed.
+    described = {("I4", "modeaware.topic_view"), ("I4", "modeaware.views.board")}
+    citing = {(name, module) for name, found in cited().items() for module in found}
+    assert sorted(citing - listed - described) == []
+
+
+def test_the_simulators_guards_are_the_pages() -> None:
+    removed = {
+        (guard.invariant, function_of(change))
+        for guard in GUARDS
+        for change in guard.changes
+        if guard.invariant in NAMES and change.module.startswith("modeaware.")
+    }
+    assert {(name, where) for name, where, test in guards() if test == SIMULATOR} == removed
+
+
+@pytest.mark.parametrize("test", sorted({test for _, _, test in guards() if test != SIMULATOR}))
+def test_a_named_test_is_there(test: str) -> None:
+    path, *names = test.split("::")
+    node: ast.AST = tree(ROOT / path)
+    for name in names:  # as pytest takes it: with the class, where the test is in one
+        inner = {
+            each.name: each for each in ast.iter_child_nodes(node) if isinstance(each, ast.ClassDef | ast.FunctionDef)
+        }
+        assert name in inner, f"{path} has no {name}"
+        node = inner[name]

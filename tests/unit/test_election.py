@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -192,22 +193,13 @@ def test_confirm(room: Room) -> None:
         assert (election.leader, election.lost, election.group_metadata) == (False, True, None)
 
 
-class Event:
-    """What ``poll`` returns for an error."""
-
-    def __init__(self, code: int) -> None:
-        self._code = code
-
-    def error(self) -> KafkaError:
-        return KafkaError(self._code)
-
-
 def test_a_missing_right_is_told_and_passing_trouble_is_not(room: Room) -> None:
-    room.consumer.events.append(lambda: Event(KafkaError._TRANSPORT))
+    room.consumer.events.append(lambda: SimpleNamespace(error=lambda: KafkaError(KafkaError._TRANSPORT)))
     room.poll()
     assert room.election.refusal is None
     assert "_TRANSPORT" in str(room.election.trouble), "for whoever gives up waiting"
-    room.consumer.events.append(lambda: Event(KafkaError.GROUP_AUTHORIZATION_FAILED))
+    refused = KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED)
+    room.consumer.events.append(lambda: SimpleNamespace(error=lambda: refused))
     room.poll()
     assert isinstance(room.election.refusal, ClusterError)
     assert "modeaware-controller.modes" in str(room.election.refusal)

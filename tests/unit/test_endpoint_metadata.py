@@ -1,4 +1,4 @@
-"""Metadata through the endpoint: KIP-694's version 10, and old clients that are refused."""
+"""Metadata through the endpoint: KIP-694's version 10, old clients refused or served, topics created again (I8)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from modeaware.endpoint.desk import REFUSE, ActiveController
 from modeaware.endpoint.splice import Additions, with_modes, without_ids
-from modeaware.errors import ErrorCode
+from modeaware.errors import ErrorCode, ModeSourceError
 from modeaware.topic_view import TopicView
 from modeaware.wire import kip694, stock
 from modeaware.wire.frames import MalformedFrame
@@ -72,13 +72,8 @@ def test_of_the_topics_a_client_holds_those_whose_record_was_taken_back_are_name
 def test_a_partition_only_the_mode_log_names_is_told_without_a_leader() -> None:
     answer = asked(Talk(), modes_request(2, ["orders"]))
     last = answer.topics[0].partitions[3]
-    assert (last.error_code, last.partition_index, last.leader_id, last.leader_epoch, last.replica_nodes) == (
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        3,
-        -1,
-        -1,
-        [],
-    )
+    assert (last.error_code, last.partition_index) == (ErrorCode.LEADER_NOT_AVAILABLE, 3)
+    assert (last.leader_id, last.leader_epoch, last.replica_nodes) == (-1, -1, [])
 
 
 def test_a_partition_only_the_broker_names_is_read_only_while_others_are_retired() -> None:
@@ -102,9 +97,6 @@ def test_without_an_active_controller_there_is_none() -> None:
     stopped = ActiveController("other")
     answer = asked(Talk(FakeDesk(active=False, claimed=stopped)), modes_request(2))
     assert (answer.controller_id, answer.controller_name, len(answer.brokers)) == (-1, "other", 3)
-
-
-# -- the cache -------------------------------------------------------------------------------------------------------
 
 
 # -- the bytes -------------------------------------------------------------------------------------------------------
@@ -150,24 +142,16 @@ def test_an_old_client_is_turned_away_from_that_topic_alone(version: int) -> Non
 
 
 @pytest.mark.parametrize("version", range(10))
-def test_who_is_turned_away_from_all_keeps_asking_here(version: int) -> None:
-    answer = refused(version, ["orders"])
-    assert [(b.node_id, b.host, b.port) for b in answer.brokers] == [
-        (kip694.ENDPOINT_NODE_ID, "endpoint.example", 9690)
-    ]
-
-
-@pytest.mark.parametrize("version", range(10))
-def test_who_is_turned_away_here_is_sent_to_the_active_controller(version: int) -> None:
+@pytest.mark.parametrize("active", [True, False])
+def test_who_is_turned_away_keeps_asking_here_and_is_sent_to_the_active_controller(version: int, active: bool) -> None:
     """For growths; its questions are answered here as well."""
-    talk = Talk(FakeDesk(old_clients=REFUSE, active=False))
+    talk = Talk(FakeDesk(old_clients=REFUSE, active=active))
     talk.ask(old_metadata_request(5, version, ["orders"]))
     _, answer = stock.decode_response(talk.all_answered()[0], 3, version)
-    assert [(b.node_id, b.host, b.port) for b in answer.brokers] == [
-        (kip694.ENDPOINT_NODE_ID, "endpoint.example", 9690),
-        (kip694.ACTIVE_NODE_ID, "active.example", 9691),
-    ]
-    assert version == 0 or answer.controller_id == kip694.ACTIVE_NODE_ID
+    here = (kip694.ENDPOINT_NODE_ID, "endpoint.example", 9690)
+    nodes = [here] if active else [here, (kip694.ACTIVE_NODE_ID, "active.example", 9691)]
+    assert [(b.node_id, b.host, b.port) for b in answer.brokers] == nodes
+    assert version == 0 or answer.controller_id == nodes[-1][0]
 
 
 @pytest.mark.parametrize("name", ["modeaware", "modeaware-librdkafka"])
@@ -178,9 +162,113 @@ def test_what_is_underneath_aware_clients_is_not_turned_away(name: str) -> None:
     assert (answer.topics[0].error_code, len(answer.topics[0].partitions)) == (0, 3)
 
 
-# -- old clients, served ---------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("code", [3, 29])
 def test_user_who_may_not_see_a_topic_does_not_learn_that_it_shrinks(code: int) -> None:
     assert refused(9, ["orders"], rights={}, missing=code).topics[0].error_code == code
+
+
+# -- old clients, served ---------------------------------------------------------------------------------------------
+
+
+def served(desk: FakeDesk, version: int, names: list[str] | None = None) -> tuple[bytes, bytes]:
+    """What the broker says, and what the client is told."""
+    talk = Talk(desk)
+    talk.ask(old_metadata_request(5, version, names))
+    upstream = talk.broker.answer()
+    talk.broker_answers(upstream)
+    assert talk.closed is None
+    return upstream, talk.told[0]
+
+
+@pytest.mark.parametrize("version", range(1, 10))
+@pytest.mark.parametrize("names", [None, [], ["orders", "plain"], ["absent"]])
+@pytest.mark.parametrize(
+    ("active", "node"),
+    [
+        (True, (kip694.ENDPOINT_NODE_ID, "endpoint.example", 9690)),
+        (False, (kip694.ENDPOINT_NODE_ID, "active.example", 9691)),
+    ],
+)
+def test_served_ones_are_told_the_active_controller_and_else_what_the_broker_says(
+    version: int, names: list[str] | None, active: bool, node: tuple[int, str, int]
+) -> None:
+    upstream, told = served(FakeDesk(active=active), version, names)
+    correlation_id, answer = stock.decode_response(told, 3, version)
+    _, expected = stock.decode_response(upstream, 3, version)
+    broker_class = type(expected).MetadataResponseBroker
+    node_id, host, port = node
+    expected.brokers.append(broker_class(version=version, node_id=node_id, host=host, port=port, rack=None))
+    expected.controller_id = node_id
+    assert told == stock.encode_response(expected, version, 5)
+    assert (correlation_id, answer.controller_id) == (5, node_id)
+
+
+@pytest.mark.parametrize("version", range(10))
+@pytest.mark.parametrize("claimed", [None, ActiveController("other")])
+def test_served_ones_are_told_what_the_broker_says_where_nobody_takes_changes(
+    version: int, claimed: ActiveController | None
+) -> None:
+    upstream, told = served(FakeDesk(active=False, claimed=claimed), version, ["orders"])
+    assert told == upstream
+
+
+def test_served_ones_are_served_before_the_mode_log_was_read() -> None:
+    class Unread(FakeDesk):
+        def claim(self) -> ActiveController | None:
+            raise ModeSourceError("the mode log has not been read yet")
+
+    upstream, told = served(Unread(active=False), 9)
+    assert told == upstream
+
+
+# -- topics that were deleted and created again under their names ----------------------------------------------------
+
+REMADE = {"orders": b"another-topic-id"}
+REMADE_ID = "YW5vdGhlci10b3BpYy1pZA"
+
+
+def test_modes_are_told_of_the_topic_id_they_were_made_for_and_of_no_other() -> None:
+    answer = asked(Talk(broker=FakeBroker(partitions=12, ids=REMADE)), modes_request(2, ["orders"]))
+    (orders,) = answer.topics
+    assert [p.mode for p in orders.partitions] == [RW] * 12
+    assert [(p.resume_offset, p.reclaimed, p.handed_over) for p in orders.partitions] == [(-1, False, False)] * 12
+    assert (orders.topic_id, orders.controller_epoch, orders.mode_epoch) == (REMADE_ID, -1, -1)
+
+
+def test_a_topic_made_anew_is_told_at_once_though_no_mode_has_changed() -> None:
+    talk = Talk(broker=FakeBroker())
+    assert asked(talk, modes_request(2, ["orders"])).topics[0].mode_epoch == 7
+    talk.broker.ids = REMADE
+    talk.ask(modes_request(3, ["orders"]))
+    assert kip694.decode_modes_response(talk.all_answered()[-1])[1].topics[0].mode_epoch == -1
+
+
+@pytest.mark.parametrize("broker", [FakeBroker(newest=9, ids=REMADE), FakeBroker(ids={"orders": bytes(16)})])
+def test_where_brokers_have_no_topic_ids_the_name_counts(broker: FakeBroker) -> None:
+    talk = Talk(broker=broker)
+    talk.ask(hello(1))
+    talk.all_answered()
+    talk.ask(modes_request(2, ["orders"]))
+    assert kip694.decode_modes_response(talk.all_answered()[-1])[1].topics[0].mode_epoch == 7
+
+
+@pytest.mark.parametrize("version", range(10))
+@pytest.mark.parametrize("names", [["orders", "plain"], None])
+def test_an_old_client_is_not_turned_away_from_a_topic_made_anew(version: int, names: list[str] | None) -> None:
+    answer = refused(version, names if names or version else [], partitions=12, ids=REMADE)
+    assert {t.name: (t.error_code, len(t.partitions)) for t in answer.topics} == {"orders": (0, 12), "plain": (0, 12)}
+
+
+@pytest.mark.parametrize("version", range(10))
+def test_what_an_old_client_asks_for_is_asked_in_its_place(version: int) -> None:
+    message = stock.MetadataRequest(
+        topics=[("orders",)], allow_auto_topic_creation=False, include_topic_authorized_operations=version >= 8
+    )
+    talk = Talk(FakeDesk(old_clients=REFUSE))
+    talk.ask(stock.encode_request(message, version, 5, "a client"))
+    header, asked_for = decoded_question(talk.sent[0])
+    assert header.api_version == 10
+    assert [topic.name for topic in asked_for.topics] == ["orders"]
+    assert asked_for.allow_auto_topic_creation == (version < 4)  # which has no such field
+    assert asked_for.include_topic_authorized_operations == (version >= 8)
+    assert not asked_for.include_cluster_authorized_operations

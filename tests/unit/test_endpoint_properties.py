@@ -27,12 +27,16 @@ from tests.support.conversation import (
     rules,
 )
 
-_SLOW = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 _FIRST_ID = 1_000
+SASL = (17, 36)
 
 
 def numbered(payload: bytes, correlation_id: int) -> bytes:
     return payload[:4] + struct.pack(">i", correlation_id) + payload[8:]
+
+
+def api_key(payload: bytes) -> int:
+    return codec.peek_header(payload).api_key
 
 
 REQUESTS = st.sampled_from(
@@ -68,7 +72,6 @@ class Model:
         self.broker = FakeBroker()
         self.told: list[bytes] = []
         self.waiting: list[Submit | Refresh] = []
-        self.submitted = 0
 
     def run(self, payloads: list[bytes]) -> None:
         unsent = list(payloads)
@@ -102,6 +105,8 @@ class Model:
             if isinstance(action, ToClient):
                 self.told.append(action.payload)
             elif isinstance(action, ToUpstream):
+                if any(api_key(payload) in SASL for payload in self.broker.asked):
+                    assert api_key(action.payload) in SASL
                 self.broker.asked.append(action.payload)
             else:
                 assert not self.waiting, "one at a time"
@@ -109,40 +114,22 @@ class Model:
         assert self.session.pending <= 8
 
 
-@_SLOW
-@given(st.lists(REQUESTS, max_size=40), st.randoms(use_true_random=False), st.booleans(), st.booleans())
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.lists(REQUESTS, max_size=20), st.randoms(use_true_random=False), st.booleans(), st.booleans(), st.integers(0, 3)
+)
 def test_each_request_has_one_answer_in_its_place(
-    payloads: list[bytes], choices: random.Random, active: bool, refuse: bool
+    payloads: list[bytes], choices: random.Random, active: bool, refuse: bool, rounds: int
 ) -> None:
-    asked = [numbered(payload, _FIRST_ID + number) for number, payload in enumerate([hello(0), *payloads])]
-    model = Model(choices, active=active, refuse=refuse, sasl=False)
+    """``rounds``: of each SASL exchange, between which and their answers nothing is sent to the broker."""
+    exchange = [request(17, 1, 0), *[request(36, 1, 0, b"token")] * rounds] if rounds else []
+    everything = [hello(0), *exchange, *payloads, *exchange, *payloads]
+    asked = [numbered(payload, _FIRST_ID + number) for number, payload in enumerate(everything)]
+    model = Model(choices, active=active, refuse=refuse, sasl=bool(exchange))
     model.run(asked)
     assert model.session.pending == 0
     assert len(model.told) == len(asked)
     for payload, answer in zip(asked, model.told, strict=True):
         assert answer[:4] == payload[4:8]
-        if codec.peek_header(payload).api_key in (10, 16):
+        if api_key(payload) in (10, 16):
             assert answer[6:] == payload  # the broker's answer to this very request
-
-
-@_SLOW
-@given(st.lists(REQUESTS, min_size=1, max_size=20), st.randoms(use_true_random=False), st.integers(1, 3))
-def test_an_exchange_stands_apart(payloads: list[bytes], choices: random.Random, rounds: int) -> None:
-    """Nothing is sent to the broker between a SASL frame and its answer."""
-    exchange = [request(17, 1, 0), *(request(36, 1, 0, b"token") for _ in range(rounds))]
-    asked = [hello(0), *exchange, *payloads, *exchange, *payloads]
-    asked = [numbered(payload, _FIRST_ID + number) for number, payload in enumerate(asked)]
-    model = Model(choices, active=True, refuse=False, sasl=True)
-    take = model.take
-
-    def watched(actions: list[Action]) -> None:
-        for action in actions:
-            if isinstance(action, ToUpstream):
-                unanswered = [codec.peek_header(payload).api_key for payload in model.broker.asked]
-                if {17, 36} & set(unanswered):
-                    assert codec.peek_header(action.payload).api_key in (17, 36)
-            take([action])
-
-    model.take = watched  # type: ignore[method-assign]  # to look over its shoulder
-    model.run(asked)
-    assert [answer[:4] for answer in model.told] == [payload[4:8] for payload in asked]

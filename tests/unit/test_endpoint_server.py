@@ -1,10 +1,15 @@
-"""The endpoint's server with real sockets: what is carried where, to which broker, and how it ends."""
+"""The endpoint's server with real sockets: what is carried where, to which broker, how it ends, and hostile peers."""
 
 from __future__ import annotations
 
+import errno
 import logging
+import re
+import socket
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
@@ -13,8 +18,9 @@ from modeaware.endpoint import upstream as upstream_module
 from modeaware.endpoint.limits import Limits
 from modeaware.endpoint.quotas import Quotas
 from modeaware.endpoint.server import THREAD_NAME, Server
-from modeaware.errors import ClusterError
-from tests.support.endpoint import COMMAND, FakeBroker, MakeServer, Peer, StubController, free_port
+from modeaware.endpoint.upstream import Upstream
+from modeaware.errors import ClusterError, ConfigError
+from tests.support.endpoint import FakeBroker, MakeServer, Peer, StubController, announce, free_port
 from tests.support.waiting import eventually
 
 
@@ -34,15 +40,6 @@ def test_requests_reach_a_broker_and_answers_come_back_in_order(server: Server, 
         assert [one.receive() for _ in range(50)] == [b"re: %d" % number for number in range(50)]
         assert (broker.accepted, broker.open) == (2, 2), "each client has a connection of its own"
     eventually(lambda: broker.open == 0, message="it is closed with its client")
-
-
-def test_commands_reach_the_controller_and_its_answer_comes_back(server: Server, controller: StubController) -> None:
-    with _connect(server) as peer:
-        peer.send(b"submit 5000")
-        eventually(lambda: controller.open)
-        controller.open[0].set_result([])
-        assert peer.receive() == b"1 []"
-    assert controller.submitted == [([COMMAND], 5000)]
 
 
 def test_a_command_that_takes_too_long_is_told_so_and_not_taken_back(
@@ -96,10 +93,8 @@ def test_stop_closes_everything_and_says_what_was_answered(
     make_server: MakeServer, broker: FakeBroker, controller: StubController
 ) -> None:
     server = make_server(broker.address)
-    silent = FakeBroker()
-    silent.answer = lambda payload: None
-    peers = [_connect(server) for _ in range(3)]
-    try:
+    with ExitStack() as stack:
+        peers = [stack.enter_context(_connect(server)) for _ in range(3)]
         assert peers[0].ask(b"x") == b"re: x"
         peers[1].send(b"submit 60000")
         peers[2].send(b"submit 60000")
@@ -110,22 +105,11 @@ def test_stop_closes_everything_and_says_what_was_answered(
         told = [peer.socket.recv(100) for peer in peers[1:]]
         assert sorted(told) == [b"", b"\0\0\0\x041 []"]
         assert all(peer.closed() for peer in peers)
-    finally:
-        silent.close()
-        for peer in peers:
-            peer.socket.close()
     assert not [thread for thread in threading.enumerate() if thread.name == THREAD_NAME]
     eventually(lambda: broker.open == 0)
     controller.open[1].set_result([])  # too late for anybody
     with pytest.raises(OSError, match="refused"):
         Peer(server.advertised)
-
-
-def test_large_frames_pass_both_ways(server: Server, broker: FakeBroker) -> None:
-    request = bytes(1_000_000)
-    broker.answer = lambda payload: payload * 8
-    with _connect(server) as peer:
-        assert peer.ask(request) == request * 8
 
 
 def test_fewer_connections_are_taken_where_files_are_few(
@@ -197,3 +181,154 @@ def test_one_client_at_a_time_finds_out_whether_it_is_back(
         frozen.answer = lambda payload: b"back: " + payload
         assert patient.ask(b"y") == b"back: y"
         assert sorted(_asks(server) for _ in range(3)) == [b"back: x", b"re: x", b"re: x"]
+
+
+@pytest.mark.parametrize("failure", [OSError(errno.EMFILE, "Too many open files"), ValueError("a bug")])
+def test_what_fails_at_the_start_is_raised_and_leaves_nothing_behind(
+    monkeypatch: pytest.MonkeyPatch, failure: Exception
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise failure
+
+    port = free_port()
+    nothing: Any = None  # no client gets as far as to ask
+    server = Server(f"127.0.0.1:{port}", nothing, nothing, nothing, Upstream([("127.0.0.1", 1)]))
+    monkeypatch.setattr(server_module, "Places", fail)
+    with pytest.raises(ConfigError, match=re.escape(str(failure))) as raised:
+        server.start()
+    assert raised.value.__cause__ is failure
+    with pytest.raises(OSError, match="refused"):
+        Peer(("127.0.0.1", port))
+    server.stop()
+    assert not [thread for thread in threading.enumerate() if thread.name == THREAD_NAME]
+
+
+# Slow and hostile peers: each is closed, and no other notices
+
+
+SOON_S = 0.5
+
+
+@pytest.fixture
+def hasty(make_server: MakeServer, broker: FakeBroker) -> Server:
+    return make_server(broker.address, quotas=Quotas(drain_s=SOON_S, linger_s=SOON_S))
+
+
+@pytest.fixture
+def witness(hasty: Server) -> Iterator[Peer]:
+    """Another client, served before and after."""
+    with Peer(hasty.advertised) as witness:
+        assert witness.ask(b"before") == b"re: before"
+        yield witness
+        assert witness.ask(b"after") == b"re: after"
+
+
+RUBBISH = {
+    "negative length": announce(-1),
+    "one byte too many": announce(Limits().request_bytes + 1),
+    "tls": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+}
+
+
+@pytest.mark.parametrize("rubbish", RUBBISH.values(), ids=RUBBISH)
+def test_rubbish_closes_its_connection(
+    hasty: Server, witness: Peer, rubbish: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Peer(hasty.advertised) as peer:
+        peer.socket.sendall(rubbish)
+        assert peer.closed()
+    (warning,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert "closed the connection of 127.0.0.1:" in warning
+    assert "bytes was announced" in warning
+
+
+@pytest.mark.parametrize(("begun", "drop"), [(b"\0\0", b""), (announce(100_000), b"x")])
+def test_who_drips_bytes_is_closed_after_the_idle_time(
+    make_server: MakeServer, broker: FakeBroker, begun: bytes, drop: bytes
+) -> None:
+    server = make_server(broker.address, limits=Limits(idle_s=SOON_S))
+    with Peer(server.advertised) as fresh, Peer(server.advertised) as known:
+        assert known.ask(b"here") == b"here"
+        for peer in (fresh, known):
+            peer.socket.sendall(begun)
+            peer.socket.settimeout(0.01)
+            eventually(lambda peer=peer: _closed_after(peer, drop), interval_s=0.0)
+
+
+def _closed_after(peer: Peer, drop: bytes) -> bool:
+    try:
+        peer.socket.sendall(drop)
+        return not peer.socket.recv(100)
+    except TimeoutError:
+        return False
+    except OSError:  # by a reset
+        return True
+
+
+def test_the_idle_time_stands_still_while_the_controller_works(
+    make_server: MakeServer, broker: FakeBroker, controller: StubController
+) -> None:
+    server = make_server(broker.address, limits=Limits(idle_s=SOON_S))
+    with Peer(server.advertised) as waits, Peer(server.advertised) as rests:
+        waits.send(b"submit 20000")
+        assert rests.ask(b"here") == b"here"
+        for _ in range(3):
+            with Peer(server.advertised) as other:
+                assert other.closed()  # its idle time has passed meanwhile
+        controller.open[0].set_result([])
+        assert waits.receive() == b"1 []"
+        assert waits.closed()
+
+
+def test_who_reads_no_answers_is_closed_and_its_broker_is_not_emptied(
+    hasty: Server, broker: FakeBroker, witness: Peer
+) -> None:
+    size, count = 1_000_000, 90
+    broker.answer = lambda payload: bytes(size) if payload.startswith(b"big") else b"re: " + payload
+    with Peer(hasty.advertised) as peer:
+        peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
+        peer.send(*[b"big"] * count)
+        eventually(lambda: broker.open == 1, message="only the witness's is left")
+    assert broker.sent_bytes < size * count / 2, "what the client does not take stays at the broker"
+
+
+def test_connections_beyond_the_limit_are_closed(
+    make_server: MakeServer, broker: FakeBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = make_server(broker.address, limits=Limits(connections=3), quotas=Quotas(connections_per_peer=2))
+    here, there = "127.0.0.1", "127.0.0.2"
+    with Peer(server.advertised, source=here) as one, Peer(server.advertised, source=here) as two:
+        assert [one.ask(b"1"), two.ask(b"2")] == [b"re: 1", b"re: 2"]
+        with Peer(server.advertised, source=here) as of_one_address:
+            assert of_one_address.closed()
+        with Peer(server.advertised, source=there) as three, Peer(server.advertised, source=there) as of_all:
+            assert three.ask(b"3") == b"re: 3"
+            assert of_all.closed()
+        assert [one.ask(b"1"), two.ask(b"2")] == [b"re: 1", b"re: 2"]
+    assert "2 of 127.0.0.1 are open" in caplog.text
+    assert "3 are open, as many as are taken" in caplog.text
+    eventually(lambda: _served(server), message="places are given back")
+
+
+def _served(server: Server) -> bool:
+    with Peer(server.advertised) as peer:
+        peer.send(b"x")
+        try:
+            return bool(peer.socket.recv(100))
+        except ConnectionResetError:
+            return False
+
+
+def test_who_holds_most_goes_when_all_hold_too_much(
+    make_server: MakeServer, broker: FakeBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = make_server(broker.address, quotas=Quotas(buffered_bytes=1_200_000))
+    with Peer(server.advertised) as greedy, Peer(server.advertised) as modest, Peer(server.advertised) as other:
+        assert modest.ask(b"x") == b"re: x"
+        greedy.socket.sendall(announce(1_000_000) + bytes(900_000))
+        other.socket.sendall(announce(1_000_000) + bytes(400_000))
+        assert greedy.closed()
+        other.socket.sendall(bytes(600_000))
+        assert len(other.receive()) == 1_000_004
+        assert modest.ask(b"y") == b"re: y"
+    assert "holds most" in caplog.text

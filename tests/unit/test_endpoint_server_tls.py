@@ -37,14 +37,6 @@ def broker(certificate: Certificate) -> Iterator[FakeBroker]:
 
 
 @pytest.fixture
-def misnamed(certificate: Certificate) -> Iterator[FakeBroker]:
-    """Its certificate is for another address."""
-    broker = FakeBroker(server_context(certificate.both), host="127.0.0.2")
-    yield broker
-    broker.close()
-
-
-@pytest.fixture
 def server(make_server: MakeServer, certificate: Certificate, broker: FakeBroker) -> Server:
     tls = server_context(certificate.certificate, certificate.key)
     return make_server(upstream=_upstream(broker, certificate), tls=tls)
@@ -109,12 +101,9 @@ def test_what_is_no_tls_closes_its_connection(
 
 
 def test_a_broker_with_another_name_or_authority_is_not_used(
-    make_server: MakeServer,
-    broker: FakeBroker,
-    misnamed: FakeBroker,
-    certificate: Certificate,
-    caplog: pytest.LogCaptureFixture,
+    make_server: MakeServer, broker: FakeBroker, certificate: Certificate, caplog: pytest.LogCaptureFixture
 ) -> None:
+    misnamed = FakeBroker(server_context(certificate.both), host="127.0.0.2")  # its certificate is for another address
     untrusted = _upstream(broker, certificate, **{"ssl.ca.location": ""})
     for upstream, why in ((untrusted, "self-signed"), (_upstream(misnamed, certificate), "IP address mismatch")):
         caplog.clear()
@@ -123,6 +112,7 @@ def test_a_broker_with_another_name_or_authority_is_not_used(
             assert peer.closed()
         assert "CERTIFICATE_VERIFY_FAILED" in caplog.text
         assert why in caplog.text
+    misnamed.close()
     assert broker.received == misnamed.received == []
 
 

@@ -1,26 +1,38 @@
-"""One connection's conversation: what passes, what is rejected, the order of the answers, and the bytes it holds."""
+"""One connection's conversation: greeting, what passes, what is rejected, who may change what, and what is held."""
 
 from __future__ import annotations
 
+import struct
+from typing import Any
+
 import pytest
 
+from modeaware.endpoint.authorise import AclOperation, granted
 from modeaware.endpoint.desk import ActiveController
 from modeaware.endpoint.limits import Limits
-from modeaware.errors import ErrorCode, ModeSourceError
-from modeaware.lifecycle.commands import CommandResult, DeletePartitionsCommand
-from modeaware.wire import codec, kip694
+from modeaware.errors import ClusterError, ControllerFenced, ControllerUnavailable, ErrorCode, ModeSourceError
+from modeaware.lifecycle.commands import CommandResult
+from modeaware.wire import codec, stock
 from tests.support.conversation import (
+    ALTER_AND_DELETE,
+    NONE,
+    NOT_SAID,
     RW,
+    FakeBroker,
     FakeDesk,
     Talk,
+    broker_versions,
+    create,
     decoded_question,
     delete,
     hello,
     ids,
+    metadata_answer,
     modes_request,
     old_metadata_request,
     pass_through_answer,
     request,
+    rules,
 )
 
 
@@ -64,34 +76,6 @@ def test_a_broker_that_answers_something_else_closes(answer: bytes) -> None:
     assert talk.told == []
 
 
-def test_an_answer_of_our_own_waits_for_those_before_it() -> None:
-    talk = Talk()
-    talk.ask(request(10, 1, 1), request(18, 99, 2), request(10, 1, 3))
-    assert talk.told == []
-    talk.broker_answers()
-    assert ids(talk.told) == [1, 2]
-    talk.broker_answers()
-    assert ids(talk.told) == [1, 2, 3]
-
-
-def test_what_stands_behind_a_change_waits_unsent() -> None:
-    talk = Talk()
-    talk.ask(delete({"orders": 2}, 1), request(10, 1, 2), delete({"orders": 1}, 3))
-    assert len(talk.sent) == 1  # the question about the rights
-    talk.broker_answers()
-    assert len(talk.sent) == 1
-    assert talk.session.pending == 3
-    assert talk.submitted[0].commands == (DeletePartitionsCommand("orders", 2, delay_ms=0),)
-    talk.resolve([CommandResult("orders", modes=(RW,))])
-    assert len(talk.sent) == 3
-    assert ids(talk.told) == [1]
-    talk.broker_answers()
-    talk.broker_answers()
-    talk.resolve([CommandResult("orders", modes=(RW,))])
-    assert ids(talk.told) == [1, 2, 3]
-    assert talk.session.pending == 0
-
-
 def test_fresh_modes_are_asked_once_the_log_has_been_read() -> None:
     desk = FakeDesk(known={})
     talk = Talk(desk)
@@ -116,17 +100,6 @@ def test_a_log_that_cannot_be_read_now_gives_no_old_modes_for_fresh_ones() -> No
     assert ids(talk.told) == [1]
 
 
-def test_only_who_names_itself_is_given_modes() -> None:
-    for greeting in (
-        hello(1, "librdkafka"),
-        hello(1, "modeaware-librdkafka"),
-        hello(1, "modeaware", version=2),
-    ):
-        talk = Talk()
-        talk.ask(greeting, modes_request(2))
-        assert talk.closed == "Metadata version 10, which was not offered"
-
-
 def test_requests_beyond_the_pipeline_close() -> None:
     talk = Talk(limits=Limits(pipeline=3))
     talk.ask(*(request(10, 1, n) for n in range(3)))
@@ -142,16 +115,6 @@ def test_what_is_decoded_here_is_bounded() -> None:
         talk = Talk(limits=Limits(change_bytes=400, modes_bytes=400))
         talk.ask(hello(1), payload)
         assert talk.closed == f"a request of {len(payload)} bytes; 400 are taken of this api"
-
-
-def test_a_standby_answers_metadata_and_names_the_active_one() -> None:
-    talk = Talk(FakeDesk(active=False))
-    talk.ask(hello(1), modes_request(2, ["orders"]))
-    _, answer = kip694.decode_modes_response(talk.all_answered()[1])
-    assert answer.controller_id == kip694.ACTIVE_NODE_ID
-    node = next(broker for broker in answer.brokers if broker.node_id == kip694.ACTIVE_NODE_ID)
-    assert (node.host, node.port) == ("active.example", 9691)
-    assert answer.controller_name == "other"
 
 
 def test_a_change_at_a_standby_is_sent_on_by_name() -> None:
@@ -194,15 +157,6 @@ def test_a_session_counts_what_waits_and_lets_it_go() -> None:
     assert talk.session.held_bytes == 0
 
 
-def test_a_session_that_has_ended_keeps_nothing() -> None:
-    talk = Talk()
-    talk.ask(request(10, 1, 1), request(18, 99, 2), delete({"orders": 2}, 3), request(10, 1, 4, LARGE))
-    assert talk.session.held_bytes > len(LARGE)
-    talk.broker_answers(b"")
-    assert talk.closed is not None
-    assert talk.session.held_bytes == 0
-
-
 @pytest.mark.parametrize("version", [3, 99])
 def test_a_large_question_about_versions_closes_before_it_is_decoded(version: int) -> None:
     payload = request(18, version, 1, bytes(4_096))
@@ -210,3 +164,313 @@ def test_a_large_question_about_versions_closes_before_it_is_decoded(version: in
     talk.ask(payload)
     assert talk.closed == f"a request of {len(payload)} bytes; 4096 are taken of this api"
     assert talk.sent == talk.told == []
+
+
+# The first frames: ApiVersions, and a SASL exchange into which nothing is put
+
+
+def versions(name: str = "modeaware", version: int = 3, keys: dict[int, tuple[int, int]] | None = None) -> Any:
+    talk = Talk(FakeDesk())
+    talk.ask(hello(9, name, version))
+    talk.broker_answers(broker_versions(version, 9, keys))
+    correlation_id, answer = stock.decode_response(talk.told[0], 18, version)
+    assert correlation_id == 9
+    return answer
+
+
+def spans(answer: Any) -> dict[int, tuple[int, int]]:
+    return {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_what_the_endpoint_takes_is_what_it_offers(version: int) -> None:
+    answer = versions("librdkafka", version)
+    assert spans(answer) == {
+        0: (0, 13),
+        1: (4, 18),
+        3: (0, 9),
+        17: (1, 1),
+        18: (0, 4),
+        36: (0, 2),
+        37: (0, 3),
+        694: (0, 0),
+        695: (0, 1),
+    }
+    assert answer.throttle_time_ms == (5 if version else 0)
+
+
+@pytest.mark.parametrize(("version", "highest"), [(0, 9), (2, 9), (3, 10), (4, 10)])
+def test_who_names_itself_is_offered_modes(version: int, highest: int) -> None:
+    assert spans(versions("modeaware", version))[3] == (0, highest)
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_features_are_the_brokers_and_ours(version: int) -> None:
+    answer = versions("librdkafka", version)
+    told = {each.name: (each.min_version, each.max_version) for each in answer.supported_features}
+    assert told == {"metadata.version": (1, 29), "partition.mode": (1, 1), "modeaware.controller.c1": (1, 1)}
+    assert answer.finalized_features_epoch == 77
+    assert [(f.name, f.min_version_level, f.max_version_level) for f in answer.finalized_features] == [
+        ("metadata.version", 29, 29)
+    ]
+
+
+@pytest.mark.parametrize("version", [5, 99, -1])
+def test_a_version_that_is_not_known_is_told_which_are(version: int) -> None:
+    talk = Talk()
+    payload = hello(9)
+    talk.ask(payload[:2] + version.to_bytes(2, "big", signed=True) + payload[4:])
+    assert talk.sent == []
+    correlation_id, answer = stock.decode_response(talk.told[0], 18, 3)
+    assert (correlation_id, answer.error_code) == (9, ErrorCode.UNSUPPORTED_VERSION)
+    assert spans(answer) == {18: (0, 4)}
+
+
+HANDSHAKE = request(17, 1, 1, b"\0\5PLAIN")
+
+
+PASSWORD = b"alice\0secret"
+
+
+def authenticate(correlation_id: int, version: int = 1) -> bytes:
+    return request(36, version, correlation_id, PASSWORD)
+
+
+def sasl_answer(correlation_id: int, error: int = 0, version: int = 1) -> bytes:
+    tags = b"\0" if version >= 2 else b""
+    return struct.pack(">i", correlation_id) + tags + struct.pack(">h", error) + b"token"
+
+
+def authenticated(version: int = 1) -> Talk:
+    talk = Talk(sasl=True)
+    talk.ask(HANDSHAKE)
+    talk.broker_answers(talk.broker.answer())
+    talk.ask(authenticate(2, version))
+    talk.broker.asked.clear()
+    talk.broker_answers(sasl_answer(2, 0, version))
+    return talk
+
+
+def test_before_authentication_only_a_greeting_and_a_handshake_pass() -> None:
+    for payload in (
+        request(10, 1, 1),
+        modes_request(1),
+        delete({"orders": 2}, 1),
+        authenticate(1),
+        request(3, 9, 1),
+    ):
+        talk = Talk(sasl=True)
+        talk.ask(hello(0))
+        talk.all_answered()
+        talk.ask(payload)
+        assert talk.closed == "a request before authentication"
+        assert len(talk.sent) == 1
+
+
+def test_sasl_frames_pass_as_they_are_and_are_not_kept() -> None:
+    talk = Talk(sasl=True)
+    talk.ask(HANDSHAKE, authenticate(2))
+    assert talk.sent == [HANDSHAKE, authenticate(2)]
+    assert PASSWORD not in repr(vars(talk.session)).encode()
+    talk.broker_answers()
+    talk.broker.asked.clear()
+    talk.broker_answers(sasl_answer(2))
+    assert talk.told[1] == sasl_answer(2)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_after_success_everything_goes(version: int) -> None:
+    talk = authenticated(version)
+    talk.ask(delete({"orders": 2}, 3))
+    talk.broker_answers()
+    assert len(talk.submitted) == 1
+
+
+@pytest.mark.parametrize("behind", [modes_request(5), delete({"orders": 2}, 5), request(10, 1, 5), hello(5)])
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_failed_exchange_ends_with_the_next_request(behind: bytes, version: int) -> None:
+    talk = Talk(sasl=True)
+    talk.ask(hello(0))
+    talk.all_answered()
+    talk.ask(HANDSHAKE, authenticate(2, version), behind)
+    talk.broker_answers()
+    talk.broker.asked.clear()
+    talk.broker_answers(sasl_answer(2, 58, version))
+    assert ids(talk.told) == [0, 1, 2]  # the client is told of the failure
+    assert talk.closed == "a request before authentication has ended"
+    assert len(talk.sent) == 3
+
+
+def test_a_change_before_a_second_exchange_is_asked_about_before_it() -> None:
+    """KIP-368, pipelined: the question goes in the change's place, and the new exchange waits for its end."""
+    talk = authenticated()
+    talk.ask(delete({"orders": 2}, 3), request(17, 1, 4), authenticate(5), modes_request(6))
+    keys = [codec.peek_header(payload).api_key for payload in talk.sent[2:]]
+    assert keys == [stock.METADATA_KEY]
+    talk.broker_answers()
+    assert len(talk.sent) == 3
+    talk.resolve([])
+    assert [codec.peek_header(payload).api_key for payload in talk.sent[3:]] == [17, 36]
+
+
+# Changes: who may, and what they are answered
+
+
+ALTER, DELETE = 1 << 7, 1 << 6
+
+
+def answered(talk: Talk, api_key: int = 694, version: int = 0) -> Any:
+    assert talk.closed is None
+    return codec.decode_response(talk.told[-1], api_key, version)[1]
+
+
+def topic_code(talk: Talk) -> int:
+    (topic,) = answered(talk).responses
+    return int(topic.partitions[0].error_code)
+
+
+@pytest.mark.parametrize("bits", [0, ALTER, DELETE, ~(ALTER | DELETE) & 0x7FFF_FFFF, NOT_SAID, -1])
+def test_who_lacks_one_may_not_and_nothing_is_submitted(bits: int) -> None:
+    talk = Talk(broker=FakeBroker(rights={"orders": bits}))
+    talk.ask(delete({"orders": 2}))
+    talk.all_answered()
+    assert talk.submitted == []
+    assert topic_code(talk) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert "ALTER and DELETE" in answered(talk).responses[0].partitions[0].error_message
+
+
+@pytest.mark.parametrize(("bits", "may"), [(ALTER, True), (DELETE, False), (0, False), (NOT_SAID, False)])
+@pytest.mark.parametrize("version", range(4))
+def test_creating_needs_alter(version: int, bits: int, may: bool) -> None:
+    talk = Talk(broker=FakeBroker(rights={"orders": bits}))
+    talk.ask(create({"orders": 9}, version))
+    talk.all_answered()
+    assert bool(talk.submitted) is may
+    if may:
+        talk.resolve([CommandResult("orders")])
+    (result,) = answered(talk, 37, version).results
+    assert result.error_code == (0 if may else ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+
+def test_topic_without_a_leader_is_retriable() -> None:
+    talk = Talk()
+    talk.ask(delete({"orders": 2}))
+    talk.broker_answers(metadata_answer(-1, {"orders": (5, 3, ALTER_AND_DELETE)}))
+    assert talk.submitted == []
+    assert topic_code(talk) == ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def test_only_what_is_allowed_is_submitted_and_answers_keep_the_requests_order() -> None:
+    talk = Talk(broker=FakeBroker(rights={"b": ALTER_AND_DELETE, "c": 0, "d": ALTER_AND_DELETE}))
+    talk.ask(delete({"a": 1, "b": 2, "c": 3, "d": 4}))
+    talk.all_answered()
+    assert [command.topic for command in talk.submitted[0].commands] == ["b", "d"]
+    talk.resolve([CommandResult("b", modes=(RW, NONE)), CommandResult("d", ErrorCode.INVALID_PARTITIONS, "too many")])
+    told = [(topic.name, topic.partitions[0].error_code) for topic in answered(talk).responses]
+    assert told == [("a", 3), ("b", 0), ("c", 29), ("d", ErrorCode.INVALID_PARTITIONS)]
+
+
+def test_a_standby_submits_nothing_and_one_that_lost_the_claim_meanwhile_neither() -> None:
+    desk = FakeDesk()
+    talk = Talk(desk)
+    talk.ask(create({"orders": 9}))
+    desk.active = False
+    talk.all_answered()
+    assert talk.submitted == []
+    (result,) = answered(talk, 37, 3).results
+    assert result.error_code == ErrorCode.NOT_CONTROLLER
+    assert "active.example:9691" in result.error_message
+
+
+def test_starting_controller_that_has_not_read_the_log_is_not_the_controller() -> None:
+    """A closed connection would leave the client in doubt about a request that went nowhere."""
+    desk = FakeDesk(active=False)
+    talk = Talk(desk)
+    talk.ask(delete({"orders": 2}))
+    desk.failure = ModeSourceError("the mode log has not been read yet")
+    talk.broker_answers()
+    assert answered(talk, 694, 0).error_code == ErrorCode.NOT_CONTROLLER
+    assert talk.submitted == []
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code"),
+    [
+        (ControllerUnavailable("it stops"), ErrorCode.NOT_CONTROLLER),
+        (ClusterError("too late", code=ErrorCode.REQUEST_TIMED_OUT), ErrorCode.REQUEST_TIMED_OUT),
+        (ControllerFenced("replaced in the middle"), ErrorCode.REQUEST_TIMED_OUT),  # never "nothing was done"
+        (ClusterError("no code"), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (RuntimeError("secret"), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (None, ErrorCode.UNKNOWN_SERVER_ERROR),
+        ([], ErrorCode.UNKNOWN_SERVER_ERROR),
+        ([CommandResult("orders")] * 2, ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+def test_a_controller_that_fails_is_an_error_of_the_request(outcome: Any, code: ErrorCode) -> None:
+    for payload, api_key, version in (
+        (delete({"orders": 2}), 694, 0),
+        (create({"orders": 9}, 0), 37, 0),
+        (rules("orders"), 695, 0),
+    ):
+        talk = Talk()
+        talk.ask(payload)
+        talk.broker_answers()
+        talk.resolve(outcome)
+        answer = answered(talk, api_key, version)
+        told = answer.results[0] if api_key == 37 else answer
+        assert told.error_code == code
+        assert "secret" not in str(told)
+
+
+# -- rules about groups ----------------------------------------------------------------------------------------------
+
+
+def test_a_rule_for_one_topic_needs_alter_on_it() -> None:
+    for bits, may in ((ALTER, True), (DELETE, False), (NOT_SAID, False)):
+        talk = Talk(broker=FakeBroker(rights={"orders": bits, "plain": ALTER}))
+        talk.ask(rules("plain", remove=("orders",)))
+        talk.all_answered()
+        assert bool(talk.submitted) is may
+        if not may:
+            assert answered(talk, 695).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+@pytest.mark.parametrize(
+    "payload", [rules("*"), rules("orders", "or?ers"), rules("orders", remove=("[o]rders",)), rules()]
+)
+@pytest.mark.parametrize(("cluster", "may"), [(ALTER, True), (0, False), (DELETE, False), (NOT_SAID, False)])
+def test_a_rule_for_many_topics_needs_alter_on_the_cluster(payload: bytes, cluster: int, may: bool) -> None:
+    talk = Talk(broker=FakeBroker(cluster=cluster))
+    talk.ask(payload)
+    talk.all_answered()
+    assert stock.decode_request(talk.sent[0])[1].include_cluster_authorized_operations
+    assert bool(talk.submitted) is may
+    if not may:
+        assert answered(talk, 695).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "copies"),
+    [(29, "orders", 1), (-1, "orders", 1), (72, "orders", 1), (0, "Orders", 1), (0, "orders", 2)],
+)
+def test_topic_that_the_broker_does_not_plainly_grant_is_refused(code: int, name: str, copies: int) -> None:
+    """An error, no mention, or two mentions of the topic."""
+    talk = Talk()
+    talk.ask(delete({"orders": 2}))
+    _, message = stock.decode_response(metadata_answer(-1, {name: (code, 3, ALTER_AND_DELETE)}), 3, 9)
+    message.topics = message.topics * copies
+    talk.broker_answers(stock.encode_response(message, 9, -1))
+    assert talk.submitted == []
+    assert topic_code(talk) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_each_operation_has_its_bit() -> None:
+    assert granted(1 << 6 | 1 << 7) == {AclOperation.DELETE, AclOperation.ALTER}
+    assert granted(0) == frozenset()
+    for operation in AclOperation:
+        assert granted(1 << operation) == {operation}
+
+
+@pytest.mark.parametrize("bitfield", [None, -(2**31), -1, -(2**31) | 1 << 7, 1 << 0, 1 << 1, 1 << 2, 1 << 20])
+def test_what_is_no_plain_grant_grants_nothing(bitfield: int | None) -> None:
+    assert granted(bitfield) == frozenset()

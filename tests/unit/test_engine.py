@@ -1,14 +1,28 @@
-"""The engine over a log in memory and a simulated cluster: the order of things, and what survives a crash."""
+"""The engine over a log in memory and a simulated cluster: the order of things, what survives a crash, and claims."""
 
 from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from modeaware.config import ControllerConfig
-from modeaware.errors import ClusterError, ErrorCode
+from modeaware.controller import claims as claims_module
+from modeaware.controller.claims import ClaimWatch
+from modeaware.controller.contact import Contact
+from modeaware.controller.schedule import elapsed_ms
+from modeaware.errors import ClusterError, ConfigError, ControllerFenced, ErrorCode
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
-from modeaware.lifecycle.effects import CommitOffsets, DeleteRecords, Effect
+from modeaware.lifecycle.effects import Effect
+from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.phases import topic_phase
+from modeaware.modelog.group_rules import GroupRule
+from modeaware.modelog.records import CLAIM_KEY, ClaimRecord, TopicRecord
+from modeaware.modelog.replay import fold
+from modeaware.modelog.stream import LogAbsent, LogRecord, LogRewound
 from modeaware.modes import PartitionMode
 from tests.support.engine_world import INTERVAL_MS, QUIET_MS, TOPIC, World
 from tests.support.simulated import SimGroup, SimPartition
@@ -23,48 +37,10 @@ def world() -> World:
 
 
 class TestShrink:
-    def test_the_whole_way(self, world: World) -> None:
-        for partition in range(12):
-            world.cluster.produce(partition, 5)
-            world.cluster.consume("g", partition)
-        result = world.engine.execute(DeletePartitionsCommand(TOPIC, 4, 0))
-        assert (result.code, result.modes) == (ErrorCode.NONE, (RW,) * 4 + (RO,) * 8)
-        assert world.modes == result.modes
-        world.run(QUIET_MS - 1)
-        assert topic_phase(world.record) == "seal"
-        world.run(1)
-        assert topic_phase(world.record) == "done"
-        assert world.modes == (RW,) * 4 + (NONE,) * 8
-        (done,) = world.cluster.performed
-        assert isinstance(done, DeleteRecords)
-        assert (done.topic_id, done.offsets) == (world.record.topic_id, dict.fromkeys(range(4, 12), 5))
-        assert [log.log_start for log in world.cluster.partitions] == [0] * 4 + [5] * 8
-        assert world.engine.schedule.next_ms() == world.clock.now_ms() + INTERVAL_MS
-
-    def test_a_refusal_appends_nothing(self, world: World) -> None:
-        before = list(world.log.entries)
-        result = world.engine.execute(DeletePartitionsCommand(TOPIC, 99))
-        assert result.code is ErrorCode.INVALID_PARTITIONS
-        assert "modeaware grow" in (result.message or "")
-        assert world.engine.execute(DeletePartitionsCommand("other", 1)).code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert world.log.entries == before
-
     def test_a_cluster_that_does_not_answer_refuses(self, world: World) -> None:
         world.cluster.failure = ClusterError("no answer", code=ErrorCode.REQUEST_TIMED_OUT)
         assert world.shrink(4) is ErrorCode.THROTTLING_QUOTA_EXCEEDED, "no doubt: nothing was done"
         assert world.engine.records == ()
-
-    def test_an_unknown_state_holds_up_its_topic_only(self, world: World) -> None:
-        """A record this controller makes nothing of: it says so, and goes on with its work."""
-        world.shrink(4)
-        odd = world.log.entries[-1][1]
-        assert odd is not None
-        value = odd.replace(b'"deletion"', b'"xdeletion"')
-        world.log.entries.append((world.record.topic_id, value))
-        world.restart()
-        world.run(INTERVAL_MS)
-        assert world.modes == (RW,) * 4 + (RO,) * 8
-        assert world.grow(12) is ErrorCode.NONE
 
 
 class TestCrash:
@@ -92,22 +68,6 @@ class TestCrash:
 
 
 class TestGrow:
-    def test_beyond(self, world: World) -> None:
-        world.cluster.groups |= {
-            "running": SimGroup({0: 1}),
-            "asleep": SimGroup({0: 1}, has_members=False),
-        }
-        result = world.engine.execute(CreatePartitionsCommand(TOPIC, 14))
-        assert (result.code, result.modes) == (ErrorCode.NONE, (RW,) * 12 + (RO,) * 2)
-        assert world.cluster.validated, "the brokers had their say before anything was written"
-        assert len(world.cluster.partitions) == 14
-        world.run(1_000)
-        assert world.modes == (RW,) * 12 + (RO,) * 2, "a group with members has not committed yet"
-        assert CommitOffsets(TOPIC, world.record.topic_id, "asleep", {12: 0, 13: 0}) in world.cluster.performed
-        world.cluster.groups["running"].committed |= {12: 0, 13: 0}
-        world.run(10_000)
-        assert world.modes == (RW,) * 14
-
     def test_refused_by_the_brokers_beforehand_changes_nothing(self, world: World) -> None:
         world.cluster.refuses_checks = REFUSED
         entries = list(world.log.entries)
@@ -208,3 +168,199 @@ class TestTopicGone:
         world.cluster.gone = True
         world.run(2 * INTERVAL_MS)
         assert [record.topic_id for record in world.engine.records] == ["id-of-orders-2"]
+
+
+# Taking up the log (I5)
+
+
+class TestClaim:
+    def test_release_takes_the_address_back(self, world: World) -> None:
+        world.engine.release()
+        claim = fold(world.log.entries).claim
+        assert claim is not None
+        assert (claim.controller_epoch, claim.address) == (1, None)
+        world.engine.release()
+        assert len(world.log.entries) == 2, "twice is harmless"
+
+    def test_a_topic_of_a_newer_version_is_left_alone(self, world: World) -> None:
+        world.shrink(4)
+        newer = replace(world.record, min_reader=2).stamped(1, world.clock.now_ms())
+        world.log.entries.append((newer.topic_id, newer.to_json()))
+        world.restart()
+        assert world.shrink(3) is ErrorCode.UNSUPPORTED_VERSION
+        assert world.grow(12) is ErrorCode.UNSUPPORTED_VERSION
+        world.run(3_600_000)
+        assert world.log.entries[-1][0] == CLAIM_KEY, "nothing but the claim was written"
+
+    def test_a_log_that_lost_its_tail_gives_no_epoch_out_twice(
+        self, world: World, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """The same (controller epoch, topic epoch) would come with other content."""
+        kept = list(world.log.entries)
+        world.engine.claim("test")
+        world.shrink(4)
+        assert (world.record.controller_epoch, world.record.epoch) == (2, 0)
+        assert "tail" not in caplog.text
+        world.log.entries = kept
+        assert world.engine.claim("test") == 3
+        assert "has lost its tail: it ends with epoch 1, and 2 was there" in caplog.text
+        world.shrink(6)
+        assert (world.record.controller_epoch, world.record.epoch) == (3, 0)
+        assert world.engine.claim("test", seen_epoch=7) == 8, "it was another controller's, and the log has lost it"
+
+    def test_a_claim_of_unknown_outcome_is_not_made_again_under_its_epoch(
+        self, world: World, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        world.log.failure = ClusterError("timed out")
+        with pytest.raises(ClusterError):
+            world.engine.claim("test")
+        assert world.engine.claim("test") == 3
+        assert "tail" not in caplog.text, "it may never have been there"
+
+
+# What nobody foresaw in the work on one topic, and time
+
+
+ODD = "an-odd-topic"
+
+
+class Odd(World):
+    """Beside the world's topic there is one that cannot be looked at: ``error`` is raised."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.error: BaseException | None = None
+        self.looks = 0
+        self.shrink(4)
+        odd = replace(self.record, topic=ODD, topic_id="odd")
+        self.log.entries.append(("odd", odd.to_json()))
+        self.engine.claim("test")
+        observe = self.cluster.observe
+
+        def look(topic: str, record: TopicRecord | None, rules: Sequence[GroupRule] = ()) -> TopicFacts:
+            if topic == ODD:
+                self.looks += 1
+                if self.error is not None:
+                    raise self.error
+            return observe(topic, record, rules)
+
+        self.cluster.observe = look  # type: ignore[method-assign]  # that is the fault injected here
+
+    def told(self, caplog: pytest.LogCaptureFixture) -> list[int]:
+        """The levels of what was told with its traceback."""
+        return [entry.levelno for entry in caplog.records if entry.exc_info and ODD in entry.getMessage()]
+
+
+@pytest.fixture
+def odd(caplog: pytest.LogCaptureFixture) -> Odd:
+    caplog.set_level(logging.DEBUG, "modeaware.controller")  # which a command in an earlier test may have set
+    return Odd()
+
+
+def test_a_topic_that_cannot_be_looked_at_holds_up_no_other(odd: Odd, caplog: pytest.LogCaptureFixture) -> None:
+    odd.error = ValueError("year 58859 is out of range")
+    odd.run(QUIET_MS + 10_000)
+    phases = {record.topic: topic_phase(record) for record in odd.engine.records}
+    assert phases == {TOPIC: "done", ODD: "seal"}
+    assert odd.looks == 5, "after 1, 2, 4, 8 s"
+    assert odd.told(caplog) == [logging.ERROR] + [logging.DEBUG] * 4
+    assert "ValueError: year 58859 is out of range" in caplog.text
+    assert caplog.text.count(f"topic {ODD}: cannot be checked now") == 5
+
+
+def test_a_command_for_such_a_topic_is_refused(odd: Odd, caplog: pytest.LogCaptureFixture) -> None:
+    odd.error = ConfigError("a file is missing for a moment")
+    entries = list(odd.log.entries)
+    result = odd.engine.execute(DeletePartitionsCommand(ODD, 2))
+    assert result.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert "ConfigError: a file is missing for a moment" in (result.message or "")
+    assert odd.log.entries == entries
+    assert odd.told(caplog) == [logging.ERROR]
+
+
+@pytest.mark.parametrize("error", [ControllerFenced("fenced"), KeyboardInterrupt(), SystemExit()])
+def test_what_is_no_failure_of_a_topic_passes(odd: Odd, error: BaseException) -> None:
+    odd.error = error
+    with pytest.raises(type(error)):
+        odd.engine.check("odd")
+    with pytest.raises(type(error)):
+        odd.engine.execute(DeletePartitionsCommand(ODD, 2))
+
+
+@pytest.mark.parametrize("error", [ControllerFenced("fenced"), ClusterError("in doubt"), OSError("a bug")])
+def test_what_becomes_of_the_log_is_never_kept_apart(odd: Odd, error: Exception) -> None:
+    odd.clock.advance(QUIET_MS)
+    for topic_id in (record.topic_id for record in odd.engine.records if record.topic == TOPIC):
+        odd.log.failure = error
+        with pytest.raises(type(error)):
+            odd.engine.check(topic_id)
+    odd.log.failure = error
+    with pytest.raises(type(error)):
+        odd.grow(12)
+
+
+# Time
+
+
+@pytest.mark.parametrize("step_ms", [-3_600_000, 3_600_000])
+def test_a_wall_clock_that_is_set_stops_no_look(step_ms: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    world.shrink(4)
+    topic_id = world.record.topic_id
+    world.engine.check(topic_id)
+    monkeypatch.setattr(world.clock, "now_ms", lambda: world.clock.time_ms + step_ms)
+    looks = []
+    for _ in range(10):
+        world.clock.advance(INTERVAL_MS)
+        if topic_id in world.engine.schedule.due(elapsed_ms(world.clock)):
+            looks.append(world.engine.check(topic_id))
+    assert len(looks) == 10
+
+
+# Following the claim of another controller
+
+
+CLAIM = ClaimRecord(7, "127.0.0.1:7", "the-other", claimed_ms=70, host="afar")
+Apply = Callable[[Sequence[LogRecord]], None]
+
+
+class Reads:
+    """A mode log that is read: each look is a claim, or an error."""
+
+    def __init__(self, *looks: ClaimRecord | Exception | None) -> None:
+        self._looks = list(looks)
+        self.starts: list[int] = []
+
+    def __call__(self, conf: Any, topic: str, start: int, apply: Apply, timeout_s: float) -> int:
+        self.starts.append(start)
+        look = self._looks.pop(0)
+        if isinstance(look, Exception):
+            raise look
+        if look is not None:
+            apply([LogRecord(start, CLAIM_KEY.encode(), look.to_json())])
+        return start + 1
+
+
+def test_a_claim_goes_with_its_log_and_the_highest_epoch_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads = Reads(CLAIM, LogRewound("shorter"), None, LogAbsent("none"), replace(CLAIM, controller_epoch=3))
+    monkeypatch.setattr(claims_module, "read_to_end", reads)
+    seen = ClaimWatch({}, "modes")
+    seen.look(1)
+    assert seen.look(1) is None, "a log that was made again has no claim of the one before"
+    assert reads.starts == [0, 1, 0]
+    assert seen.highest_epoch == 7, "what was written under it may still be known to another client"
+    seen.look(1)
+    seen.look(1)
+    assert seen.claim is not None
+    assert (seen.claim.controller_epoch, seen.highest_epoch) == (3, 7)
+
+
+def test_a_claim_is_no_earlier_than_it_is_told_to_be_nor_is_its_release() -> None:
+    """On a host whose clock is behind: who joins the election goes by the claim's time."""
+    world = World()
+    world.restart()
+    later_ms = world.clock.now_ms() + 60_000
+    world.engine.claim("test", Contact("127.0.0.1:2"), not_before_ms=later_ms)
+    assert fold(world.log.entries).claim.claimed_ms == later_ms
+    world.engine.release()
+    assert fold(world.log.entries).claim.claimed_ms == later_ms

@@ -8,25 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from modeaware.lifecycle.facts import GroupsDoubt, PartitionFacts, TopicFacts
+from modeaware.cluster.cluster import LogOffsets
+from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts
 from modeaware.lifecycle.handover import survivors_to_watch, waits_for_groups
-from modeaware.lifecycle.phases import awaits_handover, in_progress
+from modeaware.lifecycle.phases import awaits_handover
 from modeaware.modelog.records import TopicRecord
-from tests.support.lifecycle import (
-    LATER_MS,
-    NONE,
-    QUIET_MS,
-    RO,
-    admitted,
-    after,
-    facts,
-    group,
-    grow,
-    log,
-    look,
-    rule,
-    shrink,
-)
+from modeaware.reports.describe import HandoverDescription, describe_handover
+from tests.support.lifecycle import LATER_MS, QUIET_MS, admitted, after, facts, group, grow, log, look, shrink
 
 WEEK_MS = 7 * 86_400_000
 FULL = {p: log(10) for p in range(4)}
@@ -62,13 +50,6 @@ def handed_over(record: TopicRecord) -> tuple[int, ...] | None:
 
 
 class TestOffsets:
-    def test_a_survivor_is_noted_once_the_tail_is_sealed(self) -> None:
-        record = shrinking()
-        assert look(record, seen({0: 1}), LATER_MS - 1).record is None
-        record = after(record, seen({0: 1}, {1: log(15)}))
-        assert record.handover_offsets == {0: 10, 1: 15, 2: 10}
-        assert after(record, seen({0: 1}, {1: log(99)})).handover_offsets == {0: 10, 1: 15, 2: 10}
-
     def test_survivors_are_looked_at_from_the_last_seal_on_and_no_longer_than_needed(self) -> None:
         """At once after the seal: every pass before would have to ask for their offsets, and wait for nothing."""
         record = shrinking(delay_ms=WEEK_MS)
@@ -96,39 +77,12 @@ class TestWhoIsWaitedFor:
     ) -> None:
         assert handed_over(after(sealed(), seen(committed))) == expected
 
-    def test_a_group_that_was_noted_and_is_gone(self) -> None:
-        record = sealed()
-        assert handed_over(after(record, replace(seen(), groups={}))) == ()
-        waived = [rule("waive", "g")]
-        assert handed_over(after(record, replace(seen(), groups={}), rules=waived)) is None
-
     def test_a_doubtful_listing_hands_nothing_over_but_what_is_empty(self) -> None:
         unsure = seen(ALL_READ, {1: log(10, 10)}, groups_doubt=GroupsDoubt("a rebalance"))
         assert handed_over(after(sealed(), unsure)) == (1,)
 
 
-class TestPolicies:
-    @pytest.mark.parametrize("delay_ms", [-1, WEEK_MS])
-    def test_neither_retention_nor_a_delay_holds_it_up(self, delay_ms: int) -> None:
-        record = after(sealed(delay_ms=delay_ms), seen(ALL_READ))
-        assert record.modes[3] is RO
-        assert handed_over(record) is None
-
-
-class TestOnlyGrows:
-    def test_a_group_that_goes_back(self) -> None:
-        record = after(sealed(), seen(ALL_READ | {0: 1}))
-        assert handed_over(record) == (1, 2, 3)
-        assert handed_over(after(record, seen({0: 1, 1: 1, 2: 1, 3: 1}))) == (1, 2, 3)
-
-
 class TestOtherChanges:
-    def test_an_undo_ends_it(self) -> None:
-        record = admitted(grow(4), after(sealed(), seen({0: 10})), seen())
-        assert (record.deletion, record.handed_over, record.handover_offsets) == (None, (), {})
-        assert record.view().previous_count is None
-        assert not awaits_handover(record)
-
     def test_after_a_part_was_undone_it_begins_anew_and_waits_for_producers_to_hear_of_it(self) -> None:
         """No seal tells that they have: nothing was unsealed."""
         record = after(sealed(2), seen(ALL_READ))
@@ -141,23 +95,6 @@ class TestOtherChanges:
         assert record.handover_offsets == {1: 13}
         assert handed_over(record) == (0, 2, 3)
         assert handed_over(after(record, seen(ALL_READ | {1: 13}, grown), LATER_MS + QUIET_MS)) is None
-
-    def test_of_a_shrink_before_an_earlier_one_is_handed_over_all_is_or_nothing(self) -> None:
-        """A key that the first has moved from 0 to 2, and the second to 1, may still have records in 0."""
-        done = {3: log(10, 10)}
-        first = after(shrinking(), seen(ALL_READ | {0: 1}), passes=2)
-        first = after(first, seen(ALL_READ | {0: 1}, done))
-        assert not in_progress(first)
-        assert handed_over(first) == (1, 2, 3)
-        second = admitted(shrink(2), first, seen(ALL_READ | {0: 1}, done))
-        assert second.deletion is not None
-        assert second.deletion.earlier_counts == (4,)
-        assert second.view().earlier_counts == (4,)
-        second = after(second, seen(ALL_READ | {0: 1}, done), passes=3)
-        assert second.modes[2] is NONE, "its drain goes on"
-        assert handed_over(second) == ()
-        assert waits_for_groups(second) == (0, 1)
-        assert handed_over(after(second, seen(ALL_READ, done))) is None
 
 
 class TestViews:
@@ -182,3 +119,43 @@ class TestViews:
         assert survivors_to_watch(old) == waits_for_groups(old) == ()
         again = after(old, seen({0: 10}))
         assert (again.handed_over, again.handover_offsets, again.view().previous_count) == ((), {}, None)
+
+
+# What a description says of it
+
+
+OFFSETS = {p: LogOffsets(0, 10, 10, 3) for p in range(4)}
+
+
+def read_to(committed: Mapping[int, int]) -> TopicRecord:
+    """Sealed; what the noted group "g" has read is handed over."""
+    return after(sealed(), seen(committed))
+
+
+def described(record: TopicRecord, groups: Mapping[str, GroupFacts]) -> HandoverDescription | None:
+    return describe_handover(record, OFFSETS, groups)
+
+
+def test_groups_that_have_to_read_on_are_named() -> None:
+    record = read_to({0: 10, 1: 10, 2: 3})
+    slow, done = group(ALL_READ | {3: 1}), group(ALL_READ)
+    assert described(record, {"g": done, "slow": slow}) == HandoverDescription(4, (0, 1), ("slow",))
+    assert described(record, {"g": done, "slow": replace(slow, caught_up=frozenset({3}))}) == HandoverDescription(
+        4, (0, 1)
+    )
+
+
+def test_a_group_that_was_noted_and_is_gone_is_named() -> None:
+    assert described(read_to({0: 10}), {}) == HandoverDescription(4, (0,), ("g",))
+
+
+def test_what_came_to_a_survivor_since_need_not_be_read() -> None:
+    record = read_to({0: 10, 1: 10, 3: 10})
+    assert described(record, {"g": group({2: 3})}) == HandoverDescription(4, (0, 1, 3), ("g",))
+    busy = {**OFFSETS, 2: LogOffsets(0, 99, 99, 3)}
+    assert describe_handover(record, busy, {"g": group({2: 10})}) == HandoverDescription(4, (0, 1, 3))
+
+
+def test_there_is_nothing_to_tell_where_all_is_handed_over() -> None:
+    assert described(read_to(ALL_READ), {"g": group()}) is None
+    assert described(replace(read_to({}), deletion=None, retired={}), {}) is None

@@ -23,27 +23,8 @@ def lost_without_a_trace(story: Story) -> None:
     story.acks.append((at(1, 6), 6, 2_000, 0, Kind.ACKED))
 
 
-def lost_somewhere(story: Story) -> None:
-    story.acks.append((at(1, 6), UNPLACED, 2_000, 0, Kind.ACKED))
-
-
 def vanished(story: Story) -> None:
     story.stored = [entry for entry in story.stored if entry[1] != 2]  # every group had read it
-
-
-def vanished_above_what_was_deleted(story: Story) -> None:
-    story.delete_below(3)
-    story.log_start = 2
-
-
-def vanished_without_an_acknowledgement(story: Story) -> None:
-    story.add(at(1, 6), 6, acked=False)
-    story.stored.pop()
-
-
-def unread_somewhere(story: Story) -> None:
-    story.acks[5] = (at(1, 5), UNPLACED, 1_050, 0, Kind.ACKED)
-    story.unread_by("b", 5)
 
 
 def unread(story: Story) -> None:
@@ -120,23 +101,6 @@ def unexplained_duplicate(story: Story) -> None:
     ]
 
 
-def twice_by_a_partition_that_stayed(story: Story) -> None:
-    story.note("a", Kind.DROPPED)
-    story.note("a", Kind.TAKEN, 1_200)  # which explains itself, but
-    story.read("a", at(1, 5), 5, 3_000)
-    story.note("a", Kind.DROPPED)
-    story.note("a", Kind.TAKEN, 4_000)
-    story.read("a", at(1, 5), 5, 40_000)  # after this nothing was the matter
-    story.more["faults"] = [Fault(3_500, 3_600, "reader-kill", "b-1", "b")]
-
-
-def twice_while_a_broker_was_down(story: Story) -> None:
-    story.note("a", Kind.TAKEN, 900)  # nobody has taken the partition since
-    story.note("a", Kind.DROPPED, 1_060)
-    story.read("a", at(1, 5), 5, 3_000)
-    story.more["faults"] = [Fault(1_000, 9_000, "broker-kill", "broker-1", "*")]
-
-
 def twice_after_a_commit_that_failed_before(story: Story) -> None:
     story.note("a", Kind.COMMIT_FAILED, 1_054, since_ms=1_000)  # offset 5 is read at 1 055
     story.note("a", Kind.TAKEN, 8_000)
@@ -147,11 +111,6 @@ def two_unsettled_of_one_writer(story: Story) -> None:
     unknown = [Transaction(first, end, Outcome.UNKNOWN) for first, end in ((0, 4), (4, 6))]
     killed_with(story, *unknown)
     story.more["faults"] = 2 * [Fault(1_060, 1_070, "writer-kill", "w")]
-
-
-def unsettled_of_a_writer_that_ended(story: Story) -> None:
-    killed_with(story, Transaction(0, 6, Outcome.UNKNOWN))
-    story.writer["ended"] = True
 
 
 def unsettled_of_a_writer_that_nobody_harmed(story: Story) -> None:
@@ -176,12 +135,8 @@ def not_over(story: Story) -> None:
 WRONG: list[tuple[Callable[[Story], None], dict[str, int]]] = [
     (lost, {"lost": 1}),
     (lost_without_a_trace, {"lost": 1, "vanished": 1}),
-    (lost_somewhere, {"lost": 1}),
     (vanished, {"vanished": 1}),
-    (vanished_above_what_was_deleted, {"vanished": 1}),
-    (vanished_without_an_acknowledgement, {"vanished": 1}),
     (unread, {"unread": 1}),
-    (unread_somewhere, {"unread": 1}),
     (deleted_before_read, {"deleted-unread": 2}),  # one record, two groups
     (none_before_read, {"deleted-unread": 1}),
     (read_after_deletion, {"read-deleted": 1}),
@@ -197,11 +152,8 @@ WRONG: list[tuple[Callable[[Story], None], dict[str, int]]] = [
     (stranger, {"stranger": 1}),
     (read_backwards, {"read-backwards": 1, "unexplained-duplicate": 1}),
     (unexplained_duplicate, {"unexplained-duplicate": 1}),
-    (twice_by_a_partition_that_stayed, {"unexplained-duplicate": 2}),
-    (twice_while_a_broker_was_down, {"unexplained-duplicate": 1}),
     (twice_after_a_commit_that_failed_before, {"unexplained-duplicate": 1}),
     (two_unsettled_of_one_writer, {"unsettled": 1}),
-    (unsettled_of_a_writer_that_ended, {"unsettled": 1}),
     (unsettled_of_a_writer_that_nobody_harmed, {"unsettled": 1}),
     (half_of_a_transaction, {"lost": 1, "vanished": 1}),
     (not_over, {"unjudged": 1}),
@@ -230,6 +182,61 @@ def test_a_right_history_is_right() -> None:
     assert verdict.as_json()["lost"] == 0
 
 
+def fetched_before_it_was_deleted(story: Story) -> None:
+    story.more["gone"] = [Gone(1_040, 0, 4, "deleted")]
+    read_again(story, 1_040 + PREFETCH_MS)
+
+
+def fetched_before_it_was_none(story: Story) -> None:
+    story.more["gone"] = [Gone(1_040, 0, 4, "None")]
+    read_again(story, 1_040 + PREFETCH_MS)
+
+
+def readable_again(story: Story) -> None:
+    story.more["gone"] = [Gone(1_040, 0, 4, "None", 30_000)]
+    read_again(story, 30_001)
+
+
+def straggler_that_goes_later(story: Story) -> None:
+    story.delete_below(6)
+    story.more["gone"] = [Gone(1_036, 0, 4, "deleted"), Gone(1_056, 0, 6, "deleted")]
+
+
+def acknowledged_without_an_offset(story: Story) -> None:
+    story.acks[3] = (at(1, 3), UNPLACED, 1_030, 0, Kind.ACKED)
+
+
+def view_changed_while_a_record_was_sent(story: Story) -> None:
+    story.more["writable"] = {5: [0], 6: [0, 1]}
+    story.writer["bounds"] = [Bounds(0, 5, 5), Bounds(6, 5, 6), Bounds(7, 6, 6)]
+    story.add(at(1, 6), 0, partition=1)
+    story.add(at(1, 7), 1, partition=1)
+
+
+def writer_that_is_not_aware(story: Story) -> None:
+    story.writer["aware"] = False
+    story.more["writable"] = {5: [7]}
+    story.add(at(1, 6), 0, partition=1)
+
+
+RIGHT = (
+    fetched_before_it_was_deleted,
+    fetched_before_it_was_none,
+    readable_again,
+    straggler_that_goes_later,
+    acknowledged_without_an_offset,
+    view_changed_while_a_record_was_sent,
+    writer_that_is_not_aware,
+)
+
+
+@pytest.mark.parametrize("tell", RIGHT)
+def test_an_unusual_history_is_right(tell: Callable[[Story], None]) -> None:
+    story = Story()
+    tell(story)
+    assert judge(story.history()).ok
+
+
 def test_what_every_group_had_read_may_be_deleted() -> None:
     story = Story()
     story.delete_below(4)
@@ -237,21 +244,6 @@ def test_what_every_group_had_read_may_be_deleted() -> None:
     verdict = judge(story.history())
     assert verdict.ok
     assert verdict.deleted == 4
-
-
-def test_what_was_fetched_before_it_was_deleted_may_be_given_a_little_later() -> None:
-    for gone in (Gone(1_040, 0, 4, "deleted"), Gone(1_040, 0, 4, "None")):
-        story = Story()
-        story.more["gone"] = [gone]
-        read_again(story, 1_040 + PREFETCH_MS)
-        assert judge(story.history()).ok
-
-
-def test_a_partition_that_is_readable_again_may_be_read_again() -> None:
-    story = Story()
-    story.more["gone"] = [Gone(1_040, 0, 4, "None", 30_000)]
-    read_again(story, 30_001)
-    assert judge(story.history()).ok
 
 
 def test_plain_consumers_know_no_none() -> None:
@@ -277,21 +269,6 @@ def test_a_shrink_is_complete_when_kafka_says_so() -> None:
     assert verdict.shrinks == {"confirmed": 2, "unconfirmed": 2}
     not_deleted(story)
     assert judge(story.history()).shrinks == {"denied": 2}
-
-
-def test_a_straggler_behind_what_was_deleted_has_its_own_time() -> None:
-    story = Story()
-    story.delete_below(6)
-    story.more["gone"] = [Gone(1_036, 0, 4, "deleted"), Gone(1_056, 0, 6, "deleted")]
-    assert judge(story.history()).ok
-
-
-def test_what_was_acknowledged_without_an_offset_is_found_where_it_is() -> None:
-    story = Story()
-    story.acks[3] = (at(1, 3), UNPLACED, 1_030, 0, Kind.ACKED)
-    verdict = judge(story.history())
-    assert verdict.ok
-    assert verdict.acknowledged == 6
 
 
 def test_aborted_transactions_are_not_expected() -> None:
@@ -330,20 +307,3 @@ def test_a_group_may_read_again_after_a_fault_of_its_own_or_a_failed_commit(how:
     verdict = judge(story.history())
     assert verdict.ok
     assert verdict.duplicates == {"a": 1, "b": 0}
-
-
-def test_a_view_that_changed_while_a_record_was_sent_decides_nothing() -> None:
-    story = Story()
-    story.more["writable"] = {5: [0], 6: [0, 1]}
-    story.writer["bounds"] = [Bounds(0, 5, 5), Bounds(6, 5, 6), Bounds(7, 6, 6)]
-    story.add(at(1, 6), 0, partition=1)
-    story.add(at(1, 7), 1, partition=1)
-    assert judge(story.history()).ok
-
-
-def test_the_checks_of_modes_are_for_aware_writers() -> None:
-    story = Story()
-    story.writer["aware"] = False
-    story.more["writable"] = {5: [7]}
-    story.add(at(1, 6), 0, partition=1)
-    assert judge(story.history()).ok

@@ -64,12 +64,6 @@ def slow(world: World, monkeypatch: pytest.MonkeyPatch) -> Slow:
 
 
 class TestJob:
-    def test_each_command_has_its_own_result(self) -> None:
-        job = Job(MANY)
-        begun(job, 5)
-        job.finish()
-        assert [result.topic for result in job.result(0)] == [command.topic for command in MANY]
-
     def test_done_unknown_and_not_begun_are_told_apart_at_the_deadline(self) -> None:
         job = Job(MANY, deadline_s=60.0)
         begun(job, 2)
@@ -96,13 +90,6 @@ class TestJob:
         assert isinstance(error, ClusterError)
         assert error.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
         assert "nothing was changed" in str(error)
-
-    def test_a_deadline_takes_no_outcome_back(self) -> None:
-        job = Job(MANY, deadline_s=60.0)
-        begun(job, 5)
-        assert job.begin(61.0) is None
-        job.finish()
-        assert codes(job) == [ErrorCode.NONE] * 5
 
     def test_a_job_that_was_not_begun_is_refused_as_a_whole(self) -> None:
         job, error = Job(MANY), ControllerUnavailable("stopped")
@@ -177,18 +164,6 @@ class TestTurns:
         assert "check" in did
         assert codes(large) == [ErrorCode.NONE] * 5
         assert codes(small) == [ErrorCode.NONE]
-
-    def test_what_is_not_begun_in_time_is_not_executed(self, world: World, slow: Slow) -> None:
-        job = world.inbox.put(MANY, timeout_ms=500)
-        run(world, sits(world, Seat.LEADER), *[nothing] * 20)
-        assert slow.served == ["topic-0", "topic-1", "topic-2"]
-        assert codes(job) == [ErrorCode.NONE] * 3 + [ErrorCode.THROTTLING_QUOTA_EXCEEDED] * 2
-
-    def test_a_request_survives_a_new_term(self, world: World, slow: Slow) -> None:
-        job = world.inbox.put(MANY)
-        run(world, sits(world, Seat.LEADER), nothing, nothing, sits(world, Seat.LEADER, 2), *[nothing] * 20)
-        assert slow.served == [command.topic for command in MANY]
-        assert codes(job) == [ErrorCode.NONE] * 5
 
     def test_a_controller_that_loses_its_place_tells_what_it_has_done(self, world: World, slow: Slow) -> None:
         job = world.inbox.put(MANY)

@@ -1,25 +1,25 @@
-"""``modeaware.install()``: which classes it replaces, where, that it goes back, and whose settings count."""
+"""``modeaware.install()`` and ``modeaware run``: which classes are replaced, and what a program can tell."""
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
-from collections.abc import Iterator
+import sys
+import zipfile
+from pathlib import Path
 
 import pytest
 
-from modeaware.config import (
-    set_process_settings,
-    split_client_config,
-    with_process_settings,
-)
+from modeaware.cli import main
+from modeaware.cli.run import variables
+from modeaware.errors import ConfigError
 from tests.support.program import run_program
-
-NOWHERE = '{"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}'
 
 
 def _said(text: str) -> list[str]:
     """The lines of a program that has to succeed without a word on standard error."""
-    done: subprocess.CompletedProcess[str] = run_program(text)
+    done = run_program(text)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.splitlines()
 
@@ -54,32 +54,6 @@ print("done")
     assert _said(program) == ["done"]
 
 
-def test_clients_can_be_made_and_nothing_recurses() -> None:
-    program = f"""
-from confluent_kafka import Consumer as EarlyConsumer, Producer as EarlyProducer
-from confluent_kafka.admin import AdminClient as EarlyAdmin
-import confluent_kafka, confluent_kafka.admin
-import modeaware
-stock = EarlyProducer, EarlyConsumer, EarlyAdmin
-modeaware.install()
-from confluent_kafka.admin import AdminClient
-conf = {NOWHERE}
-producer_conf = {{name: value for name, value in conf.items() if name != "group.id"}}
-consumer, admin = confluent_kafka.Consumer(conf), AdminClient(producer_conf)
-deserializing = confluent_kafka.DeserializingConsumer[str, str](conf)
-serializing = confluent_kafka.SerializingProducer[str, str](producer_conf)
-producer = EarlyProducer(producer_conf)  # this very module was searched
-assert EarlyConsumer is modeaware.Consumer and EarlyAdmin is modeaware.AdminClient
-assert isinstance(producer, stock[0]) and isinstance(serializing, stock[0]) and isinstance(producer, EarlyProducer)
-assert isinstance(consumer, stock[1]) and isinstance(deserializing, stock[1]) and isinstance(admin, stock[2])
-print(producer.modeaware_stats()["state"], serializing.modeaware_stats()["state"])
-print(consumer.poll(0), deserializing.poll(0), len(admin.create_topics([confluent_kafka.admin.NewTopic("t", 1)])))
-consumer.close(), deserializing.close(), admin.close()
-assert producer.close() and serializing.close()
-"""
-    assert _said(program) == ["waiting waiting", "None None 1"]
-
-
 @pytest.mark.parametrize("tracer_first", [True, False])
 def test_a_tracers_class_stays_in_effect_underneath(tracer_first: bool) -> None:
     order = ("trace()", "import modeaware") if tracer_first else ("import modeaware; modeaware.Producer", "trace()")
@@ -108,18 +82,6 @@ print(confluent_kafka.Producer is traced)
     assert _said(program) == ["3", "True"]
 
 
-@pytest.fixture(autouse=True)
-def _none_left() -> Iterator[None]:
-    yield
-    set_process_settings({})
-
-
-def test_a_clients_own_setting_wins() -> None:
-    set_process_settings({"modeaware.mode.log.topic": "modes", "modeaware.view.timeout.ms": 1})
-    config, rest = split_client_config(with_process_settings({"modeaware.view.timeout.ms": 2, "client.id": "c"}))
-    assert (config.mode_log_topic, config.view_timeout_ms, rest) == ("modes", 2, {"client.id": "c"})
-
-
 def test_clients_of_a_framework_get_them_and_what_install_says_wins_over_the_environment() -> None:
     program = """
 import os
@@ -142,11 +104,185 @@ modeaware.Producer(conf).close()
 for config in asked:
     print(config.mode_log_topic, config.view_timeout_ms, config.on_resize)
 """
-    done = run_program(program)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines() == [
+    assert _said(program) == [
         "modes 17 ignore",
         "its-own 17 ignore",
         "modes 17 ignore",
         "__partition_modes 10000 warn",
     ]
+
+
+# aiokafka, which is replaced when the program imports it
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        "import aiokafka; modeaware.install()",
+        "modeaware.install(); import aiokafka",
+        "modeaware.install(); modeaware.install(); import aiokafka.errors",
+        "modeaware.install(); importlib.util.find_spec('aiokafka'); import aiokafka; modeaware.install()",
+    ],
+)
+def test_the_package_hands_out_our_producer_and_then_its_own_again(order: str) -> None:
+    program = f"""
+import importlib.util, inspect, sys, modeaware
+{order}
+import aiokafka, aiokafka.producer.producer
+places = (aiokafka, aiokafka.producer, aiokafka.producer.producer)
+ours = [place.AIOKafkaProducer for place in places]
+import modeaware.aiokafka
+assert set(ours) == {{modeaware.aiokafka.AIOKafkaProducer}}, ours
+assert aiokafka.AIOKafkaConsumer.__module__.startswith("aiokafka.")
+assert inspect.getsource(aiokafka) and type(aiokafka.__loader__).__module__ != "modeaware.adoption.arrivals"
+modeaware.uninstall()
+(stock,) = {{place.AIOKafkaProducer for place in places}}
+assert issubclass(ours[0], stock) and stock.__module__ == "aiokafka.producer.producer"
+assert not [finder for finder in sys.meta_path if type(finder).__module__.startswith("modeaware")]
+print("done")
+"""
+    assert _said(program) == ["done"]
+
+
+def test_a_producer_can_be_made_and_a_module_that_had_the_stock_class_makes_ours() -> None:
+    program = """
+import asyncio
+from aiokafka import AIOKafkaProducer
+import modeaware
+modeaware.install(modeaware_mode_source="log")
+async def main():
+    producer = AIOKafkaProducer(bootstrap_servers="127.0.0.1:1")
+    print(type(producer).__module__, producer.modeaware_stats()["state"], producer.modeaware_stats()["views"]["source"])
+    await producer.stop()
+asyncio.run(main())
+"""
+    assert _said(program) == ["modeaware.aiokafka.producer waiting log"]
+
+
+def test_other_package_of_that_name_is_left_alone_with_a_warning() -> None:
+    other = """
+import sys, types
+sys.modules["aiokafka"] = types.ModuleType("aiokafka")
+import modeaware
+modeaware.install()
+import confluent_kafka
+print(confluent_kafka.Producer is modeaware.Producer)
+"""
+    done = run_program(other)
+    assert (done.returncode, done.stdout) == (0, "True\n")
+    assert "aiokafka's producer stays as it is" in done.stderr
+
+
+def test_another_way_to_choose_partitions_is_left_alone_and_that_is_said() -> None:
+    program = """
+import aiokafka, modeaware
+aiokafka.AIOKafkaProducer._partition = lambda self, topic, record: 0
+modeaware.install()
+print(aiokafka.AIOKafkaProducer.__module__)
+"""
+    done = run_program(program)
+    assert (done.returncode, done.stdout) == (0, "aiokafka.producer.producer\n")
+    assert "chooses partitions in another way than aiokafka 0.14 does" in done.stderr
+
+
+# ``modeaware run``: the program must not be able to tell, but for its clients
+
+
+PLAIN = [sys.executable]
+OURS = [sys.executable, "-m", "modeaware", "run"]
+TELLING = """
+import __main__, json, pickle, sys, threading
+import beside
+
+class Thing:
+    pass
+
+def late():
+    threading.main_thread().join()
+    print(sys.modules["__main__"].Thing is Thing)
+
+if __name__ == "__main__":
+    threading.Thread(target=late).start()
+    spec = __main__.__spec__
+    told = {"argv": sys.argv, "path": sys.path[0], "file": __file__, "name": __name__, "package": __package__}
+    told |= {"spec": spec and spec.name, "thing": type(pickle.loads(pickle.dumps(Thing()))) is Thing, "in": input()}
+    told |= {"flags": [sys.flags.dev_mode, sys.warnoptions], "cached": __cached__, "loader": type(__loader__).__name__}
+    print(json.dumps(told), vars(__main__) is globals(), __builtins__.__name__)
+    print("on standard error", file=sys.stderr)
+    sys.exit(7)
+"""
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """A directory with a program, its module, and a package that can be run; not the working directory."""
+    (tmp_path / "app.py").write_text(TELLING)
+    (tmp_path / "beside.py").write_text("")
+    (tmp_path / "pack").mkdir()
+    (tmp_path / "pack" / "__init__.py").write_text("")
+    (tmp_path / "pack" / "__main__.py").write_text(TELLING)
+    with zipfile.ZipFile(tmp_path / "packed", "w") as packed:
+        packed.writestr("__main__.py", TELLING)
+        packed.writestr("beside.py", "")
+    return tmp_path
+
+
+def _run(
+    command: list[str], directory: Path, script: str | None = None, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    if script is not None:
+        (directory / "script.py").write_text(script)
+        command = [*command, "script.py"]
+    environ = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **variables}
+    return subprocess.run(
+        command, cwd=directory, input="a line\n", capture_output=True, text=True, timeout=60, check=False, env=environ
+    )
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        ["app.py", "--set", "x", "-m", "y", "--", "--help"],
+        ["-m", "pack", "--flag", "--", "value"],
+        ["packed", "--", "-x"],
+    ],
+)
+def test_a_program_sees_what_it_sees_without_us(directory: Path, program: list[str]) -> None:
+    plain = _run([*PLAIN, "-Wignore", *program], directory)
+    ours = _run([sys.executable, "-Wignore", *OURS[1:], *program], directory)
+    assert (ours.returncode, ours.stdout, ours.stderr) == (plain.returncode, plain.stdout, plain.stderr)
+    assert plain.returncode == 7
+
+
+@pytest.mark.parametrize(("number", "handled"), [(signal.SIGTERM, True), (signal.SIGINT, False)])
+def test_signals_reach_it(directory: Path, number: signal.Signals, handled: bool) -> None:
+    handler = f"signal.signal({int(number)}, lambda *_: sys.exit(9))" if handled else ""
+    (directory / "waits.py").write_text(
+        f"import signal, sys\n{handler}\nprint('ready', flush=True)\nwhile True:\n    signal.pause()\n"
+    )
+    command = [*OURS, str(directory / "waits.py")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(number)
+        process.communicate(timeout=60)
+    assert process.returncode == (9 if handled else -number)
+
+
+@pytest.mark.parametrize("program", [["missing.py"], ["-m", "no_such_module"]])
+def test_what_is_not_there_is_said(directory: Path, program: list[str]) -> None:
+    ours = _run([*OURS, *program], directory)
+    assert (ours.returncode, ours.stdout) == (_run([*PLAIN, *program], directory).returncode, "") or program[0] == "-m"
+    assert ours.returncode == 2
+    assert ours.stderr.startswith("error: cannot run ")
+    assert len(ours.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "setting", ["modeaware.mode.log.topic", "client.id=x", "modeaware.resize_cb=f", "modeaware.mode.source=air"]
+)
+def test_a_bad_setting_starts_nothing(setting: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ConfigError):
+        variables([setting])
+    assert main(["run", "--set", setting, "app.py"]) == 1
+    assert capsys.readouterr().err.startswith("error: ")

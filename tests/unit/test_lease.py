@@ -50,16 +50,13 @@ class World:
         assert self.done == []
 
 
-def test_a_leader_that_is_confirmed_does_it() -> None:
+@pytest.mark.parametrize("answer", [False, None])
+def test_without_a_confirmation_nothing_is_even_looked_up(answer: bool | None) -> None:
     world = World()
     world.effects.perform(DELETE)
     world.effects.create_partitions(CREATE)
     assert world.done == [DELETE, CREATE]
-
-
-@pytest.mark.parametrize("answer", [False, None])
-def test_without_a_confirmation_nothing_is_even_looked_up(answer: bool | None) -> None:
-    world = World()
+    world.done, world.looked = [], 0
     world.confirms = answer
     world.put_off()
     assert world.looked == 0

@@ -7,15 +7,13 @@ from collections.abc import Mapping
 
 import pytest
 
-from modeaware.assignment import possible_hidden
 from modeaware.config import ClientConfig
 from modeaware.errors import ModeSourceError
 from modeaware.modelog.records import TopicRecord
 from modeaware.modelog.stream import LogRecord
-from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
 from modeaware.views.log_views import LogViews
-from tests.support.modelog import NONE, RO, topic_record
+from tests.support.modelog import topic_record
 
 
 class Log:
@@ -50,8 +48,8 @@ class Log:
         return self.views.view(topic).epoch
 
 
-def record_of(topic_id: str, epoch: int, rest: PartitionMode = RO) -> TopicRecord:
-    return topic_record(epoch=epoch, topic_id=topic_id, rest=rest)
+def record_of(topic_id: str, epoch: int) -> TopicRecord:
+    return topic_record(epoch=epoch, topic_id=topic_id)
 
 
 @pytest.fixture
@@ -94,59 +92,23 @@ def test_a_log_that_lost_its_tail_takes_no_view_back(log: Log, caplog: pytest.Lo
     assert log.epoch() == 6
 
 
-TOLD_IN_FULL: dict[str, tuple[list[TopicRecord | tuple[str, None]], list[tuple[str | None, int]]]] = {
-    "a later record, the tombstone, a copy of the one that is held": (
-        [record_of("old", 6), ("old", None), record_of("old", 5)],
-        [("old", 6), (None, -1), ("old", 5)],
-    ),
-    "a later record, the tombstone, a copy of the later one": (
-        [record_of("old", 6), record_of("old", 7), ("old", None), record_of("old", 6)],
-        [("old", 7), (None, -1), ("old", 6)],
-    ),
-    "the topic made anew and gone again, a copy of the one that is held": (
-        [("old", None), record_of("new", 1), ("new", None), record_of("old", 5)],
-        [("new", 1), ("old", 5)],
-    ),
-    "the topic made anew, a copy of the one that is held": (
-        [record_of("new", 1), record_of("old", 5)],
-        [("new", 1), ("old", 5)],
-    ),
-}
-
-
-@pytest.mark.parametrize("case", TOLD_IN_FULL)
-def test_no_state_of_a_topic_goes_by_without_a_trace(log: Log, case: str) -> None:
+@pytest.mark.parametrize(
+    ("records", "told"),
+    [
+        ([record_of("old", 6), ("old", None), record_of("old", 5)], [("old", 6), (None, -1), ("old", 5)]),
+        ([("old", None), record_of("new", 1), ("new", None), record_of("old", 5)], [("new", 1), ("old", 5)]),
+    ],
+    ids=["a tombstone, then a copy of the view", "the topic made anew and gone, then a copy of the view"],
+)
+def test_no_state_of_a_topic_goes_by_without_a_trace(
+    log: Log, records: list[TopicRecord | tuple[str, None]], told: list[tuple[str | None, int]]
+) -> None:
     """However many records come at once: another client may have read them one by one, and joined in between."""
-    records, told = TOLD_IN_FULL[case]
     log.read(record_of("old", 5))
     log.heard.clear()
     log.tell(*records)
     views = [call["orders"] for call in log.heard]
     assert [(view.topic_id, view.epoch) for view in views] == told
-
-
-def test_a_first_record_that_is_taken_back_is_told(log: Log) -> None:
-    log.read()
-    log.heard.clear()
-    first = record_of("old", 1)
-    log.tell(first, record_of("old", 2, rest=NONE), ("old", None), first)
-    seen = [call["orders"] for call in log.heard]
-    assert [view.epoch for view in seen] == [2, -1, 1]
-    assert possible_hidden(TopicView.unlisted("orders"), seen, log.views.view("orders")) is None
-
-
-def test_rubbish_and_newer_records_keep_the_last_view(log: Log) -> None:
-    log.read(topic_record(epoch=1))
-    log.tell(
-        (None, b"x"), ("id-of-orders", b"[]"), topic_record(epoch=2, min_reader=2), ("k", b'{"modes": [[0, 1e9, 0]]}')
-    )
-    assert log.epoch() == 1
-    stats = log.views.stats()
-    assert stats["rejected_records"] == 4
-    assert stats["unreadable_topics"] == ["None", "k", "orders"]
-    assert len(log.heard) == 1
-    log.tell(topic_record(epoch=3))
-    assert log.views.stats()["unreadable_topics"] == ["None", "k"]
 
 
 def test_a_listener_that_fails_harms_nobody(log: Log, caplog: pytest.LogCaptureFixture) -> None:
@@ -165,29 +127,11 @@ def test_a_listener_that_fails_harms_nobody(log: Log, caplog: pytest.LogCaptureF
     assert sum("a listener of partition modes failed" in message for message in caplog.messages) == 2
 
 
-def test_a_failure_is_told_once_and_ends_with_the_next_end(log: Log, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO):
-        for _ in range(3):
-            log.views.failed(ModeSourceError("no broker"))
-        assert not log.views.ready
-        assert str(log.views.error()) == "no broker"
-        log.read()
-    assert log.views.error() is None
-    assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
-
-
 def test_a_refresh_before_the_first_view_says_why_there_is_none(log: Log) -> None:
     log.views.failed(ModeSourceError("no broker"))
     with pytest.raises(ModeSourceError, match="not read to its end in time: no broker"):
         log.views.refresh(0.01)
     assert log.views.check_due()
-
-
-def test_a_topic_made_anew_replaces_the_old_one(log: Log) -> None:
-    log.read(topic_record(epoch=9, topic_id="old"))
-    log.tell(("old", None), topic_record(epoch=1, topic_id="new"))
-    assert log.views.view("orders").topic_id == "new"
-    assert [call["orders"].version for call in log.heard] == [(1, 9), (1, 1)]
 
 
 def test_a_tombstone_written_while_it_was_out_of_reach_takes_the_view_away(log: Log) -> None:

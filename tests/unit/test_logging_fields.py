@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -12,10 +11,6 @@ from opentelemetry.instrumentation.logging.handler import LoggingHandler
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
 
-from modeaware.errors import ResizeWarning
-from modeaware.resize import Resize
-from modeaware.views.resizes import Resizes
-from partitioners import named
 from tests.support.engine_world import QUIET_MS, TOPIC, World
 
 
@@ -62,26 +57,3 @@ def test_a_shrink_with_opentelemetry(exported: Exported) -> None:
     assert exported.told("phase done") == done
     effect = {"topic": TOPIC, "topic_id": record.topic_id, "effect": "DeleteRecords"}
     assert exported.told(f"topic {TOPIC}: done: DeleteRecords") == ("modeaware.controller", effect)
-
-
-def test_the_log_tells_what_a_drain_waits_for_and_when_that_changes(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "modeaware.controller")
-    world = World()
-    world.cluster.produce(11, 2)
-    world.cluster.consume("billing", 11, 1)
-    world.shrink(4)
-    world.run(QUIET_MS)
-    assert "phase drain (11: group 'billing' has not consumed it to the seal" in caplog.text
-    world.cluster.consume("billing", 11)
-    world.run(QUIET_MS)
-    assert [told for told in caplog.messages if "phase" in told][-1].endswith("phase done")
-
-
-def test_a_resize(exported: Exported) -> None:
-    resizes = Resizes("warn", named("murmur2"), None, lambda topic: None)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResizeWarning)
-        resizes.tell([Resize("orders", 3, 12, 5, 0.9)])
-    logger, attributes = exported.told("orders (epoch 3)")
-    assert logger == "modeaware.views.resizes"
-    assert attributes == {"topic": "orders", "mode_epoch": 3}

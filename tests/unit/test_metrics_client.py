@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
-from prometheus_client import REGISTRY, CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, generate_latest
 
 from modeaware import metrics, tally
 from modeaware.confluent.consumer import Consumer
@@ -28,9 +27,10 @@ from tests.support.offline import CONF, MOVED_12_TO_5, Makes
 class Exported:
     """What the collector exports, and by how much its counters have risen since this was made."""
 
-    def __init__(self, **restricted: Any) -> None:
+    def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.collector = register(self.registry, **restricted)
+        register(self.registry)
+        assert register(self.registry) is register(self.registry), "one collector for a registry"
         self._before = {name: self.value(name) or 0 for name in COUNTERS}
 
     def value(self, name: str, **labels: str) -> float | None:
@@ -119,14 +119,6 @@ def test_partitions_left_out_and_taken_up_are_counted(views: FakeViews, exported
     consumer.poll(0)
     assert exported.risen() == {"partitions_left_out_total": 2, "partitions_taken_up_total": 2}
     consumer.close()
-
-
-def test_one_collector_for_a_registry(exported: Exported) -> None:
-    assert register(exported.registry) is exported.collector
-    assert register(CollectorRegistry()) is not exported.collector
-    with pytest.raises(ValueError, match="Duplicated"):
-        exported.registry.register(ClientCollector())
-    assert REGISTRY.get_sample_value("modeaware_client_sends_refused_total") is None, "only where it was asked for"
 
 
 def test_every_count_is_exported_by_a_name_as_prometheus_has_them() -> None:

@@ -1,20 +1,27 @@
-"""A controller's metrics: what is exported, by Prometheus' rules, and as the documentation has it."""
+"""A controller's metrics: what is exported, by Prometheus' rules, and that docs/observability.md has it all."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
 
-from modeaware.controller.watched import Snapshot
+from modeaware.controller import about
+from modeaware.controller.watched import OPERATIONS, Snapshot
 from modeaware.lifecycle import reasons
+from modeaware.lifecycle.phases import PHASES
+from modeaware.metrics import ClientCollector
 from modeaware.monitoring.controller_metrics import ControllerCollector
 from modeaware.monitoring.pages import ControllerPages
-from tests.support.watched import busy_snapshot, standby_snapshot
+from modeaware.monitoring.server import CONNECTION_S, MAX_CONNECTIONS
+from modeaware.monitoring.status import CONTACT_STALE_S, LOOP_STALE_S
+from tests.support.source_tree import modules
+from tests.support.watched import busy_snapshot, record, standby_snapshot
+from tests.unit.test_docs import table
 
 NOW_MS = 1_700_000_000_000
 
@@ -56,32 +63,72 @@ def test_a_standby_tells_no_topics() -> None:
 
 
 def test_labels_are_topics_and_closed_sets() -> None:
-    free = {
-        label: {sample.labels[label] for family in families() for sample in family.samples if label in sample.labels}
-        for label in ("reason", "phase", "mode", "replica_state", "operation", "topic")
-    }
-    assert free["reason"] <= {*reasons.CODES, "other"}
-    assert free["topic"] == {"clicks", "grown", "orders", "payments"}
-    assert {label for family in families() for sample in family.samples for label in sample.labels} == set(free)
+    families = registry_of(busy_snapshot(NOW_MS)).collect()
+    labels = [label for family in families for sample in family.samples for label in sample.labels.items()]
+    assert {value for name, value in labels if name == "reason"} <= {*reasons.CODES, "other"}
+    assert {value for name, value in labels if name == "topic"} == {"clicks", "grown", "orders", "payments"}
+    assert {name for name, _ in labels} == {"reason", "phase", "mode", "replica_state", "operation", "topic"}
 
 
-def families() -> Iterable[Metric]:
-    return list(registry_of(busy_snapshot(NOW_MS)).collect())
-
-
-def test_names_follow_prometheus() -> None:
-    for family in families():
-        assert re.fullmatch(r"modeaware_[a-z]+(_[a-z]+)*", family.name), family.name
-        assert family.documentation.endswith(".")
-        assert {sample.name for sample in family.samples} <= {
-            family.name + ("_total" if family.type == "counter" else "")
-        }
-
-
-@pytest.mark.parametrize("accept", ["", "text/plain", "text/plain; version=1.0.0", "text/plain; version=rubbish"])
+@pytest.mark.parametrize("accept", ["", "text/plain; version=1.0.0", "text/plain; version=rubbish"])
 def test_what_is_scraped_can_be_read(accept: str) -> None:
     answer = ControllerPages(busy_snapshot)("/metrics", accept)
     assert answer is not None
     assert answer.content_type.startswith("text/plain")
     names = {family.name for family in text_string_to_metric_families(answer.body.decode())}
     assert {"modeaware_topic_partitions", "process_resident_memory_bytes"} <= names
+
+
+# docs/observability.md has every metric, path, logger and field, with its type and labels; and nothing else.
+
+TEXT = (Path(__file__).parents[2] / "docs" / "observability.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("heading", "collector"),
+    [("controller metric", ControllerCollector(busy_snapshot)), ("client metric", ClientCollector())],
+)
+def test_metrics(heading: str, collector: Collector) -> None:
+    documented = {
+        name: (kind, tuple(re.findall(r"`(\w+)`", f"`{labels}`")))
+        for name, (kind, labels, _) in table(TEXT, heading).items()
+    }
+    assert documented == {
+        family.name + ("_total" if family.type == "counter" else ""): (family.type, tuple(family._labelnames))
+        for family in collector.describe()  # type: ignore[attr-defined] # both have it
+    }
+
+
+def test_closed_sets() -> None:
+    def named(metric: str) -> list[str]:
+        (line,) = [line for line in TEXT.splitlines() if line.startswith(f"| `{metric}` |")]
+        return re.findall(r"`([\w-]+)`", line.split("|")[4])
+
+    assert sorted(named("modeaware_controller_errors_total")) == sorted(OPERATIONS)
+    assert named("modeaware_topic_phase") == list(PHASES)
+
+
+def test_paths_and_limits() -> None:
+    pages = ControllerPages(busy_snapshot)
+    documented = table(TEXT, "path")
+    assert set(documented) == {"/", "/status.json", "/metrics", "/health", "/ready"}
+    assert all(pages(path, "") is not None for path in documented)
+    assert f"within {LOOP_STALE_S:.0f} s" in documented["/health"][0]
+    assert f"within {CONTACT_STALE_S:.0f} s" in documented["/ready"][0]
+    assert f"{MAX_CONNECTIONS} connections at most" in TEXT
+    assert f"longer than {CONNECTION_S:.0f} s" in TEXT
+
+
+def test_loggers() -> None:
+    used = set()
+    for module, path in modules().items():
+        for name in re.findall(r"getLogger\(([^)]*)\)", path.read_text(encoding="utf-8")):
+            logger = module if name == "__name__" else name.strip('"')
+            if logger.startswith("modeaware."):
+                used.add(".".join(logger.split(".")[:2]))
+    assert set(table(TEXT, "logger")) == used
+
+
+def test_fields() -> None:
+    told = about.about_record(record("orders", 1, {}, 0)) | about.about_controller("c", 1) | {"effect": ""}
+    assert set(table(TEXT, "field")) == set(told)

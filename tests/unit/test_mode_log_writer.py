@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -78,44 +79,29 @@ def test_an_abort_is_bound_by_the_append_s_time(producers: list[MadeUp]) -> None
     assert second == 1.0
 
 
-@pytest.mark.parametrize("how", ["full", "local", "broker"])
-def test_a_record_that_can_never_be_appended_leaves_the_writer_open(producers: list[MadeUp], how: str) -> None:
-    writer = opened()
-    producers[0].full = how == "full"
-    if how != "full":
-        code = KafkaError.MSG_SIZE_TOO_LARGE if how == "local" else KafkaError.RECORD_LIST_TOO_LARGE
-        producers[0].failure = KafkaError(code)
-    with pytest.raises(ClusterError) as error:
-        writer.append([("key", b"{}")])
-    assert (error.value.code, writer.is_open) == (ErrorCode.MESSAGE_TOO_LARGE, True)
+TIMED_OUT, TOO_LARGE = ErrorCode.REQUEST_TIMED_OUT, ErrorCode.MESSAGE_TOO_LARGE
 
 
 @pytest.mark.parametrize(
     ("failure", "code"),
     [
-        (KafkaError(KafkaError._TIMED_OUT), ErrorCode.REQUEST_TIMED_OUT),
-        (KafkaError(KafkaError.NOT_ENOUGH_REPLICAS, "", retriable=True), ErrorCode.REQUEST_TIMED_OUT),
+        (None, TOO_LARGE),  # the queue is full at once: larger than all of it
+        (KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), TOO_LARGE),
+        (KafkaError(KafkaError.RECORD_LIST_TOO_LARGE), TOO_LARGE),
+        (KafkaError(KafkaError._TIMED_OUT), TIMED_OUT),
+        (KafkaError(KafkaError.NOT_ENOUGH_REPLICAS, "", retriable=True), TIMED_OUT),
         (KafkaError(KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED), None),
     ],
-    ids=lambda it: it.name() if isinstance(it, KafkaError) else "",
 )
-def test_what_may_pass_has_a_code_that_says_so(
-    producers: list[MadeUp], failure: KafkaError, code: ErrorCode | None
+def test_failed_append_has_a_code_and_leaves_the_writer_open_where_the_record_can_never_be_appended(
+    producers: list[MadeUp], failure: KafkaError | None, code: ErrorCode | None
 ) -> None:
     writer = opened()
-    producers[0].failure = failure
+    producers[0].failure, producers[0].full = failure, failure is None
     with pytest.raises(ClusterError) as error:
         writer.append([("key", b"{}")])
     assert error.value.code is code
-
-
-# The controller's hold on it
-
-
-class Elected:
-    """An election that was won."""
-
-    group_metadata = None
+    assert writer.is_open or code is not TOO_LARGE
 
 
 def test_a_claim_takes_less_than_the_election_waits_for_a_poll() -> None:
@@ -134,13 +120,11 @@ def test_after_no_answer_the_mode_log_is_looked_at_with_new_connections(monkeypa
     """Else librdkafka asks the broker it is connected to, which may be frozen, for a minute."""
     monkeypatch.setattr(topic_module, "ENSURE_TIMEOUT_S", 0.3)
     cluster = Cluster({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
-    log, first = ControllerLog(cluster, {}, "modes", election=cast(Any, Elected())), cluster.admin
+    elected: Any = SimpleNamespace(group_metadata=None)
+    log, first = ControllerLog(cluster, {}, "modes", election=elected), cluster.admin
     with pytest.raises(ClusterError):
         log.ensure()
     assert cluster.admin is not first
-
-
-# Time
 
 
 def test_a_lease_runs_out_while_the_machine_is_suspended(monkeypatch: pytest.MonkeyPatch) -> None:

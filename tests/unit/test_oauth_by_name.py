@@ -29,7 +29,6 @@ def tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "        return f'token for {config}', 4102444800.0, 'me', {'a': 'b'}\n"
     )
     (tmp_path / "modeaware_test_broken.py").write_text("import modeaware_test_absent\n")
-    (tmp_path / "modeaware_test_bad.py").write_text("1 / 0\n")
     monkeypatch.syspath_prepend(tmp_path)
 
 
@@ -59,10 +58,8 @@ def test_a_configuration_dict_may_name_it() -> None:
     ("name", "told"),
     [
         ("tokens", r"'tokens' is not package\.module:name of a function"),
-        ("a.b:", "is not package"),
         ("modeaware_test_absent:token", r"cannot import .*: there is no such module: install it, or .* PYTHONPATH"),
         ("modeaware_test_broken:token", r"cannot import .*ModuleNotFoundError\(.*modeaware_test_absent"),
-        ("modeaware_test_bad:token", r"cannot import 'modeaware_test_bad' of .*ZeroDivisionError"),
         ("modeaware_test_tokens:absent", r"the module 'modeaware_test_tokens' has no 'absent'"),
         ("modeaware_test_tokens:NUMBER", r"is no function: its type is int$"),
     ],

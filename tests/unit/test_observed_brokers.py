@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from modeaware.cluster.registered import Registered, RegisteredBroker
-from modeaware.config import ControllerConfig, parse_controller_config
 from modeaware.controller.observed import LOOK_INTERVAL_S, BrokerWatch
-from modeaware.errors import ConfigError, ControllerFenced, RecordError
+from modeaware.errors import ControllerFenced, RecordError
 from modeaware.modelog.observed_brokers import OBSERVED_BROKERS_KEY, ObservedBrokersRecord
 from modeaware.modelog.records import CLAIM_KEY, ClaimRecord
 from modeaware.modelog.replay import fold
@@ -27,48 +25,34 @@ def cluster(live: dict[int, str | None], down: Sequence[int] = (), *, complete: 
     return Registered(brokers | {n: RegisteredBroker(n, f"rack-{n}", False) for n in down}, complete)
 
 
-class TestRecord:
-    def test_it_comes_back_as_it_was(self) -> None:
-        assert ObservedBrokersRecord.from_json(HELD.to_json()) == HELD
-        assert ObservedBrokersRecord.from_json(ObservedBrokersRecord().to_json()) == ObservedBrokersRecord()
-
-    def test_its_form(self) -> None:
-        assert json.loads(HELD.to_json()) == {
-            "version": 1,
-            "min_reader": 1,
-            "controller_epoch": 3,
-            "epoch": 4,
-            "policy": "enabled",
-            "brokers": [{"id": 1, "rack": "a"}, {"id": 2, "rack": None}],
-        }
-
-    @pytest.mark.parametrize(
-        "value",
-        [
-            b"{}",
-            b"[]",
-            b"no",
-            HELD.to_json().replace(b'"enabled"', b'"sometimes"'),
-            HELD.to_json().replace(b'"a"', b"7"),
-            HELD.to_json().replace(b'"id":1', b'"id":"x"'),
-            HELD.to_json().replace(b'"min_reader":1', b'"min_reader":2'),
-        ],
-    )
-    def test_rubbish_is_refused(self, value: bytes) -> None:
-        with pytest.raises(RecordError):
-            ObservedBrokersRecord.from_json(value)
+def test_record_comes_back_as_it_was() -> None:
+    assert ObservedBrokersRecord.from_json(HELD.to_json()) == HELD
+    assert ObservedBrokersRecord.from_json(ObservedBrokersRecord().to_json()) == ObservedBrokersRecord()
 
 
-class TestReplay:
-    def test_that_of_a_replaced_controller_is_dropped(self) -> None:
-        claim = (CLAIM_KEY, ClaimRecord(4, None, "c").to_json())
-        replay = fold([(KEY, HELD.to_json()), claim, (KEY, replace(HELD, brokers={}, epoch=5).to_json())])
-        assert (replay.observed_brokers, replay.rejected) == (HELD, 1)
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (HELD.to_json(), b"[]"),
+        (b'"enabled"', b'"sometimes"'),
+        (b'"a"', b"7"),
+        (b'"id":1', b'"id":"x"'),
+        (b'"min_reader":1', b'"min_reader":2'),
+    ],
+)
+def test_rubbish_keeps_the_last_record(old: bytes, new: bytes) -> None:
+    value = HELD.to_json().replace(old, new)
+    with pytest.raises(RecordError):
+        ObservedBrokersRecord.from_json(value)
+    replay = fold([(KEY, HELD.to_json()), (KEY, value)])
+    assert (replay.observed_brokers, replay.is_unreadable(KEY)) == (HELD, True)
 
-    def test_a_tombstone_removes_it_and_rubbish_is_noticed(self) -> None:
-        assert fold([(KEY, HELD.to_json()), (KEY, None)]).observed_brokers is None
-        replay = fold([(KEY, HELD.to_json()), (KEY, b"rubbish")])
-        assert (replay.observed_brokers, replay.is_unreadable(KEY)) == (HELD, True)
+
+def test_record_of_a_replaced_controller_is_dropped_and_a_tombstone_removes_it() -> None:
+    claim = (CLAIM_KEY, ClaimRecord(4, None, "c").to_json())
+    replay = fold([(KEY, HELD.to_json()), claim, (KEY, replace(HELD, brokers={}, epoch=5).to_json())])
+    assert (replay.observed_brokers, replay.rejected) == (HELD, 1)
+    assert fold([(KEY, HELD.to_json()), (KEY, None)]).observed_brokers is None
 
 
 def test_the_next_claim_comes_after_it() -> None:
@@ -152,11 +136,6 @@ class TestWatch:
         world.cluster = cluster({1: "a"})
         assert [dict(record.brokers) for record in world.step()] == [{1: "a"}]
 
-    def test_a_record_of_a_newer_version_is_left_alone(self) -> None:
-        world = World(None, "enabled")
-        assert world.step() == []
-        assert world.looks == 0
-
     def test_what_could_not_be_appended_is_written_again_after_the_next_claim(self) -> None:
         world = World(ObservedBrokersRecord())
         world.log.failure = ControllerFenced("fenced")
@@ -164,12 +143,3 @@ class TestWatch:
             world.step()
         world.log.failure = None
         assert [dict(record.brokers) for record in world.step(9)] == [{1: "a"}]
-
-
-def test_the_config() -> None:
-    name = "modeaware.under.replicated.creation"
-    assert ControllerConfig().under_replicated_creation is None
-    for policy in ("disabled", "enabled", "enabled_prefer_observed"):
-        assert parse_controller_config({name: policy}).under_replicated_creation == policy
-    with pytest.raises(ConfigError, match="must be one of disabled, enabled, enabled_prefer_observed"):
-        parse_controller_config({name: "yes"})

@@ -10,9 +10,10 @@ import pytest
 from modeaware.cluster import commits
 from modeaware.cluster import observer as module
 from modeaware.cluster.cluster import LogOffsets, TopicShape
-from modeaware.cluster.control_records import Gap
+from modeaware.cluster.control_records import Gap, without_records
 from modeaware.cluster.groups.found import GroupsFound
 from modeaware.cluster.observer import GONE_AFTER_MS, Observer
+from modeaware.cluster.stragglers import sample_records
 from modeaware.errors import ClusterError
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, WriterFacts
 from modeaware.modelog.group_rules import GroupRule
@@ -165,29 +166,16 @@ def test_quiet_begins_anew_with_another_leader(looking: Looking) -> None:
     assert looking.observer.observe(TOPIC, draining()).partitions[P].quiet_since_ms == start_ms + 5_000
 
 
-class TestHandover:
-    """Survivors are looked at once the tail is sealed, until they are handed over."""
+def test_survivors_are_read_after_the_groups(looking: Looking, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group that is at the end commits while the listing is under way."""
 
-    def test_survivors_are_seen_as_long_as_they_matter(self, looking: Looking) -> None:
-        record = draining()
-        assert record.deletion is not None
-        record = replace(record, handed_over=(0, *range(2, 11)))
-        assert sorted(looking.observer.observe(TOPIC, record).partitions) == [1, P]
-        unsealed = replace(record, retired={P: replace(record.retired[P], seal_offset=None)})
-        assert sorted(looking.observer.observe(TOPIC, unsealed).partitions) == [P]
-        over = replace(record, handed_over=(), deletion=replace(record.deletion, handed_over=True))
-        assert sorted(looking.observer.observe(TOPIC, over).partitions) == [P]
+    def listing(*_: object) -> GroupsFound:
+        looking.cluster.ends[1] = 20
+        return GroupsFound({"g": GroupFacts({1: 20})})
 
-    def test_they_are_read_after_the_groups(self, looking: Looking, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A group that is at the end commits while the listing is under way."""
-
-        def listing(*_: object) -> GroupsFound:
-            looking.cluster.ends[1] = 20
-            return GroupsFound({"g": GroupFacts({1: 20})})
-
-        monkeypatch.setattr(module, "find_groups", listing)
-        record = replace(draining(), handed_over=(0, *range(2, 11)), handover_offsets={1: 10})
-        assert looking.observer.observe(TOPIC, record).partitions[1].end_offset == 20
+    monkeypatch.setattr(module, "find_groups", listing)
+    record = replace(draining(), handed_over=(0, *range(2, 11)), handover_offsets={1: 10})
+    assert looking.observer.observe(TOPIC, record).partitions[1].end_offset == 20
 
 
 class TestGone:
@@ -200,21 +188,6 @@ class TestGone:
         assert not looking.observer.observe(TOPIC, draining()).gone
         looking.clock.advance(1)
         assert looking.observer.observe(TOPIC, draining()).gone
-
-    def test_not_when_it_was_seen_in_between(self, looking: Looking) -> None:
-        """One stale broker now and then is no proof."""
-        shape = looking.cluster.shape
-        for seen_as in (None, shape, None):
-            looking.cluster.shape = seen_as
-            assert not looking.observer.observe(TOPIC, draining()).gone
-            looking.clock.advance(GONE_AFTER_MS - 1)
-
-    def test_an_admission_never_concludes_it(self, looking: Looking) -> None:
-        looking.cluster.shape = None
-        for _ in range(3):
-            seen = looking.observer.observe(TOPIC, None)
-            assert (seen.gone, seen.topic_id) == (False, None)
-            looking.clock.advance(GONE_AFTER_MS)
 
     def test_a_corrected_clock_is_no_time_that_passed(self, looking: Looking, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(looking.clock, "monotonic_s", lambda: 7.0)
@@ -257,15 +230,16 @@ class TestLeaders:
         looking.epoch_ends = ends
         assert looking.observer.observe(TOPIC, of_an_earlier_epoch(draining())).partitions == {}
 
-    def test_a_straggler(self, looking: Looking) -> None:
-        looking.cluster.ends[P] = 12
+    @pytest.mark.parametrize(("change", "samples"), [("straggler", ("from 10",)), ("open transaction", ())])
+    def test_writer_of_a_straggler_or_of_an_open_transaction(
+        self, looking: Looking, change: str, samples: tuple[str, ...]
+    ) -> None:
+        if change == "straggler":
+            looking.cluster.ends[P] = 12
+        else:
+            looking.cluster.stable = 4
         seen = looking.observer.observe(TOPIC, draining()).partitions[P]
-        assert (seen.writers, seen.samples) == ((WriterFacts(77, 1),), ("from 10",))
-
-    def test_an_open_transaction(self, looking: Looking) -> None:
-        looking.cluster.stable = 4
-        seen = looking.observer.observe(TOPIC, draining()).partitions[P]
-        assert (seen.writers, seen.samples) == ((WriterFacts(77, 1),), ())
+        assert (seen.writers, seen.samples) == ((WriterFacts(77, 1),), samples)
 
 
 class TestGroups:
@@ -283,20 +257,6 @@ class TestGroups:
         caught_up = {name for name, group in seen.groups.items() if P in group.caught_up}
         assert caught_up == {"short", "same", "overtaken", "elsewhere"}
 
-    def test_gaps_are_looked_at_where_commits_decide_anything(self, looking: Looking) -> None:
-        looking.groups = {"short": GroupFacts({P: 9})}
-        record = draining()
-        assert record.deletion is not None
-        retention = {"delay_ms": -1, "handed_over": True}
-        for policy in (retention, {"immediate_delete": True}):
-            looking.observer.observe(TOPIC, replace(record, deletion=replace(record.deletion, **policy)))
-        unsealed = replace(record, retired={P: replace(record.retired[P], seal_offset=None)})
-        looking.observer.observe(TOPIC, unsealed)
-        assert looking.gaps == []
-        evacuating = {**retention, "evacuate": True}
-        looking.observer.observe(TOPIC, replace(record, deletion=replace(record.deletion, **evacuating)))
-        assert looking.gaps == [(P, 9, 10)]
-
     def test_registered_names_are_looked_up(self, looking: Looking) -> None:
         now_ms = looking.clock.now_ms()
         rules = [
@@ -308,3 +268,13 @@ class TestGroups:
         ]
         looking.observer.observe(TOPIC, draining(), rules)
         assert looking.asked[-1] == ("also", ("spark",))
+
+
+BROKEN = {"bootstrap.servers": "localhost:1", "security.protocol": "ssl", "ssl.ca.location": "/no/such/file.pem"}
+
+
+def test_no_consumer_can_be_made() -> None:
+    """A file that is being replaced, say: later it can."""
+    with pytest.raises(ClusterError, match="cannot read topic 'orders'"):
+        without_records(BROKEN, "orders", [Gap(0, 1, 2)], SimClock().monotonic_s)
+    assert sample_records(BROKEN, "orders", {3: 5}, SimClock().monotonic_s)[3][0].startswith("not read: ")

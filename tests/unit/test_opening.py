@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from modeaware.lifecycle.advance import Advance, give_up_opening
 from modeaware.lifecycle.effects import CommitOffsets
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt
 from modeaware.lifecycle.phases import topic_phase
 from modeaware.modelog.records import TopicRecord
 from tests.support.lifecycle import (
     CONFIG,
-    EPOCH,
     NOW_MS,
     RW,
     TOPIC,
@@ -19,9 +17,7 @@ from tests.support.lifecycle import (
     facts,
     group,
     grow,
-    log,
     look,
-    shrink,
 )
 
 SOON_MS = NOW_MS + 1
@@ -30,10 +26,6 @@ DEADLINE_MS = NOW_MS + CONFIG.open_timeout_ms
 
 def opening(**fields: object) -> TopicRecord:
     return admitted(grow(14, **fields))
-
-
-def closed(step: Advance) -> bool:
-    return step.record is None
 
 
 def seen_with(groups: dict[str, GroupFacts], **more: object) -> object:
@@ -52,10 +44,10 @@ def test_without_groups_they_open_at_once() -> None:
 def test_a_group_with_members_is_waited_for() -> None:
     """It has to commit by itself: nobody else may commit for it while it has members."""
     step = look(opening(), seen_with({"g": group({0: 1}, members=True)}), SOON_MS)
-    assert closed(step)
+    assert step.record is None
     assert step.effects == ()
     assert step.due_ms == DEADLINE_MS
-    assert closed(look(opening(), seen_with({"g": group({12: 0}, members=True)}), SOON_MS)), "one of two"
+    assert look(opening(), seen_with({"g": group({12: 0}, members=True)}), SOON_MS).record is None, "one of two"
     step = look(opening(), seen_with({"g": group({12: 0, 13: 0}, members=True)}), SOON_MS)
     assert step.record is not None
     assert step.record.modes == (RW,) * 14
@@ -68,32 +60,11 @@ def test_the_open_offset_is_committed_for_groups_without_members() -> None:
         CommitOffsets(TOPIC, TOPIC_ID, "gone", {12: 0, 13: 0}),
         CommitOffsets(TOPIC, TOPIC_ID, "idle", {13: 0}),
     )
-    assert closed(step)
+    assert step.record is None
     assert step.due_ms == SOON_MS, "the next look is at once: it opens"
-
-
-def test_partitions_that_hold_records_open_at_their_log_start() -> None:
-    """Another tool created them, and somebody wrote: a group that has no offset must read all of it."""
-    record = admitted(grow(14), admitted(shrink(4)), facts(14, logs={12: log(30, 20)}))
-    step = look(record, facts(14, logs={12: log(30, 20)}, groups={"g": group({0: 1})}), SOON_MS)
-    assert step.effects == (CommitOffsets(TOPIC, TOPIC_ID, "g", {12: 20, 13: 0}),)
 
 
 def test_nobody_is_waited_for_longer_than_the_timeout() -> None:
     seen = seen_with({"g": group({0: 1}, members=True)}, groups_doubt=GroupsDoubt("and who else"))
-    assert closed(look(opening(), seen, DEADLINE_MS - 1))
+    assert look(opening(), seen, DEADLINE_MS - 1).record is None
     assert after(opening(), seen, DEADLINE_MS).modes == (RW,) * 14
-
-
-class TestGiveUp:
-    def test_what_does_not_exist_is_not_listed(self) -> None:
-        record = give_up_opening(opening(), facts(12), EPOCH, SOON_MS)
-        assert record.modes == (RW,) * 12
-        assert record.retired == {}
-        assert record.opening_since_ms is None
-        assert record.epoch == opening().epoch + 1
-        assert topic_phase(record) == "done"
-
-
-def test_a_doubtful_list_of_groups_keeps_them_closed() -> None:
-    assert closed(look(opening(), seen_with({}, groups_doubt=GroupsDoubt("a broker did not answer")), SOON_MS))

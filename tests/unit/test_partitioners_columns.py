@@ -1,17 +1,32 @@
-"""Columns of keys: what they may be, what nulls and empty keys become, and what is refused."""
+"""Columns of keys: what they may be and where they go; and what share of them other numbers of partitions move."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import math
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from partitioners import LIBRDKAFKA_NAMES, NAMES, NUMBERS, Hash, named
+from partitioners import (
+    LIBRDKAFKA_NAMES,
+    NAMES,
+    NUMBERS,
+    Hash,
+    MinimalMovement,
+    expected_share_moved,
+    jump,
+    least_share_moved,
+    murmur2,
+    named,
+    share_moved,
+    share_moved_of,
+)
 from partitioners.columns import hash_column, partition_column
+from tests.support.random_keys import RandomKeys, random_keys
 
 KEYS = ["", "a", "ab", "abc", "abcd", "N14228", "Zürich", None, "x" * 31, "y" * 5000, "", "ключ"]
 AS_BYTES = [None if key is None else key.encode() for key in KEYS]
@@ -35,27 +50,15 @@ def scalar(which: Hash, keys: list[bytes | None] = AS_BYTES) -> list[int]:
         pa.array(KEYS).dictionary_encode(),
         pa.array(["0", *KEYS, "1"])[1:-1],
         pa.chunked_array([pa.array(KEYS)])[2:].cast(pa.binary()),
+        [],
+        pa.array([b"a"])[1:],
     ],
     ids=lambda column: f"{type(column).__name__} {getattr(column, 'type', getattr(column, 'dtype', ''))}",
 )
 def test_every_kind_of_column(column: Any, which: Hash) -> None:
     found = hash_column(column, which)
     assert found.dtype == np.uint32
-    assert found.tolist() == scalar(which)[-len(column) :]
-
-
-@pytest.mark.parametrize("which", list(Hash))
-@pytest.mark.parametrize(
-    "column",
-    [
-        [],
-        pa.array([b"a"])[1:],
-        pa.nulls(0),
-    ],
-)
-def test_a_column_without_rows(column: Any, which: Hash) -> None:
-    assert hash_column(column, which).tolist() == []
-    assert partition_column(column, 7).tolist() == []
+    assert found.tolist() == scalar(which)[len(KEYS) - len(column) :]
 
 
 @pytest.mark.parametrize("name", sorted(LIBRDKAFKA_NAMES | {"sticky", "uniform_sticky", "minimal_movement"}))
@@ -95,8 +98,55 @@ def test_what_is_no_column_of_keys_is_refused(column: Any, message: str) -> None
         hash_column(column, Hash.MURMUR2)
 
 
-def test_without_numpy_it_says_what_to_install() -> None:
-    program = "import sys\nsys.modules['numpy'] = None\nimport partitioners\nimport partitioners.columns"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert "partitioners.columns needs NumPy: install modeaware[columns]" in done.stderr
+# Minimal movement, and what share of the keys other numbers of partitions move
+
+COUNTS = st.integers(1, 500)
+
+
+@pytest.fixture(scope="module")
+def keys() -> RandomKeys:
+    return random_keys(100_000, 48, shortest=16, longest=32)
+
+
+# Of the paper's authors' and others' tests of the same function.
+@pytest.mark.parametrize(
+    ("state", "count", "index"),
+    [(1, 1, 0), (42, 57, 43), (0xDEAD10CC, 1, 0), (0xDEAD10CC, 666, 361), (256, 1024, 520)],
+)
+def test_jump_is_the_papers(state: int, count: int, index: int) -> None:
+    assert jump(state, count) == index
+
+
+@given(key=st.binary(max_size=40), old=COUNTS, new=COUNTS)
+def test_a_key_moves_from_retired_or_to_new_partitions_only(key: bytes, old: int, new: int) -> None:
+    topic = MinimalMovement().for_topic("t")
+    before, after = topic.partition(key, old), topic.partition(key, new)
+    assert before < old
+    assert after < new
+    assert before == after or before >= new or after >= old
+
+
+@given(old=st.integers(1, 40), new=st.integers(1, 40))
+def test_the_share_of_a_remainder_is_exact(old: int, new: int) -> None:
+    period = math.lcm(old, new)
+    moved = sum(number % old != number % new for number in range(period))
+    assert share_moved(old, new) == pytest.approx(moved / period)
+    assert share_moved(old, new) >= least_share_moved(old, new) - 1e-12
+    if old % new == 0:
+        assert share_moved(old, new) == pytest.approx(least_share_moved(old, new))
+
+
+@pytest.mark.parametrize(("old", "new"), [(48, 13), (48, 12), (13, 48), (7, 7)])
+@pytest.mark.parametrize("name", ["murmur2_random", "consistent", "fnv1a", "minimal_movement"])
+def test_the_expected_share_is_what_many_keys_show(keys: RandomKeys, name: str, old: int, new: int) -> None:
+    column = keys.arrow()
+    seen = np.mean(partition_column(column, old, name) != partition_column(column, new, name))
+    assert expected_share_moved(named(name), old, new) == pytest.approx(seen, abs=0.01)
+
+
+def test_the_share_of_given_keys_counts_each_as_often_as_it_comes() -> None:
+    column = [b"a", b"b", b"b", b"c"]
+    moved = [murmur2(key, 48) != murmur2(key, 13) for key in column]
+    assert share_moved_of(column, murmur2, 48, 13) == sum(moved) / 4
+    with pytest.raises(ValueError, match="no keys"):
+        share_moved_of([], murmur2, 48, 13)

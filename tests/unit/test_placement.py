@@ -12,7 +12,6 @@ from modeaware.admin.placement import Assignments, Candidate, candidates, check_
 from modeaware.config import DISABLED, ENABLED, PREFER_OBSERVED
 from modeaware.errors import ErrorCode, RequestRefused
 
-POLICIES = (DISABLED, ENABLED, PREFER_OBSERVED)
 THREE = candidates({1: "a", 2: "b"}, {3: "c"})
 """Three racks, of which one is down."""
 
@@ -72,28 +71,26 @@ def by_policy(policy: str, factor: int, minimum: int, brokers: tuple[Candidate, 
     return place_by_policy("t", 6, factor, minimum, brokers, policy, 0)
 
 
-def used(placed: Assignments) -> set[int]:
-    return {n for replicas in placed for n in replicas}
+def test_missing_replica_goes_to_the_broker_that_is_down() -> None:
+    for policy in (ENABLED, PREFER_OBSERVED):
+        placed = by_policy(policy, 3, 2)
+        assert {replicas[2] for replicas in placed} == {3}
+        assert Counter(replicas[0] for replicas in placed) == {1: 3, 2: 3}
 
 
-class TestPolicies:
-    def test_the_missing_replica_goes_to_the_broker_that_is_down(self) -> None:
-        for policy in (ENABLED, PREFER_OBSERVED):
-            placed = by_policy(policy, 3, 2)
-            assert {replicas[2] for replicas in placed} == {3}
-            assert Counter(replicas[0] for replicas in placed) == {1: 3, 2: 3}
+@pytest.mark.parametrize(
+    ("policy", "minimum", "used"),
+    [(ENABLED, 1, {1, 2}), (PREFER_OBSERVED, 1, {1, 2, 3}), (PREFER_OBSERVED, 2, {1, 2}), (DISABLED, 1, {1, 2})],
+)
+def test_where_live_ones_are_enough_the_policies_differ(policy: str, minimum: int, used: set[int]) -> None:
+    assert {n for replicas in by_policy(policy, 2, minimum) for n in replicas} == used
 
-    def test_where_live_ones_are_enough_the_policies_differ(self) -> None:
-        assert used(by_policy(ENABLED, 2, 1)) == {1, 2}
-        assert used(by_policy(PREFER_OBSERVED, 2, 1)) == {1, 2, 3}
-        assert used(by_policy(PREFER_OBSERVED, 2, 2)) == {1, 2}
-        assert used(by_policy(DISABLED, 2, 1)) == {1, 2}
 
-    @pytest.mark.parametrize("policy", POLICIES)
-    def test_too_few_live_ones(self, policy: str) -> None:
-        with pytest.raises(RequestRefused, match="needs 3 live replicas and only 2 brokers are alive") as caught:
-            by_policy(policy, 3, 3)
-        assert caught.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
+@pytest.mark.parametrize("policy", [DISABLED, ENABLED, PREFER_OBSERVED])
+def test_too_few_live_ones_are_refused(policy: str) -> None:
+    with pytest.raises(RequestRefused, match="needs 3 live replicas and only 2 brokers are alive") as caught:
+        by_policy(policy, 3, 3)
+    assert caught.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
 
 
 def test_assignments_of_the_callers_own() -> None:

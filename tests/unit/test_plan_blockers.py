@@ -36,7 +36,6 @@ def test_where_nothing_is_wrong_producers_are_to_be_checked() -> None:
     [
         (replace(FACTS, internal=True), "internal"),
         (replace(FACTS, cleanup_policy="compact"), "compacted"),
-        (replace(FACTS, cleanup_policy="compact,delete"), "compacted"),
         (replace(FACTS, partitions={0: LOG, 3: LOG}), "unavailable"),
         (replace(FACTS, stateful_owner="app"), "streams-internal"),
         (replace(FACTS, groups={"app": GroupFacts(ALL_READ, stateful=True)}), "stateful-groups"),

@@ -1,52 +1,52 @@
-"""Reading a plan's sample: bounded, whatever the log looks like."""
+"""A plan's sample: where it is taken, how it is read, whatever the log looks like, and how sure shares of it are."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, TopicPartition
+from hypothesis import given
+from hypothesis import strategies as st
 
-from modeaware.errors import ClusterError, ErrorCode
 from modeaware.plan import read
-from modeaware.plan.sample import Stretch, choose_stretches
+from modeaware.plan.chance import log10_odds_of_chance
+from modeaware.plan.sample import Sample, SampledRecord, Stretch, choose_stretches, recent_from
 
 EOF = KafkaError._PARTITION_EOF
 
 
 @dataclass
 class FakeMessage:
-    """What a consumer hands out; an error has no offset but an EOF."""
+    """What a consumer hands out; an EOF has an offset, too."""
 
-    place: int | None
-    at: int | None
+    place: int
+    at: int
     code: int | None = None
-    named: Sequence[tuple[str, bytes | None]] | None = None
 
-    def partition(self) -> int | None:
+    def partition(self) -> int:
         return self.place
 
-    def offset(self) -> int | None:
+    def offset(self) -> int:
         return self.at
 
     def error(self) -> KafkaError | None:
         return None if self.code is None else KafkaError(self.code)
 
     def key(self) -> bytes | None:
-        return b"k%d" % (self.at or 0)
+        return b"k%d" % self.at
 
     def value(self) -> bytes | None:
         return b"12345"
 
-    def headers(self) -> Sequence[tuple[str, bytes | None]] | None:
-        if self.named == []:
-            raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
-        return self.named
+    def headers(self) -> None:
+        return None
 
     def timestamp(self) -> tuple[int, int]:
-        return (1, 1000 + (self.at or 0))
+        return (1, 1000 + self.at)
 
 
 class FakeLog:
@@ -71,7 +71,7 @@ class FakeConsumer:
     def assign(self, places: Iterable[TopicPartition]) -> None:
         for place in places:
             log = self.log.logs[place.partition]
-            self.queue += [m for m in log if m.at is None or m.at >= place.offset]
+            self.queue += [m for m in log if m.at >= place.offset]
 
     def consume(self, count: int, timeout: float) -> list[FakeMessage]:
         assert count > 0
@@ -121,7 +121,7 @@ def test_nothing_is_committed_and_the_caller_cannot_change_that(monkeypatch: pyt
 
 def test_a_log_with_holes_ends_where_it_should(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compacted, or with control records: offsets that nobody is given."""
-    thin = [message for message in whole(0, 0, 1000) if (message.at or 0) % 50 == 0]
+    thin = [message for message in whole(0, 0, 1000) if message.at % 50 == 0]
     log = reading(monkeypatch, {0: thin, 1: [FakeMessage(1, 80, EOF)]})
     sample = read.read_sample({}, "t", 2, {0: Stretch(0, 1000), 1: Stretch(0, 80)}, 100)
     assert sample.unread == frozenset()
@@ -131,9 +131,44 @@ def test_a_log_with_holes_ends_where_it_should(monkeypatch: pytest.MonkeyPatch) 
     assert len(log.consumed) <= 100
 
 
-def test_a_topic_that_may_not_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    log = reading(monkeypatch, {0: [FakeMessage(0, 0, KafkaError.TOPIC_AUTHORIZATION_FAILED)]})
-    with pytest.raises(ClusterError, match="cannot read topic 't'") as caught:
-        read.read_sample({}, "t", 1, {0: Stretch(0, 10)}, 10)
-    assert caught.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    assert log.closed == 1
+# Where a sample is taken, and how sure shares of it are
+
+LOGS = st.dictionaries(
+    st.integers(0, 50), st.tuples(st.integers(0, 1000), st.integers(0, 100_000)).map(lambda t: Stretch(t[0], sum(t)))
+)
+
+
+@given(logs=LOGS, asked=st.integers(1, 50_000))
+def test_stretches_lie_in_their_logs_do_not_overlap_and_are_no_more_than_asked_for(
+    logs: dict[int, Stretch], asked: int
+) -> None:
+    chosen = choose_stretches(logs, asked)
+    total = sum(place.length for places in chosen.values() for place in places)
+    assert total == min(asked, sum(log.length for log in logs.values())), "all that was asked for, if there is so much"
+    for partition, places in chosen.items():
+        offsets = [offset for place in places for offset in place]
+        assert offsets == sorted(offsets)
+        assert all(place.length > 0 for place in places)
+        assert places[0].start >= logs[partition].start
+        assert places[-1].end == logs[partition].end
+        assert places[0].start <= recent_from(places) < logs[partition].end
+
+
+def test_a_record_stands_for_others_of_its_partition() -> None:
+    records = [SampledRecord(0, 5, b"k", 10, 1000), SampledRecord(0, 6, b"k", 30, 3000), SampledRecord(1, 0, None, 8)]
+    sample = Sample("t", 3, 3, {0: Stretch(0, 100), 1: Stretch(0, 1), 2: Stretch(0, 0)}, tuple(records), {0: 6}, True)
+    assert sample.weights == {0: 50.0, 1: 1.0}
+    assert sample.total_records == 101
+    assert sample.total_bytes == 50 * 40 + 8
+    assert sample.span_ms == 2000
+    assert [sample.is_recent(record) for record in records] == [False, True, True], "not all have a timestamp"
+    assert Sample("t", 1, 1, {}, (), {}, True).span_ms is None
+    assert replace(sample, from_start=False).span_ms is None, "what lies before it may be of any age"
+
+
+@pytest.mark.parametrize(("matched", "of", "chance"), [(3, 10, 0.25), (9, 10, 0.25), (10, 10, 0.5), (40, 200, 0.1)])
+def test_the_odds_of_chance_are_never_too_small(matched: int, of: int, chance: float) -> None:
+    exact = sum(math.comb(of, k) * chance**k * (1 - chance) ** (of - k) for k in range(matched, of + 1))
+    assert 10 ** log10_odds_of_chance(matched, of, chance) >= exact * (1 - 1e-9)
+    if matched == of:
+        assert 10 ** log10_odds_of_chance(matched, of, chance) == pytest.approx(exact)

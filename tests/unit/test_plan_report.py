@@ -6,7 +6,6 @@ import json
 import re
 from dataclasses import replace
 from functools import lru_cache
-from html.parser import HTMLParser
 
 import pytest
 
@@ -24,7 +23,6 @@ from tests.support.plan_samples import Place, records_of, sample_of, some_keys
 
 CRC32 = PURE_HASHES[Hash.CRC32]
 NOW_MS = 1_700_000_000_000
-VOID = {"meta", "rect", "line"}
 PLACES: dict[str, Place] = {
     "murmur2": lambda key, _: murmur2(key or b"", 12),
     "none": lambda key, n: n % 12,
@@ -51,33 +49,22 @@ def planned(
 
 
 @pytest.mark.parametrize(
-    ("place", "target", "text"),
+    ("place", "target", "of_the_target", "verdict"),
     [
-        ("murmur2", 5, "5 does not divide 12; fewer move with 4 ("),
-        ("murmur2", 4, "4 divides 12: only keys of the retired partitions move."),
-        ("minimal", 5, "By minimal_movement only keys of the retired partitions move."),
-        ("none", 5, "12 -> 5: keys are not kept together now, so none has an order to lose."),
-        ("own", 5, "Of any hash taken modulo the count it would be 91.7 %, and 58.3 % at the least."),
-        ("half own", 5, "which keys move is not known"),
-        ("shrunk", 3, "6 -> 3: "),
+        ("murmur2", 5, "5 does not divide 12; fewer move with 4 (", "by murmur2, the hash of Kafka's Java producer, "),
+        ("murmur2", 4, "4 divides 12: only keys of the retired partitions move.", ""),
+        ("minimal", 5, "By minimal_movement only keys of the retired partitions move.", ""),
+        ("none", 5, "12 -> 5: keys are not kept together now", "not kept together (round-robin, random or sticky)"),
+        ("own", 5, "Of any hash taken modulo the count it would be 91.7 %, and 58.3 % at the least.", ""),
+        ("half own", 5, "which keys move is not known", "keys are kept together in part, by another rule or by one"),
+        ("shrunk", 3, "6 -> 3: ", ""),
+        ("grown", 3, "", "The topic has grown from 8 to 12 partitions"),
+        ("partly", 3, "", " lie elsewhere: in partitions that producers name, or by another rule. What follows takes"),
     ],
 )
-def test_the_target_in_a_sentence(place: str, target: int, text: str) -> None:
-    assert text in target_text(planned(place, target))
-
-
-@pytest.mark.parametrize(
-    ("place", "text"),
-    [
-        ("murmur2", "by murmur2, the hash of Kafka's Java producer, kafka-python, and librdkafka's murmur2 and"),
-        ("none", "keys are not kept together (round-robin, random or sticky)"),
-        ("half own", "keys are kept together in part, by another rule or by one that has changed"),
-        ("grown", "The topic has grown from 8 to 12 partitions"),
-        ("partly", " lie elsewhere: in partitions that producers name, or by another rule. What follows takes"),
-    ],
-)
-def test_the_verdict_in_sentences(place: str, text: str) -> None:
-    assert text in " ".join(verdict_text(planned(place, 3)))
+def test_target_and_verdict_in_sentences(place: str, target: int, of_the_target: str, verdict: str) -> None:
+    assert of_the_target in target_text(planned(place, target))
+    assert verdict in " ".join(verdict_text(planned(place, target)))
 
 
 @pytest.mark.parametrize(
@@ -102,9 +89,7 @@ def test_the_text_has_every_section(place: str) -> None:
     assert headings[1:] == ["Sample", "Hash", "Targets", "Load of a partition", "Groups", "In the way"]
     assert re.search(r"^  >  +3 ", text, re.MULTILINE), "the target that was asked for is marked"
     assert re.search(r"^  REFUSED  Groups that keep state per partition", text, re.MULTILINE)
-    assert max(map(len, text.splitlines())) <= 80
-    assert all(line == line.rstrip() for line in text.splitlines())
-    assert text.isprintable() or set(text) - {"\n"} == {c for c in text if c.isprintable()}, "no colours, ever"
+    assert all(len(line) <= 80 and line.isprintable() and line == line.rstrip() for line in text.splitlines())
 
 
 def names_of(told: object) -> set[str]:
@@ -133,41 +118,10 @@ def test_json_says_the_same(place: str) -> None:
     assert rate == pytest.approx(load / 2999, rel=0.01), "a record a second"
 
 
-class Page(HTMLParser):
-    """Checks that elements nest, and collects what a page has."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-        self.feed(page)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-
 @pytest.mark.parametrize("place", ["murmur2", "half own", "grown"])
-def test_the_page_is_whole_and_needs_nothing_else(place: str) -> None:
+def test_page_needs_nothing_else_and_shows_names_as_text(place: str) -> None:
     page = plan_html(planned(place, 3, topic="<script>alert(1)</script>&"))
-    found = Page(page)
-    names = {tag for tag, _ in found.tags}
-    assert names.isdisjoint({"script", "link", "img", "iframe", "object", "use", "image", "a"})
+    assert not re.search(r"<(?:script|link|img|iframe|object|use|image|a)\b", page)
     assert not re.search(r"url\(|@import|https?:|src=|href=|\son\w+=", page)
-    assert "<script>alert(1)</script>&: " in found.text, "it is text"
-    assert "<billing>" in found.text
-    assert "prefers-color-scheme:dark" in page
-    assert ("html", {"lang": "en"}) in found.tags
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;&amp;: " in page
+    assert "&lt;billing&gt;" in page

@@ -5,10 +5,9 @@ from __future__ import annotations
 import io
 import json
 import logging
-import re
 import subprocess
 import sys
-from collections.abc import Callable
+from contextlib import redirect_stderr
 from dataclasses import replace
 from typing import Any
 
@@ -29,11 +28,10 @@ from modeaware.confluent.errors import RetiredPartitionChosen
 from modeaware.errors import LocalKafkaError, ModeAwareError
 from modeaware.lifecycle.facts import GroupFacts
 from modeaware.modelog.group_rules import GroupRule
-from modeaware.monitoring.pages import _verdict
 from modeaware.plan.html import plan_html
 from modeaware.plan.svg import Bar, bars
 from modeaware.plan.text import plan_text
-from modeaware.printable import markup, printable, printable_lines
+from modeaware.printable import printable, printable_lines
 from modeaware.reports.groups import report_groups
 from modeaware.reports.table import table
 from tests.unit.test_cli_display import draining, shrinking
@@ -79,16 +77,9 @@ def _group_texts(name: str) -> list[str]:
     assert json.loads(json.dumps(groups_json(topics, [rule], NOW)))["rules"][0]["group"] == name, "JSON is exact"
     text = groups_text([replace(topics[0], topic=name, doubt=name)], [rule], NOW)
     assert printable(name) in text
-    return [text, *told(lambda: tell(rule_text(rule), *given_up(without, topics, rule)))]
-
-
-def told(call: Callable[[], object]) -> list[str]:
-    err, sys.stderr = sys.stderr, io.StringIO()
-    try:
-        call()
-        return [sys.stderr.getvalue()]
-    finally:
-        sys.stderr = err
+    with redirect_stderr(io.StringIO()) as told:
+        tell(rule_text(rule), *given_up(without, topics, rule))
+    return [text, told.getvalue()]
 
 
 def _descriptions(name: str) -> Any:
@@ -133,7 +124,6 @@ RENDERERS = {
     "progress": _progress,
     "plan": _plans,
     "errors": _errors,
-    "health": lambda name: [_verdict(name).body.decode()],
 }
 
 
@@ -173,14 +163,6 @@ def test_record_reaches_the_handler_of_an_application_once_and_nothing_else(wher
     assert (done.stdout, done.stderr) == ("seen\n", "")
 
 
-def test_record_whose_arguments_do_not_fit_is_reported_by_handlers_and_raises_nothing(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(logging.root, "handlers", [logging.StreamHandler(io.StringIO())])
-    logging.getLogger("modeaware.x").warning("%d", "a")
-    assert "Logging error" in capsys.readouterr().err
-
-
 def test_command_prints_no_control_character_of_an_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -194,26 +176,8 @@ def test_command_prints_no_control_character_of_an_error(
 
 
 def test_live_display_takes_no_style_from_a_name() -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    screen = Terminal()
+    screen = io.StringIO()
+    screen.isatty = lambda: True  # type: ignore[method-assign] # a terminal
     with progress_on(screen) as progress:
-        progress.show(
-            replace(_descriptions("[red]x[/red]"), partitions=(draining(4, reason="group-lag:[red]x[/red]"),))
-        )
+        progress.show(_descriptions("[red]x[/red]"))
     assert screen.getvalue().count("[red]x[/red]") >= 2, "the topic and the group it waits for"
-
-
-def test_markup_is_escaped_for_pages() -> None:
-    assert markup('<b a="\'">\x1b') == "&lt;b a=&quot;&#x27;&quot;&gt;\\x1b"
-
-
-def test_page_writes_names_through_one_function() -> None:
-    """The status page has its own, in JavaScript; its test in a browser is in test_monitoring_browser."""
-    from importlib.resources import files
-
-    source = files("modeaware.monitoring").joinpath("page", "topic.js").read_text()
-    assert re.findall(r"node\.(?:textContent = |setAttribute\(key, )(\w+)", source) == ["shown", "shown"]
-    assert "innerHTML" not in source

@@ -1,20 +1,27 @@
-"""Asking servers whether they speak KIP-694's Metadata: the bytes, and what servers may do instead of answering."""
+"""Asking servers whether they speak KIP-694's Metadata: bytes, names, and what servers do instead of answering."""
 
 from __future__ import annotations
 
+import socket
 import ssl
-import subprocess
-import sys
-from collections.abc import Iterator
+import threading
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
+from modeaware.clock import Clock
+from modeaware.errors import ModeSourceError
+from modeaware.views import scout
+from modeaware.views.scout import FIRST_BACKOFF_S, LAST_BACKOFF_S, Found, Scout
 from modeaware.wire import api_versions, probe, stock
 from modeaware.wire.api_versions import Offer
 from modeaware.wire.frames import MalformedFrame
 from modeaware.wire.probe import Round
 from tests.support.fake_endpoint import FakeEndpoint
-from tests.support.secured import Certificate, make_certificate
+from tests.support.secured import make_certificate
+from tests.support.simulated import SimClock
 from tests.support.waiting import eventually
 
 
@@ -61,16 +68,9 @@ class TestBytes:
         with pytest.raises(MalformedFrame, match="1 bytes too many"):
             api_versions.read(whole + b"\0", 7)
 
-    def test_it_loads_no_codec_and_no_tls(self) -> None:
-        program = "import modeaware.wire.probe, sys; print({'kafka', 'ssl'} & set(sys.modules))"
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-        assert done.stdout.strip() == "set()"
-
-    def test_a_server_that_is_too_old_has_no_features(self) -> None:
+    def test_server_that_is_too_old_has_no_features_and_any_other_error_is_no_answer(self) -> None:
         told = stock.encode_response(stock.ApiVersionsResponse(error_code=35, api_keys=[(18, 0, 2)]), 0, 7)
         assert api_versions.read(told, 7) == Offer(modes=False)
-
-    def test_any_other_error_is_no_answer(self) -> None:
         told = stock.encode_response(stock.ApiVersionsResponse(error_code=42, api_keys=[]), 0, 7)
         with pytest.raises(MalformedFrame, match="error 42"):
             api_versions.read(told, 7)
@@ -99,27 +99,112 @@ class TestServers:
         assert "no-such-host" in failure
         silent.stop()
 
+    def test_nobody_waits_for_a_name(self, endpoint: FakeEndpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+        looked_up, go_on = threading.Event(), threading.Event()
+        real = socket.getaddrinfo
 
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
-    return make_certificate(tmp_path_factory.mktemp("tls"))
+        def look_up(host: Any, *arguments: Any, flags: int = 0) -> Any:
+            if flags & socket.AI_NUMERICHOST:
+                raise socket.gaierror(socket.EAI_NONAME, "it is a name")
+            go_on.wait(60)
+            looked_up.set()
+            return real("127.0.0.1", *arguments)
+
+        monkeypatch.setattr(socket, "getaddrinfo", look_up)
+        server = f"brokers.example.com:{endpoint.port}"
+        asked = Round({"bootstrap.servers": server})
+        for _ in range(3):
+            asked.step(0.01)
+        assert not looked_up.is_set()
+        assert not asked.done
+        go_on.set()
+        eventually(lambda: asked.step(0.05) or asked.done, interval_s=0)
+        assert asked.offers == {server: Offer(modes=True, ours=True)}
+
+    @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+    def test_only_of_the_family_that_is_wanted(self, endpoint: FakeEndpoint, host: str) -> None:
+        server = f"{host}:{endpoint.port}"
+        assert ask(server, **{"broker.address.family": "v6"}).offers == {}
+        assert endpoint.connections == 0
+        for family in ("V4", "any"):
+            assert list(ask(server, **{"broker.address.family": family}).offers) == [server]
 
 
-class TestTls:
-    @pytest.fixture
-    def secure(self, certificate: Certificate) -> Iterator[FakeEndpoint]:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(certificate.certificate, certificate.key)
-        made = FakeEndpoint(tls=context)
-        yield made
-        made.stop()
-
-    @pytest.mark.parametrize("protocol", ["ssl", "SASL_SSL"])
-    def test_as_the_client_has_it(self, secure: FakeEndpoint, certificate: Certificate, protocol: str) -> None:
+def test_tls_is_as_the_client_has_it_and_an_unknown_certificate_is_refused(tmp_path: Path) -> None:
+    certificate = make_certificate(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate.certificate, certificate.key)
+    secure = FakeEndpoint(tls=context)
+    for protocol in ("ssl", "SASL_SSL"):
         conf = {"security.protocol": protocol, "ssl.ca.location": str(certificate.certificate)}
         assert ask(secure.address, **conf).offers == {secure.address: Offer(modes=True, ours=True)}
+    asked = ask(secure.address, **{"security.protocol": "ssl"})
+    assert asked.offers == {}
+    assert "certificate verify failed" in str(asked.failure())
+    secure.stop()
 
-    def test_a_certificate_of_nobody_known_is_refused(self, secure: FakeEndpoint) -> None:
-        asked = ask(secure.address, **{"security.protocol": "ssl"})
-        assert asked.offers == {}
-        assert "certificate verify failed" in str(asked.failure())
+
+# When servers are asked
+
+
+class FakeRound:
+    """Answers at once with what the class is told."""
+
+    offers: ClassVar[dict[str, Offer]] = {}
+    failures: ClassVar[dict[str, str]] = {}
+    made = 0
+
+    def __init__(self, _conf: Any, _clock: Clock) -> None:
+        FakeRound.made += 1
+        self.done = False
+
+    def step(self, _wait_s: float) -> None:
+        self.done = True
+
+    def failure(self) -> ModeSourceError | None:
+        return ModeSourceError("nobody") if self.failures and not self.offers else None
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimClock:
+    monkeypatch.setattr(scout, "Round", FakeRound)
+    FakeRound.offers, FakeRound.failures, FakeRound.made = {}, {}, 0
+    return SimClock(0)
+
+
+def rounds_until(made: Scout, clock: SimClock, until_s: float) -> list[float]:
+    """When rounds were begun, as the clock goes on in small steps."""
+    begun = []
+    while clock.monotonic_s() < until_s:
+        before = FakeRound.made
+        made.step(0.0)
+        if FakeRound.made > before:
+            begun.append(round(clock.monotonic_s(), 1))
+        clock.advance(100)
+    return begun
+
+
+def test_no_is_asked_again_at_each_interval(clock: SimClock) -> None:
+    FakeRound.offers = {"a:1": Offer(modes=False)}
+    made = Scout({}, 10.0, clock)
+    assert rounds_until(made, clock, 25.0) == pytest.approx([0, 10, 20], abs=0.2)
+    assert (made.absent, made.found, made.error) == (True, None, None)
+    FakeRound.offers = {"a:1": Offer(modes=False), "b:1": Offer(modes=True, ours=True)}
+    rounds_until(made, clock, 31.0)
+    assert (made.absent, made.found) == (False, Found("b:1", ours=True))
+
+
+def test_failures_are_asked_again_with_growing_pauses_and_never_mean_no(clock: SimClock) -> None:
+    FakeRound.failures = {"a:1": "refused"}
+    made = Scout({}, 300.0, clock)
+    begun = rounds_until(made, clock, 60.0)
+    pauses = [after - before for before, after in pairwise(begun)]
+    assert pauses[0] == pytest.approx(FIRST_BACKOFF_S, abs=0.2)
+    assert pauses[-1] == pytest.approx(LAST_BACKOFF_S, abs=0.2)
+    assert (made.absent, made.found, str(made.error)) == (False, None, "nobody")
+    FakeRound.offers = {"a:1": Offer(modes=True)}
+    rounds_until(made, clock, 75.0)
+    assert (made.found, made.error) == (Found("a:1", ours=False), None)

@@ -1,10 +1,8 @@
-"""``modeaware.Producer`` without a broker: its constructor, and how it ends."""
+"""``modeaware.Producer`` without a broker: its constructor, how it ends, and who overrides it."""
 
 from __future__ import annotations
 
-import copy
 import gc
-import pickle
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -12,12 +10,12 @@ from typing import Any
 import confluent_kafka
 import pytest
 
+import modeaware
 from modeaware.config import ClientConfig
 from modeaware.confluent.errors import RetiredPartitionChosen
 from modeaware.confluent.producer import Producer
-from modeaware.errors import ConfigError
 from tests.support.fake_views import FakeViews, modes_of
-from tests.support.offline import CONF, Acquired, finish, is_librdkafkas_own
+from tests.support.offline import CONF, Acquired, Reports, finish, is_librdkafkas_own
 from tests.support.waiting import eventually
 
 
@@ -51,12 +49,6 @@ def test_what_the_stock_constructor_refuses(acquired: Acquired, make: Callable[[
     with pytest.raises(theirs.type) as ours:
         make(Producer)
     assert str(ours.value) == str(theirs.value)
-    assert acquired.asked == []
-
-
-def test_an_unknown_setting_of_ours_names_the_nearest(acquired: Acquired) -> None:
-    with pytest.raises(ConfigError, match=r"did you mean 'modeaware.on.unknown'"):
-        Producer({**CONF, "modeaware.on.unknwon": "block"})
     assert acquired.asked == []
 
 
@@ -106,7 +98,54 @@ def test_an_alias_keeps_its_producer(views: FakeViews) -> None:
     assert not views.closed
 
 
-def test_pickling_and_copying_fail_as_stock(producer: Producer) -> None:
-    for attempt in (pickle.dumps, copy.copy):
-        with pytest.raises(TypeError, match="cannot pickle 'Producer' object"):
-            attempt(producer)
+def test_a_subclass_that_overrides_produce_is_called(views: FakeViews, reports: Reports) -> None:
+    class Shouting(Producer):
+        def produce(self, topic: str, value: Any = None, *args: Any, **kwargs: Any) -> None:
+            super().produce(topic, value.upper(), *args, **kwargs)
+
+    producer = Shouting(reports.conf)
+    send = producer.produce
+    assert "produce" not in vars(producer)
+    send("orders", "v", partition=7)
+    views.set("orders", modes_of(12, 4))
+    with pytest.raises(RetiredPartitionChosen):
+        send("orders", "v", partition=7)
+    assert reports.queued(producer) == 1
+    finish(producer)
+
+
+def test_the_unbound_method_is_routed(producer: Producer, views: FakeViews) -> None:
+    Producer.produce(producer, "orders", b"v", partition=7)
+    views.set("orders", modes_of(12, 4))
+    with pytest.raises(RetiredPartitionChosen):
+        Producer.produce(producer, "orders", b"v", partition=7)
+    with pytest.raises(RetiredPartitionChosen):
+        Producer.produce_batch(producer, "orders", [{}], 7)
+
+
+def test_a_tracer_that_replaced_the_stock_class_later_is_called(
+    views: FakeViews, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[Any] = []
+
+    class Traced(confluent_kafka.Producer):
+        def produce(self, topic: Any, value: Any = None, *args: Any, **kwargs: Any) -> None:
+            calls.append((topic, args, kwargs))
+            super().produce(topic, value, *args, **kwargs)
+
+    monkeypatch.setattr(confluent_kafka, "Producer", Traced)
+    producer, second = modeaware.Producer(CONF), modeaware.Producer(CONF)
+    assert isinstance(producer, confluent_kafka.Producer)
+    assert isinstance(producer, modeaware.Producer)
+    assert type(producer) is type(second)
+    send = producer.produce
+    send("orders", b"v", partition=7)
+    views.set("orders", modes_of(12, 4))
+    send("orders", b"v", key=b"k", headers={})
+    # The call as it was written, with a partition: tracers look headers up by name or position.
+    assert calls == [
+        ("orders", (), {"partition": 7}),
+        ("orders", (), {"key": b"k", "headers": {}, "partition": confluent_kafka.consistent(b"k", 4)}),
+    ]
+    finish(producer)
+    finish(second)

@@ -3,7 +3,7 @@ given."""
 
 from __future__ import annotations
 
-import itertools
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -12,12 +12,14 @@ from confluent_kafka import KafkaException
 
 from modeaware.confluent import producer as producer_module
 from modeaware.confluent._every_topic import EveryTopic  # private: when brokers are asked for counts
+from modeaware.confluent._load import QueueLoads  # private: librdkafka sends no figures without a broker
 from modeaware.confluent.errors import RetiredPartitionChosen
 from modeaware.confluent.producer import Producer
 from modeaware.errors import ConfigError
 from partitioners import RoundRobin, named
 from tests.support.fake_views import FakeViews, modes_of
 from tests.support.offline import CONF, Acquired, finish
+from tests.support.waiting import eventually
 
 
 def last_byte(key: bytes | None, count: int) -> int:
@@ -59,11 +61,7 @@ def placed(monkeypatch: pytest.MonkeyPatch, views: FakeViews) -> Callable[..., A
     return make
 
 
-@pytest.mark.parametrize(
-    "chosen",
-    [LastByte, LastByte(), last_byte, NAME + "LastByte", NAME + "last_byte"],
-    ids=lambda chosen: repr(chosen)[:40],
-)
+@pytest.mark.parametrize("chosen", [LastByte, LastByte(), last_byte, NAME + "last_byte"])
 def test_a_users_partitioner_picks_among_all_and_then_among_the_writable(
     placed: Callable[..., Any], views: FakeViews, chosen: Any
 ) -> None:
@@ -78,16 +76,6 @@ def test_a_users_partitioner_picks_among_all_and_then_among_the_writable(
     views.set("orders", modes_of(12, 12))
     producer.produce("orders", b"v", b"\x0b", 3)
     assert given == [11, 1, 11, 3]
-    finish(producer)
-
-
-def test_uniform_sticky_counts_bytes(placed: Callable[..., Any]) -> None:
-    producer, given = placed(**{"partitioner": "uniform_sticky", "batch.size": 1000})
-    for _ in range(300):
-        producer.produce("orders", b"v" * 100)
-    runs = [len(list(run)) for _, run in itertools.groupby(given)]
-    assert all(run % 10 == 0 for run in runs)
-    assert len(set(given)) > 5
     finish(producer)
 
 
@@ -141,3 +129,54 @@ class TestEveryTopic:
         assert routes.get("orders") is routes.get("orders") is first
         assert len(asked) == 2  # not with each record
         assert "orders: goes on with 4 partitions: no brokers" in caplog.text
+
+
+# The load that uniform_sticky follows
+
+
+BROKERS = {
+    "a": {"nodeid": 1, "outbuf_msg_cnt": 2, "waitresp_msg_cnt": 3},
+    "b": {"nodeid": 2, "outbuf_msg_cnt": 0, "waitresp_msg_cnt": 0},
+}
+
+
+def figures(*partitions: tuple[int, int, int]) -> str:
+    """Of partition 0, 1, ...: its leader, the records produced and the records sent."""
+    found = {str(n): {"leader": leader, "msgs": m, "txmsgs": t} for n, (leader, m, t) in enumerate(partitions)}
+    unassigned = {"leader": -1, "msgs": 5, "txmsgs": 0}
+    return json.dumps({"brokers": BROKERS, "topics": {"orders": {"partitions": {**found, "-1": unassigned}}}})
+
+
+def test_what_waits_and_what_the_leader_has_not_answered() -> None:
+    loads, all_of_it = QueueLoads(), (0, 1, 2)
+    assert loads.of("orders", all_of_it) == ()
+    loads.look(figures((1, 10, 4), (2, 10, 4), (2, 4, 9)))  # sent more often than produced: retries
+    assert loads.of("orders", all_of_it) == [11, 6, 0]
+    assert loads.of("orders", all_of_it) is loads.of("orders", all_of_it)
+    assert loads.of("orders", (1, 7)) == [6, 0]
+    assert loads.of("others", (0,)) == ()
+
+
+def test_the_lowest_of_three_looks_counts() -> None:
+    loads, one = QueueLoads(), (0,)
+    for waiting, lowest in ((9, 9), (4, 4), (7, 4), (8, 4), (6, 6), (5, 5)):
+        loads.look(figures((2, 10 + waiting, 10)))
+        assert loads.of("orders", one) == [lowest]
+
+
+def test_a_producer_looks_at_the_statistics_that_its_caller_asked_for_too(
+    acquired: Acquired, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[str] = []
+    looked: list[str] = []
+    monkeypatch.setattr(QueueLoads, "look", lambda _loads, statistics: looked.append(statistics))
+    conf = {**CONF, "partitioner": "uniform_sticky", "stats_cb": given.append, "statistics.interval.ms": 10}
+    producer = Producer(conf)
+
+    def seen() -> bool:
+        producer.poll(0.01)
+        return bool(given and looked)
+
+    eventually(seen)
+    assert given[0] == looked[0]
+    finish(producer)

@@ -1,19 +1,22 @@
-"""What a producer does when the writable count changes under its keys: warn, refuse. No broker is needed."""
+"""What a producer does when the writable count changes under its keys: warn, refuse, hold. No broker is needed."""
 
 from __future__ import annotations
 
 import logging
-import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, murmur2
 
+from modeaware.aio.producer import _BatchProducer  # private: one batch, message by message
+from modeaware.confluent._backlog import Backlogs  # private: see make()
 from modeaware.confluent.errors import MovedKeyRefused
 from modeaware.confluent.producer import Producer
-from modeaware.errors import ConfigError, ModeAwareError, ResizeWarning
+from modeaware.errors import KeyHeld, ModeAwareError, ResizeWarning
 from modeaware.modes import PartitionMode
 from modeaware.resize import Resize
+from modeaware.tally import SENDS_HELD, TALLY
 from tests.support.fake_views import FakeViews, modes_of
 from tests.support.offline import (
     CONF,
@@ -24,6 +27,7 @@ from tests.support.offline import (
     Make,
     Makes,
     Reports,
+    finish,
     is_librdkafkas_own,
 )
 
@@ -31,8 +35,10 @@ pytestmark = pytest.mark.filterwarnings("default::modeaware.errors.ResizeWarning
 
 
 @pytest.fixture
-def make(views: FakeViews) -> Iterator[Make]:
-    """See :class:`Makes`."""
+def make(views: FakeViews, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+    """What they have queued themselves is another matter (test_backlog), and without a broker the
+    errors of the connection would count as such."""
+    monkeypatch.setattr(Backlogs, "_queued", lambda self: 0)
     made = Makes()
     yield made
     made.close()
@@ -87,15 +93,6 @@ class TestWarn:
             views.set("orders", modes_of(12, 12))
         assert [(r.old_count, r.new_count, r.divides) for r in told] == [(12, 6, True), (6, 3, True), (3, 12, True)]
 
-    def test_without_keys_nothing_is_said(self, make: Make, views: FakeViews, recwarn: pytest.WarningsRecorder) -> None:
-        producer = make()
-        views.set("orders", modes_of(12, 5), previous_count=12)
-        producer.produce("orders", b"v")
-        producer.produce("orders", b"v", b"k", 3)  # a partition was named: the key decides nothing
-        views.set("orders", modes_of(12, 12))
-        assert silent(recwarn)
-        assert producer.modeaware_stats()["resizes"] == 0
-
     def test_a_growth_warns_when_all_is_writable_where_keys_were_seen_before(
         self, make: Make, views: FakeViews, recwarn: pytest.WarningsRecorder
     ) -> None:
@@ -110,22 +107,17 @@ class TestWarn:
         assert (with_keys.modeaware_stats()["resizes"], without.modeaware_stats()["resizes"]) == (1, 0)
         assert is_librdkafkas_own(with_keys.produce)
 
-    def test_a_warning_that_is_an_error_reaches_the_sender_once(self, make: Make, views: FakeViews) -> None:
-        producer = make()
+    @pytest.mark.parametrize("policy", ["ignore", "warn"])
+    def test_nothing_is_said_without_keys_or_where_it_is_to_be_ignored(
+        self, make: Make, views: FakeViews, recwarn: pytest.WarningsRecorder, policy: str
+    ) -> None:
+        producer = make(policy)
         views.set("orders", modes_of(12, 5), previous_count=12)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", ResizeWarning)
-            with pytest.raises(ResizeWarning):
-                producer.produce("orders", b"v", b"k")
-            producer.produce("orders", b"v", b"k")
-
-
-def test_ignore_says_nothing(make: Make, views: FakeViews, recwarn: pytest.WarningsRecorder) -> None:
-    producer = make("ignore")
-    views.set("orders", modes_of(12, 5), previous_count=12)
-    producer.produce("orders", b"v", b"k")
-    assert silent(recwarn)
-    assert producer.modeaware_stats()["resizes"] == 0
+        producer.produce("orders", b"v", b"k" if policy == "ignore" else None)
+        producer.produce("orders", b"v", b"k", 3)  # a partition was named: the key decides nothing
+        views.set("orders", modes_of(12, 12))
+        assert silent(recwarn)
+        assert producer.modeaware_stats()["resizes"] == 0
 
 
 class TestError:
@@ -156,17 +148,117 @@ class TestError:
             producer.produce("orders", b"v", key)
         assert is_librdkafkas_own(producer.produce)
 
-    def test_a_growth_too(self, make: Make, views: FakeViews) -> None:
-        producer = make("error")
-        views.set("orders", modes_of(12, 12))
-        views.set("orders", modes_of(24, 24))
-        moved = next(key for key in KEYS if murmur2(key, 24) >= 12)
-        with pytest.raises(MovedKeyRefused):
-            producer.produce("orders", b"v", moved)
+
+@pytest.fixture
+def shrink_with_backlog(views: FakeViews, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Returns a function that shrinks 12 → 5 with all groups through and records of the producer itself outstanding.
+    Its queue empties right after the next refusal, as when a polling thread empties it in mid-batch."""
+
+    def shrink() -> None:
+        before = TALLY.counts()[SENDS_HELD]
+        monkeypatch.setattr(Backlogs, "_queued", lambda self: int(TALLY.counts()[SENDS_HELD] == before))
+        views.set("orders", modes_of(12, 5), previous_count=12, handed_over=range(12))
+
+    return shrink
 
 
-@pytest.mark.parametrize(("setting", "value"), [("modeaware.on.resize", "shout"), ("modeaware.resize_cb", "print")])
-def test_bad_settings(acquired: Acquired, setting: str, value: str) -> None:
-    with pytest.raises(ConfigError, match=setting):
-        Producer({**CONF, setting: value})
-    assert acquired.asked == []
+class TestHold:
+    def test_keys_that_move_are_held_until_their_old_partition_is_handed_over(
+        self, make: Make, views: FakeViews, reports: Reports
+    ) -> None:
+        producer = make("hold", **reports.conf)
+        views.set("orders", modes_of(12, 5), previous_count=12)
+        for key in KEPT_12_TO_5:
+            producer.produce("orders", b"v", key)
+        for key in MOVED_12_TO_5:
+            with pytest.raises(KeyHeld, match=rf"read partition {murmur2(key, 12)}: ") as caught:
+                producer.produce("orders", b"v", key)
+            assert isinstance(caught.value, BufferError)
+        producer.produce("orders", b"v")
+        assert reports.queued(producer) == len(KEPT_12_TO_5) + 1
+        views.set("orders", modes_of(12, 5), previous_count=12, handed_over=[0, 1, 2, 3, 4, 5])
+        for key in MOVED_12_TO_5:
+            if murmur2(key, 12) <= 5:
+                producer.produce("orders", b"v", key)
+            else:
+                with pytest.raises(KeyHeld):
+                    producer.produce("orders", b"v", key)
+        views.set("orders", modes_of(12, 5))  # all are
+        for key in KEYS:
+            producer.produce("orders", b"v", key)
+
+    def test_a_shrink_before_the_last_is_handed_over_holds_by_both_counts(self, make: Make, views: FakeViews) -> None:
+        producer = make("hold")
+        in_7_then_3 = next(key for key in KEYS if (murmur2(key, 12), murmur2(key, 8), murmur2(key, 4)) == (7, 3, 3))
+        in_9_then_5 = next(key for key in KEYS if (murmur2(key, 12), murmur2(key, 8)) == (9, 5))
+        never_moved = next(key for key in KEYS if murmur2(key, 12) == murmur2(key, 8) == murmur2(key, 4))
+        views.set("orders", modes_of(12, 8), previous_count=12, handed_over=[8, 9, 10, 11])
+        with pytest.raises(KeyHeld, match="read partition 7: "):
+            producer.produce("orders", b"v", in_7_then_3)
+        producer.produce("orders", b"v", in_9_then_5)
+        views.set("orders", modes_of(12, 4), previous_count=8)
+        views.set("orders", modes_of(12, 4), previous_count=8, handed_over=[3])
+        with pytest.raises(KeyHeld, match="read partition 7: "):
+            producer.produce("orders", b"v", in_7_then_3)
+        with pytest.raises(KeyHeld, match="read partition 5: "):
+            producer.produce("orders", b"v", in_9_then_5)
+        producer.produce("orders", b"v", never_moved)
+        views.set("orders", modes_of(12, 4), previous_count=8, handed_over=[5, 7])
+        for key in (in_7_then_3, in_9_then_5):
+            producer.produce("orders", b"v", key)
+
+    def test_a_topic_made_anew_holds_by_its_own_count_alone(self, make: Make, views: FakeViews) -> None:
+        producer = make("hold")
+        views.set("orders", modes_of(12, 5), previous_count=12, topic_id="one")
+        views.set("orders", modes_of(8, 4), previous_count=8, topic_id="two")
+        for key in KEYS:
+            if murmur2(key, 8) == murmur2(key, 4):
+                producer.produce("orders", b"v", key)
+            else:
+                with pytest.raises(KeyHeld):
+                    producer.produce("orders", b"v", key)
+
+    def test_in_a_batch_only_the_held_ones_stay_out(self, make: Make, views: FakeViews) -> None:
+        views.set("orders", modes_of(12, 5), previous_count=12)
+        producer = make("hold")  # it starts in mid-shrink
+        batch: list[dict[str, Any]] = [{"key": key, "value": b"v"} for key in KEYS]
+        assert producer.produce_batch("orders", batch) == len(KEPT_12_TO_5)
+        held = [message for message in batch if "_error" in message]
+        assert [message["key"] for message in held] == MOVED_12_TO_5
+        assert held[0]["_error"].code() == KafkaError._QUEUE_FULL
+
+    @pytest.mark.parametrize("text_keys", [False, True], ids=["same form", "text and bytes"])
+    def test_key_held_once_in_a_batch_stays_held_though_the_guard_opens_in_mid_batch(
+        self, make: Make, shrink_with_backlog: Callable[[], None], text_keys: bool
+    ) -> None:
+        producer = make("hold")
+        key, other = MOVED_12_TO_5[0], MOVED_12_TO_5[1]
+        shrink_with_backlog()
+        batch: list[dict[str, Any]] = [{"key": key, "value": b"%d" % number} for number in range(50)]
+        if text_keys:
+            batch[1::2] = [{**message, "key": key.decode()} for message in batch[1::2]]
+        batch += [{"key": other, "value": b"v"}, {"key": key, "value": b"v", "partition": 0}, {"value": b"no key"}]
+        assert producer.produce_batch("orders", batch) == 3
+        assert ["_error" in message for message in batch] == [True] * 50 + [False] * 3
+        again: list[dict[str, Any]] = [{"key": key, "value": message["value"]} for message in batch[:50]]
+        assert producer.produce_batch("orders", again) == 50
+
+    def test_aio_keeps_back_later_records_of_a_key_refused_before_the_first_view(self, acquired: Acquired) -> None:
+        acquired.views = FakeViews(ready=False)
+        producer = _BatchProducer({**CONF, "modeaware.view.timeout.ms": 0})
+
+        class Batch(list[dict[str, Any]]):
+            """Its views arrive after two of its messages were tried alone."""
+
+            def __iter__(self) -> Iterator[dict[str, Any]]:
+                for number, message in enumerate(super().__iter__()):
+                    if number == 2:
+                        acquired.views.set_ready()
+                    yield message
+
+        try:
+            batch = Batch({"key": key, "value": b"v"} for key in (b"a", b"b", b"a", b"c", "b", b"a"))
+            assert producer.produce_batch("orders", batch) == 1
+            assert [message["key"] for message in batch if "_error" not in message] == [b"c"]
+        finally:
+            finish(producer)

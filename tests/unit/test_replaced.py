@@ -37,11 +37,7 @@ RECORD = admitted(shrink(4))
 def test_a_record_is_replaced_when_every_broker_names_another_id(told: Sequence[str | None], replaced: bool) -> None:
     found = replaced_records([RECORD], [{RECORD.topic: topic_id, "other": "x"} for topic_id in told])
     assert found == ((RECORD,) if replaced else ())
-
-
-def test_a_broker_that_refuses_to_describe_a_topic_decides_nothing() -> None:
-    assert replaced_records([RECORD], [{RECORD.topic: OTHER}, {}]) == ()
-    assert missing_records([RECORD], {}) == ()
+    assert replaced_records([RECORD], [{RECORD.topic: OTHER}, {}]) == missing_records([RECORD], {}) == ()
 
 
 def test_broker_that_returns_no_topic_id_decides_nothing() -> None:
@@ -88,57 +84,37 @@ class TestWatch:
     def watch(self, world: World, brokers: Brokers) -> TopicWatch:
         return TopicWatch(world.engine, brokers.one, brokers.each, world.clock)
 
-    def test_a_topic_made_anew_loses_its_record_at_the_next_look(
-        self, world: World, brokers: Brokers, watch: TopicWatch
+    @pytest.mark.parametrize("doubt", [None, "the record's id", "no such topic", "no answer"])
+    def test_a_topic_made_anew_loses_its_record_once_every_broker_tells_another_id(
+        self, world: World, brokers: Brokers, watch: TopicWatch, doubt: str | None
     ) -> None:
         watch.step()
         assert len(world.engine.records) == 1
-        brokers.told = [OTHER, OTHER]
+        if doubt is not None:
+            brokers.told = [OTHER, world.record.topic_id if doubt == "the record's id" else None]
+            brokers.failure = ClusterError(doubt, code=ErrorCode.REQUEST_TIMED_OUT) if doubt == "no answer" else None
+            world.clock.advance(round(LOOK_INTERVAL_S * 1000))
+            watch.step()
+            assert len(world.engine.records) == 1
+        brokers.told, brokers.failure = [OTHER, OTHER], None
         world.clock.advance(round(LOOK_INTERVAL_S * 1000))
         watch.step()
         assert world.engine.records == ()
         assert fold(world.log.entries).records == {}
         assert world.engine.schedule.next_ms() is None
 
-    def test_looks_are_some_seconds_apart_and_one_request_each(
-        self, world: World, brokers: Brokers, watch: TopicWatch
+    @pytest.mark.parametrize(("cost_ms", "apart_ms"), [(0, round(LOOK_INTERVAL_S * 1000)), (1_000, COST_SHARE * 1_000)])
+    def test_looks_are_the_further_apart_the_longer_they_take(
+        self, world: World, brokers: Brokers, watch: TopicWatch, cost_ms: int, apart_ms: int
     ) -> None:
-        for _ in range(5):
-            watch.step()
-            world.clock.advance(round(LOOK_INTERVAL_S * 500))
-        assert brokers.asked == ["one"] * 3
-
-    def test_a_look_that_takes_long_is_repeated_less_often(
-        self, world: World, brokers: Brokers, watch: TopicWatch
-    ) -> None:
-        brokers.cost_ms = 1_000
+        brokers.cost_ms = cost_ms
         watch.step()
-        world.clock.advance(COST_SHARE * 1_000 - 1)
+        world.clock.advance(apart_ms - 1)
         watch.step()
         assert brokers.asked == ["one"]
         world.clock.advance(1)
         watch.step()
         assert brokers.asked == ["one"] * 2
-
-    @pytest.mark.parametrize("stale", ["the record's id", None], ids=["names the old id", "knows no such topic"])
-    def test_a_stale_broker_delays(self, world: World, brokers: Brokers, watch: TopicWatch, stale: str | None) -> None:
-        brokers.told = [OTHER, world.record.topic_id if stale else None]
-        watch.step()
-        assert len(world.engine.records) == 1
-        brokers.told = [OTHER, OTHER]
-        world.clock.advance(round(LOOK_INTERVAL_S * 1000))
-        watch.step()
-        assert world.engine.records == ()
-
-    def test_a_broker_that_does_not_answer_delays(self, world: World, brokers: Brokers, watch: TopicWatch) -> None:
-        brokers.told = [OTHER, OTHER]
-        brokers.failure = ClusterError("no answer", code=ErrorCode.REQUEST_TIMED_OUT)
-        watch.step()
-        assert len(world.engine.records) == 1
-        brokers.failure = None
-        world.clock.advance(round(LOOK_INTERVAL_S * 1000))
-        watch.step()
-        assert world.engine.records == ()
 
     def test_a_topic_that_is_missing_is_checked_at_once_and_goes_on_the_careful_path(
         self, world: World, brokers: Brokers, watch: TopicWatch
@@ -157,8 +133,3 @@ class TestWatch:
         world.cluster.gone = True
         assert world.engine.check(topic_id)
         assert world.engine.records == ()
-
-    def test_without_records_nothing_is_asked(self, brokers: Brokers) -> None:
-        world = World()
-        TopicWatch(world.engine, brokers.one, brokers.each, world.clock).step()
-        assert brokers.asked == []

@@ -1,12 +1,14 @@
-"""Routes: where a record goes while its topic has retired partitions."""
+"""Views and routes: where a record goes while its topic has retired partitions."""
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modeaware.modes import PartitionMode
+from modeaware.modes import PartitionMode, to_ranges
 from modeaware.routing import Route, route_for
 from modeaware.topic_view import TopicView
 from partitioners import PURE_HASHES, RULES, Hash, named
@@ -63,26 +65,43 @@ def test_after_a_shrink_the_partition_is_the_hash_over_what_is_left(
     assert route.pick(key) == PURE_HASHES[which](key, writable)
 
 
-@given(key=st.binary(min_size=1, max_size=20))
-def test_a_hole_is_left_out(key: bytes) -> None:
-    route = route_for(view_of(modes_of(6, (0, 2, 5))), named("murmur2"))
-    assert route is not None
-    assert not route.dense
-    assert route.pick(key) == (0, 2, 5)[PURE_HASHES[Hash.MURMUR2](key, 3)]
-
-
-@pytest.mark.parametrize(
-    ("mode", "text"),
-    [
-        (PartitionMode.READ_ONLY, "partition 4 of orders is ReadOnly and takes no records"),
-        (PartitionMode.NONE, "partition 4 of orders is None and takes no records"),
-    ],
-)
-def test_a_refusal_names_the_partition_and_what_to_do(mode: PartitionMode, text: str) -> None:
-    route = route_for(view_of(modes_of(6, 4, mode)), named())
-    assert route is not None
-    refusal = route.refusal(4)
+def test_a_refusal_names_the_partition_and_what_to_do() -> None:
+    refusal = shrunk(6, 4).refusal(4)
     assert refusal is not None
-    assert refusal.startswith(text)
+    assert refusal.startswith("partition 4 of orders is ReadOnly and takes no records")
     assert "orders epoch 3: ReadWrite 0-3" in refusal
     assert refusal.endswith("leave the partition out, or choose a ReadWrite one")
+
+
+RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
+SHRUNK = TopicView("orders", "id", (2, 7), (RW, RW, RO, NONE), {2: 10, 3: 20}, frozenset({3}))
+
+
+def test_of_an_unlisted_topic_everything_may_be_used() -> None:
+    view = TopicView.unlisted("orders")
+    assert (view.topic_id, view.epoch, view.modes) == (None, -1, ())
+    assert view.all_writable
+    assert view.all_readable
+    assert view.is_writable(99)
+    assert view.is_readable(99)
+    assert view.mode(99) is RW
+    assert view.describe() == "orders: every partition ReadWrite"
+
+
+def test_a_shrunk_topic() -> None:
+    assert SHRUNK.epoch == 7
+    assert SHRUNK.writable == (0, 1)
+    assert SHRUNK.readable == (0, 1, 2)
+    assert not SHRUNK.all_writable
+    assert not SHRUNK.all_readable
+    assert [SHRUNK.is_writable(p) for p in range(4)] == [True, True, False, False]
+    assert [SHRUNK.is_readable(p) for p in range(4)] == [True, True, True, False]
+    assert [SHRUNK.mode(p) for p in range(4)] == [RW, RW, RO, NONE]
+    assert SHRUNK.describe() == "orders epoch 7: ReadWrite 0-1, ReadOnly 2, None 3"
+
+
+@given(st.lists(st.sampled_from(PartitionMode)))
+def test_ranges_hold_every_partition_once(modes: list[PartitionMode]) -> None:
+    ranges = to_ranges(modes)
+    assert [mode for first, last, mode in ranges for _ in range(first, last + 1)] == modes
+    assert all(left[1] + 1 == right[0] and left[2] is not right[2] for left, right in pairwise(ranges))

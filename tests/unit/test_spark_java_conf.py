@@ -1,13 +1,17 @@
-"""A client's configuration as options of Spark's Kafka connector."""
+"""Spark's Kafka connector: a client's configuration as its options, and which one goes with which PySpark."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from modeaware.errors import ConfigError
+from modeaware.errors import ConfigError, ModeAwareError
+from modeaware.spark import connector
+from modeaware.spark.connector import packages
 from modeaware.spark.java_conf import spark_options
 
 SERVERS = {"bootstrap.servers": "a:1,SSL://b:2"}
@@ -100,20 +104,42 @@ def test_what_cannot_be_translated_is_refused_by_name(more: dict[str, Any], name
         spark_options({**SERVERS, **more}, "producer")
 
 
-def test_a_certificate_of_the_client_is_read_here(tmp_path: Path) -> None:
+def test_certificate_of_the_client_is_read_here(tmp_path: Path) -> None:
     certificate = tmp_path / "client.pem"
     certificate.write_text("CERTIFICATE")
-    conf = {
-        **SERVERS,
-        "security.protocol": "SSL",
-        "ssl.ca.pem": "CA",
-        "ssl.certificate.location": str(certificate),
-        "ssl.key.pem": "KEY",
-        "ssl.key.password": "secret",
+    tls = {"security.protocol": "SSL", "ssl.certificate.location": str(certificate), "ssl.key.pem": "KEY"}
+    options = spark_options({**SERVERS, **tls, "ssl.ca.pem": "CA", "ssl.key.password": "secret"}, "producer")
+    stores = {name.removeprefix("kafka.ssl."): value for name, value in options.items() if "store" in name}
+    assert stores.pop("keystore.type") == stores.pop("truststore.type") == "PEM"
+    assert stores == {
+        "keystore.certificate.chain": "CERTIFICATE",
+        "keystore.key": "KEY",
+        "truststore.certificates": "CA",
     }
-    options = spark_options(conf, "producer")
-    assert options["kafka.ssl.keystore.type"] == "PEM"
-    assert options["kafka.ssl.keystore.certificate.chain"] == "CERTIFICATE"
-    assert options["kafka.ssl.keystore.key"] == "KEY"
     assert options["kafka.ssl.key.password"] == "secret"
-    assert options["kafka.ssl.truststore.certificates"] == "CA"
+
+
+@pytest.mark.parametrize(
+    ("found", "coordinates"),
+    [
+        ("4.0.1+vendor.7", "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.1"),
+        ("3.5.4", None),
+    ],
+)
+def test_connector_has_sparks_version(monkeypatch: pytest.MonkeyPatch, found: str, coordinates: str | None) -> None:
+    monkeypatch.setattr(connector, "version", {"pyspark": found}.__getitem__)
+    if coordinates is not None:
+        assert packages() == coordinates
+    else:
+        with pytest.raises(ModeAwareError, match=r"install modeaware\[spark\]"):
+            packages()
+
+
+def test_names_are_functions_whatever_was_imported_before() -> None:
+    """A module of the same name, once imported, would take the place of a function."""
+    program = (
+        "import modeaware.spark.connector, modeaware.spark.planning.command, modeaware.spark as spark\n"
+        "print(callable(spark.plan), callable(spark.packages), spark.packages())"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == f"True True {packages()}\n"

@@ -31,10 +31,6 @@ def test_a_known_streams_group_explains_its_changelogs() -> None:
     assert stateful_groups(["orders-enricher-store-changelog"], names, {"orders-enricher"}) == {"orders-enricher"}
 
 
-def test_streams_groups_have_state_without_any() -> None:
-    assert stateful_groups([], {"a", "b"}, {"b"}) == {"b"}
-
-
 @pytest.mark.parametrize(
     ("topic", "expected"),
     [

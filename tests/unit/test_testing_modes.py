@@ -6,30 +6,22 @@ from collections.abc import Iterator
 
 import pytest
 
+from modeaware.confluent.consumer import Consumer
 from modeaware.confluent.errors import RetiredPartitionChosen
 from modeaware.confluent.producer import Producer
-from modeaware.errors import KeyHeld, ModeSourceError, ViewTimeout
+from modeaware.errors import ModeSourceError
 from modeaware.modes import PartitionMode
-from modeaware.testing import MockKafka, ScriptedModes, catch_up, modes_of
+from modeaware.testing import MockKafka, ScriptedModes
 from modeaware.views import registry
-from partitioners import named
 from tests.support.offline import CONF, finish
-from tests.support.waiting import eventually
 
 RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
-KEYS = [b"key-%d" % n for n in range(50)]
 
 
 @pytest.fixture
 def modes() -> Iterator[ScriptedModes]:
     with ScriptedModes() as modes:
         yield modes
-
-
-def moved_key(from_partition: int, count: int = 4, to: int = 3) -> bytes:
-    """A key that a shrink takes away from a partition."""
-    topic = named("consistent_random").for_topic("t")
-    return next(k for k in KEYS if topic.partition(k, count) == from_partition != topic.partition(k, to))
 
 
 def test_a_shrink_to_its_end_and_back(modes: ScriptedModes) -> None:
@@ -45,37 +37,6 @@ def test_a_shrink_to_its_end_and_back(modes: ScriptedModes) -> None:
     assert undone.modes == (RW,) * 4
     assert [view.epoch for view in (shrunk, drained, handed_over, undone)] == [1, 2, 4, 5]
     assert modes.view("t") == undone
-
-
-def test_with_hold_keys_wait_until_their_old_partition_is_handed_over(modes: ScriptedModes) -> None:
-    """With a broker, the mock: what the producer has queued itself is waited for as well."""
-    with MockKafka() as kafka:
-        producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "modeaware.on.resize": "hold"})
-        modes.set("t", modes_of(4, 4))
-        modes.shrink("t", 4, to=3)
-        retired, survivor = moved_key(3), moved_key(0)
-        for key in (retired, survivor):
-            with pytest.raises(KeyHeld, match="not every group"):
-                producer.produce("t", b"", key)
-        modes.none("t")
-        eventually(lambda: is_taken(producer, retired))
-        with pytest.raises(KeyHeld, match="not every group"):
-            producer.produce("t", b"", survivor)
-        modes.handed_over("t")
-        eventually(lambda: is_taken(producer, survivor))
-        finish(producer)
-
-
-def is_taken(producer: Producer, key: bytes) -> bool:
-    """Whether the producer takes a record with the key now."""
-    producer.poll(0)
-    try:
-        producer.produce("t", b"", key)
-    except KeyHeld as error:
-        if "still queued" not in str(error):
-            raise
-        return False
-    return True
 
 
 def test_clients_keep_the_last_modes_while_they_cannot_be_read(modes: ScriptedModes) -> None:
@@ -98,17 +59,20 @@ def test_clients_keep_the_last_modes_while_they_cannot_be_read(modes: ScriptedMo
         finish(each)
 
 
-def test_catching_up_says_when_the_modes_cannot_be_read(modes: ScriptedModes) -> None:
-    conf = {**CONF, "modeaware.mode.source": "log", "group.id": "g"}
-    catch_up(conf)
-    assert modes.client_count == 0
-    modes.unreadable(ModeSourceError("no right to read"))
-    with pytest.raises(ViewTimeout, match="no right to read"):
-        catch_up(conf, timeout_s=0.01)
-    modes.readable()
-    producer = Producer(CONF)
-    modes.unreadable(ModeSourceError("no right to read"))
-    with pytest.raises(ModeSourceError, match="no right to read"):
-        catch_up(conf)
-    assert modes.client_count == 1
-    finish(producer)
+def test_records_go_through_the_mock_and_end_with_it() -> None:
+    with ScriptedModes(), MockKafka() as kafka:
+        conf = {"bootstrap.servers": kafka.bootstrap_servers}
+        producer = Producer(conf)
+        sent = [b"%d" % n for n in range(10)]
+        for value in sent:
+            producer.produce("orders", value, value)
+        assert producer.flush(30) == 0
+        consumer = Consumer({**conf, "group.id": "g", "auto.offset.reset": "earliest"})
+        consumer.subscribe(["orders"])
+        got = [message.value() for _ in sent for message in consumer.consume(1, 30)]
+        assert sorted(got) == sent
+        assert {held.partition for held in consumer.assignment()} == set(range(kafka.PARTITIONS))
+        consumer.close()
+        producer.close()
+    assert kafka.bootstrap_servers == ""
+    kafka.stop()

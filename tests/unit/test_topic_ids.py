@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
@@ -16,20 +16,19 @@ from confluent_kafka import Uuid
 from modeaware import librdkafka_admin
 from modeaware.clock import SYSTEM_CLOCK
 from modeaware.librdkafka import KafkaError, KafkaException
+from modeaware.modelog.stream import LogRecord
 from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
+from modeaware.views import log_views
 from modeaware.views.board import Board
 from modeaware.views.topic_ids import CHECK_S, NO_ID, SILENT_TIMEOUT_S, IdChecks, TopicIds, TopicIdUnknown, id_from
-from tests.support.fake_sources import Acquire
+from tests.support.fake_sources import Acquire, FakeTail, log_of
 from tests.support.fake_views import modes_of
-from tests.support.modelog import RW
+from tests.support.modelog import topic_record
+from tests.support.simulated import SimClock
 from tests.support.waiting import eventually
 
 NONE = PartitionMode.NONE
-
-
-def failure(code: int) -> KafkaException:
-    return KafkaException(KafkaError(code))
 
 
 class Cluster:
@@ -57,7 +56,7 @@ class Cluster:
     def answer(self) -> None:
         while self.waiting:
             topic, future = self.waiting.pop()
-            found = self.ids.get(topic, failure(KafkaError.UNKNOWN_TOPIC_OR_PART))
+            found = self.ids.get(topic, KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)))
             if isinstance(found, KafkaException):
                 future.set_exception(found)
             else:
@@ -88,19 +87,15 @@ class TestTopicIds:
         assert cluster.made == 1
         assert ids.request(["a"], 0.0)["a"] is not first["a"]
 
-    def test_failed_answer_is_not_kept(self, cluster: Cluster) -> None:
+    @pytest.mark.parametrize("no_answer", [None, NO_ID])
+    def test_failed_answer_and_one_without_an_id_are_not_kept(self, cluster: Cluster, no_answer: str | None) -> None:
         ids = TopicIds({})
+        cluster.ids = {} if no_answer is None else {"a": no_answer}
         with pytest.raises(TopicIdUnknown) as error:
             id_from(ids.request(["a"], 60.0)["a"], 0.0)
-        assert error.value.unknown_topic
+        assert (error.value.unknown_topic, error.value.final) == (no_answer is None, no_answer is not None)
         cluster.ids = {"a": "id-a"}
         assert eventually(lambda: ids.request(["a"], 60.0)["a"].exception() is None)
-
-    def test_broker_without_topic_ids_is_no_answer(self, cluster: Cluster) -> None:
-        cluster.ids = {"a": NO_ID}
-        with pytest.raises(TopicIdUnknown, match="no topic ids") as error:
-            id_from(TopicIds({}).request(["a"], 0.0)["a"], 0.0)
-        assert error.value.final
 
     def test_closed_it_makes_no_admin_client(self, cluster: Cluster) -> None:
         ids = TopicIds({})
@@ -110,24 +105,11 @@ class TestTopicIds:
         assert cluster.made == 0
 
 
-class Clock:
-    """Time that the test moves."""
-
-    def __init__(self) -> None:
-        self.now_s = 1000.0
-
-    def monotonic_s(self) -> float:
-        return self.now_s
-
-    def now_ms(self) -> int:
-        return round(self.now_s * 1000)
-
-
 class Checks:
     """``IdChecks`` over a cluster that answers at once."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self.clock = Clock()
+        self.clock = SimClock()
         self.recorded = {"orders"}
         self.found: list[tuple[str, str]] = []
         self.replaced = False
@@ -162,69 +144,46 @@ class TestIdChecks:
         checks.checks.verify(["orders", "other"], 1.0, 0.0)
         checks.checks.step()
         assert len(cluster.asked) == 1
-        checks.clock.now_s += CHECK_S
+        checks.clock.advance(round(CHECK_S * 1000))
         checks.recorded = {"orders", "other", "not in use"}
-        checks.checks.step()
-        checks.checks.step()
-        assert sorted(cluster.asked[1]) == ["orders", "other"]
-        assert ("other", "id-2") in checks.found
-
-    def test_step_does_not_wait_for_answers(self, checks: Checks, cluster: Cluster) -> None:
-        checks.checks.verify(["orders"], 1.0, 0.0)
         cluster.silent = True
-        checks.clock.now_s += CHECK_S
-        checks.checks.step()
-        checks.checks.step()
+        checks.checks.step()  # waits for no answer
+        assert sorted(cluster.asked[1]) == ["orders", "other"]
         assert len(checks.found) == 1
         cluster.answer()
         checks.checks.step()
-        assert len(checks.found) == 2
+        assert ("other", "id-2") in checks.found
 
-    def test_hint_brings_the_next_comparison_forward(self, checks: Checks, cluster: Cluster) -> None:
-        checks.checks.verify(["orders"], 1.0, 0.0)
-        checks.clock.now_s += 1.5
-        checks.checks.step()
-        assert len(cluster.asked) == 1
-        checks.checks.soon()
-        checks.checks.step()
-        assert len(cluster.asked) == 2
-
-    def test_a_view_that_went_out_of_force_is_looked_at_once_more_soon(self, checks: Checks, cluster: Cluster) -> None:
-        checks.replaced = True
-        checks.checks.verify(["orders"], 1.0, 0.0)
-        checks.clock.now_s += 1.5
-        checks.checks.step()
-        assert len(cluster.asked) == 2
-
-    @pytest.mark.parametrize(
-        ("code", "level"),
-        [(KafkaError.TOPIC_AUTHORIZATION_FAILED, "WARNING"), (KafkaError._UNSUPPORTED_FEATURE, "WARNING")],
-    )
-    def test_without_an_answer_nothing_changes_and_it_is_reported_once(
-        self, checks: Checks, cluster: Cluster, caplog: pytest.LogCaptureFixture, code: int, level: str
+    @pytest.mark.parametrize("why", ["hint", "view out of force"])
+    def test_hint_or_a_view_that_went_out_of_force_brings_the_next_comparison_forward(
+        self, checks: Checks, cluster: Cluster, why: str
     ) -> None:
-        cluster.ids = {"orders": failure(code)}
+        checks.replaced = why != "hint"
+        checks.checks.verify(["orders"], 1.0, 0.0)
+        checks.clock.advance(1500)
+        if why == "hint":
+            checks.checks.step()
+            assert len(cluster.asked) == 1
+            checks.checks.soon()
+        checks.checks.step()
+        assert len(cluster.asked) == 2
+
+    @pytest.mark.parametrize("code", [KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError._UNSUPPORTED_FEATURE])
+    def test_without_an_answer_nothing_changes_and_it_is_reported_once(
+        self, checks: Checks, cluster: Cluster, caplog: pytest.LogCaptureFixture, code: int
+    ) -> None:
+        cluster.ids = {"orders": KafkaException(KafkaError(code))}
         with caplog.at_level(logging.INFO):
             checks.checks.verify(["orders"], 1.0, 0.0)
-            checks.clock.now_s += 1.0
+            checks.clock.advance(1000)
             checks.checks.verify(["orders"], 1.0, 0.0)
         assert checks.found == []
         assert checks.checks.stats() == {"unverified_topics": ["orders"]}
-        assert [record.levelname for record in caplog.records] == [level]
+        assert [record.levelname for record in caplog.records] == ["WARNING"]
         cluster.ids = {"orders": "id-1"}
-        checks.clock.now_s += 1.0
+        checks.clock.advance(1000)
         checks.checks.verify(["orders"], 1.0, 0.0)
         assert checks.checks.stats() == {"unverified_topics": []}
-
-    def test_topic_whose_record_is_gone_is_no_longer_reported(self, cluster: Cluster) -> None:
-        recorded, clock = {"orders"}, Clock()
-        checks = IdChecks(TopicIds({}), recorded.intersection, lambda *_: False, 300.0, threading.Event(), clock)
-        checks.verify(["orders"], 0.0, 0.0)
-        assert checks.stats() == {"unverified_topics": ["orders"]}
-        recorded.clear()
-        clock.now_s += CHECK_S
-        checks.step()
-        assert checks.stats() == {"unverified_topics": []}
 
     def test_brokers_that_do_not_answer_are_waited_for_once(self, checks: Checks, cluster: Cluster) -> None:
         waited: list[float] = []
@@ -232,7 +191,7 @@ class TestIdChecks:
         class Answer(Future[Any]):
             def result(self, timeout: float | None = None) -> Any:
                 waited.append(timeout or 0.0)
-                checks.clock.now_s += timeout or 0.0
+                checks.clock.advance(round((timeout or 0.0) * 1000))
                 return super().result(0)
 
         checks.recorded = {"a", "b", "c"}
@@ -279,11 +238,6 @@ class TestBoard:
         assert board.cache.held("orders") is None
         assert board.recorded(["orders", "other"]) == {"orders"}
 
-    def test_view_of_the_live_id_stays(self, board: Board) -> None:
-        board.publish([view("live")])
-        assert not board.choose("orders", "live", [view("live")])
-        assert board.cache.held("orders") == view("live")
-
     @pytest.mark.parametrize("last", ["old", "live"])
     def test_of_two_records_the_one_of_the_live_id_is_in_force(self, board: Board, last: str) -> None:
         told = sorted([view("old"), view("live")], key=lambda each: each.topic_id == last)
@@ -313,57 +267,23 @@ class TestBoard:
         assert board.recorded(["orders"]) == set()
 
 
-def test_view_applies_to_its_own_topic_id_only() -> None:
-    assert view("id").applies_to("id")
-    assert not view("id").applies_to("other")
-    assert view("id").applies_to(None)
-    assert view(None).applies_to("id")
-
-
-class TestViews:
-    """``Views.verify`` over a mode log that a fake tail tells."""
-
-    @pytest.fixture
-    def clients(self, monkeypatch: pytest.MonkeyPatch, acquire: Acquire) -> Callable[[], Any]:
-        from modeaware.views import log_views
-        from tests.support.fake_sources import FakeTail, log_of
-
-        monkeypatch.setattr(log_views, "Tail", FakeTail)
-        FakeTail.made, FakeTail.silent, FakeTail.log = [], False, log_of(1)
-
-        def make() -> Any:
-            views = acquire("log")
-            assert views.wait_ready(10)
-            return views
-
-        return make
-
-    def test_handles_of_one_cluster_share_one_admin_client(self, clients: Callable[[], Any], cluster: Cluster) -> None:
-        cluster.ids = {"orders": "another-id"}
-        first, second = clients(), clients()
-        assert first.view("orders").epoch == 1
-        first.verify(["orders"], 10.0)
-        second.verify(["orders"], 10.0)
-        assert first.view("orders") == second.view("orders") == TopicView.unlisted("orders")
-        assert cluster.made == 1
-        assert first.view("orders").mode(11) is RW
-
-    def test_past_id_does_not_disown_the_newer_record(self, clients: Callable[[], Any], cluster: Cluster) -> None:
-        from modeaware.modelog.stream import LogRecord
-        from tests.support.fake_sources import FakeTail, log_of
-        from tests.support.modelog import topic_record
-
-        cluster.ids = {"orders": "id-of-orders"}
-        views = clients()
-        newer = topic_record("orders", 1, topic_id="newer", writable=6)
-        FakeTail.log = [*log_of(1), LogRecord(1, b"newer", newer.to_json())]
-        eventually(lambda: views.view("orders").topic_id == "newer")
-        views.verify(["orders"], 10.0)  # answered by a broker that lags behind
-        assert views.view("orders").topic_id == "newer"
-        FakeTail.log = [*FakeTail.log, LogRecord(2, b"id-of-orders", None)]
-        eventually(lambda: views.removed(["id-of-orders"]) == ("id-of-orders",))
-        views.verify(["orders"], 10.0, 0.0)
-        assert views.view("orders").topic_id == "newer"
+def test_past_id_does_not_disown_the_newer_record(
+    monkeypatch: pytest.MonkeyPatch, acquire: Acquire, cluster: Cluster
+) -> None:
+    monkeypatch.setattr(log_views, "Tail", FakeTail)
+    FakeTail.made, FakeTail.silent, FakeTail.log = [], False, log_of(1)
+    cluster.ids = {"orders": "id-of-orders"}
+    views = acquire("log")
+    assert views.wait_ready(10)
+    newer = topic_record("orders", 1, topic_id="newer", writable=6)
+    FakeTail.log = [*log_of(1), LogRecord(1, b"newer", newer.to_json())]
+    eventually(lambda: views.view("orders").topic_id == "newer")
+    views.verify(["orders"], 10.0)  # answered by a broker that lags behind
+    assert views.view("orders").topic_id == "newer"
+    FakeTail.log = [*FakeTail.log, LogRecord(2, b"id-of-orders", None)]
+    eventually(lambda: views.removed(["id-of-orders"]) == ("id-of-orders",))
+    views.verify(["orders"], 10.0, 0.0)
+    assert views.view("orders").topic_id == "newer"
 
 
 def test_topic_id_has_the_form_that_kafka_prints() -> None:

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import socket
 import struct
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
 
 import pytest
 
 from modeaware.endpoint.server import Server
-from modeaware.endpoint.tls import server_context
 from modeaware.errors import ClusterError, ControllerUnavailable, ErrorCode, RequestRefused
 from modeaware.lifecycle.commands import (
     AlterGroupRulesCommand,
-    CommandResult,
-    CreatePartitionsCommand,
     DeletePartitionsCommand,
 )
 from modeaware.modelog.group_rules import GroupRule
@@ -24,16 +18,9 @@ from modeaware.modelog.records import ClaimRecord
 from modeaware.modes import PartitionMode
 from modeaware.wire import client, codec, messages
 from tests.support.endpoint import FakeBroker, StubController, permit, served
-from tests.support.secured import Certificate, make_certificate
 
 ID = "controller-1"
 PLAIN = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": "p"}
-_SASL_HANDSHAKE, _SASL_AUTHENTICATE = 17, 36
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
-    return make_certificate(tmp_path_factory.mktemp("certificate"))
 
 
 @pytest.fixture
@@ -59,10 +46,6 @@ def _delete(timeout_ms: int = 5000, **counts: int) -> object:
     return messages.delete_partitions_request(counts, delay_ms=-1, immediate_delete=False, timeout_ms=timeout_ms)
 
 
-def _api_keys(broker: FakeBroker) -> set[int]:
-    return {struct.unpack_from(">h", payload)[0] for payload in broker.received}
-
-
 def test_a_shrink_reaches_the_controller_and_its_answer_comes_back(server: Server, controller: StubController) -> None:
     answers = messages.results_of(client.request({}, _claim(server.address), _delete(orders=1), 60))
     assert answers == {"orders": messages.TopicResult("orders", {1: PartitionMode.READ_ONLY})}
@@ -81,78 +64,25 @@ def test_literal_name_is_not_sent_to_a_controller_that_takes_it_for_a_glob(
     assert controller.submitted == []
 
 
-def test_a_standby_says_so_and_runs(controller: StubController) -> None:
-    with served(controller, ID, active=False) as standby:
-        claim = _claim(standby.address)
-        response = client.request({}, claim, _delete(orders=1), 60)
-        assert response.error_code == ErrorCode.NOT_CONTROLLER
-        assert client.is_running({}, claim)
-    assert controller.submitted == []
-
-
-class Impostor:
-    """Something else on the controller's port: answers every connection with the same bytes, or closes it."""
-
-    def __init__(self, answer: bytes) -> None:
-        self._server = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._server.getsockname()[1]}"
-        self.received: list[bytes] = []
-        self._answer = answer
-        self._thread = threading.Thread(target=self._serve)
-        self._thread.start()
-
-    def _serve(self) -> None:
-        with suppress(OSError):
-            while True:
-                connection, _ = self._server.accept()
-                with closing(connection):
-                    self.received.append(connection.recv(65_536))
-                    connection.sendall(self._answer)
-
-    def close(self) -> None:
-        self._server.shutdown(socket.SHUT_RDWR)
-        self._thread.join()
-        self._server.close()
-
-
-@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"], ids=["none", "http"])
-def test_a_command_is_never_sent_to_what_speaks_no_kafka(answer: bytes) -> None:
-    impostor = Impostor(answer)
-    try:
-        with pytest.raises(ControllerUnavailable, match=impostor.address):
-            client.request({}, _claim(impostor.address), _delete(orders=1), 5)
-    finally:
-        impostor.close()
-    assert impostor.received
-    assert {struct.unpack_from(">h", data, 4)[0] for data in impostor.received} == {codec.API_VERSIONS_KEY}
-
-
-def test_a_command_is_never_sent_to_a_stock_broker(broker: FakeBroker) -> None:
-    broker.answer = permit
-    with pytest.raises(ControllerUnavailable, match="is not the controller"):
+@pytest.mark.parametrize("answer", [permit, lambda _: b"rubbish"], ids=["stock broker", "rubbish"])
+def test_a_command_is_never_sent_to_what_is_no_controller(
+    broker: FakeBroker, answer: Callable[[bytes], bytes | None]
+) -> None:
+    broker.answer = answer
+    with pytest.raises(ControllerUnavailable):
         client.request({}, _at(broker), _delete(orders=1), 60)
     assert not client.is_running({}, _at(broker))
-    assert _api_keys(broker) == {codec.API_VERSIONS_KEY}
-
-
-def _said(error_code: int = 0, keys: object = ((18, 0, 4),), name: str = ID) -> Callable[[bytes], bytes]:
-    """ApiVersions answers as given."""
-
-    def answer(payload: bytes) -> bytes:
-        header = codec.peek_header(payload)
-        features = [(client.identity(name), 1, 1)]
-        message = codec.ApiVersionsResponse(
-            error_code=error_code, api_keys=keys, throttle_time_ms=0, supported_features=features
-        )
-        return codec.encode_response(message, min(header.api_version, 4), header.correlation_id)
-
-    return answer
+    assert {struct.unpack_from(">h", payload)[0] for payload in broker.received} == {codec.API_VERSIONS_KEY}
 
 
 def test_an_answer_that_cannot_be_read_is_none(broker: FakeBroker) -> None:
     def answer(payload: bytes) -> bytes:
-        hello = codec.peek_header(payload).api_key == codec.API_VERSIONS_KEY
-        return _said(keys=[(18, 0, 4), (694, 0, 0)])(payload) if hello else payload[4:8] + b"rubbish"
+        header = codec.peek_header(payload)
+        if header.api_key != codec.API_VERSIONS_KEY:
+            return payload[4:8] + b"rubbish"
+        features = [(client.identity(ID), 1, 1)]
+        hello = codec.ApiVersionsResponse(error_code=0, api_keys=[(18, 0, 4), (694, 0, 0)], supported_features=features)
+        return codec.encode_response(hello, min(header.api_version, 4), header.correlation_id)
 
     broker.answer = answer
     with pytest.raises(ClusterError, match="before trying again") as caught:
@@ -205,17 +135,6 @@ def test_who_wants_tls_sends_nothing_across_the_network_without(
     assert broker.accepted == 0
 
 
-def test_the_claim_says_what_is_spoken(controller: StubController, certificate: Certificate) -> None:
-    tls = server_context(certificate.certificate, certificate.key)
-    conf = {"ssl.ca.location": str(certificate.certificate)}
-    with served(controller, ID, tls=tls) as server:
-        claim = _claim(server.address, security_protocol="SSL")
-        client.request(conf, claim, _delete(orders=1), 60)
-        assert not client.is_running(conf, _claim(server.address), 1.0)
-        assert not client.is_running({}, claim), "its certificate is not known"
-    assert controller.commands == [DeletePartitionsCommand("orders", 1)]
-
-
 def test_a_controller_on_another_host_is_neither_asked_nor_taken_for_dead(broker: FakeBroker) -> None:
     elsewhere = _claim("{}:{}".format(*broker.address), host="another-host.example")
     with pytest.raises(ControllerUnavailable, match="run the command on that host"):
@@ -223,13 +142,3 @@ def test_a_controller_on_another_host_is_neither_asked_nor_taken_for_dead(broker
     with pytest.raises(ControllerUnavailable, match="another-host"):
         client.is_running({}, elsewhere)
     assert broker.accepted == 0
-
-
-def test_growth_reaches_the_controller(server: Server, controller: StubController) -> None:
-    controller.answer = lambda command: CommandResult("t", ErrorCode.INVALID_PARTITIONS, "not an increase")
-    command = CreatePartitionsCommand("t", 6, ((1,),))
-    request = messages.create_partitions_request([command], validate_only=False, timeout_ms=100)
-    refusal = messages.results_of(client.request({}, _claim(server.address), request, 10))["t"]
-    assert isinstance(refusal, RequestRefused)
-    assert refusal.code is ErrorCode.INVALID_PARTITIONS
-    assert controller.submitted == [([command], 100)]

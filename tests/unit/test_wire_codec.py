@@ -1,4 +1,4 @@
-"""The codec: the documented layout byte for byte, strict decoding, and kafka-python's own clients left alone."""
+"""Commands and frames: what round trips, what is refused, and kafka-python's own clients left alone."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import re
 import struct
 import subprocess
 import sys
-from contextlib import suppress
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from modeaware.errors import ErrorCode, RequestRefused
@@ -21,7 +20,7 @@ from modeaware.lifecycle.commands import (
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modes import PartitionMode
 from modeaware.wire import codec, messages
-from modeaware.wire.frames import MalformedFrame
+from modeaware.wire.frames import FrameReader, MalformedFrame, frame
 
 RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
 
@@ -51,7 +50,6 @@ def test_null_in_the_tagged_field_is_malformed(value: bytes) -> None:
 
 WAIVE = GroupRule("waive", "tmp-*", "orders", "a test of last year", 1000, 2000, uncommitted_only=True, glob=True)
 REQUIRE = GroupRule("require", "spark", "o*", "", 1000)
-ALTER = AlterGroupRulesCommand((WAIVE, REQUIRE), (("closed", "", "*"), ("waive", "g", "t")))
 
 
 def test_literal_name_with_glob_characters_needs_version_1() -> None:
@@ -80,24 +78,6 @@ def test_rules_that_contradict_themselves_are_refused(command: AlterGroupRulesCo
     assert caught.value.code is ErrorCode.INVALID_REQUEST
 
 
-REQUESTS = [
-    codec.encode_request(message, 0, 7, "me")
-    for message in (
-        messages.delete_partitions_request(
-            {"orders": 4}, delay_ms=-1, immediate_delete=False, timeout_ms=1, accept_state_loss={"orders": ["app"]}
-        ),
-        messages.alter_group_rules_request(ALTER, timeout_ms=1),
-    )
-]
-
-
-@pytest.mark.parametrize("request_bytes", REQUESTS, ids=["delete", "rules"])
-def test_a_request_cut_short_is_malformed(request_bytes: bytes) -> None:
-    for cut in range(len(request_bytes)):
-        with pytest.raises(MalformedFrame):
-            codec.decode_request(request_bytes[:cut])
-
-
 @pytest.mark.parametrize(
     "header", [codec.Header(3, 9, 1), codec.Header(694, 1, 1), codec.Header(695, 2, 1), codec.Header(37, 9, 1)]
 )
@@ -106,15 +86,6 @@ def test_what_is_not_spoken_is_named(header: codec.Header) -> None:
     assert not codec.is_supported(header)
     with pytest.raises(MalformedFrame, match=f"api key {header.api_key} version {header.api_version}"):
         codec.decode_request(payload)
-
-
-@settings(max_examples=300)
-@given(key=st.sampled_from([18, 37, 694, 695]), version=st.integers(0, 4), rest=st.binary(max_size=200))
-def test_rubbish_raises_nothing_but_malformed_frame(key: int, version: int, rest: bytes) -> None:
-    with suppress(MalformedFrame, RequestRefused):
-        _, message = codec.decode_request(struct.pack(">hh", key, version) + rest)
-        if key != 18:
-            messages.commands_of(message)
 
 
 @pytest.mark.parametrize("first", ["kafka.protocol.metadata", "modeaware.wire.kip694"])
@@ -128,3 +99,36 @@ def test_whoever_is_imported_first_kafka_python_decodes_its_own_metadata(first: 
     )
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True", "13"]
+
+
+# Framing
+
+
+@given(
+    payloads=st.lists(st.binary(max_size=40), max_size=6),
+    cuts=st.lists(st.integers(min_value=1, max_value=30), min_size=1, max_size=10),
+)
+def test_any_cut_of_the_stream_gives_the_same_frames(payloads: list[bytes], cuts: list[int]) -> None:
+    stream = b"".join(frame(payload, 40) for payload in payloads)
+    reader = FrameReader(40)
+    received = []
+    position = turn = 0
+    while position < len(stream):
+        cut = cuts[turn % len(cuts)]
+        received += reader.receive(stream[position : position + cut])
+        position, turn = position + cut, turn + 1
+    assert received == payloads
+    assert not reader.in_frame
+
+
+@pytest.mark.parametrize("length", [-1, -(2**31), 101, 2**31 - 1])
+def test_a_length_out_of_bounds_is_refused_before_the_frame_comes(length: int) -> None:
+    reader = FrameReader(100)
+    with pytest.raises(MalformedFrame, match=str(length)):
+        reader.receive(struct.pack(">i", length))
+
+
+def test_a_message_above_the_limit_is_not_sent() -> None:
+    with pytest.raises(RequestRefused) as caught:
+        frame(b"x" * 101, 100)
+    assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE

@@ -52,12 +52,3 @@ def test_kafkas_version_9_becomes_kip_694s_version_10() -> None:
     for partition, mode in zip(message.topics[0].partitions, (0, 1, -1), strict=True):
         partition.mode = mode
     assert kip694.encode_modes_response(message, 7) == frames("Metadata response 10")[0]
-
-
-def test_a_peer_that_knows_no_tags_of_ours_gives_their_defaults() -> None:
-    """A broker that implements KIP-694 answers so."""
-    _, message = kip694.decode_modes_response(frames("Metadata response 10")[0])
-    topic = message.topics[0]
-    assert (topic.topic_id, topic.controller_epoch, topic.mode_epoch, message.controller_name) == (None, -1, -1, None)
-    assert (message.removed_topic_ids, topic.previous_counts) == ([], [])
-    assert [(p.resume_offset, p.reclaimed, p.handed_over) for p in topic.partitions] == [(-1, False, False)] * 3

@@ -15,7 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modeaware.wire import codec, kip694, stock
+from modeaware.errors import RequestRefused
+from modeaware.wire import codec, kip694, messages, stock
+from modeaware.wire.cursor import Cursor
 from modeaware.wire.dialect import REQUEST_LIMITS
 from modeaware.wire.frames import MAX_REQUEST_BYTES, MalformedFrame
 from tests.support.golden import EVERYTHING
@@ -80,6 +82,7 @@ def request_header(api_key: int, version: int, *, flexible: bool, client_id: str
 
 
 SPOKEN = [(key, version) for key, (low, high) in EVERYTHING.versions.items() for version in range(low, high + 1)]
+COMMANDS = (codec.CREATE_PARTITIONS_KEY, codec.DELETE_PARTITIONS_KEY, codec.ALTER_GROUP_RULES_KEY)
 MOST = 2**31 - 1
 ALLOWED_BYTES = 50_000
 """For the error itself. A single list of the elements that are announced would take 17 GB."""
@@ -199,6 +202,9 @@ def test_rubbish_is_malformed_or_a_message_that_can_be_encoded(spoken: tuple[int
     with suppress(MalformedFrame):
         header, message = EVERYTHING.decode_request(struct.pack(">hhi", key, version, 1) + rest)
         EVERYTHING.encode_request(message, version, 1, header.client_id)
+        with suppress(RequestRefused):
+            commands = messages.commands_of(message) if key in COMMANDS else []
+            assert isinstance(commands, list)
     with suppress(MalformedFrame):
         _, message = EVERYTHING.decode_response(struct.pack(">i", 1) + rest, key, version)
         EVERYTHING.encode_response(message, message.version, 1)
@@ -236,3 +242,24 @@ def test_small_elements_are_counted_because_they_are_large_in_memory() -> None:
     with pytest.raises(MalformedFrame, match="1 elements more than one message may have"):
         stock.decode_request(more)
     assert grown_bytes(lambda: stock.decode_request(more)) < ALLOWED_BYTES
+
+
+@pytest.mark.parametrize(
+    ("read", "data", "value"),
+    [
+        (lambda cursor: cursor.take(2), b"ab", b"ab"),
+        (Cursor.varint, b"\xff\xff\xff\xff\x0f", 2**32 - 1),
+        (Cursor.string, b"\0", None),
+        (Cursor.string, b"\3\xc3\xa9", "é"),
+        (Cursor.skip_plain_string, b"\xff\xff", None),
+        (Cursor.skip_tags, b"\2\0\1x\5\0", None),
+    ],
+)
+def test_reading_by_hand_takes_what_is_there_and_no_more(
+    read: Callable[[Cursor], Any], data: bytes, value: Any
+) -> None:
+    cursor = Cursor(data + b"the rest")
+    assert (read(cursor), cursor.at) == (value, len(data))
+    for length in range(len(data)):
+        with pytest.raises(MalformedFrame):
+            read(Cursor(data[:length]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,6 @@ from modeaware.controller import parts as parts_module
 from modeaware.controller import worker as worker_module
 from modeaware.controller.election import Seat
 from modeaware.controller.status import Role
-from modeaware.controller.worker import run_worker
 from modeaware.errors import (
     ClusterError,
     ControllerFenced,
@@ -21,7 +21,7 @@ from modeaware.errors import (
     ModeSourceError,
     NewerRecord,
 )
-from tests.support.worker_world import COMMAND, Engine, World, loses, make, nothing, passes, run, sits
+from tests.support.worker_world import COMMAND, Engine, World, loses, nothing, passes, run, sits
 
 
 @pytest.fixture
@@ -31,11 +31,13 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return World()
 
 
-def test_elected_it_claims_serves_and_hands_over(world: World) -> None:
+def test_elected_it_claims_serves_and_hands_over(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world.log.weaknesses = ["one replica"]
     future = world.inbox.put([COMMAND])
     did = run(world, sits(world, Seat.LEADER), nothing)
     assert did == ["join after 70", "confirm", "claim", "execute", "release", "leave"]
     assert future.result(0)[0].topic == "orders"
+    assert "not as safe as it could be: one replica" in caplog.text
     assert (world.status.role, world.status.failure) == (Role.STOPPED, None)
 
 
@@ -59,25 +61,9 @@ def test_after_a_failed_append_it_asks_before_it_claims_again(world: World, fail
     assert error.message.startswith(f"{failure}; it may have been carried out")
 
 
-def test_a_log_that_could_be_safer_is_warned_of_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    world.log.weaknesses = ["one replica", "one replica", None, "one replica"]
-    terms = [sits(world, Seat.LEADER, term) for term in range(1, 5)]
-    did = run(world, *(event for term in terms for event in (term, nothing, nothing)))
-    assert did.count("claim") == 4
-    assert world.log.weaknesses == []
-    warnings = [record for record in caplog.records if "not as safe as it could be: one replica" in record.message]
-    assert [record.levelname for record in warnings] == ["WARNING"] * 2, "again where it was mended in between"
-
-
 def test_a_lost_place_is_left_and_joined_anew_behind_the_active_one(world: World) -> None:
     did = run(world, sits(world, Seat.LEADER), loses(world), nothing, sits(world, Seat.STANDBY))
     assert did == ["join after 70", "confirm", "claim", "leave", "join after 70", "leave"]
-
-
-def test_commands_wait_for_an_election(world: World) -> None:
-    future = world.inbox.put([COMMAND])
-    run(world, nothing, nothing, sits(world, Seat.LEADER), nothing)
-    assert future.result(0)
 
 
 def test_what_does_not_get_better_ends_it(world: World) -> None:
@@ -90,45 +76,17 @@ def test_what_does_not_get_better_ends_it(world: World) -> None:
     assert isinstance(future.exception(0), ControllerUnavailable)
 
 
-# Stopping
-
-
 @pytest.mark.parametrize("failure", [ControllerFenced("fenced"), ClusterError("timed out")], ids=["fenced", "in doubt"])
-def test_a_stop_while_the_log_is_closed_leaves_the_claim(
+def test_stop_while_the_log_is_closed_leaves_the_claim_and_closes_connections(
     world: World, failure: ModeAwareError, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.failures.append(failure)
     world.inbox.put([COMMAND])
-    did = run(world, sits(world, Seat.LEADER), world.status.stopping.set)
-    assert did == ["join after 70", "confirm", "claim", "leave"]
+    cluster: Any = SimpleNamespace(close=lambda: world.did.append("close"))
+    did = run(world, sits(world, Seat.LEADER), world.status.stopping.set, clusters=(cluster,))
+    assert did == ["join after 70", "confirm", "claim", "leave", "close"]
     assert (world.status.role, world.status.failure) == (Role.STOPPED, None)
     assert "the claim stays on the log" in caplog.text
-
-
-class Connections:
-    """A Cluster that can be closed."""
-
-    def __init__(self, did: list[str]) -> None:
-        self._did = did
-
-    def close(self) -> None:
-        self._did.append("close")
-
-
-@pytest.mark.parametrize("refusal", [None, ClusterError("not allowed")], ids=["stopped", "failed"])
-def test_who_leaves_closes_its_connections(
-    world: World, caplog: pytest.LogCaptureFixture, refusal: ModeAwareError | None
-) -> None:
-    """Clients that are left open go on, and log errors while the interpreter ends."""
-    world.claim_errors.extend([] if refusal is None else [refusal])
-    clusters: Any = (Connections(world.did), Connections(world.did))
-    did = run(world, sits(world, Seat.LEADER), nothing, clusters=clusters)
-    assert did[-3:] == ["leave", "close", "close"]
-    assert world.status.failure is refusal
-    assert [record for record in caplog.records if record.levelname == "ERROR"] == [] or refusal is not None
-
-
-# Passing trouble
 
 
 NO_ANSWER = ErrorCode.REQUEST_TIMED_OUT
@@ -146,22 +104,6 @@ def test_a_start_is_tried_again_where_nobody_answers(world: World) -> None:
     assert world.status.trouble == "cannot be opened"
 
 
-def test_a_stop_ends_a_start_that_is_tried_again(world: World) -> None:
-    def fails(timeout_s: float) -> None:
-        world.status.stopping.set()
-        raise ModeSourceError("not reached", code=NO_ANSWER)
-
-    world.look = fails  # type: ignore[method-assign]  # one that is told to stop meanwhile
-    run_worker(make(world), world.status, world.inbox)
-    assert (world.did, world.status.role, world.status.failure) == (["leave"], Role.STOPPED, None)
-
-
-# Settings that worked before: a file that one names is out of reach for a moment
-
-
-# A place that leads to nothing
-
-
 def test_a_leader_that_cannot_claim_goes_to_the_end_of_the_queue(world: World) -> None:
     world.status.become(Role.STANDBY)
     world.claim_errors.extend([ClusterError("not allowed to write")] * 2)
@@ -170,34 +112,35 @@ def test_a_leader_that_cannot_claim_goes_to_the_end_of_the_queue(world: World) -
     assert did == ["join after 70", "confirm", "confirm", "leave", "join after 70", "leave"]
 
 
-# The log
+def test_an_answer_from_memory_is_confirmed_first(world: World) -> None:
+    world.appends_nothing = True
+    future = world.inbox.put([COMMAND])
+    did = run(world, sits(world, Seat.LEADER), *[nothing] * 3)
+    assert did == ["join after 70", "confirm", "claim", "execute", "confirm", "release", "leave"]
+    assert future.result(0)
 
 
-def test_the_mode_log_is_made_only_where_there_is_none(world: World) -> None:
-    late = passes(world, 11)
-    run(world, sits(world, Seat.STANDBY), *[late] * 4)
-    assert world.did.count("ensure") == 1
-    missing = World()
-    missing.absent = True
-    run(missing, sits(missing, Seat.STANDBY), *[passes(missing, 11)] * 4)
-    assert missing.did.count("ensure") > 1
+def test_a_stale_answer_is_not_given(world: World) -> None:
+    world.appends_nothing = True
+    world.confirmations.extend([True])
+    future = world.inbox.put([COMMAND])
+    run(world, sits(world, Seat.LEADER), nothing, loses(world), nothing, sits(world, Seat.STANDBY))
+    error = future.exception(0)
+    assert isinstance(error, ControllerUnavailable)
+    assert error.code is ErrorCode.NOT_CONTROLLER
 
 
-# Once
-
-
-def test_a_single_run_asks_before_it_claims(world: World) -> None:
-    world.confirmations.append(False)
-    world.story.extend([sits(world, Seat.LEADER), nothing])
-    with pytest.raises(ControllerFenced):
-        make(world).run_once(10)
-    assert world.did == ["ensure", "join after 70", "confirm", "leave"]
-
-
-def test_a_stop_during_a_rebalance_says_that_the_claim_stays(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    did = run(world, sits(world, Seat.LEADER), sits(world, Seat.WAITING))
-    assert did == ["join after 70", "confirm", "claim", "leave"]
-    assert "the claim stays on the log, the next controller replaces it: an election is under way" in caplog.text
+def test_a_record_that_is_too_large_is_answered_and_not_claimed_for(world: World) -> None:
+    failure = ClusterError("too large", code=ErrorCode.MESSAGE_TOO_LARGE)
+    world.failures.extend([failure] * 2)
+    world.log_stays_open = True
+    world.due.append("an-id")
+    first, second = world.inbox.put([COMMAND]), world.inbox.put([COMMAND])
+    did = run(world, sits(world, Seat.LEADER), *[nothing] * 6)
+    assert first.exception(0) is failure
+    assert second.exception(0) is failure or second.result(0)
+    assert did.count("claim") == 1
+    assert "check" in did
 
 
 def test_a_rebalance_that_never_ends_is_left(world: World) -> None:
@@ -206,15 +149,17 @@ def test_a_rebalance_that_never_ends_is_left(world: World) -> None:
     assert did == ["join after 70", "confirm", "claim", "leave", "join after 70", "leave"]
 
 
-@pytest.mark.parametrize("failure", [ControllerFenced("fenced"), ClusterError("timed out")])
+@pytest.mark.parametrize("why", ["an election is under way", "fenced", "timed out"])
 def test_a_claim_that_cannot_be_released_stays(
-    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, failure: ModeAwareError
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, why: str
 ) -> None:
-    def release(engine: Engine) -> None:
-        raise failure
+    errors = {"fenced": ControllerFenced(why), "timed out": ClusterError(why)}
+
+    def release(_: Engine) -> None:
+        raise errors[why]
 
     monkeypatch.setattr(Engine, "release", release)
-    did = run(world, sits(world, Seat.LEADER), nothing)
+    did = run(world, sits(world, Seat.LEADER), nothing if why in errors else sits(world, Seat.WAITING))
     assert did == ["join after 70", "confirm", "claim", "leave"]
     assert (world.status.role, world.status.failure) == (Role.STOPPED, None)
-    assert f"the claim stays on the log, the next controller replaces it: {failure}" in caplog.text
+    assert f"the claim stays on the log, the next controller replaces it: {why}" in caplog.text

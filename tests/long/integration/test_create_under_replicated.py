@@ -16,7 +16,6 @@ from modeaware.config import ENABLED, PREFER_OBSERVED
 from modeaware.errors import CreatedUnderReplicated, ErrorCode, RequestRefused
 from modeaware.local import LocalKafka
 from modeaware.modelog.reader import read_mode_log
-from modeaware.modes import PartitionMode
 from modeaware.wire.brokers.client import Brokers
 from tests.support.controlled import Controlled, produce
 from tests.support.plain import create_topic
@@ -25,7 +24,6 @@ from tests.support.waiting import eventually
 TIMEOUT_S = 60.0
 RACKS = {1: "rack-1", 2: "rack-2", 3: "rack-3"}
 DOWN = 3
-RW, NONE = PartitionMode.READ_WRITE, PartitionMode.NONE
 
 
 @pytest.fixture
@@ -34,20 +32,15 @@ def setting(kafka3: LocalKafka) -> Iterator[Controlled]:
         yield made
 
 
-@pytest.fixture
-def follow(setting: Controlled) -> Callable[[str], None]:
-    """Starts a controller with a policy, and waits until it has written it and the brokers down."""
+def follow(setting: Controlled, policy: str) -> None:
+    """Start a controller with a policy, and wait until it has written it and the brokers down."""
+    setting.start(under_replicated_creation=policy)
 
-    def start(policy: str) -> None:
-        setting.start(under_replicated_creation=policy)
+    def seen() -> bool:
+        record = read_mode_log(setting.conf, setting.log, 20).observed_brokers
+        return record is not None and (record.policy, dict(record.brokers)) == (policy, RACKS)
 
-        def seen() -> bool:
-            record = read_mode_log(setting.conf, setting.log, 20).observed_brokers
-            return record is not None and (record.policy, dict(record.brokers)) == (policy, RACKS)
-
-        eventually(seen, TIMEOUT_S)
-
-    return start
+    eventually(seen, TIMEOUT_S)
 
 
 @pytest.fixture
@@ -67,12 +60,6 @@ def killed(kafka3: LocalKafka, brokers: Brokers) -> Iterator[None]:
     finally:
         broker.start()
         eventually(lambda: registered_brokers(brokers).brokers[DOWN].live, TIMEOUT_S)
-
-
-@contextmanager
-def admin_of(setting: Controlled) -> Iterator[AdminClient]:
-    with AdminClient({**setting.conf, "modeaware.mode.log.topic": setting.log}) as admin:
-        yield admin
 
 
 def name() -> str:
@@ -106,14 +93,8 @@ def replicas(brokers: Brokers, topic: str) -> dict[int, tuple[int, ...]]:
 
 def placed(brokers: Brokers, topic: str, count: int) -> dict[int, tuple[int, ...]]:
     """The replicas of so many partitions, of which the broker that is asked may hear a little later."""
-    found: dict[int, tuple[int, ...]] = {}
-
-    def told() -> bool:
-        found.update(replicas(brokers, topic))
-        return len(found) == count
-
-    eventually(told, TIMEOUT_S)
-    return found
+    eventually(lambda: len(replicas(brokers, topic)) == count, TIMEOUT_S)
+    return replicas(brokers, topic)
 
 
 def full(brokers: Brokers, topic: str) -> bool:
@@ -123,13 +104,12 @@ def full(brokers: Brokers, topic: str) -> bool:
 
 
 @pytest.mark.parametrize("policy", [ENABLED, PREFER_OBSERVED])
-def test_with_one_rack_down(
-    kafka3: LocalKafka, setting: Controlled, brokers: Brokers, follow: Callable[[str], None], policy: str
-) -> None:
-    follow(policy)
+def test_with_one_rack_down(kafka3: LocalKafka, setting: Controlled, brokers: Brokers, policy: str) -> None:
+    follow(setting, policy)
     grown, few, all_of_them, none = name(), name(), name(), name()
     create_topic(setting.servers, grown, 1, replication_factor=3, configs={})
-    with killed(kafka3, brokers), admin_of(setting) as admin:
+    conf = {**setting.conf, "modeaware.mode.log.topic": setting.log}
+    with killed(kafka3, brokers), AdminClient(conf) as admin:
         told = create(admin, all_of_them, 6, 3, 2, validate_only=True)
         assert (told.validate_only, dict(told.under_replicated)) == (True, dict.fromkeys(range(6), (DOWN,)))
         assert not replicas(brokers, all_of_them)
@@ -159,22 +139,3 @@ def test_with_one_rack_down(
     for topic in (all_of_them, few, grown):
         eventually(partial(full, brokers, topic), TIMEOUT_S)
         assert {n for ids in replicas(brokers, topic).values() for n in ids} >= {1, 2}
-
-
-def test_a_shrunk_topic_grows_by_what_is_really_new(
-    kafka3: LocalKafka, setting: Controlled, brokers: Brokers, follow: Callable[[str], None]
-) -> None:
-    follow(ENABLED)
-    topic = name()
-    create_topic(setting.servers, topic, 3, replication_factor=3, configs={})
-    produce(setting, topic, 30)
-    setting.shrink(topic, 2)
-    setting.wait_done(topic, TIMEOUT_S)  # before that a broker that dies is a doubt, and the partition readable again
-    assert setting.modes(topic) == (RW, RW, NONE)
-    with killed(kafka3, brokers), admin_of(setting) as admin:
-        refused(lambda: grow(admin, topic, 4, 3))
-        assert setting.modes(topic) == (RW, RW, NONE)
-        assert len(placed(brokers, topic, 3)) == 3
-        assert grow(admin, topic, 3, 3) == CreationResult(topic), "what is revived has its replicas already"
-        assert grow(admin, topic, 5, 2) == CreationResult(topic, (3, 4), {3: (DOWN,), 4: (DOWN,)})
-    eventually(lambda: full(brokers, topic), TIMEOUT_S)

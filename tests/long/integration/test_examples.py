@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from modeaware.config import ControllerConfig
-from modeaware.controller.daemon import Controller
 from modeaware.local import Kafka
+from modeaware.testing import run_controller
 from tests.conftest import MakeTopic
 from tests.support.plain import drain_topic, watermarks
 
@@ -28,17 +26,6 @@ def run_example(kafka: Kafka, name: str, *arguments: str) -> str:
     return done.stdout
 
 
-@contextmanager
-def controller(kafka: Kafka) -> Iterator[None]:
-    config = ControllerConfig(check_interval_ms=1_000, seal_quiet_ms=200)
-    running = Controller({"bootstrap.servers": kafka.bootstrap_servers}, config)
-    running.start()
-    try:
-        yield
-    finally:
-        running.stop()
-
-
 @pytest.mark.timeout(300)
 def test_produce_consume_shrink_and_grow(kafka: Kafka, make_topic: MakeTopic, make_group: Callable[[], str]) -> None:
     topic, group = make_topic(12), make_group()
@@ -48,7 +35,7 @@ def test_produce_consume_shrink_and_grow(kafka: Kafka, make_topic: MakeTopic, ma
     consumed = run_example(kafka, "consumer.py", "--topic", topic, "--group", group, "--idle-s", "3")
     assert consumed == f"500 records; partitions now: {list(range(12))}\n"
 
-    with controller(kafka):
+    with run_controller(kafka.bootstrap_servers):
         story = run_example(kafka, "shrink_with_admin_client.py", "--topic", topic, "--to", "4", "--then", "6")
     lines = [line.partition(": ")[2] for line in story.splitlines()]
     assert lines[-1] == "ReadWrite 0-5, None 6-11"

@@ -13,30 +13,11 @@ from confluent_kafka import TopicPartition
 
 from modeaware import Consumer, Producer
 from modeaware.views import registry
-from tests.conftest import MakeTopic
-from tests.support.controlled import Controlled, produce
-from tests.support.group import Group, Member
-from tests.support.plain import produce_all
-from tests.support.recreating import COUNT, KEYS, WRITABLE, Recreating, recreate, send_all
+from tests.support.recreating import COUNT, WRITABLE, Recreating, send_all
 from tests.support.waiting import eventually
 
-RECORDS = 480
 PROTOCOLS = ["range", "cooperative-sticky", "consumer"]
 """Under these the consumer's group is classic eager, classic incremental, and KIP-848's."""
-
-
-# Consumers
-
-
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_new_earliest_group_reads_every_record_of_the_new_topic(
-    recreating: Recreating, make_group: Callable[[], str], protocol: str
-) -> None:
-    recreating.recreate()
-    sent = recreating.send()
-    with recreating.group(make_group(), protocol, "earliest") as group:
-        group.check(sent)
-        group.await_held(recreating.topic, range(COUNT))
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -81,9 +62,6 @@ def test_assigned_consumer_reads_every_partition_of_the_new_topic(
     consumer.close()
 
 
-# Producers
-
-
 @pytest.mark.parametrize("partitions", [COUNT, 2])
 def test_new_producer_sends_to_every_partition_of_the_new_topic(recreating: Recreating, partitions: int) -> None:
     recreating.recreate(partitions)
@@ -91,18 +69,6 @@ def test_new_producer_sends_to_every_partition_of_the_new_topic(recreating: Recr
     assert send_all(producer, recreating.topic) == set(range(partitions))
     assert producer.modeaware_stats()["state"] == "direct"
     producer.close()
-
-
-def test_explicit_partition_of_the_new_topic_is_accepted(recreating: Recreating) -> None:
-    producer = Producer(recreating.conf())
-    assert send_all(producer, recreating.topic) == set(range(WRITABLE))
-    recreating.recreate()
-    (sent,) = produce_all(producer, recreating.topic, [{"value": b"v", "partition": COUNT - 1}])
-    assert sent.partition() == COUNT - 1
-    producer.close()
-
-
-# What proves nothing
 
 
 def test_topic_that_is_gone_keeps_its_view_and_is_not_created_by_the_comparison(recreating: Recreating) -> None:
@@ -119,27 +85,3 @@ def test_topic_that_is_gone_keeps_its_view_and_is_not_created_by_the_comparison(
     assert views.stats()["unverified_topics"] == [recreating.topic]
     assert recreating.topic not in recreating.log.admin.list_topics(timeout=30).topics
     views.close()
-
-
-# The whole of it, with a controller that shrinks and stops
-
-
-def test_record_of_a_real_shrink_applies_to_nothing_once_its_topic_was_recreated(
-    setting: Controlled, make_topic: MakeTopic, make_group: Callable[[], str]
-) -> None:
-    topic = make_topic(COUNT)
-    produce(setting, topic, RECORDS)
-    setting.start(seal_quiet_ms=200)
-    setting.shrink(topic, WRITABLE)
-    setting.wait_done(topic)
-    for controller in setting.started:
-        controller.stop()
-    recreate(setting.admin, setting.servers, topic, COUNT)
-    conf = {**setting.conf, "modeaware.mode.log.topic": setting.log}
-    producer = Producer(conf)
-    sent = produce_all(producer, topic, [{"key": key, "value": b"v"} for key in KEYS])
-    producer.close()
-    places = {(topic, message.partition(), message.offset()) for message in sent}
-    assert {partition for _, partition, _ in places} == set(range(COUNT))
-    with Group([Member([topic], {**conf, "group.id": make_group(), "auto.offset.reset": "earliest"})]) as group:
-        group.check(places)  # type: ignore[arg-type] # a delivered message has a partition and an offset

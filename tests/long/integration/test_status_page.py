@@ -7,13 +7,11 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from modeaware.controller.watched import Snapshot
 from modeaware.monitoring.pages import ControllerPages
 from modeaware.monitoring.server import MonitoringServer
 from tests.conftest import MakeTopic
@@ -21,7 +19,7 @@ from tests.support.browser import browser
 from tests.support.command_line import Site
 from tests.support.plain import produce_keyed
 from tests.support.waiting import eventually
-from tests.support.watched import NAUGHTY, busy_snapshot, vast_snapshot
+from tests.support.watched import NAUGHTY, busy_snapshot
 
 DEADLINE_MS = 60_000
 NO_PACE = re.compile("not known yet|does not shrink")
@@ -112,30 +110,6 @@ def test_a_drain_from_blocked_to_done(
     expect(page.locator("body")).to_have_class("stale")
 
 
-@pytest.mark.parametrize(("width", "dark"), [(1100, False), (360, True)])
-def test_the_longest_names_and_the_most_partitions_fit(page: Page, width: int, dark: bool) -> None:
-    with served(vast_snapshot) as url:
-        page.set_viewport_size({"width": width, "height": 640})
-        page.emulate_media(color_scheme="dark" if dark else "light")
-        page.goto(url)
-        expect(page.locator("article .cell")).to_have_count(500)
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        expect(page.locator("tbody tr")).to_have_count(1)
-        expect(page.locator("tbody .ranges")).to_have_text(re.compile("^50, 52, .*, 72 and 213 more ranges$"))
-        expect(page.locator("tbody .pace")).to_have_text("about 50 min")
-        expect(page.locator("article")).to_contain_text("and 80 groups with nothing left to read")
-
-
-@contextmanager
-def served(snapshot: Callable[[], Snapshot]) -> Iterator[str]:
-    server = MonitoringServer("127.0.0.1:0", ControllerPages(snapshot))
-    server.start()
-    try:
-        yield f"http://{server.address}/"
-    finally:
-        server.stop()
-
-
 def test_names_become_no_markup_and_a_phone_shows_it_all(page: Page) -> None:
     server = MonitoringServer("127.0.0.1:0", ControllerPages(busy_snapshot))
     server.start()
@@ -148,11 +122,8 @@ def test_names_become_no_markup_and_a_phone_shows_it_all(page: Page) -> None:
         assert page.locator("main img").count() == 0
         assert page.evaluate("window.hit") is None
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
-        expect(page.locator("article")).to_have_count(3)
-        topics = page.locator("article h3")
-        assert topics.all_text_contents() == ["grown", "orders", "clicks"], "what needs somebody first"
+        assert page.locator("article h3").all_text_contents() == ["grown", "orders", "clicks"]
         expect(page.locator('article[data-topic="clicks"] .cell')).to_have_count(128)
-        expect(page.locator("#settled .cell")).to_have_text(["W"] * 6 + ["N"] * 18)
         assert errors == []
     finally:
         page.goto("about:blank")

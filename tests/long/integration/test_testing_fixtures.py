@@ -5,11 +5,8 @@ from __future__ import annotations
 import uuid
 from pathlib import Path
 
-from modeaware.config import DEFAULT_MODE_LOG_TOPIC
 from modeaware.local import Kafka
 from modeaware.modelog.reader import read_mode_log
-from modeaware.testing import run_controller
-from modeaware.testing.controllers import QUICK
 from tests.support.program import documented, run_pytest
 
 CONFTEST = """
@@ -44,14 +41,3 @@ def test_the_documented_test_with_a_controller_passes(kafka: Kafka, tmp_path: Pa
     assert "1 passed" in done.stdout
     records = read_mode_log({"bootstrap.servers": kafka.bootstrap_servers}, log, 20).records
     assert [(len(record.modes), record.view().writable) for record in records.values()] == [(6, (0, 1))]
-
-
-def test_its_controller_keeps_modes_where_clients_look(kafka: Kafka) -> None:
-    assert QUICK.mode_log_topic == DEFAULT_MODE_LOG_TOPIC
-    log = f"__modes-{uuid.uuid4().hex[:12]}"
-    with run_controller(kafka.bootstrap_servers, mode_log_topic=log) as controller:
-        assert controller.is_active
-        claim = read_mode_log({"bootstrap.servers": kafka.bootstrap_servers}, log, 20).claim
-        assert claim is not None
-        assert claim.controller_id == controller.controller_id
-    assert not controller.is_active

@@ -91,8 +91,3 @@ def test_every_page_of_the_repository_is_among_the_pages(pages: Path) -> None:
     sources = [*(ROOT / "docs").glob("*.md"), ROOT / "README.md", ROOT / "SECURITY.md", ROOT / "CONTRIBUTING.md"]
     made = [pages / source.relative_to(ROOT).with_suffix(".html") for source in sources]
     assert [page.name for page in made if not page.exists()] == []
-
-
-def test_make_docs_runs_what_is_tested() -> None:
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    assert f"$(PY) {' '.join(BUILD)} build/docs" in makefile

@@ -41,14 +41,7 @@ def test_a_client_of_kafka_python_that_reaches_nobody_tells_no_password() -> Non
     assert [form for form in forms(SECRET) if form in done.stdout + done.stderr] == []
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["topics", "--list"],
-        ["controller", "--once", "--verbose"],
-    ],
-    ids=lambda command: command[0],
-)
+@pytest.mark.parametrize("command", [["topics", "--list"], ["controller", "--once", "--verbose"]])
 def test_commands_tell_no_password(command: list[str], tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text("".join(f"{name}={value}\n" for name, value in SASL.items() if name != "bootstrap.servers"))

@@ -14,14 +14,11 @@ from hypothesis import strategies as st
 
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.plan.counted import Counted
-from modeaware.plan.html import plan_html
 from modeaware.plan.recognise import recognise
-from modeaware.plan.report import ResizePlan, ask_for_counts, make_counted_plan, make_plan, plan_json
+from modeaware.plan.report import ResizePlan, ask_for_counts, make_counted_plan, make_plan
 from modeaware.plan.sample import Sample
 from modeaware.plan.targets import Effect
-from modeaware.plan.text import plan_text
 from modeaware.plan.topic_look import TopicLook
-from modeaware.plan.words import number
 from modeaware.spark.planning import frame
 from modeaware.spark.planning.frame import Counting
 from modeaware.spark.planning.tally import Sums, counted_of
@@ -143,18 +140,6 @@ def test_any_few_records(sent: list[tuple[bytes | None, int]]) -> None:
     by_sample, by_spark = both(sample, 5)
     assert figures(by_spark.chosen) == pytest.approx(figures(by_sample.chosen))
     assert by_spark.recognition.keyed == by_sample.recognition.keyed
-
-
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("keys", ["some without", "none with"])
-def test_it_is_shown_as_counted(place: str, keys: str) -> None:
-    _, plan = both(sample_of(records_of(KEYS[keys], PLACES[place]), COUNT), 5)
-    text, page, told = plan_text(plan), plan_html(plan), plan_json(plan)
-    assert f"Counted, each one: {number(len(KEYS[keys]))} records" in text
-    assert "of the sample" not in text
-    assert not any(words in text + page for words in ("±", "95 ", "sampled keys"))
-    assert told["counted"] == {"records": len(KEYS[keys]), "bytes": 100 * len(KEYS[keys]), "span_ms": plan.span_ms}
-    assert max(map(len, text.splitlines())) <= 80
 
 
 def test_what_a_sample_took_for_one_home_is_not_where_others_lie() -> None:

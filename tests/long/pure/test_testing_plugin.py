@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
-from importlib.metadata import entry_points
 from pathlib import Path
 from textwrap import dedent
 from types import ModuleType
@@ -28,11 +26,6 @@ def modeaware_controller():
 
 def outcomes(done: subprocess.CompletedProcess[str]) -> str:
     return done.stdout.splitlines()[-1]
-
-
-def test_pytest_finds_the_fixtures_by_the_entry_point() -> None:
-    (found,) = (point for point in entry_points(group="pytest11") if point.name == "modeaware")
-    assert found.value == "modeaware.testing.plugin"
 
 
 def test_the_documented_tests_without_a_broker_pass(tmp_path: Path) -> None:
@@ -75,13 +68,6 @@ def test_scripted_modes_and_a_controller_exclude_each_other(tmp_path: Path) -> N
     assert "UsageError: modeaware_modes hides the modes of modeaware_controller: ask for one of them" in done.stdout
 
 
-def test_the_fixtures_explain_themselves(tmp_path: Path) -> None:
-    done = run_pytest(tmp_path, "", "--fixtures")
-    names = ("modes", "mock_kafka", "kafka", "controller", "controller_configs")
-    assert [name for name in names if f"modeaware_{name}" not in done.stdout] == []
-    assert "no docstring available" not in done.stdout.partition("modeaware_")[2]
-
-
 def test_a_run_that_asks_for_no_fixture_loads_no_client(tmp_path: Path) -> None:
     test = """
         import sys
@@ -101,14 +87,6 @@ def test_a_run_that_asks_for_no_fixture_loads_no_client(tmp_path: Path) -> None:
 def test_a_pytest_that_finds_the_packages_loaded_does_not_complain(package: ModuleType) -> None:
     """As under ``python -m modeaware run -m pytest``. By an editable install it does not know the packages' names."""
     assert AssertionRewriter.is_rewrite_disabled(package.__doc__ or "")
-
-
-def test_without_pytest_the_package_loads() -> None:
-    program = (
-        "import sys; sys.modules['pytest'] = None; import modeaware.testing as t; print(t.ScriptedModes, t.modes_of)"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 def test_without_kafka_python_the_extra_of_the_fixtures_is_named(tmp_path: Path) -> None:

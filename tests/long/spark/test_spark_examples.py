@@ -1,92 +1,74 @@
-"""The examples for Spark, run as a reader would run them."""
+"""Programs for Spark, run as a reader would run them: the examples, and the plan."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
+import pyspark
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient as PlainAdminClient
-from pyspark.sql import SparkSession
 
+import modeaware.spark
 from modeaware import AdminClient, DeletePartitions
-from modeaware.config import ControllerConfig
-from modeaware.controller.daemon import Controller
 from modeaware.local import Kafka
+from modeaware.spark import packages
+from modeaware.testing import run_controller
 from tests.conftest import MakeTopic
 from tests.support.plain import drain_topic, produce_keyed
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 TIMEOUT_S = 240
 RECORDS = 600
-# What a machine's own spark-defaults.conf would say; of the session of the tests.
-DEFAULTS = ("spark.master", "spark.driver.host", "spark.jars.ivy", "spark.jars.ivySettings", "spark.ui.enabled",
-            "spark.sql.shuffle.partitions")  # fmt: skip
 
 
-@pytest.fixture
-def defaults(spark: SparkSession, tmp_path: Path) -> Path:
-    """A folder as SPARK_CONF_DIR names it."""
-    folder = tmp_path / "conf"
-    folder.mkdir()
-    conf = spark.sparkContext.getConf()
-    text = "".join(f"{name} {value}\n" for name in DEFAULTS if (value := conf.get(name)) is not None)
-    (folder / "spark-defaults.conf").write_text(text, encoding="utf-8")
-    return folder
-
-
-def run_example(kafka: Kafka, defaults: Path, name: str, *arguments: str) -> list[str]:
-    """The lines that the example prints, without Ivy's; it must succeed."""
-    command = [sys.executable, str(EXAMPLES / name), "--bootstrap-server", kafka.bootstrap_servers, *arguments]
-    env = {**os.environ, "SPARK_CONF_DIR": str(defaults), "PYSPARK_PYTHON": sys.executable}
+def run(conf_dir: Path, command: list[str]) -> str:
+    """What a program prints; it must succeed."""
+    env = {**os.environ, "SPARK_CONF_DIR": str(conf_dir), "PYSPARK_PYTHON": sys.executable}
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
-    return [line for line in done.stdout.splitlines() if "records" in line and not line.startswith(("\t", ":"))]
+    return done.stdout
 
 
-@contextmanager
-def controller(kafka: Kafka) -> Iterator[None]:
-    running = Controller(
-        {"bootstrap.servers": kafka.bootstrap_servers}, ControllerConfig(check_interval_ms=1_000, seal_quiet_ms=200)
-    )
-    running.start()
-    try:
-        yield
-    finally:
-        running.stop()
+def run_example(kafka: Kafka, conf_dir: Path, name: str, *arguments: str) -> list[str]:
+    """The lines that the example prints, without Ivy's."""
+    command = [sys.executable, str(EXAMPLES / name), "--bootstrap-server", kafka.bootstrap_servers, *arguments]
+    printed = run(conf_dir, command).splitlines()
+    return [line for line in printed if "records" in line and not line.startswith(("\t", ":"))]
 
 
 @pytest.mark.timeout(900)
-def test_a_batch_before_and_after_a_shrink(kafka: Kafka, defaults: Path, make_topic: MakeTopic) -> None:
+def test_a_batch_before_and_after_a_shrink(kafka: Kafka, spark_conf_dir: Path, make_topic: MakeTopic) -> None:
     topic = make_topic(6)
-    told = run_example(kafka, defaults, "spark_write.py", "--topic", topic, "--records", str(RECORDS))
+    told = run_example(kafka, spark_conf_dir, "spark_write.py", "--topic", topic, "--records", str(RECORDS))
     assert sum(int(line.split()[2]) for line in told) == RECORDS
-    with controller(kafka):
+    with run_controller(kafka.bootstrap_servers):
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
         admin.delete_partitions({topic: DeletePartitions(total_count=2)})[topic].result()
         before = Counter(message.partition() for message in drain_topic(kafka.bootstrap_servers, topic))
-        run_example(kafka, defaults, "spark_write.py", "--topic", topic, "--records", str(RECORDS))
+        run_example(kafka, spark_conf_dir, "spark_write.py", "--topic", topic, "--records", str(RECORDS))
     after = Counter(message.partition() for message in drain_topic(kafka.bootstrap_servers, topic))
     assert {p for p in after if after[p] > before[p]} == {0, 1}
     assert sum(after.values()) == 2 * RECORDS
 
 
 @pytest.mark.timeout(900)
-def test_a_stream_from_topic_to_topic(kafka: Kafka, defaults: Path, make_topic: MakeTopic, tmp_path: Path) -> None:
+def test_a_stream_from_topic_to_topic(
+    kafka: Kafka, spark_conf_dir: Path, make_topic: MakeTopic, tmp_path: Path
+) -> None:
     topic, copy = make_topic(4), make_topic(4)
     sent = {(b"customer-%d" % (n % 50), b"order %d" % n) for n in range(RECORDS)}
     produce_keyed(kafka.bootstrap_servers, topic, sorted(sent))
     asked = ("--topic", topic, "--to", copy, "--checkpoint", str(tmp_path / "checkpoint"))
-    with controller(kafka):
-        assert run_example(kafka, defaults, "spark_stream.py", *asked) == [f"{RECORDS} records"]
+    with run_controller(kafka.bootstrap_servers):
+        assert run_example(kafka, spark_conf_dir, "spark_stream.py", *asked) == [f"{RECORDS} records"]
         produce_keyed(kafka.bootstrap_servers, topic, [(b"late", b"order")])
-        assert run_example(kafka, defaults, "spark_stream.py", *asked) == ["1 records"], "from its checkpoint"
+        assert run_example(kafka, spark_conf_dir, "spark_stream.py", *asked) == ["1 records"], "from its checkpoint"
         rules = AdminClient({"bootstrap.servers": kafka.bootstrap_servers}).describe_group_rules().result()
     assert {(m.key(), m.value()) for m in drain_topic(kafka.bootstrap_servers, copy)} == {*sent, (b"late", b"order")}
     group = f"modeaware-spark-copy-of-{topic}"
@@ -94,6 +76,24 @@ def test_a_stream_from_topic_to_topic(kafka: Kafka, defaults: Path, make_topic: 
     asking = PlainAdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     offsets = asking.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result()
     assert sum(found.offset for found in offsets.topic_partitions or []) == RECORDS + 1
+
+
+@pytest.mark.parametrize("submitted", [False, True])
+def test_the_plan_as_a_program(
+    kafka: Kafka, spark_conf_dir: Path, make_topic: MakeTopic, tmp_path: Path, submitted: bool
+) -> None:
+    topic, page = make_topic(6), tmp_path / "plan.html"
+    produce_keyed(kafka.bootstrap_servers, topic, ((b"k%d" % n, b"value") for n in range(RECORDS)))
+    start = [sys.executable, "-m", "modeaware.spark.plan"]
+    if submitted:
+        submit = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
+        start = [submit, "--packages", packages(), str(Path(modeaware.spark.__file__).with_name("plan.py"))]
+    asked = ["--bootstrap-server", kafka.bootstrap_servers, "--topic", topic, "--partitions", "3", "--json"]
+    printed = run(spark_conf_dir, [*start, *asked, "--html", str(page)])
+    told = json.loads(printed[printed.index("{\n") :])  # Ivy tells which settings it reads, on standard output
+    assert (told["topic"], told["target"], told["counted"]["records"]) == (topic, 3, RECORDS)
+    assert (told["hash"]["name"], told["hash"]["keys"]) == ("crc32", RECORDS)
+    assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 
 
 def test_every_example_for_spark_is_run_here() -> None:

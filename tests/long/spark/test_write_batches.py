@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,22 +10,15 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from modeaware.local import Kafka
 from modeaware.spark import foreach_batch_writer
 from modeaware.spark.java_conf import spark_options
 from modeaware.spark.write.batches import THROUGH, BatchWriter, Through
 from tests.conftest import MakeTopic
 from tests.support.plain import produce_keyed
-from tests.support.spark_writing import WritingSite, writing_site
+from tests.support.spark_writing import WritingSite
 
 RECORDS = 600
 DEADLINE_S = 120
-
-
-@pytest.fixture
-def site(kafka: Kafka) -> Iterator[WritingSite]:
-    with writing_site(kafka) as made:
-        yield made
 
 
 @pytest.fixture

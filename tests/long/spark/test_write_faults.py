@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +22,6 @@ from tests.support.spark_writing import WritingSite, writing_site
 from tests.support.waiting import eventually
 
 RECORDS = 40_000
-
-
-@pytest.fixture
-def site(kafka: Kafka) -> Iterator[WritingSite]:
-    with writing_site(kafka) as made:
-        yield made
 
 
 @pytest.mark.parametrize("how", ["rows", "arrow", "sink"])

@@ -1,0 +1,36 @@
+"""Thousands of schedules break no invariant; with any one guard removed, the simulator finds one that does."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.guard_texts import GUARDS, Guard
+from tests.simulation.guards import FIRST_SEED, MOST_SEEDS, Found, try_all
+from tests.simulation.report import run_many
+from tests.simulation.schedule import EVACUATE_FROM
+from tests.simulation.test_schedules import SCHEDULES, WITH_EVACUATIONS
+
+MORE = 4_500
+MORE_WITH_EVACUATIONS = 2_000
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, Found]:
+    return {one.guard.name: one for one in try_all(processes=2)}
+
+
+@pytest.mark.parametrize("guard", GUARDS, ids=lambda guard: guard.name)
+def test_a_guard_that_is_gone_is_missed(guard: Guard, found: dict[str, Found]) -> None:
+    assert found[guard.name].seed is not None, found[guard.name].what
+    assert found[guard.name].what.startswith(f"{guard.invariant}: ")
+
+
+@pytest.mark.parametrize(
+    ("first", "count"),
+    [(FIRST_SEED + SCHEDULES, MORE), (EVACUATE_FROM + WITH_EVACUATIONS, MORE_WITH_EVACUATIONS)],
+    ids=["all", "with evacuations"],
+)
+def test_no_schedule_breaks_an_invariant(first: int, count: int) -> None:
+    assert MOST_SEEDS <= SCHEDULES + MORE, "the unchanged code has to pass where guards are searched for"
+    report = run_many(first, count, processes=2)
+    assert report.failures == {}, report.text()

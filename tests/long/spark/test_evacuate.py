@@ -1,0 +1,278 @@
+"""Evacuation of compacted topics with a real controller: alone, among producers that write on, and killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from confluent_kafka import Message
+from confluent_kafka import Producer as PlainProducer
+from pyspark.sql import SparkSession
+
+from modeaware import Producer
+from modeaware.errors import ErrorCode
+from modeaware.lifecycle.commands import DeletePartitionsCommand
+from modeaware.lifecycle.evacuation import evacuation_of
+from modeaware.local.java import find_java
+from modeaware.local.paths import cache_folder
+from modeaware.modes import PartitionMode
+from modeaware.spark.evacuation import EvacuationReport, OtherPartitioner, evacuate
+from modeaware.spark.evacuation.command import main
+from partitioners import named
+from tests.conftest import MakeTopic
+from tests.support.controlled import Controlled
+from tests.support.plain import drain_topic, produce_all, produce_keyed, watermarks
+from tests.support.process import LoggedProcess
+from tests.support.spark_session import CONNECTOR
+from tests.support.waiting import eventually
+
+HEADER = "modeaware.evacuated"
+PARTITIONS, KEPT = 12, 4
+IGNORED = {"modeaware.on.resize": "ignore"}
+KEYS = [b"key-%d" % n for n in range(300)]
+START_MS = 1_700_000_000_000
+
+
+class Value(NamedTuple):
+    """What a key has: its value (None: deleted), headers without the evacuation's, and timestamp."""
+
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    timestamp_ms: int
+
+
+def value_of(message: Message) -> Value:
+    headers = tuple((name, value) for name, value in message.headers() or () if name != HEADER)
+    return Value(message.value(), headers, message.timestamp()[1])
+
+
+def last_values(bootstrap_servers: str, topic: str, partitions: Iterable[int] | None = None) -> dict[bytes, Value]:
+    """Key -> what the last record of it says. Of a key in several partitions the record with the latest timestamp
+    counts, so a test that lets that happen gives its records rising ones."""
+    found: dict[bytes, tuple[int, Message]] = {}
+    ends: dict[tuple[bytes, int], Message] = {}
+    for message in drain_topic(bootstrap_servers, topic, partitions):
+        ends[message.key(), message.partition()] = message
+    for (key, _), message in ends.items():
+        stamp = message.timestamp()[1]
+        if key not in found or stamp > found[key][0]:
+            found[key] = (stamp, message)
+    return {key: value_of(message) for key, (_, message) in found.items()}
+
+
+def produce_values(
+    conf: dict[str, Any],
+    topic: str,
+    records: Iterable[tuple[bytes, bytes | None, int]],
+    *,
+    partition: int | None = None,
+    kind: type[PlainProducer] = PlainProducer,
+) -> None:
+    """``(key, value, timestamp_ms)`` with a header of each; ``kind`` may be ours."""
+    where = {} if partition is None else {"partition": partition}
+    stamped = (
+        {"key": key, "value": value, "timestamp": stamp, "headers": [("of", key), ("none", None)], **where}
+        for key, value, stamp in records
+    )
+    produce_all(kind({"acks": "all", **conf}), topic, stamped)
+
+
+def evacuation_process(folder: Path, *words: str, java_home: Path, ivy: Path) -> LoggedProcess:
+    """``python -m modeaware.spark.evacuate`` with a Spark of its own, to be killed with its JVM and Python workers."""
+    settings = Path(__file__).parents[2] / "support" / "ivysettings.xml"
+    submit = (
+        f"--master local[2] --packages {CONNECTOR} --conf spark.jars.ivy={ivy} "
+        f"--conf spark.jars.ivySettings={settings} --conf spark.ui.enabled=false "
+        "--conf spark.driver.host=127.0.0.1 --conf spark.sql.shuffle.partitions=4 pyspark-shell"
+    )
+    more = {"PYSPARK_SUBMIT_ARGS": submit, "JAVA_HOME": str(java_home), "SPARK_LOCAL_IP": "127.0.0.1"}
+    command = [sys.executable, "-m", "modeaware.spark.evacuate", *words]
+    env = {**os.environ, **more, "PYSPARK_PYTHON": sys.executable}
+    return LoggedProcess(command, folder / "evacuate.log", env=env, own_group=True)
+
+
+@pytest.fixture
+def topic(served: Controlled, make_topic: MakeTopic) -> str:
+    """A compacted topic: two values a key, and every tenth key is deleted."""
+    topic = make_topic(PARTITIONS, cleanup_policy="compact")
+    values = [(KEYS[n % 300], b"v%d" % n if n < 600 else None) for n in (*range(600), *range(600, 900, 10))]
+    produce_values(served.conf, topic, [(key, value, START_MS + n) for n, (key, value) in enumerate(values)])
+    return topic
+
+
+def conf(served: Controlled, **more: Any) -> dict[str, Any]:
+    return {**served.conf, "modeaware.mode.log.topic": served.log, **more}
+
+
+def shrink(served: Controlled, topic: str) -> None:
+    """Returns once the partitions are sealed."""
+    result = served.ask(DeletePartitionsCommand(topic, KEPT, evacuate=True))
+    assert result.code is ErrorCode.NONE, result.message
+    served.wait_for(topic, lambda record: all(r.seal_offset is not None for r in record.retired.values()))
+
+
+def moved(keys: Iterable[bytes] = KEYS) -> list[bytes]:
+    place = named().for_topic("").partition
+    return [key for key in keys if place(key, PARTITIONS) >= KEPT]
+
+
+def test_a_compacted_topic_is_shrunk(spark: SparkSession, served: Controlled, topic: str) -> None:
+    before = last_values(served.servers, topic)
+    shrink(served, topic)
+    served.wait_for(topic, lambda record: {r.reason for r in record.retired.values()} == {"not-evacuated"})
+    report = evacuate(spark, topic, conf(served))
+    deleted = sum(before[key].value is None for key in moved())
+    record = served.wait_done(topic)
+    seals = {p: end for p, (_, end) in watermarks(served.servers, topic).items() if p >= KEPT}
+    assert report == EvacuationReport(
+        topic, str(evacuation_of(record)), seals, len(moved()), len(moved()), deleted, passes=1
+    )
+    assert deleted
+    assert last_values(served.servers, topic, range(KEPT)) == before
+    assert {record.modes[p] for p in range(KEPT, PARTITIONS)} == {PartitionMode.NONE}
+    assert not evacuate(spark, topic, conf(served)).seals
+
+
+def test_a_straggler_is_evacuated_by_another_run(spark: SparkSession, served: Controlled, topic: str) -> None:
+    shrink(served, topic)
+    evacuate(spark, topic, conf(served))
+    served.wait_done(topic)
+    key = moved()[0]
+    partition = named().for_topic("").partition(key, PARTITIONS)
+    produce_values(served.conf, topic, [(key, b"late", START_MS + 99_999)], partition=partition)
+    served.wait_for(topic, lambda record: record.retired[partition].reason == "not-evacuated")
+    report = evacuate(spark, topic, conf(served))
+    assert (report.copied, set(report.seals)) == (1, {partition})
+    served.wait_done(topic)
+    assert last_values(served.servers, topic, range(KEPT))[key].value == b"late"
+
+
+def test_the_command(
+    spark: SparkSession, served: Controlled, topic: str, tmp_path: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = tmp_path / "client.properties"
+    settings.write_text(f"modeaware.mode.log.topic={served.log}\n", encoding="utf-8")
+    words = ["--bootstrap-server", served.servers, "--topic", topic, "--command-config", str(settings)]
+    assert main(words) == 1
+    assert "no shrink is in force" in capsys.readouterr().err
+    shrink(served, topic)
+    assert main([*words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["topic"], found["copied"]) == (topic, len(moved()))
+    served.wait_done(topic)
+    headers = {h[0] for m in drain_topic(served.servers, topic, range(KEPT)) for h in m.headers() or ()}
+    assert headers == {"of", "none", HEADER}
+
+
+def test_another_partitioner_is_refused(spark: SparkSession, served: Controlled, topic: str) -> None:
+    shrink(served, topic)
+    ends = watermarks(served.servers, topic)
+    with pytest.raises(OtherPartitioner, match=r"crc32 \(100.0%\)"):
+        evacuate(spark, topic, conf(served, partitioner="murmur2_random"))
+    assert watermarks(served.servers, topic) == ends
+    assert served.reasons(topic) <= {None, "not-evacuated"}
+
+
+def filled(served: Controlled, make_topic: MakeTopic, keys: int) -> tuple[str, dict[bytes, bytes]]:
+    """A compacted topic with a value of each of so many keys, and these."""
+    topic = make_topic(PARTITIONS, cleanup_policy="compact")
+    values = {b"key-%d" % n: b"old-%d" % n for n in range(keys)}
+    produce_keyed(served.servers, topic, values.items())
+    return topic, values
+
+
+def last(served: Controlled, topic: str, **more: str) -> dict[bytes, bytes]:
+    """Key -> its last value in the partition of the survivors that it belongs to."""
+    place = named().for_topic(topic).partition
+    settings = {name.replace("_", "."): value for name, value in more.items()}
+    found = drain_topic(served.servers, topic, range(KEPT), **settings)
+    return {m.key(): m.value() for m in found if m.partition() == place(m.key(), KEPT)}
+
+
+@contextmanager
+def writing(served: Controlled, topic: str, keys: list[bytes], values: dict[bytes, bytes]) -> Iterator[None]:
+    """A producer that writes keys at random all the while; ``values`` gets what it has written."""
+    stop, failed = threading.Event(), []
+
+    def write() -> None:
+        randomness = random.Random(5)
+        with Producer(conf(served, **IGNORED, **{"linger.ms": 0, "acks": "all"})) as producer:
+            number = 0
+            while not stop.is_set():
+                for _ in range(5):
+                    number += 1
+                    key, value = randomness.choice(keys), b"new-%d" % number
+                    producer.produce(topic, value, key, on_delivery=lambda error, _: failed.append(error))
+                    values[key] = value
+                producer.poll(0)
+                stop.wait(0.001)
+            producer.flush(30)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(60)
+    assert failed
+    assert {error for error in failed if error is not None} == set()
+
+
+@pytest.mark.parametrize(("keys", "written"), [(30_000, 30_000), (3_000, 20)], ids=["many keys", "few of them"])
+def test_producers_write_the_same_keys_meanwhile(
+    spark: SparkSession, served: Controlled, make_topic: MakeTopic, keys: int, written: int
+) -> None:
+    topic, values = filled(served, make_topic, keys)
+    shrink(served, topic)
+    with writing(served, topic, list(values)[:written], values):
+        report = evacuate(spark, topic, conf(served, **IGNORED))
+    assert report.keys == report.copied + report.newer
+    assert report.newer > 0
+    assert last(served, topic) == {key: values[key] for key in last(served, topic)}
+    assert last(served, topic, isolation_level="read_uncommitted") == last(served, topic)
+    assert last(served, topic).keys() >= {*moved(values)}
+    served.wait_done(topic)
+
+
+def test_a_job_that_is_killed_is_run_again(
+    spark: SparkSession, served: Controlled, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic, values = filled(served, make_topic, 120_000)
+    shrink(served, topic)
+    before = watermarks(served.servers, topic)
+    settings = tmp_path / "client.properties"
+    settings.write_text(f"modeaware.mode.log.topic={served.log}\nlinger.ms=200\n", encoding="utf-8")
+    job = evacuation_process(
+        tmp_path, "--bootstrap-server", served.servers, "--topic", topic, "--command-config", str(settings),
+        java_home=Path(find_java()).parent.parent, ivy=cache_folder() / "spark-ivy",
+    )  # fmt: skip
+
+    def begun() -> bool:
+        """Whether some copies are committed."""
+        assert job.running, job.said
+        return any(watermarks(served.servers, topic)[p][1] > before[p][1] for p in range(KEPT))
+
+    try:
+        eventually(begun, 240, interval_s=0.01)
+    finally:
+        job.kill()
+    assert served.reasons(topic) == {"not-evacuated"}
+    assert PartitionMode.NONE not in served.modes(topic)
+    report = evacuate(spark, topic, conf(served, **IGNORED))
+    assert report.copied > 0
+    assert report.placed > 0
+    assert report.copied + report.placed == report.keys
+    served.wait_done(topic)
+    found = last(served, topic)
+    assert found == {key: values[key] for key in found}
+    assert found.keys() >= {*moved(values)}
+    assert last(served, topic, isolation_level="read_uncommitted") == found

@@ -1,0 +1,261 @@
+"""What a check asks, the rights that it looks for, and what it finds of settings."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from modeaware.controller.election import group_id
+from modeaware.errors import ClusterError
+from modeaware.librdkafka import KafkaError
+from modeaware.reports.rights.asking import Asked, SeenTopic, ask
+from modeaware.reports.rights.endpoints import over_the_wire
+from modeaware.reports.rights.findings import Report, Right, State, Verdict
+from modeaware.reports.rights.needs import Role, Scope, controllers_name, needs
+from modeaware.reports.rights.settings import Settings
+from modeaware.reports.rights.told import Site, as_json, as_text
+from modeaware.wire.brokers.client import Ask, Brokers
+from tests.support.fake_endpoint import FakeEndpoint
+from tests.support.rights import KINDS, documented
+
+LOG = "__partition_modes"
+NOT_SAID = {31}
+ALL = set(range(3, 12))
+
+
+class Answering(Brokers):
+    """Answers each kind of request as it was told to; by default everything is there and allowed."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers = answers
+        self.operations: Any = ALL
+        self.error = 0
+        self.partitions: list[Any] = [SimpleNamespace(replica_nodes=[1, 2])]
+        self.asked: list[Any] = []
+
+    def ask_any(self, request: Any) -> tuple[int, Any]:
+        topics = [
+            SimpleNamespace(
+                name=topic.name,
+                error_code=self.error,
+                partitions=self.partitions,
+                authorized_operations=self.operations,
+            )
+            for topic in request.topics
+        ]
+        return 7, SimpleNamespace(topics=topics, brokers=[1, 2, 3], controller_id=-1)
+
+    def ask_each(self, asks: Any, timeout_s: float | None = None) -> list[Any]:
+        (asked,) = asks
+        assert isinstance(asked, Ask)
+        assert asked.node_id == 7
+        self.asked.append(asked.request)
+        name = type(asked.request).__name__.removesuffix("Request")
+        default = SimpleNamespace(
+            error_code=0,
+            authorized_operations=ALL,
+            groups=[SimpleNamespace(error_code=0)],
+            results=[SimpleNamespace(error_code=0)],
+            topics=[SimpleNamespace(error_code=0, error_message=None)],
+        )
+        return [self.answers.get(name, default)]
+
+    def kinds(self) -> set[str]:
+        return {type(request).__name__ for request in self.asked}
+
+
+def asked_of(brokers: Answering, scope: Scope) -> tuple[dict[str, State], Asked]:
+    wanted = needs(scope)
+    found = ask(brokers, wanted, scope.mode_log)
+    return {str(need): v.state for need, v in zip(wanted, found.verdicts, strict=True)}, found
+
+
+CONTROLLER = Scope(Role.CONTROLLER, topics=["a"], groups=["g"])
+
+
+def test_nothing_that_changes_anything_is_asked() -> None:
+    brokers = Answering()
+    brokers.error, brokers.partitions = KafkaError.UNKNOWN_TOPIC_OR_PART, []
+    asked_of(brokers, CONTROLLER)
+    harmless = {"DescribeClusterRequest", "OffsetFetchRequest"}
+    refused = {"HeartbeatRequest", "AddOffsetsToTxnRequest"}
+    assert brokers.kinds() == {*harmless, *refused, "CreateTopicsRequest"}
+    by_kind = {type(request).__name__: request for request in brokers.asked}
+    assert by_kind["CreateTopicsRequest"].validate_only is True
+    assert by_kind["HeartbeatRequest"].member_id.startswith("nobody-")
+    assert by_kind["AddOffsetsToTxnRequest"].producer_id == 2**62
+
+
+def test_brokers_that_do_not_tell_operations_leave_it_unknown() -> None:
+    brokers = Answering(DescribeCluster=SimpleNamespace(error_code=0, authorized_operations=NOT_SAID))
+    brokers.operations = NOT_SAID
+    states, _ = asked_of(brokers, CONTROLLER)
+    assert states[f"topic {LOG} READ"] is State.UNKNOWN
+    assert states["cluster kafka-cluster DESCRIBE"] is State.UNKNOWN
+    assert states["topic * DESCRIBE"] is State.PASS, "it was described"
+    assert states[f"topic {LOG} DESCRIBE_CONFIGS"] is State.PASS, "it was tried"
+    assert states["group g READ"] is State.PASS
+
+
+@pytest.mark.parametrize(
+    ("code", "state", "why"),
+    [
+        (0, State.PASS, None),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, State.FAIL, None),
+        (KafkaError.CLUSTER_AUTHORIZATION_FAILED, State.FAIL, None),
+        (KafkaError.TOPIC_ALREADY_EXISTS, State.PASS, None),
+        (KafkaError.REQUEST_TIMED_OUT, State.UNKNOWN, None),
+        (KafkaError.POLICY_VIOLATION, State.PASS, "POLICY_VIOLATION: three replicas at least"),
+    ],
+)
+def test_a_log_that_is_missing_is_tried(code: int, state: State, why: str | None) -> None:
+    result = SimpleNamespace(error_code=code, error_message="three replicas at least")
+    brokers = Answering(CreateTopics=SimpleNamespace(topics=[result]))
+    brokers.error, brokers.partitions = KafkaError.UNKNOWN_TOPIC_OR_PART, []
+    states, found = asked_of(brokers, CONTROLLER)
+    assert states[f"topic {LOG} CREATE"] is state
+    assert found.not_creatable == why
+
+
+# Rights
+
+
+TABLES = {Role.CONTROLLER: "controllers", Role.OPERATOR: "Operators", Role.CLIENT: "producer and consumer"}
+
+
+def names(scope: Scope) -> set[str]:
+    return {str(need) for need in needs(scope)}
+
+
+@pytest.mark.parametrize("role", Role)
+def test_the_needs_are_the_documented_rights(role: Role) -> None:
+    kinds = {kind: name for name, kind in KINDS.items()}
+    rights = documented(TABLES[role], {})
+    wanted = {f"{kinds[kind]} {name} {operation.name}" for kind, name, operation in rights}
+    assert names(Scope(role)) == wanted
+
+
+def test_the_names_follow_the_mode_log() -> None:
+    assert controllers_name("modes") == group_id("modes")
+    found = names(Scope(Role.CONTROLLER, mode_log="modes"))
+    assert {"topic modes WRITE", "transactional id modeaware-controller.modes WRITE"} <= found
+    assert not any(LOG in name for name in found)
+
+
+def test_a_client_has_rights_of_its_own() -> None:
+    log = f"topic {LOG} READ"
+    assert names(Scope(Role.CLIENT)) == {log}
+    assert names(Scope(Role.CLIENT, mode_source="wire")) == set()
+    assert names(Scope(Role.CLIENT, topics=["a"])) == {log, "topic a WRITE"}
+    assert names(Scope(Role.CLIENT, topics=["a"], groups=["g"])) == {log, "topic a READ", "group g READ"}
+    producer = Scope(Role.CLIENT, topics=["a"], transactional_ids=["t"])
+    assert names(producer) == {log, "topic a WRITE", "transactional id t WRITE"}
+
+
+SITE = Site("here:1", "User:ann")
+
+
+PASS, FAIL = Verdict(State.PASS), Verdict(State.FAIL)
+
+
+def report(role: Role, *failing: str) -> Report:
+    scope = Scope(role, topics=["orders"], groups=["my group"])
+    wanted = needs(scope)
+    assert set(failing) <= set(map(str, wanted))
+    rights = tuple(Right(need, FAIL if str(need) in failing else PASS) for need in wanted)
+    return Report(scope, rights, (), log_missing=True, brokers=5)
+
+
+def test_a_failure_has_its_command_in_text_and_json() -> None:
+    lacking = "topic orders DELETE"
+    found = report(Role.OPERATOR, lacking)
+    assert not found.passed
+    lines = list(as_text(found, SITE))
+    assert [line for line in lines if line.startswith("fail")] == [f"fail     {lacking}: shrinking"]
+    told = as_json(found, SITE)
+    (failed,) = [right for right in told["rights"] if right["state"] == "fail"]
+    assert (failed["resource"], failed["name"], failed["operation"]) == ("topic", "orders", "DELETE")
+    assert told["commands"] == [failed["command"]]
+    assert lines[lines.index(failed["command"]) - 1] == "To be pasted by an administrator:"
+    secured = list(as_text(found, Site("here:1", secured=True)))
+    assert "To be pasted by an administrator, with settings in admin.properties:" in secured
+    assert told["notes"] == []
+    assert told["passed"] is False
+
+
+# Settings
+
+
+MISSING, HIDDEN = SeenTopic(None, True, None), SeenTopic(None, False, None)
+
+
+class Configured(Brokers):
+    """Tells configs by the resource's name; an error code or a ClusterError in the place of some."""
+
+    def __init__(self, **configs: Any) -> None:
+        self.configs = configs
+
+    def ask(self, request: Any, node_id: int | None = None) -> Any:
+        (resource,) = request.resources
+        found = self.configs.get(resource.resource_name, KafkaError.TOPIC_AUTHORIZATION_FAILED)
+        if isinstance(found, ClusterError):
+            raise found
+        if isinstance(found, int):
+            return SimpleNamespace(results=[SimpleNamespace(error_code=found, configs=[])])
+        configs = [SimpleNamespace(name=name, value=value) for name, value in found.items()]
+        return SimpleNamespace(results=[SimpleNamespace(error_code=0, configs=configs)])
+
+
+@pytest.mark.parametrize(
+    ("seen", "policy", "state"),
+    [
+        (SeenTopic(1, True, None), {"cleanup.policy": "compact"}, State.PASS),
+        (SeenTopic(1, True, None), {"cleanup.policy": "compact,delete"}, State.FAIL),
+        (SeenTopic(2, True, None), {"cleanup.policy": "compact"}, State.FAIL),
+        (SeenTopic(2, True, None), KafkaError.TOPIC_AUTHORIZATION_FAILED, State.FAIL),
+        (SeenTopic(1, True, None), KafkaError.TOPIC_AUTHORIZATION_FAILED, State.PASS),
+        (SeenTopic(1, True, None), ClusterError("no answer"), State.PASS),
+        (MISSING, {}, State.UNKNOWN),
+        (HIDDEN, {}, State.UNKNOWN),
+    ],
+)
+def test_the_mode_log(seen: SeenTopic, policy: Any, state: State) -> None:
+    asked = Asked((), {LOG: seen}, 7, 3, None)
+    told = Settings(Configured(**{LOG: policy}), Scope(Role.CLIENT), asked, {}, readable=True).found()
+    assert {setting.name: setting.verdict.state for setting in told}[f"the mode log {LOG}"] is state
+
+
+NOBODY = "127.0.0.1:1"
+
+
+def client(source: str) -> Scope:
+    return Scope(Role.CLIENT, mode_source=source)
+
+
+@pytest.mark.parametrize("source", ["auto", "wire"])
+def test_who_is_told_the_modes_needs_nothing_on_the_log(source: str, endpoint: FakeEndpoint) -> None:
+    scope, setting = over_the_wire(client(source), {"bootstrap.servers": f"{NOBODY},{endpoint.address}"})
+    assert needs(scope) == ()
+    assert setting is not None
+    assert (setting.verdict.state, setting.verdict.detail) == (State.PASS, f"told by {endpoint.address}")
+
+
+def test_servers_that_do_not_tell_them_are_not_enough_for_the_wire(endpoint: FakeEndpoint) -> None:
+    endpoint.has_feature = False
+    conf = {"bootstrap.servers": endpoint.address}
+    assert over_the_wire(client("auto"), conf) == (client("auto"), None)
+    _, setting = over_the_wire(client("wire"), conf)
+    assert setting is not None
+    assert setting.verdict.state is State.FAIL
+    assert "modeaware.mode.source=wire" in setting.verdict.detail
+
+
+def test_where_nobody_answers_it_is_not_known() -> None:
+    conf = {"bootstrap.servers": NOBODY}
+    assert over_the_wire(client("auto"), conf) == (client("auto"), None)
+    _, setting = over_the_wire(client("wire"), conf)
+    assert setting is not None
+    assert setting.verdict.state is State.UNKNOWN
+    assert NOBODY in setting.verdict.detail

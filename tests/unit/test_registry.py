@@ -1,0 +1,218 @@
+"""Sources of modes: the wire, the log, or whichever there is; what goes wrong, who shares them, how they end."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+
+import pytest
+
+from modeaware.config import ClientConfig
+from modeaware.errors import ModeSourceError
+from modeaware.topic_view import TopicView
+from modeaware.views import cluster_views, registry
+from modeaware.views.cluster_views import ClusterViews
+from tests.support.fake_endpoint import FakeEndpoint
+from tests.support.fake_sources import Acquire, FakeTail, log_of, threads
+from tests.support.modelog import topic_record
+from tests.support.program import run_program
+from tests.support.waiting import eventually
+
+
+@pytest.fixture
+def tail(monkeypatch: pytest.MonkeyPatch) -> type[FakeTail]:
+    """No Kafka: there is no log, until the test says that there is one."""
+    FakeTail.made, FakeTail.log, FakeTail.silent = [], None, False
+    monkeypatch.setattr("modeaware.views.log_views.Tail", FakeTail)
+    return FakeTail
+
+
+class TestAuto:
+    def test_no_log_and_no_feature_is_an_answer(
+        self, acquire: Acquire, endpoint: FakeEndpoint, tail: type[FakeTail]
+    ) -> None:
+        endpoint.has_feature = False
+        views = acquire("auto")
+        assert views.wait_ready(30)
+        assert (views.views(), views.error()) == ({}, None)
+        eventually(lambda: (views.stats()["source"], views.stats()["wire"]) == ("log", "absent"))
+
+    def test_no_log_is_none_while_no_server_answers(
+        self, acquire: Acquire, endpoint: FakeEndpoint, tail: type[FakeTail]
+    ) -> None:
+        endpoint.stop()
+        views, wire = acquire("auto"), acquire("wire")
+        eventually(lambda: "refused" in str(views.error()) and "refused" in str(wire.error()))
+        assert wire.stats()["wire"] == "failed"
+        assert not views.wait_ready(0.3)
+        endpoint.has_feature = False
+        endpoint.start()
+        assert views.wait_ready(30)
+        assert views.error() is None
+
+    def test_from_the_log_to_the_wire_and_back_no_view_goes_back(
+        self, acquire: Acquire, endpoint: FakeEndpoint, tail: type[FakeTail]
+    ) -> None:
+        tail.log = log_of(1, 2)
+        endpoint.has_feature = False
+        views = acquire("auto", interval_ms=100)
+        heard: list[int] = []
+
+        def listen(changed: Mapping[str, TopicView]) -> None:
+            heard.extend(view.epoch for view in changed.values())
+
+        assert views.wait_ready(30)
+        views.subscribe(listen)
+        endpoint.views["orders"] = topic_record("orders", 1).view()  # it lags behind
+        endpoint.has_feature = True
+        eventually(lambda: views.stats()["source"] == "wire")
+        views.refresh(10)
+        assert views.view("orders").epoch == 2
+        endpoint.views["orders"] = topic_record("orders", 5).view()
+        eventually(lambda: views.view("orders").epoch == 5)
+        tail.log = log_of(1, 2, 4)  # the log lags behind
+        endpoint.stop()
+        eventually(lambda: tail.made[0].runs == 2)
+        eventually(lambda: views.stats()["source"] == "log" and views.error() is None)
+        assert views.view("orders").epoch == 5
+        tail.log = log_of(1, 2, 4, 5, 6)
+        eventually(lambda: views.view("orders").epoch == 6)
+        assert heard == [2, 5, 6]
+        endpoint.start()
+        endpoint.views["orders"] = topic_record("orders", 7).view()
+        eventually(lambda: views.view("orders").epoch == 7)
+        eventually(lambda: views.stats()["source"] == "wire")
+
+
+class TestWithoutKafkaPython:
+    @pytest.mark.parametrize("mode_source", ["wire", "auto"])
+    def test_it_is_named_where_only_the_wire_can_tell(self, endpoint: FakeEndpoint, mode_source: str) -> None:
+        program = f"""
+            import sys
+            sys.modules["kafka"] = None  # as if it were not installed
+            from modeaware.config import ClientConfig
+            from modeaware.views.registry import acquire
+            config = ClientConfig(mode_source={mode_source!r}, refresh_interval_ms=100)
+            views = acquire({{"bootstrap.servers": {endpoint.address!r}}}, config)
+            while not isinstance(views.error(), ImportError):
+                assert not views.wait_ready(0.05)
+            assert not views.wait_ready(0.5)
+            print(type(views.error()).__name__, views.error())
+            views.close()
+        """
+        done = run_program(program)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith("MissingExtra")
+        assert "install modeaware[" in done.stdout
+
+    def test_a_log_does_as_well(self, acquire: Acquire, tail: type[FakeTail], monkeypatch: pytest.MonkeyPatch) -> None:
+        def not_installed(*_args: object, **_more: object) -> None:
+            raise ImportError("no kafka-python")
+
+        monkeypatch.setattr("modeaware.views.wire_views.WireViews.point_to", not_installed)
+        tail.log = log_of(1)
+        views = acquire("auto")
+        assert views.wait_ready(30)
+        eventually(lambda: views.stats()["wire_error"])
+        assert views.error() is None
+        assert views.view("orders").epoch == 1
+
+
+class TestWire:
+    def test_a_hint_has_it_asked_soon_and_once(
+        self, acquire: Acquire, endpoint: FakeEndpoint, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(cluster_views, "SOON_S", 1.5)
+        views = acquire()
+        assert views.wait_ready(30)
+        endpoint.metadata()
+        for _ in range(1000):
+            views.refresh_soon()
+        eventually(lambda: endpoint.asked)
+        assert [request.fresh for request in endpoint.asked] == [True]
+
+    def test_where_nobody_has_the_feature_it_is_an_error_until_somebody_has(
+        self, acquire: Acquire, endpoint: FakeEndpoint
+    ) -> None:
+        endpoint.has_feature = False
+        views = acquire(interval_ms=100)
+        eventually(lambda: views.error())
+        assert "no bootstrap server has the feature" in str(views.error())
+        assert views.stats()["wire"] == "absent"
+        with pytest.raises(ModeSourceError, match="no bootstrap server"):
+            views.refresh(0.05)
+        endpoint.has_feature = True
+        assert views.wait_ready(30)
+        eventually(lambda: views.error() is None)
+
+    def test_the_last_views_outlive_the_server(
+        self, acquire: Acquire, endpoint: FakeEndpoint, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        endpoint.views["orders"] = topic_record("orders", 1).view()
+        views = acquire(interval_ms=100)
+        assert views.wait_ready(30)
+        endpoint.stop()
+        eventually(lambda: views.error())
+        assert views.view("orders").epoch == 1
+        assert views.stats()["stale"] is True
+        with pytest.raises(ModeSourceError):
+            views.refresh(1)
+        assert any("the last views stay in force" in message for message in caplog.messages)
+        endpoint.views["orders"] = topic_record("orders", 2).view()
+        endpoint.start()
+        eventually(lambda: views.view("orders").epoch == 2)
+        eventually(lambda: views.error() is None)
+
+
+class TestSharing:
+    def test_a_close_ends_a_question_that_is_under_way(self, endpoint: FakeEndpoint) -> None:
+        before = len(threads())
+        views = registry.acquire({"bootstrap.servers": endpoint.address}, ClientConfig(mode_source="wire"))
+        assert views.wait_ready(30)
+        endpoint.metadata()
+        endpoint.answering.clear()
+        views.refresh_soon()
+        eventually(lambda: endpoint.asked)
+        views.close()
+        eventually(lambda: len(threads()) == before)
+        assert views.error() is None
+
+
+@pytest.mark.parametrize("breaks", ["modeaware.views.scout.Round", "modeaware.views.wire_views.WireViews.point_to"])
+def test_looking_for_the_wire_never_ends_the_tail(
+    acquire: Acquire, endpoint: FakeEndpoint, tail: type[FakeTail], breaks: str
+) -> None:
+    failed = threading.Semaphore(0)
+    tail.log = log_of(1)
+
+    def fail(*_: object, **__: object) -> None:
+        failed.release()
+        raise TypeError("not what it takes")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(breaks, fail)
+        views = acquire("auto")
+        assert views.wait_ready(30)
+        for _ in range(3):  # it is tried again
+            assert failed.acquire(timeout=30)
+        eventually(lambda: "TypeError: not what it takes" in str(views.stats()["probe_error"]))
+        tail.log = log_of(1, 2)
+        eventually(lambda: views.view("orders").epoch == 2)
+        assert tail.made[0].runs == 1
+        assert views.error() is None
+    endpoint.views["orders"] = topic_record("orders", 3).view()
+    eventually(lambda: views.stats()["source"] == "wire")
+    assert views.view("orders").epoch == 3
+
+
+def test_a_thread_that_cannot_be_started_is_tried_again_by_the_next_client(
+    acquire: Acquire, endpoint: FakeEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_self: ClusterViews) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ClusterViews, "start", fail)
+        with pytest.raises(RuntimeError, match="start new thread"):
+            acquire()
+    assert acquire().wait_ready(30)

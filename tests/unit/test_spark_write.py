@@ -1,0 +1,250 @@
+"""Writing with Spark, without Spark: a sender and its producer, partitions, and what a worker forgets."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import zipfile
+import zipimport
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from modeaware.confluent.errors import FirstViewPending, RetiredPartitionChosen
+from modeaware.errors import ConfigError, ErrorCode, KeyHeld, ModeSourceError, PartitionRetired, ViewTimeout
+from modeaware.librdkafka import KafkaError, KafkaException
+from modeaware.spark.write import producers
+from modeaware.spark.write.errors import WriteFailed
+from modeaware.spark.write.placing import asks_for_partitions, partitioner_named, placing
+from modeaware.spark.write.producers import borrow, key_of, producer_conf
+from modeaware.spark.write.sending import POLL_EVERY, Sender
+from modeaware.spark.write.worker import forget_archive_finders
+from modeaware.topic_view import TopicView
+from partitioners import NAMES, Manual
+from tests.support.fake_views import FakeViews, modes_of
+
+CONF = {"bootstrap.servers": "127.0.0.1:1"}
+
+
+class FakeProducer:
+    """Raises what ``errors`` says, then takes records; reports what :meth:`fail` was told at the next poll."""
+
+    made: list[FakeProducer]
+
+    def __init__(self, conf: dict[str, Any]) -> None:
+        self.conf = conf
+        self.taken: list[tuple[Any, ...]] = []
+        self.errors: list[Exception] = []
+        self.reports: list[tuple[Any, KafkaError]] = []
+        self.polls = 0
+        self.flushes_left = 1
+        self.closed = False
+        FakeProducer.made.append(self)
+
+    def produce(self, topic: str, value: Any, key: Any, *, on_delivery: Any, **more: Any) -> None:
+        if self.errors:
+            raise self.errors.pop(0)
+        self.taken.append((topic, key, value, more))
+        self.callback = on_delivery
+
+    def poll(self, timeout_s: float) -> int:
+        self.polls += 1
+        while self.reports:
+            callback, error = self.reports.pop()
+            callback(error, SimpleNamespace(topic=lambda: "orders", partition=lambda: 3))
+        return 0
+
+    def flush(self, timeout_s: float) -> int:
+        self.poll(0)
+        self.flushes_left -= 1
+        return max(self.flushes_left, 0)
+
+    def close(self) -> bool:
+        self.closed = True
+        return True
+
+    def fail(self, code: int) -> None:
+        self.reports.append((self.callback, KafkaError(code, "broken")))
+
+
+@pytest.fixture(autouse=True)
+def views(monkeypatch: pytest.MonkeyPatch) -> FakeViews:
+    made = FakeViews()
+    FakeProducer.made = []
+    monkeypatch.setattr(producers, "Producer", FakeProducer)
+    monkeypatch.setattr(producers, "acquire", lambda conf, config: made)
+    producers._kept.forget_parent()  # private: what a worker process keeps, and each test is one
+    return made
+
+
+def test_records_are_passed_on_with_what_they_have() -> None:
+    with Sender("orders", CONF) as sender:
+        sender.send(b"k", b"v")
+        sender.send(None, None, 3, 0, iter([("h", None)]), "other")
+        sender.send_pairs([(b"a", b"1"), (None, b"2")])
+    [producer] = FakeProducer.made
+    assert producer.taken == [
+        ("orders", b"k", b"v", {}),
+        ("other", None, None, {"partition": 3, "timestamp": 1, "headers": [("h", None)]}),
+        ("orders", b"a", b"1", {}),
+        ("orders", None, b"2", {}),
+    ]
+    assert sender.sent == 4
+
+
+def test_a_full_queue_is_waited_for() -> None:
+    sender = Sender("orders", CONF)
+    [producer] = FakeProducer.made
+    producer.errors = [BufferError("full"), BufferError("full"), KeyHeld("held")]
+    sender.send(b"k", b"v")
+    assert len(producer.taken) == 1
+    assert producer.polls == 3
+    producer.errors = [BufferError("full")]
+    sender.send_pairs([(b"k", b"v")])
+    assert sender.finish() == 2
+
+
+def test_it_looks_at_deliveries_as_it_goes() -> None:
+    sender = Sender("orders", CONF)
+    [producer] = FakeProducer.made
+    sender.send_pairs([(None, b"v")] * (2 * POLL_EVERY + 1))
+    assert (producer.polls, sender.sent) == (2, 2 * POLL_EVERY + 1)
+    producer.fail(KafkaError._MSG_TIMED_OUT)
+    with pytest.raises(WriteFailed, match="partition 3 of orders: a record was not delivered: broken") as failed:
+        sender.send_pairs([(b"k", b"v")] * POLL_EVERY)
+    assert (failed.value.topic, failed.value.partition) == ("orders", 3)
+    sender.abandon()
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [
+        (FirstViewPending("no view"), ViewTimeout),
+        (RetiredPartitionChosen("partition 7 takes no records", topic="orders", partition=7), PartitionRetired),
+        (KafkaException(KafkaError(ErrorCode.MESSAGE_TOO_LARGE, "too large")), WriteFailed),
+    ],
+)
+def test_what_cannot_be_waited_for_is_raised(error: Exception, raised: type[Exception]) -> None:
+    sender = Sender("orders", CONF)
+    FakeProducer.made[0].errors = [error] * 2
+    with pytest.raises(raised):
+        sender.send(b"k", b"v")
+    with pytest.raises(raised):
+        sender.send_pairs([(b"k", b"v")])
+    sender.abandon()
+    sender.abandon()
+
+
+def test_a_fatal_error_costs_the_producer() -> None:
+    sender, beside = Sender("orders", CONF), Sender("orders", CONF)
+    [producer] = FakeProducer.made
+    sender.send(b"k", b"v")
+    producer.fail(KafkaError._FATAL)  # the code is all that a delivery report says of it
+    with pytest.raises(WriteFailed):
+        sender.finish()
+    assert not producer.closed  # somebody else is at it
+    Sender("orders", CONF).abandon()
+    assert len(FakeProducer.made) == 2
+    beside.abandon()
+    assert producer.closed
+    Sender("orders", CONF).abandon()
+    assert len(FakeProducer.made) == 2
+
+
+def test_modes_that_do_not_come_fail_the_task(views: FakeViews) -> None:
+    views.set("orders", modes_of(4, 4), epoch=1)
+    views.failure = ModeSourceError("the mode log is out of reach")
+    with pytest.raises(ViewTimeout, match=r"planned by epoch 2 .* orders epoch 1.*out of reach; nothing was written"):
+        Sender("orders", CONF, at_least=(1, 2))
+    producers.close_idle()
+    assert FakeProducer.made[0].closed, "it was given back"
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_worker_makes_its_own() -> None:
+    key = key_of(CONF)
+    ours = borrow(key, CONF)
+    child = os.fork()
+    if child == 0:
+        os._exit(borrow(key, CONF) is ours or FakeProducer.made[0].closed)
+    assert os.waitpid(child, 0)[1] == 0
+    assert borrow(key, CONF) is ours
+
+
+def test_the_configuration_of_a_writer() -> None:
+    assert producer_conf(CONF)["enable.idempotence"] is True
+    assert "enable.idempotence" not in producer_conf({**CONF, "acks": 1})
+    assert producer_conf({**CONF, "enable.idempotence": False})["enable.idempotence"] is False
+    for refused in ("on_delivery", "transactional.id", "delivery.report.only.error"):
+        with pytest.raises(ConfigError, match=refused):
+            producer_conf({**CONF, refused: "x"})
+    assert key_of(CONF) == key_of(dict(CONF))
+    assert key_of(CONF) != key_of({**CONF, "acks": 1})
+    assert "secret" not in key_of({**CONF, "sasl.password": "secret"})
+
+
+# Which partitions records may go to
+
+WHOLE = TopicView.unlisted("orders")
+SHRUNK = FakeViews().set("orders", modes_of(6, 4))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_while_all_are_writable_javas_own_way_is_left_alone(name: str) -> None:
+    conf = {"partitioner": name}
+    if name in ("murmur2_random", "sticky", "uniform_sticky"):
+        assert not asks_for_partitions(WHOLE, conf)
+        assert placing(WHOLE, conf, None) is None
+        return
+    assert asks_for_partitions(WHOLE, conf)
+    made = placing(WHOLE, conf, range(7))
+    assert made is not None
+    assert (made.partitions, made.name, made.retired) == (tuple(range(7)), name, "")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_shrunk_topic_has_its_writable_partitions(name: str) -> None:
+    assert not asks_for_partitions(SHRUNK, {"partitioner": name})
+    made = placing(SHRUNK, {"partitioner": name}, None)
+    assert made is not None
+    assert (made.partitions, made.dense, made.name) == ((0, 1, 2, 3), True, name)
+    assert "ReadOnly 4-5" in made.retired
+    assert made.rule is not None
+    assert made.rule.name == name
+
+
+def test_objects_are_taken_and_nonsense_is_refused() -> None:
+    made = placing(SHRUNK, {"partitioner": Manual()}, None)
+    assert made is not None
+    assert (made.name, made.rule) == (None, None)
+    for nonsense in ("murmur3", "no.such.module:thing", 7):
+        with pytest.raises(ConfigError, match="partitioner"):
+            partitioner_named({"partitioner": nonsense})
+
+
+# What is forgotten between tasks of a Python worker
+
+
+@pytest.mark.parametrize("name", ["pyspark.zip", "py4j-0.10.9.9-src.zip", "org_hadoop-client-runtime.jar"])
+def test_finders_of_sparks_archives_are_forgotten_and_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    own, users = tmp_path / name, tmp_path / "users.zip"
+    for module in ("of_spark_first", "of_spark_second", "of_a_user_first", "of_a_user_second"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    for archive, module in ((own, "of_spark"), (users, "of_a_user")):
+        with zipfile.ZipFile(archive, "w") as file:
+            file.writestr(f"{module}_first.py", "")
+            file.writestr(f"{module}_second.py", "")
+        monkeypatch.syspath_prepend(str(archive))
+        monkeypatch.setitem(sys.path_importer_cache, str(archive), zipimport.zipimporter(str(archive)))
+        importlib.import_module(f"{module}_first")
+    forget_archive_finders()
+    assert str(own) not in sys.path_importer_cache
+    assert str(users) in sys.path_importer_cache
+    importlib.import_module("of_spark_second")
+    importlib.import_module("of_a_user_second")
+    assert str(own) in sys.path_importer_cache
