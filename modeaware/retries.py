@@ -57,8 +57,8 @@ class Outcome(Enum):
 
 def outcome_of(error: ModeAwareError) -> Outcome:
     """Classify an error by its class and code."""
-    if isinstance(error, ModeSourceError):  # nothing was sent, and the reader of the mode log has retried itself
-        return Outcome.FINAL
+    if isinstance(error, ModeSourceError) and error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return Outcome.FINAL  # nothing was sent, and the reader of the mode log has retried itself
     if isinstance(error, ControllerFenced) or error.code is ErrorCode.REQUEST_TIMED_OUT:
         return Outcome.IN_DOUBT
     return Outcome.NOT_DONE if error.code in _NOT_DONE else Outcome.FINAL

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from modeaware.errors import ModeSourceError, NotAuthorized
+from modeaware.errors import ErrorCode, ModeSourceError, NotAuthorized
 from modeaware.librdkafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from modeaware.modelog.connection import tail_conf
 
@@ -18,7 +18,9 @@ READ_WAIT_MS = 10
 
 
 class LogAbsent(ModeSourceError):
-    """The cluster says that there is no such topic."""
+    """The cluster says that there is no such topic; a broker may lag behind its creation."""
+
+    default_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 class LogUnreachable(ModeSourceError):

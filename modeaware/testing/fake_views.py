@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import threading
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -140,7 +141,7 @@ class FakeViews:
         with self._lock:
             return dict(self._views)
 
-    def recorded(self, topics: Iterable[str]) -> set[str]:
+    def recorded(self, topics: Iterable[str]) -> builtins.set[str]:
         return {topic for topic in topics if topic in self._views or topic in self._replaced}
 
     def claim(self) -> ClaimRecord | None:

@@ -15,7 +15,6 @@ class Chronicle:
     """Notes events; any thread may. Each is in the file when :meth:`note` returns.
 
     Args:
-        path: the file.
         now_ms: the run's time.
         tell: called with each event, under a lock.
     """

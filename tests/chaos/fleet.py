@@ -5,20 +5,19 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
 from modeaware.errors import LocalKafkaError
 from modeaware.local.process import OwnedProcess, wait_until_stopped
 from tests.chaos.chronicle import Chronicle
+from tests.chaos.clients import GAVE_UP
 from tests.chaos.setting import CONTROLLER_CONFIGS, GROUPS, WRITERS, Setting
+from tests.chaos.tasks import Task
 
 KILL_S = 20.0
 WATCH_S = 0.5
-GAVE_UP = "of no use any more"
-"""What a writer or a reader says when its client has failed for good."""
-Command = Callable[[int], list[str]]
 FATAL_ERROR = "cimpl.KafkaException: KafkaError{FATAL"
 TRACEBACK_LINES = 60
 """In a callback a fatal error may be wrapped in others: it stands where the traceback begins."""
@@ -27,38 +26,39 @@ TRACEBACK_LINES = 60
 class Child:
     """One process and its incarnations. Methods may be called from any thread, one at a time.
 
-    Attributes:
+    Args:
         name: unique in the run.
         role: ``writer``, ``reader`` or ``controller``.
         group: the group it is a member of, if it is a reader.
-        wanted: whether it is to run; if not, nobody starts it when it has ended.
+        command: what to run; the number of its incarnation is added for writers and readers.
+
+    Attributes:
+        wanted: whether it is to run; if not, it is not started again when it has ended.
+        turn: held by the thread that harms it or looks after it.
     """
 
-    def __init__(self, name: str, role: str, group: str | None, command: Command, log: Path) -> None:
+    def __init__(self, name: str, role: str, group: str | None, command: list[str], folder: Path) -> None:
         self.name = name
         self.role = role
         self.group = group
         self.wanted = False
-        self._command = command
-        self._log = log
-        self._process: OwnedProcess | None = None
-        self._log_start = 0
         self.turn = threading.RLock()
+        self._command = [sys.executable, "-m", *command]
+        self._log = folder / f"{name}.log"
+        self._log_start = 0
+        self._process: OwnedProcess | None = None
 
     @property
     def pid(self) -> int | None:
         return self._process.pid if self._process is not None and self._process.running() else None
-
-    @property
-    def running(self) -> bool:
-        return self._process is not None and self._process.running()
 
     def start(self, run: int) -> None:
         """Start its next incarnation."""
         with self.turn:
             self.wanted = True
             self._log_start = self._log.stat().st_size if self._log.exists() else 0
-            self._process = OwnedProcess(self._command(run), self._log, self._log.with_suffix(".none"))
+            numbered = [] if self.role == "controller" else [str(run)]
+            self._process = OwnedProcess([*self._command, *numbered], self._log, self._log.with_suffix(".none"))
 
     def signal(self, number: int) -> None:
         if self._process is not None:
@@ -83,8 +83,7 @@ class Child:
     def resume(self) -> None:
         self.signal(signal.SIGCONT)
 
-    def ask_to_end(self) -> None:
-        """SIGTERM."""
+    def terminate(self) -> None:
         self.wanted = False
         self.signal(signal.SIGTERM)
 
@@ -102,37 +101,31 @@ class Child:
         return next((line for line in reversed(lines) if GAVE_UP in line), last)[:400]
 
 
-class Fleet:
-    """All processes but the brokers. What ends by itself is noted and started again."""
+class Fleet(Task):
+    """All processes but the brokers. Once the task is started, what ends by itself is noted and started again."""
 
     def __init__(self, setting: Setting, controllers: int, chronicle: Chronicle) -> None:
-        self._chronicle = chronicle
+        super().__init__(chronicle, "fleet")
         self._runs = count(1)
-        self._stopping = threading.Event()
-        self.children = {child.name: child for child in _children(setting, controllers)}
-        self._watcher = threading.Thread(target=self._watch, name="chaos-fleet", daemon=True)
+        self.children = list(_children(setting, controllers))
 
     def of(self, role: str) -> list[Child]:
-        return [child for child in self.children.values() if child.role == role]
+        return [child for child in self.children if child.role == role]
 
-    def start(self, child: Child) -> None:
+    def start_child(self, child: Child) -> None:
         """Start the child's next incarnation under a number that no other has in this run."""
         run = next(self._runs)
         child.start(run)
-        self._chronicle.note("started", process=child.name, role=child.role, run=run, pid=child.pid)
+        self.chronicle.note("started", process=child.name, role=child.role, run=run, pid=child.pid)
 
     def start_all(self, role: str) -> None:
         for child in self.of(role):
-            self.start(child)
-
-    def watch(self) -> None:
-        """From now on start again what has ended by itself."""
-        self._watcher.start()
+            self.start_child(child)
 
     def end(self, role: str, timeout_s: float) -> list[str]:
-        """Ask all of a role to end; the names of those that had to be killed."""
+        """Terminate all of a role; the names of those that had to be killed."""
         for child in self.of(role):
-            child.ask_to_end()
+            child.terminate()
         killed = []
         for child in self.of(role):
             if not child.wait(timeout_s):
@@ -142,55 +135,40 @@ class Fleet:
                 self._note_end(child)
         return killed
 
-    def close(self) -> None:
+    def stop(self) -> None:
         """Kill all that is left."""
-        self._stopping.set()
-        if self._watcher.is_alive():
-            self._watcher.join()
-        for child in self.children.values():
-            child.kill()
+        try:
+            super().stop()
+        finally:
+            for child in self.children:
+                child.kill()
 
-    def _watch(self) -> None:
-        while not self._stopping.wait(WATCH_S):
-            for child in self.children.values():
+    def work(self) -> None:
+        while not self.stopping.wait(WATCH_S):
+            for child in self.children:
                 if child.turn.acquire(blocking=False):  # else the nemesis has it
                     try:
-                        self._look_after(child)
+                        if child.wanted and child.pid is None:
+                            self._note_end(child)
+                            self.start_child(child)
                     finally:
                         child.turn.release()
 
-    def _look_after(self, child: Child) -> None:
-        if child.wanted and not child.running:
-            self._note_end(child)
-            self.start(child)
-
     def _note_end(self, child: Child) -> None:
         words = child.last_words()
-        self._chronicle.note(
-            "ended-by-itself", process=child.name, role=child.role, group=child.group, last_words=words
-        )
+        self.chronicle.note("ended-by-itself", process=child.name, role=child.role, group=child.group, last_words=words)
 
 
 def _children(setting: Setting, controllers: int) -> Iterator[Child]:
     folder = setting.folder
     configs = [word for name, value in CONTROLLER_CONFIGS.items() for word in ("--config", f"{name}={value}")]
-    controller = _module("modeaware", "controller", "--bootstrap-server", setting.bootstrap_servers, *configs)
+    controller = ["modeaware", "controller", "--bootstrap-server", setting.bootstrap_servers, *configs]
     for number in range(controllers):
-        name = f"controller-{number}"
-        yield Child(name, "controller", None, lambda run: controller, folder / f"{name}.log")
+        yield Child(f"controller-{number}", "controller", None, controller, folder)
     for writer in WRITERS:
-        start = _module("tests.chaos.writer", str(folder), writer.name)
-        yield Child(writer.name, "writer", None, _numbered(start), folder / f"{writer.name}.log")
+        yield Child(writer.name, "writer", None, ["tests.chaos.clients", "writer", str(folder), writer.name], folder)
     for group in GROUPS:
         for number in range(group.members):
             name = f"{group.name}-{number}"
-            start = _module("tests.chaos.reader", str(folder), group.name, name)
-            yield Child(name, "reader", group.name, _numbered(start), folder / f"{name}.log")
-
-
-def _module(module: str, *arguments: str) -> list[str]:
-    return [sys.executable, "-m", module, *arguments]
-
-
-def _numbered(command: list[str]) -> Command:
-    return lambda run: [*command, str(run)]
+            reader = ["tests.chaos.clients", "reader", str(folder), group.name, name]
+            yield Child(name, "reader", group.name, reader, folder)

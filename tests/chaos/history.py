@@ -14,7 +14,7 @@ OPEN_END = 1 << 32
 
 
 class Outcome(Enum):
-    """What became of a transaction, as its writer was told. UNKNOWN: he was not."""
+    """What became of a transaction, as its writer was told. UNKNOWN: it was not."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"
@@ -44,9 +44,8 @@ class WriterRun:
     Attributes:
         run: its number, see :class:`tests.chaos.record.Identity`.
         name: the writer's, the same for all of its incarnations.
-        aware: whether it honours modes.
         acks: its ACKED entries, in the order the acknowledgements came.
-        transactions: its transactions in order, without gaps; None if it is not transactional.
+        transactions: in order, without gaps; None if it is not transactional.
         bounds: under which views it sent, ascending; empty if it is not aware.
         ended: whether it came to its end in good order, with all it had sent settled.
     """
@@ -60,8 +59,7 @@ class WriterRun:
     ended: bool = False
 
 
-@dataclass(frozen=True)
-class ReaderRun:
+class ReaderRun(NamedTuple):
     """One incarnation of a member of a group; its READ, TAKEN, DROPPED and COMMIT_FAILED entries in order."""
 
     name: str
@@ -72,7 +70,7 @@ class ReaderRun:
 class Gone(NamedTuple):
     """From ``at_ms`` (at the latest) to ``until_ms`` offsets below ``below`` were out of readers' reach: by ``how``.
 
-    ``deleted`` is for good and for everybody; ``None`` is a mode, which plain consumers do not know.
+    ``deleted`` is for good and for every consumer; ``None`` is a mode, which plain consumers do not honour.
     """
 
     at_ms: int
@@ -100,14 +98,6 @@ class Shrink(NamedTuple):
     left: Mapping[int, int]
 
 
-class Retired(NamedTuple):
-    """What landed in ``partition`` from offset ``first`` to ``end`` - 1 landed while it was retired, for certain."""
-
-    partition: int
-    first: int
-    end: int
-
-
 class Fault(NamedTuple):
     """Something was done to ``target`` from ``from_ms`` to ``to_ms``.
 
@@ -121,14 +111,9 @@ class Fault(NamedTuple):
     group: str | None = None
 
 
-@dataclass(frozen=True)
-class Contents:
-    """What a plain consumer found in the topic when all was over.
-
-    Attributes:
-        log_starts: partition -> its log's start offset.
-        stored: STORED entries: all that it was given (read_committed), by partition and offset.
-    """
+class Contents(NamedTuple):
+    """What a plain consumer (read_committed) found in the topic when all was over: each partition's log start, and
+    STORED entries by partition and offset."""
 
     log_starts: Mapping[int, int]
     stored: Iterable[Entry]
@@ -144,7 +129,6 @@ class History:
         writable: view version -> the partitions it calls writable, as far as known.
         plain: those of the groups whose members are stock consumers.
         shrinks: the shrinks that were called complete.
-        retired: where records landed while their partition was retired.
     """
 
     groups: Sequence[str]
@@ -156,4 +140,3 @@ class History:
     writable: Mapping[int, Sequence[int]] = field(default_factory=dict)
     plain: frozenset[str] = frozenset()
     shrinks: Sequence[Shrink] = ()
-    retired: Sequence[Retired] = ()

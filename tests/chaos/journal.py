@@ -5,54 +5,50 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
 _ENTRY = struct.Struct("<QIIBB")
+_CHUNK = _ENTRY.size * 50_000
 UNPLACED = (1 << 32) - 1
 """An acknowledged record whose offset was not told: librdkafka's answer to DUPLICATE_SEQUENCE_NUMBER."""
-_CHUNK = _ENTRY.size * 50_000
 
 Entry = tuple[int, int, int, int, int]
 """(number, offset, at_ms, partition, kind); what does not apply is 0."""
 
 
 class Kind(IntEnum):
-    """What an entry says."""
+    """What an entry says, of a reader (READ to COMMIT_FAILED), a writer, or the topic (STORED).
+
+    READ: the reader was given the record ``number`` at ``partition``, ``offset``.
+    TAKEN, DROPPED: it holds ``partition`` from here on, or does not any more.
+    COMMIT_FAILED: its commit failed, or it lost its partitions: what it has read since ``offset`` (a time in ms: that
+        of the first reading that it had not committed) may be read again.
+    ACKED: the record ``number`` was acknowledged at ``partition``, ``offset`` (:data:`UNPLACED`: somewhere).
+    VIEW: from the sequence number ``offset`` on, the writer sends under the versions of :func:`unpack_bounds`.
+    BEGUN, COMMITTED, ABORTED: a transaction; ``offset`` is the sequence number of its first record, or the one behind
+        its last.
+    ENDED: the process ended in good order; of a writer: all it sent is settled.
+    STORED: the record ``number`` lies at ``partition``, ``offset`` at the end of the run.
+    """
 
     READ = 1
-    """A reader was given the record ``number`` at ``partition``, ``offset``."""
     TAKEN = 2
-    """A reader holds ``partition`` from here on."""
     DROPPED = 3
-    """A reader does not hold ``partition`` any more."""
     COMMIT_FAILED = 4
-    """A reader's commit failed, or it lost its partitions: what it has read since ``offset`` (a time in ms: that of the
-    first reading that it had not committed) may be read again."""
     ACKED = 5
-    """A writer was told that the record ``number`` lies at ``partition``, ``offset`` (:data:`UNPLACED`: somewhere)."""
     VIEW = 6
-    """From the sequence number ``offset`` on, a writer sends under views from version ``number >> 32`` to ``number &
-    0xFFFFFFFF`` (both counted from -1)."""
     BEGUN = 7
-    """A writer begins a transaction; ``offset`` is the sequence number of its first record."""
     COMMITTED = 8
-    """The transaction was committed; ``offset`` is the sequence number behind its last record."""
     ABORTED = 9
-    """The transaction was aborted; likewise."""
     ENDED = 10
-    """The process ended in good order; of a writer: all it sent is settled."""
     STORED = 11
-    """The record ``number`` lies at ``partition``, ``offset`` at the end of the run."""
 
 
 class Journal:
-    """Appends entries. One thread owns it.
-
-    Args:
-        path: its file; must not exist.
-    """
+    """Appends entries to a new file. One thread owns it."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND)
@@ -73,11 +69,22 @@ class Journal:
         os.close(self._file)
 
 
-def read_journal(path: Path) -> Iterator[Entry]:
-    """The entries in the order they were noted; one that a kill has torn at the end is left out."""
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            yield from _ENTRY.iter_unpack(chunk[: len(chunk) // _ENTRY.size * _ENTRY.size])
+@dataclass(frozen=True)
+class JournalFile:
+    """A journal's entries of some kinds, in the order they were noted; it can be iterated over again.
+
+    An entry that a kill has torn at the end is left out.
+    """
+
+    path: Path
+    kinds: Collection[Kind]
+
+    def __iter__(self) -> Iterator[Entry]:
+        with self.path.open("rb") as file:
+            while chunk := file.read(_CHUNK):
+                for entry in _ENTRY.iter_unpack(chunk[: len(chunk) // _ENTRY.size * _ENTRY.size]):
+                    if entry[4] in self.kinds:
+                        yield entry
 
 
 def pack_bounds(lower: int, upper: int) -> int:

@@ -6,17 +6,15 @@ A million acknowledgements with four groups take about twelve seconds and 150 Mi
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 
-from tests.chaos.fates import Fates
 from tests.chaos.history import OPEN_END, Contents, Fault, Gone, History, Outcome, Shrink, WriterRun
 from tests.chaos.journal import UNPLACED
-from tests.chaos.ledger import Ledger
+from tests.chaos.ledger import Fates, Ledger
 from tests.chaos.record import Identity
 from tests.chaos.rereading import check_rereading
-from tests.chaos.routing import check_routing
 from tests.chaos.verdict import Verdict
-from tests.chaos.windows import Gaps
 
 
 def judge(history: History) -> Verdict:
@@ -30,13 +28,12 @@ def judge(history: History) -> Verdict:
     else:
         ledger.stored(history.contents.stored)
     fates = Fates(history.writers)
-    gaps = Gaps(history.faults)
     _check_log(ledger, fates, history.contents, verdict)
-    _check_acknowledged(history, ledger, fates, gaps, verdict)
+    _check_acknowledged(history, ledger, fates, verdict)
     _check_gone(history.gone, ledger, verdict)
     _check_shrinks(history.shrinks, verdict)
-    check_routing(history, verdict)
-    check_rereading(history, ledger, gaps.span_ms, verdict)
+    _check_routing(history, verdict)
+    check_rereading(history, ledger, verdict)
     _check_transactions(history.writers, history.faults, verdict)
     return verdict
 
@@ -74,16 +71,14 @@ def _check_log(ledger: Ledger, fates: Fates, contents: Contents | None, verdict:
             last[run_and_key] = sequence
 
 
-def _check_acknowledged(history: History, ledger: Ledger, fates: Fates, gaps: Gaps, verdict: Verdict) -> None:
+def _check_acknowledged(history: History, ledger: Ledger, fates: Fates, verdict: Verdict) -> None:
     """What was acknowledged was read by every group, whether it is still there or not."""
     readings = list(ledger.first_ms.items())
     unplaced = _places(history.writers, ledger)
     starts: Mapping[int, int] = history.contents.log_starts if history.contents is not None else {}
     unsettled: set[tuple[int, int]] = set()
     for writer in history.writers:
-        gaps.begin(writer.name)
         for number, offset, at_ms, partition, _ in writer.acks:
-            gaps.acknowledged(at_ms)
             outcome = fates.outcome(number)
             if outcome is not Outcome.COMMITTED:
                 if outcome is Outcome.UNKNOWN:
@@ -113,7 +108,6 @@ def _check_acknowledged(history: History, ledger: Ledger, fates: Fates, gaps: Ga
                 what = f"{partition}@{offset}: {Identity.of(number)} of {writer.name} at {at_ms} ms, by {missing}"
                 verdict.broken("unread" if present else "lost", what)
     verdict.unsettled_transactions = len(unsettled)
-    verdict.longest_gap_ms = gaps.longest_ms
     for group, times in readings:
         verdict.read[group] = sum(len(page) - page.count(0) for page in map(times.page, times.partitions))
         verdict.duplicates[group] = len(ledger.again[group]) // 3
@@ -139,7 +133,7 @@ def _check_gone(gone: Iterable[Gone], ledger: Ledger, verdict: Verdict) -> None:
         numbers = ledger.numbers.page(partition)
         for offset in range(start, min(below, len(numbers))):
             if not numbers[offset]:
-                continue  # a control record, or nobody ever saw it: then it is lost, if it was acknowledged
+                continue  # a control record, or one that was never seen: then it is lost, if it was acknowledged
             for group, times in ledger.first_ms.items():
                 first_ms = times.get(partition, offset) - 1
                 if first_ms < 0 or first_ms > at_ms:
@@ -166,6 +160,32 @@ def _answer(shrink: Shrink, partition: int, verdict: Verdict) -> str:
     what = f"shrink to {shrink.to}, done at {shrink.at_ms} ms: partition {partition} is sealed at {seal}"
     verdict.broken("not-deleted", f"{what}, to be empty below {reclaim}, starts at {start}, has {left} records left")
     return "denied"
+
+
+def _check_routing(history: History, verdict: Verdict) -> None:
+    """Aware writers: one key, one view, one partition, and that a writable one. Counts how much could be judged."""
+    homes: dict[tuple[int, int], int] = {}  # (version, key) -> partition
+    for writer in history.writers:
+        if not writer.aware:
+            continue
+        firsts = [bounds.first for bounds in writer.bounds]
+        for number, offset, _, partition, _ in writer.acks:
+            verdict.routing["aware"] += 1
+            index = bisect_right(firsts, number & 0xFFFFFFFF) - 1
+            if index < 0 or writer.bounds[index].lower != writer.bounds[index].upper:
+                continue  # the view changed while it was sent: either may have been in force
+            verdict.routing["homes"] += 1
+            version, key = writer.bounds[index].lower, number >> 32 & 0xFFFF
+            what = f"{partition}@{offset}: {Identity.of(number)} of {writer.name} under version {version}"
+            home = homes.setdefault((version, key), partition)
+            if home != partition:
+                verdict.broken("moved", f"{what}; others went to {home}")
+            writable = history.writable.get(version)
+            if writable is None:
+                continue
+            verdict.routing["writable"] += 1
+            if partition not in writable:
+                verdict.broken("retired-chosen", f"{what}; writable are {list(writable)}")
 
 
 def _check_transactions(writers: Iterable[WriterRun], faults: Iterable[Fault], verdict: Verdict) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,28 +17,16 @@ from tests.chaos.history import (
     History,
     Outcome,
     ReaderRun,
-    Retired,
     Shrink,
     Transaction,
     WriterRun,
 )
-from tests.chaos.journal import Entry, Kind, read_journal, unpack_bounds
+from tests.chaos.journal import Entry, JournalFile, Kind, unpack_bounds
 from tests.chaos.setting import GROUPS, WRITERS, Setting
 
 LATE_MS = 1_000
-"""How long after a process has ended by itself that is noted, at most."""
+"""How long after a process has ended by itself its end is noted, at most."""
 _OUTCOMES = {Kind.COMMITTED: Outcome.COMMITTED, Kind.ABORTED: Outcome.ABORTED}
-
-
-class JournalFile:
-    """A journal's entries of some kinds; it can be iterated over again."""
-
-    def __init__(self, path: Path, kinds: Iterable[Kind]) -> None:
-        self._path = path
-        self._kinds = frozenset(kinds)
-
-    def __iter__(self) -> Iterator[Entry]:
-        return (entry for entry in read_journal(self._path) if entry[4] in self._kinds)
 
 
 def load_history(folder: Path) -> History:
@@ -49,24 +37,21 @@ def load_history(folder: Path) -> History:
     """
     setting = Setting.load(folder)
     events = list(read_events(setting.events_path))
-    views = [event for event in events if event["event"] in ("view", "mode-record")]
     return History(
         groups=[group.name for group in GROUPS],
         writers=sorted(map(_writer, folder.glob("writer.*.journal")), key=lambda each: each.run),
         readers=[_reader(path) for path in sorted(folder.glob("reader.*.journal"))],
         contents=_contents(setting),
         gone=list(_gone(events)),
-        faults=list(faults_of(events)),
-        writable={view["version"]: view["writable"] for view in views},
+        faults=list(_faults(events)),
+        writable={event["version"]: event["writable"] for event in events if event["event"] == "view"},
         plain=frozenset(group.name for group in GROUPS if not group.aware),
         shrinks=list(_shrinks(events)),
-        retired=list(_retired(events)),
     )
 
 
-def faults_of(events: Iterable[Event]) -> Iterator[Fault]:
+def _faults(events: Sequence[Event]) -> Iterator[Fault]:
     """The faults, and what ended by itself. A fault that has no end goes on for ever."""
-    events = list(events)
     ends = {event["id"]: event["at_ms"] for event in events if event["event"] == "fault-ends"}
     for event in events:
         at_ms = event["at_ms"]
@@ -99,24 +84,10 @@ def _shrinks(events: Iterable[Event]) -> Iterator[Shrink]:
             yield Shrink(event["at_ms"], event["to"], *({int(p): n for p, n in each.items()} for each in maps))
 
 
-def _retired(events: Iterable[Event]) -> Iterator[Retired]:
-    """Between an end offset read after a switch and one read before the growth that ended it."""
-    firsts: dict[int, int] = {}
-    for event in events:
-        if event["event"] != "ends-of-retired":
-            continue
-        ends = {int(partition): end for partition, end in event["ends"].items()}
-        if event["before_growth"]:
-            yield from (Retired(p, first, ends[p]) for p, first in firsts.items() if ends.get(p, 0) > first)
-            firsts.clear()
-        else:
-            firsts = {**ends, **firsts}
-
-
 def _writer(path: Path) -> WriterRun:
     _, name, run, _ = path.name.split(".")
     [writer] = [each for each in WRITERS if each.name == name]
-    notes = [entry for entry in read_journal(path) if entry[4] != Kind.ACKED]
+    notes = list(JournalFile(path, {*Kind} - {Kind.ACKED}))
     return WriterRun(
         run=int(run),
         name=name,

@@ -1,4 +1,4 @@
-"""What a record of the chaos run says about itself: who wrote it, under which key, as his how-manyeth."""
+"""What a record of the chaos run says about itself: which writer sent it, under which key, and as its how many-th."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ from typing import NamedTuple
 
 VALUE_BYTES = 100
 NO_VERSION = -1
-MAX_RUN = (1 << 15) - 1  # so that the number of an identity is positive in 64 bits
+_VALUE = struct.Struct("<4sQ")
 _MAGIC = b"mwch"
-_VALUE = struct.Struct("<4sQq")
 
 
 class Identity(NamedTuple):
     """Which record it is.
 
     Attributes:
-        run: the writer's incarnation; no two in a history share one. From 1 on.
+        run: the writer's incarnation, from 1 on; no two in a history share one.
         key: the number of its key.
-        sequence: counts a run's records from 0 on, so it counts the records of each of its keys, too.
+        sequence: counts a run's records from 0 on.
     """
 
     run: int
@@ -42,25 +41,19 @@ def key_bytes(key: int) -> bytes:
     return b"key-%05d" % key
 
 
-def value_bytes(number: int, version: int) -> bytes:
-    """The value of a record.
-
-    Args:
-        number: its identity.
-        version: the version of the view under which it was sent (:func:`version_number`), NO_VERSION if not known.
-    """
-    return _VALUE.pack(_MAGIC, number, version).ljust(VALUE_BYTES, b".")
+def value_bytes(number: int) -> bytes:
+    return _VALUE.pack(_MAGIC, number).ljust(VALUE_BYTES, b".")
 
 
 def number_of(value: bytes | None, key: bytes | None) -> int:
     """The identity in a record's value.
 
     Raises:
-        ValueError: somebody else wrote it, or its key is not the one it was sent with.
+        ValueError: no writer of the run wrote it, or its key is not the one it was sent with.
     """
     if value is None or len(value) != VALUE_BYTES or not value.startswith(_MAGIC):
         raise ValueError(f"not a record of this run: {value!r}")
-    _, number, _ = _VALUE.unpack_from(value)
+    _, number = _VALUE.unpack_from(value)
     if key != key_bytes(number >> 32 & 0xFFFF):
         raise ValueError(f"{Identity.of(number)} came with the key {key!r}")
     return int(number)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
 from tests.chaos.history import Fault, Gone, History
 from tests.chaos.ledger import Ledger
 from tests.chaos.verdict import Verdict
-from tests.chaos.windows import Windows
 
 SETTLE_MS = 15_000
 """How long after the end of a broker's fault a partition may change hands because of it, and be read again then."""
@@ -16,20 +16,33 @@ PREFETCH_MS = 15_000
 meanwhile, and reads on until it learns that it has lost the partition."""
 
 
-def check_rereading(history: History, ledger: Ledger, span_ms: tuple[int, int], verdict: Verdict) -> None:
-    """Check all groups.
+class Windows:
+    """Spans of time, merged."""
 
-    Args:
-        span_ms: the time of the run, for the share of it that is excused.
-    """
+    def __init__(self, spans: Iterable[tuple[int, int]]) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        for start, end in sorted(spans):
+            if self._ends and start <= self._ends[-1]:
+                self._ends[-1] = max(self._ends[-1], end)
+            else:
+                self._starts.append(start)
+                self._ends.append(end)
+
+    def touch(self, start: int, end: int) -> bool:
+        """Whether any of them has a moment in common with ``start`` to ``end``."""
+        index = bisect_right(self._starts, end) - 1
+        return index >= 0 and self._ends[index] >= start
+
+
+def check_rereading(history: History, ledger: Ledger, verdict: Verdict) -> None:
+    """Check all groups."""
     for group in history.groups:
-        _check_duplicates(group, history.faults, ledger, span_ms, verdict)
+        _check_duplicates(group, history.faults, ledger, verdict)
         _check_late(group, group in history.plain, history.gone, ledger, verdict)
 
 
-def _check_duplicates(
-    group: str, faults: Sequence[Fault], ledger: Ledger, span_ms: tuple[int, int], verdict: Verdict
-) -> None:
+def _check_duplicates(group: str, faults: Sequence[Fault], ledger: Ledger, verdict: Verdict) -> None:
     """At least once allows a second reading where, between the two, something was done to the group's own members, or
     one of them could not commit what it had read.
 
@@ -38,21 +51,20 @@ def _check_duplicates(
     """
     own = [(fault.from_ms, fault.to_ms) for fault in faults if fault.group == group]
     excuses = Windows([*own, *ledger.unsure[group]])
-    verdict.excused_share[group] = excuses.share(*span_ms)
     harm = Windows((fault.from_ms, fault.to_ms + SETTLE_MS) for fault in faults if fault.group == "*")
     hands = {
         partition: Windows((at_ms, at_ms) for at_ms in times if harm.touch(at_ms, at_ms))
         for partition, times in ledger.taken_ms[group].items()
     }
-    nobody = Windows(())
+    never = Windows(())
     for partition, first_ms, again_ms in _threes(ledger.again[group]):
-        if not excuses.touch(first_ms, again_ms) and not hands.get(partition, nobody).touch(first_ms, again_ms):
+        if not excuses.touch(first_ms, again_ms) and not hands.get(partition, never).touch(first_ms, again_ms):
             what = f"{group} read something of partition {partition} at {first_ms} ms and at {again_ms} ms"
             verdict.broken("unexplained-duplicate", what)
 
 
 def _check_late(group: str, plain: bool, gone: Iterable[Gone], ledger: Ledger, verdict: Verdict) -> None:
-    """Nobody is given what was deleted, nor anything of a None partition, once what was fetched before is used up.
+    """No reader is given what was deleted, or anything of a None partition, once what was fetched before is used up.
 
     Of the readings of a position the latest counts. Where it is the only one, it was judged already as one that came
     before the record went, or not.

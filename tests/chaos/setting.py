@@ -1,4 +1,4 @@
-"""What every process of a chaos run has to know: where, who takes part, how fast."""
+"""What every process of a chaos run needs: the cluster, the topic, the clients, the rates."""
 
 from __future__ import annotations
 
@@ -8,11 +8,17 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from modeaware.config import ClientConfig
+from modeaware.errors import ModeSourceError
+from modeaware.views import registry
+from modeaware.views.source import Views
+
 PARTITIONS = 12
 LOWEST_TARGET = 4
 KEYS = 500
 MODE_LOG = "__partition_modes"
 SHRINK_DELAYS_MS = (0, 0, 500, 3_000)
+VIEWS_S = 60.0
 
 # Seconds instead of minutes, so that many shrinks fit in a run.
 CONTROLLER_CONFIGS = {
@@ -25,16 +31,11 @@ BROKER_CONFIGS = {
     "group.consumer.min.session.timeout.ms": "1000",
     "num.partitions": "1",
 }
-SESSION_MS = 6_000
 
 
 @dataclass(frozen=True)
 class Writer:
-    """A writer.
-
-    Attributes:
-        share: its share of all records.
-    """
+    """A writer and its share of all records."""
 
     name: str
     aware: bool
@@ -47,7 +48,7 @@ class Group:
     """A group of consumers and what is special in its members' configuration; they are stock ones if not ``aware``.
 
     One with ``auto.offset.reset=latest`` has offset 0 committed everywhere before its members start. So it has to read
-    everything as well, and whoever has it start anew by that setting later on makes it skip records.
+    everything as well, and any later reset by that setting makes it skip records.
     """
 
     name: str
@@ -55,12 +56,8 @@ class Group:
     conf: Mapping[str, str | int] = field(default_factory=dict)
     aware: bool = True
 
-    @property
-    def latest(self) -> bool:
-        return self.conf.get("auto.offset.reset") == "latest"
 
-
-_CLASSIC = {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": 1_000}
+_CLASSIC = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 1_000}
 _LATEST = {"auto.offset.reset": "latest"}
 
 WRITERS = (
@@ -82,8 +79,6 @@ class Setting:
     """One run.
 
     Attributes:
-        bootstrap_servers: the cluster.
-        topic: the topic.
         folder: where all processes write their journals and logs.
         origin_ns: the run's time 0 on the machine's monotonic clock, which all of its processes share.
         seed: of everything that is left to chance.
@@ -108,6 +103,17 @@ class Setting:
         """How the run itself connects."""
         return {"bootstrap.servers": self.bootstrap_servers, "log_level": 2}
 
+    def views(self) -> Views:
+        """The views that all aware clients of this process share.
+
+        Raises:
+            ModeSourceError: no first view within :data:`VIEWS_S` seconds.
+        """
+        views = registry.acquire(self.conf, ClientConfig())
+        if not views.wait_ready(VIEWS_S):
+            raise ModeSourceError(f"no view of the partition modes: {views.error()}")
+        return views
+
     def save(self) -> None:
         fields = {**asdict(self), "folder": str(self.folder)}
         (self.folder / "setting.json").write_text(json.dumps(fields, indent=2), encoding="utf-8")
@@ -117,22 +123,13 @@ class Setting:
         fields = json.loads((folder / "setting.json").read_text(encoding="utf-8"))
         return cls(**{**fields, "folder": folder})
 
-    def writer_path(self, name: str, run: int) -> Path:
-        """The journal of a writer's incarnation."""
-        return self.folder / f"writer.{name}.{run}.journal"
-
-    def reader_path(self, group: str, member: str, run: int) -> Path:
-        """The journal of a reader's incarnation."""
-        return self.folder / f"reader.{group}.{member}.{run}.journal"
-
     @property
     def events_path(self) -> Path:
-        """What the run did and saw, one JSON object a line."""
         return self.folder / "events.jsonl"
 
     @property
     def contents_path(self) -> Path:
-        """The topic's records at the end."""
+        """The journal of the topic's records at the end."""
         return self.folder / "contents.journal"
 
     @property

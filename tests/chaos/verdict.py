@@ -16,7 +16,7 @@ VIOLATIONS = {
     "deleted-unread": "out of the readers' reach (deleted, or None) before a group had read it",
     "read-deleted": "a group was given a record long after it was deleted, or from a partition that was None",
     "not-deleted": "a shrink was called complete while records below a seal were still in Kafka",
-    "overwritten": "two records at one offset: the log was truncated under somebody",
+    "overwritten": "two records at one offset: the log was truncated after one of them was acknowledged or read",
     "duplicate-in-log": "one record at two offsets, from an idempotent producer",
     "order": "records of one producer and key in another order than they were sent in, in one partition",
     "moved": "records of one key in two partitions under one view",
@@ -44,16 +44,11 @@ class Verdict:
         transactions: by outcome.
         read: group -> distinct records read.
         duplicates: group -> readings beyond a record's first.
-        excused_share: group -> the share of the run's time in which any second reading would have been excused.
         routing: of the acknowledged records of aware writers: all (``aware``), those of which the one view is known
             that they were routed by (``homes``), and those of them whose view's writable partitions are (``writable``).
         shrinks: shrinks that were called complete, by what Kafka said to it: ``confirmed``, ``unconfirmed`` (no answer
             in time) or ``denied``.
-        landed_retired: acknowledged records of aware writers of which it is certain that they landed in a partition
-            while it was retired.
         deleted: acknowledged records below their partition's log start.
-        longest_gap_ms: writer -> the longest time without an acknowledgement; and the same leaving out gaps in which
-            something had been done to the writer itself.
     """
 
     acknowledged: int = 0
@@ -63,12 +58,9 @@ class Verdict:
     transactions: Counter[str] = field(default_factory=Counter)
     read: dict[str, int] = field(default_factory=dict)
     duplicates: dict[str, int] = field(default_factory=dict)
-    excused_share: dict[str, float] = field(default_factory=dict)
-    routing: Counter[str] = field(default_factory=Counter)
+    routing: Counter[str] = field(default_factory=lambda: Counter(aware=0, homes=0, writable=0))
     shrinks: Counter[str] = field(default_factory=Counter)
-    landed_retired: int = 0
     deleted: int = 0
-    longest_gap_ms: dict[str, tuple[int, int]] = field(default_factory=dict)
     violations: Counter[str] = field(default_factory=Counter)
     examples: dict[str, list[str]] = field(default_factory=dict)
 
@@ -89,25 +81,4 @@ class Verdict:
             examples.append(example)
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "ok": self.ok,
-            "acknowledged": self.acknowledged,
-            "lost": self.violations["lost"],
-            "unread": self.violations["unread"],
-            "unsettled": self.unsettled,
-            "unsettled_transactions": self.unsettled_transactions,
-            "most_unsettled_transactions": self.most_unsettled,
-            "transactions": dict(sorted(self.transactions.items())),
-            "read": self.read,
-            "duplicates": self.duplicates,
-            "excused_share": {group: round(share, 3) for group, share in self.excused_share.items()},
-            "routing": {name: self.routing[name] for name in ("aware", "homes", "writable")},
-            "landed_retired": self.landed_retired,
-            "deleted": self.deleted,
-            "longest_gap_s": {
-                name: {"any": gap / 1000, "unharmed": quiet / 1000}
-                for name, (gap, quiet) in sorted(self.longest_gap_ms.items())
-            },
-            "violations": {kind: count for kind, count in self.violations.items() if count},
-            "examples": self.examples,
-        }
+        return {"ok": self.ok, "lost": self.violations["lost"], "unread": self.violations["unread"], **vars(self)}

@@ -1,52 +1,43 @@
-"""Watches the topic from outside while the run goes on: views, claims, log starts. What it sees is what the judge knows
-of deletions, so each sight is noted with a time at which it was certainly true."""
+"""Watches the topic from outside while the run goes on. What is seen is what the judge learns of deletions, so each
+sight is noted with a time at which it was certainly true."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from modeaware.config import ClientConfig
-from modeaware.errors import ModeSourceError
 from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
-from modeaware.views import registry
 from tests.chaos.chronicle import Chronicle
 from tests.chaos.record import version_number
 from tests.chaos.setting import PARTITIONS, Setting
+from tests.chaos.tasks import Task
 
 INTERVAL_S = 0.3
 REQUEST_S = 3.0
-READY_S = 60.0
 
 
-class Watch:
-    """Notes what it sees from :meth:`start` to :meth:`stop`.
+class Watch(Task):
+    """Notes views, claims and log starts.
 
     Raises:
         ModeSourceError: no first view of the modes within a minute.
     """
 
     def __init__(self, setting: Setting, chronicle: Chronicle) -> None:
-        self._setting = setting
-        self._chronicle = chronicle
+        super().__init__(chronicle, "watch")
+        self._topic = setting.topic
         self._admin = AdminClient(setting.conf)
-        self._stopping = threading.Event()
         self._starts: dict[int, int] = {}
-        self._claim: tuple[int, str] | None = None
-        self._thread = threading.Thread(target=self._run, name="chaos-watch", daemon=True)
-        self._views = registry.acquire(setting.conf, ClientConfig())
-        if not self._views.wait_ready(READY_S):
-            raise ModeSourceError(f"no view of the partition modes: {self._views.error()}")
+        self._views = setting.views()
         self._views.subscribe(self._changed)
 
     @property
     def view(self) -> TopicView:
-        """The topic's view now."""
-        return self.view_of(self._setting.topic)
+        """The run's topic's view now."""
+        return self.view_of(self._topic)
 
     def view_of(self, topic: str) -> TopicView:
         """The view of any topic now."""
@@ -54,25 +45,20 @@ class Watch:
 
     @property
     def controller_id(self) -> str | None:
-        """Who claimed the mode log last and has not released it."""
+        """Which controller claimed the mode log last and has not released it."""
         claim = self._views.claim()
         return claim.controller_id if claim is not None and claim.address is not None else None
 
-    def start(self) -> None:
-        self._thread.start()
-
     def stop(self) -> None:
-        self._stopping.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        super().stop()
         self._views.close()
 
     def _changed(self, changed: Mapping[str, TopicView]) -> None:
-        view = changed.get(self._setting.topic)
+        view = changed.get(self._topic)
         if view is None:
             return
         none = [p for p, mode in enumerate(view.modes) if mode is PartitionMode.NONE]
-        self._chronicle.note(
+        self.chronicle.note(
             "view",
             version=version_number(view.version),
             writable=list(view.writable),
@@ -81,12 +67,13 @@ class Watch:
             text=view.describe(),
         )
 
-    def _run(self) -> None:
-        while not self._stopping.wait(INTERVAL_S):
+    def work(self) -> None:
+        claimed = None
+        while not self.stopping.wait(INTERVAL_S):
             claim = self._views.claim()
-            if claim is not None and self._claim != (claim.controller_epoch, claim.controller_id):
-                self._claim = (claim.controller_epoch, claim.controller_id)
-                self._chronicle.note("claim", controller_epoch=claim.controller_epoch, controller=claim.controller_id)
+            if claim is not None and claimed != (claim.controller_epoch, claim.controller_id):
+                claimed = claim.controller_epoch, claim.controller_id
+                self.chronicle.note("claim", controller_epoch=claimed[0], controller=claimed[1])
             self._look_at_log_starts()
 
     def _look_at_log_starts(self) -> None:
@@ -96,7 +83,7 @@ class Watch:
             self._admin.list_topics(timeout=REQUEST_S)
         except KafkaException:
             return  # no broker answers: the next look tells
-        asked = {TopicPartition(self._setting.topic, p): OffsetSpec.earliest() for p in range(PARTITIONS)}
+        asked = {TopicPartition(self._topic, p): OffsetSpec.earliest() for p in range(PARTITIONS)}
         for partition, future in self._admin.list_offsets(asked, request_timeout=REQUEST_S).items():
             try:
                 start = future.result(REQUEST_S + 1).offset
@@ -104,4 +91,4 @@ class Watch:
                 continue  # a broker is down: the next look tells
             if start > self._starts.get(partition.partition, 0):
                 self._starts[partition.partition] = start
-                self._chronicle.note("log-start", partition=partition.partition, below=start)
+                self.chronicle.note("log-start", partition=partition.partition, below=start)

@@ -35,14 +35,13 @@ def main() -> int:
     parser.add_argument("--json", type=Path, default=Path("fuzz-report.json"), metavar="FILE")
     parser.add_argument("--replay", type=Path, metavar="FILE", help="play one finding, without atheris")
     args = parser.parse_args()
-    if args.replay is not None:
-        with watched() as depth:
-            Player(depth).play(args.replay.read_bytes())
-        print("nothing was found in it")
-        return 0
-    if importlib.util.find_spec("atheris") is None:
-        parser.error("atheris is not installed: pip install --editable '.[fuzz]'")
     with watched() as depth:
+        if args.replay is not None:
+            Player(depth).play(args.replay.read_bytes())
+            print("nothing was found in it")
+            return 0
+        if importlib.util.find_spec("atheris") is None:
+            parser.error("atheris is not installed: pip install --editable '.[fuzz]'")
         large.play(Player(depth))
     args.findings.mkdir(exist_ok=True)
     tally, findings = _fuzz(args)
@@ -61,48 +60,30 @@ def main() -> int:
 
 def _fuzz(args: argparse.Namespace) -> tuple[Tally, list[str]]:
     """What the processes saw, and what they found."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        corpus: Path = args.corpus if args.corpus is not None else folder / "corpus"
+    with tempfile.TemporaryDirectory() as folder:
+        corpus: Path = args.corpus if args.corpus is not None else Path(folder) / "corpus"
         corpus.mkdir(parents=True, exist_ok=True)
-        running = [_start(args, folder, corpus, number) for number in range(args.processes)]
+        running = []
+        for number in range(args.processes):
+            report, log = Path(folder) / f"report-{number}.json", Path(folder) / f"log-{number}.txt"
+            words = [corpus, report, args.findings, args.minutes * 60, args.seed + number]
+            command = [sys.executable, "-m", "tests.fuzz.worker", *map(str, words)]
+            with log.open("wb") as output:
+                running.append((subprocess.Popen(command, stdout=output, stderr=output), report, log))
         deadline_s = time.monotonic() + args.minutes * 60 + PATIENCE_S
         tallies, findings = [], []
-        for number, process in enumerate(running):
+        for process, report, log in running:
             try:
                 status = process.wait(max(deadline_s - time.monotonic(), 1))
             except subprocess.TimeoutExpired:
                 process.kill()
                 status = process.wait()
-                findings.append(f"process {number} hung")
-            path = _report_path(folder, number)
-            report = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"finding": None, "tally": {}}
-            tallies.append(Tally(**report["tally"]))
-            if status or report["finding"]:
-                end = _log_path(folder, number).read_text(encoding="utf-8", errors="replace")[-4_000:]
-                findings.append(report["finding"] or f"process {number} ended with status {status}:\n{end}")
+            told = json.loads(report.read_text(encoding="utf-8")) if report.exists() else {"finding": None, "tally": {}}
+            tallies.append(Tally(**told["tally"]))
+            if status or told["finding"]:
+                end = log.read_text(encoding="utf-8", errors="replace")[-4_000:]
+                findings.append(told["finding"] or f"a process ended with status {status} (-9: it hung):\n{end}")
         return total(tallies), findings
-
-
-def _start(args: argparse.Namespace, folder: Path, corpus: Path, number: int) -> subprocess.Popen[bytes]:
-    options: dict[str, object] = {
-        "--corpus": corpus,
-        "--report": _report_path(folder, number),
-        "--findings": args.findings,
-        "--seconds": args.minutes * 60,
-        "--seed": args.seed + number,
-    }
-    command = [sys.executable, "-m", "tests.fuzz.worker", *(str(word) for pair in options.items() for word in pair)]
-    with _log_path(folder, number).open("wb") as log:
-        return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
-
-
-def _report_path(folder: Path, number: int) -> Path:
-    return folder / f"report-{number}.json"
-
-
-def _log_path(folder: Path, number: int) -> Path:
-    return folder / f"log-{number}.txt"
 
 
 if __name__ == "__main__":

@@ -15,24 +15,26 @@ MOST_EVENTS = 40
 
 
 class Kind(IntEnum):
-    """What happens; the byte of an event modulo 8. What its argument means stands in :mod:`tests.fuzz.play`."""
+    """What happens; the byte of an event modulo 8. What its argument means stands in :mod:`tests.fuzz.play`.
+
+    CLIENT: the client sends a frame with this payload.
+    GOOD: the broker gives a good answer to the oldest request that has none.
+    BROKER: the broker answers the oldest request with its correlation id and, behind that, this payload.
+    STRAY: the broker sends a frame with this payload.
+    RESOLVED: the controller has done what was requested.
+    DESK: the controller's state changes.
+    BYTES: the client sends these bytes, whatever they are.
+    DECODE: a decoder of the codec gets this payload.
+    """
 
     CLIENT = 0
-    """The client sends a frame with this payload."""
     GOOD = 1
-    """The broker gives a good answer to the oldest request that has none."""
     BROKER = 2
-    """The broker answers the oldest request with its correlation id and, behind that, this payload."""
     STRAY = 3
-    """The broker sends a frame with this payload."""
     RESOLVED = 4
-    """The controller has done what it was asked."""
     DESK = 5
-    """The controller's state changes."""
     BYTES = 6
-    """The client sends these bytes, whatever they are."""
     DECODE = 7
-    """A decoder of the codec gets this payload."""
 
 
 class Event(NamedTuple):
@@ -51,7 +53,8 @@ def build(setting: int, events: Iterable[Event]) -> bytes:
 
 def parse(data: bytes) -> tuple[int, list[Event]]:
     """The reverse of :func:`build`; of ``MOST_EVENTS`` at most."""
-    events, at = [], 1
+    events: list[Event] = []
+    at = 1
     while at < len(data) and len(events) < MOST_EVENTS:
         start = at + 3
         end = start + int.from_bytes(data[at + 1 : start], "big")

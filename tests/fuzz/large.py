@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,7 +10,7 @@ from modeaware.endpoint.desk import Submit, ToUpstream
 from modeaware.endpoint.limits import Limits
 from modeaware.endpoint.session import Session
 from modeaware.wire import codec, stock
-from tests.fuzz.play import Player
+from tests.fuzz.play import Player, traced
 from tests.fuzz.tally import Finding
 from tests.support.conversation import (
     ALTER_AND_DELETE,
@@ -45,7 +44,7 @@ def frames() -> Iterator[bytes]:
     begun = hello(1)[:-1]
     fields = (limits.versions_bytes - len(begun) - 2) // 3
     tagged = b"".join(_varint(number) + b"\0" for number in range(fields))
-    yield begun + _varint(fields) + tagged  # ApiVersions with tagged fields that nobody knows
+    yield begun + _varint(fields) + tagged  # ApiVersions with tagged fields that are not known
     yield hello(1, "x" * (limits.versions_bytes - len(hello(1, "", version=3)) - 2), version=3)
 
 
@@ -57,25 +56,20 @@ def play(player: Player, *, measure_memory: bool = True) -> None:
     Raises:
         Exception: a finding, as in :meth:`Player.play`.
     """
+
+    def measured(call: Callable[..., Any], payload: bytes) -> Any:
+        result, peak_bytes = traced(call, payload)
+        if peak_bytes > MOST_PEAK_BYTES:
+            raise Finding(f"a frame of {len(payload)} bytes took {peak_bytes} bytes of memory")
+        return result
+
     for payload in frames():
-        answer = _converse(player, player.timed, payload, None)
+        answer = _converse(player.timed, payload, None)
         if measure_memory:
-            _converse(player, _traced, payload, answer)
+            _converse(measured, payload, answer)
 
 
-def _traced(call: Callable[..., Any], payload: bytes) -> Any:
-    tracemalloc.start()
-    try:
-        result = call(payload)
-        _, peak_bytes = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    if peak_bytes > MOST_PEAK_BYTES:
-        raise Finding(f"a frame of {len(payload)} bytes took {peak_bytes} bytes of memory")
-    return result
-
-
-def _converse(player: Player, hand_on: Callable[..., Any], payload: bytes, answer: bytes | None) -> bytes | None:
+def _converse(hand_on: Callable[..., Any], payload: bytes, answer: bytes | None) -> bytes | None:
     """The broker's answer; where it has been made already, it is not made again."""
     session = Session(FakeDesk(), Limits(), False)
     session._client = Awareness(reads=True, heeds=True)  # as after ApiVersions

@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
+import gc
+import resource
+import sys
 import time
 import tracemalloc
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from typing import Any
 
+from modeaware.endpoint import desk
 from modeaware.endpoint.api_versions import Awareness
-from modeaware.endpoint.desk import (
-    REFUSE,
-    SERVE,
-    Action,
-    ActiveController,
-    Close,
-    Refresh,
-    Submit,
-    ToClient,
-    ToUpstream,
-)
 from modeaware.endpoint.limits import Limits
 from modeaware.endpoint.metadata import Answers
 from modeaware.endpoint.session import Session
-from modeaware.errors import ControllerUnavailable, ModeSourceError
+from modeaware.errors import ControllerUnavailable, ErrorCode, ModeSourceError
 from modeaware.lifecycle.commands import CommandResult
 from modeaware.topic_view import TopicView
 from modeaware.wire import codec, kip694, stock
 from modeaware.wire.frames import FrameReader, MalformedFrame, frame
 from tests.fuzz.events import Event, Kind, parse
-from tests.fuzz.tally import MOST_CPU_S, MOST_PEAK_BYTES, Depth, Finding, Memory, Tally
+from tests.fuzz.tally import Finding, Tally
 from tests.support.conversation import (
     ALTER_AND_DELETE,
     NONE,
@@ -70,7 +63,15 @@ SECRET = b"fuzz-secret-token"
 """In the seeds' SASL frames; may stand in no reason of a Close."""
 SPOKEN = [(key, version) for key, (low, high) in EVERYTHING.versions.items() for version in range(low, high + 1)]
 RECORDS = (codec.PartitionRecord, codec.DeleteTopicPartitionsRecord)
-_MEASURED_EVERY, _SAMPLED_EVERY, _WARM_AFTER = 512, 256, 2_000
+MOST_CPU_S = 1.0
+"""Of one frame. CPU time: other work of the machine must not look like a hang."""
+MOST_PEAK_BYTES = 8_388_608
+"""Of one conversation, in Python's own memory."""
+MOST_GROWTH_MB = 256
+"""Of the whole process, from when it has warmed up; libFuzzer's corpus is in it."""
+MOST_GROWTH_BLOCKS = 100_000
+"""Python objects that stay, from when it has warmed up."""
+_MEASURED_EVERY, _SAMPLED_EVERY = 512, 2_048
 _PAYLOAD_MOST = 2**31 - 1
 
 
@@ -78,14 +79,14 @@ class Player:
     """Carries out any number of conversations. Not safe to share between threads.
 
     Args:
-        depth: what is counted while messages are read.
+        depth: of :func:`tests.fuzz.tally.watched`.
     """
 
-    def __init__(self, depth: Depth) -> None:
+    def __init__(self, depth: Counter[str]) -> None:
         self.tally = Tally()
         self.depth = depth
         self.answers = Answers(LIMITS)
-        self._memory = Memory(self.tally)
+        self._warm: tuple[int, float] | None = None
 
     def play(self, data: bytes) -> None:
         """
@@ -93,41 +94,53 @@ class Player:
             Exception: a finding; whatever comes out of what is tried, or :class:`Finding`.
         """
         number = self.tally.conversations = self.tally.conversations + 1
+        conversation = Conversation(self, *parse(data))
         if number % _MEASURED_EVERY == 0:
-            self._measured(data)
+            peak_bytes = traced(conversation.run)[1]
+            self.tally.measured += 1
+            self.tally.most_peak_bytes = max(self.tally.most_peak_bytes, peak_bytes)
+            if peak_bytes > MOST_PEAK_BYTES:
+                raise Finding(f"a conversation of {len(data)} bytes took {peak_bytes} bytes of memory")
         else:
-            Conversation(self, *parse(data)).run()
-        if number >= _WARM_AFTER and number % _SAMPLED_EVERY == 0:
-            self._memory.sample()
+            conversation.run()
+        if number % _SAMPLED_EVERY == 0:
+            self._sample()
 
-    def _measured(self, data: bytes) -> None:
-        tracemalloc.start()
-        try:
-            Conversation(self, *parse(data)).run()
-            _, peak_bytes = tracemalloc.get_traced_memory()
-        finally:
-            tracemalloc.stop()
-        self.tally.measured += 1
-        self.tally.most_peak_bytes = max(self.tally.most_peak_bytes, peak_bytes)
-        if peak_bytes > MOST_PEAK_BYTES:
-            raise Finding(f"a conversation of {len(data)} bytes took {peak_bytes} bytes of memory")
+    def _sample(self) -> None:
+        """Compare the process with what it was at the first sample, when it had warmed up."""
+        gc.collect()
+        tally, blocks = self.tally, sys.getallocatedblocks()
+        tally.most_rss_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1_024
+        warm_blocks, warm_mb = self._warm = self._warm or (blocks, tally.most_rss_mb)
+        tally.most_growth_blocks = max(tally.most_growth_blocks, blocks - warm_blocks)
+        if tally.most_rss_mb - warm_mb > MOST_GROWTH_MB or tally.most_growth_blocks > MOST_GROWTH_BLOCKS:
+            raise Finding(f"the process grew from {warm_mb:.0f} MB by {tally}")
 
     def timed(self, call: Callable[..., Any], *arguments: Any) -> Any:
         """Hand on one frame, and note how far it is read and what it costs."""
         tally, depth = self.tally, self.depth
-        entered, ended = depth.entered, depth.ended
+        entered, ended = depth["entered"], depth["ended"]
         start_s = time.thread_time()
         try:
             return call(*arguments)
         finally:
             spent_s = time.thread_time() - start_s
             tally.frames += 1
-            tally.past_header += depth.entered > entered
-            tally.whole += depth.ended > ended
-            if spent_s > tally.most_cpu_s and not tracemalloc.is_tracing():  # which costs ten times as much
+            tally.past_header += depth["entered"] > entered
+            tally.whole += depth["ended"] > ended
+            if spent_s > tally.most_cpu_s and not tracemalloc.is_tracing():
                 tally.most_cpu_s = spent_s
                 if spent_s > MOST_CPU_S:
                     raise Finding(f"a frame took {spent_s:.2f} s of CPU time")
+
+
+def traced(call: Callable[..., Any], *arguments: Any) -> tuple[Any, int]:
+    """What it returns, and the peak of Python's memory meanwhile, in bytes. Takes ten times as long."""
+    tracemalloc.start()
+    try:
+        return call(*arguments), tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 class Conversation:
@@ -144,7 +157,9 @@ class Conversation:
         self._events = events
         self._named = bool(setting & 16)
         self._answers = player.answers if setting & 8 else Answers(LIMITS)
-        self._desk = FakeDesk(known=VIEWS, old_clients=REFUSE if setting & 2 else SERVE, active=not setting & 4)
+        self._desk = FakeDesk(
+            known=VIEWS, old_clients=desk.REFUSE if setting & 2 else desk.SERVE, active=not setting & 4
+        )
         self._connect(sasl=bool(setting & 1))
 
     def _connect(self, *, sasl: bool = False) -> None:
@@ -154,7 +169,7 @@ class Conversation:
         self._client, self._broker = FrameReader(LIMITS.request_bytes), FrameReader(LIMITS.upstream_bytes)
         self._unanswered: deque[bytes] = deque()
         self._asked: deque[bytes] = deque()
-        self._submitted: Submit | Refresh | None = None
+        self._submitted: desk.Submit | desk.Refresh | None = None
 
     def run(self) -> None:
         for kind, argument, payload in self._events:
@@ -205,21 +220,19 @@ class Conversation:
         self._take(self._player.timed(self._session.from_upstream, payload))
 
     def _answer(self, answer: bytes, argument: int) -> None:
-        self._receive(
-            self._broker, self._from_upstream, frame(self._asked[0][4:8] + answer[4:], _PAYLOAD_MOST), argument
-        )
+        payload = self._asked[0][4:8] + answer[4:]
+        self._receive(self._broker, self._from_upstream, frame(payload, _PAYLOAD_MOST), argument)
 
     def _resolve(self, argument: int) -> None:
         submitted = self._submitted
         if submitted is None:
             self._take(self._session.resolved(argument, None))
             return
-        commands = submitted.commands if isinstance(submitted, Submit) else ()
+        commands = submitted.commands if isinstance(submitted, desk.Submit) else ()
+        done = [CommandResult(getattr(each, "topic", "")) for each in commands]
         outcomes: list[Any] = [
-            None
-            if isinstance(submitted, Refresh)
-            else [CommandResult(getattr(each, "topic", "")) for each in commands],
-            [CommandResult("t", 37, "m" * 2_000, dict.fromkeys(range(argument), RO)) for _ in commands],
+            None if isinstance(submitted, desk.Refresh) else done,
+            [CommandResult("t", ErrorCode(37), "m" * 2_000, (RO,) * argument) for _ in commands],
             ControllerUnavailable("it stops"),
             ModeSourceError("cannot be read"),
             OSError("no error of ours"),
@@ -230,29 +243,29 @@ class Conversation:
         self._take(self._session.resolved(submitted.ticket, outcomes[argument % len(outcomes)]))
 
     def _change_desk(self, argument: int) -> None:
-        desk = self._desk
-        desk.active = not argument & 1
-        desk.number += 1
-        nobody = ActiveController("other", None, 0) if argument & 2 else None
-        desk.claimed = nobody if argument & 6 else ActiveController("other", "active.example", 9691)
-        desk.failure = ModeSourceError("not yet") if argument & 24 == 24 else None
-        desk.known = VIEWS if argument & 8 else {}
+        fake = self._desk
+        fake.active = not argument & 1
+        fake.number += 1
+        unknown = desk.ActiveController("other", None, 0) if argument & 2 else None
+        fake.claimed = unknown if argument & 6 else desk.ActiveController("other", "active.example", 9691)
+        fake.failure = ModeSourceError("not yet") if argument & 24 == 24 else None
+        fake.known = VIEWS if argument & 8 else {}
 
-    def _take(self, actions: list[Action]) -> None:
+    def _take(self, actions: list[desk.Action]) -> None:
         session = self._session
         for number, action in enumerate(actions):
             match action:
-                case ToClient(payload):
+                case desk.ToClient(payload):
                     self._player.tally.told += 1
                     if not self._unanswered or payload[:4] != self._unanswered.popleft():
                         raise Finding("an answer out of order, or to what was not asked")
-                case ToUpstream(payload):
+                case desk.ToUpstream(payload):
                     self._asked.append(payload)
-                case Submit() | Refresh():
+                case desk.Submit() | desk.Refresh():
                     if self._submitted is not None:
                         raise Finding("two tickets at once")
                     self._submitted = action
-                case Close(reason):
+                case desk.Close(reason):
                     self._player.tally.closed += 1
                     if number != len(actions) - 1 or not session.closed or session.pending:
                         raise Finding("something after a Close")
@@ -288,39 +301,31 @@ def decode(argument: int, payload: bytes) -> None:
     with suppress(MalformedFrame):
         match argument % 3:
             case 0:
-                _decode_request(payload)
+                _round_trip(payload, EVERYTHING.decode_request, _encode_request)
             case 1 if payload:
-                _decode_response(payload[1:], *SPOKEN[payload[0] % len(SPOKEN)])
+                key, version = SPOKEN[payload[0] % len(SPOKEN)]
+                _round_trip(payload[1:], lambda data: EVERYTHING.decode_response(data, key, version), _encode_response)
             case 2 if payload:
-                _decode_record(payload[1:], RECORDS[payload[0] % len(RECORDS)])
+                record = RECORDS[payload[0] % len(RECORDS)]
+                _round_trip(payload[1:], lambda data: kip694.decode_record(record, data), kip694.encode_record)
 
 
-def _decode_request(payload: bytes) -> None:
-    header, message = EVERYTHING.decode_request(payload)
-    once = _written(EVERYTHING.encode_request, message, header.api_version, header.correlation_id, header.client_id)
-    again_header, again = EVERYTHING.decode_request(once)
-    _same(once, EVERYTHING.encode_request(again, header.api_version, header.correlation_id, again_header.client_id))
-
-
-def _decode_response(payload: bytes, key: int, version: int) -> None:
-    correlation_id, message = EVERYTHING.decode_response(payload, key, version)
-    version = message.version  # 0 for an ApiVersions answer with an error
-    once = _written(EVERYTHING.encode_response, message, version, correlation_id)
-    _same(once, EVERYTHING.encode_response(EVERYTHING.decode_response(once, key, version)[1], version, correlation_id))
-
-
-def _decode_record(data: bytes, record: Any) -> None:
-    once = _written(kip694.encode_record, kip694.decode_record(record, data))
-    _same(once, kip694.encode_record(kip694.decode_record(record, once)))
-
-
-def _written(write: Callable[..., bytes], *arguments: Any) -> bytes:
+def _round_trip(data: bytes, read: Callable[[bytes], Any], write: Callable[[Any], bytes]) -> None:
+    message = read(data)
     try:
-        return write(*arguments)
+        once = write(message)
+        twice = write(read(once))
     except MalformedFrame as error:
-        raise Finding("what was read cannot be written") from error
-
-
-def _same(once: bytes, twice: bytes) -> None:
+        raise Finding("what was read cannot be written and read again") from error
     if once != twice:
         raise Finding("a message that is not the same when it is written, read and written again")
+
+
+def _encode_request(read: tuple[Any, Any]) -> bytes:
+    header, message = read
+    return EVERYTHING.encode_request(message, header.api_version, header.correlation_id, header.client_id)
+
+
+def _encode_response(read: tuple[int, Any]) -> bytes:
+    correlation_id, message = read
+    return EVERYTHING.encode_response(message, message.version, correlation_id)  # 0: ApiVersions with an error

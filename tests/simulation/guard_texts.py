@@ -155,7 +155,7 @@ deleted is said after it is done  I1 3143
         replica_state=ReplicaState.DELETION_SUCCESSFUL), delete_up_to=reclaim_offset)
 an immediate deletion takes no stragglers  I2 130
     lifecycle.policy: now.stragglers > 0 or now.truncated_to => now.truncated_to
-nor what replaced truncated records  I2 305
+nor what replaced truncated records  I2 1306
     lifecycle.policy: now.stragglers > 0 or now.truncated_to is not None or => now.stragglers > 0 or
 the leader epoch of a seal is noted  I1 148
     lifecycle.steps: seal_leader_epoch=log.leader_epoch, reason=None => reason=None

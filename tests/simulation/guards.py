@@ -49,10 +49,11 @@ def _remove(changes: Sequence[Change]) -> None:
 def try_all(processes: int = 2) -> list[Found]:
     """Remove each guard in turn."""
     with ThreadPoolExecutor(processes) as pool:
-        return list(pool.map(_try_one, GUARDS))
+        return list(pool.map(try_one, GUARDS))
 
 
-def _try_one(guard: Guard) -> Found:
+def try_one(guard: Guard) -> Found:
+    """Remove one guard."""
     command = [sys.executable, "-m", "tests.simulation.guards", guard.name]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode != 0:

@@ -15,6 +15,7 @@ from modeaware.errors import (
     RequestRefused,
     ViewTimeout,
 )
+from modeaware.modelog.stream import LogAbsent
 from modeaware.retries import Deadline, Outcome, Retrying, RetryPolicy, outcome_of
 from tests.support.simulated import SimClock
 
@@ -90,6 +91,7 @@ class Answers:
         (ControllerUnavailable("not let in", code=ErrorCode.SASL_AUTHENTICATION_FAILED), Outcome.FINAL),
         (ControllerUnavailable("on another host", code=ErrorCode.INVALID_CONFIG), Outcome.FINAL),
         (ViewTimeout("the log was not read"), Outcome.FINAL),
+        (LogAbsent("the log is being created", topic="modes"), Outcome.NOT_DONE),
     ],
 )
 def test_errors_are_classified_by_class_and_code(error: ModeAwareError, outcome: Outcome) -> None:

@@ -1,5 +1,5 @@
 """Chaos in short: the whole run of ``make chaos``, for less than a minute of harm. It has figures of its own to reach,
-far below those of a real run (:mod:`tests.chaos.goals`): enough to know that each part of it works."""
+far below those of a real run (:mod:`tests.chaos.report`): enough to know that each part of it works."""
 
 from __future__ import annotations
 

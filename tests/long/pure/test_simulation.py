@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.guard_texts import GUARDS, Guard
-from tests.simulation.guards import FIRST_SEED, MOST_SEEDS, Found, try_all
+from tests.simulation.guards import FIRST_SEED, MOST_SEEDS, try_one
 from tests.simulation.report import run_many
 from tests.simulation.schedule import EVACUATE_FROM
 from tests.simulation.test_schedules import SCHEDULES, WITH_EVACUATIONS
@@ -14,15 +14,11 @@ MORE = 4_500
 MORE_WITH_EVACUATIONS = 2_000
 
 
-@pytest.fixture(scope="module")
-def found() -> dict[str, Found]:
-    return {one.guard.name: one for one in try_all(processes=2)}
-
-
 @pytest.mark.parametrize("guard", GUARDS, ids=lambda guard: guard.name)
-def test_a_guard_that_is_gone_is_missed(guard: Guard, found: dict[str, Found]) -> None:
-    assert found[guard.name].seed is not None, found[guard.name].what
-    assert found[guard.name].what.startswith(f"{guard.invariant}: ")
+def test_a_guard_that_is_gone_is_missed(guard: Guard) -> None:
+    found = try_one(guard)
+    assert found.seed is not None, found.what
+    assert found.what.startswith(f"{guard.invariant}: ")
 
 
 @pytest.mark.parametrize(

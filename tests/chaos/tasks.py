@@ -1,0 +1,107 @@
+"""What the parts of a run share: a thread that keeps its failure for the one that stops it, and waiting."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from confluent_kafka import KafkaException
+
+from modeaware.errors import ControllerUnavailable, ModeAwareError, RequestRefused
+from tests.chaos.chronicle import Chronicle
+
+POLL_S = 0.2
+ANSWER_S = 65.0
+"""Longer than any request of the run may take."""
+
+log = logging.getLogger("chaos")
+
+
+class Task:
+    """Work in a thread of its own between :meth:`start` and :meth:`stop`; subclasses define :meth:`work`.
+
+    Attributes:
+        stopping: set when the work has to come to its end.
+        failed: whether it has ended with an error.
+    """
+
+    def __init__(self, chronicle: Chronicle, name: str) -> None:
+        self.chronicle = chronicle
+        self.stopping = threading.Event()
+        self._name = name
+        self._failure: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name=f"chaos-{name}", daemon=True)
+
+    @property
+    def failed(self) -> bool:
+        return self._failure is not None
+
+    def work(self) -> None:
+        """Work until :attr:`stopping` is set."""
+        raise NotImplementedError
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Let what is under way come to its end.
+
+        Raises:
+            Exception: why the work had ended before.
+        """
+        self.stopping.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def _run(self) -> None:
+        try:
+            self.work()
+        except Exception as error:  # noqa: BLE001 - raised again in stop(), in the thread that waits for it
+            self.chronicle.note(f"{self._name}-failed", error=repr(error))
+            self._failure = error
+
+
+def until(condition: Callable[[], bool], timeout_s: float, poll_s: float = POLL_S) -> bool:
+    """Wait until ``condition`` is true; False: not in time."""
+    deadline_s = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline_s:
+            return False
+        time.sleep(poll_s)  # the state of other processes: nothing wakes this thread
+    return True
+
+
+def insist(call: Callable[[], object], timeout_s: float, *, retriable_only: bool = False) -> None:
+    """Call until it succeeds.
+
+    Raises:
+        KafkaException, TimeoutError: the latest failure, when the time is up, or it is of no use to call again.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    while True:
+        try:
+            call()
+            return
+        except (KafkaException, TimeoutError) as error:
+            hopeless = retriable_only and not (isinstance(error, KafkaException) and error.args[0].retriable())
+            if hopeless or time.monotonic() > deadline_s:
+                raise
+            log.warning("again: %s", error)
+        time.sleep(POLL_S)  # a broker is coming back
+
+
+def outcome(future: Future[Any]) -> str:
+    """What an admin client's future comes to: ``done``, or an error after ``unchanged:`` or ``unknown:``."""
+    try:
+        future.result(ANSWER_S)
+    except (ControllerUnavailable, RequestRefused) as error:  # by their documentation nothing was changed
+        return f"unchanged: {error}"
+    except (ModeAwareError, KafkaException, TimeoutError) as error:
+        return f"unknown: {error}"
+    return "done"
