@@ -7,7 +7,7 @@ STAMP := $(VENV)/.ready
 EXTRAS := dev,demo
 SOURCES := modeaware partitioners tests $(wildcard benchmarks examples)
 
-.PHONY: setup test test-unit test-all lint browser docs format demo bench hashes chaos simulate fuzz coverage clean
+.PHONY: setup test test-unit test-all lint browser docs format demo bench chaos simulate fuzz coverage clean
 .DELETE_ON_ERROR:
 
 setup: $(STAMP)
@@ -58,10 +58,6 @@ demo: $(STAMP)
 
 bench: $(STAMP)
 	$(PY) -m benchmarks $(BENCH_ARGS)
-
-# Every form of every hash over 1 000 000 keys, and librdkafka's by each of 1 to 500 partitions: some 20 minutes.
-hashes: $(STAMP)
-	$(PY) -m tests.support.every_count $(HASHES_ARGS)
 
 # Kills and pauses everything on three real brokers; exit status 0 only if no record was lost or left unread.
 chaos: $(STAMP)

@@ -28,7 +28,8 @@ from modeaware.topic_view import TopicView
 from modeaware.wire import kip694, stock
 from modeaware.wire.client_tls import split_address
 from modeaware.wire.frames import MAX_RESPONSE_BYTES, FrameReader, frame
-from tests.support.endpoint import EmptyDesk, FakeController
+from tests.support.conversation import FakeDesk
+from tests.support.endpoint import StubController
 
 SHAPES = ((1, 5_000), (100, 50))
 """Topics, and partitions of each."""
@@ -36,20 +37,6 @@ ROUNDS = 100
 MOST_FIRST, MOST_UNCHANGED = 5.0, 1.5
 SHRUNK_EVERY = 5
 """Of so many topics, one has modes: its last quarter is retired."""
-
-
-class ShrunkDesk(EmptyDesk):
-    """Some topics have modes."""
-
-    def __init__(self, known: Mapping[str, TopicView]) -> None:
-        super().__init__()
-        self._known = known
-
-    def views(self, topic: str) -> TopicView:
-        return self._known.get(topic) or super().views(topic)
-
-    def records(self) -> Mapping[str, TopicView]:
-        return self._known
 
 
 class Asker:
@@ -111,12 +98,12 @@ def _server(servers: str, known: Mapping[str, TopicView]) -> Iterator[tuple[Serv
         caches.append(original(limits))  # type: ignore[arg-type]  # the server's own
         return caches[-1]
 
-    desk, controller = ShrunkDesk(known), FakeController()
+    desk, controller = FakeDesk(dict(known), active=False, claimed=None), StubController()
     server = Server("127.0.0.1:0", desk, controller.submit, controller.refresh, Upstream([split_address(servers)]))
-    desk.server = server
     server_module.Answers = made  # type: ignore[misc,assignment]  # it has no other way in
     try:
         server.start()
+        desk.advertised = server.advertised
     finally:
         server_module.Answers = original  # type: ignore[misc]  # as before
     try:

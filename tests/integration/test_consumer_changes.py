@@ -13,7 +13,7 @@ from modeaware.local import Kafka
 from modeaware.modes import PartitionMode
 from tests.conftest import MakeTopic
 from tests.support.fake_views import FakeViews, modes_of
-from tests.support.one_consumer import await_held, committed, held, read
+from tests.support.group import await_held, committed, held, read
 from tests.support.waiting import eventually
 
 NONE = PartitionMode.NONE

@@ -30,7 +30,7 @@ def test_no_credential_and_no_token_gets_into_any_log(
     inside = guarded.controller("modes-inside")
     try:
         inside.start(wait_active_s=30)
-        process.wait_until(lambda said: "active: epoch 1" in said)
+        process.wait_until_it_says("active: epoch 1")
         for address, log in ((address_of(inside), "modes-inside"), (f"127.0.0.1:{port}", "modes-of-process")):
             topics = [guarded.topic() for _ in MECHANISMS]
             for topic in topics:
@@ -67,8 +67,10 @@ def log_in_and_out(guarded: Guarded, address: str, topics: list[str]) -> None:
             handshake, auth = peer.sasl(OTHER, mechanism)
             for words in ([auth], [handshake, auth[:-5]], [handshake[:2] + b"\0\0" + handshake[4:], auth], [auth[12:]]):
                 with guarded.raw(address) as each:
-                    each.conversation([*words, each.metadata()], at_once=True)
-            peer.conversation([handshake, auth, b"\0\3\0\x09" + auth[4:]], at_once=True)
+                    each.send(*words, each.metadata())
+                    assert each.closed()
+            peer.send(handshake, auth, b"\0\3\0\x09" + auth[4:])
+            assert peer.closed()
 
 
 def secrets_in(text: str) -> list[str]:

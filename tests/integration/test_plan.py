@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -10,16 +11,38 @@ import pytest
 from confluent_kafka import Producer
 from kafka import KafkaProducer
 
+from modeaware.local.jars import find_java, kafka_tools_jars
 from tests.conftest import MakeTopic
 from tests.support.command_line import Site
-from tests.support.java_producer import produce_by_java
 from tests.support.plain import produce_keyed, watermarks
 from tests.support.plan_samples import some_keys
 
 PARTITIONS = 12
 TIMEOUT_S = 30.0
+_CLASS = "org.apache.kafka.tools.ConsoleProducer"
 KEYS = [key.decode() for key in some_keys(400, 3000)]
 Write = Callable[[str, str, Iterable[str]], None]
+
+
+def produce_by_java(bootstrap_servers: str, topic: str, keys: Iterable[str]) -> None:
+    """A record for each key, by the Java producer's own partitioner.
+
+    Raises:
+        AssertionError: the tool failed.
+    """
+    java = [find_java(), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", f"{kafka_tools_jars()}/*", _CLASS]
+    options = ["--bootstrap-server", bootstrap_servers, "--topic", topic]
+    reader = ["--reader-property", "parse.key=true", "--reader-property", "key.separator=|"]
+    done = subprocess.run(
+        [*java, *options, *reader],
+        input="".join(f"{key}|value\n" for key in keys),
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "ERROR" not in done.stderr, done.stderr
 
 
 def by_librdkafka(servers: str, topic: str, keys: Iterable[str], **conf: object) -> None:

@@ -21,7 +21,7 @@ FLAGS = (
 HINT = "no browser: install chromium (Debian: apt-get install chromium; elsewhere: playwright install chromium)"
 PATIENCE_S = 300
 _APT = ("apt-get", "-q", "-o", "DPkg::Lock::Timeout=60", "-o", "Acquire::Retries=1", "-o", "Acquire::http::Timeout=20")
-_INSTALL = ("install", "-y", "--no-install-recommends", "chromium")
+_INSTALL = (*_APT, "install", "-y", "--no-install-recommends", "chromium")
 
 
 def on_path() -> str | None:
@@ -44,37 +44,30 @@ def browser() -> Iterator[Browser]:
 
 
 def get(tried: Path) -> str:
-    """See that there is a browser. Never raises, and gives up: nothing but one test needs it.
+    """See that there is a browser; return what has become of it. Never raises, and gives up: one test needs it.
 
     Args:
         tried: a file that is left where none could be had, so that the next run does not try again.
-
-    Returns:
-        What has become of it, for people.
     """
-    if (found := on_path()) is not None:
-        return f"browser: {found}"
-    if tried.exists():
-        return f"{HINT}. (Tried before; remove {tried} to have it tried again.)"
-    as_root = os.geteuid() == 0 and shutil.which("apt-get") is not None
-    if as_root and (_done(*_APT, *_INSTALL) or (_done(*_APT, "update") and _done(*_APT, *_INSTALL))):
-        return f"browser: {on_path()}"
-    if _done(sys.executable, "-m", "playwright", "install", "chromium"):
-        return "browser: playwright's own"
-    tried.touch()
-    return HINT
+    if on_path() is None and not tried.exists():
+        as_root = os.geteuid() == 0 and shutil.which("apt-get") is not None
+        if as_root and (_done(*_INSTALL) or (_done(*_APT, "update") and _done(*_INSTALL))):
+            return f"browser: {on_path()}"
+        if _done(sys.executable, "-m", "playwright", "install", "chromium"):
+            return "browser: playwright's own"
+        tried.touch()
+    return f"browser: {on_path() or HINT}"
 
 
 def _done(*command: str) -> bool:
     print("browser:", " ".join(command[:1] + command[-2:]), flush=True)
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    devnull = subprocess.DEVNULL
+    env, devnull = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}, subprocess.DEVNULL
     try:
-        done = subprocess.run(command, stdin=devnull, stdout=devnull, env=environment, timeout=PATIENCE_S, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
+        subprocess.run(command, stdin=devnull, stdout=devnull, env=env, timeout=PATIENCE_S, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
         print(f"browser: {error}", flush=True)
         return False
-    return done.returncode == 0
+    return True
 
 
 if __name__ == "__main__":

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from modeaware import cli
 from modeaware.local import Kafka
-from tests.support.mode_log import topic_records
+from modeaware.modelog.reader import read_mode_log
+from tests.support.plain import TIMEOUT_S, commit
 
 QUICK = (
     *("--controller-config", "modeaware.seal.quiet.ms=200"),
@@ -64,8 +65,16 @@ class Site:
         return [partition["mode"] for partition in self.describe(topic)["partitions"]]
 
     def log(self) -> tuple[dict[str, bytes], int] | None:
-        """What the mode log says of topics; None while there is none."""
-        return topic_records(self.servers, self.mode_log)
+        """Topic id -> its record now, and how many records could not be used; None while there is no mode log.
+
+        Not offsets: a transaction's marker takes one too, and is written after the commit has been answered. Whatever
+        was committed before the call is waited for.
+        """
+        conf = {"bootstrap.servers": self.servers}
+        if self.mode_log not in AdminClient(conf).list_topics(timeout=TIMEOUT_S).topics:
+            return None
+        replay = read_mode_log(conf, self.mode_log, TIMEOUT_S, must_exist=True)
+        return {topic_id: record.to_json() for topic_id, record in replay.records.items()}, replay.rejected
 
     def changed_topics(self) -> set[str]:
         """The topics that the mode log has a record of."""
@@ -73,9 +82,4 @@ class Site:
         return {json.loads(record)["topic"] for record in records.values()}
 
     def commit(self, topic: str, group: str, offsets: dict[int, int]) -> None:
-        consumer = Consumer({"bootstrap.servers": self.servers, "group.id": group})
-        try:
-            partitions = [TopicPartition(topic, p, offset) for p, offset in offsets.items()]
-            consumer.commit(offsets=partitions, asynchronous=False)
-        finally:
-            consumer.close()
+        commit(self.servers, group, topic, offsets)

@@ -136,11 +136,10 @@ class Talk:
         broker: FakeBroker | None = None,
         limits: Limits | None = None,
         sasl: bool = False,
-        cache: Any = None,
     ) -> None:
-        self.desk = desk if desk is not None else FakeDesk()
-        self.broker = broker if broker is not None else FakeBroker()
-        self.session = Session(self.desk, limits if limits is not None else Limits(), sasl, cache)
+        self.desk = desk or FakeDesk()
+        self.broker = broker or FakeBroker()
+        self.session = Session(self.desk, limits or Limits(), sasl, None)
         self.told: list[bytes] = []
         self.submitted: list[Submit] = []
         self.refreshes: list[Refresh] = []
@@ -226,17 +225,11 @@ def metadata_answer(
     ids: Mapping[str, bytes] = LIVE_IDS,
 ) -> bytes:
     """A broker's Metadata answer: per topic its error code, how many partitions it has, and the operations granted."""
-    answer_class = KafkasMetadata if version >= stock.METADATA_WITH_IDS else stock.MetadataResponse
-    # kafka-python keeps the operations as a set, under another name.
-    of_topic, of_cluster = "topic_authorized_operations", "cluster_authorized_operations"
-    if answer_class is KafkasMetadata:
-        of_topic = of_cluster = "authorized_operations"
-    topic_class = answer_class.MetadataResponseTopic
-    partition_class = topic_class.MetadataResponsePartition
-    message = answer_class(
+    topic_class = KafkasMetadata.MetadataResponseTopic
+    message = KafkasMetadata(
         throttle_time_ms=0,
         brokers=[
-            answer_class.MetadataResponseBroker(node_id=n, host=f"broker-{n}", port=9092, rack="r") for n in (1, 2, 3)
+            KafkasMetadata.MetadataResponseBroker(node_id=n, host=f"broker-{n}", port=9092, rack="r") for n in (1, 2, 3)
         ],
         cluster_id="cluster",
         controller_id=2,
@@ -244,9 +237,10 @@ def metadata_answer(
             topic_class(
                 error_code=error,
                 name=name,
+                topic_id=UUID(bytes=ids.get(name, name.encode().rjust(16, b"-")[-16:])),
                 is_internal=False,
                 partitions=[
-                    partition_class(
+                    topic_class.MetadataResponsePartition(
                         error_code=0,
                         partition_index=p,
                         leader_id=1 + p % 2,
@@ -257,24 +251,19 @@ def metadata_answer(
                     )
                     for p in range(count)
                 ],
-                **{of_topic: _operations(answer_class, operations)},
-                **_id(answer_class, ids.get(name, name.encode().rjust(16, b"-")[-16:])),
+                authorized_operations=_set_bits(operations),
             )
             for name, (error, count, operations) in topics.items()
         ],
-        **{of_cluster: _operations(answer_class, cluster)},
+        authorized_operations=_set_bits(cluster),
     )
     message.API_VERSION = version
     message.with_header(correlation_id=correlation_id)
     return bytes(message.encode(header=True))
 
 
-def _operations(answer_class: Any, bits: int) -> Any:
-    return bits if answer_class is stock.MetadataResponse else {bit for bit in range(32) if bits >> bit & 1}
-
-
-def _id(answer_class: Any, live_id: bytes) -> dict[str, Any]:
-    return {} if answer_class is stock.MetadataResponse else {"topic_id": UUID(bytes=live_id)}
+def _set_bits(number: int) -> set[int]:
+    return {bit for bit in range(32) if number >> bit & 1}
 
 
 def decoded_question(payload: bytes) -> tuple[stock.Header, Any]:
@@ -291,15 +280,15 @@ def modes_request(correlation_id: int, topics: list[str] | None = None, **fields
     return kip694.encode_modes_request(message, correlation_id, "a client")
 
 
-def old_metadata_request(correlation_id: int, version: int, topics: list[str] | None) -> bytes:
+def old_metadata_request(correlation_id: int, version: int, topics: list[str] | None, **fields: Any) -> bytes:
     """Kafka's own Metadata."""
-    message = stock.MetadataRequest(topics=None if topics is None else [(name,) for name in topics])
+    message = stock.MetadataRequest(topics=None if topics is None else [(name,) for name in topics], **fields)
     return stock.encode_request(message, version, correlation_id, "a client")
 
 
-def delete(counts: dict[str, int], correlation_id: int = 1, timeout_ms: int = 5_000) -> bytes:
+def delete(counts: dict[str, int], correlation_id: int = 1) -> bytes:
     """DeletePartitions."""
-    message = messages.delete_partitions_request(counts, delay_ms=0, immediate_delete=False, timeout_ms=timeout_ms)
+    message = messages.delete_partitions_request(counts, delay_ms=0, immediate_delete=False, timeout_ms=5_000)
     return codec.encode_request(message, 0, correlation_id, "a client")
 
 

@@ -6,41 +6,34 @@ import socket
 import ssl
 import struct
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
-from typing import Any, cast
+from contextlib import closing, contextmanager, suppress
+from typing import Any, Self, cast
 
 import pytest
 
 from modeaware.endpoint import server as server_module
-from modeaware.endpoint.desk import (
-    Action,
-    ActiveController,
-    Close,
-    Desk,
-    Outcome,
-    Refresh,
-    Submit,
-    ToClient,
-    ToUpstream,
-)
+from modeaware.endpoint.desk import Action, Close, Desk, Outcome, Submit, ToClient, ToUpstream
 from modeaware.endpoint.limits import Limits
 from modeaware.endpoint.server import Server
 from modeaware.endpoint.upstream import Upstream
 from modeaware.errors import ModeAwareError
 from modeaware.lifecycle.commands import Command, CommandResult, DeletePartitionsCommand
-from modeaware.topic_view import TopicView
 from modeaware.wire.frames import MAX_RESPONSE_BYTES, FrameReader, MalformedFrame, frame
+from tests.support import conversation
+from tests.support.conversation import RO, RW
 
 TIMEOUT_S = 20.0
 COMMAND = DeletePartitionsCommand("orders", 1)
 
 
 class FakeBroker:
-    """Answers each frame with what ``answer`` makes of it (None: nothing), from a thread for each connection.
+    """Answers each frame with what ``answer`` makes of it, from a thread for each connection.
 
     Attributes:
+        answer: returns None for no answer; an OSError or a MalformedFrame that it raises closes the connection.
         received: all frames.
         open: how many connections are open now; ``accepted``: how many there were.
         sent_bytes: what sockets have taken.
@@ -50,10 +43,8 @@ class FakeBroker:
     """
 
     def __init__(self, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1") -> None:
-        self._listening = socket.create_server((host, 0))
-        self.address = (host, int(self._listening.getsockname()[1]))
+        self.address = (host, 0)
         self._tls = tls
-        self._connections: list[socket.socket] = []
         self.answer: Callable[[bytes], bytes | None] = lambda payload: b"re: " + payload
         self.received: list[bytes] = []
         self.certificates: list[bytes | None] = []
@@ -61,6 +52,13 @@ class FakeBroker:
         self.reading = threading.Event()
         self.reading.set()
         self.hang_up = False
+        self.start()
+
+    def start(self) -> None:
+        """Listen; again on the same port."""
+        self._listening = socket.create_server(self.address)
+        self.address = (self.address[0], int(self._listening.getsockname()[1]))
+        self._connections: list[socket.socket] = []
         self._threads = [threading.Thread(target=self._accept)]
         self._threads[0].start()
 
@@ -121,8 +119,8 @@ class FakeBroker:
 class FakeSession:
     """Passes frames on, except for some words.
 
-    ``here...`` is answered here, ``submit``, ``refresh``, ``close`` and ``bug`` are what they say; a ``submit`` or
-    ``refresh`` is answered with its outcome.
+    ``here...`` is answered here, ``submit``, ``close`` and ``bug`` are what they say; a ``submit`` is answered with its
+    outcome.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -145,10 +143,9 @@ class FakeSession:
         if word == b"bug":
             raise ValueError(payload.decode())
         self.pending += 1
-        if word in (b"submit", b"refresh"):
+        if word == b"submit":
             self._tickets += 1
-            timeout_ms = int(payload.split()[1]) if word == b"submit" else 0
-            return [Submit(self._tickets, (COMMAND,), timeout_ms) if word == b"submit" else Refresh(self._tickets)]
+            return [Submit(self._tickets, (COMMAND,), int(payload.split()[1]))]
         return [ToUpstream(payload)]
 
     def from_upstream(self, payload: bytes) -> list[Action]:
@@ -161,25 +158,41 @@ class FakeSession:
         return [ToClient(f"{ticket} {told}".encode())]
 
 
-class FakeController:
-    """Keeps what it is asked as open futures; ``fail`` is raised instead."""
+class StubController:
+    """Takes commands as a controller does.
+
+    Attributes:
+        answer: makes a command's result: two partitions, one of them retired, unless a test says otherwise.
+        silent: commands are left open, in ``open``.
+        submitted: what came, with its timeout in ms; ``commands``: the same, one by one.
+        refreshes: how often the mode log was to be read.
+    """
 
     def __init__(self) -> None:
-        self.commands: list[tuple[Sequence[Command], int]] = []
+        self.answer: Callable[[Command], CommandResult] = lambda command: CommandResult(command.topic, modes=(RW, RO))
+        self.silent = False
         self.open: list[Future[list[CommandResult]]] = []
-        self.refreshes: list[Future[None]] = []
-        self.fail: ModeAwareError | None = None
+        self.submitted: list[tuple[Sequence[Command], int]] = []
+        self.refreshes = 0
+
+    @property
+    def commands(self) -> list[Command]:
+        return [command for commands, _ in self.submitted for command in commands]
 
     def submit(self, commands: Sequence[Command], timeout_ms: int) -> Future[list[CommandResult]]:
-        if self.fail is not None:
-            raise self.fail
-        self.commands.append((commands, timeout_ms))
-        self.open.append(Future())
-        return self.open[-1]
+        self.submitted.append((list(commands), timeout_ms))
+        future: Future[list[CommandResult]] = Future()
+        if self.silent:
+            self.open.append(future)
+        else:
+            future.set_result([self.answer(command) for command in commands])
+        return future
 
     def refresh(self) -> Future[None]:
-        self.refreshes.append(Future())
-        return self.refreshes[-1]
+        self.refreshes += 1
+        future: Future[None] = Future()
+        future.set_result(None)
+        return future
 
 
 class Peer:
@@ -191,19 +204,20 @@ class Peer:
         self._reader = FrameReader(MAX_RESPONSE_BYTES)
         self._frames: list[bytes] = []
 
-    def __enter__(self) -> Peer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *failure: object) -> None:
         self.socket.close()
 
     def send(self, *payloads: bytes) -> None:
+        """All in one write."""
         self.socket.sendall(b"".join(frame(payload, MAX_RESPONSE_BYTES) for payload in payloads))
 
     def receive(self) -> bytes:
         while not self._frames:
-            data = self.socket.recv(65_536)
-            assert data, "closed"
+            if not (data := self.socket.recv(65_536)):
+                raise ConnectionResetError("closed by the peer")
             self._frames += self._reader.receive(data)
         return self._frames.pop(0)
 
@@ -213,11 +227,9 @@ class Peer:
 
     def closed(self) -> bool:
         """Wait until it is; what had still come is passed over."""
-        try:
+        with suppress(ConnectionResetError):
             while self.socket.recv(65_536):
                 pass
-        except ConnectionResetError:
-            pass
         return True
 
 
@@ -237,16 +249,16 @@ MakeServer = Callable[..., Server]
 
 
 @contextmanager
-def servers(monkeypatch: pytest.MonkeyPatch, controller: FakeController) -> Iterator[MakeServer]:
+def servers(monkeypatch: pytest.MonkeyPatch, controller: StubController) -> Iterator[MakeServer]:
     """Makes servers, and stops them at the end."""
     monkeypatch.setattr(server_module, "Session", lambda desk, limits, sasl, cache: FakeSession(limits))
     monkeypatch.setattr(server_module, "Answers", lambda limits: None)
     started: list[Server] = []
 
-    def make(*brokers: tuple[str, int], listen: str = "127.0.0.1:0", **arguments: Any) -> Server:
+    def make(*brokers: tuple[str, int], **arguments: Any) -> Server:
         upstream = arguments.pop("upstream", None) or Upstream(brokers)
         desk = cast(Desk, None)  # fake sessions ask nothing
-        started.append(Server(listen, desk, controller.submit, controller.refresh, upstream, **arguments))
+        started.append(Server("127.0.0.1:0", desk, controller.submit, controller.refresh, upstream, **arguments))
         started[-1].start()
         return started[-1]
 
@@ -255,48 +267,49 @@ def servers(monkeypatch: pytest.MonkeyPatch, controller: FakeController) -> Iter
         server.stop()
 
 
-class EmptyDesk:
-    """What a controller says that stands by and knows of no topic."""
-
-    controller_id = "nobody"
-    old_clients = "serve"
-
-    def __init__(self) -> None:
-        self.server: Server | None = None
-
-    @property
-    def advertised(self) -> tuple[str, int]:
-        assert self.server is not None
-        return self.server.advertised
-
-    def views(self, topic: str) -> TopicView:
-        return TopicView.unlisted(topic)
-
-    def records(self) -> Mapping[str, TopicView]:
-        return {}
-
-    def removed(self, topic_ids: Iterable[str]) -> tuple[str, ...]:
-        return ()
-
-    def version(self) -> int:
-        return 0
-
-    def claim(self) -> ActiveController | None:
-        return None
-
-    def is_active(self) -> bool:
-        return False
-
-
 @contextmanager
-def relay(conf: Mapping[str, Any], **arguments: Any) -> Iterator[Server]:
-    """A server with real sessions before the brokers of ``conf`` (librdkafka's settings), with :class:`EmptyDesk`."""
-    desk, controller = EmptyDesk(), FakeController()
-    listen = arguments.pop("listen", "127.0.0.1:0")
-    server = Server(listen, desk, controller.submit, controller.refresh, Upstream.from_conf(conf), **arguments)
-    desk.server = server
+def _running(
+    desk: conversation.FakeDesk, controller: StubController, upstream: Upstream, **arguments: Any
+) -> Iterator[Server]:
+    server = Server("127.0.0.1:0", desk, controller.submit, controller.refresh, upstream, **arguments)
     server.start()
     try:
         yield server
     finally:
         server.stop()
+
+
+@contextmanager
+def relay(conf: Mapping[str, Any], **arguments: Any) -> Iterator[Server]:
+    """A server of a standby that knows no topic, before the brokers of ``conf`` (librdkafka's settings)."""
+    desk = conversation.FakeDesk({}, active=False, claimed=None)
+    with _running(desk, StubController(), Upstream.from_conf(conf), **arguments) as server:
+        desk.advertised = server.advertised
+        yield server
+
+
+class _Any(dict[str, int]):
+    """The same rights on every topic there might be."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def __missing__(self, name: str) -> int:
+        return conversation.ALTER_AND_DELETE
+
+
+def permit(payload: bytes) -> bytes:
+    """The answer of a broker that has every topic, to a user who may do everything."""
+    return conversation.FakeBroker(_Any(), conversation.ALTER_AND_DELETE, asked=deque([payload])).answer()
+
+
+@contextmanager
+def served(
+    controller: StubController, controller_id: str, *, active: bool = True, **arguments: Any
+) -> Iterator[Server]:
+    """An endpoint before ``controller``; ``arguments`` are the Server's own."""
+    broker = FakeBroker()
+    broker.answer = permit
+    desk = conversation.FakeDesk(active=active, controller_id=controller_id)
+    with closing(broker), _running(desk, controller, Upstream([broker.address]), **arguments) as server:
+        yield server

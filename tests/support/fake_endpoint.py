@@ -5,17 +5,15 @@ It stands in for an endpoint of modeaware, and without our tagged fields for a b
 
 from __future__ import annotations
 
-import socket
 import ssl
 import threading
-import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 from modeaware.topic_view import TopicView
 from modeaware.wire import codec, kip694, stock
-from modeaware.wire.frames import MAX_REQUEST_BYTES, FrameReader, MalformedFrame, frame
+from modeaware.wire.frames import MalformedFrame
+from tests.support.endpoint import FakeBroker
 
 NODE_ID = 1
 
@@ -36,8 +34,6 @@ class FakeEndpoint:
         has_feature: whether ApiVersions shows it.
         topic_errors: topic -> the error it is told with, when asked for by name or for all.
         hidden: topics that are left out of an answer about all topics.
-        api_versions_error: the error of ApiVersions answers to clients of modeaware.
-        log_error: the error that other clients are told the mode log with.
         probed: how often a client of modeaware asked for ApiVersions.
         controller: id and port of the active controller.
         tamper: changes a Metadata answer before it is sent; None in place of bytes closes the connection.
@@ -54,116 +50,64 @@ class FakeEndpoint:
         self.has_feature = True
         self.topic_errors: dict[str, int] = {}
         self.hidden: set[str] = set()
-        self.api_versions_error = 0
         self.controller: tuple[str, int] | None = None
         self.tamper: Callable[[bytes], bytes | None] = lambda answer: answer
         self.asked: list[Any] = []
-        self.connections = 0
         self.probed = 0
-        self.log_error = 3
         self.answering = threading.Event()
         if answering:
             self.answering.set()
-        self._tls = tls
-        self._lock = threading.Lock()
-        self._listener: socket.socket | None = None
-        self._open: set[socket.socket] = set()
-        self._threads: list[threading.Thread] = []
         self._stopping = False
-        self.port = 0
-        self.start()
+        self._server = FakeBroker(tls)
+        self._server.answer = self._answer
+
+    @property
+    def port(self) -> int:
+        return self._server.address[1]
 
     @property
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
 
+    @property
+    def connections(self) -> int:
+        return self._server.accepted
+
     def start(self) -> None:
-        """Listen (again, on the same port)."""
+        """Listen again, on the same port."""
         self._stopping = False
-        self._listener = socket.create_server(("127.0.0.1", self.port))
-        self.port = self._listener.getsockname()[1]
-        self._spawn(self._accept, self._listener)
+        self._server.start()
 
     def stop(self) -> None:
         """Close the port and all connections."""
         self._stopping = True
-        held = self.answering.is_set()
-        self.answering.set()
-        if self._listener is not None:
-            with suppress(OSError):
-                self._listener.shutdown(socket.SHUT_RDWR)
-            self._listener.close()
-        self.disconnect()
-        for thread in self._threads:
-            thread.join(10)
-        self._threads.clear()
-        if not held:
-            self.answering.clear()
-
-    def disconnect(self) -> None:
-        """Close all connections."""
-        with self._lock:
-            open_now = list(self._open)
-        for connection in open_now:
-            with suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
+        self._server.close()
 
     def metadata(self) -> list[Any]:
         """The Metadata requests that came, and none of them twice."""
         asked, self.asked = self.asked, []
         return asked
 
-    def _spawn(self, target: Callable[..., None], *args: Any) -> None:
-        thread = threading.Thread(target=target, args=args, daemon=True)
-        self._threads.append(thread)
-        thread.start()
-
-    def _accept(self, listener: socket.socket) -> None:
-        while not self._stopping:
-            try:
-                connection, _ = listener.accept()
-            except OSError:
-                return
-            self.connections += 1
-            self._spawn(self._serve, connection)
-
-    def _serve(self, connection: socket.socket) -> None:
-        if self._tls is not None:
-            try:
-                connection = self._tls.wrap_socket(connection, server_side=True)
-            except OSError:
-                connection.close()
-                return
-        with self._lock:
-            self._open.add(connection)
-        reader = FrameReader(MAX_REQUEST_BYTES)
-        with connection, suppress(OSError, MalformedFrame):
-            while data := connection.recv(65_536):
-                for payload in reader.receive(data):
-                    answer = self._answer(payload)
-                    if answer is None or self._stopping:
-                        return
-                    connection.sendall(frame(answer, 1 << 24))
-        with self._lock:
-            self._open.discard(connection)
-
-    def _answer(self, payload: bytes) -> bytes | None:
+    def _answer(self, payload: bytes) -> bytes:
         header = codec.peek_header(payload)
         if header.api_key == stock.API_VERSIONS_KEY:
             self._hold()
             return self._api_versions(header, payload)
         if header.api_key != kip694.METADATA_KEY:
-            return None
+            raise MalformedFrame(f"api {header.api_key}")
         if header.api_version != kip694.MODES_VERSION:
             return self._stock_metadata(header, payload)
         _, request = kip694.decode_modes_request(payload)
         self.asked.append(request)
         self._hold()
-        return self.tamper(self._metadata(header.correlation_id, request))
+        if (answer := self.tamper(self._metadata(header.correlation_id, request))) is None:
+            raise MalformedFrame("the test closes the connection")
+        return answer
 
     def _hold(self) -> None:
-        while not self.answering.wait(0.05) and not self._stopping:
-            time.sleep(0)  # it is asked again by the loop; a stop must end it
+        while not self.answering.wait(0.05):
+            if self._stopping:
+                raise ConnectionAbortedError
 
     def _api_versions(self, header: Any, payload: bytes) -> bytes:
         if header.api_version > 3:
@@ -175,19 +119,18 @@ class FakeEndpoint:
         if self.ours and self.has_feature:
             features.append(("modeaware.controller.c-1", 1, 1))
         answer = stock.ApiVersionsResponse(
-            error_code=self.api_versions_error if aware else 0,
+            error_code=0,
             api_keys=[(kip694.METADATA_KEY, 0, 10 if aware and self.has_feature else 9), (18, 0, 3)],
             supported_features=features,
         )
-        version = 0 if answer.error_code else header.api_version
-        return stock.encode_response(answer, version, header.correlation_id)
+        return stock.encode_response(answer, header.api_version, header.correlation_id)
 
     def _stock_metadata(self, header: Any, payload: bytes) -> bytes:
         """For librdkafka, which looks for the mode log."""
         _, request = stock.decode_request(payload)
         topics = [
             kip694.ModesResponse.MetadataResponseTopic(
-                version=header.api_version, error_code=self.log_error, name=topic.name, partitions=[]
+                version=header.api_version, error_code=3, name=topic.name, partitions=[]
             )
             for topic in request.topics or ()
         ]
@@ -196,25 +139,18 @@ class FakeEndpoint:
         return stock.encode_response(answer, header.api_version, header.correlation_id)
 
     def _metadata(self, correlation_id: int, request: Any) -> bytes:
-        with self._lock:
-            if request.topics is not None:
-                names = [topic.name for topic in request.topics]
-            else:
-                everything = (
-                    {*self.views, *self.replaced} if request.modes_only and self.ours else {*self.views, *self.existing}
-                )
-                names = sorted(everything - self.hidden)
-            topics = [self._topic(name) for name in names]
+        if request.topics is not None:
+            names = [topic.name for topic in request.topics]
+        else:
+            more = self.replaced if request.modes_only and self.ours else self.existing
+            names = sorted({*self.views, *more} - self.hidden)
+        topics = [self._topic(name) for name in names]
         brokers = [(NODE_ID, "127.0.0.1", self.port, None)]
-        controller_id, name = -1, None
+        response = kip694.ModesResponse(version=10, brokers=brokers, cluster_id="fake", controller_id=-1, topics=topics)
         if self.controller is not None and self.ours:
-            name, port = self.controller
-            controller_id = kip694.ENDPOINT_NODE_ID
-            brokers.append((controller_id, "127.0.0.1", port, None))
-        response = kip694.ModesResponse(
-            version=10, brokers=brokers, cluster_id="fake", controller_id=controller_id, topics=topics
-        )
-        response.controller_name = name
+            response.controller_name, port = self.controller
+            response.controller_id = kip694.ENDPOINT_NODE_ID
+            response.brokers.append((response.controller_id, "127.0.0.1", port, None))
         if self.ours:
             response.removed_topic_ids = [topic_id for topic_id in request.held_topic_ids if topic_id in self.removed]
         return kip694.encode_modes_response(response, correlation_id)
@@ -232,10 +168,8 @@ class FakeEndpoint:
         if view is not None and self.ours:
             topic.topic_id = view.topic_id
             topic.controller_epoch, topic.mode_epoch = view.version
-            topic.previous_counts = [
-                *view.earlier_counts,
-                *([] if view.previous_count is None else [view.previous_count]),
-            ]
+            previous = [] if view.previous_count is None else [view.previous_count]
+            topic.previous_counts = [*view.earlier_counts, *previous]
         return topic
 
     def _partition(self, number: int, view: TopicView | None) -> Any:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import threading
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import TracebackType
+from contextlib import suppress
 from typing import Any, Generic, Self, TypeVar
 
 from confluent_kafka import KafkaError, Message, Producer, TopicPartition
 
+from modeaware import Producer as OurProducer
 from modeaware.confluent.consumer import Consumer
 from modeaware.modes import PartitionMode
+from tests.support.background import Background
 from tests.support.fake_views import FakeViews, modes_of
 from tests.support.waiting import eventually
 
@@ -32,7 +34,7 @@ def settings_of(strategy: str | None) -> dict[str, Any]:
     return FAST if strategy is None else {**FAST, "partition.assignment.strategy": strategy}
 
 
-class Member(threading.Thread):
+class Member(Background):
     """A consumer polling in a thread of its own.
 
     Attributes:
@@ -41,36 +43,21 @@ class Member(threading.Thread):
         calls: the callbacks it saw: ``("assign" | "revoke" | "lost", partitions)``.
     """
 
-    def __init__(
-        self, topics: Sequence[str], conf: Mapping[str, Any], *, batch: int = 0, callbacks: bool = True
-    ) -> None:
-        super().__init__(daemon=True)
+    def __init__(self, topics: Sequence[str], conf: Mapping[str, Any], *, batch: int = 0) -> None:
+        super().__init__()
         self.consumer = Consumer(dict(conf))
         self._topics = list(topics)
         self._batch = batch
-        self._callbacks = callbacks
-        self._done = threading.Event()
         self.records: list[Record] = []
         self.assigned: dict[str, list[int]] = {}
         self.calls: list[tuple[str, list[tuple[str, int]]]] = []
-        self.failure: BaseException | None = None
 
-    def run(self) -> None:
-        try:
-            if self._callbacks:
-                self.consumer.subscribe(
-                    self._topics,
-                    on_assign=self._on("assign"),
-                    on_revoke=self._on("revoke"),
-                    on_lost=self._on("lost"),
-                )
-            else:
-                self.consumer.subscribe(self._topics)
-            while not self._done.is_set():
-                self._poll()
-            self.consumer.close()
-        except Exception as error:  # noqa: BLE001 - raised again in the test's thread, by stop()
-            self.failure = error
+    def work(self) -> None:
+        callbacks = {f"on_{name}": self._on(name) for name in ("assign", "revoke", "lost")}
+        self.consumer.subscribe(self._topics, **callbacks)
+        while not self.done.is_set():
+            self._poll()
+        self.consumer.close()
 
     def _on(self, name: str) -> Callable[[Any, list[TopicPartition]], None]:
         return lambda _, partitions: self.calls.append((name, [(p.topic, p.partition) for p in partitions]))
@@ -89,13 +76,6 @@ class Member(threading.Thread):
             held.setdefault(partition.topic, []).append(partition.partition)
         self.assigned = {topic: sorted(partitions) for topic, partitions in held.items()}
 
-    def stop(self) -> None:
-        self._done.set()
-        self.join(60)
-        assert not self.is_alive(), "a member does not end"
-        if self.failure is not None:
-            raise self.failure
-
 
 class Group:
     """Members of one group. A context manager that stops them."""
@@ -108,9 +88,7 @@ class Group:
             member.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for member in self.members:
             member.stop()
 
@@ -132,10 +110,7 @@ class Group:
         )
 
     def _fine(self) -> bool:
-        for member in self.members:
-            if member.failure is not None:
-                raise member.failure
-        return True
+        return all(member.fine() for member in self.members)
 
     def delivered(self) -> Counter[Record]:
         return Counter(record for member in self.members for record in list(member.records))
@@ -151,24 +126,13 @@ class Group:
         assert set(self.delivered()) <= sent
 
 
-class Unending(threading.Thread, ABC, Generic[P]):
+class Unending(Background, Generic[P]):
     """A producer that never stops: it writes again and again, in a thread of its own, until its context ends."""
 
-    def __init__(self, producer: P, pause_s: float = 0.02) -> None:
-        super().__init__(daemon=True)
+    def __init__(self, producer: P) -> None:
+        super().__init__()
         self.producer = producer
-        self._pause_s = pause_s
-        self._done = threading.Event()
         self._failed: list[KafkaError] = []
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.stop()
 
     @abstractmethod
     def write(self) -> None:
@@ -185,16 +149,14 @@ class Unending(threading.Thread, ABC, Generic[P]):
 
         return on_delivery
 
-    def run(self) -> None:
-        while not self._done.wait(self._pause_s):
+    def work(self) -> None:
+        while not self.done.wait(0.02):
             self.write()
         self.producer.flush(30)
 
     def stop(self) -> None:
         """Returns when it has ended; every record was acknowledged."""
-        self._done.set()
-        self.join(60)
-        assert not self.is_alive(), "the producer does not end"
+        super().stop()
         assert not self._failed, self._failed[:3]
 
 
@@ -206,10 +168,8 @@ class Traffic(Unending[Producer]):
         sent: the records that were acknowledged.
     """
 
-    def __init__(
-        self, bootstrap_servers: str, partitions: Mapping[str, Iterable[int]], *, pause_s: float = 0.02
-    ) -> None:
-        super().__init__(Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 5}), pause_s)
+    def __init__(self, bootstrap_servers: str, partitions: Mapping[str, Iterable[int]]) -> None:
+        super().__init__(Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 5}))
         self._turn = threading.Lock()
         self.open = {topic: list(numbers) for topic, numbers in partitions.items()}
         self.sent: set[Record] = set()
@@ -235,6 +195,29 @@ class Traffic(Unending[Producer]):
             return set(self.sent)
 
 
+class Keyed(Unending[OurProducer]):
+    """A producer of ours with keyed and numbered records; ``values`` were acknowledged."""
+
+    def __init__(self, conf: Mapping[str, str], topic: str) -> None:
+        super().__init__(OurProducer({**conf, "linger.ms": 5, "topic.metadata.refresh.interval.ms": 1_000}))
+        self._topic = topic
+        self._next = 0
+        self.values: set[bytes] = set()
+
+    def write(self) -> None:
+        on_delivery = self.to(lambda message: self.values.add(message.value()))
+        with suppress(BufferError):  # no view of the modes yet
+            for _ in range(10):
+                key, value = b"key-%d" % (self._next % 97), b"load-%d" % self._next
+                self.producer.produce(self._topic, value, key, on_delivery=on_delivery)
+                self._next += 1
+        self.producer.poll(0)
+
+    def stop(self) -> None:
+        super().stop()
+        self.producer.close()
+
+
 def shrink(views: FakeViews, traffic: Traffic, group: Group, topic: str, count: int, kept: int) -> None:
     """As the controller does: ReadOnly, and None when what lies in the retired partitions has been delivered."""
     views.set(topic, modes_of(count, kept))
@@ -250,3 +233,34 @@ def place_of(message: Message) -> Record:
     assert partition is not None
     assert offset is not None
     return topic, partition, offset
+
+
+def held(consumer: Consumer) -> list[int]:
+    return sorted(p.partition for p in consumer.assignment())
+
+
+def await_held(consumer: Consumer, partitions: range | list[int]) -> None:
+    def right() -> bool:
+        assert consumer.poll(0.1) is None
+        return held(consumer) == list(partitions)
+
+    eventually(right, 60)
+
+
+def read(consumer: Consumer, count: int) -> list[tuple[int, int]]:
+    """The next ``count`` records as partition and offset, sorted; and no more than these."""
+    found: list[Message] = []
+
+    def more() -> bool:
+        found.extend(consumer.consume(100, 0.1))
+        return len(found) >= count
+
+    eventually(more, 60)
+    found.extend(consumer.consume(100, 0.3))
+    assert all(message.error() is None for message in found)
+    return sorted(place_of(message)[1:] for message in found)
+
+
+def committed(consumer: Consumer, topic: str, partitions: int) -> dict[int, int]:
+    asked = [TopicPartition(topic, partition) for partition in range(partitions)]
+    return {p.partition: p.offset for p in consumer.committed(asked, timeout=30) if p.offset >= 0}

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import threading
-from types import TracebackType
 from typing import Self
 
 from confluent_kafka import Consumer, KafkaException
 
+from tests.support.background import Background
 from tests.support.waiting import eventually
 
 
-class RunningGroup:
+class RunningGroup(Background):
     """One plain consumer in a thread of its own: reads from the earliest record, commits often, keeps every value.
 
     Args:
-        bootstrap_servers: where.
-        topic: what it subscribes to.
-        group: its group id.
         conf: further librdkafka settings with ``_`` for ``.``.
     """
 
     def __init__(self, bootstrap_servers: str, topic: str, group: str, **conf: object) -> None:
+        super().__init__()
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap_servers,
@@ -33,39 +30,23 @@ class RunningGroup:
             }
         )
         self._topic = topic
-        self._stop = threading.Event()
-        self._failure: KafkaException | None = None
-        self._thread = threading.Thread(target=self._run, name=f"group-{group}", daemon=True)
         self.assigned: frozenset[int] = frozenset()
         self.values: list[bytes | None] = []
 
     def __enter__(self) -> Self:
-        self._consumer.subscribe([self._topic])
-        self._thread.start()
-        eventually(lambda: self.assigned or self._failure, message="the group was assigned nothing")
+        super().__enter__()
+        eventually(lambda: self.fine() and self.assigned, message="the group was assigned nothing")
         return self
-
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stop.set()
-        self._thread.join()
-        if self._failure is not None:
-            raise self._failure
 
     def wait_for(self, values: set[bytes], deadline_s: float = 30) -> None:
         """Wait until all of ``values`` have come."""
+        message = f"{len(values)} records are awaited"
+        eventually(lambda: self.fine() and values <= set(self.values), deadline_s, message=message)
 
-        def came() -> bool:
-            if self._failure is not None:
-                raise self._failure
-            return values <= set(self.values)
-
-        eventually(came, deadline_s, message=f"{len(values)} records are awaited")
-
-    def _run(self) -> None:
+    def work(self) -> None:
         try:
-            while not self._stop.is_set():
+            self._consumer.subscribe([self._topic])
+            while not self.done.is_set():
                 message = self._consumer.poll(0.1)
                 self.assigned = frozenset(tp.partition for tp in self._consumer.assignment())
                 if message is None:
@@ -73,7 +54,5 @@ class RunningGroup:
                 if message.error() is not None:
                     raise KafkaException(message.error())
                 self.values.append(message.value())
-        except KafkaException as error:
-            self._failure = error
         finally:
             self._consumer.close()

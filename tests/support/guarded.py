@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 import ssl
-import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka.admin import (
-    AclBinding,
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    NewTopic,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AclOperation, AdminClient, ResourceType
 
 from modeaware import AdminClient as OurAdminClient
 from modeaware.config import ControllerConfig
@@ -29,16 +17,17 @@ from modeaware.confluent.admin import DeletePartitions
 from modeaware.controller.daemon import Controller
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modelog.records import TopicRecord
-from tests.support.plain import TIMEOUT_S
+from tests.support.plain import create_topic
+from tests.support.process import LoggedProcess
 from tests.support.raw_client import RawClient, token
+from tests.support.rights import Acls
 from tests.support.secured import ADMIN, SecuredKafka, login
-from tests.support.waiting import eventually
 
 OWNER, OTHER, NOBODY = "alice", "bob", "mallory"
 """NOBODY has no right at all; the others have what a test grants them, on topics of the test."""
 WIDE = (ResourceType.TOPIC, "*"), (ResourceType.GROUP, "*"), (ResourceType.BROKER, "kafka-cluster")
 MODE_LOG = "__partition_modes"
-PATIENT = ControllerConfig(seal_quiet_ms=600_000)
+PATIENT_MS = 600_000
 """A topic's record stays as it was after a shrink."""
 
 
@@ -50,23 +39,18 @@ class Guarded:
         self.servers = secured.bootstrap_servers
         self.conf = secured.conf()
         self.admin = AdminClient(self.conf)
+        self._acls = Acls(self.servers, self.conf)
         self._folder = folder
 
     def controller(self, mode_log: str = MODE_LOG, **config: Any) -> Controller:
         """Made, with an endpoint that speaks TLS; its user is the super user."""
         files = self.secured.certificate
-        settings = ControllerConfig(**{"seal_quiet_ms": PATIENT.seal_quiet_ms, "mode_log_topic": mode_log, **config})
+        settings = ControllerConfig(**{"seal_quiet_ms": PATIENT_MS, "mode_log_topic": mode_log, **config})
         return Controller(self.conf, settings, tls_certificate=str(files.certificate), tls_key=str(files.key))
 
     def topic(self, partitions: int = 4) -> str:
         name = f"t-{uuid.uuid4().hex[:12]}"
-        self.admin.create_topics([NewTopic(name, partitions)])[name].result(TIMEOUT_S)
-
-        def led() -> bool:
-            found = self.admin.list_topics(timeout=TIMEOUT_S).topics.get(name)
-            return found is not None and all(partition.leader >= 0 for partition in found.partitions.values())
-
-        eventually(led)
+        create_topic(self.servers, name, partitions, configs={}, **self.conf)
         return name
 
     def client(
@@ -112,64 +96,11 @@ class Guarded:
 
     def grant(self, user: str, name: str, *operations: AclOperation, kind: ResourceType = ResourceType.TOPIC) -> None:
         """Returns when the broker goes by it."""
-        self._bind(user, name, kind, operations, AclPermissionType.ALLOW)
+        self._acls.grant(user, {(kind, name, operation) for operation in operations})
 
-    def deny(self, user: str, name: str, *operations: AclOperation) -> None:
-        """The same; it outweighs what is granted."""
-        self._bind(user, name, ResourceType.TOPIC, operations, AclPermissionType.DENY)
-
-    def take(self, user: str, name: str, operation: AclOperation) -> None:
+    def take(self, user: str, topic: str, operation: AclOperation) -> None:
         """Take one right away."""
-        wanted = self._filter(user, ResourceType.TOPIC, name, operation)
-        for future in self.admin.delete_acls([wanted]).values():
-            assert future.result(TIMEOUT_S)
-        eventually(lambda: not self.admin.describe_acls(wanted).result(TIMEOUT_S))
-
-    def _bind(
-        self,
-        user: str,
-        name: str,
-        kind: ResourceType,
-        operations: Iterable[AclOperation],
-        permission: AclPermissionType,
-    ) -> None:
-        literal = ResourcePatternType.LITERAL
-        bindings = [
-            AclBinding(kind, name, literal, f"User:{user}", "*", operation, permission) for operation in operations
-        ]
-        if not bindings:
-            return
-        for future in self.admin.create_acls(bindings).values():
-            future.result(TIMEOUT_S)
-        wanted = self._filter(user, kind, name, AclOperation.ANY)
-        eventually(lambda: set(bindings) <= set(self.admin.describe_acls(wanted).result(TIMEOUT_S)))
-
-    @staticmethod
-    def _filter(user: str, kind: ResourceType, name: str, operation: AclOperation) -> AclBindingFilter:
-        return AclBindingFilter(
-            kind,
-            name,
-            ResourcePatternType.LITERAL,
-            f"User:{user}",
-            None,  # type: ignore[arg-type]  # the stub does not know that None is "any"
-            operation,
-            AclPermissionType.ANY,
-        )
-
-
-@contextmanager
-def active_controller(site: Guarded) -> Iterator[Controller]:
-    """The users but :data:`NOBODY` may read its mode log, and see what a command looks at before it asks."""
-    controller = site.controller()
-    try:
-        controller.start(wait_active_s=30)
-        for user in (OWNER, OTHER):
-            site.grant(user, MODE_LOG, AclOperation.READ)
-            for kind, name in WIDE:
-                site.grant(user, name, AclOperation.DESCRIBE, kind=kind)
-        yield controller
-    finally:
-        controller.stop()
+        self._acls.clear(user, (ResourceType.TOPIC, topic, operation))
 
 
 def address_of(controller: Controller) -> str:
@@ -178,8 +109,8 @@ def address_of(controller: Controller) -> str:
     return controller.address
 
 
-class GuardedProcess:
-    """``modeaware controller --verbose`` with a TLS endpoint; what it says goes to a file."""
+class GuardedProcess(LoggedProcess):
+    """``modeaware controller --verbose`` with a TLS endpoint."""
 
     def __init__(self, guarded: Guarded, mode_log: str, address: str, folder: Path) -> None:
         files = guarded.secured.certificate
@@ -188,21 +119,8 @@ class GuardedProcess:
             *("--command-config", guarded.properties(ADMIN), "--config", f"modeaware.mode.log.topic={mode_log}"),
             *("--listen", address, "--tls-certificate", str(files.certificate), "--tls-key", str(files.key)),
         ]
-        self._said = folder / "controller.log"
-        with self._said.open("wb") as out:
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
-
-    @property
-    def said(self) -> str:
-        return self._said.read_text(encoding="utf-8", errors="backslashreplace")
-
-    def wait_until(self, says: Callable[[str], bool]) -> None:
-        eventually(lambda: says(self.said), 60, message=self.said)
+        super().__init__(command, folder / "controller.log")
 
     def stop(self) -> int:
-        self._process.terminate()
-        return self._process.wait(30)
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait(30)
+        self.send_sigterm()
+        return self.wait(30)

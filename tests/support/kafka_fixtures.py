@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AclOperation
 
 from modeaware.confluent.consumer import Consumer
 from modeaware.controller.daemon import Controller
@@ -16,7 +17,7 @@ from tests.support.command_line import Site
 from tests.support.controlled import Controlled
 from tests.support.fake_views import FakeViews
 from tests.support.group import FAST
-from tests.support.guarded import Guarded, active_controller
+from tests.support.guarded import MODE_LOG, OTHER, OWNER, WIDE, Guarded
 from tests.support.plain import produce_keyed
 from tests.support.recreating import Recreating
 from tests.support.rights import Acls
@@ -127,6 +128,17 @@ def acls(secured: SecuredKafka) -> Iterator[Acls]:
 
 @pytest.fixture(scope="module")
 def active(guarded: Guarded) -> Iterator[Controller]:
-    """The active controller of that broker; it has an endpoint."""
-    with active_controller(guarded) as controller:
+    """The active controller of that broker, with an endpoint.
+
+    The users but NOBODY may read its mode log, and see what a command looks at before it asks.
+    """
+    controller = guarded.controller()
+    try:
+        controller.start(wait_active_s=30)
+        for user in (OWNER, OTHER):
+            guarded.grant(user, MODE_LOG, AclOperation.READ)
+            for kind, name in WIDE:
+                guarded.grant(user, name, AclOperation.DESCRIBE, kind=kind)
         yield controller
+    finally:
+        controller.stop()

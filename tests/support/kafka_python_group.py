@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
-from kafka import ConsumerRebalanceListener, KafkaConsumer
+from kafka import KafkaConsumer
 
+from tests.support.background import Background
 from tests.support.group import Record
 
 FAST: dict[str, Any] = {
@@ -17,20 +17,7 @@ FAST: dict[str, Any] = {
 }
 
 
-class Calls(ConsumerRebalanceListener):  # type: ignore[misc,unused-ignore]  # untyped
-    """Writes down what a listener is told: ``("assigned" | "revoked", partitions)``."""
-
-    def __init__(self) -> None:
-        self.told: list[tuple[str, list[int]]] = []
-
-    def on_partitions_assigned(self, assigned: Any) -> None:
-        self.told.append(("assigned", sorted(p.partition for p in assigned)))
-
-    def on_partitions_revoked(self, revoked: Any) -> None:
-        self.told.append(("revoked", sorted(p.partition for p in revoked)))
-
-
-class Member(threading.Thread):
+class Member(Background):
     """A consumer polling in a thread of its own; has what :class:`tests.support.group.Group` asks of its members.
 
     Attributes:
@@ -39,34 +26,22 @@ class Member(threading.Thread):
     """
 
     def __init__(self, consumer: KafkaConsumer, *topics: str) -> None:
-        super().__init__(daemon=True)
+        super().__init__()
         self.consumer = consumer
         self._topics = topics
-        self._done = threading.Event()
         self.records: list[Record] = []
         self.assigned: dict[str, list[int]] = {}
-        self.failure: BaseException | None = None
 
-    def run(self) -> None:
-        try:
-            self.consumer.subscribe(list(self._topics))
-            # Brings the topics' metadata. A plain consumer that joins without it has to join again, and may then forget
-            # to take its assignment (see _poll_once of ours).
-            self.consumer.topics()
-            while not self._done.is_set():
-                for records in self.consumer.poll(100).values():
-                    self.records.extend((record.topic, record.partition, record.offset) for record in records)
-                held: dict[str, list[int]] = {topic: [] for topic in self._topics}
-                for partition in self.consumer.assignment():
-                    held[partition.topic].append(partition.partition)
-                self.assigned = {topic: sorted(partitions) for topic, partitions in held.items()}
-            self.consumer.close()
-        except Exception as error:  # noqa: BLE001 - raised again in the test's thread, by stop()
-            self.failure = error
-
-    def stop(self) -> None:
-        self._done.set()
-        self.join(60)
-        assert not self.is_alive(), "a member does not end"
-        if self.failure is not None:
-            raise self.failure
+    def work(self) -> None:
+        self.consumer.subscribe(list(self._topics))
+        # Brings the topics' metadata. A plain consumer that joins without it has to join again, and may then forget
+        # to take its assignment (see _poll_once of ours).
+        self.consumer.topics()
+        while not self.done.is_set():
+            for records in self.consumer.poll(100).values():
+                self.records.extend((record.topic, record.partition, record.offset) for record in records)
+            held: dict[str, list[int]] = {topic: [] for topic in self._topics}
+            for partition in self.consumer.assignment():
+                held[partition.topic].append(partition.partition)
+            self.assigned = {topic: sorted(partitions) for topic, partitions in held.items()}
+        self.consumer.close()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import BuiltinFunctionType
 from typing import Any
+
+from confluent_kafka import murmur2
 
 from modeaware.config import ClientConfig
 from modeaware.confluent.producer import Producer
@@ -55,3 +57,25 @@ def finish(producer: Any) -> None:
 def is_librdkafkas_own(call: Any) -> bool:
     """Whether ``call`` is librdkafka's method in C, with nothing of ours around it."""
     return isinstance(call, functools.partial) and isinstance(call.func, BuiltinFunctionType) and not call.args
+
+
+KEYS = [f"key-{number}".encode() for number in range(200)]
+MOVED_12_TO_5 = [key for key in KEYS if murmur2(key, 12) != murmur2(key, 5)]
+KEPT_12_TO_5 = [key for key in KEYS if murmur2(key, 12) == murmur2(key, 5)]
+Make = Callable[..., Producer]
+
+
+class Makes:
+    """``make(policy, **settings)``: a producer that hashes with murmur2; a context manager that closes them."""
+
+    def __init__(self) -> None:
+        self._made: list[Producer] = []
+
+    def __call__(self, policy: str | None = None, **settings: Any) -> Producer:
+        ours = {} if policy is None else {"modeaware.on.resize": policy}
+        self._made.append(Producer({**CONF, "partitioner": "murmur2_random", **ours, **settings}))
+        return self._made[-1]
+
+    def close(self) -> None:
+        for producer in self._made:
+            finish(producer)

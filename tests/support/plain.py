@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.support.waiting import eventually
 
 TIMEOUT_S = 30.0
 
 
 def create_topic(
-    bootstrap_servers: str, name: str, partitions: int, *, replication_factor: int = -1, configs: Mapping[str, str]
+    bootstrap_servers: str,
+    name: str,
+    partitions: int,
+    *,
+    replication_factor: int = -1,
+    configs: Mapping[str, str],
+    **conf: object,
 ) -> None:
     """Create a topic (-1 = the broker's default, for either number) and wait until its partitions have leaders."""
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, **conf})
     new = NewTopic(name, num_partitions=partitions, replication_factor=replication_factor, config=dict(configs))
     future: Future[None] = admin.create_topics([new])[name]
     future.result(TIMEOUT_S)
@@ -26,11 +34,7 @@ def create_topic(
 
 def wait_until_led(admin: AdminClient, name: str, partitions: int) -> None:
     """Return once the broker lists the topic with leaders for all partitions."""
-    deadline = time.monotonic() + TIMEOUT_S
-    while not _all_led(admin, name, partitions):
-        if time.monotonic() > deadline:
-            raise AssertionError(f"{name} has no leaders for all its {partitions} partitions")
-        time.sleep(0.02)  # leaders are elected after the answer
+    eventually(lambda: _all_led(admin, name, partitions), TIMEOUT_S, interval_s=0.02)
 
 
 def _all_led(admin: AdminClient, name: str, partitions: int) -> bool:
@@ -53,7 +57,13 @@ def produce_keyed(
     Raises:
         AssertionError: any was not acknowledged.
     """
+    where = {} if partition is None else {"partition": partition}
     producer = Producer({"bootstrap.servers": bootstrap_servers, "acks": "all", **conf})
+    return produce_all(producer, topic, ({"key": key, "value": value, **where} for key, value in records))
+
+
+def produce_all(producer: Producer, topic: str, records: Iterable[Mapping[str, Any]]) -> list[Message]:
+    """Produce records given by the arguments of ``produce``; returns and raises as :func:`produce_keyed`."""
     delivered: list[Message] = []
     failed: list[KafkaError] = []
 
@@ -63,11 +73,10 @@ def produce_keyed(
         else:
             failed.append(error)
 
-    where = {} if partition is None else {"partition": partition}
-    for key, value in records:
+    for record in records:
         while True:
             try:
-                producer.produce(topic, value=value, key=key, on_delivery=on_delivery, **where)
+                producer.produce(topic, **record, on_delivery=on_delivery)
                 break
             except BufferError:
                 producer.poll(0.1)
@@ -100,9 +109,8 @@ def drain_topic(
         open_ends = set(partitions)
         consumer.assign([TopicPartition(topic, partition, 0) for partition in sorted(open_ends)])
         messages: list[Message] = []
-        deadline = time.monotonic() + TIMEOUT_S
-        while open_ends:
-            assert time.monotonic() < deadline, f"the ends of {topic} {sorted(open_ends)} were not reached"
+
+        def at_the_ends() -> bool:
             for message in consumer.consume(1000, timeout=0.2):
                 error = message.error()
                 if error is None:
@@ -111,6 +119,9 @@ def drain_topic(
                     open_ends.discard(message.partition())
                 else:
                     raise KafkaException(error)
+            return not open_ends
+
+        eventually(at_the_ends, TIMEOUT_S, interval_s=0, message=f"the ends of {topic} {sorted(open_ends)}")
     finally:
         consumer.close()
     return sorted(messages, key=lambda message: (message.partition(), message.offset()))
@@ -125,5 +136,15 @@ def watermarks(bootstrap_servers: str, topic: str) -> dict[int, tuple[int, int]]
             partition: consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=TIMEOUT_S)
             for partition in sorted(partitions)
         }
+    finally:
+        consumer.close()
+
+
+def commit(bootstrap_servers: str, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+    """Commit offsets for a group without members."""
+    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": group})
+    try:
+        partitions = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
+        consumer.commit(offsets=partitions, asynchronous=False)
     finally:
         consumer.close()

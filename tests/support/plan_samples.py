@@ -11,9 +11,9 @@ Place = Callable[[bytes | None, int], int]
 """Key and the record's number to its partition."""
 
 
-def records_of(keys: Iterable[bytes | None], place: Place, *, size: int = 100) -> list[tuple[int, bytes | None, int]]:
+def records_of(keys: Iterable[bytes | None], place: Place) -> list[tuple[int, bytes | None, int]]:
     """(partition, key, size) in the order of sending."""
-    return [(place(key, number), key, size) for number, key in enumerate(keys)]
+    return [(place(key, number), key, 100) for number, key in enumerate(keys)]
 
 
 def some_keys(count: int, records: int, seed: int = 1) -> list[bytes]:

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,10 +18,9 @@ from confluent_kafka.admin import AdminClient
 
 from modeaware.local import start_kafka
 from modeaware.modelog.reader import LogRecord, read_mode_log, read_to_end
-from modeaware.modelog.records import RetiredPartition, TopicRecord
+from modeaware.modelog.records import RetiredPartition
 from tests.support.old_release import DATA, OLD_VERSION, Release, new_release, old_release
-from tests.support.plain import create_topic, produce_keyed, watermarks
-from tests.support.rolling import commit
+from tests.support.plain import commit, create_topic, produce_keyed, watermarks
 from tests.support.waiting import eventually
 
 LOG = "__partition_modes"
@@ -41,24 +40,13 @@ class Recording:
     def __init__(self, servers: str, release: Release) -> None:
         self.servers = servers
         self._release = release
-        self._admin = AdminClient({"bootstrap.servers": servers})
-
-    def topic(self, name: str, partitions: int) -> None:
-        create_topic(self.servers, name, partitions, configs={})
-        produce_keyed(self.servers, name, [(b"key-%d" % (n % 31), b"%d" % n) for n in range(120)])
 
     def modeaware(self, *arguments: str) -> None:
         self._release.run(*arguments, "--bootstrap-server", self.servers)
 
-    def record(self, topic: str) -> TopicRecord | None:
-        return read_mode_log({"bootstrap.servers": self.servers}, LOG, 20).record(topic)
-
-    def wait_for_reason(self, topic: str, reason: str) -> None:
-        def held() -> bool:
-            record = self.record(topic)
-            return record is not None and all(retired.reason == reason for retired in record.retired.values())
-
-        eventually(held, 60)
+    def retired(self, topic: str) -> list[RetiredPartition]:
+        record = read_mode_log({"bootstrap.servers": self.servers}, LOG, 20).record(topic)
+        return [] if record is None else list(record.retired.values())
 
     @contextmanager
     def controller(self) -> Iterator[None]:
@@ -74,7 +62,8 @@ class Recording:
     def play(self) -> None:
         """All that a mode log can hold."""
         for name, partitions in (("shrunk", 6), ("kept", 6), ("undone", 6), ("late", 4), ("at-once", 4), ("gone", 4)):
-            self.topic(name, partitions)
+            create_topic(self.servers, name, partitions, configs={})
+            produce_keyed(self.servers, name, [(b"key-%d" % (n % 31), b"%d" % n) for n in range(120)])
         shrink = ("--yes", "--wait", "--delete-partitions-delay", "0")
         with self.controller():
             self.modeaware("shrink", "at-once", "--to", "2", "--yes", "--wait", "--immediate-delete")
@@ -83,10 +72,10 @@ class Recording:
             self.modeaware("shrink", "shrunk", "--to", "2", *shrink)
             self.modeaware("shrink", "kept", "--to", "3", "--yes")
             self.modeaware("shrink", "gone", "--to", "2", *shrink)
-            self._admin.delete_topics(["gone"])["gone"].result(30)
+            AdminClient({"bootstrap.servers": self.servers}).delete_topics(["gone"])["gone"].result(30)
             commit(self.servers, "billing", "undone", dict.fromkeys(range(6), 0))
             self.modeaware("shrink", "undone", "--to", "2", "--yes", "--delete-partitions-delay", "0")
-            self.wait_for_reason("undone", "group-lag:billing")
+            eventually(lambda: {each.reason for each in self.retired("undone")} == {"group-lag:billing"}, 60)
             rule = ("audit-*", "--topic", "late", "--reason", "OPS-1: moved", "--expires", "1d")
             self.modeaware("groups", "waive", *rule, "--yes")
             self.modeaware("groups", "require", "export", "--topic", "late")
@@ -95,14 +84,10 @@ class Recording:
             self.modeaware("topics", "--undo", "--topic", "undone", "--yes", "--wait")
             self.modeaware("shrink", "late", "--to", "2", *shrink)
             produce_keyed(self.servers, "late", [(b"k", b"straggler")], partition=3)
-            eventually(lambda: any(retired.stragglers for retired in self._retired("late")), 60)
+            eventually(lambda: any(retired.stragglers for retired in self.retired("late")), 60)
             self.modeaware("grow", "shrunk", "--to", "8", "--yes", "--wait")
-            eventually(lambda: self.record("gone") is None, 60)
+            eventually(lambda: not self.retired("gone"), 60)
             commit(self.servers, "billing", "kept", dict.fromkeys(range(6), 0))
-
-    def _retired(self, topic: str) -> Sequence[RetiredPartition]:
-        record = self.record(topic)
-        return [] if record is None else list(record.retired.values())
 
     def entries(self) -> Iterator[Entry]:
         taken: list[LogRecord] = []

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from confluent_kafka import KafkaError, Message
 from confluent_kafka.admin import AdminClient
 
 from modeaware import Producer
@@ -15,7 +14,7 @@ from modeaware.modelog.records import RetiredPartition
 from modeaware.modes import ReplicaState
 from tests.support.group import Group, Member, settings_of
 from tests.support.modelog import NONE, RealLog, topic_record
-from tests.support.plain import create_topic, produce_keyed
+from tests.support.plain import create_topic, produce_all, produce_keyed
 from tests.support.waiting import eventually
 
 COUNT, WRITABLE, RECLAIMED_TO, EACH = 12, 4, 20, 40
@@ -71,27 +70,7 @@ def recreate(admin: AdminClient, servers: str, topic: str, partitions: int) -> N
     create_topic(servers, topic, partitions, configs={})
 
 
-class Sent:
-    """What became of the records of one producer."""
-
-    def __init__(self) -> None:
-        self.delivered: list[Message] = []
-        self.failed: list[KafkaError] = []
-
-    def __call__(self, error: KafkaError | None, message: Message) -> None:
-        if error is None:
-            self.delivered.append(message)
-        else:
-            self.failed.append(error)
-
-    @property
-    def partitions(self) -> set[int | None]:
-        return {message.partition() for message in self.delivered}
-
-
-def send_all(producer: Producer, topic: str) -> Sent:
-    sent = Sent()
-    for key in KEYS:
-        producer.produce(topic, b"v", key, on_delivery=sent)
-    assert producer.flush(30) == 0
-    return sent
+def send_all(producer: Producer, topic: str) -> set[int | None]:
+    """The partitions of a record of each of KEYS."""
+    records = [{"key": key, "value": b"v"} for key in KEYS]
+    return {message.partition() for message in produce_all(producer, topic, records)}

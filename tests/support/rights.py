@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka.admin import (
     AclBinding,
@@ -27,7 +29,7 @@ KINDS = {
 }
 """Kinds of resources as the tables call them."""
 
-Right = tuple[ResourceType, str, AclOperation]
+Right = tuple[ResourceType, str | None, AclOperation]
 """Kind of resource, its name, what may be done with it."""
 
 
@@ -41,14 +43,8 @@ def documented(who: str, names: Mapping[str, Sequence[str]]) -> set[Right]:
 
 
 def _rows(text: str) -> Iterator[list[str]]:
-    lines = iter(text.splitlines())
-    for line in lines:
-        if line.startswith("| resource |"):
-            next(lines)
-            break
-    for line in lines:
-        if not line.startswith("|"):
-            return
+    lines = text.partition("\n| resource |")[2].splitlines()[2:]
+    for line in takewhile(lambda line: line.startswith("|"), lines):
         yield [cell.strip().strip("`") for cell in line.strip("|").split("|")]
 
 
@@ -70,28 +66,25 @@ class Acls:
             AclBinding(kind, name, ResourcePatternType.LITERAL, f"User:{who}", "*", operation, AclPermissionType.ALLOW)
             for kind, name, operation in sorted(rights, key=str)
         ]
-        for future in self._admin.create_acls(bindings).values():
+        for future in self._admin.create_acls(bindings).values() if bindings else ():
             future.result(TIMEOUT_S)
         eventually(lambda: rights <= self.of(who))
 
-    def clear(self) -> None:
-        """Take all rights of all users away."""
-        for future in self._admin.delete_acls([self._everything(None)]).values():
+    def clear(self, who: str | None = None, right: Right = (ResourceType.ANY, None, AclOperation.ANY)) -> None:
+        """Take one right of a user away, or all rights of all users."""
+        wanted = self._filter(who, *right)
+        for future in self._admin.delete_acls([wanted]).values():
             future.result(TIMEOUT_S)
-        eventually(lambda: not self._admin.describe_acls(self._everything(None)).result(TIMEOUT_S))
+        eventually(lambda: not self._admin.describe_acls(wanted).result(TIMEOUT_S))
 
     def of(self, who: str) -> set[Right]:
-        bindings = self._admin.describe_acls(self._everything(f"User:{who}")).result(TIMEOUT_S)
+        everything = self._filter(who, ResourceType.ANY, None, AclOperation.ANY)
+        bindings = self._admin.describe_acls(everything).result(TIMEOUT_S)
         return {(binding.restype, binding.name, binding.operation) for binding in bindings}
 
     @staticmethod
-    def _everything(principal: str | None) -> AclBindingFilter:
-        return AclBindingFilter(
-            ResourceType.ANY,
-            None,  # type: ignore[arg-type]  # the stub does not know that None is "any"
-            ResourcePatternType.ANY,
-            principal,  # type: ignore[arg-type]  # as above
-            None,  # type: ignore[arg-type]  # as above
-            AclOperation.ANY,
-            AclPermissionType.ANY,
-        )
+    def _filter(who: str | None, kind: ResourceType, name: str | None, operation: AclOperation) -> AclBindingFilter:
+        principal: Any = who and f"User:{who}"
+        anything: Any = None  # the stub does not know that None is "any"
+        pattern = ResourcePatternType.ANY
+        return AclBindingFilter(kind, name, pattern, principal, anything, operation, AclPermissionType.ANY)

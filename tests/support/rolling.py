@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-
-from confluent_kafka import Consumer, TopicPartition
 
 from tests.support.group import FAST
 from tests.support.old_release import Release
+from tests.support.process import LoggedProcess
 from tests.support.waiting import eventually
 
 BETWEEN = 150
@@ -20,17 +17,7 @@ BETWEEN = 150
 GROUP = {"auto.offset.reset": "earliest", "session.timeout.ms": 10_000}  # soon without a member that was killed
 
 
-def commit(servers: str, group: str, topic: str, offsets: Mapping[int, int]) -> None:
-    """Commit offsets for a group without members."""
-    consumer = Consumer({"bootstrap.servers": servers, "group.id": group})
-    try:
-        partitions = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
-        consumer.commit(offsets=partitions, asynchronous=False)
-    finally:
-        consumer.close()
-
-
-class Running:
+class Running(LoggedProcess):
     """One process: what it printed, and what it wrote down.
 
     ``journal`` has a line for each record: ``value partition offset``.
@@ -40,18 +27,9 @@ class Running:
         self.release = release
         self.role = role
         self.name = name
-        self._printed = folder / f"{name}.out"
         self.journal = folder / f"{name}.journal"
         words = [*arguments, str(self.journal), name] if role != "command" else arguments
-        with self._printed.open("wb") as out:
-            command = release.command(role, *words)
-            self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=release.environment
-            )
-
-    @property
-    def printed(self) -> str:
-        return self._printed.read_text(encoding="utf-8")
+        super().__init__(release.command(role, *words), folder / f"{name}.out", env=release.environment)
 
     def lines(self) -> list[str]:
         if not self.journal.exists():
@@ -63,17 +41,13 @@ class Running:
         return {line.partition(" ")[0] for line in self.lines()}
 
     def wait_until_it_tells_its_release(self) -> None:
-        eventually(lambda: "\n" in self.printed or self.process.poll() is not None, 60)
-        assert self.release.proves(self.printed.partition("\n")[0]), self.printed
+        eventually(lambda: "\n" in self.said or not self.running, 60)
+        assert self.release.proves(self.said.partition("\n")[0]), self.said
 
     def stop(self) -> None:
         """SIGTERM, and the exit status of a program that has ended well."""
-        self.process.send_signal(signal.SIGTERM)
-        assert self.process.wait(60) == 0, f"{self.name}: {self.printed}"
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait(60)
+        self.send_sigterm()
+        assert self.wait(60) == 0, f"{self.name}: {self.said}"
 
 
 class Deployment:
@@ -145,7 +119,7 @@ class Deployment:
         try:
             eventually(condition, 90, interval_s=0.3)
         except AssertionError as error:
-            told = "\n".join(f"== {each.name}\n{each.printed[-1500:]}" for each in self._all)
+            told = "\n".join(f"== {each.name}\n{each.said[-1500:]}" for each in self._all)
             raise AssertionError(f"{error}\n{told}") from error
 
     def _client(self, release: Release, **settings: object) -> list[str]:

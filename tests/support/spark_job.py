@@ -30,27 +30,23 @@ def main() -> int:
     frame = spark.range(int(records), numPartitions=TASKS).selectExpr(*columns)
     half = int(records) // TASKS // 2
 
-    def dying(rows: Iterator[Any]) -> Iterator[Any]:
-        """The first worker that has passed on half of its task's rows is killed."""
+    def dying(rows: Iterator[Any], begin: int) -> Iterator[Any]:
+        """The first worker that has passed on this many is killed."""
         for number, row in enumerate(rows):
-            if number == half and not os.path.exists(marker):
+            if number == begin and not os.path.exists(marker):
                 with open(marker, "x", encoding="ascii"):
                     os.kill(os.getpid(), signal.SIGKILL)
             yield row
 
     def dying_batches(batches: Iterator[Any]) -> Iterator[Any]:
-        for batch in batches:
-            for number in range(0, batch.num_rows, 100):
-                yield batch.slice(number, 100)
-                if number >= half // 2 and not os.path.exists(marker):
-                    with open(marker, "x", encoding="ascii"):
-                        os.kill(os.getpid(), signal.SIGKILL)
+        slices = (batch.slice(first, 100) for batch in batches for first in range(0, batch.num_rows, 100))
+        return dying(slices, half // 100)
 
     if how == "rows":
         writer = foreach_partition_writer(topic, conf)
 
         def write(rows: Iterator[Row]) -> None:
-            writer(dying(rows))
+            writer(dying(rows, half))
 
         frame.foreachPartition(write)
     else:

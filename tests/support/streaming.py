@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from pyspark.sql import DataFrame, SparkSession
@@ -66,26 +65,17 @@ class Reading:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
 
-class Listening:
+@contextmanager
+def listening(spark: SparkSession, listener: StreamingQueryListener) -> Iterator[None]:
     """A listener on a session, as long as the context lasts."""
-
-    def __init__(self, spark: SparkSession, listener: StreamingQueryListener) -> None:
-        self._spark = spark
-        self._listener = listener
-
-    def __enter__(self) -> Self:
-        self._spark.streams.addListener(self._listener)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._spark.streams.removeListener(self._listener)
+    spark.streams.addListener(listener)
+    try:
+        yield
+    finally:
+        spark.streams.removeListener(listener)
         with suppress(AttributeError):
-            self._listener.close()
+            listener.close()

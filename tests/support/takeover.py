@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from modeaware.modelog.reader import LogRecord, read_to_end
 from modeaware.modelog.records import CLAIM_KEY
-from tests.support.waiting import eventually
+from tests.support.process import LoggedProcess
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """A committed record of the log: its key, and the epoch of the controller that wrote it."""
 
     offset: int
@@ -48,8 +45,8 @@ def assert_one_at_a_time(entries: list[Entry]) -> None:
         assert entry.controller_epoch == claimed, f"{entry} under claim {claimed}: {entries}"
 
 
-class ControllerProcess:
-    """``modeaware controller`` as a process of its own; its words go to a file."""
+class ControllerProcess(LoggedProcess):
+    """``modeaware controller`` as a process of its own."""
 
     def __init__(
         self, conf: dict[str, str], log: str, folder: Path, *, listen: str | None = None, **config: object
@@ -58,49 +55,5 @@ class ControllerProcess:
         words = [word for name, value in settings.items() for word in ("--config", f"{name}={value}")]
         if listen is not None:
             words += ["--listen", listen]
-        servers = conf["bootstrap.servers"]
-        command = [sys.executable, "-m", "modeaware", "controller", "--bootstrap-server", servers, *words]
-        self._said = folder / f"controller-{id(self)}.log"
-        with self._said.open("wb") as out:
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    @property
-    def said(self) -> str:
-        return self._said.read_text(encoding="utf-8")
-
-    def wait_until_it_says(self, text: str, deadline_s: float = 40) -> None:
-        def says() -> bool:
-            assert text in self.said, f"waiting for {text!r}:\n{self.said}"
-            return True
-
-        eventually(says, deadline_s)
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait(30)
-
-    def pause(self) -> None:
-        self._process.send_signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        self._process.send_signal(signal.SIGCONT)
-
-    def send_sigterm(self) -> None:
-        self._process.terminate()
-
-    def terminate(self, deadline_s: float) -> int:
-        """SIGTERM; its exit status.
-
-        Raises:
-            subprocess.TimeoutExpired: it is still there after ``deadline_s``.
-        """
-        self.send_sigterm()
-        return self.wait(deadline_s)
-
-    def wait(self, deadline_s: float) -> int:
-        """Its exit status; raises as :meth:`terminate`."""
-        return self._process.wait(deadline_s)
+        command = [sys.executable, "-m", "modeaware", "controller", "--bootstrap-server", conf["bootstrap.servers"]]
+        super().__init__([*command, *words], folder / f"controller-{id(self)}.log")

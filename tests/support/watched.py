@@ -85,23 +85,6 @@ def busy_snapshot(now_ms: int | None = None) -> Snapshot:
     )
 
 
-def vast_snapshot() -> Snapshot:
-    """The longest names, 500 partitions, every other one of them unread by one of 81 groups."""
-    busy, now_ms, slow = busy_snapshot(), SYSTEM_CLOCK.now_ms(), "g" * 255
-    waits = {p: blocked(reasons.of_group(reasons.GROUP_LAG, slow)) for p in range(50, 500)}
-    others = {f"group-{n}": GroupFacts(dict.fromkeys(range(50, 500), 200), has_members=True) for n in range(80)}
-    deletion = DeleteTopicPartitions(50, 0, False, now_ms, 500)
-    vast = record("t" * 249, 50, waits, now_ms, deletion=deletion, required_groups=(slow, *others))
-
-    def look(read: int) -> TopicFacts:
-        commits = {p: 200 if p % 2 else read for p in range(50, 500)}
-        groups = {slow: GroupFacts(commits, has_members=True), **others}
-        return TopicFacts(vast.topic, vast.topic_id, 500, partitions={p: log(200, 0) for p in waits}, groups=groups)
-
-    seen = TopicSeen(vast, look(100), now_ms - 4_000, earlier=(now_ms - 304_000, look(90)))
-    return replace(busy, taken_ms=now_ms, topics=(seen,))
-
-
 def standby_snapshot() -> Snapshot:
     """A standby that knows who is active."""
     busy = busy_snapshot()

@@ -40,7 +40,6 @@ class World:
         self.look_errors: deque[ModeAwareError] = deque()
         self.ensure_errors: deque[ModeAwareError] = deque()
         self.claim_errors: deque[ModeAwareError] = deque()
-        self.join_errors: deque[ModeAwareError] = deque()
         self.failures: deque[ModeAwareError] = deque()
         self.log_stays_open = False
         self.appends_nothing = False
@@ -59,9 +58,7 @@ class World:
 
     def join(self, after_ms: int) -> None:
         self.did.append(f"join after {after_ms}")
-        self.lost, self.seat = bool(self.join_errors), Seat.WAITING
-        if self.join_errors:
-            raise self.join_errors.popleft()
+        self.lost, self.seat = False, Seat.WAITING
 
     def poll(self, timeout_s: float = 0.0) -> None:
         if self.story:

@@ -11,7 +11,7 @@ import pytest
 
 from modeaware.confluent.producer import Producer
 from modeaware.views import registry
-from tests.support.endpoint import FakeBroker, FakeController, MakeServer, servers
+from tests.support.endpoint import FakeBroker, MakeServer, StubController, servers
 from tests.support.fake_endpoint import FakeEndpoint
 from tests.support.fake_sources import Acquire, acquiring
 from tests.support.fake_views import FakeViews
@@ -53,12 +53,14 @@ def broker() -> Iterator[FakeBroker]:
 
 
 @pytest.fixture
-def controller() -> FakeController:
-    return FakeController()
+def controller() -> StubController:
+    controller = StubController()
+    controller.silent = True
+    return controller
 
 
 @pytest.fixture
-def make_server(monkeypatch: pytest.MonkeyPatch, controller: FakeController) -> Iterator[MakeServer]:
+def make_server(monkeypatch: pytest.MonkeyPatch, controller: StubController) -> Iterator[MakeServer]:
     with servers(monkeypatch, controller) as make:
         yield make
 

@@ -25,8 +25,8 @@ from modeaware.lifecycle.commands import AlterGroupRulesCommand, Command, Comman
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRulesRecord
 from modeaware.modelog.records import ClaimRecord
 from modeaware.modelog.replay import fold
+from tests.support.endpoint import StubController, served
 from tests.support.fake_views import FakeViews, modes_of
-from tests.support.stub_controller import StubController, served
 
 CONF = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
 

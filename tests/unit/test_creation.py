@@ -15,7 +15,7 @@ from modeaware.admin.creation import Creation
 from modeaware.errors import ErrorCode, ModeSourceError, NotAuthorized, RecordError, RequestRefused
 from modeaware.modelog.records import OBSERVED_BROKERS_KEY, ObservedBrokersRecord
 from modeaware.modelog.replay import fold
-from tests.support.creating_brokers import CreatingBrokers
+from tests.support.fake_brokers import CreatingBrokers
 from tests.support.fake_views import FakeViews
 
 

@@ -20,7 +20,7 @@ from modeaware.endpoint.quotas import Quotas
 from modeaware.endpoint.server import THREAD_NAME, Server
 from modeaware.endpoint.upstream import Upstream
 from modeaware.errors import ClusterError, ConfigError
-from tests.support.endpoint import FakeBroker, FakeController, MakeServer, Peer, announce, free_port
+from tests.support.endpoint import FakeBroker, MakeServer, Peer, StubController, announce, free_port
 from tests.support.waiting import eventually
 
 
@@ -43,7 +43,7 @@ def test_requests_reach_a_broker_and_answers_come_back_in_order(server: Server, 
 
 
 def test_a_command_that_takes_too_long_is_told_so_and_not_taken_back(
-    server: Server, controller: FakeController
+    server: Server, controller: StubController
 ) -> None:
     with _connect(server) as peer:
         answer = peer.ask(b"submit 20")
@@ -90,7 +90,7 @@ def test_a_bug_ends_one_connection_and_quotes_nothing(server: Server, caplog: py
 
 
 def test_stop_closes_everything_and_says_what_was_answered(
-    make_server: MakeServer, broker: FakeBroker, controller: FakeController
+    make_server: MakeServer, broker: FakeBroker, controller: StubController
 ) -> None:
     server = make_server(broker.address)
     with ExitStack() as stack:
@@ -266,7 +266,7 @@ def _closed_after(peer: Peer, drop: bytes) -> bool:
 
 
 def test_the_idle_time_stands_still_while_the_controller_works(
-    make_server: MakeServer, broker: FakeBroker, controller: FakeController
+    make_server: MakeServer, broker: FakeBroker, controller: StubController
 ) -> None:
     server = make_server(broker.address, limits=Limits(idle_s=SOON_S))
     with Peer(server.advertised) as waits, Peer(server.advertised) as rests:

@@ -15,7 +15,7 @@ from modeaware.endpoint.server import Server
 from modeaware.endpoint.tls import server_context
 from modeaware.endpoint.upstream import Upstream
 from modeaware.errors import ConfigError
-from tests.support.endpoint import FakeBroker, FakeController, MakeServer, Peer
+from tests.support.endpoint import FakeBroker, MakeServer, Peer, StubController
 from tests.support.secured import Certificate, make_certificate
 from tests.support.waiting import eventually
 
@@ -135,7 +135,7 @@ def test_a_certificate_that_cannot_be_used_is_a_clear_error(
 
 
 def _make(listen: str, upstream: Upstream, **arguments: Any) -> Server:
-    controller = FakeController()
+    controller = StubController()
     return Server(listen, cast(Desk, None), controller.submit, controller.refresh, upstream, **arguments)
 
 

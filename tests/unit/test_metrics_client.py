@@ -21,8 +21,7 @@ from tests.support.fake_endpoint import FakeEndpoint
 from tests.support.fake_sources import Acquire
 from tests.support.fake_views import FakeViews, modes_of
 from tests.support.modelog import topic_record
-from tests.support.offline import CONF
-from tests.support.resizing import MOVED_12_TO_5, Makes
+from tests.support.offline import CONF, MOVED_12_TO_5, Makes
 
 
 class Exported:

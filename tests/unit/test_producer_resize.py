@@ -18,8 +18,18 @@ from modeaware.modes import PartitionMode
 from modeaware.resize import Resize
 from modeaware.tally import SENDS_HELD, TALLY
 from tests.support.fake_views import FakeViews, modes_of
-from tests.support.offline import CONF, Acquired, Reports, finish, is_librdkafkas_own
-from tests.support.resizing import KEPT_12_TO_5, KEYS, MOVED_12_TO_5, Make, Makes
+from tests.support.offline import (
+    CONF,
+    KEPT_12_TO_5,
+    KEYS,
+    MOVED_12_TO_5,
+    Acquired,
+    Make,
+    Makes,
+    Reports,
+    finish,
+    is_librdkafkas_own,
+)
 
 pytestmark = pytest.mark.filterwarnings("default::modeaware.errors.ResizeWarning")
 

@@ -19,7 +19,7 @@ from modeaware.cli import reassign
 from modeaware.cli.progress import Lines
 from modeaware.cli.reassign import execute, format_plan, listing, parse_plan, status, verify, wait_until_settled
 from modeaware.errors import ErrorCode, RequestRefused
-from tests.support.fake_reassigning import FakeCluster
+from tests.support.fake_brokers import FakeCluster
 
 SERVER = ("--bootstrap-server", "127.0.0.1:1")
 PLAN = ("--reassignment-json-file", "plan.json")

@@ -15,7 +15,7 @@ from modeaware.admin.reassignments import (
     expectation_failures,
 )
 from modeaware.errors import ErrorCode, ModeAwareError, ReplicasChanged, RequestRefused
-from tests.support.fake_reassigning import FakeCluster
+from tests.support.fake_brokers import FakeCluster
 
 REPLICAS = {("t", 0): (1, 2), ("t", 1): (2, 3), ("u", 0): (1,)}
 MOVING = PartitionReassignment((2, 3, 1), (3,), (1,))

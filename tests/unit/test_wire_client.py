@@ -17,8 +17,7 @@ from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import ClaimRecord
 from modeaware.modes import PartitionMode
 from modeaware.wire import client, codec, messages
-from tests.support.endpoint import FakeBroker
-from tests.support.stub_controller import StubController, permit, served
+from tests.support.endpoint import FakeBroker, StubController, permit, served
 
 ID = "controller-1"
 PLAIN = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": "p"}

@@ -7,7 +7,9 @@ import sys
 import tracemalloc
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+
+# ruff: noqa: N802 - the names are the protocol guide's
+from typing import Any, Self
 
 import pytest
 from hypothesis import given, settings
@@ -19,7 +21,65 @@ from modeaware.wire.cursor import Cursor
 from modeaware.wire.dialect import REQUEST_LIMITS
 from modeaware.wire.frames import MAX_REQUEST_BYTES, MalformedFrame
 from tests.support.golden import EVERYTHING
-from tests.support.wire_bytes import Wire, request_header
+
+
+class Wire:
+    """``Wire().INT32(7).COMPACT_STRING("a").made``: one call per line of a layout, in its order."""
+
+    def __init__(self) -> None:
+        self.made = b""
+
+    def INT8(self, value: int) -> Self:
+        return self._add(struct.pack(">b", value))
+
+    def INT16(self, value: int) -> Self:
+        return self._add(struct.pack(">h", value))
+
+    def INT32(self, value: int) -> Self:
+        return self._add(struct.pack(">i", value))
+
+    def UNSIGNED_VARINT(self, value: int) -> Self:
+        groups = []
+        while value > 0x7F:
+            groups.append(value & 0x7F | 0x80)
+            value >>= 7
+        return self._add(bytes([*groups, value]))
+
+    def STRING(self, value: str | None) -> Self:
+        if value is None:
+            return self.INT16(-1)
+        return self.INT16(len(value.encode()))._add(value.encode())
+
+    def COMPACT_STRING(self, value: str | None) -> Self:
+        if value is None:
+            return self.UNSIGNED_VARINT(0)
+        return self.UNSIGNED_VARINT(len(value.encode()) + 1)._add(value.encode())
+
+    def ARRAY(self, length: int | None) -> Self:
+        """Its length; the elements are the calls that follow."""
+        return self.INT32(-1 if length is None else length)
+
+    def COMPACT_ARRAY(self, length: int | None) -> Self:
+        """Its length; the elements are the calls that follow."""
+        return self.UNSIGNED_VARINT(0 if length is None else length + 1)
+
+    def TAG_BUFFER(self, **tags: Wire) -> Self:
+        """``TAG_BUFFER(_0=Wire().INT64(5))``."""
+        self.UNSIGNED_VARINT(len(tags))
+        for name, value in tags.items():
+            self.UNSIGNED_VARINT(int(name[1:])).UNSIGNED_VARINT(len(value.made))._add(value.made)
+        return self
+
+    def _add(self, data: bytes) -> Self:
+        self.made += data
+        return self
+
+
+def request_header(api_key: int, version: int, *, flexible: bool, client_id: str | None = "me") -> Wire:
+    """RequestHeader version 2 (flexible) or 1, correlation id 7, and what is added to it."""
+    wire = Wire().INT16(api_key).INT16(version).INT32(7).STRING(client_id)
+    return wire.TAG_BUFFER() if flexible else wire
+
 
 SPOKEN = [(key, version) for key, (low, high) in EVERYTHING.versions.items() for version in range(low, high + 1)]
 COMMANDS = (codec.CREATE_PARTITIONS_KEY, codec.DELETE_PARTITIONS_KEY, codec.ALTER_GROUP_RULES_KEY)

@@ -10,16 +10,17 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import MakeTopic
-from tests.support.adopted import (
+from tests.support.controlled import Controlled, produce
+from tests.support.frameworks import (
     DIFFERENT_KEYS,
     command,
     committed,
     end,
+    faust,
+    programs,
     refused_for_its_state,
     through_a_shrink_of_both,
 )
-from tests.support.controlled import Controlled, produce
-from tests.support.frameworks import faust, programs
 from tests.support.plain import drain_topic
 from tests.support.waiting import eventually
 

@@ -9,9 +9,16 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import MakeTopic
-from tests.support.adopted import DIFFERENT_KEYS, command, end, refused_for_its_state, through_a_shrink_of_both
 from tests.support.controlled import Controlled, produce
-from tests.support.frameworks import programs, quixstreams
+from tests.support.frameworks import (
+    DIFFERENT_KEYS,
+    command,
+    end,
+    programs,
+    quixstreams,
+    refused_for_its_state,
+    through_a_shrink_of_both,
+)
 from tests.support.plain import drain_topic
 from tests.support.waiting import eventually
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from modeaware.local import Kafka
 from modeaware.modelog.reader import read_mode_log
-from tests.support.outside_project import documented, run_pytest
+from tests.support.program import documented, run_pytest
 
 CONFTEST = """
 import pytest

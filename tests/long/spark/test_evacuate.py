@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
+from confluent_kafka import Message
+from confluent_kafka import Producer as PlainProducer
 from pyspark.sql import SparkSession
 
 from modeaware import Producer
@@ -24,14 +28,74 @@ from modeaware.spark.evacuation.command import main
 from partitioners import named
 from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled
-from tests.support.evacuation import HEADER, EvacuationProcess, last_values, produce_values
-from tests.support.plain import drain_topic, produce_keyed, watermarks
+from tests.support.plain import drain_topic, produce_all, produce_keyed, watermarks
+from tests.support.process import LoggedProcess
+from tests.support.spark_session import CONNECTOR
 from tests.support.waiting import eventually
 
+HEADER = "modeaware.evacuated"
 PARTITIONS, KEPT = 12, 4
 IGNORED = {"modeaware.on.resize": "ignore"}
 KEYS = [b"key-%d" % n for n in range(300)]
 START_MS = 1_700_000_000_000
+
+
+class Value(NamedTuple):
+    """What a key has: its value (None: deleted), headers without the evacuation's, and timestamp."""
+
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    timestamp_ms: int
+
+
+def value_of(message: Message) -> Value:
+    headers = tuple((name, value) for name, value in message.headers() or () if name != HEADER)
+    return Value(message.value(), headers, message.timestamp()[1])
+
+
+def last_values(bootstrap_servers: str, topic: str, partitions: Iterable[int] | None = None) -> dict[bytes, Value]:
+    """Key -> what the last record of it says. Of a key in several partitions the record with the latest timestamp
+    counts, so a test that lets that happen gives its records rising ones."""
+    found: dict[bytes, tuple[int, Message]] = {}
+    ends: dict[tuple[bytes, int], Message] = {}
+    for message in drain_topic(bootstrap_servers, topic, partitions):
+        ends[message.key(), message.partition()] = message
+    for (key, _), message in ends.items():
+        stamp = message.timestamp()[1]
+        if key not in found or stamp > found[key][0]:
+            found[key] = (stamp, message)
+    return {key: value_of(message) for key, (_, message) in found.items()}
+
+
+def produce_values(
+    conf: dict[str, Any],
+    topic: str,
+    records: Iterable[tuple[bytes, bytes | None, int]],
+    *,
+    partition: int | None = None,
+    kind: type[PlainProducer] = PlainProducer,
+) -> None:
+    """``(key, value, timestamp_ms)`` with a header of each; ``kind`` may be ours."""
+    where = {} if partition is None else {"partition": partition}
+    stamped = (
+        {"key": key, "value": value, "timestamp": stamp, "headers": [("of", key), ("none", None)], **where}
+        for key, value, stamp in records
+    )
+    produce_all(kind({"acks": "all", **conf}), topic, stamped)
+
+
+def evacuation_process(folder: Path, *words: str, java_home: Path, ivy: Path) -> LoggedProcess:
+    """``python -m modeaware.spark.evacuate`` with a Spark of its own, to be killed with its JVM and Python workers."""
+    settings = Path(__file__).parents[2] / "support" / "ivysettings.xml"
+    submit = (
+        f"--master local[2] --packages {CONNECTOR} --conf spark.jars.ivy={ivy} "
+        f"--conf spark.jars.ivySettings={settings} --conf spark.ui.enabled=false "
+        "--conf spark.driver.host=127.0.0.1 --conf spark.sql.shuffle.partitions=4 pyspark-shell"
+    )
+    more = {"PYSPARK_SUBMIT_ARGS": submit, "JAVA_HOME": str(java_home), "SPARK_LOCAL_IP": "127.0.0.1"}
+    command = [sys.executable, "-m", "modeaware.spark.evacuate", *words]
+    env = {**os.environ, **more, "PYSPARK_PYTHON": sys.executable}
+    return LoggedProcess(command, folder / "evacuate.log", env=env, own_group=True)
 
 
 @pytest.fixture
@@ -186,7 +250,7 @@ def test_a_job_that_is_killed_is_run_again(
     before = watermarks(served.servers, topic)
     settings = tmp_path / "client.properties"
     settings.write_text(f"modeaware.mode.log.topic={served.log}\nlinger.ms=200\n", encoding="utf-8")
-    job = EvacuationProcess(
+    job = evacuation_process(
         tmp_path, "--bootstrap-server", served.servers, "--topic", topic, "--command-config", str(settings),
         java_home=Path(find_java()).parent.parent, ivy=cache_folder() / "spark-ivy",
     )  # fmt: skip

@@ -17,7 +17,7 @@ from modeaware.spark.read.progress import progress_group
 from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled, left, produce
 from tests.support.plain import watermarks
-from tests.support.streaming import Listening, Reading
+from tests.support.streaming import Reading, listening
 from tests.support.waiting import eventually
 
 RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
@@ -46,7 +46,7 @@ def test_a_shrink_waits_for_a_query_that_is_behind_and_ends_when_it_has_read(
         options = {**conf, "topic": topic, "startingOffsets": "earliest"}
         return spark.readStream.format(source).options(**options).load()
 
-    with Listening(spark, listener), Reading(f"q-{uuid.uuid4().hex[:8]}", stream, tmp_path) as reading:
+    with listening(spark, listener), Reading(f"q-{uuid.uuid4().hex[:8]}", stream, tmp_path) as reading:
         values = produce(served, topic, 300)
         reading.start(once=True)
         reading.stop()

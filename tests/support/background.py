@@ -1,0 +1,45 @@
+"""Work in a thread of its own, until its context ends."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from typing import Self
+
+
+class Background(threading.Thread, ABC):
+    """A context manager that starts and stops the thread."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.done = threading.Event()
+        self._failure: BaseException | None = None
+
+    @abstractmethod
+    def work(self) -> None:
+        """Return once :attr:`done` is set."""
+
+    def run(self) -> None:
+        try:
+            self.work()
+        except Exception as error:  # noqa: BLE001 - raised again in the test's thread, by fine()
+            self._failure = error
+
+    def fine(self) -> bool:
+        """True, or raise what the work has failed with."""
+        if self._failure is not None:
+            raise self._failure
+        return True
+
+    def stop(self) -> None:
+        self.done.set()
+        self.join(60)
+        assert not self.is_alive(), f"{self} does not end"
+        self.fine()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
