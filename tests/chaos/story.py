@@ -17,6 +17,7 @@ from tests.chaos.plain import commit_zeros, create_topic, unread, write_contents
 from tests.chaos.setting import GROUPS, PARTITIONS, Setting
 from tests.chaos.tasks import until
 from tests.chaos.watch import Watch
+from tests.support.kafka_tools import run_tool
 
 START_S = 90.0
 END_S = 120.0
@@ -126,6 +127,10 @@ class Story:
 
         done = until(drained, DRAIN_S, 1.0)
         self.fleet.chronicle.note("drained" if done else "not-drained", group=group, left=dict(left))
+        if not done:
+            tool = f"kafka-consumer-groups.sh --bootstrap-server {self.setting.bootstrap_servers} --describe"
+            members = run_tool(f"{tool} --group {self.setting.topic}-{group} --members --verbose")
+            self.fleet.chronicle.note("members", group=group, members=members)
 
     def _active(self, watch: Watch) -> Child | None:
         holder = watch.controller_id
