@@ -107,7 +107,8 @@ def test_auto_goes_to_the_log_and_back(
     process = start_there()
     views = make_views("auto", address, setting.servers)
     eventually(lambda: views.stats()["source"] == "wire")
-    process.terminate(30)
+    process.send_sigterm()
+    assert process.wait(30) == 0
     eventually(lambda: views.stats()["source"] == "log")
     shrink(setting, topic, 3)
     eventually(lambda: writable(views, topic) == 3)
