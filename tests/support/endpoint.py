@@ -7,7 +7,7 @@ import ssl
 import struct
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import closing, contextmanager, suppress
 from typing import Any, Self, cast
@@ -277,15 +277,6 @@ def _running(
         yield server
     finally:
         server.stop()
-
-
-@contextmanager
-def relay(conf: Mapping[str, Any], **arguments: Any) -> Iterator[Server]:
-    """A server of a standby that knows no topic, before the brokers of ``conf`` (librdkafka's settings)."""
-    desk = conversation.FakeDesk({}, active=False, claimed=None)
-    with _running(desk, StubController(), Upstream.from_conf(conf), **arguments) as server:
-        desk.advertised = server.advertised
-        yield server
 
 
 class _Any(dict[str, int]):

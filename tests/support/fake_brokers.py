@@ -255,8 +255,7 @@ class FakeCluster(FakeBrokers):
         option: whether they know KIP-860's option (version 1 of the request).
         refuse: error codes of single partitions.
         refuse_all: an error code of the whole request.
-        configs: what was set: (2, topic) or (4, broker) -> its configs.
-        before_change: called before configs or reassignments are altered.
+        before_change: called before reassignments are altered.
     """
 
     def __init__(self, replicas: dict[PartitionKey, Replicas]) -> None:
@@ -268,11 +267,7 @@ class FakeCluster(FakeBrokers):
         self.refuse: dict[PartitionKey, int] = {}
         self.refuse_all = 0
         self.altered: list[tuple[bool, dict[PartitionKey, Replicas | None]]] = []
-        self.configs: dict[tuple[int, str], dict[str, str]] = {}
         self.before_change: Callable[[str], None] = lambda name: None
-
-    def on_describe_log_dirs(self, node: int, request: Any) -> Any:
-        return {"results": []}
 
     def on_metadata(self, node: int, request: Any) -> Any:
         known = self.behind.get(node, self.replicas)
@@ -284,18 +279,6 @@ class FakeCluster(FakeBrokers):
             topics.append({"name": name, "error_code": 0 if partitions else 3, "partitions": partitions})
         brokers = [{"node_id": each, "rack": None} for each in self.node_ids()]
         return {"controller_id": 1, "topics": topics, "brokers": brokers}
-
-    def on_incremental_alter_configs(self, node: int, request: Any) -> Any:
-        self.before_change("IncrementalAlterConfigs")
-        for each in request.resources:
-            configs = self.configs.setdefault((each.resource_type, each.resource_name), {})
-            for change in each.configs:
-                configs.pop(change.name, None)
-                if change.value is not None:
-                    configs[change.name] = change.value
-            if not configs:
-                del self.configs[each.resource_type, each.resource_name]
-        return {"responses": []}
 
     def on_list_partition_reassignments(self, node: int, request: Any) -> Any:
         """The next of ``in_progress``, and the last again and again."""
