@@ -66,16 +66,17 @@ chaos: $(STAMP)
 simulate: $(STAMP)
 	$(PY) -m tests.simulation --schedules $(or $(SCHEDULES),1000000) $(SIMULATE_ARGS)
 
-# Coverage-guided, in two processes; 5 000 000 frames take some 10 minutes of two cores that nobody else uses.
+# Coverage-guided, in two processes; 5 000 000 frames take some 10 minutes of two idle cores.
 fuzz: $(STAMP)
 	@$(PY) -c 'import atheris' 2>/dev/null || $(PY) -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
 	$(PY) -m tests.fuzz --minutes $(or $(MINUTES),2) $(FUZZ_ARGS)
 
 # Branches of the framing and of the endpoint's handlers, by the unit tests alone.
-COVERED := modeaware/wire/frames.py,modeaware/wire/codec.py,modeaware/wire/dialect.py,modeaware/wire/strict.py,$\
-modeaware/wire/kip694.py,modeaware/wire/stock.py,modeaware/wire/cursor.py,modeaware/endpoint/*.py
+COVERED := modeaware/wire/frames.py,modeaware/wire/codec.py,modeaware/wire/strict.py,modeaware/wire/capabilities.py,$\
+modeaware/endpoint/*.py
+COVERING := tests/unit/test_capabilities.py tests/unit/test_probe.py tests/unit/test_inbox.py tests/unit/test_desk.py
 coverage: $(STAMP)
-	$(PY) -m coverage run --branch --include='$(COVERED)' -m pytest -q tests/unit/test_wire_*.py tests/unit/test_endpoint_*.py
+	$(PY) -m coverage run --branch --include='$(COVERED)' -m pytest -q tests/unit/test_wire_*.py tests/unit/test_endpoint_*.py $(COVERING)
 	$(PY) -m coverage report --show-missing --fail-under=95
 
 clean:

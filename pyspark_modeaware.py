@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from modeaware.spark.source.datasource import ModeAwareDataSource as DefaultSource
+from modeaware.spark.datasource import ModeAwareDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -37,7 +37,7 @@ _FILES = 8_192
 
 SERVE = """
 import json, sys
-from modeaware.endpoint.tls import server_context
+from modeaware.endpoint.transport import server_context
 from modeaware.controller.daemon import Controller  # what the process of a real one has loaded
 from tests.support.endpoint import relay
 

@@ -21,13 +21,13 @@ from benchmarks.setting import Setting
 from modeaware.endpoint import server as server_module
 from modeaware.endpoint.metadata import Answers
 from modeaware.endpoint.server import Server
-from modeaware.endpoint.upstream import Upstream
+from modeaware.endpoint.transport import Upstream
 from modeaware.local import LocalKafka
 from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
-from modeaware.wire import kip694, stock
-from modeaware.wire.client_tls import split_address
+from modeaware.wire import codec
 from modeaware.wire.frames import MAX_RESPONSE_BYTES, FrameReader, frame
+from modeaware.wire.security import split_address
 from tests.support.conversation import FakeDesk
 from tests.support.endpoint import StubController
 
@@ -46,8 +46,8 @@ class Asker:
         self._socket = socket.create_connection(address, 30)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._frames = FrameReader(MAX_RESPONSE_BYTES)
-        hello = stock.ApiVersionsRequest(client_software_name="modeaware", client_software_version="1")
-        self.ask(stock.encode_request(hello, 3, 1, "bench"))
+        hello = codec.ApiVersionsRequest(client_software_name="modeaware", client_software_version="1")
+        self.ask(codec.encode_request(hello, 3, 1, "bench"))
 
     def ask(self, payload: bytes) -> bytes:
         self._socket.sendall(frame(payload, 1_000_000))
@@ -114,8 +114,8 @@ def _server(servers: str, known: Mapping[str, TopicView]) -> Iterator[tuple[Serv
 
 def _measure(servers: str, names: Sequence[str], partitions: int, rounds: int) -> Iterator[Result]:
     known = {name: _view(name, partitions) for name in names[::SHRUNK_EVERY]}
-    broker_request = stock.encode_request(stock.MetadataRequest(topics=None), 9, 1, "bench")
-    modes_request = kip694.encode_modes_request(kip694.ModesRequest(topics=None), 1, "bench")
+    broker_request = codec.encode_request(codec.MetadataRequest(topics=None), 9, 1, "bench")
+    modes_request = codec.encode_request(codec.MetadataRequest(topics=None), codec.MODES_VERSION, 1, "bench")
     with ExitStack() as stack:
         server, empty = stack.enter_context(_server(servers, known))
         askers = [Asker(split_address(servers)), *(Asker(server.advertised) for _ in range(2))]
@@ -160,7 +160,7 @@ def _wait_for_all(ask: Callable[[], bytes], partitions: int) -> None:
     """Until the broker itself knows what its controller has created."""
     deadline_s = time.monotonic() + 30
     while True:
-        _, answer = stock.decode_response(ask(), stock.METADATA_KEY, 9)
+        _, answer = codec.decode_response(ask(), codec.METADATA_KEY, 9)
         known = sum(len(topic.partitions) for topic in answer.topics)
         if known == partitions:
             return
@@ -171,7 +171,7 @@ def _wait_for_all(ask: Callable[[], bytes], partitions: int) -> None:
 
 def _check(answer: bytes, names: Sequence[str], partitions: int, known: Mapping[str, TopicView]) -> None:
     """That it is what it should be: all partitions, and the modes."""
-    topics = {topic.name: topic for topic in kip694.decode_modes_response(answer)[1].topics}
+    topics = {topic.name: topic for topic in codec.decode_response(answer, 3, 10)[1].topics}
     for name in names:
         told = sorted((each.partition_index, each.mode) for each in topics[name].partitions)
         view = known.get(name) or TopicView.unlisted(name)

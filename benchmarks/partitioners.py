@@ -10,9 +10,9 @@ from functools import partial
 
 from benchmarks.harness import Result, Round, Timing, interleave, stopwatch
 from benchmarks.setting import PARTITIONS, WRITABLE, Setting
+from modeaware.clients.settings import partitioner_of
 from modeaware.config import ClientConfig
-from modeaware.confluent._partitioner_conf import partitioner_of
-from modeaware.confluent._router import Router
+from modeaware.confluent.router import Router
 from modeaware.librdkafka import murmur2
 from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
@@ -99,7 +99,7 @@ def routed(produce: Callable[..., object], *writable: int) -> Callable[..., obje
         warnings.simplefilter("ignore")
         for epoch, count in enumerate(writable, 1):
             modes = [PartitionMode.READ_WRITE] * count + [PartitionMode.READ_ONLY] * (PARTITIONS - count)
-            router.apply({TOPIC: TopicView(TOPIC, version=(1, epoch), modes=tuple(modes))})
+            router.follow({TOPIC: TopicView(TOPIC, version=(1, epoch), modes=tuple(modes))})
             router.produce.call(TOPIC, b"value", b"key")
     return router.produce.call
 

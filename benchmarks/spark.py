@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, Row
 from benchmarks.harness import Result, Round, Timing, compare, interleave, stopwatch
 from benchmarks.setting import Setting
 from modeaware.spark import foreach_partition_writer, write_arrow, write_to_kafka
-from modeaware.spark.driver import topic_view
-from modeaware.spark.java_conf import spark_options
+from modeaware.spark.connector import spark_options
+from modeaware.spark.snapshot import topic_view
 from tests.support.spark_session import spark_builder
 
 RECORDS = 1_000_000

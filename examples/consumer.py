@@ -1,7 +1,7 @@
 """Consume a topic that may be shrunk meanwhile. Only the import differs from plain confluent_kafka.
 
-Retired partitions are read to their end like any other; once the group has done so they are taken from the assignment.
-Ends when nothing has come for a while, so that it can be run to its end; leave --idle-s out to consume for ever.
+Retired partitions are read to their end like any other; once the group has done so they leave the assignment. Ends
+after --idle-s without a record; without that option it consumes for ever.
 
     python examples/consumer.py --bootstrap-server localhost:9092 --topic orders --group billing --idle-s 5
 """

@@ -1,9 +1,8 @@
-"""A Faust application through shrinks of its topics. Nothing in it knows of partition modes: start it by
+"""A Faust application whose topics may be shrunk meanwhile. It contains nothing about partition modes. Start it with
 
     python -m modeaware run examples/faust_app.py --from orders --to billed --group billing
 
-and the producer that Faust makes writes as the modes say (docs/adoption.md, also for the installation). Ends on
-SIGTERM.
+and the producer that Faust creates honours the modes. docs/adoption.md has the installation. Ends on SIGTERM.
 """
 
 from __future__ import annotations

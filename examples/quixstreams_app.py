@@ -1,9 +1,9 @@
-"""A QuixStreams application through shrinks of its topics. Nothing in it knows of partition modes: start it by
+"""A QuixStreams application whose topics may be shrunk meanwhile. It contains nothing about modes. Start it with
 
     python -m modeaware run examples/quixstreams_app.py --from orders --to billed --group billing
 
-and the clients that QuixStreams makes read and write as the modes say (docs/adoption.md, also for the installation).
-Ends on SIGTERM, or when nothing has come for --idle-s.
+and the clients that QuixStreams creates honour the modes. docs/adoption.md has the installation. Ends on SIGTERM, or
+after --idle-s without a record.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def main() -> None:
     parser.add_argument("--from", dest="source", default="orders", metavar="TOPIC")
     parser.add_argument("--to", default="billed", metavar="TOPIC")
     parser.add_argument("--group", default="billing")
-    parser.add_argument("--idle-s", type=float, default=0.0, help="end when nothing has come for this long; 0: never")
+    parser.add_argument("--idle-s", type=float, default=0.0, help="end after this time without a record; 0: never")
     parser.add_argument("--count", action="store_true", help="keep a count per key, and write that")
     parser.add_argument("--state-dir", default="state", help="where the counts are kept")
     args = parser.parse_args()

@@ -1,7 +1,7 @@
 """Copy one topic to another with Structured Streaming, while both may be shrunk and grown.
 
-Each batch is written by the modes of its moment, and drains of the source topic wait for the query. Run it again and it
-goes on where it was. Needs a controller for the drain to know of it: modeaware controller --bootstrap-server ...
+Each batch is written by the modes in force, and drains of the source topic wait for the query. A second run continues
+from the checkpoint. Needs a running controller: modeaware controller --bootstrap-server localhost:9092
 
     pip install 'modeaware[spark,controller]'
     python examples/spark_stream.py --topic orders --to orders-copy --checkpoint /tmp/orders-copy

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from modeaware.confluent.admin import AdminClient as AdminClient
     from modeaware.confluent.admin import DeletePartitions as DeletePartitions
     from modeaware.confluent.consumer import Consumer as Consumer
+    from modeaware.confluent.consumer import DeserializingConsumer as DeserializingConsumer
     from modeaware.confluent.producer import Producer as Producer
-    from modeaware.confluent.serde import DeserializingConsumer as DeserializingConsumer
-    from modeaware.confluent.serde import SerializingProducer as SerializingProducer
+    from modeaware.confluent.producer import SerializingProducer as SerializingProducer
     from modeaware.errors import ModeAwareError as ModeAwareError
     from modeaware.modelog.group_rules import GroupRule as GroupRule
     from modeaware.modes import PartitionMode as PartitionMode
@@ -38,14 +38,14 @@ _EXPORTS = {
     "Consumer": "modeaware.confluent.consumer",
     "CreationResult": "modeaware.admin.topics_to_make",
     "DeletePartitions": "modeaware.confluent.admin",
-    "DeserializingConsumer": "modeaware.confluent.serde",
+    "DeserializingConsumer": "modeaware.confluent.consumer",
     "GroupRule": "modeaware.modelog.group_rules",
     "ModeAwareError": "modeaware.errors",
     "NewPartitions": "modeaware.admin.topics_to_make",
     "NewTopic": "modeaware.admin.topics_to_make",
     "PartitionMode": "modeaware.modes",
     "Producer": "modeaware.confluent.producer",
-    "SerializingProducer": "modeaware.confluent.serde",
+    "SerializingProducer": "modeaware.confluent.producer",
     "TopicView": "modeaware.topic_view",
     "install": "modeaware.adoption",
     "uninstall": "modeaware.adoption",

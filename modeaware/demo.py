@@ -40,7 +40,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import modeaware
-from modeaware.config import DEFAULT_MODE_LOG_TOPIC, ClientConfig, parse_controller_config
+from modeaware.config import ClientConfig, ControllerConfig, parse_controller_config
 from modeaware.controller.daemon import Controller
 from modeaware.errors import ModeAwareError
 from modeaware.librdkafka import Consumer, KafkaError, KafkaException, Message, TopicPartition, consistent
@@ -48,6 +48,7 @@ from modeaware.librdkafka_admin import NewPartitions, NewTopic
 from modeaware.local import start_kafka
 from modeaware.modes import PartitionMode, format_ranges
 from modeaware.reports.describe import describe_topics
+from modeaware.reports.session import Session
 from modeaware.topic_view import TopicView
 from modeaware.views import registry
 from modeaware.views.source import Views
@@ -368,7 +369,8 @@ class Story:
             if time.monotonic() < next_look_s:
                 return False
             next_look_s = time.monotonic() + 1.0
-            [described] = describe_topics(self._conf, DEFAULT_MODE_LOG_TOPIC, [self._topic])
+            with Session(self._conf, ClientConfig(), ControllerConfig()) as session:
+                [described] = describe_topics(session, [self._topic])
             return {partition.lag for partition in described.partitions} == {0}
 
         self._until(committed_to_end, PHASE_TIMEOUT_S, "the group to read to the end")

@@ -1,7 +1,7 @@
 """Metrics of this process's clients for Prometheus (extra ``metrics``). See docs/observability.md.
 
-``modeaware.metrics.register()`` once, in any process that has producers or consumers of ours. Nothing is counted for a
-record: views and clients are asked when Prometheus asks.
+Call ``modeaware.metrics.register()`` once in a process with mode-aware clients. Nothing is counted per record: views
+and clients are read when Prometheus scrapes.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ __all__ = ["ClientCollector", "register"]
 
 _registered: weakref.WeakKeyDictionary[CollectorRegistry, ClientCollector] = weakref.WeakKeyDictionary()
 _registering = threading.Lock()
-_TOLD = {
+_EVENTS = {
     "sends_refused": (tally.SENDS_REFUSED, "Sends to an explicit partition that takes no records."),
-    "sends_held": (tally.SENDS_HELD, "Sends that were told to try again, their key's old partition not being read."),
-    "resize_warnings": (tally.RESIZE_WARNINGS, "Resizes of topics with keys that producers have told of."),
+    "sends_held": (tally.SENDS_HELD, "Sends refused with KeyHeld: the old partition of their key is not handed over."),
+    "resize_warnings": (tally.RESIZE_WARNINGS, "Resizes of topics with keys that producers have reported."),
     "partitions_left_out": (tally.PARTITIONS_LEFT_OUT, "Partitions that consumers were given and left out."),
     "partitions_taken_up": (tally.PARTITIONS_TAKEN_UP, "Partitions that consumers have taken up again."),
 }
@@ -57,28 +57,28 @@ def register(registry: CollectorRegistry = REGISTRY, topics: Collection[str] | N
 
 
 class ClientCollector(Collector):
-    """Tells what the clients of this process know of partition modes, and what has happened to them. Thread-safe.
+    """Exports the views of this process's clients and counts of their events. Thread-safe.
 
     Args:
-        topics: whose epochs and modes are told; None: those of every topic that has a record in the mode log.
+        topics: whose epochs and modes are exported; None: every topic that has a record in the mode log.
     """
 
     def __init__(self, topics: Collection[str] | None = None) -> None:
         self._topics = None if topics is None else frozenset(topics)
 
     def describe(self) -> Iterable[Metric]:
-        """The families, without samples."""
+        """Return the families, without samples."""
         return _families().values()
 
     def collect(self) -> Iterator[Metric]:
         families = _families()
         alike: dict[tuple[str, str], list[Source]] = {}
-        for source in sources():  # two users of one cluster have a source each: no label tells them apart
+        for source in sources():  # two users of one cluster have a source each, with equal labels
             alike.setdefault((source.cluster, source.mode_log), []).append(source)
         for labels, found in alike.items():
             self._add(families, labels, found)
         counts = tally.TALLY.counts()
-        for name, (event, _) in _TOLD.items():
+        for name, (event, _) in _EVENTS.items():
             families[name].add_metric((), counts[event])
         yield from families.values()
 
@@ -88,7 +88,7 @@ class ClientCollector(Collector):
         labels: tuple[str, str],
         found: list[Source],
     ) -> None:
-        """The worst of the sources under one label: a failing one must not hide behind another."""
+        """Add the worst of the sources under one label, so that a failing one shows."""
         stats = [source.stats for source in found]
         if (age_ms := max(one["view_age_ms"] for one in stats)) >= 0:
             families["view_age_seconds"].add_metric(labels, age_ms / 1000)
@@ -100,14 +100,11 @@ class ClientCollector(Collector):
         for view in [view for source in found for view in source.views.values()]:
             if view.topic not in oldest or view.epoch < oldest[view.topic].epoch:
                 oldest[view.topic] = view
-        for view in self._told(oldest.values()):
+        exported = [view for view in oldest.values() if self._topics is None or view.topic in self._topics]
+        for view in sorted(exported, key=lambda view: view.topic):
             families["topic_epoch"].add_metric((*labels, view.topic), view.epoch)
             for mode, count in sorted(Counter(mode.label for mode in view.modes).items()):
                 families["topic_partitions"].add_metric((*labels, view.topic, mode), count)
-
-    def _told(self, views: Iterable[TopicView]) -> list[TopicView]:
-        told = [view for view in views if self._topics is None or view.topic in self._topics]
-        return sorted(told, key=lambda view: view.topic)
 
 
 def _families() -> dict[str, GaugeMetricFamily | CounterMetricFamily]:
@@ -121,11 +118,11 @@ def _families() -> dict[str, GaugeMetricFamily | CounterMetricFamily]:
         "topic_partitions": ("Partitions by mode, as this process sees them.", (*source, "topic", "mode")),
     }
     families: dict[str, GaugeMetricFamily | CounterMetricFamily] = {
-        name: GaugeMetricFamily(f"modeaware_client_{name}", told, labels=labels)
-        for name, (told, labels) in gauges.items()
+        name: GaugeMetricFamily(f"modeaware_client_{name}", text, labels=labels)
+        for name, (text, labels) in gauges.items()
     }
     failures = "modeaware_client_view_refresh_failures"
-    families["view_refresh_failures"] = CounterMetricFamily(failures, "Failed questions to the source.", labels=source)
-    for name, (_, told) in _TOLD.items():
-        families[name] = CounterMetricFamily(f"modeaware_client_{name}", told, labels=())
+    families["view_refresh_failures"] = CounterMetricFamily(failures, "Failed requests to the source.", labels=source)
+    for name, (_, text) in _EVENTS.items():
+        families[name] = CounterMetricFamily(f"modeaware_client_{name}", text, labels=())
     return families

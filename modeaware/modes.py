@@ -1,6 +1,6 @@
 """Partition modes and the states of a retiring partition (KIP-694, Metadata Changes and Proposed Changes).
 
-The transitions that are allowed stand in two tables; everything that changes a mode or a state checks them.
+The transitions between them are in :mod:`modeaware.lifecycle.state`.
 """
 
 from __future__ import annotations
@@ -55,26 +55,6 @@ class ReplicaState(StrEnum):
     DELETION_STARTED = "ReplicaDeletionStarted"
     DELETION_SUCCESSFUL = "ReplicaDeletionSuccessful"
     DELETION_INELIGIBLE = "ReplicaDeletionIneligible"
-
-
-MODE_TRANSITIONS: dict[PartitionMode, frozenset[PartitionMode]] = {
-    # A shrink retires a partition; a straggler brings a None partition back to be drained again; undo and growth
-    # open a retired one. ReadWrite never becomes None directly: consumers must be able to drain it first. (An
-    # immediate_delete passes through ReadOnly as well, so that aware producers have left before records go.)
-    PartitionMode.READ_WRITE: frozenset({PartitionMode.READ_ONLY}),
-    PartitionMode.READ_ONLY: frozenset({PartitionMode.READ_WRITE, PartitionMode.NONE}),
-    PartitionMode.NONE: frozenset({PartitionMode.READ_ONLY, PartitionMode.READ_WRITE}),
-}
-
-REPLICA_TRANSITIONS: dict[ReplicaState, frozenset[ReplicaState]] = {
-    ReplicaState.ONLINE: frozenset({ReplicaState.DELETION_INELIGIBLE, ReplicaState.DELETION_STARTED}),
-    ReplicaState.DELETION_INELIGIBLE: frozenset({ReplicaState.ONLINE, ReplicaState.DELETION_STARTED}),
-    ReplicaState.DELETION_STARTED: frozenset({ReplicaState.DELETION_SUCCESSFUL, ReplicaState.DELETION_INELIGIBLE}),
-    ReplicaState.DELETION_SUCCESSFUL: frozenset({ReplicaState.DELETION_INELIGIBLE}),
-    # KIP-694 names OfflineReplica between None and ReplicaDeletionStarted; a stock broker keeps the replica online,
-    # so the controller never rests there. The name stays for readers of the log.
-    ReplicaState.OFFLINE: frozenset({ReplicaState.DELETION_STARTED}),
-}
 
 
 def to_ranges(modes: Iterable[PartitionMode]) -> list[tuple[int, int, PartitionMode]]:

@@ -7,8 +7,8 @@ a name comes in:
 
 - errors: :class:`~modeaware.errors.ModeAwareError` escapes its message;
 - logs: :func:`escape_logs`, for every logger below ``modeaware``;
-- text of commands: :func:`printable_lines` joins lines, :func:`~modeaware.reports.table.table` escapes cells before it
-  aligns them, ``tell`` and the displays of progress escape what they print;
+- text of commands: :func:`printable_lines` joins lines, :func:`table` escapes cells before it aligns them, ``tell`` and
+  the displays of progress escape what they print;
 - HTML and SVG: jinja2 in :mod:`modeaware.plan.html`; the status page has the same in JavaScript (``shown`` in
   ``topic.js``).
 
@@ -18,7 +18,8 @@ JSON stays exact: it has escapes of its own.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import chain
 
 
 class Printable(str):
@@ -46,6 +47,23 @@ def printable_lines(lines: Iterable[object]) -> Printable:
     return Printable("\n".join(printable(line) for line in lines))
 
 
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]], right: Iterable[str] = ()) -> list[str]:
+    """Return aligned columns of printable text, two spaces apart; columns named in ``right`` are right-aligned."""
+    lines = [[printable(cell) for cell in row] for row in chain([headings], rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    to_right = [heading in set(right) for heading in headings]
+    shown = []
+    for line in lines:
+        cells = zip(line, widths, to_right, strict=True)
+        shown.append("  ".join(cell.rjust(n) if at_right else cell.ljust(n) for cell, n, at_right in cells).rstrip())
+    return shown
+
+
+def number(value: float) -> str:
+    """Return a whole number with thousands apart: ``1 234 567``."""
+    return f"{round(value):,}".replace(",", " ")
+
+
 class _Escaping(logging.Handler):
     """Escapes a record's message before the handlers further up see it. Writes nothing itself."""
 
@@ -53,7 +71,7 @@ class _Escaping(logging.Handler):
         try:
             message = record.getMessage()
         except (TypeError, ValueError, KeyError):
-            return True  # a format that its arguments do not fit: each handler reports that, and nobody raises it
+            return True  # a format that its arguments do not fit: each handler reports that, and none raises it
         if not message.isprintable():
             record.msg, record.args = printable(message), ()
         last = logging.lastResort

@@ -76,6 +76,11 @@ class Deadline:
         """Return what is left, in seconds; always above 0, so that it can be given as a timeout."""
         return max(self._at_s - self.clock.monotonic_s(), 0.001)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is left."""
+        return self.clock.monotonic_s() >= self._at_s
+
 
 @dataclass(frozen=True)
 class RetryPolicy:
@@ -140,7 +145,7 @@ class Retrying:
 
     Args:
         deadline: no attempt begins after it.
-        sleep: waits so many seconds; what it returns is true where nobody wants another attempt.
+        sleep: waits so many seconds; returns true if the caller has given up.
         jitter: returns a number from -1 to 1.
     """
 
@@ -171,7 +176,7 @@ class Retrying:
         """Attempt something for many keys, and again for those that may be retried. Returns the last answers.
 
         Args:
-            keys: topics, say. An answer without one of them is final for it.
+            keys: topics, say. A key without an answer keeps the one before; without any, it is not attempted again.
             settle: decides on a key that has been in doubt and did not succeed later, given its last error.
         """
         answers: dict[K, V | ModeAwareError] = {}
@@ -227,13 +232,13 @@ class Retrying:
         return answer
 
     def _with_effort(self, last: ModeAwareError) -> ModeAwareError:
-        """The error, with what was tried, where an attempt more might have helped."""
+        """Return the error, with the attempts made if another one might have helped."""
         if self._attempts == 1 or outcome_of(last) is Outcome.FINAL:
             return last
         text = f"{last.message} (gave up after {self._now_s() - self._began_s:.1f} s and {self._attempts} attempts)"
-        told = type(last)(text, code=last.code, topic=last.topic, partition=last.partition)
-        told.__cause__ = last
-        return told
+        error = type(last)(text, code=last.code, topic=last.topic, partition=last.partition)
+        error.__cause__ = last
+        return error
 
     def _notice(self, error: object, left_s: float) -> None:
         """An unknown topic ends soon, and says so itself."""

@@ -1,7 +1,7 @@
 """Key hashing and the choice of a partition.
 
-Knows neither Kafka clients nor their configuration nor partition modes: the caller says how many candidates there are,
-a partitioner picks one of them by index. librdkafka's names and rules are its own (``rdkafka_msg.c``);
+Independent of Kafka clients, their configuration and partition modes: the caller gives the number of candidates, and a
+partitioner picks one of them by index. librdkafka's names and rules are its own (``rdkafka_msg.c``);
 ``murmur2_random`` is also what Kafka's Java producer does with keys.
 
     >>> from partitioners import named
@@ -16,17 +16,29 @@ PYTEST_DONT_REWRITE: see ``modeaware``.
 
 from __future__ import annotations
 
-from partitioners.base import HashPartitioner
 from partitioners.hashes import NUMBERS, PURE_HASHES, Hash, HashFunction, crc32, fnv1a, murmur2
+from partitioners.librdkafka import DEFAULT_NAME, LIBRDKAFKA_NAMES, RULES, LibrdkafkaPartitioner, StickyRandom
 from partitioners.manual import Manual, ManualPartitionRequired
 from partitioners.minimal_movement import MinimalMovement, jump
-from partitioners.movement import expected_share_moved, least_share_moved, share_moved, share_moved_of
-from partitioners.plug_in import FunctionPartitioner, as_partitioner, is_plug_in, load
 from partitioners.round_robin import RoundRobin
-from partitioners.rules import DEFAULT_NAME, RULES, Rule
-from partitioners.seam import BatchAware, LoadAware, Partitioner, TopicPartitioner
-from partitioners.sticky import Sticky, StickyRandom
-from partitioners.table import LIBRDKAFKA_NAMES, NAMES, LibrdkafkaPartitioner, named
+from partitioners.seam import (
+    BatchAware,
+    HashPartitioner,
+    LoadAware,
+    Options,
+    Partitioner,
+    Placer,
+    Rule,
+    TopicPartitioner,
+    expected_share_moved,
+    least_share_moved,
+    share_moved,
+    share_moved_of,
+    wants_batches,
+    wants_load,
+)
+from partitioners.sticky import Sticky
+from partitioners.table import NAMES, PLACERS, FunctionPartitioner, as_partitioner, is_plug_in, load, named, rule_named
 from partitioners.uniform_sticky import UniformSticky
 
 __all__ = [
@@ -34,6 +46,7 @@ __all__ = [
     "LIBRDKAFKA_NAMES",
     "NAMES",
     "NUMBERS",
+    "PLACERS",
     "PURE_HASHES",
     "RULES",
     "BatchAware",
@@ -46,7 +59,9 @@ __all__ = [
     "Manual",
     "ManualPartitionRequired",
     "MinimalMovement",
+    "Options",
     "Partitioner",
+    "Placer",
     "RoundRobin",
     "Rule",
     "Sticky",
@@ -63,6 +78,9 @@ __all__ = [
     "load",
     "murmur2",
     "named",
+    "rule_named",
     "share_moved",
     "share_moved_of",
+    "wants_batches",
+    "wants_load",
 ]

@@ -1,4 +1,4 @@
-"""Partitioners in the forms that kafka-python and aiokafka call.
+"""Partitioners in the forms that plain kafka-python and aiokafka call.
 
 >>> KafkaProducer(partitioner=for_kafka_python(named("minimal_movement")), ...)     # doctest: +SKIP
 >>> AIOKafkaProducer(partitioner=for_aiokafka(named("minimal_movement")), ...)      # doctest: +SKIP
@@ -13,47 +13,34 @@ from typing import Any, Final, Protocol
 from partitioners.seam import BatchAware, LoadAware, Partitioner, TopicPartitioner
 
 _ABSENT: Final[Any] = object()
+_Topic = tuple[TopicPartitioner, BatchAware | None, LoadAware | None]
 
 
 class Cluster(Protocol):
-    """What is used of kafka-python's ``ClusterMetadata``."""
+    """The part of kafka-python's ``ClusterMetadata`` that is used; both return None for an unknown topic."""
 
-    def partitions_for_topic(self, topic: str) -> Collection[int] | None:
-        """All partitions; None where the topic is not known."""
-        ...
+    def partitions_for_topic(self, topic: str) -> Collection[int] | None: ...
 
-    def available_partitions_for_topic(self, topic: str) -> Collection[int] | None:
-        """Those that have a leader; None where the topic is not known."""
-        ...
-
-
-class _Topic:
-    """The partitioner of a topic, and what it is besides: to ask that of a protocol for each record would be slow."""
-
-    __slots__ = ("batch_aware", "load_aware", "own")
-
-    def __init__(self, own: TopicPartitioner) -> None:
-        self.own = own
-        self.batch_aware = own if isinstance(own, BatchAware) else None
-        self.load_aware = own if isinstance(own, LoadAware) else None
+    def available_partitions_for_topic(self, topic: str) -> Collection[int] | None: ...
 
 
 class CallForm:
     """A partitioner as a function of key, all and available partitions: aiokafka's form, and older kafka-python's.
 
-    Safe to use from several threads. That form names no topic, so what sticks, sticks for all topics of the producer:
-    use one for each producer.
+    Safe to use from several threads. The function is not given the topic, so a sticky pick holds for all topics of the
+    producer: use one for each producer.
     """
 
     def __init__(self, partitioner: Partitioner) -> None:
+        self._partitioner = partitioner
         self._anonymous = partitioner.for_topic("")
 
     def __call__(self, key: bytes | None, all_partitions: Collection[int], available: Collection[int]) -> int:
-        """The partition for a record.
+        """Return the partition for a record.
 
         Args:
-            key: as it is sent; None for a record without one.
-            all_partitions: the topic's partitions, in any order: aiokafka lists a set.
+            key: the serialized key; None for a record without one.
+            all_partitions: the topic's partitions, in any order: aiokafka passes a set.
             available: those that have a leader, in any order.
         """
         candidates = _candidates(self._anonymous, key, all_partitions, available)
@@ -65,7 +52,6 @@ class ClusterForm(CallForm):
 
     def __init__(self, partitioner: Partitioner) -> None:
         super().__init__(partitioner)
-        self._partitioner = partitioner
         self._topics: dict[str, _Topic] = {}
         self._again = threading.local()
 
@@ -78,11 +64,12 @@ class ClusterForm(CallForm):
         serialized_value: bytes | None = None,
         cluster: Any = None,
     ) -> int:
-        """The partition for a record: ``partition(topic, key, serialized_key, value, serialized_value, cluster)``, or
-        as older releases call it, ``partition(topic, serialized_key, cluster)``.
+        """Return the partition for a record.
+
+        Older releases of kafka-python call it as ``partition(topic, serialized_key, cluster)``.
 
         Raises:
-            ValueError: the cluster's metadata have no such topic.
+            ValueError: the cluster's metadata does not contain the topic.
         """
         if value is _ABSENT:
             return self._pick(topic, key, None, serialized_key)
@@ -90,39 +77,43 @@ class ClusterForm(CallForm):
 
     def on_new_batch(self, topic: str, cluster: Cluster, prev_partition: int) -> None:
         """A record without a key would begin a new batch for ``prev_partition``; the caller picks for it again."""
-        found = self._for_topic(topic)
-        if found.batch_aware is None:
+        own, batch_aware, _ = self._for_topic(topic)
+        if batch_aware is None:
             # Without this a round robin would skip a partition with each new batch (KAFKA-9965).
             self._again.pick = (topic, prev_partition)
             return
-        candidates = _candidates_in(found.own, None, topic, cluster)
+        candidates = _candidates_in(own, None, topic, cluster)
         if prev_partition in candidates:
-            found.batch_aware.on_new_batch(candidates.index(prev_partition))
+            batch_aware.on_new_batch(candidates.index(prev_partition))
 
     def _for_topic(self, topic: str) -> _Topic:
         found = self._topics.get(topic)
-        # setdefault is one step: threads that race get the same one.
-        return self._topics.setdefault(topic, _Topic(self._partitioner.for_topic(topic))) if found is None else found
+        if found is None:
+            own = self._partitioner.for_topic(topic)
+            # Not for each record: isinstance of a protocol is slow.
+            made = own, own if isinstance(own, BatchAware) else None, own if isinstance(own, LoadAware) else None
+            found = self._topics.setdefault(topic, made)  # one step: threads that race get the same one
+        return found
 
     def _pick(self, topic: str, key: bytes | None, size: int | None, cluster: Cluster) -> int:
-        found = self._for_topic(topic)
-        candidates = _candidates_in(found.own, key, topic, cluster)
+        own, _, load_aware = self._for_topic(topic)
+        candidates = _candidates_in(own, key, topic, cluster)
         if key is None:
             again, self._again.pick = getattr(self._again, "pick", None), None
             if again is not None and again[0] == topic and again[1] in candidates:
                 return int(again[1])
         count = len(candidates)
-        if size is not None and found.load_aware is not None:
-            return candidates[found.load_aware.partition_by_load(key, count, size)]
-        return candidates[found.own.partition(key, count)]
+        if size is not None and load_aware is not None:
+            return candidates[load_aware.partition_by_load(key, count, size)]
+        return candidates[own.partition(key, count)]
 
 
 def for_kafka_python(partitioner: Partitioner) -> Any:
-    """``partitioner`` for plain kafka-python: an instance of its ``kafka.partitioner.Partitioner``.
+    """Return ``partitioner`` for plain kafka-python: an instance of its ``kafka.partitioner.Partitioner``.
 
-    It serves the six-argument ``partition`` of kafka-python 3 and its ``on_new_batch``, the three-argument one, and the
-    call form of older releases. Records without a key go to available partitions, where there are any; hashed ones go
-    by all of them. What queues hold is not known there, so ``uniform_sticky`` draws uniformly. Use one for each
+    It has the six-argument ``partition`` of kafka-python 3 and its ``on_new_batch``, the three-argument one, and the
+    call form of older releases. Records without a key go to available partitions, if there are any; hashed ones count
+    all of them. The load is not known here, so a partitioner that follows it draws uniformly. Use one for each
     producer. Safe to use from several threads.
 
     Raises:
@@ -131,20 +122,20 @@ def for_kafka_python(partitioner: Partitioner) -> Any:
     from kafka.partitioner import Partitioner as KafkaPartitioner
 
     class KafkaPythonForm(ClusterForm, KafkaPartitioner):  # type: ignore[misc] # kafka-python has no types
-        """Both: the methods are ours."""
+        """The methods are those of ClusterForm."""
 
     return KafkaPythonForm(partitioner)
 
 
 def for_aiokafka(partitioner: Partitioner) -> CallForm:
-    """``partitioner`` for plain aiokafka; see :class:`CallForm`. Needs neither aiokafka nor kafka-python."""
+    """Return ``partitioner`` for plain aiokafka; see :class:`CallForm`. Needs neither aiokafka nor kafka-python."""
     return CallForm(partitioner)
 
 
 def _candidates_in(own: TopicPartitioner, key: bytes | None, topic: str, cluster: Cluster) -> Sequence[int]:
     partitions = cluster.partitions_for_topic(topic)
     if not partitions:
-        raise ValueError(f"topic {topic} is not in the cluster's metadata")
+        raise ValueError(f"{topic}: not in the cluster's metadata")
     return _candidates(own, key, partitions, cluster.available_partitions_for_topic(topic))
 
 

@@ -1,4 +1,4 @@
-"""The hash functions of Kafka's clients, in Python. A caller that has them in C passes those: 20 times as fast.
+"""The hash functions of Kafka's clients, in Python. Callers that have them in C pass those: 20 times as fast.
 
 Each maps a key and a number of candidates to an index below that number. A null key hashes as an empty one.
 """
@@ -11,7 +11,7 @@ from enum import Enum
 from types import MappingProxyType
 
 HashFunction = Callable[[bytes, int], int]
-"""Key and count (> 0) to an index, ``0 <= index < count``. ValueError where the count is not positive."""
+"""Key and count (> 0) to an index, ``0 <= index < count``. ValueError if the count is not positive."""
 
 
 class Hash(Enum):
@@ -29,13 +29,7 @@ FNV1A_OFFSET = 0x811C9DC5
 FNV1A_PRIME = 0x01000193
 
 
-def crc32_number(key: bytes) -> int:
-    """CRC-32 as in zlib, unsigned."""
-    return zlib.crc32(key)
-
-
-def murmur2_number(key: bytes) -> int:
-    """MurmurHash2 with Kafka's seed, its sign bit dropped: Java's ``Utils.toPositive(Utils.murmur2(key))``."""
+def _murmur2_number(key: bytes) -> int:
     h = MURMUR2_SEED ^ len(key)
     whole = len(key) & ~3
     for at in range(0, whole, 4):
@@ -49,45 +43,42 @@ def murmur2_number(key: bytes) -> int:
     return h & 0x7FFFFFFF
 
 
-def fnv1a_number(key: bytes) -> int:
-    """FNV-1a as a signed 32-bit number, made positive."""
+def _fnv1a_number(key: bytes) -> int:
     h = FNV1A_OFFSET
     for byte in key:
         h = (h ^ byte) * FNV1A_PRIME & _MASK
     return -h & _MASK if h & 0x80000000 else h
 
 
+NUMBERS: Mapping[Hash, Callable[[bytes], int]] = MappingProxyType(
+    {Hash.CRC32: zlib.crc32, Hash.MURMUR2: _murmur2_number, Hash.FNV1A: _fnv1a_number}
+)
+"""Key to the number, ``0 <= number < 2**32``, whose remainder by a count is the index."""
+
+
 def crc32(key: bytes, count: int) -> int:
     """CRC-32 as in zlib: librdkafka's ``consistent``."""
-    return crc32_number(key) % positive(count)
+    return zlib.crc32(key) % positive(count)
 
 
 def murmur2(key: bytes, count: int) -> int:
-    """MurmurHash2 with Kafka's seed, its sign bit dropped: Java's ``DefaultPartitioner``, librdkafka's ``murmur2``."""
-    return murmur2_number(key) % positive(count)
+    """MurmurHash2 with Kafka's seed, without its sign bit: Java's ``toPositive(murmur2(key))``, librdkafka's
+    ``murmur2``."""
+    return _murmur2_number(key) % positive(count)
 
 
 def fnv1a(key: bytes, count: int) -> int:
     """FNV-1a as a signed 32-bit number, made positive: librdkafka's ``fnv1a``, which follows Sarama's."""
-    return fnv1a_number(key) % positive(count)
-
-
-def positive(count: int) -> int:
-    """``count``.
-
-    Raises:
-        ValueError: it is not positive.
-    """
-    if count <= 0:
-        raise ValueError(f"the number of candidates must be positive, not {count}")
-    return count
+    return _fnv1a_number(key) % positive(count)
 
 
 PURE_HASHES: Mapping[Hash, HashFunction] = MappingProxyType(
     {Hash.CRC32: crc32, Hash.MURMUR2: murmur2, Hash.FNV1A: fnv1a}
 )
 
-NUMBERS: Mapping[Hash, Callable[[bytes], int]] = MappingProxyType(
-    {Hash.CRC32: crc32_number, Hash.MURMUR2: murmur2_number, Hash.FNV1A: fnv1a_number}
-)
-"""Key to the number, ``0 <= number < 2**32``, whose remainder by a count is the index."""
+
+def positive(count: int) -> int:
+    """Return ``count``; ValueError if it is not positive."""
+    if count <= 0:
+        raise ValueError(f"the number of candidates must be positive, not {count}")
+    return count

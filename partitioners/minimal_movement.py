@@ -5,43 +5,76 @@ Jump consistent hashing (Lamping and Veach, "A Fast, Minimal Memory, Consistent 
 
 from __future__ import annotations
 
-import random
-import time
-from collections.abc import Callable
+from typing import Any, ClassVar
 
-from partitioners.base import HashPartitioner, TopicHashPartitioner
-from partitioners.hashes import Hash, HashFunction, murmur2, positive
-from partitioners.rules import Rule
-from partitioners.sticky import DEFAULT_LINGER_S, StickyRandom
+from partitioners.hashes import Hash, HashFunction, positive
+from partitioners.librdkafka import TopicLibrdkafkaPartitioner
+from partitioners.seam import HashPartitioner, Placer, Rule, least_share_moved
 
-MURMUR2_COUNT = 0x7FFFFFFF
-"""The largest count that librdkafka's murmur2 takes: its result for it is what is jumped on."""
-SEED_FACTOR = 0x9E3779B97F4A7C15
-JUMP_FACTOR = 2862933555777941757
+_MURMUR2_COUNT = 0x7FFFFFFF
+"""The largest count that librdkafka's murmur2 takes: jumps start from its result for that count."""
+_SEED_FACTOR = 0x9E3779B97F4A7C15
+_JUMP_FACTOR = 2862933555777941757
 _MASK = 0xFFFFFFFFFFFFFFFF
 _TWO_TO_31 = 2147483648.0
+_BLOCK = 16_384
 
 
 def jump(state: int, count: int) -> int:
-    """The paper's ``JumpConsistentHash(state, count)`` for ``0 <= state < 2**64`` and ``count`` > 0.
+    """Return the paper's ``JumpConsistentHash(state, count)`` for ``0 <= state < 2**64`` and ``count`` > 0.
 
-    From ``n + 1`` to ``n`` candidates only those move that were on the last one, and they spread evenly.
+    From ``n + 1`` to ``n`` candidates only the keys of the last one move, and they spread evenly.
     """
     index, following = 0, 0
     while following < count:
         index = following
-        state = (state * JUMP_FACTOR + 1) & _MASK
+        state = (state * _JUMP_FACTOR + 1) & _MASK
         following = int((index + 1) * (_TWO_TO_31 / ((state >> 33) + 1)))
     return index
 
 
 def jump_over(hash_function: HashFunction) -> HashFunction:
-    """Jump hashing of the 31 bits that ``hash_function`` (murmur2) gives, spread over 64 bits."""
+    """Return jump hashing of the 31 bits of ``hash_function`` (murmur2), spread over 64 bits."""
 
-    def minimal_movement(key: bytes, count: int) -> int:
-        return jump(hash_function(key, MURMUR2_COUNT) * SEED_FACTOR & _MASK, positive(count))
+    def index(key: bytes, count: int) -> int:
+        return jump(hash_function(key, _MURMUR2_COUNT) * _SEED_FACTOR & _MASK, positive(count))
 
-    return minimal_movement
+    return index
+
+
+class _Jumps(Placer):
+    is_remainder: ClassVar[bool] = False
+
+    def index(self, number: int, count: int) -> int:
+        return jump(number % _MURMUR2_COUNT * _SEED_FACTOR & _MASK, count)
+
+    def function(self, hash_function: HashFunction) -> HashFunction:
+        return jump_over(hash_function)
+
+    def share_moved(self, old: int, new: int) -> float:
+        return least_share_moved(old, new)
+
+    def column(self, numbers: Any, count: int) -> Any:
+        import numpy as np
+
+        indices = np.empty(len(numbers), np.int32)
+        factor, one, bits = np.uint64(_JUMP_FACTOR), np.uint64(1), np.uint64(33)
+        for first in range(0, len(numbers), _BLOCK):
+            block = indices[first : first + _BLOCK]
+            states = (numbers[first : first + _BLOCK] % np.uint32(_MURMUR2_COUNT)).astype(np.uint64)
+            states *= np.uint64(_SEED_FACTOR)
+            rows = np.arange(len(states))
+            following = np.zeros(len(states), np.int64)
+            while len(rows):
+                block[rows] = following
+                states *= factor
+                states += one
+                # In doubles, step by step as the scalar form computes it.
+                steps = _TWO_TO_31 / ((states >> bits) + one).astype(np.float64)
+                following = ((following + 1) * steps).astype(np.int64)
+                on = following < count
+                rows, states, following = rows[on], states[on], following[on]
+        return indices
 
 
 class MinimalMovement(HashPartitioner):
@@ -49,37 +82,14 @@ class MinimalMovement(HashPartitioner):
 
     A shrink from any ``old`` to any ``new`` moves the keys of the retired (highest) partitions only, ``1 - new/old`` of
     all, and spreads them evenly over the others; a growth moves ``1 - old/new``, all of them to new partitions. No
-    other client of Kafka puts keys there: every producer of the topic has to use it.
-
-    Args:
-        hash_function: murmur2, in Python or in C.
-        linger_s, clock, randomness: see :class:`~partitioners.sticky.StickyRandom`.
+    other Kafka client places keys this way: every producer of the topic has to use it.
     """
 
-    RULE = Rule("minimal_movement", Hash.MURMUR2, null_hashed=False, empty_hashed=True)
-
-    def __init__(
-        self,
-        hash_function: HashFunction = murmur2,
-        *,
-        linger_s: float = DEFAULT_LINGER_S,
-        clock: Callable[[], float] = time.monotonic,
-        randomness: Callable[[], float] = random.random,
-    ) -> None:
-        super().__init__(self.RULE, jump_over(hash_function))
-        self._linger_s = linger_s
-        self._clock = clock
-        self._randomness = randomness
-
-    def for_topic(self, topic: str) -> _TopicMinimalMovement:
-        sticky = StickyRandom(self._linger_s, clock=self._clock, randomness=self._randomness)
-        return _TopicMinimalMovement(self.rule, self.hash_function, sticky)
-
-
-class _TopicMinimalMovement(TopicHashPartitioner):
-    def __init__(self, rule: Rule, hash_function: HashFunction | None, sticky: StickyRandom) -> None:
-        super().__init__(rule, hash_function)
-        self._sticky = sticky
-
-    def _spread(self, key: bytes | None, count: int) -> int:
-        return self._sticky.sticky(count)
+    RULE = Rule(
+        "minimal_movement",
+        Hash.MURMUR2,
+        null_hashed=False,
+        empty_hashed=True,
+        placer=_Jumps("minimal_movement", Hash.MURMUR2, "modeaware's minimal_movement"),
+    )
+    _TOPIC = TopicLibrdkafkaPartitioner

@@ -1,98 +1,175 @@
-"""Partitioners by name: librdkafka's, and ours."""
+"""Partitioners by name: librdkafka's, this package's, and a user's own as ``package.module:name``."""
 
 from __future__ import annotations
 
-import random
-import time
+import importlib
+import operator
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Unpack
 
-from partitioners.base import HashPartitioner, TopicHashPartitioner
-from partitioners.hashes import PURE_HASHES, Hash, HashFunction
+from partitioners.hashes import PURE_HASHES, Hash, HashFunction, positive
+from partitioners.librdkafka import DEFAULT_NAME, RULES, LibrdkafkaPartitioner
 from partitioners.manual import Manual
 from partitioners.minimal_movement import MinimalMovement
 from partitioners.round_robin import RoundRobin
-from partitioners.rules import DEFAULT_NAME, RULES, Rule
-from partitioners.sticky import DEFAULT_LINGER_S, Sticky, StickyRandom
-from partitioners.uniform_sticky import DEFAULT_BATCH_SIZE, UniformSticky
+from partitioners.seam import REMAINDERS, HashPartitioner, Options, Partitioner, Placer, Rule
+from partitioners.sticky import Sticky
+from partitioners.uniform_sticky import UniformSticky
 
-LIBRDKAFKA_NAMES = frozenset(RULES)
-"""What librdkafka takes as ``partitioner``."""
-
-OUR_RULES: Mapping[str, Rule] = {
-    kind.RULE.name: kind.RULE for kind in (RoundRobin, Sticky, UniformSticky, Manual, MinimalMovement)
+_OURS: Mapping[str, type[HashPartitioner]] = {
+    kind.RULE.name: kind
+    for kind in (
+        RoundRobin,
+        Sticky,
+        UniformSticky,
+        Manual,
+        MinimalMovement,
+    )
 }
-"""The rules of the partitioners that librdkafka does not have, by name."""
+"""The partitioners that librdkafka does not have."""
 
-NAMES = (*RULES, *OUR_RULES)
-"""All that :func:`named` knows."""
+_RULES: Mapping[str, Rule] = {**RULES, **{name: kind.RULE for name, kind in _OURS.items()}}
 
+NAMES = tuple(_RULES)
+"""All names that :func:`named` takes."""
 
-class LibrdkafkaPartitioner(HashPartitioner):
-    """What librdkafka does by one of its :data:`~partitioners.RULES`. Made by :func:`named`."""
-
-    def __init__(
-        self,
-        rule: Rule,
-        hashes: Mapping[Hash, HashFunction],
-        linger_s: float,
-        clock: Callable[[], float],
-        randomness: Callable[[], float],
-    ) -> None:
-        super().__init__(rule, None if rule.hash is None else hashes[rule.hash])
-        self._linger_s = linger_s
-        self._clock = clock
-        self._randomness = randomness
-
-    def for_topic(self, topic: str) -> _TopicLibrdkafkaPartitioner:
-        sticky = StickyRandom(self._linger_s, clock=self._clock, randomness=self._randomness)
-        return _TopicLibrdkafkaPartitioner(self.rule, self.hash_function, sticky)
+PLACERS: Mapping[str, Placer] = MappingProxyType(
+    {
+        placer.name: placer
+        for placer in (*REMAINDERS.values(), *(kind.RULE.placer for kind in _OURS.values()))
+        if placer is not None
+    }
+)
+"""The functions that place keys, by name; several partitioners share one."""
 
 
-class _TopicLibrdkafkaPartitioner(TopicHashPartitioner):
-    def __init__(self, rule: Rule, hash_function: HashFunction | None, sticky: StickyRandom) -> None:
-        super().__init__(rule, hash_function)
-        self._sticky = sticky
+def rule_named(name: str) -> Rule:
+    """Return the rule of the partitioner called ``name``.
 
-    def _spread(self, key: bytes | None, count: int) -> int:
-        return self._sticky.sticky(count) if self._rule.is_sticky(key) else self._sticky.fresh(count)
+    Raises:
+        ValueError: there is none; the message lists the names.
+    """
+    rule = _RULES.get(name)
+    if rule is None:
+        raise ValueError(f"unknown partitioner {name!r}; known: {', '.join(NAMES)}")
+    return rule
 
 
 def named(
-    name: str = DEFAULT_NAME,
-    *,
-    hashes: Mapping[Hash, HashFunction] = PURE_HASHES,
-    linger_s: float = DEFAULT_LINGER_S,
-    batch_size: int = DEFAULT_BATCH_SIZE,
-    clock: Callable[[], float] = time.monotonic,
-    randomness: Callable[[], float] = random.random,
+    name: str = DEFAULT_NAME, *, hashes: Mapping[Hash, HashFunction] = PURE_HASHES, **options: Unpack[Options]
 ) -> HashPartitioner:
-    """The partitioner called ``name``.
+    """Return the partitioner called ``name``.
 
     Args:
         name: one of :data:`NAMES`: librdkafka's (:data:`LIBRDKAFKA_NAMES`), ``round_robin``, ``sticky`` (KIP-480),
             ``uniform_sticky`` (KIP-794), ``manual`` and ``minimal_movement``.
         hashes: the hash functions to use.
-        linger_s: how long records without a key stick to one pick, in seconds; 0 = every one is picked anew. For
-            librdkafka's and ``minimal_movement``, and for ``sticky`` as long as nobody tells it of batches.
-        batch_size: how many bytes stick to one pick with ``uniform_sticky``.
-        clock: seconds that never go back.
-        randomness: numbers ``0 <= x < 1``.
+        options: ``linger_s``, ``batch_size``, ``clock``, ``randomness``; see
+            :class:`~partitioners.HashPartitioner`.
 
     Raises:
-        ValueError: no such partitioner; the message lists those there are.
+        ValueError: there is no such partitioner; the message lists the names.
     """
-    if rule := RULES.get(name):
-        return LibrdkafkaPartitioner(rule, hashes, linger_s, clock, randomness)
-    match name:
-        case "round_robin":
-            return RoundRobin(randomness=randomness)
-        case "sticky":
-            return Sticky(hashes[Hash.MURMUR2], linger_s=linger_s, clock=clock, randomness=randomness)
-        case "uniform_sticky":
-            return UniformSticky(hashes[Hash.MURMUR2], batch_size=batch_size, randomness=randomness)
-        case "manual":
-            return Manual()
-        case "minimal_movement":
-            return MinimalMovement(hashes[Hash.MURMUR2], linger_s=linger_s, clock=clock, randomness=randomness)
-        case _:
-            raise ValueError(f"no partitioner is called {name!r}; there are {', '.join(NAMES)}")
+    rule = rule_named(name)
+    hash_function = None if rule.hash is None else hashes[rule.hash]
+    if name in _OURS:
+        return _OURS[name](hash_function, **options)
+    return LibrdkafkaPartitioner(hash_function, rule=rule, **options)
+
+
+# Users' own
+
+KeyFunction = Callable[[bytes | None, int], int]
+"""Key (None for a record without one) and count to an index, ``0 <= index < count``."""
+
+
+def is_plug_in(name: str) -> bool:
+    """Return whether ``name`` is one to :func:`load`, not one of :data:`~partitioners.NAMES`."""
+    return ":" in name
+
+
+def load(name: str) -> Partitioner:
+    """Return the partitioner that ``name`` points to.
+
+    Args:
+        name: ``package.module:name``; the part after the colon may have dots. A class, which is instantiated without
+            arguments, or a :class:`~partitioners.seam.Partitioner`, or a function of a key and a count.
+
+    Raises:
+        ValueError: the module, or the name in it, does not exist.
+        TypeError: it is none of these.
+    """
+    module_name, colon, path = name.partition(":")
+    if not (module_name and colon and path):
+        raise ValueError(f"invalid partitioner {name!r}; write 'package.module:name'")
+    try:
+        found: Any = importlib.import_module(module_name)
+    except ImportError as error:
+        raise ValueError(f"cannot load the partitioner {name!r}: import of {module_name} failed: {error}") from error
+    for part in path.split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError as error:
+            raise ValueError(f"cannot load the partitioner {name!r}: {error}") from error
+    return as_partitioner(found, name)
+
+
+def as_partitioner(found: Any, name: str) -> Partitioner:
+    """Return an instance of a class, a partitioner as it is, or a function as a partitioner.
+
+    Args:
+        found: one of these.
+        name: for messages.
+
+    Raises:
+        TypeError: it is none of these, or the class cannot be instantiated without arguments.
+    """
+    made: Any = found
+    if isinstance(found, type):
+        try:
+            made = found()
+        except TypeError as error:
+            raise TypeError(f"the partitioner {name!r} cannot be made without arguments: {error}") from error
+    if callable(getattr(made, "for_topic", None)):
+        partitioner: Partitioner = made
+        return partitioner
+    if callable(made) and made is found:
+        return FunctionPartitioner(made, name)
+    raise TypeError(f"{name!r} is not a partitioner: it has no method for_topic(topic) and is not a function")
+
+
+class FunctionPartitioner:
+    """A function as a partitioner, for all topics. Safe to use from several threads if the function is.
+
+    Args:
+        function: called for each record, also for one without a key (None). Equal keys get the same candidates.
+        name: for messages.
+    """
+
+    def __init__(self, function: KeyFunction, name: str) -> None:
+        self._function = function
+        self._name = name
+
+    def for_topic(self, topic: str) -> FunctionPartitioner:
+        """Return itself: one function for all topics."""
+        return self
+
+    def requires_consistency(self, key: bytes | None) -> bool:
+        """Return True: the function may place records without a key as well."""
+        return True
+
+    def partition(self, key: bytes | None, count: int) -> int:
+        """See :meth:`~partitioners.TopicPartitioner.partition`.
+
+        Raises:
+            ValueError: the function did not return an index below ``count``.
+        """
+        given = self._function(key, positive(count))
+        try:
+            index = operator.index(given)
+        except TypeError:
+            index = -1
+        if 0 <= index < count:
+            return index
+        raise ValueError(f"the partitioner {self._name!r} returned {given!r}, which is not an index below {count}")

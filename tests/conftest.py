@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary, WeakSet
 
 import pytest
 from hypothesis import settings
 from kafka.net.inet import KafkaNetSocket
+from kafka.net.selector import NetworkSelector
 
 from modeaware.local import Kafka, LocalKafka, start_kafka
 from tests.support.plain import create_topic
@@ -49,18 +52,27 @@ MakeKafka = Callable[..., LocalKafka]
 
 @pytest.fixture(scope="session", autouse=True)
 def _close_forgotten_sockets() -> Iterator[None]:
-    """kafka-python 3.0.12 leaves a socket open whose client is closed before the connection is made."""
-    original = KafkaNetSocket.sock_connect
+    """kafka-python 3.0.12 leaves sockets open: of failed and unfinished connections, and with unsent bytes at close."""
+    connect, close = KafkaNetSocket.sock_connect, NetworkSelector.close
+    sockets: WeakKeyDictionary[NetworkSelector, WeakSet[socket.socket]] = WeakKeyDictionary()
 
     async def sock_connect(self: Any, net: Any, sock: socket.socket, *args: Any, **kwargs: Any) -> socket.socket:
+        sockets.setdefault(net, WeakSet()).add(sock)
         try:
-            return await original(self, net, sock, *args, **kwargs)
+            return await connect(self, net, sock, *args, **kwargs)
         except BaseException:  # GeneratorExit is how such a coroutine ends
             sock.close()
             raise
 
+    def close_all(self: Any) -> None:
+        connected = list(sockets.pop(self, ()))  # held: closing drops them
+        close(self)
+        for sock in connected:
+            sock.close()
+
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(KafkaNetSocket, "sock_connect", sock_connect)
+        patched.setattr(NetworkSelector, "close", close_all)
         yield
 
 
@@ -160,6 +172,11 @@ def note_start(kind: str) -> None:
     if path:
         with Path(path).open("a", encoding="utf-8") as file:
             file.write(f"{kind}\n")
+
+
+def pytest_configure() -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # of a shell in the background; children inherit it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -20,8 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-from modeaware.local import start_kafka
-from modeaware.local.choose import BOOTSTRAP_VARIABLE, WAY_VARIABLE
+from modeaware.local import BOOTSTRAP_VARIABLE, WAY_VARIABLE, start_kafka
 from tests.conftest import STARTS_VARIABLE, STEADY
 
 ROOT = Path(__file__).parents[1]

@@ -22,11 +22,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from modeaware.cluster.answers import refusal
+from modeaware.cluster.metadata import refusal
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, ReplicasChanged, RequestRefused
-from modeaware.wire.brokers.client import Ask, Brokers
-from modeaware.wire.brokers.controller import Route, ask_controller, route_to_controller
-from modeaware.wire.brokers.messages import (
+from modeaware.wire.brokers import Ask, Brokers, Route, ask_controller, route_to_controller
+from modeaware.wire.requests import (
     AlterPartitionReassignmentsRequest,
     ListPartitionReassignmentsRequest,
     MetadataRequest,
@@ -204,9 +203,9 @@ def _alter(
     if answer.error_code:
         return {key: _partition_failure(key, wanted[key], answer.error_code, answer.error_message) for key in wanted}
     each = [(topic.name, p) for topic in answer.responses for p in topic.partitions]
-    told = {(name, p.partition_index): (p.error_code, p.error_message) for name, p in each}
+    answered = {(name, p.partition_index): (p.error_code, p.error_message) for name, p in each}
     unanswered = (int(ErrorCode.UNKNOWN_SERVER_ERROR), "the answer does not mention it")
-    codes = {key: told.get(key, unanswered) for key in wanted}
+    codes = {key: answered.get(key, unanswered) for key in wanted}
     return {
         key: _partition_failure(key, wanted[key], code, message) if code else None
         for key, (code, message) in codes.items()
@@ -232,7 +231,7 @@ def _request(wanted: Mapping[PartitionKey, Replicas | None], allow_change: bool,
 
 
 def _asked(brokers: Brokers, route: Route, request: Callable[[], Any], timeout_s: float, *, once: bool = False) -> Any:
-    answer = ask_controller(brokers, route, request, lambda told: [told.error_code], once=once, timeout_s=timeout_s)
+    answer = ask_controller(brokers, route, request, lambda answer: [answer.error_code], once=once, timeout_s=timeout_s)
     if isinstance(answer, ClusterError):
         raise answer
     return answer

@@ -83,7 +83,7 @@ class CreationResult:
     validate_only: bool = False
 
     def raise_for_under_replication(self) -> None:
-        """For callers to whom it matters.
+        """Raise an error where replicas are missing.
 
         Raises:
             CreatedUnderReplicated: it was created, and some replicas are missing (KIP-409's CREATED_UNDER_REPLICATED).

@@ -11,7 +11,7 @@ CANNOT_RUN = 2  # as Python for a file that is not there
 
 
 def main() -> None:
-    """Install, then run what the arguments name. Only what we cannot do ourselves is told without a traceback."""
+    """Install, then run what the arguments name. Only our own errors are printed without a traceback."""
     first, *rest = sys.argv[1:]
     if first != "-m":
         find_beside(first)

@@ -135,7 +135,7 @@ def modules_holding(wanted: Mapping[type, object]) -> list[tuple[ModuleType, str
 def put(module: ModuleType, name: str, stock: type, ours: type) -> Callable[[], None]:
     """Let ``module.name`` be ``ours`` instead of ``stock``; returns what undoes it.
 
-    Undoing does nothing where somebody has put another value there since.
+    Undoing does nothing where the name has another value since.
     """
     if stock.__module__ == module.__name__:
         return _put_in_front(module, name, stock, ours)
@@ -173,7 +173,7 @@ def _put_in_front(module: ModuleType, name: str, stock: type, ours: type) -> Cal
         front_now = type(module)
         if front_now is front:
             module.__class__ = before
-        else:  # another name of this module, or somebody else, came later
+        else:  # another name of this module, or other code, came later
             delattr(front, name)
         if value is not ours:
             _namespace(module)[name] = value
@@ -195,8 +195,8 @@ AIOKAFKA, AIOKAFKA_PRODUCER = "aiokafka", "modeaware.aiokafka.producer"
 _CONFLUENT = (
     ("confluent_kafka", "Producer", "modeaware.confluent.producer"),
     ("confluent_kafka", "Consumer", "modeaware.confluent.consumer"),
-    ("confluent_kafka", "SerializingProducer", "modeaware.confluent.serde"),
-    ("confluent_kafka", "DeserializingConsumer", "modeaware.confluent.serde"),
+    ("confluent_kafka", "SerializingProducer", "modeaware.confluent.producer"),
+    ("confluent_kafka", "DeserializingConsumer", "modeaware.confluent.consumer"),
     ("confluent_kafka.admin", "AdminClient", "modeaware.confluent.admin"),
     ("confluent_kafka.aio", "AIOProducer", "modeaware.aio"),
     ("confluent_kafka.aio", "AIOConsumer", "modeaware.aio"),
@@ -219,7 +219,7 @@ class Replacement(NamedTuple):
 
 
 def aiokafka_is_here() -> bool:
-    """Whether aiokafka is imported: all of it, not just being imported by somebody."""
+    """Return whether aiokafka is imported completely: an import in progress does not count."""
     module = sys.modules.get(AIOKAFKA)
     return module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False)
 
@@ -230,7 +230,7 @@ def replacements(*, aiokafka: bool) -> list[Replacement]:
     Args:
         aiokafka: aiokafka's as well, which is imported.
 
-    A subclass that somebody put in a package already (a tracer) stays in effect: ours is put over it.
+    A subclass that other code (a tracer) has put in a package stays in effect: ours is put over it.
     """
     # All of ours first, with the stock classes that they build on: our own code never sees a replaced one.
     found = [_replacement(*entry) for entry in (*_CONFLUENT, *_kafka_python(), *(_aiokafka() if aiokafka else ()))]

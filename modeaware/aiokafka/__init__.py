@@ -8,15 +8,20 @@ underscores: ``modeaware_view_timeout_ms``. aiokafka's consumer needs none of ou
 from __future__ import annotations
 
 try:
-    from modeaware.aiokafka import _gateway as _gateway
+    from modeaware.aiokafka import producer as producer
 except ModuleNotFoundError as missing:
     if missing.name != "aiokafka":
-        raise  # it is there, in another release, or another package of this name
+        raise  # it is installed in another release, or another package has this name
     raise ModuleNotFoundError(
         "modeaware.aiokafka needs aiokafka: install modeaware[aiokafka]", name=missing.name
     ) from missing
 
-from modeaware.aiokafka.errors import FirstViewPending, FirstViewTimeout, MovedKeyError, RetiredPartitionError
-from modeaware.aiokafka.producer import AIOKafkaProducer
+from modeaware.aiokafka.producer import (
+    AIOKafkaProducer,
+    FirstViewPending,
+    FirstViewTimeout,
+    MovedKeyError,
+    RetiredPartitionError,
+)
 
 __all__ = ["AIOKafkaProducer", "FirstViewPending", "FirstViewTimeout", "MovedKeyError", "RetiredPartitionError"]

@@ -1,31 +1,75 @@
-"""aiokafka's AIOKafkaProducer, choosing among writable partitions only."""
+"""aiokafka's AIOKafkaProducer, choosing among writable partitions only, and the errors it raises.
+
+This module alone imports aiokafka. ``aiokafka.AIOKafkaProducer`` is whatever that is when this module is first
+imported, so a tracer or mock that replaced it there earlier stays in effect underneath ours.
+
+Everything runs in the producer's event loop, except where the views' thread hands views over to it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from contextlib import ExitStack
-from dataclasses import replace
+import logging
+import ssl
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import update_wrapper
 from typing import Any, Self
 
-from modeaware.aiokafka import _gateway
-from modeaware.aiokafka._modes import Modes
-from modeaware.aiokafka._settings import split
-from modeaware.views import registry
+import aiokafka
+from aiokafka.errors import KafkaError, KafkaTimeoutError
 
+from modeaware.clients.following import ClientErrors, FirstView, ViewShare, acquired
+from modeaware.clients.routes import NO_STATS, Routes, VerifiedRoutes
+from modeaware.clients.settings import OVERRIDES, Settings, split_settings
+from modeaware.config import ClientConfig
+from modeaware.errors import ConfigError, KeyMoved, ModeSourceError, PartitionRetired, ViewTimeout
+from modeaware.topic_view import TopicView
+from modeaware.views.source import VERIFY_TIMEOUT_S, Views
+
+log = logging.getLogger(__name__)
+
+TOKEN_TIMEOUT_S = 30.0
+"""How long librdkafka's thread waits for a token that the event loop is to fetch."""
+PICK = "_partition"
+"""aiokafka's method that every record passes before it is queued, with an explicit partition or without one."""
+WAIT = "_wait_on_metadata"
+"""The method of aiokafka's client that every record awaits before that."""
 _ARGUMENTS = ("self", "topic", "partition", "key", "value", "serialized_key", "serialized_value")
 
-if tuple(inspect.signature(getattr(_gateway.AIOKafkaProducer, "_partition", object)).parameters) != _ARGUMENTS:
+if tuple(inspect.signature(getattr(aiokafka.AIOKafkaProducer, PICK, object)).parameters) != _ARGUMENTS:
     raise ImportError("aiokafka chooses partitions in another way than aiokafka 0.14 does", name=__name__)
 
 
-class AIOKafkaProducer(_gateway.AIOKafkaProducer):  # type: ignore[misc,unused-ignore]  # untyped
+class RetiredPartitionError(PartitionRetired, KafkaError, ValueError):  # type: ignore[misc,unused-ignore]  # untyped
+    """A record was addressed to a partition that takes no writes; it was not queued. A ValueError as well, as with
+    kafka-python. ``code`` is ``POLICY_VIOLATION``."""
+
+
+class FirstViewTimeout(ViewTimeout, KafkaError):  # type: ignore[misc,unused-ignore]  # untyped
+    """No first view within ``modeaware_view_timeout_ms``, and ``modeaware_on_unknown`` is ``error``."""
+
+
+class FirstViewPending(ModeSourceError, KafkaTimeoutError, BufferError):  # type: ignore[misc,unused-ignore]  # untyped
+    """No first view within ``modeaware_view_timeout_ms``, and ``modeaware_on_unknown`` is ``block``: try again. A
+    ``KafkaTimeoutError``, and a BufferError as with confluent_kafka."""
+
+
+class MovedKeyError(KeyMoved, KafkaError):  # type: ignore[misc,unused-ignore]  # untyped
+    """A key has moved, and ``modeaware_on_resize`` is ``error``; nothing was queued."""
+
+
+ERRORS = ClientErrors(RetiredPartitionError, MovedKeyError, pending=FirstViewPending, timeout=FirstViewTimeout)
+
+
+class AIOKafkaProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc,unused-ignore]  # untyped
     """``aiokafka.AIOKafkaProducer`` with the same arguments and methods, aware of partition modes.
 
     While a topic has retired partitions, its ``partitioner`` (aiokafka's, or the application's own) sees the writable
-    ones only: a keyed record goes to ``writable[hash % len(writable)]``. A record whose partition, by whoever it was
-    chosen, takes no writes is refused before it is queued; so is a batch (``send_batch``). What is queued when the
+    ones only: a keyed record goes to ``writable[hash % len(writable)]``. A record for a partition that takes no writes,
+    explicit or picked, is refused before it is queued; so is a batch (``send_batch``). What is queued when the
     modes change goes where it was going, and so does a ``send`` that waits for room in a full batch then. While every
     partition is writable, nothing of ours is on the way of a record.
 
@@ -47,14 +91,10 @@ class AIOKafkaProducer(_gateway.AIOKafkaProducer):  # type: ignore[misc,unused-i
     def __init__(self, **configs: Any) -> None:
         loop = configs.get("loop") or asyncio.get_running_loop()
         settings = split(configs, loop)
-        # Without the callback: the source of the views outlives the client, and must not keep what hangs on it.
-        views = registry.acquire(settings.conf, replace(settings.config, resize_callback=None))
-        with ExitStack() as undo:
-            undo.callback(views.close)
+        with acquired(settings.conf, settings.config) as views:
             super().__init__(**settings.theirs)
-            undo.pop_all()
         self._modeaware = Modes(self, views, settings.config, loop)
-        # Whenever aiokafka has asked for its metadata again, the modes may be old as well.
+        # Whenever aiokafka has requested its metadata again, the modes may be old as well.
         self._metadata.add_listener(lambda _: views.refresh_soon())
         self._metadata.add_listener(self._modeaware.verified.metadata_changed)
 
@@ -71,13 +111,13 @@ class AIOKafkaProducer(_gateway.AIOKafkaProducer):  # type: ignore[misc,unused-i
             await super().start()
             self._modeaware_connected = True
         if self._modeaware is not None:
-            await self._modeaware.first_view()
+            await self._modeaware.await_view()
 
     async def __aenter__(self) -> Self:
         try:
             await self.start()
         except BaseException:
-            await self.stop()  # it may be connected already, and nobody else will: the block is not entered
+            await self.stop()  # it may be connected already, and the block that would stop it is not entered
             raise
         return self
 
@@ -87,20 +127,226 @@ class AIOKafkaProducer(_gateway.AIOKafkaProducer):  # type: ignore[misc,unused-i
             await super().stop()
         finally:
             if self._modeaware is not None:
-                await asyncio.to_thread(self._modeaware.release)  # which waits for the views' thread, if it is the last
+                # In a thread: where it is the last share, it waits for the views' thread.
+                await asyncio.to_thread(self._modeaware.share.release)
 
     def modeaware_stats(self) -> dict[str, Any]:
-        """Figures that cost nothing per record.
+        """Return figures that cost nothing per record.
 
-        Returns:
-            ``state`` (``waiting`` for the first view, ``direct`` = aiokafka chooses among all partitions of every
-            topic, ``routed``), ``routed_topics`` (how many topics have retired partitions), ``view_changes`` (how
-            often views changed since the first one), ``resizes`` (how many of topics with keys were told of), and
-            ``views``: what the shared source reports (``view_age_ms``, ...).
+        ``state`` (``waiting`` for the first view, ``direct`` = all partitions are chosen from, ``routed``),
+        ``routed_topics`` (how many have retired partitions), ``view_changes`` (since the first views), ``resizes`` (how
+        many of topics with keys were reported), and ``views``: what the shared source reports (``view_age_ms``, ...).
         """
-        if self._modeaware is None:
-            return {"state": "waiting", "routed_topics": 0, "view_changes": 0, "resizes": 0, "views": {}}
-        return self._modeaware.stats()
+        return {**NO_STATS} if self._modeaware is None else self._modeaware.stats()
 
 
-update_wrapper(AIOKafkaProducer.__init__, _gateway.AIOKafkaProducer.__init__, assigned=(), updated=())  # its signature
+update_wrapper(AIOKafkaProducer.__init__, aiokafka.AIOKafkaProducer.__init__, assigned=(), updated=())  # its signature
+
+
+class Modes:
+    """Follows the views for one producer, and stands before its ``_partition`` while that has to be.
+
+    aiokafka's ``partitioner`` is called without the topic, and not at all where the application names the partition. So
+    ours is an attribute of the producer that hides the method: before the first view, and while a topic has retired
+    partitions. At other times there is nothing of ours on the way of a record.
+
+    Args:
+        producer: is not kept alive.
+        views: the handle to follow, and to give back.
+        config: our settings.
+        loop: the producer's.
+
+    Attributes:
+        routes: where the records of each topic may go.
+        verified: those of them that are about the topic that has the name now.
+        share: the producer's share of the views.
+    """
+
+    def __init__(self, producer: object, views: Views, config: ClientConfig, loop: asyncio.AbstractEventLoop) -> None:
+        self._producer = weakref.ref(producer)
+        self._views = views
+        self._timeout_s = config.view_timeout_ms / 1000
+        self._loop = loop
+        self._arrived = asyncio.Event()
+        self.routes = Routes(config, ERRORS)
+        self.verified = VerifiedRoutes(views, self.routes, VERIFY_TIMEOUT_S)
+        self._first_view = FirstView(config, lambda _: self.routes.known.is_set(), views.error, ERRORS)
+        setattr(producer, PICK, _Pick(self._producer, self))
+        self.share = ViewShare(producer, views, self._hand_over)
+
+    def _hand_over(self, changed: Mapping[str, TopicView]) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._follow, changed)
+        except RuntimeError as error:
+            log.debug("a producer has outlived its event loop: %s", error)
+
+    def _follow(self, changed: Mapping[str, TopicView]) -> None:
+        try:
+            self.routes.follow(changed)
+        finally:  # the application's callback may have raised
+            self._arrived.set()
+            self._settle()
+
+    async def await_view(self) -> None:
+        """Return when records may be placed.
+
+        Raises:
+            FirstViewPending, FirstViewTimeout: not in time; by ``on_unknown``.
+        """
+        self._first_view.begin()
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self._arrived.wait()
+        except TimeoutError:
+            self._first_view.wait()
+            self._settle()
+
+    def check_known(self) -> None:
+        """Raise, by ``on_unknown``, where records cannot be placed yet."""
+        if not (self._first_view.over or self.routes.known.is_set()):
+            self._first_view.refuse()
+
+    def stats(self) -> dict[str, Any]:
+        return self.routes.stats(self._views, known=self._first_view.over or self.routes.known.is_set())
+
+    def _settle(self) -> None:
+        producer: Any = self._producer()
+        if producer is None:
+            return
+        if self.routes.routed_topics:
+            setattr(producer, PICK, _Pick(self._producer, self))
+            setattr(producer.client, WAIT, _Wait(weakref.ref(producer.client), self.verified))
+        else:
+            vars(producer).pop(PICK, None)
+            vars(producer.client).pop(WAIT, None)
+
+
+class _Wait:
+    """In the place of the ``_wait_on_metadata`` of a producer's client, while a topic has retired partitions."""
+
+    def __init__(self, client: weakref.ref[Any], verified: VerifiedRoutes) -> None:
+        self._client = client
+        self._verified = verified
+
+    async def __call__(self, topic: str) -> Any:
+        """As ``AIOKafkaClient._wait_on_metadata``; the topic's route is verified when it returns."""
+        client: Any = self._client()  # which calls this
+        partitions = await getattr(type(client), WAIT)(client, topic)
+        if not self._verified.has(topic):
+            # A view that changes is handed over to the event loop before this returns, so it is followed by then.
+            await asyncio.to_thread(self._verified.verify, topic)
+            self._verified.mark(topic)
+        return partitions
+
+
+class _Pick:
+    """In the place of a producer's ``_partition``."""
+
+    def __init__(self, producer: weakref.ref[Any], modes: Modes) -> None:
+        self._producer = producer
+        self._modes = modes
+
+    def __call__(
+        self,
+        topic: str,
+        partition: int | None,
+        key: Any,
+        value: Any,
+        serialized_key: bytes | None,
+        serialized_value: bytes | None,
+    ) -> int:
+        """As ``AIOKafkaProducer._partition``.
+
+        Raises:
+            RetiredPartitionError: the explicit partition, or every one of the topic, takes no records.
+            MovedKeyError: the key has moved, and is to be refused.
+            FirstViewPending, FirstViewTimeout: there is no view yet.
+        """
+        self._modes.check_known()
+        producer: Any = self._producer()  # which calls this
+        routes = self._modes.routes
+        route = routes.of(topic)
+        if partition is not None or route is None:
+            chosen: int = getattr(type(producer), PICK)(
+                producer, topic, partition, key, value, serialized_key, serialized_value
+            )
+            routes.refuse_retired(topic, chosen)
+            return chosen
+        if not route.writable:
+            routes.refuse_retired(topic, 0)
+        pick = producer._partitioner
+        # The view's list also where aiokafka's metadata is older: all producers must hash over the same.
+        available = producer._metadata.available_partitions_for_topic(topic) or ()
+        chosen = pick(serialized_key, list(route.writable), [p for p in route.writable if p in available])
+        routes.refuse_retired(topic, chosen)
+        if serialized_key is not None:
+            routes.look_at_key(
+                topic, serialized_key, chosen, lambda count: pick(serialized_key, [*range(count)], [*range(count)])
+            )
+        return chosen
+
+
+def split(configs: Mapping[str, Any], loop: asyncio.AbstractEventLoop) -> Settings:
+    """Part the keyword arguments of an ``AIOKafkaProducer``; see :func:`~modeaware.clients.settings.split_settings`.
+
+    An ``ssl_context`` is translated as far as it can be read: its CA certificates and what it checks. Whether it has a
+    client certificate is hidden: where brokers require one, ``modeaware_librdkafka`` has to name it.
+
+    Args:
+        loop: runs a token provider's coroutines.
+
+    Raises:
+        ConfigError: as from ``split_settings``; ``modeaware_on_resize`` is ``hold``.
+    """
+    words = dict(configs)
+    protocol = str(words.get("security_protocol", "PLAINTEXT"))
+    context = words.pop("ssl_context", None)
+    if protocol.startswith("SASL"):
+        words["sasl_mechanism"] = words.get("sasl_mechanism") or "PLAIN"
+        if words.get("sasl_oauth_token_provider") is not None:
+            words["sasl_oauth_token_provider"] = _TokenProvider(words["sasl_oauth_token_provider"], loop)
+    settings = split_settings(words)
+    if settings.config.on_resize == "hold":
+        raise ConfigError(
+            "modeaware_on_resize: 'hold' is not supported with aiokafka's producer, which does not report what it has "
+            "queued; give 'warn' or 'error', or use confluent_kafka's or kafka-python's producer"
+        )
+    named = any(name.startswith("ssl.") for name in configs.get(OVERRIDES) or {})
+    tls = {} if context is None or "SSL" not in protocol.split("_") or named else _of_context(context)
+    theirs = {name: configs[name] for name in configs if name in settings.theirs or name == "ssl_context"}
+    return replace(settings, conf={**settings.conf, **tls}, theirs=theirs)
+
+
+def _of_context(context: ssl.SSLContext) -> dict[str, Any]:
+    conf: dict[str, Any] = {}
+    # None where they lie in OpenSSL's own directory, which it reads as it needs them: librdkafka looks there as well.
+    authorities = context.get_ca_certs(binary_form=True)
+    if authorities:
+        conf["ssl.ca.pem"] = "".join(ssl.DER_cert_to_PEM_cert(certificate) for certificate in authorities)
+    if not context.check_hostname:
+        conf["ssl.endpoint.identification.algorithm"] = "none"
+    if context.verify_mode == ssl.CERT_NONE:
+        conf["enable.ssl.certificate.verification"] = False
+    return conf
+
+
+@dataclass(frozen=True)
+class _TokenProvider:
+    """kafka-python's form of a token provider of aiokafka's, whose ``token`` is a coroutine. To be called in another
+    thread than the event loop's."""
+
+    provider: Any
+    loop: asyncio.AbstractEventLoop
+
+    def token(self) -> str:
+        token = self.provider.token()
+        try:
+            future = asyncio.run_coroutine_threadsafe(token, self.loop)
+        except RuntimeError:  # the loop is closed
+            token.close()
+            raise
+        return str(future.result(TOKEN_TIMEOUT_S))
+
+    def extensions(self) -> Mapping[str, str]:
+        found: Mapping[str, str] = getattr(self.provider, "extensions", dict)() or {}
+        return found

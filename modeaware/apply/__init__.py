@@ -1,3 +1,1 @@
-"""Topics as a file declares them: reading it, and the steps that lead there. Pure, but for ``read`` and ``brokers``."""
-
-from __future__ import annotations
+"""Topics as a file declares them: the file, and the steps from a topic as it is to the declared one. Pure."""

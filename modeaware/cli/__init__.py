@@ -1,7 +1,12 @@
-"""The command ``modeaware``: one module a command, loaded when it is asked for.
+"""The command ``modeaware``.
 
-Exit status: 0 done; 1 an error, told on standard error as ``error: ...``; 2 bad usage; 130 left by Ctrl-C; 141 nobody
-reads the output any more (``| head``). Commands may add their own and document them.
+To add a command, write a module here with a subclass of :class:`Command` and name it in :data:`COMMANDS`: its module is
+loaded when the command was chosen. A command declares its options in :meth:`Command.configure`, opens a session on the
+cluster (:mod:`modeaware.cli.session`) and prints a report of :mod:`modeaware.reports`; changes of topics go through
+:mod:`modeaware.cli.change`.
+
+Exit status: 0 done; 1 an error, printed on standard error as ``error: ...``; 2 bad usage; 130 left by Ctrl-C; 141 the
+reader of the output has gone (``| head``). Commands may add their own, and document them in their epilog.
 """
 
 from __future__ import annotations
@@ -13,7 +18,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from modeaware.errors import ModeAwareError
 
@@ -21,17 +26,26 @@ INTERRUPTED = 130
 OUTPUT_CLOSED = 141
 
 
-class Command(Protocol):
-    """A command; instantiated without arguments when it was chosen."""
+class BadUsage(Exception):
+    """Options that do not go together; the command ends with its usage and status 2."""
 
-    name: str
-    help: str
+
+class Command:
+    """A command; made without arguments when it was chosen.
+
+    Attributes:
+        epilog: what ``--help`` prints below the options.
+    """
+
+    epilog = ""
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        """Declare its options."""
+        """Declare the options."""
+        raise NotImplementedError
 
     def run(self, args: argparse.Namespace) -> int:
-        """Do it; the exit status. ModeAwareError and KeyboardInterrupt are the caller's."""
+        """Run, and return the exit status. May raise ModeAwareError, BadUsage and KeyboardInterrupt."""
+        raise NotImplementedError
 
 
 class Entry(NamedTuple):
@@ -63,51 +77,46 @@ class Entry(NamedTuple):
         return command
 
 
-COMMANDS = (
-    Entry(
-        "topics",
-        "modeaware.cli.topics:Topics",
-        "create, list, describe, alter and delete topics, partition modes included",
-    ),
-    Entry(
-        "reassign-partitions",
-        "modeaware.cli.reassign:ReassignPartitions",
-        "move partitions to other brokers, watch that, and cancel it",
-    ),
-    Entry(
-        "plan",
-        "modeaware.cli.resize_plan:Plan",
-        "tell what another number of partitions would do to a topic's keys and load",
-    ),
-    Entry("shrink", "modeaware.cli.change:Shrink", "retire a topic's last partitions"),
-    Entry("grow", "modeaware.cli.change:Grow", "revive retired partitions, then create new ones"),
-    Entry(
-        "apply",
-        "modeaware.cli.apply:Apply",
-        "bring topics to what a file declares: fewer partitions are a shrink, nothing is ever deleted",
-    ),
-    Entry("groups", "modeaware.cli.groups:Groups", "show whom a drain waits for, and make rules about it"),
-    Entry(
-        "certificate",
-        "modeaware.cli.certificate:Certificate",
-        "print the proof that a topic's retired partitions were drained",
-    ),
-    Entry(
-        "check",
-        "modeaware.cli.check:Check",
-        "tell whether a client, controller or operator has every right it needs, with the ACLs to add",
-    ),
-    Entry(
-        "controller",
-        "modeaware.cli.controller:Controller",
-        "run the controller that keeps the modes, or a standby that takes over from it",
-    ),
-    Entry(
-        "run",
-        "modeaware.cli.run:Run",
-        "run a program with mode-aware clients in place of confluent_kafka's, kafka-python's and aiokafka's",
-    ),
-    Entry("local", "modeaware.cli.local:Local", "run a real Kafka on this machine to try things out"),
+COMMANDS = tuple(
+    Entry(name, f"modeaware.cli.{where}", help)
+    for name, where, help in (
+        ("topics", "topics:Topics", "create, list, describe, alter and delete topics, partition modes included"),
+        (
+            "reassign-partitions",
+            "reassign:ReassignPartitions",
+            "move partitions to other brokers, watch the move, and cancel it",
+        ),
+        ("plan", "plan:Plan", "show what another number of partitions would do to a topic's keys and load"),
+        ("shrink", "change:Shrink", "retire a topic's last partitions"),
+        ("grow", "change:Grow", "revive retired partitions, then create new ones"),
+        (
+            "apply",
+            "apply:Apply",
+            "bring topics to what a file declares: fewer partitions are a shrink, nothing is ever deleted",
+        ),
+        ("groups", "groups:Groups", "show which groups a drain waits for, and make rules about groups"),
+        (
+            "certificate",
+            "certificate:PrintCertificate",
+            "print the proof that a topic's retired partitions were drained",
+        ),
+        (
+            "check",
+            "check:Check",
+            "check that a client, controller or operator has every right it needs, with the ACLs to add",
+        ),
+        (
+            "controller",
+            "controller:RunController",
+            "run the controller that keeps the modes, or a standby that takes over from it",
+        ),
+        (
+            "run",
+            "run:Run",
+            "run a program with mode-aware clients in place of confluent_kafka's, kafka-python's and aiokafka's",
+        ),
+        ("local", "local:Local", "run a real Kafka on this machine to try things out"),
+    )
 )
 
 
@@ -127,8 +136,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         args = _parse(arguments)
         command: Command = args.command
-        with _said_once(logging.getLogger("modeaware.modelog.replay")):
-            status = command.run(args)
+        try:
+            with _logged_once(logging.getLogger("modeaware.modelog.replay")):
+                status = command.run(args)
+        except BadUsage as error:
+            args.parser.error(str(error))
         sys.stdout.flush()
         return status
     except ModeAwareError as error:
@@ -142,14 +154,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 @contextmanager
-def _said_once(logger: logging.Logger) -> Iterator[None]:
-    """``logger`` says the same only once: a command reads the mode log again and again, the same rubbish each time."""
-    said: set[str] = set()
+def _logged_once(logger: logging.Logger) -> Iterator[None]:
+    """Log each message once: a command reads the mode log again and again, with the same malformed records."""
+    seen: set[str] = set()
 
     def is_new(record: logging.LogRecord) -> bool:
         message = record.getMessage()
-        new = message not in said
-        said.add(message)
+        new = message not in seen
+        seen.add(message)
         return new
 
     logger.addFilter(is_new)
@@ -168,14 +180,35 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
     chosen = next((argument for argument in arguments if not argument.startswith("-")), None)
     for entry in COMMANDS:
-        subparser = subparsers.add_parser(
-            entry.name, help=entry.help, description=entry.help[0].upper() + entry.help[1:] + "."
-        )
+        subparser = add_action(subparsers, entry.name, entry.help)
         if entry.name == chosen:
             command = entry.load()
-            command.configure(subparser)
+            subparser.epilog = command.epilog
             subparser.set_defaults(command=command)
+            command.configure(subparser)
     return parser.parse_args(arguments)
+
+
+def add_action(
+    subparsers: argparse._SubParsersAction[argparse.ArgumentParser], name: str, help: str
+) -> argparse.ArgumentParser:
+    """Add a command, or an action of one, whose usage BadUsage then shows."""
+    parser = subparsers.add_parser(
+        name,
+        help=help,
+        description=f"{help[0].upper()}{help[1:]}.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(parser=parser)
+    return parser
+
+
+def key_value(text: str) -> tuple[str, str]:
+    """argparse type: ``KEY=VALUE``."""
+    key, separator, value = text.partition("=")
+    if not separator or not key.strip():
+        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
+    return key.strip(), value.strip()
 
 
 class _Version(argparse.Action):

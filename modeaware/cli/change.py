@@ -1,86 +1,424 @@
-"""Changes of a topic's number of partitions: plan, confirm, carry out, wait; ``modeaware shrink`` and ``grow``."""
+"""Changes of a topic's number of partitions: look, show, confirm, carry out, wait; ``modeaware shrink`` and ``grow``.
+
+:class:`Change` is behind shrink, grow, ``topics --alter`` and ``--undo``, and apply. What a controller would refuse is
+refused before the question, by the controller's own rules (:func:`modeaware.lifecycle.admit.admit`).
+"""
 
 from __future__ import annotations
 
 import argparse
 import shlex
-import sys
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
+from functools import cached_property
+from typing import TypeVar
 
 from modeaware.admin.topics_to_make import NewPartitions
-from modeaware.cli import INTERRUPTED
-from modeaware.cli import plan as plans
-from modeaware.cli.embedded import ask_for_shrink, carry_out, embedded_controller, our_settings, tell
-from modeaware.cli.options import (
-    Connection,
-    add_connection_options,
-    add_controller_config_option,
-    add_timeout_option,
-    connect,
-    connection,
-    controller_config,
-    delay_ms,
-    kafka_errors,
-)
-from modeaware.cli.progress import confirmed
-from modeaware.cli.situation import Situation, look
-from modeaware.cli.waiting import wait_for_topic
-from modeaware.cluster.cluster import Cluster
-from modeaware.config import ControllerConfig
-from modeaware.confluent._admin_base import REQUEST_TIMEOUT_S
-from modeaware.confluent.admin import AdminClient
+from modeaware.cli import INTERRUPTED, Command
+from modeaware.cli.embedded import admin_client, carry_out, embedded_controller
+from modeaware.cli.progress import confirmed, tell, wait_for_topic
+from modeaware.cli.session import add_change_options, add_connection_options, open_session, whole_number
+from modeaware.confluent.admin import AdminClient, DeletePartitions
+from modeaware.confluent.controller_calls import REQUEST_TIMEOUT_S
 from modeaware.controller.daemon import Controller
 from modeaware.errors import RequestRefused
-from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand, TopicCommand
-from modeaware.lifecycle.effects import CreatePartitions
-from modeaware.modelog.records import RETENTION_DELAY_MS
+from modeaware.lifecycle.admission import Admission, admit
+from modeaware.lifecycle.commands import (
+    CreatePartitions,
+    CreatePartitionsCommand,
+    DeletePartitionsCommand,
+    TopicCommand,
+)
+from modeaware.lifecycle.facts import TopicFacts
+from modeaware.lifecycle.state import in_progress
+from modeaware.modelog.group_rules import GroupRule
+from modeaware.modelog.records import RETENTION_DELAY_MS, ClaimRecord, TopicRecord
 from modeaware.modes import PartitionMode, format_ranges
+from modeaware.reports.describe import NOT_EVACUATED, reclaim_text
+from modeaware.reports.session import ModeLog, Session, no_such_topic
 from modeaware.retries import Deadline, Retrying, RetryPolicy
 
-CommandOf = Callable[[Situation], TopicCommand | None]
-"""The command to carry out as things stand; None: there is nothing to do."""
-NotesOf = Callable[[Situation], list[str]]
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
-class ChangeOptions:
-    """How a change is carried out: without asking, only shown, watched to its end, and by which embedded controller.
+class Situation:
+    """One topic, as the mode log and the brokers show it now.
 
-    ``min_required_replication_factor`` is KIP-409's, for partitions that are created. ``command_config`` is the file of
-    client settings, for the commands that are proposed. ``timeout_s``: how long what did nothing is retried.
+    Attributes:
+        record: its record; None for a topic that was never changed.
+        facts: its partitions and groups.
+        claim: the claim of the controller, running or not.
+        rules: the operator's rules about groups.
     """
 
-    yes: bool
-    dry_run: bool
-    wait: bool
-    controller_config: ControllerConfig
-    min_required_replication_factor: int | None = None
-    command_config: Path | None = None
-    timeout_s: float = REQUEST_TIMEOUT_S
+    topic: str
+    record: TopicRecord | None
+    facts: TopicFacts
+    claim: ClaimRecord | None = None
+    rules: tuple[GroupRule, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """The number of partitions on the brokers."""
+        return self.facts.partition_count
+
+    @property
+    def writable_count(self) -> int:
+        """The number of partitions that take writes."""
+        return self.record.writable_count if self.record is not None else self.facts.partition_count
 
 
-def add_change_options(parser: argparse.ArgumentParser) -> None:
-    """``--yes``, ``--dry-run``, ``--wait`` and what the controller of ``--wait`` is configured with."""
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-    parser.add_argument("--dry-run", action="store_true", help="check, and show what would be done; change nothing")
-    parser.add_argument(
-        "--wait",
-        action="store_true",
-        help="show the progress until all is done (Ctrl-C leaves it without harm); does the controller's work where "
-        "none runs",
+class Change:
+    """Changes of topics in one session. A context manager; one thread.
+
+    Commands go to the controller that runs, or after :meth:`embed` to one in this process.
+
+    Args:
+        timeout_s: how long what did nothing is retried; all looks and validations together, and each command.
+    """
+
+    def __init__(self, session: Session, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
+        self.session = session
+        self._timeout_s = timeout_s
+        self._deadline = Deadline(timeout_s)
+        self._stack = ExitStack()
+        self._embedded: Controller | None = None
+
+    def __enter__(self) -> Change:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @cached_property
+    def admin(self) -> AdminClient:
+        return self._stack.enter_context(admin_client(self.session))
+
+    def retry(self, attempt: Callable[[], _T]) -> _T:
+        """Return the result of a look or validation, which changes nothing; retried until the deadline."""
+        policy = RetryPolicy.from_conf(self.session.conf)
+        return Retrying(self._deadline, policy).call(attempt, repeatable=True)
+
+    def look(self, topic: str, log: ModeLog | None = None) -> Situation:
+        """Observe a topic; ``log`` None: read it.
+
+        Raises:
+            RequestRefused: the topic does not exist.
+            RecordError: its record in the mode log, or the one with the rules about groups, cannot be used.
+            ClusterError, ModeSourceError: the brokers did not answer, or refused.
+        """
+        log = self.session.read_log() if log is None else log
+        facts = self.session.observer().observe(topic, None, log.rules)
+        if facts.topic_id is None:
+            raise no_such_topic(topic)
+        return Situation(topic, log.record(topic, facts.topic_id), facts, log.claim, log.rules)
+
+    def validate(self, command: TopicCommand, situation: Situation, minimum: int | None = None) -> Admission:
+        """Return what a controller would make of the command. Brokers validate the partitions to be created.
+
+        Args:
+            minimum: KIP-409's minimum of live replicas for partitions that are created.
+
+        Raises:
+            RequestRefused: the controller or a broker would refuse.
+        """
+        epoch = situation.claim.controller_epoch if situation.claim is not None else 0
+        record, facts, now_ms = situation.record, situation.facts, self.session.clock.now_ms()
+        admission = admit(command, record, facts, self.session.controller, epoch, now_ms, situation.rules)
+        if isinstance(command, CreatePartitionsCommand) and command.total_count > situation.count:
+            if record is None:
+                self.grow(command, minimum, validate_only=True)
+            else:
+                assert facts.topic_id is not None
+                growth = CreatePartitions(command.topic, facts.topic_id, command.total_count, command.assignments)
+                self.session.cluster.create_partitions(growth, validate_only=True)
+        return admission
+
+    def embed(self, claim: ClaimRecord | None) -> None:
+        """Do the controller's work in this process, unless one runs: that of ``claim``, or a later one."""
+        self._embedded = self._stack.enter_context(embedded_controller(self.session, claim))
+
+    @property
+    def is_embedded(self) -> bool:
+        return self._embedded is not None
+
+    def carry_out(self, command: TopicCommand, minimum: int | None = None) -> str:
+        """Have a command carried out. Returns what was done, in words."""
+        if isinstance(command, CreatePartitionsCommand):
+            if self._embedded is not None and minimum is None:
+                carry_out(self._embedded, command, self._timeout_s)
+            else:
+                self.grow(command, minimum, validate_only=False)
+            return f"grown to {command.total_count} writable partitions"
+        if self._embedded is not None:
+            modes = dict(enumerate(carry_out(self._embedded, command, self._timeout_s).modes))
+        else:
+            modes = self._shrink(command)
+        return f"ReadOnly now: {format_ranges(p for p, m in sorted(modes.items()) if m is PartitionMode.READ_ONLY)}"
+
+    def _shrink(self, command: DeletePartitionsCommand) -> dict[int, PartitionMode]:
+        """Returns the modes of the partitions that are retired now."""
+        delay_ms = None if command.delay_ms == RETENTION_DELAY_MS else command.delay_ms
+        wanted = DeletePartitions(
+            command.total_count, command.immediate_delete, command.accept_state_loss, command.evacuate
+        )
+        futures = self.admin.delete_partitions(
+            {command.topic: wanted}, delay_ms=delay_ms, request_timeout=self._timeout_s
+        )
+        return dict(futures[command.topic].result().retired)
+
+    def grow(self, command: CreatePartitionsCommand, minimum: int | None = None, *, validate_only: bool) -> None:
+        """Have a topic grown by the controller that runs; one that was never changed by the brokers alone."""
+        replicas = {} if command.assignments is None else {"replica_assignment": [*map(list, command.assignments)]}
+        new = NewPartitions(command.topic, command.total_count, **replicas, min_required_replication_factor=minimum)
+        futures = self.admin.create_partitions(
+            {command.topic: new}, validate_only=validate_only, request_timeout=self._timeout_s
+        )
+        result = futures[command.topic].result()
+        if result.under_replicated:
+            (tell if validate_only else print)(result.describe())
+
+    def wait(self, topic: str) -> None:
+        """Show the progress until no change of ``topic`` is in progress.
+
+        Raises:
+            KeyboardInterrupt: nothing is taken back.
+        """
+        wait_for_topic(self.session, topic, lambda: self._embedded.failure if self._embedded is not None else None)
+
+
+CommandOf = Callable[[Situation], TopicCommand | None]
+"""The command to carry out as things stand; None: there is nothing to undo."""
+
+
+def run_change(
+    args: argparse.Namespace,
+    topic: str,
+    command_of: CommandOf,
+    notes: Callable[[Situation], list[str]] = lambda situation: [],
+) -> int:
+    """Change one topic as the options say. Returns the exit status.
+
+    Args:
+        notes: further lines to show before it.
+
+    Raises:
+        ModeAwareError: it was refused, or could not be carried out.
+    """
+    with open_session(args, "change the topic") as session, Change(session, args.timeout) as change:
+        return _run(args, change, topic, command_of, notes)
+
+
+def _run(
+    args: argparse.Namespace,
+    change: Change,
+    topic: str,
+    command_of: CommandOf,
+    notes: Callable[[Situation], list[str]],
+) -> int:
+    minimum = getattr(args, "min_required_replication_factor", None)  # the short forms have no such option
+    seen: list[Situation] = []  # the last one
+
+    def look() -> tuple[Situation, TopicCommand, Admission] | None:
+        seen[:] = [change.look(topic)]
+        command = command_of(seen[0])
+        return None if command is None else (seen[0], command, change.validate(command, seen[0], minimum))
+
+    try:
+        found = change.retry(look)
+    except RequestRefused:
+        if seen:
+            tell(*changing_warning(seen[-1]))
+        raise
+    if found is None:
+        print(f"{topic}: nothing to undo, no partition is retired.")
+        return 0
+    situation, command, admission = found
+    changes = admission.record is not None
+    if changes:
+        tell(*preview(command, situation), *notes(situation))
+    if admission.message:
+        tell(f"{topic}: {admission.message}")
+    if args.dry_run:
+        print("Dry run: nothing was changed.")
+        return 0
+    if changes and not confirmed(yes=args.yes):
+        print("Nothing was changed.")
+        return 1
+    # A topic that was never shrunk is grown by the brokers alone, and then there is nothing to wait for.
+    wait = args.wait and (situation.record is not None or isinstance(command, DeletePartitionsCommand))
+    if wait:
+        change.embed(situation.claim)
+    if changes:
+        print(f"{topic}: {change.carry_out(command, minimum)}.")
+        if isinstance(command, DeletePartitionsCommand) and not args.wait:
+            print(*_hints(args, topic), sep="\n")
+    if wait:
+        try:
+            change.wait(topic)
+        except KeyboardInterrupt:
+            state = "continues in the controller"
+            if change.is_embedded:
+                state = f"rests until a controller runs: modeaware controller {_server(args)}"
+            tell(f"Left. The change {state}", *_hints(args, topic))
+            return INTERRUPTED
+        print(f"{topic}: done.")
+    return 0
+
+
+def _hints(args: argparse.Namespace, topic: str) -> list[str]:
+    command = f"modeaware topics {_server(args)}"
+    return [f"Watch it:     {command} --describe --topic {topic}", f"Take it back: {command} --undo --topic {topic}"]
+
+
+def _server(args: argparse.Namespace) -> str:
+    options = f"--bootstrap-server {args.bootstrap_server}"
+    file = args.command_config
+    return options if file is None else f"{options} --command-config {shlex.quote(str(file))}"
+
+
+# What a change will do, in words
+
+
+# KIP-694, "Kafka Topic Command changes", word for word.
+GROWTH_WARNING = (
+    "WARNING: If partitions are increased for a topic that has a key, the partition logic or ordering of the messages "
+    "will be affected"
+)
+FEATURE_WARNING = (
+    "WARNING: This feature is only enabled with Metadata version above 10 and delete.topic.partition.enable turned on"
+)
+CHANGING_WARNING = "WARNING: The topic is currently under changes"
+
+
+def preview(command: TopicCommand, situation: Situation) -> list[str]:
+    """Return KIP-694's three warnings, as far as each applies, and what the command will do to the topic."""
+    if isinstance(command, CreatePartitionsCommand):
+        return [GROWTH_WARNING, *changing_warning(situation), *_growth(command, situation)]
+    warnings = [
+        FEATURE_WARNING,
+        (
+            "  (On a stock Kafka the clients honour the modes: one that is not mode-aware continues to write to "
+            "retired partitions, which then stay until it has stopped.)"
+        ),
+        *_state_warnings(command, situation),
+        *changing_warning(situation),
+    ]
+    before, after = situation.writable_count, command.total_count
+    if before == after:  # in progress already: only what is accepted changes
+        return warnings
+    return [
+        *warnings,
+        f"{command.topic}: {before} -> {after} writable partitions.",
+        f"ReadOnly: {format_ranges(range(after, before))}, no new records, and consumers read them to their end.",
+        *_evacuation(command, situation),
+        f"T{reclaim_text(command, situation.facts.deletes)[1:]}.",
+        key_note(before, after),
+    ]
+
+
+def changing_warning(situation: Situation) -> list[str]:
+    """Return KIP-694's third warning, where a change of the topic is in progress."""
+    return [CHANGING_WARNING] if in_progress(situation.record) else []
+
+
+def _state_warnings(command: DeletePartitionsCommand, situation: Situation) -> list[str]:
+    """What stays behind in each group whose loss of state is accepted; and names that give nothing up."""
+    lines = []
+    for name in command.accept_state_loss:
+        group = situation.facts.groups.get(name)
+        if group is not None and group.stateful:
+            lines.append(
+                f"WARNING: group {name!r} keeps state per partition, and state does not move with the keys: what it "
+                f"has stored (windows, joins, aggregates, tables) for {_moving_keys(command, situation)} stays in the "
+                "changelogs of their old partitions. In its new partition such a key begins without"
+            )
+        else:
+            known = "keeps no state that is known of" if group is not None else "does not use the topic now"
+            lines.append(f"  (--accept-state-loss {name}: the group {known}; recorded for when it does.)")
+    return lines
+
+
+def _moving_keys(command: DeletePartitionsCommand, situation: Situation) -> str:
+    deletion = situation.record.deletion if situation.record is not None else None
+    count, target = situation.writable_count, command.total_count
+    if count == target and deletion is not None:  # in progress already
+        count = deletion.previous_count
+    if not 0 < target < count:
+        return "keys that move"
+    if count % target:
+        return f"most keys, since {target} does not divide {count},"
+    return f"the keys of partitions {format_ranges(range(target, count))}"
+
+
+def key_note(count: int, target: int) -> str:
+    """Return what a shrink from ``count`` to ``target`` partitions does to keys: a dividing target moves the fewest."""
+    if count % target == 0:
+        return (
+            f"{target} divides {count}: only keys of the retired partitions move to another partition, "
+            "all other keys stay where they are."
+        )
+    dividing = ", ".join(str(n) for n in range(1, count) if count % n == 0)
+    return (
+        f"{target} does not divide {count}: most keys move to another partition. A target that divides it ({dividing}) "
+        "moves only the keys of the retired partitions."
     )
-    add_timeout_option(parser)
-    add_controller_config_option(parser, "--controller-config", " (for --wait where no controller runs)")
+
+
+def _evacuation(command: DeletePartitionsCommand, situation: Situation) -> list[str]:
+    if not command.evacuate:
+        return []
+    lines = [
+        (
+            "Evacuated first: they wait until the Spark job modeaware.spark.evacuate has copied the latest values of "
+            "their keys to the partitions that stay. Start it once they are sealed (--describe shows the phase drain)."
+        )
+    ]
+    if situation.writable_count % command.total_count:
+        lines.append(f"WARNING: {NOT_EVACUATED}. A target that divides the count moves no such key.")
+    return lines
+
+
+def _growth(command: CreatePartitionsCommand, situation: Situation) -> list[str]:
+    before, after = situation.writable_count, command.total_count
+    listed = len(situation.record.modes) if situation.record is not None else situation.count
+    lines = [f"{command.topic}: {before} -> {after} writable partitions."]
+    if revived := range(before, min(after, listed)):
+        lines.append(f"ReadWrite again: {format_ranges(revived)}.")
+    if created := range(max(listed, situation.count), after):
+        closed = ", closed to writes until every group knows them" if situation.record is not None else ""
+        lines.append(f"New: {format_ranges(created)}{closed}.")
+    return lines
+
+
+def undo_note(situation: Situation) -> list[str]:
+    """Return what an undo gives back of each revived partition's records, and what it cannot."""
+    record = situation.record
+    if record is None or record.deletion is None:
+        return []
+    revived = [p for p, r in record.retired.items() if p < record.deletion.previous_count and not r.opening]
+    logs = {p: situation.facts.partitions[p] for p in sorted(revived) if p in situation.facts.partitions}
+    gone = {p: log.log_start for p, log in logs.items() if log.log_start > 0}
+    kept = sum(log.end_offset - log.log_start for log in logs.values())
+    lost = "None of their records were deleted."
+    if gone:
+        lost = (
+            f"Records deleted before stay deleted: {sum(gone.values())} offsets below the log starts of partitions "
+            f"{format_ranges(sorted(gone))} (by the shrink, or by the topic's retention)."
+        )
+    return [f"Given back: partitions {format_ranges(sorted(revived))} with the {kept} offsets they still hold.", lost]
+
+
+# The commands
 
 
 def add_shrink_options(parser: argparse.ArgumentParser) -> None:
-    """When the records of retired partitions go."""
+    """Add what :func:`shrink_command` reads."""
     parser.add_argument(
         "--delete-partitions-delay",
-        type=delay_ms,
+        type=whole_number(0),
         metavar="MS",
         help="delete the retired partitions' records once every group has consumed them, and no earlier than this many "
         "ms from now; without it they stay until the topic's own retention removes them",
@@ -106,186 +444,15 @@ def add_shrink_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def no_notes(situation: Situation) -> list[str]:
-    """Nothing to tell beside the plan."""
-    return []
-
-
 def shrink_command(topic: str, count: int, args: argparse.Namespace) -> DeletePartitionsCommand:
-    """The shrink that the options of :func:`add_shrink_options` ask for."""
+    """Return the shrink that the options ask for."""
     delay = args.delete_partitions_delay
-    return DeletePartitionsCommand(
-        topic,
-        count,
-        RETENTION_DELAY_MS if delay is None else delay,
-        args.immediate_delete,
-        tuple(dict.fromkeys(args.accept_state_loss)),
-        args.evacuate,
-    )
+    delay_ms, accepted = RETENTION_DELAY_MS if delay is None else delay, tuple(dict.fromkeys(args.accept_state_loss))
+    return DeletePartitionsCommand(topic, count, delay_ms, args.immediate_delete, accepted, args.evacuate)
 
 
-def run_change(args: argparse.Namespace, topic: str, command_of: CommandOf, notes: NotesOf = no_notes) -> int:
-    """Carry out a change as the options say. Returns the exit status.
-
-    Args:
-        notes: further lines to tell before it.
-
-    Raises:
-        ModeAwareError: it was refused, or could not be carried out.
-    """
-    target = connection(args, defaults={"log_level": 0})  # one line of ours says what librdkafka would in many
-    minimum = getattr(args, "min_required_replication_factor", None)  # the short forms have no such option
-    config = controller_config(args, target.config)
-    options = ChangeOptions(args.yes, args.dry_run, args.wait, config, minimum, args.command_config, args.timeout)
-    with kafka_errors("change the topic"):
-        return _Change(target, topic, options).run(command_of, notes)
-
-
-class _Change:
-    """One change of one topic."""
-
-    def __init__(self, target: Connection, topic: str, options: ChangeOptions) -> None:
-        self._target = target
-        self._topic = topic
-        self._options = options
-
-    def run(self, command_of: CommandOf, notes: NotesOf) -> int:
-        cluster = connect(self._target)
-        seen: list[Situation] = []  # the last one
-        policy = RetryPolicy.from_conf(self._target.conf)
-        try:
-            found = Retrying(Deadline(self._options.timeout_s), policy).call(
-                lambda: self._look(cluster, command_of, seen), repeatable=True
-            )
-        except RequestRefused:
-            if seen:
-                tell(*plans.changing_warning(seen[-1]))
-            raise
-        if found is None:
-            print(f"{self._topic}: nothing to undo, no partition is retired.")
-            return 0
-        situation, command, note, changes = found
-        if changes:
-            tell(*plans.warnings(command, situation), *plans.plan(command, situation), *notes(situation))
-        if note:
-            tell(f"{self._topic}: {note}")
-        if self._options.dry_run:
-            print("Dry run: nothing was changed.")
-            return 0
-        if changes and not confirmed(yes=self._options.yes):
-            print("Nothing was changed.")
-            return 1
-        # A topic that was never shrunk is grown by the brokers alone, and then there is nothing to wait for.
-        kept_by_controller = situation.record is not None or isinstance(command, DeletePartitionsCommand)
-        wait = self._options.wait and kept_by_controller
-        config = self._options.controller_config
-        with embedded_controller(self._target, config, situation.claim) if wait else nullcontext() as embedded:
-            if changes:
-                self._carry_out(command, embedded)
-            return self._wait(embedded) if wait else 0
-
-    def _look(
-        self, cluster: Cluster, command_of: CommandOf, seen: list[Situation]
-    ) -> tuple[Situation, TopicCommand, str | None, bool] | None:
-        """The topic, the command, and :meth:`_preview` of it; None: there is nothing to do. Changes nothing.
-
-        Raises:
-            ModeAwareError: as of :func:`look` and :meth:`_preview`.
-        """
-        seen[:] = [look(self._target, cluster, self._topic)]
-        command = command_of(seen[0])
-        return None if command is None else (seen[0], command, *self._preview(command, seen[0], cluster))
-
-    def _preview(self, command: TopicCommand, situation: Situation, cluster: Cluster) -> tuple[str | None, bool]:
-        """What a controller would say of the command, and whether it would change anything.
-
-        Raises:
-            RequestRefused: it would refuse.
-        """
-        admission = situation.admission(command, self._options.controller_config)
-        if isinstance(command, CreatePartitionsCommand) and command.total_count > situation.count:
-            if situation.record is None:
-                self._grow(command, validate_only=True)
-            else:
-                assert situation.facts.topic_id is not None
-                growth = CreatePartitions(
-                    command.topic, situation.facts.topic_id, command.total_count, command.assignments
-                )
-                cluster.create_partitions(growth, validate_only=True)
-        return admission.message, admission.record is not None
-
-    def _carry_out(self, command: TopicCommand, embedded: Controller | None) -> None:
-        direct = embedded is not None and self._options.min_required_replication_factor is None
-        modes = (
-            carry_out(embedded, command, self._options.timeout_s).modes
-            if embedded is not None and direct
-            else self._ask_for(command)
-        )
-        if isinstance(command, DeletePartitionsCommand):
-            read_only = [p for p, mode in enumerate(modes) if mode is PartitionMode.READ_ONLY]
-            print(f"{command.topic}: ReadOnly now: {format_ranges(read_only)}.")
-            if not self._options.wait:
-                print(f"Watch it:     {self._hint('--describe')}\nTake it back: {self._hint('--undo')}")
-        else:
-            print(f"{command.topic}: grown to {command.total_count} writable partitions.")
-
-    def _ask_for(self, command: TopicCommand) -> Sequence[PartitionMode | None]:
-        """Have it carried out by the controller that runs. Returns the modes, as far as they were told."""
-        if isinstance(command, CreatePartitionsCommand):
-            self._grow(command, validate_only=False)
-            return ()
-        with self._admin() as admin:
-            retired = ask_for_shrink(admin, command, self._options.timeout_s)
-            return [retired.get(p) for p in range(max(retired, default=-1) + 1)]
-
-    def _grow(self, command: CreatePartitionsCommand, *, validate_only: bool) -> None:
-        replicas = {} if command.assignments is None else {"replica_assignment": [*map(list, command.assignments)]}
-        minimum = self._options.min_required_replication_factor
-        new = NewPartitions(command.topic, command.total_count, **replicas, min_required_replication_factor=minimum)
-        timeout_s = self._options.timeout_s
-        with self._admin() as admin:
-            growth = admin.create_partitions(
-                {command.topic: new}, validate_only=validate_only, request_timeout=timeout_s
-            )
-            result = growth[command.topic].result()
-        if result.under_replicated:
-            (tell if validate_only else print)(result.describe())
-
-    def _admin(self) -> AdminClient:
-        return AdminClient({**self._target.conf, **our_settings(self._target)})
-
-    def _wait(self, embedded: Controller | None) -> int:
-        try:
-            wait_for_topic(self._target, self._topic, lambda: embedded.failure if embedded else None, sys.stderr)
-        except KeyboardInterrupt:
-            goes_on = (
-                "goes on in the controller"
-                if embedded is None
-                else f"rests until a controller runs: modeaware controller {self._connection_options()}"
-            )
-            tell(
-                f"Left. The change {goes_on}",
-                f"Watch it:     {self._hint('--describe')}",
-                f"Take it back: {self._hint('--undo')}",
-            )
-            return INTERRUPTED
-        print(f"{self._topic}: done.")
-        return 0
-
-    def _hint(self, action: str) -> str:
-        return f"modeaware topics {self._connection_options()} {action} --topic {self._topic}"
-
-    def _connection_options(self) -> str:
-        options = f"--bootstrap-server {self._target.bootstrap_server}"
-        file = self._options.command_config
-        return options if file is None else f"{options} --command-config {shlex.quote(str(file))}"
-
-
-class Grow:
+class Grow(Command):
     """Revives retired partitions first, then creates new ones; fewer than there are is refused."""
-
-    name = "grow"
-    help = "revive retired partitions, then create new ones"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("topic", metavar="TOPIC")
@@ -294,15 +461,11 @@ class Grow:
         add_change_options(parser)
 
     def run(self, args: argparse.Namespace) -> int:
-        command = CreatePartitionsCommand(args.topic, args.to)
-        return run_change(args, args.topic, lambda _: command)
+        return run_change(args, args.topic, lambda _: CreatePartitionsCommand(args.topic, args.to))
 
 
-class Shrink:
+class Shrink(Command):
     """Retires a topic's last partitions; more than there are is refused."""
-
-    name = "shrink"
-    help = "retire a topic's last partitions"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("topic", metavar="TOPIC")
@@ -312,5 +475,4 @@ class Shrink:
         add_change_options(parser)
 
     def run(self, args: argparse.Namespace) -> int:
-        command = shrink_command(args.topic, args.to, args)
-        return run_change(args, args.topic, lambda _: command)
+        return run_change(args, args.topic, lambda _: shrink_command(args.topic, args.to, args))

@@ -1,66 +1,68 @@
-"""The terminal: displays of progress, work that Ctrl-C can interrupt, and the question before a change."""
+"""The terminal: the display of progress, work that Ctrl-C can interrupt, and the question before a change."""
 
 from __future__ import annotations
 
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import TextIO, TypeVar
 
+from rich.console import Console, Group
 from rich.live import Live
+from rich.padding import Padding
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
 
-from modeaware.errors import RequestRefused
-from modeaware.printable import printable
+from modeaware.errors import ClusterError, ModeSourceError, RequestRefused
+from modeaware.modes import format_ranges
+from modeaware.printable import number, printable
+from modeaware.reports.describe import PartitionDescription, TopicDescription, alike, describe_topics
+from modeaware.reports.session import Session
+from modeaware.topic_view import TopicView
+from modeaware.views import registry
 
-
-class Lines:
-    """A line for each change; for files and pipes."""
-
-    def __init__(self, out: TextIO) -> None:
-        self._out = out
-        self._last = ""
-
-    def note(self, text: str) -> None:
-        if text != self._last:
-            self._last = text
-            print(f"{time.strftime('%H:%M:%S')} {printable(text)}", file=self._out, flush=True)
-
-
-class Redrawn:
-    """A picture that is redrawn in place; for terminals."""
-
-    def __init__(self, live: Live) -> None:
-        self._live = live
-        self._started_s = time.monotonic()
-        self._note = ""
-
-    def note(self, text: str) -> None:
-        if text != self._note:
-            self._note = text
-            self._live.console.print(printable(text), style="yellow", markup=False, highlight=False)
-
-    def _elapsed(self) -> str:
-        """Minutes and seconds since it began."""
-        elapsed_s = int(time.monotonic() - self._started_s)
-        return f"{elapsed_s // 60}:{elapsed_s % 60:02}"
-
-
-_T = TypeVar("_T")
+LOOK_INTERVAL_S = 2.0
+"""How often the brokers are asked for offsets and lag; a change of modes is seen at once."""
 STOP_TIMEOUT_S = 10.0
+_T = TypeVar("_T")
 
 
-def aside(work: Callable[[], _T], stop: Callable[[], None] | None = None) -> _T:
-    """The result of ``work``, or what it raises.
+def tell(*lines: str) -> None:
+    """Print for people, on standard error: standard output may be a pipe's."""
+    for line in lines:
+        print(printable(line), file=sys.stderr)
+
+
+def confirmed(*, yes: bool) -> bool:
+    """Ask for confirmation, unless ``--yes`` was given.
+
+    Raises:
+        RequestRefused: standard input is not a terminal.
+    """
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        raise RequestRefused("stdin is not a terminal; pass --yes to proceed. Nothing was changed")
+    try:
+        return input("Proceed? [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
+
+
+def run_interruptibly(work: Callable[[], _T], stop: Callable[[], None] | None = None) -> _T:
+    """Return the result of ``work``, or raise its error.
 
     Python raises a KeyboardInterrupt in the main thread, wherever that is, and the client libraries are no place for
-    it: kafka-python logs it and goes on, or is left with a lock that is held; confluent_kafka loses it while it lets go
-    of a client. So the main thread does nothing but wait.
+    it: kafka-python logs it and continues, or keeps a lock; confluent_kafka loses it while it closes a client. So the
+    main thread does nothing but wait.
 
     Args:
-        stop: has the work end early; called after an interruption, and the end is then waited for, up to
-            :data:`STOP_TIMEOUT_S`. None: work that only reads, and is left behind.
+        stop: makes the work end early; called after an interruption, and the end is then waited for, up to
+            :data:`STOP_TIMEOUT_S`. None: work that only reads, and is abandoned.
 
     Raises:
         KeyboardInterrupt: as soon as it comes; with ``stop``, when the work has ended.
@@ -70,10 +72,10 @@ def aside(work: Callable[[], _T], stop: Callable[[], None] | None = None) -> _T:
     def run() -> None:
         try:
             future.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - the one who waits raises it
+        except BaseException as error:  # noqa: BLE001 - the waiting thread raises it
             future.set_exception(error)
 
-    thread = threading.Thread(target=run, name="modeaware-aside", daemon=True)
+    thread = threading.Thread(target=run, name="modeaware-work", daemon=True)
     thread.start()
     try:
         return future.result()
@@ -84,27 +86,130 @@ def aside(work: Callable[[], _T], stop: Callable[[], None] | None = None) -> _T:
         raise
 
 
-def ask(question: str, *, yes: bool, is_terminal: bool, read_line: Callable[[str], str] = input) -> bool | None:
-    """Whether to go on: True or False, and None where nobody can be asked."""
-    if yes:
-        return True
-    if not is_terminal:
-        return None
-    try:
-        return read_line(f"{question} [y/N] ").strip().lower() in ("y", "yes")
-    except EOFError:
-        return False
+class Progress:
+    """The display of a change: a line for each step; on a terminal (``live``) a table that is redrawn in place."""
+
+    def __init__(self, out: TextIO, live: Live | None = None) -> None:
+        self._out = out
+        self._live = live
+        self._started_s = time.monotonic()
+        self._last = ""
+
+    def note(self, text: str) -> None:
+        """Show a line, such as an error of brokers that cannot be reached now; not twice in a row."""
+        if text == self._last:
+            return
+        self._last = text
+        if self._live is not None:
+            self._live.console.print(printable(text), style="yellow", markup=False, highlight=False)
+        else:
+            print(f"{time.strftime('%H:%M:%S')} {printable(text)}", file=self._out, flush=True)
+
+    def show(self, topic: TopicDescription) -> None:
+        """Show how far each partition that is not ReadWrite has come."""
+        changing = concerned(topic)
+        groups = alike(changing, lambda p: (p.phase, p.reason))
+        if self._live is not None:
+            self._last = ""
+            self._live.update(self._table(topic, changing, groups))
+            return
+        steps = [
+            f"{group[0].phase} {format_ranges(p.partition for p in group)}"
+            + (f" ({group[0].waits_for})" if group[0].waits_for else "")
+            for group in groups
+        ]
+        self.note(f"{topic.topic}: {'; '.join(steps) or 'every partition ReadWrite'}")
+
+    def _table(
+        self, topic: TopicDescription, changing: list[PartitionDescription], groups: list[list[PartitionDescription]]
+    ) -> Group:
+        done, elapsed_s = sum(p.phase == "done" for p in changing), int(time.monotonic() - self._started_s)
+        head = f"  {done} of {len(changing)} partitions done  {elapsed_s // 60}:{elapsed_s % 60:02}"
+        rows = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+        for heading in ("Phase", "Partitions", "Lag", "Waits for"):
+            rows.add_column(heading, justify="right" if heading == "Lag" else "left", header_style="dim")
+        for group in groups:
+            lag, first = sum(p.lag or 0 for p in group), group[0]
+            ids = format_ranges(p.partition for p in group)
+            rows.add_row(first.phase or "", ids, number(lag), printable(first.waits_for or "-"))
+        bar = ProgressBar(total=max(len(changing), 1), completed=done, width=60)
+        return Group(Text.assemble((printable(topic.topic), "bold"), head), Padding(bar, 0), rows)
 
 
-def confirmed(*, yes: bool) -> bool:
-    """Ask whether to go on, unless ``--yes`` has said so.
+def concerned(topic: TopicDescription) -> list[PartitionDescription]:
+    """Return the partitions that the change is about, without those that an earlier shrink is done with."""
+    deletion = topic.deletion
+    retired = range(deletion.delete_partitions, deletion.previous_count) if deletion is not None else range(0)
+    return [p for p in topic.partitions if p.phase is not None and (p.phase != "done" or p.partition in retired)]
+
+
+@contextmanager
+def progress_on(out: TextIO) -> Iterator[Progress]:
+    """Show a live display where ``out`` is a terminal, else plain lines."""
+    if not out.isatty():
+        yield Progress(out)
+        return
+    console = Console(file=out, markup=False, emoji=False)  # a name is no style
+    with Live(console=console, refresh_per_second=4, transient=False) as live:
+        yield Progress(out, live)
+
+
+def wait_until_done(
+    describe: Callable[[], TopicDescription],
+    changed: threading.Event,
+    progress: Progress,
+    failure: Callable[[], BaseException | None],
+    interval_s: float = LOOK_INTERVAL_S,
+) -> None:
+    """Look, show, wait for a change or the next look; until no change of the topic is in progress.
+
+    A look that fails is noted and repeated.
+
+    Args:
+        changed: set by a listener for changes; cleared here.
+        failure: why the change will not continue (the embedded controller has stopped); raised.
 
     Raises:
-        RequestRefused: nobody can be asked.
+        RequestRefused: the topic is gone.
     """
-    answer = ask("Go on?", yes=yes, is_terminal=sys.stdin.isatty())
-    if answer is None:
-        raise RequestRefused(
-            "nobody can be asked (standard input is no terminal): say --yes to go on; nothing was changed"
-        )
-    return answer
+    while True:
+        changed.clear()
+        try:
+            description = describe()
+        except (ClusterError, ModeSourceError) as error:
+            progress.note(f"cannot look just now: {error}")
+        else:
+            progress.show(description)
+            if description.phase == "done":
+                return
+        if (error_now := failure()) is not None:
+            raise error_now
+        changed.wait(interval_s)
+
+
+def wait_for_topic(session: Session, topic: str, failure: Callable[[], BaseException | None]) -> None:
+    """Show on standard error the progress of ``topic``, until no change is in progress.
+
+    Raises:
+        KeyboardInterrupt: nothing is taken back.
+    """
+    changed = threading.Event()
+
+    def listen(views: Mapping[str, TopicView]) -> None:
+        if topic in views:
+            changed.set()
+
+    def look() -> TopicDescription:
+        with Session(
+            session.conf, session.config, session.controller
+        ) as own:  # an interrupted look may still use its connection
+            return describe_topics(own, [topic])[0]
+
+    views = registry.acquire(session.conf, session.config)
+    try:
+        views.subscribe(listen)
+        with progress_on(sys.stderr) as progress:
+            wait_until_done(lambda: run_interruptibly(look), changed, progress, failure)
+    finally:
+        views.unsubscribe(listen)
+        views.close()

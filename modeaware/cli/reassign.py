@@ -3,7 +3,7 @@
 The flags, the files and the sentences are those of Kafka's tool, so that one tool can end what the other began. Moves
 between log directories, throttles and ``--generate`` are left to Kafka's own tool.
 
-Exit status as every command; with ``--wait`` also 1 where a partition is not where the plan wants it.
+Exit status as every command; with ``--wait`` also 1 where a partition is not on the wanted brokers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
-from contextlib import closing
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,13 +30,15 @@ from modeaware.admin.reassignments import (
     replicas_before,
     uncertain_before,
 )
-from modeaware.cli.options import add_connection_options, connect, connection, kafka_errors
-from modeaware.cli.progress import Lines, aside
+from modeaware.cli import BadUsage, Command
+from modeaware.cli.progress import Progress, run_interruptibly
+from modeaware.cli.session import add_connection_options, open_session
 from modeaware.errors import ClusterError, ConfigError, ErrorCode, ModeAwareError, RequestRefused
 from modeaware.printable import printable_lines
-from modeaware.wire.brokers.client import Brokers
+from modeaware.wire.brokers import Brokers
 
-Plan = Mapping[PartitionKey, Replicas]
+Assignment = Mapping[PartitionKey, Replicas]
+"""Which partition goes to which brokers: what a file of ``--reassignment-json-file`` holds."""
 
 _ACTIONS = {
     "execute": "start what the file contains; prints the way back first",
@@ -52,11 +53,6 @@ _PERMITTED = {
     "expected_json_file": ("execute",),
     "wait": ("execute", "verify"),
 }
-_FORMAT = """
-The file of --reassignment-json-file (version 1, as Kafka's tool takes and prints it; "log_dirs" are ignored):
-  {"version":1,"partitions":[{"topic":"foo","partition":1,"replicas":[1,2,3]}]}
-Moves between log directories, throttles and proposals: kafka-reassign-partitions.sh.
-"""
 _ANOTHER_IS_ACTIVE = (
     "Cannot execute because there is an existing partition assignment.  Use --additional to override this and create a "
     "new partition assignment in addition to the existing one."
@@ -64,36 +60,33 @@ _ANOTHER_IS_ACTIVE = (
 _ANY_LOG_DIR = "any"
 _VERSION = 1
 _LOOK_INTERVAL_S = 1.0
-_HEARD_PAUSES_S = (0.1, 0.2, 0.3, 0.4, 0.5, 0.5, 1.0)
+_CATCH_UP_PAUSES_S = (0.1, 0.2, 0.3, 0.4, 0.5, 0.5, 1.0)
 """How long a broker's metadata may lag behind the controller that ends a reassignment: about 3 s."""
 _T = TypeVar("_T", bound=Hashable)
 
 
-class ReassignPartitions:
+class ReassignPartitions(Command):
     """``--execute``, ``--verify``, ``--cancel`` or ``--list``."""
 
-    name = "reassign-partitions"
-    help = "move partitions to other brokers, watch the move, and cancel it"
+    epilog = """
+The file of --reassignment-json-file (version 1, as Kafka's tool takes and prints it; "log_dirs" are ignored):
+  {"version":1,"partitions":[{"topic":"foo","partition":1,"replicas":[1,2,3]}]}
+Moves between log directories, throttles and proposals: kafka-reassign-partitions.sh.
+"""
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        self._parser = parser
-        parser.formatter_class = argparse.RawDescriptionHelpFormatter
-        parser.epilog = _FORMAT
         add_connection_options(parser)
         actions = parser.add_mutually_exclusive_group(required=True)
         for name, text in _ACTIONS.items():
             actions.add_argument(f"--{name}", dest="action", action="store_const", const=name, help=text)
         parser.add_argument(
-            "--reassignment-json-file",
-            type=Path,
-            metavar="FILE",
-            help="the plan: which partition goes to which brokers",
+            "--reassignment-json-file", type=Path, metavar="FILE", help="which partition goes to which brokers"
         )
         parser.add_argument(
             "--expected-json-file",
             type=Path,
             metavar="FILE",
-            help="--execute: compare-and-set: reassign a partition only if its replicas are those of this plan (what "
+            help="--execute: compare-and-set: reassign a partition only if its replicas are those of this file (what "
             "--execute printed as current) on every live broker, and no reassignment of the partition is in progress",
         )
         parser.add_argument(
@@ -112,53 +105,42 @@ class ReassignPartitions:
         )
 
     def run(self, args: argparse.Namespace) -> int:
-        self._check(args)
-        plan = {} if args.action == "list" else self._plan(args)
-        expected = None if args.expected_json_file is None else _expected(args, plan)
-        target = connection(args, defaults={"log_level": 0})
-        with kafka_errors("reassign partitions"), closing(connect(target)) as cluster:
+        if args.action != "list" and args.reassignment_json_file is None:
+            raise BadUsage(f"--{args.action} needs --reassignment-json-file")
+        for option, actions in _PERMITTED.items():
+            if args.action not in actions and getattr(args, option):
+                flag = "--" + option.replace("_", "-")
+                raise BadUsage(f'Option "{flag}" can\'t be used with action "--{args.action}"')
+        wanted = {} if args.action == "list" else _wanted(args.reassignment_json_file)
+        expected = None if args.expected_json_file is None else _expected(args, wanted)
+        with open_session(args, "reassign partitions") as session:
+            brokers = session.cluster.brokers
             if args.action == "list":
-                print(listing(list_reassignments(cluster.brokers)))
+                print(listing(list_reassignments(brokers)))
             elif args.action == "cancel":
-                cancel(cluster.brokers, plan)
+                cancel(brokers, wanted)
             elif args.action == "execute":
                 execute(
-                    cluster.brokers,
-                    plan,
+                    brokers,
+                    wanted,
                     additional=args.additional,
                     allow_replication_factor_change=not args.disallow_replication_factor_change,
                     expected=expected,
                 )
             if args.wait:
-                return 0 if _wait(cluster.brokers, plan, args) else 1
+                return 0 if _wait(brokers, wanted, args) else 1
             if args.action == "verify":
-                verify(cluster.brokers, plan)
+                verify(brokers, wanted)
         return 0
-
-    def _plan(self, args: argparse.Namespace) -> Plan:
-        text = _read(args.reassignment_json_file)
-        plan = parse_plan(text)
-        entries = json.loads(text)["partitions"]
-        if any(entry.get("log_dirs", []) not in ([], [_ANY_LOG_DIR] * len(entry["replicas"])) for entry in entries):
-            print("log_dirs are ignored; kafka-reassign-partitions.sh moves replicas between them", file=sys.stderr)
-        return plan
-
-    def _check(self, args: argparse.Namespace) -> None:
-        if args.action != "list" and args.reassignment_json_file is None:
-            self._parser.error(f"--{args.action} needs --reassignment-json-file")
-        for option, actions in _PERMITTED.items():
-            if args.action not in actions and getattr(args, option):
-                flag = "--" + option.replace("_", "-")
-                self._parser.error(f'Option "{flag}" can\'t be used with action "--{args.action}"')
 
 
 def execute(
     brokers: Brokers,
-    plan: Plan,
+    wanted: Assignment,
     *,
     additional: bool = False,
     allow_replication_factor_change: bool = True,
-    expected: Plan | None = None,
+    expected: Assignment | None = None,
 ) -> None:
     """Start reassignments; prints the way back first.
 
@@ -170,12 +152,12 @@ def execute(
     if before and not additional:
         raise RequestRefused(_ANOTHER_IS_ACTIVE, code=ErrorCode.REASSIGNMENT_IN_PROGRESS)
     live = brokers.node_ids()
-    if unknown := sorted({broker for replicas in plan.values() for broker in replicas if broker not in live}):
+    if unknown := sorted({broker for replicas in wanted.values() for broker in replicas if broker not in live}):
         raise RequestRefused(f"Unknown broker id {_ids(unknown)}: no live broker has it")
-    current = _current(brokers, plan)
+    current = _current(brokers, wanted)
     in_progress = {**before, **list_reassignments(brokers)}  # metadata may be of the time before either
     print(
-        f"Current partition replica assignment\n\n{format_plan(replicas_before(current, in_progress))}\n\n"
+        f"Current partition replica assignment\n\n{format_assignment(replicas_before(current, in_progress))}\n\n"
         "Save this to use as the --reassignment-json-file option during rollback",
         flush=True,  # it must outlive this process
     )
@@ -187,7 +169,7 @@ def execute(
         )
     answers = alter_reassignments(
         brokers,
-        plan,
+        wanted,
         allow_replication_factor_change=allow_replication_factor_change,
         expected_replicas=expected,
     )
@@ -198,8 +180,8 @@ def execute(
         raise _failed("Error reassigning partition(s):", errors)
 
 
-def verify(brokers: Brokers, plan: Plan, pauses_s: Iterable[float] = ()) -> bool:
-    """Print how far the plan has come; returns whether all of it is done.
+def verify(brokers: Brokers, wanted: Assignment, pauses_s: Iterable[float] = ()) -> bool:
+    """Print how far the reassignments have come; returns whether all are done.
 
     Args:
         pauses_s: as of :func:`~modeaware.admin.reassignments.move_states`.
@@ -208,19 +190,19 @@ def verify(brokers: Brokers, plan: Plan, pauses_s: Iterable[float] = ()) -> bool
         RequestRefused: not authorized, say.
         ClusterError: no answer.
     """
-    states = move_states(brokers, plan, pauses_s)
+    states = move_states(brokers, wanted, pauses_s)
     print(status(states))
     return all(state.completed for state in states.values())
 
 
-def cancel(brokers: Brokers, plan: Plan) -> None:
-    """Cancel what is in progress of the plan.
+def cancel(brokers: Brokers, wanted: Assignment) -> None:
+    """Cancel what is in progress of the wanted reassignments.
 
     Raises:
         RequestRefused: some could not be cancelled; the message names them and says why.
         ClusterError: no answer.
     """
-    active = list_reassignments(brokers, plan)
+    active = list_reassignments(brokers, wanted)
     if not active:
         print("None of the specified partition reassignments are active.")
         return
@@ -231,8 +213,8 @@ def cancel(brokers: Brokers, plan: Plan) -> None:
     print(f"Successfully cancelled partition reassignment{_plural(active)} for: {_names(active)}")
 
 
-def wait_until_settled(brokers: Brokers, plan: Plan, progress: Lines) -> None:
-    """Show the progress until nothing of the plan is moving. A look that fails is noted and repeated.
+def wait_until_settled(brokers: Brokers, wanted: Assignment, progress: Progress) -> None:
+    """Show the progress until no wanted partition is moving. A look that fails is noted and repeated.
 
     Raises:
         RequestRefused: not authorized, say.
@@ -241,7 +223,7 @@ def wait_until_settled(brokers: Brokers, plan: Plan, progress: Lines) -> None:
     pause = threading.Event()
     while True:
         try:
-            states = aside(lambda: move_states(brokers, plan), stop=lambda: None)
+            states = run_interruptibly(lambda: move_states(brokers, wanted), stop=lambda: None)
         except ClusterError as error:
             progress.note(f"no answer; trying again: {error}")
         else:
@@ -252,10 +234,10 @@ def wait_until_settled(brokers: Brokers, plan: Plan, progress: Lines) -> None:
         pause.wait(_LOOK_INTERVAL_S)
 
 
-def _wait(brokers: Brokers, plan: Plan, args: argparse.Namespace) -> bool:
+def _wait(brokers: Brokers, wanted: Assignment, args: argparse.Namespace) -> bool:
     sys.stdout.flush()  # the way back is of use while the move is in progress
     try:
-        wait_until_settled(brokers, plan, Lines(sys.stderr))
+        wait_until_settled(brokers, wanted, Progress(sys.stderr))
     except KeyboardInterrupt:
         words = ["modeaware", "reassign-partitions", "--bootstrap-server", args.bootstrap_server]
         if args.command_config is not None:
@@ -267,27 +249,36 @@ def _wait(brokers: Brokers, plan: Plan, args: argparse.Namespace) -> bool:
             file=sys.stderr,
         )
         raise
-    return verify(brokers, plan, _HEARD_PAUSES_S)
+    return verify(brokers, wanted, _CATCH_UP_PAUSES_S)
 
 
-def _current(brokers: Brokers, plan: Plan) -> dict[PartitionKey, Replicas]:
-    found = assigned_replicas(brokers, (topic for topic, _ in plan))
-    if missing := sorted({topic for topic, _ in plan} - {topic for topic, _ in found}):
+def _current(brokers: Brokers, wanted: Assignment) -> dict[PartitionKey, Replicas]:
+    found = assigned_replicas(brokers, (topic for topic, _ in wanted))
+    if missing := sorted({topic for topic, _ in wanted} - {topic for topic, _ in found}):
         raise RequestRefused(
             f"Topic {', '.join(missing)} not found.", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic=missing[0]
         )
-    if absent := plan.keys() - found.keys():
+    if absent := wanted.keys() - found.keys():
         raise RequestRefused(f"Unable to find partition: {_names(absent)}", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    return {key: found[key] for key in plan}
+    return {key: found[key] for key in wanted}
 
 
-def _expected(args: argparse.Namespace, plan: Plan) -> Plan:
-    expected = parse_plan(_read(args.expected_json_file))
-    if stray := plan.keys() - expected.keys():
+def _wanted(file: Path) -> Assignment:
+    text = _read(file)
+    wanted = parse_assignment(text)
+    entries = json.loads(text)["partitions"]
+    if any(entry.get("log_dirs", []) not in ([], [_ANY_LOG_DIR] * len(entry["replicas"])) for entry in entries):
+        print("log_dirs are ignored; kafka-reassign-partitions.sh moves replicas between them", file=sys.stderr)
+    return wanted
+
+
+def _expected(args: argparse.Namespace, wanted: Assignment) -> Assignment:
+    expected = parse_assignment(_read(args.expected_json_file))
+    if stray := wanted.keys() - expected.keys():
         raise RequestRefused(
             f"{args.expected_json_file} does not name {_names(stray)}, which {args.reassignment_json_file} does"
         )
-    return {key: expected[key] for key in plan}
+    return {key: expected[key] for key in wanted}
 
 
 def _read(file: Path) -> str:
@@ -297,7 +288,7 @@ def _read(file: Path) -> str:
         raise ConfigError(f"{file} cannot be read: {error}") from error
 
 
-def parse_plan(text: str) -> dict[PartitionKey, Replicas]:
+def parse_assignment(text: str) -> dict[PartitionKey, Replicas]:
     """Read ``{"version":1,"partitions":[{"topic":..,"partition":..,"replicas":[..]}]}``; ``log_dirs`` are ignored.
 
     Raises:
@@ -314,17 +305,17 @@ def parse_plan(text: str) -> dict[PartitionKey, Replicas]:
     entries = document.get("partitions", [])
     if not isinstance(entries, list):
         raise _bad(f"Expected an array in 'partitions', received {json.dumps(entries)}")
-    plan = [_parse_entry(entry) for entry in entries]
-    if not plan:
+    wanted = [_parse_entry(entry) for entry in entries]
+    if not wanted:
         raise _bad("Partition reassignment list cannot be empty")
-    if not all(replicas for _, replicas in plan):
+    if not all(replicas for _, replicas in wanted):
         raise _bad("Partition replica list cannot be empty")
-    if twice := _twice(key for key, _ in plan):
+    if twice := _twice(key for key, _ in wanted):
         raise _bad(f"Partition reassignment contains duplicate topic partitions: {_names(twice)}")
-    repeated = [(key, _twice(replicas)) for key, replicas in plan]
+    repeated = [(key, _twice(replicas)) for key, replicas in wanted]
     if texts := [f"{_name(key)} contains multiple entries for {_ids(brokers)}" for key, brokers in repeated if brokers]:
         raise _bad(f"Partition replica lists may not contain duplicate entries: {'. '.join(texts)}")
-    return dict(plan)
+    return dict(wanted)
 
 
 def _parse_entry(entry: Any) -> tuple[PartitionKey, Replicas]:
@@ -339,11 +330,11 @@ def _parse_entry(entry: Any) -> tuple[PartitionKey, Replicas]:
     )
 
 
-def format_plan(plan: Plan) -> str:
-    """Return a plan as one line, sorted: exactly what Kafka's tool prints."""
+def format_assignment(wanted: Assignment) -> str:
+    """Return an assignment as one line, sorted: exactly what Kafka's tool prints."""
     entries = [
         {"topic": topic, "partition": partition, "replicas": ids, "log_dirs": [_ANY_LOG_DIR] * len(ids)}
-        for (topic, partition), ids in sorted(plan.items())
+        for (topic, partition), ids in sorted(wanted.items())
     ]
     return json.dumps({"version": _VERSION, "partitions": entries}, separators=(",", ":"))
 
@@ -397,7 +388,6 @@ def _ids(brokers: Iterable[int]) -> str:
 
 
 def _plural(things: Iterable[object]) -> str:
-    """Kafka's "s", which none and many have."""
     return "" if len(list(things)) == 1 else "s"
 
 

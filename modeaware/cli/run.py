@@ -9,11 +9,16 @@ import sys
 from pathlib import Path
 
 from modeaware.adoption.installing import NOT_TEXT, variable_of
+from modeaware.cli import BadUsage, Command
 from modeaware.config import PREFIX, split_client_config
 from modeaware.errors import ConfigError
 from modeaware.properties import read_properties
 
-HELP = """\
+
+class Run(Command):
+    """Becomes the program: the process stays the same, so that signals and a supervisor reach it."""
+
+    epilog = """\
 In the program's process confluent_kafka's, kafka-python's and aiokafka's clients are ours (modeaware.install()).
 Arguments, exit status, signals and standard streams are the program's own, as with `python app.py` and
 `python -m module`.
@@ -22,17 +27,8 @@ Each --set modeaware.mode.log.topic=NAME is the environment variable MODEAWARE_M
 clients whose own configuration does not say otherwise. Options stand before the program; what follows it is its own.
 """
 
-
-class Run:
-    """Becomes the program: the process stays the same, so that signals and a supervisor reach it."""
-
-    name = "run"
-    help = "run a program with mode-aware clients in place of confluent_kafka's, kafka-python's and aiokafka's"
-
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        parser.formatter_class = argparse.RawDescriptionHelpFormatter
         parser.usage = "modeaware run [--command-config FILE] [--set KEY=VALUE] (APP.py | -m MODULE) [ARGUMENTS ...]"
-        parser.epilog = HELP
         parser.add_argument(
             "--set", action="append", default=[], metavar="KEY=VALUE", help="a modeaware. setting, may be repeated"
         )
@@ -40,22 +36,20 @@ class Run:
             "--command-config",
             type=Path,
             metavar="FILE",
-            help="a file with modeaware. settings, which --set outweighs; what else stands there is no business of the "
+            help="a file with modeaware. settings, which --set outweighs; other settings in it do not concern the "
             "program, whose clients have their own configuration",
         )
         parser.add_argument("-m", dest="module", action="store_true", help="the program is a module, not a file")
         parser.add_argument("program", nargs=argparse.REMAINDER, metavar="PROGRAM", help="and its arguments")
-        self._parser = parser
 
     def run(self, args: argparse.Namespace) -> int:
         """Does not return.
 
         Raises:
             ConfigError: a file that cannot be read, or a ``--set`` that is no setting of clients, or has a bad value.
-            SystemExit: bad usage.
         """
         if not args.program:
-            self._parser.error("name a program, or a module with -m")
+            raise BadUsage("name a program, or a module with -m")
         program = ["-m", *args.program] if args.module else args.program
         file = {} if args.command_config is None else read_properties(args.command_config)
         ours = [f"{name}={value}" for name, value in file.items() if name.startswith(PREFIX)]
@@ -66,7 +60,7 @@ class Run:
 
 
 def variables(settings: list[str]) -> dict[str, str]:
-    """``KEY=VALUE`` settings as environment variables, checked."""
+    """Return ``KEY=VALUE`` settings as environment variables, checked."""
     found = {}
     for setting in settings:
         name, equals, value = setting.partition("=")

@@ -1,33 +1,47 @@
-"""What the controller asks of the brokers, and what it has done there, as the rest of it sees it."""
+"""The controller's connection to the brokers: what it reads there of topics, and the effects it performs there."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from base64 import b64decode
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
 from typing import Any, TypeVar
+from uuid import UUID
 
 from modeaware.clock import SYSTEM_CLOCK, Clock
-from modeaware.cluster.answers import refusal
-from modeaware.cluster.effect_requests import Check, commit_offsets, create_partitions, delete_records, no_check
-from modeaware.cluster.leader_requests import LeaderRequests
-from modeaware.cluster.topic_identity import topic_ids
+from modeaware.cluster.metadata import LeaderRequests, list_offsets_request, metadata_request, refusal, topic_ids
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.librdkafka_admin import AdminClient
-from modeaware.lifecycle.effects import CreatePartitions, DeleteRecords, Effect
+from modeaware.lifecycle.commands import CommitOffsets, CreatePartitions, DeleteRecords, Effect
 from modeaware.topic_view import base64_id
-from modeaware.wire.brokers.client import REQUEST_TIMEOUT_S as BROKER_TIMEOUT_S
-from modeaware.wire.brokers.client import Brokers
-from modeaware.wire.brokers.messages import DescribeConfigsRequest, ListOffsetsRequest, MetadataRequest
+from modeaware.wire.brokers import REQUEST_TIMEOUT_S as BROKER_TIMEOUT_S
+from modeaware.wire.brokers import Brokers, ask_controller, route_to_controller
+from modeaware.wire.requests import (
+    CreatePartitionsRequest,
+    DeleteRecordsRequest,
+    DeleteTopicsRequest,
+    DescribeConfigsRequest,
+    FindCoordinatorRequest,
+    MetadataRequest,
+    OffsetCommitRequest,
+)
 
 REQUEST_TIMEOUT_S = 15.0
-"""Of what is still asked through ``Cluster.admin``."""
+"""For requests through ``Cluster.admin``."""
 TOPIC_NAMES_AGE_S = 10.0
+OPERATION_TIMEOUT_MS = 3_000
+"""How long a broker may take for a change; less than the wait for its answer, so that the broker reports a timeout."""
+Check = Callable[[], None]
+"""Called right before each sending of a request that changes something; what it raises prevents the sending."""
 _TOPIC_RESOURCE = 2
 _LATEST, _EARLIEST = -1, -2
 _READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
+_COORDINATOR_MOVED = frozenset(
+    {KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR}
+)
 _T = TypeVar("_T")
 
 
@@ -50,11 +64,18 @@ class LogOffsets:
     leader_epoch: int
 
 
+def no_check() -> None:
+    """Check nothing."""
+
+
 class Cluster:
     """The controller's connections to the brokers. Used by one thread at a time.
 
-    What it asks goes through :attr:`brokers` and not through librdkafka's admin client, which aborts the process when a
-    group's coordinator is away for longer than a request's timeout, goes on asking former leaders, and waits 15 s for a
+    Every request raises :class:`ClusterError` where brokers refuse or do not answer (REQUEST_TIMED_OUT: the outcome is
+    unknown).
+
+    Requests go through :attr:`brokers` and not through librdkafka's admin client, which aborts the process when a
+    group's coordinator is away for longer than a request's timeout, keeps asking former leaders, and waits 15 s for a
     broker that has just died.
 
     Args:
@@ -62,10 +83,10 @@ class Cluster:
         timeout_s: how long a request through :attr:`brokers` waits for a broker, connecting to it included.
 
     Attributes:
-        admin: librdkafka's admin client, for making the mode log and for describing the cluster; never for groups.
+        admin: librdkafka's admin client, for creating the mode log and describing the cluster; never for groups.
 
     Raises:
-        KafkaException: a setting that librdkafka does not take.
+        KafkaException: a setting that librdkafka does not accept.
     """
 
     def __init__(
@@ -80,10 +101,10 @@ class Cluster:
 
     @property
     def brokers(self) -> Brokers:
-        """Any request to any broker.
+        """Return the client for any request to any broker.
 
         Raises:
-            ConfigError: the configuration has a setting that cannot be translated for it.
+            ConfigError: a setting that cannot be translated for kafka-python.
             MissingExtra: kafka-python is not installed.
         """
         if self._brokers is None:
@@ -91,29 +112,26 @@ class Cluster:
         return self._brokers
 
     def close(self) -> None:
-        """Let go of all connections. Idempotent."""
+        """Close all connections. Idempotent."""
         if self._brokers is not None:
             self._brokers.close()
 
     def reconnect(self) -> None:
-        """Begin again with new connections, as is right after a request that timed out."""
+        """Drop the connections, as is right after a request that timed out."""
         if self._brokers is not None:
             self._brokers.disconnect()
 
     def renew_admin(self) -> None:
-        """A new :attr:`admin`, as is right after a request of it that timed out.
+        """Make a new :attr:`admin`, as is right after a request of it that timed out.
 
-        librdkafka goes on asking the broker it is connected to, frozen or not, until ``socket.timeout.ms`` has passed.
+        librdkafka keeps asking the broker it is connected to, frozen or not, until ``socket.timeout.ms`` has passed.
         """
         self.admin = AdminClient(self._conf)
 
     def topic_names(self) -> list[str]:
-        """The names of all topics the user may see, at most :data:`TOPIC_NAMES_AGE_S` old.
+        """Return the names of all topics that the user may see, at most :data:`TOPIC_NAMES_AGE_S` old.
 
-        The answer holds every partition of the cluster, and takes some 10 ms per 1 000 of them to decode.
-
-        Raises:
-            ClusterError: the cluster did not answer.
+        The response holds every partition of the cluster; decoding takes some 10 ms per 1 000 of them.
         """
         now_s = self._clock.monotonic_s()
         if self._topic_names is None or now_s - self._topic_names[0] >= TOPIC_NAMES_AGE_S:
@@ -122,29 +140,17 @@ class Cluster:
         return self._topic_names[1]
 
     def describe(self, topics: Iterable[str]) -> dict[str, TopicShape | None]:
-        """Each topic's shape; None for a topic the cluster does not know.
-
-        Raises:
-            ClusterError: the cluster did not answer, or refused.
-        """
+        """Return each topic's shape; None for a topic that does not exist."""
         names = sorted(set(topics))
         if not names:
             return {}
-        if "" in names:  # brokers take it for a mistake in the request; the others are their business
+        if "" in names:  # brokers reject the whole request for it
             raise ClusterError("a topic's name cannot be empty", code=ErrorCode.INVALID_TOPIC_EXCEPTION)
-        wanted = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
-        answer = self.brokers.ask(  # topic ids came with version 10
-            MetadataRequest(topics=wanted, allow_auto_topic_creation=False, min_version=10)
-        )
-        found = {topic.name: topic for topic in answer.topics}
+        found = {topic.name: topic for topic in self.brokers.ask(metadata_request(names, 10)).topics}
         return {name: _shape(name, found[name]) for name in names}
 
     def cleanup_policy(self, topic: str) -> str:
-        """The topic's ``cleanup.policy``.
-
-        Raises:
-            ClusterError: the cluster did not answer, or refused.
-        """
+        """Return the topic's ``cleanup.policy``."""
         resource = DescribeConfigsRequest.DescribeConfigsResource
         wanted = resource(resource_type=_TOPIC_RESOURCE, resource_name=topic, configuration_keys=["cleanup.policy"])
         (result,) = self.brokers.ask(DescribeConfigsRequest(resources=[wanted])).results
@@ -154,33 +160,32 @@ class Cluster:
         return str({config.name: config.value for config in result.configs}["cleanup.policy"])
 
     def offsets(self, topic: str, partitions: Iterable[int]) -> dict[int, LogOffsets]:
-        """The log offsets of ``partitions``; one whose leader does not answer is missing.
+        """Return the log offsets of ``partitions``; one whose leader does not answer is missing."""
+        leaders = LeaderRequests(self.brokers, topic)
 
-        Raises:
-            ClusterError: no broker says who leads.
-        """
-        leaders, wanted = LeaderRequests(self.brokers, topic), list(partitions)
+        def listed(some: Iterable[int], timestamp: int, isolation_level: int) -> dict[int, Any]:
+            def request(led: Mapping[int, int]) -> Any:
+                return list_offsets_request(topic, led, timestamp, isolation_level)
+
+            return leaders.found(some, "list the offsets of", request)
+
         # The last stable offset is read first: read after the end, it could hide a transaction that began in between.
-        stable = _list_offsets(leaders, topic, wanted, _LATEST, _READ_COMMITTED)
-        start = _list_offsets(leaders, topic, stable, _EARLIEST, _READ_UNCOMMITTED)
-        end = _list_offsets(leaders, topic, start, _LATEST, _READ_UNCOMMITTED)
+        stable = listed(partitions, _LATEST, _READ_COMMITTED)
+        start = listed(stable, _EARLIEST, _READ_UNCOMMITTED)
+        end = listed(start, _LATEST, _READ_UNCOMMITTED)
         return {
             p: LogOffsets(start[p].offset, end[p].offset, stable[p].offset, end[p].leader_epoch) for p in sorted(end)
         }
 
     def perform(self, effect: Effect, check: Check = no_check) -> None:
-        """Carry out an effect, if by every broker's word the topic is still the one it was decided for.
+        """Perform an effect, if every broker confirms that the topic is still the one it was decided for.
 
-        The requests name topics, not ids, so the ids are compared right before each request is sent, and sent again:
-        between that and the request's arrival a window remains in which a topic deleted and recreated under its name
-        would be hit.
+        The requests name topics, not ids, so the ids are compared right before each sending. Between that and the
+        request's arrival a window remains in which a topic deleted and recreated under its name would be hit.
 
         Args:
-            check: called after that, right before the request is sent; what it raises keeps it from being sent
-                (invariant I5).
-
-        Raises:
-            ClusterError: it was refused or not answered; it may be asked for again.
+            check: called after that, right before the request is sent; what it raises prevents the sending (invariant
+                I5).
         """
 
         def last_checks() -> None:
@@ -196,7 +201,7 @@ class Cluster:
 
     @staticmethod
     def _check_id(effect: Effect, found: set[str | None]) -> None:
-        # Records of a topic that was recreated under the name are nobody's to delete (invariant I1).
+        # Records of a topic that was recreated under the name must not be deleted (invariant I1).
         if found != {effect.topic_id}:
             raise ClusterError(
                 f"topic {effect.topic!r} is not the topic {effect.topic_id} any more: nothing was done",
@@ -205,11 +210,7 @@ class Cluster:
             )
 
     def create_partitions(self, effect: CreatePartitions, validate_only: bool = False) -> None:
-        """Grow the topic on the brokers, or only have them check it.
-
-        Raises:
-            ClusterError: refused; or (REQUEST_TIMED_OUT) not known to be done.
-        """
+        """Grow the topic on the brokers, or only validate that."""
         create_partitions(self.brokers, effect, validate_only)
 
 
@@ -221,45 +222,140 @@ def _shape(name: str, topic: Any) -> TopicShape | None:
     return TopicShape(base64_id(topic.topic_id), bool(topic.is_internal), len(topic.partitions))
 
 
-def _list_offsets(
-    leaders: LeaderRequests, topic: str, partitions: Iterable[int], timestamp: int, isolation_level: int
-) -> dict[int, Any]:
-    """A partition that is missing is "unavailable" to every decision: nothing is concluded from it."""
+# Requests that change something. Each may be sent again later without harm.
+
+
+def delete_records(brokers: Brokers, effect: DeleteRecords, check: Check = no_check) -> None:
+    """Have each partition's leader delete the records below the effect's offset, if it leads under the effect's epoch
+    (invariant I1).
+
+    The request itself has no epoch: an election right before its arrival goes unnoticed. Raises the error of the first
+    partition that failed, or has another leader epoch by now; the requests for the others are sent all the same.
+    """
 
     def request(led: Mapping[int, int]) -> Any:
-        entry = ListOffsetsRequest.ListOffsetsTopic
-        wanted = [
-            entry.ListOffsetsPartition(partition_index=p, current_leader_epoch=epoch, timestamp=timestamp)
-            for p, epoch in led.items()
-        ]
-        topics = [entry(name=topic, partitions=wanted)]
-        return ListOffsetsRequest(replica_id=-1, isolation_level=isolation_level, topics=topics, min_version=4)
+        check()
+        topic = DeleteRecordsRequest.DeleteRecordsTopic
+        below = [topic.DeleteRecordsPartition(partition_index=p, offset=effect.offsets[p]) for p in led]
+        topics = [topic(name=effect.topic, partitions=below)]
+        return DeleteRecordsRequest(topics=topics, timeout_ms=OPERATION_TIMEOUT_MS)
 
-    answers = leaders.ask(partitions, "list the offsets of", request)
-    return {p: answer for p, answer in answers.items() if not isinstance(answer, ClusterError)}
+    what, leaders = "delete the records of", LeaderRequests(brokers, effect.topic)
+    for partition, answer in sorted(leaders.ask(effect.offsets, what, request, effect.leader_epochs).items()):
+        if isinstance(answer, ClusterError):
+            raise answer
+        if answer.low_watermark < effect.offsets[partition]:
+            raise ClusterError(
+                f"{effect.topic}-{partition}: records below {effect.offsets[partition]} were to be deleted, but the "
+                f"log starts at {answer.low_watermark}",
+                topic=effect.topic,
+                partition=partition,
+            )
+
+
+def create_partitions(brokers: Brokers, effect: CreatePartitions, validate_only: bool, check: Check = no_check) -> None:
+    """Grow the topic, or only validate that."""
+    what = f"create partitions of topic {effect.topic!r}"
+
+    def request() -> Any:
+        check()
+        topic = CreatePartitionsRequest.CreatePartitionsTopic
+        assignments = [topic.CreatePartitionsAssignment(broker_ids=list(ids)) for ids in effect.assignments or ()]
+        grown = topic(name=effect.topic, count=effect.total_count, assignments=assignments or None)
+        return CreatePartitionsRequest(topics=[grown], timeout_ms=OPERATION_TIMEOUT_MS, validate_only=validate_only)
+
+    (result,) = _ask_controller(brokers, what, "results", request, effect.topic)
+    if result.error_code:
+        raise refusal(what, result.error_code, result.error_message, topic=effect.topic)
+
+
+def delete_topics(brokers: Brokers, topics: Mapping[str, str]) -> dict[str, ClusterError | None]:
+    """Delete topics (name -> id, in Kafka's base64 form) by their ids, so that a topic recreated meanwhile under one of
+    the names is not hit. Return name -> None, or why it was not deleted. Brokers before Kafka 2.8 refuse.
+    """
+    by_id = {UUID(bytes=b64decode(topic_id + "==", altchars=b"-_")): name for name, topic_id in topics.items()}
+
+    def request() -> Any:
+        wanted = [DeleteTopicsRequest.DeleteTopicState(name=None, topic_id=topic_id) for topic_id in by_id]
+        return DeleteTopicsRequest(topics=wanted, timeout_ms=OPERATION_TIMEOUT_MS, min_version=6)  # ids came with it
+
+    results: dict[str, ClusterError | None] = {}
+    for result in _ask_controller(brokers, f"delete {', '.join(topics)}", "responses", request):
+        name, code = by_id[result.topic_id], result.error_code
+        results[name] = refusal(f"delete topic {name!r}", code, result.error_message, topic=name) if code else None
+    return results
+
+
+def _ask_controller(
+    brokers: Brokers, what: str, entries: str, request: Callable[[], Any], topic: str | None = None
+) -> list[Any]:
+    """Return the ``entries`` of the response of the cluster's controller."""
+
+    def codes(answer: Any) -> list[int]:
+        return [entry.error_code for entry in getattr(answer, entries)]
+
+    answer = ask_controller(brokers, route_to_controller(brokers), request, codes)
+    if isinstance(answer, ClusterError):
+        raise ClusterError(f"cannot {what}: {answer}", code=answer.code, topic=topic)
+    found: list[Any] = getattr(answer, entries)
+    return found
+
+
+def commit_offsets(brokers: Brokers, effect: CommitOffsets, check: Check = no_check) -> None:
+    """Commit for a group without members."""
+    failed: dict[int, int] = {}
+    for _ in range(2):  # the coordinator may move once
+        request = FindCoordinatorRequest(key_type=0, coordinator_keys=[effect.group], min_version=4, max_version=6)
+        (found,) = brokers.ask(request).coordinators
+        failed = {-1: int(found.error_code)}
+        if not found.error_code:
+            check()
+            failed = _commit(brokers, int(found.node_id), effect)
+        if not _COORDINATOR_MOVED.intersection(failed.values()):
+            break
+    if failed:
+        partition, number = min(failed.items())
+        where = f"{effect.topic}-{partition}" if partition >= 0 else f"topic {effect.topic!r}"
+        raise refusal(f"commit the offset of group {effect.group!r} on {where}", number, topic=effect.topic)
+
+
+def _commit(brokers: Brokers, node_id: int, effect: CommitOffsets) -> dict[int, int]:
+    """Return partition -> error code for those that were not committed."""
+    topic = OffsetCommitRequest.OffsetCommitRequestTopic
+    partitions = [
+        topic.OffsetCommitRequestPartition(partition_index=p, committed_offset=offset, committed_metadata="")
+        for p, offset in sorted(effect.offsets.items())
+    ]
+    request = OffsetCommitRequest(
+        group_id=effect.group,
+        member_id="",
+        topics=[topic(name=effect.topic, partitions=partitions)],
+        min_version=6,
+        max_version=9,  # version 10 has topic ids for names, which older brokers do not support
+    )
+    answer = brokers.ask(request, node_id)
+    codes = {entry.partition_index: int(entry.error_code) for each in answer.topics for entry in each.partitions}
+    return {p: codes.get(p, ErrorCode.UNKNOWN_SERVER_ERROR) for p in effect.offsets if codes.get(p, -1)}
+
+
+# Futures and errors of librdkafka's admin client
 
 
 def wait(future: Future[_T], what: str) -> _T:
-    """The future's result; its failure as a ClusterError that says ``what`` failed."""
+    """Return the future's result; raise its failure as a ClusterError that says ``what`` failed."""
     try:
         return future.result(REQUEST_TIMEOUT_S + 5)
     except KafkaException as error:
         raise cluster_error(what, error) from error
     except FutureTimeoutError as error:
-        raise _no_answer(what) from error
-
-
-def _no_answer(what: str) -> ClusterError:
-    return ClusterError(f"cannot {what}: no answer in time", code=ErrorCode.REQUEST_TIMED_OUT)
+        raise ClusterError(f"cannot {what}: no answer in time", code=ErrorCode.REQUEST_TIMED_OUT) from error
 
 
 def cluster_error(what: str, error: KafkaException) -> ClusterError:
-    """Our error for one of librdkafka's, with the broker's error code where we have a name for it."""
+    """Return the ClusterError for an error of librdkafka, with the broker's error code where it has one."""
     kafka_error = error.args[0]
     number = kafka_error.code()
     if number in (KafkaError._TIMED_OUT, KafkaError._TIMED_OUT_QUEUE, KafkaError._TRANSPORT):  # all: no answer
         number = ErrorCode.REQUEST_TIMED_OUT
-    known = number in ErrorCode.__members__.values()
-    return ClusterError(
-        f"cannot {what}: {kafka_error.str()} ({kafka_error.name()})", code=ErrorCode(number) if known else None
-    )
+    code = ErrorCode(number) if number in ErrorCode.__members__.values() else None
+    return ClusterError(f"cannot {what}: {kafka_error.str()} ({kafka_error.name()})", code=code)

@@ -1,31 +1,49 @@
-"""What a committed offset is worth: lag that is none, and commits on a log that was truncated."""
+"""What a committed offset proves: lag that is none, and commits on a log that was truncated.
+
+A consumer's committed offset stops after its last record, so a transaction's commit marker at the end of a partition
+looks like lag that no consumer can ever consume. A *gap* is a stretch between such a commit and the seal; it is read
+once, and is *clear* when it holds control records or aborted records only.
+
+A commit made under an earlier leader epoch, beyond where the leader's log ends for that epoch, was made on a part of
+the log that was truncated. Without an epoch in the commit, everything written since the truncation is in doubt. Where
+such a stretch is clear, the group has missed nothing: some clients commit past a marker under the epoch of the record
+before it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from modeaware.clock import Clock
-from modeaware.cluster.control_records import Gap, without_records
-from modeaware.cluster.groups.found import GroupsFound
-from modeaware.cluster.partition_leaders import epoch_ends
+from modeaware.cluster.groups import GroupsFound
+from modeaware.cluster.metadata import epoch_ends
+from modeaware.errors import ClusterError
+from modeaware.librdkafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from modeaware.lifecycle.facts import GroupFacts, PartitionFacts
 from modeaware.lifecycle.handover import read_up_to, waits_for_groups
-from modeaware.lifecycle.phases import in_progress, rests
-from modeaware.lifecycle.policy import drains
+from modeaware.lifecycle.state import drains, in_progress, rests
 from modeaware.modelog.records import TopicRecord
 from modeaware.modes import PartitionMode
-from modeaware.wire.brokers.client import Brokers
+from modeaware.wire.brokers import Brokers
 
-_GapsByGroup = dict[str, dict[int, Gap | None]]
-"""Group -> partition -> a stretch of it; None: it cannot be told."""
+READ_TIMEOUT_S = 15.0
+"""For all gaps of one topic; the controller must return to its election well before a minute has passed."""
+MAX_GAP = 10_000
+
+
+class Gap(NamedTuple):
+    """The offsets of a partition from ``start`` up to, but without, ``end``."""
+
+    partition: int
+    start: int
+    end: int
 
 
 @dataclass(frozen=True)
 class CommitsChecked:
-    """The groups with ``caught_up``, ``truncated`` and ``epochless`` noted; ``unavailable`` partitions could not be
-    checked."""
+    """The groups with ``caught_up``, ``truncated`` and ``epochless``; ``unavailable`` partitions were not checked."""
 
     groups: Mapping[str, GroupFacts]
     unavailable: frozenset[int] = frozenset()
@@ -42,15 +60,14 @@ def check_commits(
 ) -> CommitsChecked:
     """Check the commits on retired partitions, and on survivors of a shrink, where they decide anything.
 
-    Where the delay of the shrink has not passed, and a partition is handed over, nothing rests on lag yet: no gap is
-    read, so all of it counts. Where a commit decides a handover alone and cannot be checked, it counts as truncated:
-    the partition is there for all else.
+    Before the delay of a shrink has passed, no drain rests on lag: only gaps that decide a handover are read, and all
+    others count as lag. A commit that decides a handover alone and cannot be checked counts as truncated.
 
     Args:
-        before_due: read gaps nevertheless.
+        before_due: read all gaps nevertheless.
 
     Raises:
-        ClusterError: no broker answered, or a gap cannot be read at all.
+        ClusterError: no broker answered, or gaps cannot be read at all.
     """
     if record.deletion is None:
         return CommitsChecked(found.groups)
@@ -63,92 +80,155 @@ def check_commits(
     wanted = drained | handover
     if not wanted:
         return CommitsChecked(found.groups)
-    rewritten, unanswered = _rewritten(brokers, record, wanted, partitions, found)
-    epochless = _epochless(record, wanted, partitions, found)
-    behind = _behind(record, wanted, partitions, found)
+    earlier = {
+        (partition, epoch)
+        for epochs in found.epochs.values()
+        for partition, epoch in epochs.items()
+        if partition in wanted and epoch != partitions[partition].leader_epoch
+    }
+    ends = epoch_ends(brokers, record.topic, earlier)
     due = wanted
     if clock.now_ms() < record.deletion.earliest_ms and not before_due:
-        none = {p for p in drained if record.modes[p] is PartitionMode.NONE}  # its proof is taken anew at every look
+        none = {p for p in drained if record.modes[p] is PartitionMode.NONE}  # its proof is taken anew in every pass
         due = handover | none
-    gaps = {
-        gap
-        for each in (rewritten, epochless, behind)
-        for by_partition in each.values()
-        for gap in by_partition.values()
-        if gap is not None and gap.partition in due
+    doubts = {
+        (name, p): _doubts(record, p, partitions[p], group, found.epochs.get(name, {}).get(p), ends)
+        for name, group in found.groups.items()
+        for p in wanted
     }
+    gaps = {gap for each in doubts.values() for gap in each if isinstance(gap, Gap) and gap.partition in due}
     clear = without_records(conf, record.topic, gaps, clock.monotonic_s)
+
+    def where(name: str, kind: int, *, is_clear: bool) -> frozenset[int]:
+        each = ((p, doubts[name, p][kind]) for p in wanted)
+        return frozenset(p for p, gap in each if gap is not None and (gap in clear) is is_clear)
+
     groups = {
         name: replace(
             group,
-            caught_up=frozenset(p for p, gap in behind[name].items() if gap in clear),
-            truncated=frozenset(p for p, gap in rewritten[name].items() if gap not in clear),
-            epochless=frozenset(p for p, gap in epochless[name].items() if gap not in clear),
+            caught_up=where(name, 0, is_clear=True),
+            truncated=where(name, 1, is_clear=False),
+            epochless=where(name, 2, is_clear=False),
         )
         for name, group in found.groups.items()
     }
-    return CommitsChecked(groups, unanswered & drained)
+    return CommitsChecked(groups, frozenset(p for p, epoch in earlier if (p, epoch) not in ends) & drained)
 
 
-def _behind(
-    record: TopicRecord, wanted: set[int], partitions: Mapping[int, PartitionFacts], found: GroupsFound
-) -> _GapsByGroup:
-    """What lies between what each group has committed (else the log start) and the seal, or what stands for it."""
-    gaps: _GapsByGroup = {}
-    for name, group in found.groups.items():
-        gaps[name] = {}
-        for partition in wanted:
-            until = read_up_to(partition, record, partitions[partition].end_offset)
-            start = max(group.committed.get(partition, 0), partitions[partition].log_start)
-            if until is not None and start < until:
-                gaps[name][partition] = Gap(partition, start, until)
-    return gaps
+_Doubt = Gap | str | None
+"""A stretch that must be clear; a text: it cannot be; None: there is no doubt."""
 
 
-def _rewritten(
-    brokers: Brokers,
+def _doubts(
     record: TopicRecord,
-    wanted: set[int],
-    partitions: Mapping[int, PartitionFacts],
-    found: GroupsFound,
-) -> tuple[_GapsByGroup, frozenset[int]]:
-    """What lies between where the leader's log ends for a commit's leader epoch, and the commit, if that is beyond it.
-
-    What is there was written later and is not what the group has read. Where it is only control records, the group
-    has missed nothing: some clients commit past a marker under the epoch of the record before it.
-    """
-    earlier = [
-        (name, partition, epoch)
-        for name, epochs in found.epochs.items()
-        for partition, epoch in epochs.items()
-        if partition in wanted and epoch != partitions[partition].leader_epoch
-    ]
-    ends = epoch_ends(brokers, record.topic, {(partition, epoch) for _, partition, epoch in earlier})
-    gaps: _GapsByGroup = {name: {} for name in found.groups}
-    unanswered = set()
-    for name, partition, epoch in earlier:
+    partition: int,
+    log: PartitionFacts,
+    group: GroupFacts,
+    epoch: int | None,
+    ends: Mapping[tuple[int, int], int],
+) -> tuple[_Doubt, _Doubt, _Doubt]:
+    """Return what is in doubt about a group's commit: whether it lags, was truncated, or may have been."""
+    committed = group.committed.get(partition)
+    until = read_up_to(partition, record, log.end_offset)
+    start = max(committed or 0, log.log_start)
+    lag = Gap(partition, start, until) if until is not None and start < until else None
+    truncated: _Doubt = None
+    epochless: _Doubt = None
+    if committed is not None and epoch is None:
+        retired = record.retired.get(partition)
+        truncated_to = retired.truncated_to if retired is not None else None
+        start = max(truncated_to or 0, log.log_start)
+        known = truncated_to is not None and start < committed
+        epochless = Gap(partition, start, committed) if known else "no epoch"
+    elif committed is not None and epoch is not None and epoch != log.leader_epoch:
         end = ends.get((partition, epoch))
         if end is None:
-            unanswered.add(partition)
-            gaps[name][partition] = None
-            continue
-        committed = found.groups[name].committed[partition]
-        start = max(end, partitions[partition].log_start)
-        if start < committed:
-            gaps[name][partition] = Gap(partition, start, committed) if end >= 0 else None
-    return gaps, frozenset(unanswered)
+            truncated = "the leader did not answer"
+        elif (start := max(end, log.log_start)) < committed:
+            truncated = Gap(partition, start, committed) if end >= 0 else "the leader has no such epoch"
+    return lag, truncated, epochless
 
 
-def _epochless(
-    record: TopicRecord, wanted: set[int], partitions: Mapping[int, PartitionFacts], found: GroupsFound
-) -> _GapsByGroup:
-    """Commits that name no leader epoch: what lies before them and was written since the log was truncated."""
-    gaps: _GapsByGroup = {name: {} for name in found.groups}
-    for name, group in found.groups.items():
-        for partition in wanted & (group.committed.keys() - found.epochs.get(name, {}).keys()):
-            retired, committed = record.retired.get(partition), group.committed[partition]
-            truncated_to = retired.truncated_to if retired is not None else None
-            start = max(truncated_to or 0, partitions[partition].log_start)
-            known = truncated_to is not None and start < committed
-            gaps[name][partition] = Gap(partition, start, committed) if known else None
-    return gaps
+# Gaps
+
+
+def without_records(
+    conf: Mapping[str, Any], topic: str, gaps: Collection[Gap], monotonic_s: Callable[[], float]
+) -> frozenset[Gap]:
+    """Return the clear gaps: without a record to be read (read_committed), up to their end or that of the partition.
+
+    A gap that is not certainly clear, or was not read within :data:`READ_TIMEOUT_S`, is missing.
+
+    Raises:
+        ClusterError: a consumer cannot be made, or cannot read.
+    """
+    reading = _GapReading(topic, gaps)
+    settings = {
+        "group.id": "modeaware-control-records",
+        "isolation.level": "read_committed",
+        "auto.offset.reset": "error",
+        "max.partition.fetch.bytes": 1 << 16,  # only the next record of many partitions matters
+    }
+    starts = {p: waiting[0].start for p, waiting in reading.waiting.items()}
+    try:
+        read_partitions({**conf, **settings}, topic, starts, reading.waiting, reading.take, READ_TIMEOUT_S, monotonic_s)
+    except KafkaException as error:
+        raise ClusterError(f"cannot read topic {topic!r}: {error.args[0].str()}", topic=topic) from error
+    return frozenset(reading.clear)
+
+
+def read_partitions(
+    conf: Mapping[str, Any],
+    topic: str,
+    starts: Mapping[int, int],
+    waiting: Collection[int],
+    take: Callable[[Message, Consumer], None],
+    timeout_s: float,
+    monotonic_s: Callable[[], float],
+) -> None:
+    """Read partitions from ``starts`` on, until none is ``waiting`` (``take`` removes them) or the time is up.
+
+    Raises:
+        KafkaException: a consumer cannot be made, or cannot read.
+    """
+    if not waiting:
+        return
+    consumer = Consumer({**conf, "enable.auto.commit": False, "enable.partition.eof": True})
+    try:
+        consumer.assign([TopicPartition(topic, partition, offset) for partition, offset in starts.items()])
+        deadline_s = monotonic_s() + timeout_s
+        while waiting and monotonic_s() < deadline_s:
+            for message in consumer.consume(500, timeout=0.2):
+                take(message, consumer)
+    finally:
+        consumer.close()
+
+
+class _GapReading:
+    """The gaps of each partition that wait for the next record after their start, and those found clear."""
+
+    def __init__(self, topic: str, gaps: Collection[Gap]) -> None:
+        self._topic = topic
+        self.clear: set[Gap] = set()
+        self.waiting: dict[int, list[Gap]] = {}
+        for gap in sorted(gaps):
+            if 0 < gap.end - gap.start <= MAX_GAP:
+                self.waiting.setdefault(gap.partition, []).append(gap)
+
+    def take(self, message: Message, consumer: Consumer) -> None:
+        """Note the next record of a partition, and seek to its next gap that begins after it."""
+        partition, offset, error = message.partition(), message.offset(), message.error()
+        if partition is None or partition not in self.waiting:
+            return
+        waiting, left = self.waiting[partition], []
+        if error is None or error.code() == KafkaError._PARTITION_EOF:
+            if offset is None or offset < waiting[0].start:
+                return  # from before the last seek
+            self.clear.update(gap for gap in waiting if gap.end <= offset)
+            left = [gap for gap in waiting if gap.start > offset]
+        if left:
+            self.waiting[partition] = left
+            consumer.seek(TopicPartition(self._topic, partition, left[0].start))
+        else:
+            del self.waiting[partition]
+            consumer.pause([TopicPartition(self._topic, partition)])

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from modeaware.confluent._admin_base import REQUEST_TIMEOUT_S
-from modeaware.confluent._creation import CreatingClient
-from modeaware.confluent._reassignments import ReassigningClient
-from modeaware.confluent.controller_calls import Answers
+from modeaware.confluent.controller_calls import REQUEST_TIMEOUT_S, Answers
+from modeaware.confluent.creation import CreatingClient
 from modeaware.errors import ErrorCode, ModeAwareError, RequestRefused
+from modeaware.librdkafka import TopicPartition
 from modeaware.lifecycle.commands import AlterGroupRulesCommand
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import RETENTION_DELAY_MS
@@ -22,7 +22,12 @@ from modeaware.retries import Deadline
 from modeaware.topic_view import TopicView
 
 if TYPE_CHECKING:
+    from modeaware.admin.reassignments import PartitionReassignment
+    from modeaware.wire.brokers import Brokers
     from modeaware.wire.messages import TopicResult
+
+_BROKER_TIMEOUT_S = 4.0
+_Key = TypeVar("_Key", TopicPartition, tuple[str, int])
 
 
 @dataclass(frozen=True)
@@ -44,10 +49,10 @@ class DeletePartitions:
     evacuate: bool = False
 
 
-class AdminClient(ReassigningClient, CreatingClient):
+class AdminClient(CreatingClient):
     """A drop-in for ``confluent_kafka.admin.AdminClient``: same constructor and methods, and some of ours.
 
-    The constructor does not block and asks nothing of the cluster. All methods may be called from any thread.
+    The constructor does not block and sends nothing to the cluster. All methods may be called from any thread.
     Commands to the controller are sent to the address that its claim in the mode log gives.
 
     Args:
@@ -77,7 +82,7 @@ class AdminClient(ReassigningClient, CreatingClient):
 
         Returns:
             Per topic a future of :class:`~modeaware.wire.messages.TopicResult`: the retired partitions and their
-            modes. It is done when the shrink is on the log; draining goes on after that. It fails with RequestRefused
+            modes. It is done when the shrink is on the log; draining follows. It fails with RequestRefused
             (nothing changed; ``code`` says why), ControllerUnavailable (nothing was sent), ClusterError (what became of
             it is not known), or ModeSourceError (the mode log cannot be read).
 
@@ -111,7 +116,7 @@ class AdminClient(ReassigningClient, CreatingClient):
         """The partition modes on the mode log now: per topic a future of a :class:`~modeaware.topic_view.TopicView`.
 
         Args:
-            topics: the topics asked for; one that has no record (never shrunk) has empty ``modes``: all are ReadWrite.
+            topics: one that has no record (never shrunk) has empty ``modes``: all are ReadWrite.
                 None: every topic that has a record; this form blocks until the log has been read.
             request_timeout: how long to wait for the log, in seconds; then the futures fail with ModeSourceError.
 
@@ -136,7 +141,7 @@ class AdminClient(ReassigningClient, CreatingClient):
         remove: Iterable[tuple[str, str, str]] = (),
         request_timeout: float = REQUEST_TIMEOUT_S,
     ) -> Future[None]:
-        """Change the rules about whom a drain waits for: all of it in one step, or nothing.
+        """Change the rules about the groups that a drain waits for: all of it in one step, or nothing.
 
         Args:
             add: rules; one takes the place of a rule with the same kind, group and topic.
@@ -170,6 +175,107 @@ class AdminClient(ReassigningClient, CreatingClient):
         """
         deadline = Deadline(request_timeout)
         return self._futures([""], lambda: {"": self._calls.group_rules(deadline)})[""]
+
+    def alter_partition_reassignments(
+        self,
+        reassignments: Mapping[_Key, Sequence[int] | None],
+        *,
+        allow_replication_factor_change: bool = True,
+        expected_replicas: Mapping[_Key, Sequence[int]] | None = None,
+        request_timeout: float = REQUEST_TIMEOUT_S,
+    ) -> dict[_Key, Future[None]]:
+        """Move partitions to other brokers, or cancel that (Java's ``Admin.alterPartitionReassignments``).
+
+        Args:
+            reassignments: per partition (a TopicPartition, of which topic and partition count, or a pair) the broker
+                ids its replicas shall be on, the preferred leader first; None: cancel its reassignment in progress.
+            allow_replication_factor_change: False: a partition whose number of replicas would change is refused
+                (KIP-860). For one in mid-reassignment the number counts that it shall have at its end, so that a set of
+                replicas that was read too early is not made permanent. Needs Kafka 4.1; no effect on cancellations.
+            expected_replicas: compare-and-set: of the partitions named here (all of them in ``reassignments``), only
+                those are reassigned whose replicas are these, in this order, on every live broker's metadata, and that
+                the controller is not reassigning. This is looked at right before the request is sent; no client can
+                shut the moment in between. Every live broker has to answer.
+            request_timeout: how long to wait for each answer, in seconds.
+
+        Returns:
+            Per partition, under the caller's own key, a future that is done when the reassignment is accepted (it goes
+            on after that: see :meth:`list_partition_reassignments`) or the cancellation is done. It fails for that
+            partition alone with
+
+            - RequestRefused, nothing was changed there; ``code`` is INVALID_REPLICATION_FACTOR (KIP-860),
+              INVALID_REPLICA_ASSIGNMENT, UNKNOWN_TOPIC_OR_PARTITION, NO_REASSIGNMENT_IN_PROGRESS (of a cancellation),
+              CLUSTER_AUTHORIZATION_FAILED, or UNSUPPORTED_VERSION: the broker does not have the option;
+              cancellations of the same call are carried out all the same;
+            - ReplicasChanged, a RequestRefused: its replicas are not the expected ones;
+            - ClusterError: no answer; what became of it is not known.
+
+        Raises:
+            TypeError: an argument has the wrong type; nothing was sent.
+            ValueError: a partition is named twice, or is in ``expected_replicas`` and not to be reassigned; nothing was
+                sent.
+        """
+        keys = _pairs(reassignments)
+        wanted = {
+            pair: None if (replicas := reassignments[key]) is None else _ids(pair, replicas)
+            for pair, key in keys.items()
+        }
+        expected = None
+        if expected_replicas is not None:
+            expected_keys = _pairs(expected_replicas)
+            expected = {pair: _ids(pair, expected_replicas[key]) for pair, key in expected_keys.items()}
+            if stray := sorted(pair for pair in expected if wanted.get(pair) is None):
+                raise ValueError(f"expected_replicas names what is not to be reassigned: {stray}")
+
+        def work() -> dict[tuple[str, int], ModeAwareError | None]:
+            from modeaware.admin.reassignments import alter_reassignments
+
+            with closing(self._brokers(request_timeout)) as brokers:
+                return alter_reassignments(
+                    brokers,
+                    wanted,
+                    allow_replication_factor_change=allow_replication_factor_change,
+                    expected_replicas=expected,
+                    timeout_s=request_timeout,
+                )
+
+        futures = self._futures(keys, work)
+        return {key: futures[pair] for pair, key in keys.items()}
+
+    def list_partition_reassignments(
+        self,
+        partitions: Iterable[TopicPartition | tuple[str, int]] | None = None,
+        request_timeout: float = REQUEST_TIMEOUT_S,
+    ) -> Future[dict[tuple[str, int], PartitionReassignment]]:
+        """What is being reassigned, by the controller of the cluster (Java's ``Admin.listPartitionReassignments``).
+
+        Args:
+            partitions: None: all. One that is not being reassigned is not in the answer.
+            request_timeout: how long to wait for the answer, in seconds.
+
+        Returns:
+            A future of a mapping (topic, partition) ->
+            :class:`~modeaware.admin.reassignments.PartitionReassignment`. It fails with RequestRefused (not authorized)
+            or ClusterError (no answer).
+
+        Raises:
+            TypeError: an argument has the wrong type.
+        """
+        wanted = None if partitions is None else [_pair(key) for key in partitions]
+
+        def work() -> dict[str, Any]:
+            from modeaware.admin.reassignments import list_reassignments
+
+            with closing(self._brokers(request_timeout)) as brokers:
+                return {"": list_reassignments(brokers, wanted, request_timeout)}
+
+        return self._futures([""], work)[""]
+
+    def _brokers(self, timeout_s: float) -> Brokers:
+        """Connections for one call, since they are one thread's at a time; kafka-python is loaded when first needed."""
+        from modeaware.wire.brokers import Brokers
+
+        return Brokers(self._stock_conf, timeout_s=min(timeout_s, _BROKER_TIMEOUT_S))
 
 
 def _check_wanted(partitions: Mapping[str, DeletePartitions]) -> None:
@@ -214,3 +320,29 @@ def _checked_delay_ms(delay_ms: int) -> int:
     if delay_ms < 0:
         raise RequestRefused(f"a delay of {delay_ms} ms: 0 or more, or None to leave deletion to the topic's retention")
     return delay_ms
+
+
+def _pairs(keys: Iterable[_Key]) -> dict[tuple[str, int], _Key]:
+    found: dict[tuple[str, int], _Key] = {}
+    for key in keys:
+        pair = _pair(key)
+        if pair in found:
+            raise ValueError(f"partition {pair[0]}-{pair[1]} is named twice")
+        found[pair] = key
+    return found
+
+
+def _pair(key: Any) -> tuple[str, int]:
+    pair = (key.topic, key.partition) if isinstance(key, TopicPartition) else key
+    match pair:
+        case (str() as topic, int() as partition) if isinstance(pair, tuple) and not isinstance(partition, bool):
+            return topic, partition
+    raise TypeError(f"expected a TopicPartition or (topic, partition), not {key!r}")
+
+
+def _ids(pair: tuple[str, int], replicas: Sequence[int]) -> tuple[int, ...]:
+    if isinstance(replicas, str | bytes) or not isinstance(replicas, Sequence):
+        raise TypeError(f"partition {pair[0]}-{pair[1]}: replicas must be a sequence of broker ids, not {replicas!r}")
+    if any(isinstance(broker, bool) or not isinstance(broker, int) for broker in replicas):
+        raise TypeError(f"partition {pair[0]}-{pair[1]}: broker ids are ints: {replicas!r}")
+    return tuple(replicas)

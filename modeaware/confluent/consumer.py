@@ -2,51 +2,45 @@
 
 from __future__ import annotations
 
-import logging
 import time
-import weakref
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Generic, TypeVar
 
+from modeaware import librdkafka
+from modeaware.clients.following import ClientErrors, FirstView, ViewShare
+from modeaware.clients.starts import Starts
 from modeaware.config import split_client_config, with_process_settings
-from modeaware.confluent._attention import Attention, idle_stats, with_stats
-from modeaware.confluent._dealing import Dealing
-from modeaware.confluent._group_conf import GroupConf
-from modeaware.confluent._hints import Hints
-from modeaware.confluent._holding import Holding
-from modeaware.confluent._offsets import StartOffsets
-from modeaware.confluent._rebalance import Callback, Rebalance, Subscription
-from modeaware.confluent._redeal import GroupDescriber
-from modeaware.confluent.errors import FirstViewTimeout
-from modeaware.librdkafka import Consumer as _Consumer
+from modeaware.confluent.errors import FirstViewTimeout, StaleHints
+from modeaware.confluent.group import Callback, GroupConf, GroupDescriber, Membership, Ownership, Subscription
+from modeaware.confluent.partitions import Partitions
+from modeaware.confluent.retarget import PollHook, idle_stats
+from modeaware.confluent.statistics import stats_settings
 from modeaware.librdkafka import Message, TopicPartition
 from modeaware.topic_view import TopicView
 from modeaware.views import registry
-from modeaware.views.share import Share
-from modeaware.views.source import VERIFY_TIMEOUT_S
-from modeaware.wire.api_versions import SOFTWARE_NAME, UNDERLYING_NAME
+from modeaware.wire.capabilities import SOFTWARE_NAME, UNDERLYING_NAME
 
-log = logging.getLogger(__name__)
+K = TypeVar("K")
+V = TypeVar("V")
 
 _VIEW_POLL_S = 0.1
 
 
-class Consumer(_Consumer):
+class Consumer(librdkafka.Consumer):
     """``confluent_kafka.Consumer``, aware of partition modes: same constructor forms, methods and callbacks.
 
-    Partitions of mode None are left out of the assignment, and taken up when they are readable again. Settings that
-    start with ``modeaware.`` are ours (:class:`modeaware.config.ClientConfig`). What the assignment strategies make
-    of retired partitions stands in ``docs/consumer-groups.md``.
+    Partitions of mode None are left out of the assignment, and read when they are readable again. Settings that
+    start with ``modeaware.`` are ours (:class:`modeaware.config.ClientConfig`). ``docs/consumer-groups.md`` has what
+    the assignment strategies make of retired partitions.
 
-    * Without a first view of the modes ``subscribe()`` takes effect at a later ``poll()``; nothing blocks but
-      ``poll`` and ``consume``, for as long as they were asked to. After ``modeaware.view.timeout.ms``,
-      ``modeaware.on.unknown`` decides: ``block`` goes on waiting (``poll`` returns None), ``writable`` reads every
+    * Without a first view of the modes ``subscribe()`` takes effect at a later ``poll()``; only ``poll`` and
+      ``consume`` block, for their timeout. After ``modeaware.view.timeout.ms``,
+      ``modeaware.on.unknown`` decides: ``block`` continues to wait (``poll`` returns None), ``writable`` reads every
       partition, ``error`` raises :class:`~modeaware.errors.ViewTimeout` from ``poll``.
-    * Every start offset is a number from the moment of the assignment on; ``auto.offset.reset`` is asked then and not
-      again.
+    * Every start offset is a number from the moment of the assignment on; ``auto.offset.reset`` is resolved then, once.
     * As long as nothing waits to be done, ``poll`` and ``consume`` are librdkafka's own.
     * ``statistics.interval.ms`` is set to 1000 at most, to reach a thread inside an endless ``poll()``. A
-      ``stats_cb`` is called as often as it was asked for, and no more.
+      ``stats_cb`` is called at its own interval.
 
     Thread-safety: confluent_kafka's (one thread polls).
 
@@ -64,50 +58,42 @@ class Consumer(_Consumer):
         conf = {str(name): value for part in (*args, kwargs) for name, value in part.items()}
         config, rest = split_client_config(with_process_settings(conf))
         stats = idle_stats()
-        hints = Hints()
-        super().__init__(hints.listening({SOFTWARE_NAME: UNDERLYING_NAME, **with_stats(rest, stats.call)}))
-        self._config = config
-        self._group_conf = GroupConf.of(rest)
+        hints = StaleHints()
+        watched = {SOFTWARE_NAME: UNDERLYING_NAME, **rest, **stats_settings(rest, stats.call)}
+        super().__init__(hints.listening(watched))
         self._views = views = hints.views = registry.acquire(rest, config)
+        self._first_view = FirstView(config, lambda _: views.ready, views.error, ClientErrors(timeout=FirstViewTimeout))
         stock: Any = super()
         self._stock = stock
-        self._offsets = StartOffsets(stock, self._group_conf, views.view, views.recorded)
-        self._holding = Holding(stock, self._offsets, views.view)
-        self._describer = GroupDescriber(rest, self._group_conf.group_id)
-        self._dealing = Dealing(stock, self._group_conf, views, self._describer, time.monotonic)
-        self._attention = Attention(stock.poll, stock.consume, self._act, self._due_s, time.monotonic, stats)
-        self._rebalance = Rebalance(
-            stock,
-            self._group_conf,
-            self._holding,
-            self._offsets,
-            self._dealing,
-            lambda topics: views.verify(topics, VERIFY_TIMEOUT_S),
-            self._attention.call,
-            time.monotonic,
-        )
-        self._pending: Subscription | None = None
-        self._waiting_since_s = self._look_again_s = 0.0
+        group = GroupConf.of(rest)
+        self._starts = Starts(views, group.offset_reset)
+        self._partitions = Partitions(stock, group.group_id, self._starts, views.view)
+        self._describer = GroupDescriber(rest, group.group_id)
+        self._ownership = Ownership(stock, group, views, self._describer)
+        self._hook = PollHook(stock.poll, stock.consume, self._act, self._due_s, stats)
+        self._membership = Membership(stock, group, self._partitions, self._ownership, views, self._hook.call)
+        self._pending = False  # a subscription waits for the first view
+        self._look_again_s = 0.0
         self._bind()
-        self._share = Share(self, views, _Listener(self))
+        self._share = ViewShare(self, views, self._note)
 
     def _bind(self) -> None:
         # Instance attributes, so that nothing of ours runs per record; not where a subclass has its own method.
         if type(self).poll is Consumer.poll:
-            self.__dict__["poll"] = self._attention.poll.call
+            self.__dict__["poll"] = self._hook.poll.call
         if type(self).consume is Consumer.consume:
-            self.__dict__["consume"] = self._attention.consume.call
+            self.__dict__["consume"] = self._hook.consume.call
 
     # Reading
 
     def poll(self, *args: Any, **kwargs: Any) -> Message | None:
         """As ``confluent_kafka.Consumer.poll``; changes of the assignment that wait are applied first."""
-        message: Message | None = self._attention.poll.call(*args, **kwargs)
+        message: Message | None = self._hook.poll.call(*args, **kwargs)
         return message
 
     def consume(self, *args: Any, **kwargs: Any) -> list[Message]:
         """As ``confluent_kafka.Consumer.consume``; changes of the assignment that wait are applied first."""
-        messages: list[Message] = self._attention.consume.call(*args, **kwargs)
+        messages: list[Message] = self._hook.consume.call(*args, **kwargs)
         return messages
 
     # Subscription and assignment
@@ -125,63 +111,64 @@ class Consumer(_Consumer):
         with all held partitions, then ``on_assign`` with all that are held afterwards.
         """
         _check_subscription(topics, on_assign, on_revoke, on_lost)
-        self._rebalance.subscription = Subscription(tuple(topics), on_assign, on_revoke, on_lost)
-        if self._views.ready:
-            self._pending = None
-            self._rebalance.join()
-        else:
+        self._membership.subscription = Subscription(tuple(topics), on_assign, on_revoke, on_lost)
+        if not self._views.ready:
             self._stock.memberid()  # raises if the consumer is closed
-            self._pending = self._rebalance.subscription
-            self._waiting_since_s = self._look_again_s = time.monotonic()
-            self._attention.call()
+            self._pending = True
+            self._first_view.begin()
+            self._look_again_s = time.monotonic()
+            self._hook.call()
+        else:
+            self._pending = False
+            self._membership.join()
 
     def unsubscribe(self) -> None:
         """As ``confluent_kafka.Consumer.unsubscribe``."""
-        self._pending = None
+        self._pending = False
         super().unsubscribe()
-        self._rebalance.leave()
+        self._membership.leave()
 
     def assign(self, partitions: list[TopicPartition]) -> None:
         """As ``confluent_kafka.Consumer.assign``; partitions of mode None wait until they are readable again."""
-        self._rebalance.assign(partitions)
+        self._membership.assign(partitions)
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
         """As ``confluent_kafka.Consumer.incremental_assign``; partitions of mode None wait until they are readable."""
-        self._rebalance.incremental_assign(partitions)
+        self._membership.assign(partitions, incremental=True)
 
     def unassign(self) -> None:
         """As ``confluent_kafka.Consumer.unassign``."""
-        self._rebalance.unassign()
+        self._membership.unassign()
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
         """As ``confluent_kafka.Consumer.incremental_unassign``."""
-        self._rebalance.incremental_unassign(partitions)
+        self._membership.incremental_unassign(partitions)
 
     def assignment(self) -> list[TopicPartition]:
         """As ``confluent_kafka.Consumer.assignment``: the partitions that are read, none of mode None."""
-        return self._holding.visible(super().assignment())
+        return self._partitions.visible(super().assignment())
 
     def pause(self, partitions: list[TopicPartition]) -> None:
         """As ``confluent_kafka.Consumer.pause``."""
-        self._holding.pause(partitions)
+        self._partitions.pause(partitions)
 
     def resume(self, partitions: list[TopicPartition]) -> None:
-        """As ``confluent_kafka.Consumer.resume``; partitions of mode None go on when they are readable again."""
-        self._holding.resume(partitions)
+        """As ``confluent_kafka.Consumer.resume``; partitions of mode None follow when they are readable again."""
+        self._partitions.resume(partitions)
 
     def seek(self, partition: TopicPartition) -> None:
         """As ``confluent_kafka.Consumer.seek``."""
-        self._holding.seek(partition)
+        self._partitions.seek(partition)
 
     # Life
 
     def close(self) -> None:
         """As ``confluent_kafka.Consumer.close``; the share of the views is given back first."""
-        if not self._attention.stopped:
-            self._pending = None
-            self._rebalance.before_close()
+        if not self._hook.stopped:
+            self._pending = False
+            self._membership.before_close()
             self._share.release()
-            self._attention.stop()
+            self._hook.stop()
             self._describer.close()
         super().close()
 
@@ -195,17 +182,17 @@ class Consumer(_Consumer):
             ``state`` (``waiting`` for the first view, ``direct`` = librdkafka's own ``poll``, ``acting`` = something
             is to be done at the next one), ``assigned`` (partitions held), ``hidden`` (given to this consumer and not
             held, being in mode None), ``in_doubt`` (topics of which nothing is held until the group can be
-            described), ``rejoins`` (rebalances asked for), and ``views``: what the shared source reports
+            described), ``rejoins`` (rebalances requested), and ``views``: what the shared source reports
             (``view_age_ms``, ``stale``, ...).
         """
-        held, mine = set(self._holding.held), self._holding.mine
-        state = "direct" if self._attention.direct else "acting"
+        held, mine = set(self._partitions.held), self._partitions.mine
+        state = "direct" if self._hook.direct else "acting"
         return {
-            "state": "waiting" if self._pending is not None else state,
+            "state": "waiting" if self._pending else state,
             "assigned": len(held),
             "hidden": len(mine) - len(held),
-            "in_doubt": sorted(self._dealing.undealt),
-            "rejoins": self._dealing.rejoins,
+            "in_doubt": sorted(self._ownership.in_doubt),
+            "rejoins": self._ownership.rejoins,
             "views": self._views.stats(),
         }
 
@@ -213,59 +200,30 @@ class Consumer(_Consumer):
 
     def _note(self, changed: Mapping[str, TopicView]) -> None:
         """Leave a note for the polling thread (called by the source's thread)."""
-        concerned = False
-        for topic, view in changed.items():
-            if self._concerns(topic):
-                self._dealing.note(view)
-                self._offsets.remember(view)
-                concerned = True
-        if concerned or self._pending is not None:
-            self._dealing.modes_changed()
-            self._attention.call()
+        concerned = [view for topic, view in changed.items() if self._concerns(topic)]
+        for view in concerned:
+            self._ownership.note(view)
+            self._starts.remember(view)
+        if concerned or self._pending:
+            self._hook.call()
 
     def _concerns(self, topic: str) -> bool:
-        subscription = self._rebalance.subscription
+        subscription = self._membership.subscription
         if subscription is not None and subscription.covers(topic):
             return True
-        return self._holding.manual and any(key[0] == topic for key in tuple(self._holding.mine))
+        return self._partitions.manual and any(key[0] == topic for key in tuple(self._partitions.mine))
 
     def _act(self) -> None:
-        if self._pending is not None:
-            self._join_when_known()
-        else:
-            self._rebalance.apply(self)
-
-    def _join_when_known(self) -> None:
+        if not self._pending:
+            self._membership.apply(self)
+            return
         self._look_again_s = time.monotonic() + _VIEW_POLL_S
-        waited_s = time.monotonic() - self._waiting_since_s
-        if not self._views.ready and waited_s < self._config.view_timeout_ms / 1000:
-            return
-        if not self._views.ready and self._config.on_unknown != "writable":
-            if self._config.on_unknown == "error":
-                raise FirstViewTimeout(
-                    f"no view of the partition modes within {self._config.view_timeout_ms} ms "
-                    f"(modeaware.view.timeout.ms), nothing is read: {self._views.error() or 'the source is silent'}"
-                )
-            return
-        self._pending = None
-        self._rebalance.join()
+        if self._first_view.arrived(0.0):
+            self._pending = False
+            self._membership.join()
 
     def _due_s(self) -> float | None:
-        if self._pending is not None:
-            return self._look_again_s
-        return self._rebalance.due_s()
-
-
-class _Listener:
-    """Hands views to a consumer without keeping it alive."""
-
-    def __init__(self, consumer: Consumer) -> None:
-        self._consumer = weakref.ref(consumer)
-
-    def __call__(self, changed: Mapping[str, TopicView]) -> None:
-        consumer = self._consumer()
-        if consumer is not None:
-            consumer._note(changed)
+        return self._look_again_s if self._pending else self._membership.due_s()
 
 
 def _check_subscription(topics: Any, *callbacks: Any) -> None:
@@ -277,3 +235,9 @@ def _check_subscription(topics: Any, *callbacks: Any) -> None:
     for callback in callbacks:
         if callback is not None and not callable(callback):
             raise TypeError("on_assign, on_revoke and on_lost expect a callable")
+
+
+class DeserializingConsumer(  # type: ignore[misc] # ours take any arguments, and hand them on
+    librdkafka.DeserializingConsumer[K, V], Consumer, Generic[K, V]
+):
+    """confluent_kafka's ``DeserializingConsumer`` with the same settings; it polls through ``modeaware.Consumer``."""

@@ -1,12 +1,16 @@
-"""Finding the controller by its claim in the mode log, and asking it: the blocking half of our AdminClient."""
+"""What the parts of our AdminClient share: requests to the controller that the mode log names, and futures filled by
+threads."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Any
 
-from modeaware.config import ClientConfig
+from modeaware import librdkafka_admin
+from modeaware.config import ClientConfig, split_client_config, with_process_settings
 from modeaware.errors import (
     ClusterError,
     ControllerUnavailable,
@@ -17,6 +21,7 @@ from modeaware.errors import (
     RequestRefused,
     ViewTimeout,
 )
+from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.lifecycle.commands import AlterGroupRulesCommand, CreatePartitionsCommand
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule
 from modeaware.modelog.reader import read_mode_log
@@ -25,9 +30,12 @@ from modeaware.modelog.replay import Replay
 from modeaware.retries import Deadline, Outcome, Retrying, RetryPolicy, in_doubt, outcome_of
 from modeaware.views import registry
 from modeaware.views.source import Views
+from modeaware.wire.capabilities import SOFTWARE_NAME, UNDERLYING_NAME
 
 if TYPE_CHECKING:
     from modeaware.wire.messages import TopicResult
+
+REQUEST_TIMEOUT_S = 60.0
 
 Answers = dict[str, "TopicResult | ModeAwareError"]
 """Per topic what was answered; what made the request fail as a whole is the answer of each of its topics."""
@@ -41,8 +49,8 @@ def group_rules_of(replay: Replay, mode_log_topic: str) -> tuple[GroupRule, ...]
     """
     if replay.is_unreadable(GROUP_RULES_KEY):
         raise RecordError(
-            f"the rules about groups in {mode_log_topic!r} cannot be used here (rubbish, or a newer version); upgrade "
-            "modeaware, or look at the log"
+            f"the rules about groups in {mode_log_topic!r} cannot be used here (malformed, or written by a newer "
+            "version); upgrade modeaware, or look at the log"
         )
     return replay.group_rules.rules if replay.group_rules is not None else ()
 
@@ -168,8 +176,8 @@ class ControllerCalls:
         replay = read_mode_log(self._conf, log_topic, deadline.left_s())
         if replay.is_unreadable(OBSERVED_BROKERS_KEY):
             raise RecordError(
-                f"the observed brokers in {log_topic!r} cannot be used here (rubbish, or a newer version); upgrade "
-                "modeaware, or create without a minimum"
+                f"the observed brokers in {log_topic!r} cannot be used here (malformed, or written by a newer "
+                "version); upgrade modeaware, or create without a minimum"
             )
         return replay.observed_brokers
 
@@ -205,7 +213,11 @@ class ControllerCalls:
             try:
                 if not first:  # before the first one, the caller has read the log
                     views.refresh(deadline.left_s())
-                first = False
+            except ModeSourceError as error:
+                # Cut short by the deadline: nothing was sent, and the earlier answers say why.
+                return {} if deadline.is_over else dict.fromkeys(pending, error)
+            first = False
+            try:
                 return self._ask(views.claim(), lambda timeout_ms: message_of(pending, timeout_ms), deadline)
             except ModeAwareError as error:
                 return dict.fromkeys(pending, error)
@@ -249,3 +261,64 @@ class ControllerCalls:
             f"start one with 'modeaware controller --bootstrap-server {servers}', try again in some seconds where "
             "another one stands by, or let a command do its work: shrink, grow and apply with --wait"
         )
+
+
+class AdminBase(librdkafka_admin.AdminClient):
+    """The stock class with our settings taken out, a connection to the controller, and a few threads of its own."""
+
+    def __init__(self, conf: Mapping[str, Any], **kwargs: Any) -> None:
+        config, stock_conf = split_client_config(with_process_settings(conf))
+        super().__init__({SOFTWARE_NAME: UNDERLYING_NAME, **stock_conf}, **kwargs)
+        self._stock_conf = stock_conf
+        self._calls = ControllerCalls(stock_conf, config)
+        self._pool_lock = Lock()
+        self._pool: ThreadPoolExecutor | None = None
+
+    def close(self) -> None:
+        """Wait for what is on its way to the controller, and give the views back. Idempotent; it can be used again."""
+        with self._pool_lock:
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown()
+        self._calls.close()
+
+    def __exit__(self, *exc_info: Any) -> bool | None:
+        if isinstance(exc_info[1], KeyboardInterrupt):
+            self._calls.give_up()  # it must not be done minutes after Ctrl-C
+        self.close()
+        return super().__exit__(*exc_info)
+
+    def _futures(
+        self, keys: Iterable[Any], work: Callable[[], Mapping[Any, Any]], *, as_stock: bool = False
+    ) -> dict[Any, Future[Any]]:
+        """Return a future per key (a topic, say), filled from what ``work``, run in another thread, returns or raises.
+
+        An exception among the values fails its own future alone; ``as_stock`` makes ours KafkaExceptions.
+        """
+        futures: dict[Any, Future[Any]] = {key: Future() for key in keys}
+        for future in futures.values():
+            future.set_running_or_notify_cancel()
+        if futures:
+            with self._pool_lock:
+                if self._pool is None:
+                    self._pool = ThreadPoolExecutor(max_workers=4, thread_name_prefix="modeaware-admin")
+                whole = self._pool.submit(work)
+            whole.add_done_callback(partial(_fill, futures, as_stock))
+        return futures
+
+
+def _fill(futures: Mapping[Any, Future[Any]], as_stock: bool, whole: Future[Mapping[Any, Any]]) -> None:
+    failure = whole.exception()
+    answers = whole.result() if failure is None else dict.fromkeys(futures, failure)
+    for topic, future in futures.items():
+        unanswered = ModeAwareError(f"topic {topic!r}: the answer does not mention it", topic=str(topic))
+        answer = answers.get(topic, unanswered)
+        if isinstance(answer, ModeAwareError) and as_stock:
+            code = KafkaError._FAIL if answer.code is None else int(answer.code)
+            stock = KafkaException(KafkaError(code, answer.message))
+            stock.__cause__ = answer
+            future.set_exception(stock)
+        elif isinstance(answer, BaseException):
+            future.set_exception(answer)
+        else:
+            future.set_result(answer)

@@ -1,15 +1,17 @@
 """What the clients raise: errors that are ours and confluent_kafka's at once, so that code written for either catches
-them.
+them. And the errors of librdkafka after which views may be old.
 
 ``error.args[0]`` is a ``KafkaError``, as in every ``KafkaException``; ``str(error)`` is the whole message.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from modeaware.errors import KeyMoved, ModeAwareError, ModeSourceError, PartitionRetired, ViewTimeout
 from modeaware.librdkafka import KafkaError, KafkaException
+from modeaware.views.source import Views
 
 
 class _WithKafkaError(ModeAwareError):
@@ -29,7 +31,7 @@ class RetiredPartitionChosen(_WithKafkaError, PartitionRetired, KafkaException):
     """A record was addressed to a partition that takes no writes; it was not queued.
 
     The ``KafkaError`` has the code ``_UNKNOWN_PARTITION``: what librdkafka's ``produce`` raises for a partition that
-    does not exist, so whoever handles that (by choosing anew) handles this. ``code`` is ``POLICY_VIOLATION``.
+    does not exist, so code that handles that (by choosing anew) handles this. ``code`` is ``POLICY_VIOLATION``.
     """
 
     kafka_code = KafkaError._UNKNOWN_PARTITION
@@ -58,3 +60,48 @@ class FirstViewPending(ModeSourceError, BufferError):
 
     A BufferError, which callers of ``produce`` already answer with ``poll()`` and another try.
     """
+
+
+STALE = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.UNKNOWN_TOPIC_ID,
+        KafkaError.INCONSISTENT_TOPIC_ID,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._TRANSPORT,
+    }
+)
+"""The codes after which a Kafka client requests metadata again."""
+
+
+class StaleHints:
+    """Wraps a client's ``error_cb``: errors that show that metadata may be old make the source of the views refresh.
+
+    Only an ``error_cb`` of the application is wrapped: it is called when something is wrong and never per record. Ours
+    where there was none would silence what librdkafka logs instead.
+
+    Attributes:
+        views: the client's share; None until it has one.
+    """
+
+    def __init__(self) -> None:
+        self.views: Views | None = None
+
+    def listening(self, conf: Any) -> Any:
+        """Return ``conf`` with its ``error_cb`` wrapped, where it has one."""
+        callback = conf.get("error_cb") if isinstance(conf, dict) else None
+        return {**conf, "error_cb": self._over(callback)} if callable(callback) else conf
+
+    def _over(self, callback: Callable[[KafkaError], Any]) -> Callable[[KafkaError], Any]:
+        def error_cb(error: KafkaError) -> Any:
+            if self.views is not None and error.code() in STALE:
+                self.views.refresh_soon()
+            return callback(error)
+
+        return error_cb

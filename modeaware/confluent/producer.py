@@ -5,24 +5,25 @@ from __future__ import annotations
 import types
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import Any, Self, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Self, TypeVar
 
 from modeaware import librdkafka
+from modeaware.clients.following import ViewShare
+from modeaware.clients.routes import NO_STATS
+from modeaware.clients.settings import is_beyond_librdkafka, partitioner_of
 from modeaware.config import PREFIX, split_client_config, with_oauth_callback, with_process_settings
-from modeaware.confluent._backlog import Backlogs
-from modeaware.confluent._every_topic import partition_count
-from modeaware.confluent._hints import Hints
-from modeaware.confluent._load import QueueLoads
-from modeaware.confluent._partitioner_conf import is_beyond_librdkafka, partitioner_of
-from modeaware.confluent._router import Listener, Router
+from modeaware.confluent.errors import StaleHints
+from modeaware.confluent.router import Router, partition_count
+from modeaware.confluent.statistics import Backlogs, QueueLoads, stats_settings
 from modeaware.views import registry
-from modeaware.views.share import Share
 from modeaware.views.source import Views
-from modeaware.wire.api_versions import SOFTWARE_NAME, UNDERLYING_NAME
-from partitioners import UniformSticky
+from modeaware.wire.capabilities import SOFTWARE_NAME, UNDERLYING_NAME
+from partitioners import wants_load
 
 P = TypeVar("P", bound="Producer")
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class Producer(librdkafka.Producer):
@@ -61,40 +62,46 @@ class Producer(librdkafka.Producer):
         config, conf = split_client_config(with_process_settings(settings))
         beyond = is_beyond_librdkafka(conf.get("partitioner"))
         partitioner = partitioner_of(conf) if beyond else None
-        hints = Hints()
+        backlogs = Backlogs(conf) if config.on_resize == "hold" else None
+        loads = QueueLoads() if partitioner is not None and wants_load(partitioner) else None
+        hints = StaleHints()
         theirs = [hints.listening(_without_ours(arg)) for arg in args]
         named = hints.listening(_without_ours(kwargs))
-        first = next((conf for conf in (*theirs[:1], named) if isinstance(conf, dict) and conf), None)
-        if first is not None:
-            first[SOFTWARE_NAME] = settings.get(SOFTWARE_NAME, UNDERLYING_NAME)
-        backlogs = Backlogs(conf) if config.on_resize == "hold" else None
-        if backlogs is not None and first is not None:
-            (named or first).update(backlogs.settings())  # of two, confluent_kafka takes what is named
-        loads = QueueLoads() if isinstance(partitioner, UniformSticky) else None
-        if loads is not None and first is not None:
-            target = named or first
-            target.update(loads.settings({**conf, **target}))
+        # Of a setting in both forms, confluent_kafka takes the named one. Without any it has an error to raise.
+        target = next((conf for conf in (named, *theirs[:1]) if isinstance(conf, dict) and conf), None)
+        if target is not None:
+            target[SOFTWARE_NAME] = settings.get(SOFTWARE_NAME, UNDERLYING_NAME)
+            if backlogs is not None:
+                target.update(backlogs.settings())
+            if loads is not None:
+                target.update(stats_settings({**conf, **target}, loads.look))
         if named:
             super().__init__(*theirs, **named)
         else:  # an empty ** is not nothing to it: it would take no configuration for an empty one
             super().__init__(*theirs)
         if partitioner is None:  # librdkafka has accepted it by now
             partitioner = partitioner_of(conf)
-        count = partition_count(self, config.view_timeout_ms / 1000) if beyond else None
         if backlogs is not None:
             backlogs.follow(self)
         # Without the callback: the source of the views outlives the producer, and must not keep what hangs on it.
         views = hints.views = registry.acquire(conf, replace(config, resize_callback=None))
-        backlog = None if backlogs is None else backlogs.start
-        load = None if loads is None else loads.of
-        stock = (super().produce, super().produce_batch)
-        router = Router(*stock, partitioner, config, views.error, count, backlog, load, views.verify)
-        self._modeaware = _Routing(self, router, views)
+        router = Router(
+            super().produce,
+            super().produce_batch,
+            partitioner,
+            config,
+            views.error,
+            count=partition_count(self, config.view_timeout_ms / 1000) if beyond else None,
+            backlog=None if backlogs is None else backlogs.start,
+            load=None if loads is None else loads.of,
+            verify=views.verify,
+        )
+        self._modeaware = _Routing(router, views, ViewShare(self, views, router.follow))
         for name, ours, switch in (
             ("produce", _PRODUCE, router.produce),
             ("produce_batch", _PRODUCE_BATCH, router.produce_batch),
         ):
-            # The attribute hides the method of the class: only where that is ours, and nobody set another.
+            # The attribute hides the method of the class: only where that is ours, and no other attribute is set.
             if getattr(type(self), name) is ours and name not in self.__dict__:
                 setattr(self, name, switch.call)
 
@@ -148,33 +155,25 @@ class Producer(librdkafka.Producer):
             return super().__exit__(*exception)
 
     def modeaware_stats(self) -> dict[str, Any]:
-        """Figures that cost nothing per record.
+        """Return figures that cost nothing per record.
 
-        Returns:
-            ``state`` (``waiting`` for the first view, ``direct`` = librdkafka's own ``produce``, ``routed``),
-            ``routed_topics`` (how many topics have retired partitions), ``view_changes`` (how often views changed
-            since the first one), ``resizes`` (how many resizes of topics with keys were told of), and ``views``: what
-            the shared source reports (``view_age_ms``, ``stale``, ...).
+        ``state`` (``waiting`` for the first view, ``direct`` = librdkafka's own ``produce``, ``routed``),
+        ``routed_topics`` (how many have retired partitions), ``view_changes`` (since the first views), ``resizes`` (how
+        many of topics with keys were reported), and ``views``: what the shared source reports (``view_age_ms``, ...).
         """
-        routing = self._modeaware
-        if routing is None:
-            return {"state": "waiting", "routed_topics": 0, "view_changes": 0, "resizes": 0, "views": {}}
-        return {
-            "state": routing.router.state,
-            "routed_topics": routing.router.routed_topics,
-            "view_changes": max(routing.router.changes - 1, 0),
-            "resizes": routing.router.resizes,
-            "views": routing.views.stats(),
-        }
+        if self._modeaware is None:
+            return {**NO_STATS}
+        router = self._modeaware.router
+        return router.stats(self._modeaware.views, known=router.known.is_set())
 
 
+@dataclass(frozen=True)
 class _Routing:
-    """What a producer has of ours: its router, and its share of the views that the router follows."""
+    """What a producer has of ours."""
 
-    def __init__(self, producer: Producer, router: Router, views: Views) -> None:
-        self.router = router
-        self.views = views
-        self.share = Share(producer, views, Listener(router))
+    router: Router
+    views: Views
+    share: ViewShare
 
 
 @contextmanager
@@ -190,7 +189,7 @@ def _closing(routing: _Routing | None) -> Iterator[None]:
         routing.router.close()
 
 
-# As they are now: whoever patches the class later wants to be called.
+# As they are now: a patch of the class made later is to be called.
 _PRODUCE = Producer.produce
 _PRODUCE_BATCH = Producer.produce_batch
 
@@ -207,9 +206,8 @@ def _without_ours(conf: Any) -> Any:
 
 
 def _over_patched(cls: type[P]) -> type[P]:
-    """``cls``; or where somebody has put a subclass of his own in the place of ``confluent_kafka.Producer``, as tracers
-    do, maybe after we were imported: ``cls`` over that.
-    """
+    """Return ``cls``; or ``cls`` over the subclass that a tracer, say, has put in the place of
+    ``confluent_kafka.Producer``, maybe after we were imported."""
     current: object = librdkafka.confluent_kafka.Producer
     if current is librdkafka.Producer or not isinstance(current, type) or issubclass(cls, current):
         return cls
@@ -228,3 +226,10 @@ _OVER: dict[tuple[type[Producer], type], type[Producer]] = {}
 def _over(cls: type[P], patched: type) -> type[P]:
     names = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
     return types.new_class(cls.__name__, (cls, patched), exec_body=lambda body: body.update(names))
+
+
+class SerializingProducer(librdkafka.SerializingProducer[K, V], Producer, Generic[K, V]):
+    """confluent_kafka's ``SerializingProducer`` with the same settings; it sends through :class:`modeaware.Producer`.
+
+    Keys are hashed as they were serialized.
+    """

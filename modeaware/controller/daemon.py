@@ -1,4 +1,4 @@
-"""A controller: one thread that owns all its work, one listener that hands commands to it."""
+"""A controller: one thread that owns all its work, and an endpoint that hands commands to it."""
 
 from __future__ import annotations
 
@@ -7,66 +7,62 @@ import os
 import socket
 import threading
 import uuid
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.cluster.cluster import Cluster
+from modeaware.cluster.metadata import ids_of_each_broker, ids_of_one_broker, registered_brokers
 from modeaware.cluster.observer import Observer
-from modeaware.cluster.registered import registered_brokers
-from modeaware.cluster.topic_identity import ids_of_each_broker, ids_of_one_broker
 from modeaware.config import ClientConfig, ControllerConfig
-from modeaware.controller.claims import ClaimWatch, describe_claim
-from modeaware.controller.contact import DEFAULT_LISTEN, NOWHERE, Contact, check_listener
-from modeaware.controller.desk import ControllerDesk
-from modeaware.controller.election import Election
+from modeaware.controller.cluster_watch import BrokerWatch, TopicWatch
+from modeaware.controller.election import Election, LeasedEffects, request_timeout_s
 from modeaware.controller.engine import Engine
 from modeaware.controller.inbox import Inbox
-from modeaware.controller.lease import LeasedEffects, request_timeout_s
-from modeaware.controller.log import ControllerLog
-from modeaware.controller.observed import BrokerWatch
-from modeaware.controller.parts import Parts
-from modeaware.controller.replaced import TopicWatch
-from modeaware.controller.status import Role, Status
-from modeaware.controller.watched import MODE_LOG, Seen, Snapshot
+from modeaware.controller.log import NOWHERE, ClaimWatch, Contact, ControllerLog, describe_claim
+from modeaware.controller.status import MODE_LOG, Role, Seen, Snapshot, Status
 from modeaware.controller.worker import Worker, run_worker
+from modeaware.endpoint.facade import REFRESH_TIMEOUT_S, ActiveController
 from modeaware.endpoint.server import Server
-from modeaware.endpoint.tls import server_context
-from modeaware.endpoint.upstream import Upstream
-from modeaware.errors import ClusterError, ConfigError, ControllerUnavailable, ErrorCode
+from modeaware.endpoint.transport import Upstream, server_context
+from modeaware.errors import ClusterError, ConfigError, ControllerUnavailable, ErrorCode, ModeSourceError
 from modeaware.librdkafka import KafkaException
 from modeaware.lifecycle.commands import Command, CommandResult
 from modeaware.modelog.records import ClaimRecord
+from modeaware.topic_view import TopicView
 from modeaware.views import registry
-from modeaware.wire.brokers.client import REQUEST_TIMEOUT_S
+from modeaware.views.source import Views
+from modeaware.wire.brokers import REQUEST_TIMEOUT_S
+from modeaware.wire.client import address_of, is_loopback
 
 logger = logging.getLogger("modeaware.controller")
 
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 10.0
 ELECTION_SLACK_S = 12.0
-"""What ``run_once`` gives an election on top of the session: heartbeats, and the brokers' delay for an empty group."""
+"""What ``run_once`` adds to the session for an election: heartbeats, and the brokers' delay for an empty group."""
+DEFAULT_LISTEN = "127.0.0.1:0"
 
 
 class Controller:
-    """Keeps the partition modes of one cluster (KIP-694's TopicPartitionDeletionManager), or stands by to.
+    """Keeps the partition modes of one cluster (KIP-694's TopicPartitionDeletionManager), or stands by.
 
     Any number may run for one mode log: one of them is active, elected by a consumer group
-    (:mod:`modeaware.controller.election`), the others are standbys that take over when it stops, dies or hangs.
+    (:mod:`modeaware.controller.election`); the others take over when it stops, dies or hangs.
 
     The thread ``modeaware-controller`` owns the election's consumer, the log, the records and every decision
-    (:mod:`modeaware.controller.worker`); the listener's thread only hands commands to it. All methods and properties
+    (:mod:`modeaware.controller.worker`); the endpoint's thread only hands commands to it. All methods and properties
     may be used from any thread.
 
     Args:
         conf: librdkafka configuration (``bootstrap.servers``, security settings).
         config: the controller's configs.
-        listen: ``HOST:PORT`` for the endpoint (:mod:`modeaware.endpoint`), which tells clients the modes and takes
-            admin commands (port 0: a free one); None: no endpoint.
-        advertised: ``HOST:PORT`` by which clients are to reach it; None: where it listens.
+        listen: ``HOST:PORT`` of the endpoint (:mod:`modeaware.endpoint`), which serves modes to clients and takes admin
+            commands (port 0: a free one); None: no endpoint.
+        advertised: ``HOST:PORT`` by which clients reach it; None: where it listens.
         tls_certificate, tls_key: PEM files of the endpoint's certificate and its key; None: no TLS.
-        controller_id: the name that stands in the claim record; unique; default made of host name and process id.
+        controller_id: the unique name in the claim record; by default made of host name and process id.
 
     Raises:
         ConfigError: a key without a certificate; or an advertised address or a certificate without an endpoint.
@@ -84,7 +80,7 @@ class Controller:
         controller_id: str | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        check_listener(listen, advertised, tls_certificate, tls_key)
+        _check_listener(listen, advertised, tls_certificate, tls_key)
         self._conf = dict(conf)
         self._config = config
         self._listen = listen
@@ -95,42 +91,42 @@ class Controller:
         self._status = Status()
         self._inbox = Inbox(clock)
         self._server: Server | None = None
-        self._desk: ControllerDesk | None = None
+        self._facade: ControllerFacade | None = None
         self._thread: threading.Thread | None = None
-        self._made: Parts | None = None
+        self._worker: Worker | None = None
 
     @property
     def address(self) -> str | None:
-        """Where the endpoint listens, ``host:port``; None before ``start`` or without one."""
+        """Return where the endpoint listens, ``host:port``; None before ``start`` or without one."""
         return self._server.address if self._server is not None else None
 
     @property
     def controller_id(self) -> str:
-        """The name that stands in the claim record."""
+        """Return the name in the claim record."""
         return self._controller_id
 
     @property
     def role(self) -> Role:
-        """Active, standby, or neither."""
+        """Return whether it is active, standby, or neither."""
         return self._status.role
 
     @property
     def is_active(self) -> bool:
-        """Whether it has claimed the mode log and not noticed that another has. The brokers know better."""
+        """Return whether it has claimed the mode log and has not noticed another claim; the brokers decide."""
         return self._status.role is Role.ACTIVE
 
     @property
     def epoch(self) -> int | None:
-        """The epoch of its claim while it is active."""
+        """Return the epoch of its claim while it is active."""
         return self._status.epoch
 
     @property
     def failure(self) -> BaseException | None:
-        """Why it has stopped by itself; None while it runs, and after :meth:`stop`."""
+        """Return why it has stopped by itself; None while it runs, and after :meth:`stop`."""
         return self._status.failure
 
     def start(self, wait_active_s: float | None = None) -> None:
-        """Join the election and serve; returns once it is active or a standby.
+        """Join the election and serve; return once it is active or a standby.
 
         Args:
             wait_active_s: return only when it is active, within so many seconds after that.
@@ -138,19 +134,17 @@ class Controller:
         Raises:
             ControllerUnavailable: ``wait_active_s`` have passed and another one is active. It has been stopped.
             ClusterError, ModeSourceError: no broker, or the mode log or the election cannot be used.
-            ConfigError: a setting that librdkafka does not take, or one of the endpoint's cannot be used.
+            ConfigError: a setting that librdkafka rejects, or one of the endpoint's cannot be used.
         """
-        parts = self._parts()
         try:
-            contact = NOWHERE if self._listen is None else self._serve_at(self._listen)
-            worker = Worker(parts, self._config, contact, self._controller_id, self._clock)
+            worker = self._make_worker(NOWHERE if self._listen is None else self._serve_at(self._listen))
             self._thread = threading.Thread(
                 target=run_worker, args=(worker, self._status, self._inbox), name="modeaware-controller", daemon=True
             )
             self._thread.start()
             decided = self._status.wait(Role.ACTIVE, Role.STANDBY, timeout_s=START_TIMEOUT_S)
             if self._status.stopping.is_set():
-                return  # somebody has told it to stop already
+                return  # stopped meanwhile
             if not decided:
                 trouble = self._status.trouble
                 raise ClusterError(
@@ -159,17 +153,17 @@ class Controller:
                 )
             if wait_active_s is not None and not self._status.wait(Role.ACTIVE, timeout_s=wait_active_s):
                 raise ControllerUnavailable(
-                    f"not elected within {wait_active_s:g} s: {describe_claim(parts.claims.claim)}"
+                    f"not elected within {wait_active_s:g} s: {describe_claim(worker.claims.claim)}"
                 )
         except BaseException:
             self.stop()
             raise
 
     def stop(self) -> None:
-        """Finish the step at hand, release the claim, leave the election, and return when all threads have ended.
+        """Finish the current step, release the claim, leave the election, and return when all threads have ended.
 
-        Where brokers do not answer, returns after :data:`STOP_TIMEOUT_S`; a thread that is still waiting for them then
-        does nothing more but its step, and ends with the process. Idempotent.
+        Where brokers do not answer, return after :data:`STOP_TIMEOUT_S`; a thread that is still waiting for them then
+        finishes its step only, and ends with the process. Idempotent.
         """
         self._status.stopping.set()
         self._inbox.wake()
@@ -179,8 +173,8 @@ class Controller:
                 logger.warning("stopped, while a broker has not answered for %g s", STOP_TIMEOUT_S)
         if self._server is not None:  # only now: what the thread has just finished is still answered
             self._server.stop()
-        if self._desk is not None:
-            self._desk.close()
+        if self._facade is not None:
+            self._facade.close()
 
     def run_forever(self) -> None:
         """Serve, active or standby, until :meth:`stop` is called.
@@ -195,26 +189,25 @@ class Controller:
             self.stop()
 
     def run_once(self) -> None:
-        """Take every topic as far as it goes now, then let go of the mode log (``--once``).
+        """Take every topic as far as it goes now, then leave (``--once``); :meth:`stop` ends it early.
 
-        The quiet time before a seal is waited for: a run that did not could never seal anything. Groups, delays and
-        retention are not. :meth:`stop` ends it early.
+        It waits for the quiet time before a seal, without which it could never seal anything, but not for groups,
+        delays and retention.
 
         Raises:
-            ControllerUnavailable, ControllerFenced: another controller is active, or has become it.
+            ControllerUnavailable, ControllerFenced: another controller is active, or has become active.
             ClusterError, ModeSourceError: no broker, or the mode log cannot be used.
         """
-        worker = Worker(self._parts(), self._config, NOWHERE, self._controller_id, self._clock)
-        worker.run_once(self._config.session_timeout_ms / 1000 + ELECTION_SLACK_S)
+        self._make_worker(NOWHERE).run_once(self._config.session_timeout_ms / 1000 + ELECTION_SLACK_S)
 
     def submit(self, commands: Sequence[Command], timeout_ms: int = 0) -> Future[list[CommandResult]]:
-        """Hand commands to the controller's thread; the future gives one result per command, in order.
+        """Hand commands to the controller's thread; the future returns one result per command, in order.
 
         Args:
             timeout_ms: after that no further command is begun, and the future ends: commands that were not begun have
                 the code THROTTLING_QUOTA_EXCEEDED. 0: no limit.
 
-        The future may raise instead:
+        The future may raise:
             ControllerUnavailable: it stands by (the message names the active one), or stops; nothing was done.
             ControllerFenced, ClusterError: of the only command, or of all: the message says whether anything was done.
         """
@@ -223,23 +216,27 @@ class Controller:
             future.set_exception(ControllerUnavailable("this controller is stopping"))
             return future
         future = self._inbox.put(commands, timeout_ms)
-        if self._status.role is Role.STOPPED:  # it stopped in between: nobody will look into the inbox again
+        if self._status.role is Role.STOPPED:  # it stopped in between: its thread will not read the inbox again
             self._inbox.refuse_all("this controller has stopped: nothing was changed")
         return future
 
     def snapshot(self) -> Snapshot:
-        """What it is and sees now, for those who watch it. Costs its thread nothing, asks no broker, never blocks."""
-        status, made, now_s = self._status, self._made, self._clock.monotonic_s()
+        """Return its state at this moment, without any request and without blocking."""
+        status, worker, now_s = self._status, self._worker, self._clock.monotonic_s()
         role, epoch = status.role, status.epoch
         active = role is Role.ACTIVE
-        seen = made.engine.watched.seen() if made is not None else Seen((), (), {})
+        seen = worker.engine.watched.seen() if worker is not None else Seen()
+        claim = worker.claims.claim if worker is not None else None
+        if active and epoch is not None:
+            at = self._server.advertised_address if self._server is not None else None
+            claim = ClaimRecord(epoch, at, self._controller_id, 0, socket.gethostname())
         return Snapshot(
             taken_ms=self._clock.now_ms(),
             controller_id=self._controller_id,
             role=role,
             epoch=epoch if active else None,
             address=self.address,
-            claim=self._claim_known(made, epoch if active else None),
+            claim=claim,
             loop_age_s=None if status.round_s is None else max(now_s - status.round_s, 0.0),
             contact_age_s=None if status.contact_s is None else max(now_s - status.contact_s, 0.0),
             stopped_by=None if status.failure is None else f"{type(status.failure).__name__}: {status.failure}",
@@ -250,52 +247,190 @@ class Controller:
             takeovers=status.takeovers,
         )
 
-    def _claim_known(self, made: Parts | None, epoch: int | None) -> ClaimRecord | None:
-        if epoch is not None:
-            at = self._server.advertised_address if self._server is not None else None
-            return ClaimRecord(epoch, at, self._controller_id, 0, socket.gethostname())
-        return made.claims.claim if made is not None else None
-
     def _serve_at(self, listen: str) -> Contact:
-        """Start the endpoint. The views it tells are those of the mode log, read as the controller's own user."""
+        """Start the endpoint. Its views are those of the mode log, read as the controller's own user."""
         upstream = Upstream.from_conf(self._conf)
         certificate, key = self._tls_files
         tls = server_context(certificate, key) if certificate is not None else None
-        log = ClientConfig(mode_log_topic=self._config.mode_log_topic, mode_source="log")
-        views = registry.acquire(self._conf, log)
-        desk = self._desk = ControllerDesk(
+        views = registry.acquire(
+            self._conf, ClientConfig(mode_log_topic=self._config.mode_log_topic, mode_source="log")
+        )
+        facade = self._facade = ControllerFacade(
             self._controller_id, self._config.old_clients, views, lambda: self._status.role is Role.ACTIVE
         )
-        server = Server(listen, desk, self.submit, desk.refresh, upstream, tls, advertised=self._advertised)
-        desk.serve_at(server)
+        server = Server(listen, facade, self.submit, facade.refresh, upstream, tls, advertised=self._advertised)
+        facade.serve_at(server)
         server.start()
         self._server = server
         return Contact(server.advertised_address, socket.gethostname(), server.security_protocol)
 
-    def _parts(self) -> Parts:
-        config, topic = self._config, self._config.mode_log_topic
+    def _make_worker(self, contact: Contact) -> Worker:
+        config, topic, clock = self._config, self._config.mode_log_topic, self._clock
         try:
             cluster = Cluster(self._conf)
-            # Where the session is short, so is the time for what only a leader may send.
+            # Requests that only a leader may send time out within its session, even a short one.
             timeout_s = request_timeout_s(config.session_timeout_ms)
             leased = cluster if timeout_s == REQUEST_TIMEOUT_S else Cluster(self._conf, timeout_s)
         except KafkaException as error:
             raise ConfigError(f"client settings: {error.args[0].str()}") from error
-        election = Election(self._conf, topic, config.session_timeout_ms, self._clock)
+        election = Election(self._conf, topic, config.session_timeout_ms, clock)
         log = ControllerLog(cluster, self._conf, topic, election)
-        observer = Observer(cluster, self._conf, self._clock)
-        effects = LeasedEffects(leased, election, config.session_timeout_ms, self._clock)
-        engine = Engine(log, observer, effects, config, self._clock)
-        claims = ClaimWatch(self._conf, topic)
-        brokers = BrokerWatch(
-            lambda: registered_brokers(cluster.brokers), log, config.under_replicated_creation, self._clock
-        )
-        topics = TopicWatch(
+        effects = LeasedEffects(leased, election, config.session_timeout_ms, clock)
+        engine = Engine(log, Observer(cluster, self._conf, clock), effects, config, clock)
+        self._worker = Worker(
             engine,
-            lambda names: ids_of_one_broker(cluster.brokers, names),
-            lambda names: ids_of_each_broker(cluster.brokers, names),
-            self._clock,
+            log,
+            election,
+            ClaimWatch(self._conf, topic),
+            self._inbox,
+            self._status,
+            config,
+            contact,
+            self._controller_id,
+            clock,
+            BrokerWatch(lambda: registered_brokers(cluster.brokers), log, config.under_replicated_creation, clock),
+            TopicWatch(
+                engine,
+                lambda names: ids_of_one_broker(cluster.brokers, names),
+                lambda names: ids_of_each_broker(cluster.brokers, names),
+                clock,
+            ),
+            (cluster, leased),
         )
-        clusters = (cluster, leased)
-        self._made = Parts(engine, log, election, claims, self._inbox, self._status, brokers, clusters, topics)
-        return self._made
+        return self._worker
+
+
+def default_listen(conf: Mapping[str, Any]) -> str | None:
+    """Return where a controller listens by default: a free port of the loopback interface.
+
+    With ``security.protocol=SSL`` nowhere (None): brokers identify users by their certificates then, and the endpoint
+    could only present its own.
+    """
+    return None if str(conf.get("security.protocol", "")).upper() == "SSL" else DEFAULT_LISTEN
+
+
+def _check_listener(listen: str | None, advertised: str | None, certificate: str | None, key: str | None) -> None:
+    """Refuse settings of the endpoint that would be ignored."""
+    if key is not None and certificate is None:
+        raise ConfigError(
+            "--tls-key without --tls-certificate: the endpoint would listen without TLS; pass its certificate too"
+        )
+    options = {"--advertised-listener": advertised, "--tls-certificate": certificate}
+    unused = [option for option, value in options.items() if value is not None]
+    if listen is None and unused:
+        raise ConfigError(
+            f"{' and '.join(unused)}: there is no endpoint to use that (--listen none, --once, or security.protocol is "
+            "SSL and no --listen). Omit it, or pass --listen"
+        )
+
+
+class ControllerFacade:
+    """What the endpoint's sessions read of a controller, active or standby: modes and claim as the mode log has them.
+
+    See ``endpoint.facade.Controller`` for the methods. They are called in the endpoint's thread and never block; reads
+    to the log's end have a thread of their own, ``modeaware-refresh``, while there are any.
+
+    Args:
+        controller_id: the controller's name.
+        old_clients: ``serve`` or ``refuse`` (``modeaware.old.clients``).
+        views: of the mode log. The facade closes them.
+        active: returns whether that controller is the active one.
+    """
+
+    def __init__(self, controller_id: str, old_clients: str, views: Views, active: Callable[[], bool]) -> None:
+        self._controller_id = controller_id
+        self._old_clients = old_clients
+        self._views = views
+        self._active = active
+        self._server: Server | None = None
+        self._version = 0
+        self._lock = threading.Lock()
+        self._next_read: Future[None] | None = None
+        self._reads = ThreadPoolExecutor(1, thread_name_prefix="modeaware-refresh")
+        views.subscribe(self._changed)
+
+    def serve_at(self, server: Server) -> None:
+        """Set the endpoint's server, whose address exists once it listens."""
+        self._server = server
+
+    def close(self) -> None:
+        """Release the views. Waiting refreshes end with an error."""
+        self._views.unsubscribe(self._changed)
+        self._views.close()
+        self._reads.shutdown(wait=False, cancel_futures=True)
+
+    @property
+    def controller_id(self) -> str:
+        return self._controller_id
+
+    @property
+    def old_clients(self) -> str:
+        return self._old_clients
+
+    @property
+    def advertised(self) -> tuple[str, int]:
+        return self._endpoint().advertised
+
+    def views(self, topic: str) -> TopicView:
+        return self._ready().view(topic)
+
+    def records(self) -> Mapping[str, TopicView]:
+        return self._ready().views()
+
+    def removed(self, topic_ids: Iterable[str]) -> tuple[str, ...]:
+        return self._ready().removed(topic_ids)
+
+    def version(self) -> int:
+        # Counted after a change is in force: a cached answer may be newer than its version, never older.
+        return self._version
+
+    def is_active(self) -> bool:
+        return self._active()
+
+    def claim(self) -> ActiveController | None:
+        claim = self._ready().claim()
+        if claim is None:
+            return None
+        address = address_of(claim)
+        if is_loopback(claim.address or ""):
+            # For clients on other hosts it would be an address of their own.
+            only_here = self._endpoint().loopback and claim.host in ("", socket.gethostname())
+            address = address if only_here else None
+        return ActiveController(claim.controller_id, *(address or ()))
+
+    def refresh(self) -> Future[None]:
+        """Read the log to its present end. Requests that come before the read begins share it."""
+        future: Future[None] = Future()
+
+        def answer(read: Future[None]) -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            failure = ModeSourceError("the controller stops") if read.cancelled() else read.exception()
+            if failure is None:
+                future.set_result(None)
+            else:
+                future.set_exception(failure)
+
+        with self._lock:
+            if self._next_read is None:
+                self._next_read = self._reads.submit(self._read)
+            read = self._next_read
+        read.add_done_callback(answer)  # not under the lock: it may be called at once, in this thread
+        return future
+
+    def _read(self) -> None:
+        with self._lock:
+            self._next_read = None
+        self._views.refresh(REFRESH_TIMEOUT_S)
+
+    def _endpoint(self) -> Server:
+        assert self._server is not None, "set before any client can connect"
+        return self._server
+
+    def _ready(self) -> Views:
+        if not self._views.ready:
+            raise ModeSourceError("the mode log has not been read yet") from self._views.error()
+        return self._views
+
+    def _changed(self, changed: Mapping[str, TopicView]) -> None:
+        self._version += 1

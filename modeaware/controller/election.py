@@ -1,4 +1,28 @@
-"""Who is the active controller: the member of a consumer group that is given the mode log's one partition."""
+"""The election of the active controller, and the lease under which it changes anything outside the mode log.
+
+*Election.* Controllers are members of the consumer group ``modeaware-controller.<mode log>`` (classic protocol,
+assignor ``range``). The member that is assigned the mode log's one partition is the leader. ``range`` deals partitions
+in the order of member ids, which begin with the client id, which begins with the time of joining. So the
+longest-standing member has the partition, and a new one takes nothing away. Nothing is ever fetched.
+
+The group metadata that fence appends (KIP-447) are taken in the assignment that contains the partition and nowhere
+else: at any other time they may be those of a standby's generation, with which brokers accept a commit. A place that is
+lost (the session ran out) is given up together with its name: the member rejoins at the end of the queue.
+
+*Lease.* No generation fences DeleteRecords and the like. So before each effect the group's coordinator has to confirm
+the leader by a plain OffsetCommit (:meth:`Election.confirm`), which counts as a heartbeat: the coordinator drops this
+member a session later, not sooner. (An append proves leadership too, but the commit within its transaction extends no
+session.) The wait for it also polls, so that rebalances go on and librdkafka does not leave the group
+(``max.poll.interval.ms``, at least 60 s).
+
+The lease counts from when the confirmation was requested, on a clock that runs on while the machine is suspended. It is
+half a session, or less where the rest would be shorter than a request may take. What comes before the request (topic
+ids of all brokers, the leaders) may be slow, so the lease is checked again right before the request is sent. From then
+on it may wait for a connection, and be sent once more where one broke, for as long as a request may take
+(:func:`request_timeout_s`), no longer than the rest of the session. What remains: a process stopped between that check
+and the sending for longer than that, and a broker that carries out a request long after it has received it. The engine
+appends before it repeats what was put off.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +33,22 @@ from enum import Enum
 from typing import Any
 
 from modeaware.clock import SYSTEM_CLOCK, Clock
-from modeaware.errors import ClusterError, ConfigError
+from modeaware.cluster.cluster import Cluster
+from modeaware.errors import ClusterError, ConfigError, ErrorCode
 from modeaware.librdkafka import Consumer, KafkaError, KafkaException, TopicPartition
+from modeaware.lifecycle.commands import CreatePartitions, Effect
 from modeaware.modelog.connection import connection_conf
+from modeaware.wire.brokers import REQUEST_TIMEOUT_S
 
 logger = logging.getLogger("modeaware.controller")
 
 HEARTBEATS_PER_SESSION = 8
-"""A member learns of another's coming and going by its heartbeat: with a session of 8 s, within a second."""
+"""A member learns of a rebalance by its heartbeat: with a session of 8 s, within a second."""
 MAX_POLL_INTERVAL_MS = 60_000
-"""A controller that is stuck in one step for this long loses its place, however alive its heartbeats are."""
+"""A controller that is stuck in one step for this long loses its place, in spite of its heartbeats."""
 LEAVE_TIMEOUT_S = 3.0
 POLL_S = 0.1
+LEASE_CONFIRM_TIMEOUT_S = 2.0
 _MAX_EVENTS = 100
 _REPLACED = frozenset({KafkaError.ILLEGAL_GENERATION, KafkaError.UNKNOWN_MEMBER_ID, KafkaError.FENCED_INSTANCE_ID})
 _DENIED = frozenset(
@@ -31,14 +59,14 @@ _DENIED = frozenset(
         KafkaError.INCONSISTENT_GROUP_PROTOCOL,
     }
 )
-"""What trying again does not help against."""
+"""Errors that a retry does not cure."""
 
 
 class Seat(Enum):
     """A member's place, as far as it knows.
 
-    ``WAITING``: not assigned yet, or between two generations. ``LEADER``: it was given the partition. ``STANDBY``: it
-    was given nothing, so another one has it.
+    ``WAITING``: not assigned yet, or between two generations. ``LEADER``: it has the partition. ``STANDBY``: another
+    member has it.
     """
 
     WAITING = "waiting"
@@ -47,32 +75,22 @@ class Seat(Enum):
 
 
 class Election:
-    """One member of the group ``modeaware-controller.<mode log>``. One thread owns it; callbacks run in its ``poll``.
-
-    Classic protocol, assignor ``range``: it deals partitions to members in the order of their ids, which begin with the
-    client id, which begins with the time of joining. So the longest there has the partition, and one who joins takes
-    nothing away. Nothing is ever fetched.
-
-    The group metadata that fences appends (KIP-447) is taken in the assignment that contains the partition and nowhere
-    else: metadata asked for at any other time may be those of a standby's generation, with which the brokers accept a
-    commit.
-
-    A place that is lost (the session ran out) is given up together with its name: who comes back queues at the end.
+    """One member of the group. One thread owns it; callbacks run in its ``poll``.
 
     Args:
         conf: librdkafka configuration (``bootstrap.servers``, security settings; others are ignored).
-        topic: the mode log; it has to exist before :meth:`join`.
+        topic: the mode log; it must exist before :meth:`join`.
         session_timeout_ms: how long a silent member keeps its place.
-        make_consumer: makes the consumer from its configuration; for tests.
 
     Attributes:
         seat: see :class:`Seat`.
-        term: a number that goes up whenever leadership is gained anew. A rebalance that leaves the partition where it
-            was (somebody joined or left) does not change it.
-        group_metadata: what an append has to be sent with; None unless leader.
-        refusal: why the brokers do not let it take part, where trying again does not help; None otherwise.
-        trouble: the last thing that librdkafka has told of going wrong, since it was assigned anything; None: nothing.
-        since_ms: when it took its place (wall-clock time, made later than everybody's before it); the members' order.
+        term: a number that rises whenever leadership is gained anew. A rebalance that leaves the partition where it was
+            (a member joined or left) does not change it.
+        group_metadata: what an append must be sent with; None unless leader.
+        lost: whether its place was lost, or could not be taken: :meth:`join` again.
+        refusal: why the brokers reject it, where a retry does not help; None otherwise.
+        trouble: the last error that librdkafka has reported since it was assigned anything; None: none.
+        since_ms: when it took its place (wall-clock time, later than that of every member before it).
     """
 
     def __init__(
@@ -102,8 +120,8 @@ class Election:
             "on_commit": self._on_commit,
         }
         self._consumer: Consumer | None = None
-        self._lost = False
-        self._held_by: str | None = None  # the member id under which the partition was last given to this one
+        self.lost = False
+        self._held_by: str | None = None  # the member id under which it was last assigned the partition
         self._asked = 0
         self._answered: tuple[int, KafkaError | None] | None = None
         self.seat = Seat.WAITING
@@ -115,24 +133,18 @@ class Election:
 
     @property
     def leader(self) -> bool:
-        """Whether this one has the partition now."""
+        """Return whether it has the partition now."""
         return self.seat is Seat.LEADER
 
-    @property
-    def lost(self) -> bool:
-        """Whether its place was lost, or could not be taken: :meth:`join` again."""
-        return self._lost
-
     def join(self, after_ms: int = 0) -> None:
-        """Take a place at the end of the queue; one that is held is left first.
+        """Take a place at the end of the queue; leave the one that is held first.
 
         Args:
-            after_ms: wall-clock time at which somebody else is known to have been there already: it orders the members
-                where hosts' clocks differ.
+            after_ms: wall-clock time of an earlier member: it orders the members where hosts' clocks differ.
 
         Raises:
-            ConfigError: librdkafka does not take a setting, or cannot read a file that one names just now. No place is
-                held then (:attr:`lost`).
+            ConfigError: librdkafka rejects a setting, or cannot read a file that one names. No place is held then
+                (:attr:`lost`).
         """
         self.close()
         self.since_ms = max(self._clock.now_ms(), after_ms + 1)
@@ -140,15 +152,14 @@ class Election:
         try:
             self._consumer = self._make_consumer(conf)
         except KafkaException as error:
-            self._lost = True
+            self.lost = True
             raise ConfigError(f"client settings: {error.args[0].str()}") from error
         self._consumer.subscribe(
             [self._topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
         )
 
     def poll(self, timeout_s: float = 0.0) -> None:
-        """Take in what has happened. To be called twice a second at least, in between for work; never blocks longer
-        than ``timeout_s``."""
+        """Process events. To be called twice a second at least; blocks for ``timeout_s`` at most."""
         if self._consumer is None:
             return
         for _ in range(_MAX_EVENTS):
@@ -170,15 +181,14 @@ class Election:
                 logger.error("%s", self.refusal)
 
     def confirm(self, timeout_s: float) -> bool | None:
-        """Ask the group's coordinator whether this one still has its place, by a commit in its present generation.
+        """Have the group's coordinator confirm this member's place, by a commit in its present generation.
 
-        For whoever is about to do what fences another, or what nothing fences, or was fenced: a process that was paused
-        does not know yet. The coordinator takes the commit for a heartbeat: for a session from the moment this was
-        called, nobody else is elected, unless this one leaves (a commit within a transaction has no such effect).
+        Required before anything that fences others or that nothing fences: a process that was paused does not know that
+        it lost its place. For a session from this call no other member is elected, unless this one leaves.
 
         Returns:
-            True: it is the leader. False: it is not; :meth:`join` again unless it is just not the leader. None: no
-            answer in time.
+            True: it is the leader. False: it is not (:meth:`join` again where it is :attr:`lost`). None: no answer in
+            time.
         """
         consumer, deadline_s = self._consumer, self._clock.monotonic_s() + timeout_s
         if consumer is None or not self.leader:
@@ -186,48 +196,46 @@ class Election:
         self._asked += 1
         term = self.term
         try:
-            # The offset tells this question's answer from one that came late.
+            # The offset distinguishes this answer from a late one.
             consumer.commit(offsets=[TopicPartition(self._topic, 0, self._asked)], asynchronous=True)
         except KafkaException as error:
             logger.debug("election: %s", error)
             return None
         while self._answered is None or self._answered[0] != self._asked:
             self.poll(POLL_S)
-            if not self._leads_in(term):
+            if self.seat is not Seat.LEADER or self.term != term:
                 return False
             if self._clock.monotonic_s() > deadline_s:
                 return None
         failure = self._answered[1]
         if failure is None:
             return True
-        return self._refused(failure) if failure.code() in _REPLACED else None
+        if failure.code() not in _REPLACED:
+            return None
+        logger.warning("this controller has lost its place in the election: %s", failure.str())
+        self._give_up()
+        return False
 
     def close(self, timeout_s: float = LEAVE_TIMEOUT_S) -> None:
-        """Leave the group, so that another one takes over at once. Waits ``timeout_s`` at most: a frozen coordinator
-        never answers, and will drop this member by itself. Idempotent."""
+        """Leave the group, so that another member takes over at once. Idempotent.
+
+        Waits ``timeout_s`` at most: a frozen coordinator never answers, and drops this member by itself.
+        """
         consumer, self._consumer = self._consumer, None
         self.seat, self.group_metadata, self._held_by = Seat.WAITING, None, None
-        self._lost = False
+        self.lost = False
         if consumer is None:
             return
-        # In a thread, because it can block for minutes. Nobody else uses this consumer any more.
+        # In a thread, because it can block for minutes. No other code uses this consumer any more.
         leaving = threading.Thread(target=consumer.close, name="modeaware-election-close", daemon=True)
         leaving.start()
         leaving.join(timeout_s)
         if leaving.is_alive():
             logger.warning("leaving the election: no answer within %g s; the brokers will notice", timeout_s)
 
-    def _leads_in(self, term: int) -> bool:
-        return self.seat is Seat.LEADER and self.term == term
-
-    def _refused(self, error: KafkaError) -> bool:
-        logger.warning("this controller has lost its place in the election: %s", error.str())
-        self._give_up()
-        return False
-
     def _give_up(self) -> None:
         self.seat, self.group_metadata, self._held_by = Seat.WAITING, None, None
-        self._lost = True
+        self.lost = True
 
     # Callbacks: in poll() or close(), of the consumer that is in use or of one that is being closed.
 
@@ -242,7 +250,7 @@ class Election:
             return
         before, metadata, after = consumer.memberid(), consumer.consumer_group_metadata(), consumer.memberid()
         if not before or before != after:
-            # Lost in this very moment. Metadata without a member are those of a stranger, whose commits are accepted.
+            # Lost in this very moment. Brokers accept commits with metadata that name no member.
             self._give_up()
             return
         if self._held_by != before:
@@ -250,11 +258,11 @@ class Election:
         self.seat, self.group_metadata, self._held_by = Seat.LEADER, metadata, before
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        if consumer is self._consumer:  # the member stays: it may well be given the partition again
+        if consumer is self._consumer:  # the member stays: it may be assigned the partition again
             self.seat, self.group_metadata = Seat.WAITING, None
 
     def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        # librdkafka would join again at once, under the old name, which sorts before that of whoever took over.
+        # librdkafka would rejoin at once, under the old name, which sorts before that of the new leader.
         consumer.unsubscribe()
         if consumer is self._consumer:
             self._give_up()
@@ -265,5 +273,58 @@ class Election:
 
 
 def group_id(topic: str) -> str:
-    """The consumer group of the controllers that keep this mode log."""
+    """Return the consumer group of the controllers that keep this mode log."""
     return f"modeaware-controller.{topic}"
+
+
+# Lease
+
+
+class LeasedEffects:
+    """Performs effects soon after the election has confirmed that this is the leader, or not at all.
+
+    Args:
+        effects: performs them; none of its requests may take longer than :func:`request_timeout_s`.
+        session_timeout_ms: of the election.
+    """
+
+    def __init__(self, effects: Cluster, election: Election, session_timeout_ms: int, clock: Clock) -> None:
+        self._effects = effects
+        self._election = election
+        self._lease_s = _lease_s(session_timeout_ms)
+        self._clock = clock
+
+    def perform(self, effect: Effect) -> None:
+        """Perform an effect under the lease (invariant I5).
+
+        Raises:
+            ClusterError: put off (REQUEST_TIMED_OUT), or refused by the brokers.
+        """
+        asked_s = self._clock.monotonic_s()
+        if self._election.confirm(LEASE_CONFIRM_TIMEOUT_S) is not True:
+            raise _put_off(effect, "the coordinator has not confirmed this controller as the leader")
+
+        def check() -> None:
+            if self._clock.monotonic_s() - asked_s > self._lease_s:
+                raise _put_off(effect, f"more than {self._lease_s:g} s since the coordinator confirmed the leader")
+
+        check()
+        self._effects.perform(effect, check)
+
+    def validate_growth(self, effect: CreatePartitions) -> None:
+        """Have brokers validate a growth; that changes nothing, so it needs no lease."""
+        self._effects.create_partitions(effect, validate_only=True)
+
+
+def request_timeout_s(session_timeout_ms: int) -> float:
+    """Return how long a request of an effect may take, in seconds: less than usual where the session is short."""
+    return min(REQUEST_TIMEOUT_S, session_timeout_ms / 1_000 - _lease_s(session_timeout_ms))
+
+
+def _lease_s(session_timeout_ms: int) -> float:
+    session_s = session_timeout_ms / 1_000
+    return min(session_s / 2, max(session_s - REQUEST_TIMEOUT_S, session_s / 4))
+
+
+def _put_off(effect: Effect, why: str) -> ClusterError:
+    return ClusterError(f"put off: {why}", code=ErrorCode.REQUEST_TIMED_OUT, topic=effect.topic)

@@ -32,6 +32,8 @@ class Job(Future[_Results]):
 
     Args:
         deadline_s: when commands are no longer begun (``Clock.monotonic_s``); None: never.
+
+    ``in_command``: a command was begun and has no outcome yet.
     """
 
     def __init__(self, commands: Sequence[Command], deadline_s: float | None = None) -> None:
@@ -40,19 +42,19 @@ class Job(Future[_Results]):
         self._deadline_s = deadline_s
         self._outcomes: list[CommandResult | ModeAwareError] = []
         self._unproved: set[int] = set()
-        self._in_command = False
+        self.in_command = False
         self._lock = RLock()
 
     def begin(self, now_s: float) -> Command | None:
-        """Begin the next command. None: none is left, and the job is answered once :meth:`finish` is called; or the
-        deadline has passed, and it is answered."""
+        """Begin the next command. None: none is left, and :meth:`finish` answers the job; or the deadline has passed,
+        and the job is answered."""
         with self._lock:
             if self.complete or not self._start():
                 return None
             if self._deadline_s is not None and now_s >= self._deadline_s:
                 self.expire()
                 return None
-            self._in_command = True
+            self.in_command = True
             return self._commands[len(self._outcomes)]
 
     def end(self, outcome: CommandResult | ModeAwareError, *, unknown: bool = False, proved: bool = True) -> None:
@@ -65,7 +67,7 @@ class Job(Future[_Results]):
                 (:meth:`prove`) is answered as a refusal.
         """
         with self._lock:
-            self._in_command = False
+            self.in_command = False
             if unknown:  # whatever its own code: some say that nothing was done
                 outcome = _in_doubt(str(outcome))
             if not proved:
@@ -73,56 +75,50 @@ class Job(Future[_Results]):
             self._outcomes.append(outcome)
 
     def prove(self) -> None:
-        """Every outcome up to now is that of the active controller."""
+        """Mark every outcome up to now as the active controller's."""
         with self._lock:
             self._unproved.clear()
 
     @property
     def proved(self) -> bool:
-        """Whether that is so for every outcome."""
+        """Return whether that holds for every outcome."""
         return not self._unproved
 
     def drop_unproved(self) -> None:
-        """Refuse what is not proved for good: a later claim proves nothing of the time before it."""
+        """Refuse the outcomes that are not proved: a later claim proves nothing about the time before it."""
         with self._lock:
             for number in self._unproved:
                 self._outcomes[number] = _UNPROVED
             self._unproved.clear()
 
     @property
-    def in_command(self) -> bool:
-        """Whether a command was begun and has no outcome yet."""
-        return self._in_command
-
-    @property
     def complete(self) -> bool:
-        """Whether every command has an outcome, or the answer was given before that."""
+        """Return whether every command has an outcome, or the job was answered before that."""
         return self.done() or len(self._outcomes) == len(self._commands)
 
     def finish(self) -> None:
-        """Answer, now that every command has an outcome."""
+        """Answer the job; every command has an outcome."""
         with self._lock:
             if not self.done() and self._start():
                 self._answer(self._outcomes)
 
     def refuse(self, error: ModeAwareError) -> None:
-        """Answer now; ``error`` says why the commands that were not begun are not executed: nothing was done of
-        them."""
+        """Answer now. Commands that were not begun fail with ``error``: nothing was done."""
         with self._lock:
             if self.done() or not self._start():
                 return
             outcomes = list(self._outcomes)
-            if self._in_command:
+            if self.in_command:
                 outcomes.append(_in_doubt("not done before the request's deadline"))
             self._answer([*outcomes, *[error] * (len(self._commands) - len(outcomes))])
 
     def expire(self) -> None:
-        """End the request at its deadline: no further command is begun, and the answer is given."""
+        """Answer at the deadline: no further command is begun."""
         text = "not begun before the request's deadline: nothing was changed; send the request again"
         self.refuse(ClusterError(text, code=NOT_BEGUN))
 
     def _start(self) -> bool:
-        """Whether the job may begin: its future was not cancelled."""
+        """Return whether the job may begin: its future was not cancelled."""
         return self.running() or self.set_running_or_notify_cancel()
 
     def _answer(self, outcomes: Sequence[CommandResult | ModeAwareError]) -> None:
@@ -131,16 +127,15 @@ class Job(Future[_Results]):
         if isinstance(first, ModeAwareError) and all(outcome is first for outcome in outcomes):
             self.set_exception(first)
             return
-        self.set_result([self._told(number, outcome) for number, outcome in enumerate(outcomes)])
+        self.set_result([self._as_result(number, outcome) for number, outcome in enumerate(outcomes)])
 
-    def _told(self, number: int, outcome: CommandResult | ModeAwareError) -> CommandResult:
+    def _as_result(self, number: int, outcome: CommandResult | ModeAwareError) -> CommandResult:
         if isinstance(outcome, CommandResult):
             return outcome
         topic = self._commands[number].topic
         # Clients of 0.2.0 read NOT_CONTROLLER of one topic as the answer to the whole request.
-        known = outcome.code not in (None, ErrorCode.NOT_CONTROLLER)
-        code = outcome.code if known and outcome.code is not None else NOT_BEGUN
-        return CommandResult(topic, code, str(outcome))
+        code = NOT_BEGUN if outcome.code in (None, ErrorCode.NOT_CONTROLLER) else outcome.code
+        return CommandResult(topic, code or NOT_BEGUN, str(outcome))
 
 
 def _in_doubt(what: str) -> ClusterError:
@@ -164,7 +159,7 @@ class Inbox:
         self._woken = False
 
     def put(self, commands: Sequence[Command], timeout_ms: int = 0) -> Job:
-        """Leave commands; the future gives one result per command, in order.
+        """Queue commands; the future returns one result per command, in order.
 
         Args:
             timeout_ms: after that no further command is begun; 0: no limit.
@@ -179,7 +174,7 @@ class Inbox:
                 self._jobs.append(job)
                 self._changed.notify()
                 return job
-        job.refuse(ControllerUnavailable("too many commands are waiting: try again", code=NOT_BEGUN))
+        job.refuse(ControllerUnavailable("too many commands are waiting; retry", code=NOT_BEGUN))
         return job
 
     def put_back(self, job: Job) -> None:
@@ -194,7 +189,7 @@ class Inbox:
             self._changed.notify()
 
     def take(self, wait_s: float) -> Job | None:
-        """The next job, within ``wait_s`` seconds; None when there is none, or when woken."""
+        """Return the next job, within ``wait_s`` seconds; None when there is none, or when woken."""
         with self._changed:
             self._changed.wait_for(lambda: self._jobs or self._woken, max(wait_s, 0.0))
             self._woken = False
@@ -205,6 +200,6 @@ class Inbox:
         return not self._jobs
 
     def refuse_all(self, reason: str) -> None:
-        """Answer everything that waits: what was not begun is refused with ControllerUnavailable."""
+        """Answer all jobs: commands that were not begun fail with ControllerUnavailable."""
         while (job := self.take(0)) is not None:
             job.refuse(ControllerUnavailable(reason))

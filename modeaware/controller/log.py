@@ -1,36 +1,37 @@
-"""The controller's hold on the mode log: create it where it is missing, fence, read to the end, append."""
+"""The mode log as a controller uses it: created where it is missing, fenced, read to its end, appended to, watched."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from modeaware.cluster.cluster import Cluster
 from modeaware.controller.election import Election
-from modeaware.errors import ClusterError, ControllerFenced, ErrorCode
-from modeaware.modelog.reader import read_mode_log
-from modeaware.modelog.records import OBSERVED_BROKERS_KEY, ObservedBrokersRecord
+from modeaware.errors import ClusterError, ControllerFenced, ErrorCode, RecordError
+from modeaware.modelog.reader import LogAbsent, LogRecord, LogRewound, read_mode_log, read_to_end
+from modeaware.modelog.records import CLAIM_KEY, OBSERVED_BROKERS_KEY, ClaimRecord, ObservedBrokersRecord
 from modeaware.modelog.replay import Replay
 from modeaware.modelog.topic import ensure_mode_log, log_weakness
 from modeaware.modelog.writer import ModeLogWriter
 
 READ_TIMEOUT_S = 20.0
-"""For all of the log; what opening it takes stays below the election's max.poll.interval.ms (a test adds it up)."""
+"""For all of the log; opening takes less than the election's max.poll.interval.ms (a test adds it up)."""
 
 
 class ControllerLog:
     """The mode log under one controller. The controller's thread owns it.
 
-    Every append is sent with the membership that ``election`` holds, and without one nothing is.
+    Every append is sent with the membership that ``election`` holds; without one nothing is appended.
 
     Args:
         conf: librdkafka configuration (``bootstrap.servers``, security settings).
         topic: the mode log's name.
 
     Attributes:
-        appends: how many appends have succeeded; it tells whether something was appended in between.
-        timeout_s: how long an append may take; None: as the writer has it.
-        observed: the brokers that were ever seen, as the log has it since it was opened; None: the record needs a newer
+        appends: how many appends have succeeded.
+        timeout_s: how long an append may take; None: the writer's default.
+        observed: the brokers observed so far, as the log has them since it was opened; None: the record needs a newer
             reader. ``observed_unreadable``: the last record could not be read, and clients have none.
     """
 
@@ -47,16 +48,16 @@ class ControllerLog:
 
     @property
     def is_open(self) -> bool:
-        """Whether :meth:`append` may be called: not before :meth:`open`, nor after an append that was fenced or whose
-        outcome is not known."""
+        """Return whether :meth:`append` may be called: after :meth:`open`, until an append is fenced or its outcome is
+        unknown."""
         return self._writer is not None and self._writer.is_open
 
     def ensure(self) -> None:
         """Create the mode log where it is missing.
 
         Raises:
-            ClusterError: it cannot be created, or is not fit (more than one partition, not compacted); or (code
-                REQUEST_TIMED_OUT) no broker answered, and the next try asks with new connections.
+            ClusterError: it cannot be created, or is unsuitable (more than one partition, not compacted); or (code
+                REQUEST_TIMED_OUT) no broker answered, and the next attempt uses new connections.
         """
         try:
             ensure_mode_log(self._cluster.admin, self._topic)
@@ -66,15 +67,15 @@ class ControllerLog:
             raise
 
     def weakness(self) -> str | None:
-        """How the log is kept less safely than it could be, and what to do; None: it is not, or nobody tells."""
+        """Return how the log is kept less safely than it could be, and what to do; None: nothing is found."""
         return log_weakness(self._cluster.admin, self._topic)
 
     def open(self) -> Replay:
-        """Fence every earlier writer, then read the log to its end. A writer used before is thrown away.
+        """Fence every earlier writer, then read the log to its end. A writer used before is discarded.
 
         Raises:
-            ControllerFenced: this one is not the leader; nobody was fenced.
-            ClusterError: the log cannot be created, or is not fit (more than one partition, not compacted).
+            ControllerFenced: this is not the elected controller; no writer was fenced.
+            ClusterError: as of :meth:`ensure`.
             ModeSourceError: it cannot be read.
         """
         self.close()
@@ -93,9 +94,9 @@ class ControllerLog:
         is a tombstone.
 
         Raises:
-            ControllerFenced: this one is not the leader any more; nothing was appended.
-            ClusterError: it is not open; or not appended, or not known to be. Unless :attr:`is_open` says otherwise,
-                open it before the next append.
+            ControllerFenced: this is no longer the elected controller; nothing was appended.
+            ClusterError: not open, or the append failed, or its outcome is unknown. Unless :attr:`is_open` says
+                otherwise, open it before the next append.
         """
         if self._writer is None:
             raise ClusterError(f"mode log: topic {self._topic!r} is not open for writing", topic=self._topic)
@@ -103,7 +104,7 @@ class ControllerLog:
         self.appends += 1
 
     def close(self) -> None:
-        """Let the writer go."""
+        """Discard the writer."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
@@ -115,3 +116,79 @@ class ControllerLog:
                 f"mode log: this controller is not the elected one of topic {self._topic!r}", topic=self._topic
             )
         return membership
+
+
+# Claims
+
+
+@dataclass(frozen=True)
+class Contact:
+    """Where a controller takes commands, as its claim states it.
+
+    Attributes:
+        address: ``host:port`` for clients; None: it takes none.
+        host: the name of the host it runs on: a loopback address means nothing on any other.
+        security_protocol: what clients use there, as in ``security.protocol``.
+    """
+
+    address: str | None = None
+    host: str = ""
+    security_protocol: str = "PLAINTEXT"
+
+
+NOWHERE = Contact()
+
+
+class ClaimWatch:
+    """The latest claim on the mode log, read on from where the last read ended. One thread owns it.
+
+    Attributes:
+        claim: the latest claim; None without one.
+        absent: whether the last read found no mode log.
+        highest_epoch: of all claims that were ever read, on a log that lost its tail or was recreated, too; 0: none.
+    """
+
+    def __init__(self, conf: Mapping[str, Any], topic: str) -> None:
+        self._conf = dict(conf)
+        self._topic = topic
+        self._position = 0
+        self.claim: ClaimRecord | None = None
+        self.absent = False
+        self.highest_epoch = 0
+
+    def look(self, timeout_s: float) -> ClaimRecord | None:
+        """Read what was appended since the last read, and return the claim. A log that does not exist has none.
+
+        Raises:
+            NotAuthorized, ModeSourceError: it could not be read to its end within ``timeout_s``.
+        """
+        try:
+            self._position = read_to_end(self._conf, self._topic, self._position, self._apply, timeout_s)
+        except LogAbsent:
+            self._position, self.claim, self.absent = 0, None, True
+            return None
+        except LogRewound:  # another log of this name: the claim was on the one before
+            self._position, self.claim = 0, None
+            self._position = read_to_end(self._conf, self._topic, 0, self._apply, timeout_s)
+        self.absent = False
+        return self.claim
+
+    def _apply(self, records: Sequence[LogRecord]) -> None:
+        for record in records:
+            if record.key == CLAIM_KEY.encode() and record.value is not None:
+                try:
+                    self.claim = ClaimRecord.from_json(record.value)
+                except RecordError:
+                    self.claim = None  # malformed, or written by a newer version
+                    continue
+                self.highest_epoch = max(self.highest_epoch, self.claim.controller_epoch)
+
+
+def describe_claim(claim: ClaimRecord | None) -> str:
+    """Return which controller was active last. Whether it still is, only the election shows."""
+    if claim is None:
+        return "no controller has claimed the mode log yet"
+    name = claim.controller_id if not claim.host else f"{claim.controller_id} on host {claim.host}"
+    if claim.address is None:
+        return f"the last one, {name} (epoch {claim.controller_epoch}), has stopped, or takes no commands"
+    return f"the last claim is that of {name} (epoch {claim.controller_epoch}), at {claim.address}"

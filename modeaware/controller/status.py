@@ -1,13 +1,61 @@
-"""What a controller is at the moment, for those who wait for it."""
+"""What a controller shows of itself: its role, an immutable snapshot for metrics and pages, and fields of log records.
+
+Snapshots are immutable, so no other thread ever touches the state of the controller's thread.
+"""
 
 from __future__ import annotations
 
 import threading
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import NamedTuple
+
+from modeaware.lifecycle import reasons
+from modeaware.lifecycle.facts import TopicFacts
+from modeaware.lifecycle.state import held_up, partition_phase, topic_phase
+from modeaware.modelog.group_rules import GroupRule
+from modeaware.modelog.records import ClaimRecord, TopicRecord
+from modeaware.modes import format_ranges
+
+CHECK, COMMAND, MODE_LOG = "check", "command", "mode-log"
+OPERATIONS = (CHECK, COMMAND, "CommitOffsets", "CreatePartitions", "DeleteRecords", MODE_LOG)
+"""What errors are counted by: passes over topics, commands (not refusals), each kind of effect, repeated claims."""
+PACE_MS = 600_000
+"""The time over which the pace of groups is measured."""
+
+
+# Fields of log records
+
+
+def about_record(record: TopicRecord) -> dict[str, str | int]:
+    """Return the fields (``extra=``) of a log record about a topic; docs/observability.md has all fields."""
+    return {
+        "topic": record.topic,
+        "topic_id": record.topic_id,
+        "mode_epoch": record.epoch,
+        "controller_epoch": record.controller_epoch,
+        "phase": topic_phase(record),
+    }
+
+
+def about_controller(controller_id: str, epoch: int | None = None) -> dict[str, str | int]:
+    """Return the fields of a log record about a controller."""
+    return {"controller_id": controller_id} | ({} if epoch is None else {"controller_epoch": epoch})
+
+
+def describe_waiting(record: TopicRecord) -> str:
+    """Return the phase of a topic and what it waits for: ``drain (4-6: group 'billing' has not ...)``."""
+    waiting = [f"{format_ranges(held)}: {reasons.text(reason)}" for reason, held in held_up(record).items()]
+    return f"{topic_phase(record)} ({'; '.join(waiting)})" if waiting else topic_phase(record)
+
+
+# Role
 
 
 class Role(Enum):
-    """``STARTING``: not known yet. ``ACTIVE``: it has claimed the mode log. ``STANDBY``: another one is active, or an
+    """``STARTING``: not decided yet. ``ACTIVE``: it has claimed the mode log. ``STANDBY``: another one is active, or an
     election is under way. ``STOPPED``: by :meth:`Controller.stop`, or by a failure."""
 
     STARTING = "starting"
@@ -20,20 +68,22 @@ class Status:
     """A controller's role. Written by its thread, read and waited for by any.
 
     Attributes:
-        stopping: set by whoever wants it to stop.
-        trouble: the last thing that went wrong while it was starting, for whoever gives up waiting; None: nothing.
-        round_s: when its thread last went round (``Clock.monotonic_s``); None: it has not begun to.
-        contact_s: when it last was sure of its place in the election while active, or read the mode log to its end
-            while standing by; None: not yet.
-        log_failures: how often the mode log had to be claimed again, because of an error.
-        takeovers: how often it has become active; claiming again while it is counts for nothing.
+        stopping: set to stop the controller.
+        failure: why it has stopped by itself; None: it has not.
+        epoch: the epoch of its claim while it is active.
+        trouble: the last error while it was starting, for the message of a timeout; None: none.
+        round_s: when its thread last went round (``Clock.monotonic_s``); None: not yet.
+        contact_s: when it was last sure of its place in the election (active), or read the mode log to its end
+            (standby); None: not yet.
+        log_failures: how often the mode log had to be claimed again because of an error.
+        takeovers: how often it has become active; repeated claims count for nothing.
     """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._role = Role.STARTING
-        self._epoch: int | None = None
-        self._failure: BaseException | None = None
+        self.role = Role.STARTING
+        self.epoch: int | None = None
+        self.failure: BaseException | None = None
         self.stopping = threading.Event()
         self.trouble: str | None = None
         self.round_s: float | None = None
@@ -41,43 +91,186 @@ class Status:
         self.log_failures = 0
         self.takeovers = 0
 
-    @property
-    def role(self) -> Role:
-        return self._role
-
-    @property
-    def epoch(self) -> int | None:
-        """The epoch of its claim while it is active."""
-        return self._epoch
-
-    @property
-    def failure(self) -> BaseException | None:
-        """Why it has stopped by itself."""
-        return self._failure
-
-    def become(self, role: Role, epoch: int | None = None) -> bool:
-        """Note a new role. Returns whether it is another one than before."""
+    def become(self, role: Role, epoch: int | None = None, failure: BaseException | None = None) -> bool:
+        """Set a new role. Return whether it differs from the one before."""
         with self._changed:
-            changed = (role, epoch) != (self._role, self._epoch)
-            self.takeovers += role is Role.ACTIVE and self._role is not Role.ACTIVE
-            self._role, self._epoch = role, epoch
+            changed = (role, epoch) != (self.role, self.epoch)
+            self.takeovers += role is Role.ACTIVE and self.role is not Role.ACTIVE
+            self.role, self.epoch, self.failure = role, epoch, failure
             self._changed.notify_all()
         return changed
 
-    def fail(self, error: BaseException) -> None:
-        """It stops, because of ``error``."""
-        with self._changed:
-            self._failure = error
-        self.become(Role.STOPPED)
-
     def wait(self, *roles: Role, timeout_s: float | None = None) -> bool:
-        """Wait until it has one of these roles. Returns whether it has (it may have stopped instead).
+        """Wait until it has one of these roles. Return whether it has (it may have stopped instead).
 
         Raises:
             The failure, if it stops by one.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self._role in (*roles, Role.STOPPED), timeout_s)
-            if self._failure is not None:
-                raise self._failure
-            return self._role in roles
+            self._changed.wait_for(lambda: self.role in (*roles, Role.STOPPED), timeout_s)
+            if self.failure is not None:
+                raise self.failure
+            return self.role in roles
+
+
+# Snapshots
+
+
+@dataclass(frozen=True)
+class TopicSeen:
+    """One topic, as the controller's thread last observed it.
+
+    Attributes:
+        record: its record in force.
+        facts: the result of the last pass; None before the first one.
+        looked_ms: when that was (wall clock, ms since the epoch).
+        trouble: why the last pass failed; None: it did not.
+        blocked_since: partition -> since when it is held up in its phase (wall clock, ms), for whatever reasons: a
+            group in a rebalance makes the list of groups uncertain every now and then. Reasons that wait as requested
+            count apart. After a takeover the time is that of the record.
+        stragglers: how many broken seals this controller has observed.
+        known_ms: since when this controller watches it: since its claim, or the topic's first record.
+        earlier: a pass some minutes before the last one, with its time: the difference is the pace of groups.
+    """
+
+    record: TopicRecord
+    facts: TopicFacts | None = None
+    looked_ms: int | None = None
+    trouble: str | None = None
+    blocked_since: Mapping[int, int] = field(default_factory=dict, hash=False)
+    stragglers: int = 0
+    known_ms: int | None = None
+    earlier: tuple[int, TopicFacts] | None = None
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A controller at one moment.
+
+    Attributes:
+        taken_ms: when (wall clock, ms since the epoch).
+        controller_id, role, epoch: as of :class:`~modeaware.controller.daemon.Controller`.
+        address: where its endpoint listens; None: it has none.
+        claim: the last claim that it has read; while it is active, its own.
+        loop_age_s: how long ago its thread last went round; None: not yet.
+        contact_age_s: how long ago it was last sure of its place in the election (active), or read the mode log to its
+            end (standby); None: not yet.
+        stopped_by: the failure that stopped it.
+        topics: every topic with a record, while it is active; by name.
+        rules, ignored_groups: which groups drains wait for, and do not.
+        errors: operation (one of :data:`OPERATIONS`) -> how often it has failed since the process began.
+        takeovers: how often it has become active since then.
+    """
+
+    taken_ms: int
+    controller_id: str
+    role: Role
+    epoch: int | None = None
+    address: str | None = None
+    claim: ClaimRecord | None = None
+    loop_age_s: float | None = None
+    contact_age_s: float | None = None
+    stopped_by: str | None = None
+    topics: tuple[TopicSeen, ...] = ()
+    rules: tuple[GroupRule, ...] = ()
+    ignored_groups: tuple[str, ...] = ()
+    errors: Mapping[str, int] = field(default_factory=dict, hash=False)
+    takeovers: int = 0
+
+
+class Seen(NamedTuple):
+    """The part of a :class:`Snapshot` that :class:`Watched` holds."""
+
+    topics: tuple[TopicSeen, ...] = ()
+    rules: tuple[GroupRule, ...] = ()
+    errors: Mapping[str, int] = {}
+
+
+class Watched:
+    """Written by the controller's thread, at moments when it waits for brokers anyway; read by any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._topics: dict[str, TopicSeen] = {}
+        self._rules: tuple[GroupRule, ...] = ()
+        self._errors: Counter[str] = Counter(dict.fromkeys(OPERATIONS, 0))
+
+    def claimed(self, records: Iterable[TopicRecord], rules: tuple[GroupRule, ...], now_ms: int) -> None:
+        """Set all that is on the mode log, which has just been claimed. Counts of stragglers continue."""
+        with self._lock:
+            before, self._topics, self._rules = self._topics, {}, rules
+            for record in records:
+                since = {p: record.changed_ms for p, retired in record.retired.items() if retired.reason is not None}
+                stragglers = before[record.topic_id].stragglers if record.topic_id in before else 0
+                self._topics[record.topic_id] = TopicSeen(
+                    record, known_ms=now_ms, blocked_since=since, stragglers=stragglers
+                )
+
+    def appended(self, record: TopicRecord, now_ms: int) -> None:
+        """Set the record in force."""
+        with self._lock:
+            seen = self._topics.get(record.topic_id) or TopicSeen(record, known_ms=now_ms)
+            self._topics[record.topic_id] = _with_record(seen, record, now_ms)
+
+    def looked(self, topic_id: str, facts: TopicFacts, now_ms: int) -> None:
+        """Set the facts of a pass over a topic."""
+        with self._lock:
+            if (seen := self._topics.get(topic_id)) is None:
+                return
+            earlier = seen.earlier
+            over = earlier is None or now_ms - earlier[0] > PACE_MS
+            if over and seen.facts is not None and seen.looked_ms is not None:
+                earlier = seen.looked_ms, seen.facts
+            self._topics[topic_id] = replace(seen, facts=facts, looked_ms=now_ms, earlier=earlier, trouble=None)
+
+    def not_looked(self, topic_id: str, trouble: str) -> None:
+        """Note that a pass over a topic failed."""
+        with self._lock:
+            self._errors[CHECK] += 1
+            if (seen := self._topics.get(topic_id)) is not None:
+                self._topics[topic_id] = replace(seen, trouble=trouble)
+
+    def removed(self, topic_id: str) -> None:
+        """Remove a topic whose record was removed."""
+        with self._lock:
+            self._topics.pop(topic_id, None)
+
+    def ruled(self, rules: tuple[GroupRule, ...]) -> None:
+        """Set the operator's rules about groups."""
+        with self._lock:
+            self._rules = rules
+
+    def failed(self, operation: str) -> None:
+        """Count a failure of one of :data:`OPERATIONS`."""
+        with self._lock:
+            self._errors[operation] += 1
+
+    def seen(self) -> Seen:
+        """Return all of it at this moment."""
+        with self._lock:
+            topics, rules, errors = list(self._topics.values()), self._rules, dict(self._errors)
+        return Seen(tuple(sorted(topics, key=lambda seen: seen.record.topic)), rules, errors)
+
+
+def reason_code(reason: str) -> str:
+    """Return a reason without the group that it may name."""
+    return reason.partition(":")[0]
+
+
+def _hold(record: TopicRecord, partition: int) -> tuple[str, bool] | None:
+    """Return what identifies one hold-up of a partition: its phase, and whether it waits as requested; None: none."""
+    retired = record.retired.get(partition)
+    if retired is None or retired.reason is None:
+        return None
+    return partition_phase(record.modes[partition], retired), reason_code(retired.reason) in reasons.AS_ASKED
+
+
+def _with_record(seen: TopicSeen, record: TopicRecord, now_ms: int) -> TopicSeen:
+    since, late = {}, 0
+    for partition, retired in record.retired.items():
+        before = seen.record.retired.get(partition)
+        late += max(retired.stragglers - before.stragglers, 0) if before is not None else 0
+        if (hold := _hold(record, partition)) is not None:
+            same = hold == _hold(seen.record, partition)
+            since[partition] = seen.blocked_since.get(partition, now_ms) if same else now_ms
+    return replace(seen, record=record, blocked_since=since, stragglers=seen.stragglers + late)

@@ -1,229 +1,473 @@
-"""The controller's thread: takes part in the election, does the work while it is the leader, stands by while not."""
+"""The controller's thread: the election, the work while it is the leader, the answers while it stands by.
+
+A *leader* claims the log, executes commands, and checks topics that are due. It never opens the log without the
+brokers' confirmation that it is the leader, so controllers do not fence each other in turns. After an append that
+failed, what is on the log is unknown: the log is claimed again, which reads it. A *standby* follows the claim on the
+log, so it can name the active controller to its clients. A place in the election that leads to nothing is given up.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from modeaware.clock import Clock
+from modeaware.cluster.cluster import Cluster
 from modeaware.config import ControllerConfig
-from modeaware.controller import parts as waiting
-from modeaware.controller.claims import describe_claim
-from modeaware.controller.contact import Contact
-from modeaware.controller.election import Seat
-from modeaware.controller.inbox import Inbox
-from modeaware.controller.leader import STUCK_S, Leader
-from modeaware.controller.parts import Parts, may_pass
-from modeaware.controller.standby import Standby
-from modeaware.controller.status import Role, Status
+from modeaware.controller.cluster_watch import BrokerWatch, TopicWatch
+from modeaware.controller.election import Election, Seat
+from modeaware.controller.engine import Engine, elapsed_ms
+from modeaware.controller.inbox import Inbox, Job
+from modeaware.controller.log import ClaimWatch, Contact, ControllerLog, describe_claim
+from modeaware.controller.status import Role, Status, about_controller
 from modeaware.errors import (
     ClusterError,
     ConfigError,
     ControllerFenced,
     ControllerUnavailable,
+    ErrorCode,
     ModeAwareError,
     ModeSourceError,
 )
+from modeaware.lifecycle.state import topic_phase
 
 logger = logging.getLogger("modeaware.controller")
 
+POLL_S = 0.1
+"""How often the election is polled at least, where no step is in between: commands are waited for in between."""
+STUCK_S = 45.0
+"""How long a place that leads to nothing is kept: a leader that cannot claim the log, a member without a seat."""
 START_PATIENCE_S = 60.0
-"""How long a start is tried again where no broker answers."""
+"""How long a start is retried where no broker answers."""
 FIRST_READ_TIMEOUT_S = 10.0
 RETRY_DELAY_S = 2.0
+CONFIRM_TIMEOUT_S = 10.0
+SEAL_SLACK_MS = 1_000
+STOP_APPEND_TIMEOUT_S = 3.0
+SLICE_S = 0.25
+"""How long commands of one request are executed before others, and due checks, have their turn."""
+CLAIM_READ_TIMEOUT_S = 5.0
+CLAIM_REFRESH_S = 10.0
+"""The age at which a standby reads the claim again."""
 
 
+@dataclass
 class Worker:
-    """What the thread ``modeaware-controller`` (or, with ``--once``, the caller's) does.
+    """The work of the thread ``modeaware-controller`` (or, with ``--once``, the caller's).
 
-    It owns the election's consumer, the log's writer, the engine and its records; nobody else touches them. It never
-    opens the log without having the brokers confirm that it is the leader, so that controllers do not fence each other
-    in turns.
-
-    Args: as of :class:`Leader`.
+    That thread alone uses what it is made of, but for the inbox and the status. ``clusters`` are the connections of all
+    others, closed at the end. An append that fails (ControllerFenced, ClusterError) ends the claim.
     """
 
-    def __init__(
-        self, parts: Parts, config: ControllerConfig, contact: Contact, controller_id: str, clock: Clock
-    ) -> None:
-        self._leader = Leader(parts, config, contact, controller_id, clock)
-        self._standby = Standby(parts, clock)
-        self._inbox = parts.inbox
-        self._log = parts.log
-        self._election = parts.election
-        self._claims = parts.claims
-        self._status = parts.status
-        self._clusters = parts.clusters
-        self._clock = clock
-        self._seated_s = clock.monotonic_s()  # when its place last was worth keeping: joined, or standing by
+    engine: Engine
+    log: ControllerLog
+    election: Election
+    claims: ClaimWatch
+    inbox: Inbox
+    status: Status
+    config: ControllerConfig
+    contact: Contact
+    controller_id: str
+    clock: Clock
+    brokers: BrokerWatch | None = None
+    topics: TopicWatch | None = None
+    clusters: tuple[Cluster, ...] = ()
+
+    def __post_init__(self) -> None:
+        now_s = self.clock.monotonic_s()
+        self._useful_s = now_s  # when its place last was worth keeping: joined, standing by, or leading with a claim
+        self._claim_read_s: float | None = now_s  # when a standby last read the claim: first, at the start
+        self._weakness_due = False
+        self._weakness: str | None = None
 
     def run(self) -> None:
-        """Serve until told to stop.
+        """Serve until stopped.
 
         Raises:
             ClusterError, ModeSourceError: the mode log or the election cannot be used, before it was active or standby.
-            ModeAwareError: what would not get better by trying again.
+            ModeAwareError: an error that a retry does not cure.
         """
         try:
             self._enter()
-            while not self._status.stopping.is_set():
-                self._status.round_s = self._clock.monotonic_s()
-                if self._leads():
+            while not self._stopping:
+                self.status.round_s = self.clock.monotonic_s()
+                if self._is_elected():
                     self._lead()
                 else:
-                    self._standby.step()
+                    self._stand_by()
         finally:
             self._leave()
 
     def run_once(self, patience_s: float) -> None:
-        """Wait ``patience_s`` for being elected, take every topic as far as it goes now, and leave.
+        """Wait ``patience_s`` for the election, take every topic as far as it goes now, and leave.
 
         Raises:
             ControllerUnavailable: another controller is active.
-            ControllerFenced: another one has become it.
+            ControllerFenced: another one has become active.
             ClusterError, ModeSourceError: the mode log cannot be used.
         """
         try:
             self._enter()
             if self._elected_within(patience_s):
-                term = self._leader.claim()
+                term = self._claim()
                 if term is None:
                     raise ControllerFenced("another controller has taken over")
-                self._leader.settle(term)
+                self._settle(term)
         finally:
             self._leave()
+
+    @property
+    def _stopping(self) -> bool:
+        return self.status.stopping.is_set()
 
     # Coming and going
 
     def _enter(self) -> None:
-        """Look at the log, make it where it is missing, join. No step is begun anew once told to stop."""
-        self._patiently(lambda: self._claims.look(FIRST_READ_TIMEOUT_S))
-        self._patiently(self._log.ensure)
-        if not self._status.stopping.is_set():
+        """Read the claim, create the log where it is missing, join. No step begins once it is stopped."""
+        self._patiently(lambda: self.claims.look(FIRST_READ_TIMEOUT_S))
+        self._patiently(self.log.ensure)
+        if not self._stopping:
             self._join()
 
     def _patiently(self, step: Callable[[], object]) -> None:
-        """Take the step, again and again where nobody answers: a single broker may just be restarted, or frozen."""
-        deadline_s = self._clock.monotonic_s() + START_PATIENCE_S
-        while not self._status.stopping.is_set():
-            self._status.round_s = self._clock.monotonic_s()
+        """Take the step, again and again where no broker answers: a single broker may be restarting."""
+        deadline_s = self.clock.monotonic_s() + START_PATIENCE_S
+        while not self._stopping:
+            self.status.round_s = self.clock.monotonic_s()
             try:
                 step()
                 return
             except (ClusterError, ModeSourceError) as error:
-                if not may_pass(error) or self._clock.monotonic_s() > deadline_s:
+                if error.code is not ErrorCode.REQUEST_TIMED_OUT or self.clock.monotonic_s() > deadline_s:
                     raise
-                self._status.trouble = str(error)
-                logger.warning("%s; trying again", error)
-            self._status.stopping.wait(RETRY_DELAY_S)
+                self.status.trouble = str(error)
+                logger.warning("%s; retrying", error)
+            self.status.stopping.wait(RETRY_DELAY_S)
 
     def _join(self) -> None:
-        claim = self._claims.claim
-        self._election.join(claim.claimed_ms if claim is not None else 0)
-        self._seated_s = self._clock.monotonic_s()
+        claim = self.claims.claim
+        self.election.join(claim.claimed_ms if claim is not None else 0)
+        self._useful_s = self.clock.monotonic_s()
 
     def _rejoin(self) -> None:
-        """Back to the end of the queue, behind whoever is active now. What waits is refused: its clients retry."""
-        self._inbox.refuse_all("this controller has lost its place in the election: nothing was changed")
-        self._election.close()
-        if self._status.role is Role.STARTING:
-            self._log.close()
+        """Rejoin the election behind the active controller. Waiting commands are refused: their clients retry."""
+        self.inbox.refuse_all("this controller has lost its place in the election: nothing was changed")
+        self.election.close()
+        if self.status.role is Role.STARTING:
+            self.log.close()
         else:
-            self._standby.step_down()
-        self._standby.look_up()
+            self._step_down()
+        self._read_claim()
         try:
             self._join()
         except ConfigError as error:
-            if self._status.role is Role.STARTING:
+            if self.status.role is Role.STARTING:
                 raise
-            # The settings have worked before. A file that they name is being replaced, perhaps.
-            logger.warning("%s; joining the election again", error)
-            self._status.stopping.wait(RETRY_DELAY_S)
+            # The settings have worked before. A file that they name may be in the course of replacement.
+            logger.warning("%s; rejoining the election", error)
+            self.status.stopping.wait(RETRY_DELAY_S)
 
     def _leave(self) -> None:
-        """Hand over at once: take the address back, then leave the group."""
+        """Hand over at once: release the claim, then leave the group."""
         try:
-            if self._status.role is Role.ACTIVE:
-                self._leader.release()
+            if self.status.role is Role.ACTIVE:
+                self._release()
         finally:
-            self._log.close()
-            self._election.close()
-            for cluster in self._clusters:
+            self.log.close()
+            self.election.close()
+            for cluster in self.clusters:
                 cluster.close()
 
     # The election
 
-    def _leads(self) -> bool:
-        """Poll; whether this is the leader, who may go and claim the log."""
-        election = self._election
+    def _is_elected(self) -> bool:
+        """Poll; return whether this is the leader, which may claim the log."""
+        election = self.election
         election.poll()
-        now_s = self._clock.monotonic_s()
+        now_s = self.clock.monotonic_s()
         if election.seat is Seat.STANDBY:
-            self._seated_s = now_s
+            self._useful_s = now_s
         if election.lost:
-            logger.warning("this controller has lost its place in the election, and joins it again")
+            logger.warning("this controller has lost its place in the election; rejoining")
             self._rejoin()
-        elif now_s - max(self._seated_s, self._leader.served_s) > STUCK_S:
-            logger.warning("its place in the election has led to nothing for %g s: queueing again at the end", STUCK_S)
+        elif now_s - self._useful_s > STUCK_S:
+            logger.warning("elected but no progress for %g s; rejoining the election", STUCK_S)
             self._rejoin()
-        if self._status.role is Role.STARTING:
-            self._status.trouble = election.trouble or self._status.trouble
+        if self.status.role is Role.STARTING:
+            self.status.trouble = election.trouble or self.status.trouble
             if election.refusal is not None:
                 raise election.refusal
-        return election.leader and not self._status.stopping.is_set()
+        return election.leader and not self._stopping
 
     def _elected_within(self, patience_s: float) -> bool:
-        """False only when told to stop."""
-        deadline_s = self._clock.monotonic_s() + patience_s
-        while not self._leads():
-            if self._status.stopping.wait(waiting.POLL_S):
+        """Return False only when stopped."""
+        deadline_s = self.clock.monotonic_s() + patience_s
+        while not self._is_elected():
+            if self.status.stopping.wait(POLL_S):
                 return False
-            if self._election.seat is Seat.STANDBY or self._clock.monotonic_s() > deadline_s:
-                self._standby.look_up()
-                raise ControllerUnavailable(
-                    f"not elected within {patience_s:g} s: {describe_claim(self._claims.claim)}"
-                    if self._election.seat is Seat.WAITING
-                    else f"another controller is running: {describe_claim(self._claims.claim)}"
-                )
+            if self.election.seat is Seat.STANDBY or self.clock.monotonic_s() > deadline_s:
+                self._read_claim()
+                waiting = self.election.seat is Seat.WAITING
+                why = f"not elected within {patience_s:g} s" if waiting else "another controller is running"
+                raise ControllerUnavailable(f"{why}: {describe_claim(self.claims.claim)}")
         return True
 
     def _lead(self) -> None:
         try:
-            term = self._leader.claim()
+            term = self._claim()
             if term is not None:
-                self._leader.serve(term)
+                self._serve(term)
         except ControllerFenced as error:
-            # Another one opened the log, by right or (woken from a pause) by mistake: the election tells which.
-            logger.warning("%s; asking the election", error)
-            self._log.close()
+            # Another one opened the log, by right or (woken from a pause) by mistake: the election decides.
+            logger.warning("%s; checking the election", error)
+            self.log.close()
         except (ClusterError, ConfigError, ModeSourceError) as error:
-            if self._status.role is Role.STARTING:
-                if not may_pass(error):
+            if self.status.role is Role.STARTING:
+                if error.code is not ErrorCode.REQUEST_TIMED_OUT:
                     raise
-                self._status.trouble = str(error)
-            # What became of the last append is not known: a new claim reads the log again.
-            self._status.log_failures += 1
+                self.status.trouble = str(error)
+            # The outcome of the last append is unknown: a new claim reads the log again.
+            self.status.log_failures += 1
             logger.warning("%s; claiming the mode log again", error)
-            self._log.close()
-            self._pause(RETRY_DELAY_S)
+            self.log.close()
+            deadline_s = self.clock.monotonic_s() + RETRY_DELAY_S
+            while self.clock.monotonic_s() < deadline_s and not self.status.stopping.wait(POLL_S):
+                self.election.poll()
 
-    def _pause(self, wait_s: float) -> None:
-        deadline_s = self._clock.monotonic_s() + wait_s
-        while self._clock.monotonic_s() < deadline_s and not self._status.stopping.wait(waiting.POLL_S):
-            self._election.poll()
+    def _still_leads(self, term: int) -> bool:
+        """Poll; return whether this is still the leader in ``term``. Waits for the end of a rebalance."""
+        election = self.election
+        election.poll()
+        self.status.round_s = self.clock.monotonic_s()
+        deadline_s = self.status.round_s + STUCK_S
+        while election.seat is Seat.WAITING and not election.lost and not self._stopping:
+            if self.clock.monotonic_s() > deadline_s:
+                return False
+            election.poll(POLL_S)
+            self.status.round_s = self.clock.monotonic_s()
+        leads = election.leader and election.term == term
+        if leads:  # librdkafka revokes the place where no heartbeat succeeded for a session
+            self.status.contact_s = self.clock.monotonic_s()
+        return leads
+
+    def _surely_leads(self, term: int) -> bool:
+        deadline_s = self.clock.monotonic_s() + CONFIRM_TIMEOUT_S
+        while self._still_leads(term):
+            if self.election.confirm(CONFIRM_TIMEOUT_S):
+                return True
+            if self.clock.monotonic_s() > deadline_s or self._stopping:
+                return False
+            self.election.poll(POLL_S)  # a rebalance takes a moment
+        return False
+
+    # The leader
+
+    def _claim(self) -> int | None:
+        """Claim the log, if the brokers confirm that this is the leader: else it would fence the rightful one.
+
+        Returns:
+            The election's term of the claim; None: this is not the leader.
+        """
+        confirmed = self.election.confirm(CONFIRM_TIMEOUT_S)
+        if confirmed is None:
+            text = "the coordinator has not confirmed this controller as the leader"
+            raise ClusterError(text, code=ErrorCode.REQUEST_TIMED_OUT)
+        if not confirmed:
+            return None
+        term = self.election.term
+        self.status.contact_s = self.clock.monotonic_s()
+        epoch = self.engine.claim(
+            self.controller_id,
+            self.contact,
+            not_before_ms=self.election.since_ms,
+            seen_epoch=self.claims.highest_epoch,
+        )
+        self.status.become(Role.ACTIVE, epoch)
+        self._weakness_due = True
+        logger.info("active: epoch %d", epoch, extra=about_controller(self.controller_id, epoch))
+        return term
+
+    def _release(self) -> None:
+        """Remove the address from the claim, where this is still the leader; log what prevents it."""
+        try:
+            if not self.election.leader:
+                raise ControllerFenced("an election is under way")
+            if not self.log.is_open:
+                raise ControllerFenced("the mode log was to be claimed again, after an append that failed")
+            self.log.timeout_s = STOP_APPEND_TIMEOUT_S
+            self.engine.release()
+        except (ClusterError, ControllerFenced) as error:
+            logger.warning("stopping: the claim stays on the log, the next controller replaces it: %s", error)
+
+    def _serve(self, term: int) -> None:
+        """Serve until the term is over, or stopped."""
+        schedule = self.engine.schedule
+        while not self._stopping and self._still_leads(term):
+            self._useful_s = self.clock.monotonic_s()
+            next_ms = schedule.next_ms()
+            wait_s = POLL_S if next_ms is None else (next_ms - elapsed_ms(self.clock)) / 1000
+            job = self.inbox.take(min(max(wait_s, 0), POLL_S))
+            if job is not None:
+                self._carry_out(job, term)
+            for topic_id in self.engine.schedule.due(elapsed_ms(self.clock)):
+                if not self._still_leads(term):
+                    break
+                self._check(topic_id)
+                if not self.inbox.empty:
+                    break  # commands do not wait for a round over all topics
+            self._watch_cluster()
+            self._warn_of_weakness()
+
+    def _settle(self, term: int) -> None:
+        """Take every topic as far as it goes now."""
+        engine, patience_ms = self.engine, self.config.seal_quiet_ms + SEAL_SLACK_MS
+        self._watch_cluster()
+        give_up_ms = elapsed_ms(self.clock) + patience_ms
+        while not self._stopping:
+            if not self._still_leads(term):
+                raise ControllerFenced("another controller has taken over")
+            due = engine.schedule.due(elapsed_ms(self.clock))
+            if due and self._check(due[0]):
+                give_up_ms = elapsed_ms(self.clock) + patience_ms
+            now_ms, next_ms = elapsed_ms(self.clock), engine.schedule.next_ms()
+            sealing = any(topic_phase(record) == "seal" for record in engine.records)
+            if next_ms is None or (next_ms > now_ms and not (sealing and now_ms < give_up_ms)):
+                return
+            self.status.stopping.wait(min(max(min(next_ms, give_up_ms) - now_ms, 0) / 1000, POLL_S))
+
+    def _carry_out(self, job: Job, term: int) -> None:
+        """Execute commands of the job for :data:`SLICE_S`, and answer once all of them have an outcome.
+
+        An append proves that this is the leader. A success that appended nothing rests on memory, and would be an
+        answer of the past in a process that was paused: the election confirms the leader before it is given.
+        """
+        until_s = self.clock.monotonic_s() + SLICE_S
+        try:
+            while (command := job.begin(self.clock.monotonic_s())) is not None:
+                appends = self.log.appends
+                try:
+                    result = self.engine.execute(command)
+                except (ClusterError, ControllerFenced) as error:
+                    # A fenced append may have succeeded: the answer to its commit may be what was lost.
+                    harmless = self._is_harmless(error)
+                    job.end(error, unknown=not harmless)
+                    if not harmless:
+                        raise
+                    continue
+                appended = self.log.appends > appends
+                job.end(result, proved=appended or result.code is not ErrorCode.NONE)
+                if appended:
+                    job.prove()
+                if job.complete or self.clock.monotonic_s() >= until_s or not self._still_leads(term):
+                    break
+            if not job.proved and self._surely_leads(term):
+                job.prove()
+        finally:  # answered where it is complete, else queued again: its commands go on after a new claim as well
+            if job.in_command:
+                job.end(ClusterError("the controller failed on this command"), unknown=True)
+            if not job.proved:
+                logger.warning("the brokers do not confirm that this is the active controller: commands are refused")
+                job.drop_unproved()
+            if job.complete:
+                job.finish()
+            else:
+                self.inbox.put_back(job)
+
+    def _check(self, topic_id: str) -> bool:
+        try:
+            return self.engine.check(topic_id)
+        except ClusterError as error:
+            if not self._is_harmless(error):
+                raise
+            self.engine.put_off(topic_id)
+            return False
+
+    def _is_harmless(self, error: ModeAwareError) -> bool:
+        """Return whether certainly nothing was appended, and a new claim would not help: the record is too large."""
+        if error.code is not ErrorCode.MESSAGE_TOO_LARGE or not self.log.is_open:
+            return False
+        logger.error("%s", error)
+        return True
+
+    def _watch_cluster(self) -> None:
+        """Look for recreated topics, and at the brokers, when no command waits: a silent broker takes seconds."""
+        topics, brokers, epoch = self.topics, self.brokers, self.status.epoch
+        try:
+            if topics is not None and self.inbox.empty:
+                topics.step()
+            if brokers is not None and epoch is not None and self.inbox.empty:
+                brokers.step(epoch)
+        except ClusterError as error:
+            if not self._is_harmless(error):
+                raise
+
+    def _warn_of_weakness(self) -> None:
+        """Check how the log is kept, once a claim, and not as a part of it, which has to be quick. Warn of changes."""
+        if not self._weakness_due:
+            return
+        self._weakness_due, before = False, self._weakness
+        self._weakness = self.log.weakness()
+        if self._weakness not in (None, before):
+            about = about_controller(self.controller_id, self.status.epoch)
+            logger.warning("the mode log is not as safe as it could be: %s", self._weakness, extra=about)
+
+    # The standby
+
+    def _stand_by(self) -> None:
+        """Wait a moment for a command, and answer it with the active controller."""
+        if self.election.seat is Seat.STANDBY:
+            self._step_down()
+        self._follow_claim()
+        if self.status.role is not Role.STANDBY:  # the election is under way: commands wait for its end
+            self.election.poll(POLL_S)
+            return
+        job = self.inbox.take(POLL_S)
+        if job is not None:
+            self._read_claim()
+            job.refuse(ControllerUnavailable(f"this controller stands by: {describe_claim(self.claims.claim)}"))
+
+    def _step_down(self) -> None:
+        self.log.close()
+        if self.status.become(Role.STANDBY):
+            self._claim_read_s = None
+
+    def _read_claim(self) -> None:
+        try:
+            self.claims.look(CLAIM_READ_TIMEOUT_S)
+            self.status.contact_s = self.clock.monotonic_s()
+        except ModeSourceError as error:
+            logger.info("cannot read the claim on the mode log: %s", error)
+
+    def _follow_claim(self) -> None:
+        now_s = self.clock.monotonic_s()
+        if self._claim_read_s is not None and now_s - self._claim_read_s <= CLAIM_REFRESH_S:
+            return
+        before, first = self.claims.claim, self._claim_read_s is None
+        self._read_claim()
+        if self.claims.absent:  # without a mode log no leader is elected
+            try:
+                self.log.ensure()
+            except ClusterError as error:
+                logger.warning("%s", error)
+        self._claim_read_s = self.clock.monotonic_s()
+        claim = self.claims.claim
+        if self.status.role is Role.STANDBY and (first or before != claim):
+            about = {} if claim is None else about_controller(claim.controller_id, claim.controller_epoch)
+            logger.info("standby: %s", describe_claim(claim), extra=about)
 
 
 def run_worker(worker: Worker, status: Status, inbox: Inbox) -> None:
-    """The thread's body: what ends the worker is noted, and nobody who waits is left without an answer."""
+    """Run the thread: set what ended the worker, and answer all waiting commands."""
     try:
         worker.run()
         status.become(Role.STOPPED)
     except ModeAwareError as error:
         logger.error("controller stops: %s", error)
-        status.fail(error)
+        status.become(Role.STOPPED, failure=error)
     except Exception as error:
         logger.exception("controller stops: this is a bug in modeaware")
-        status.fail(error)
+        status.become(Role.STOPPED, failure=error)
         raise
     finally:
         status.stopping.set()

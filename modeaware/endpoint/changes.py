@@ -1,6 +1,6 @@
-"""DeletePartitions, CreatePartitions and AlterGroupRules: who may, and what they are answered.
+"""DeletePartitions, CreatePartitions and AlterGroupRules: authorization, and the response.
 
-The broker is asked what its user may do, over the very connection that is that user, and the answer decides for each
+The broker returns what its user is authorized for (KIP-430), over the user's own connection, and that decides for each
 topic. Nothing here does IO.
 """
 
@@ -8,16 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from enum import IntEnum
 from typing import Any
 
-from modeaware.endpoint.authorise import (
-    CREATE_PARTITIONS_NEEDS,
-    DELETE_PARTITIONS_NEEDS,
-    GROUP_RULES_NEED,
-    AclOperation,
-    granted,
-)
-from modeaware.endpoint.desk import ActiveController, Outcome
+from modeaware.endpoint.facade import ActiveController, Outcome
 from modeaware.errors import ClusterError, ControllerFenced, ControllerUnavailable, ErrorCode, ModeAwareError
 from modeaware.lifecycle.commands import (
     AlterGroupRulesCommand,
@@ -26,11 +20,12 @@ from modeaware.lifecycle.commands import (
     CreatePartitionsCommand,
     DeletePartitionsCommand,
 )
-from modeaware.wire import codec, messages, stock
+from modeaware.wire import codec, messages
 from modeaware.wire.codec import Header
 from modeaware.wire.frames import MalformedFrame
 
-_QUESTION_VERSION = 9
+QUESTION_VERSION = 9
+"""Of the Metadata request that returns what the user is authorized for."""
 _MAX_TIMEOUT_MS = 600_000
 _MAX_NAME = 249
 _MAX_MESSAGE = 1_000
@@ -40,15 +35,51 @@ _DECODED_FACTOR = 70
 """Bytes of memory for each byte of a request of many small parts: assignments without a replica are the worst."""
 
 
+NOT_SAID = -(2**31)
+"""The bit field of a response to a request without operations, or of a broker that does not return them."""
+
+
+class AclOperation(IntEnum):
+    """Kafka's ACL operations; the number is the operation's bit."""
+
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+
+
+DELETE_PARTITIONS_NEEDS = frozenset({AclOperation.ALTER, AclOperation.DELETE})
+"""Of DeletePartitions, on its topic."""
+CREATE_PARTITIONS_NEEDS = frozenset({AclOperation.ALTER})
+"""Of CreatePartitions, on its topic, as with Kafka's own brokers."""
+GROUP_RULES_NEED = frozenset({AclOperation.ALTER})
+"""Of AlterGroupRules, on the topic a rule names, or on the cluster."""
+
+
+def granted(bitfield: int | None) -> frozenset[AclOperation]:
+    """Return the operations in an ``authorized_operations`` field: none if it is None or negative (as NOT_SAID)."""
+    if bitfield is None or bitfield < 0:
+        return frozenset()
+    return frozenset(operation for operation in AclOperation if bitfield >> operation & 1)
+
+
 @dataclass
 class Change:
-    """One such request on its way.
+    """One such request.
 
     Attributes:
         header, request: as decoded.
         commands: one per topic, in the order of the request.
-        size_bytes: what it takes in memory, about.
-        refused: the results of those that this user may not have done, by their place in ``commands``.
+        size_bytes: its size in memory, about.
+        refused: the results of those that this user is not authorized for, by their place in ``commands``.
     """
 
     header: Header
@@ -66,29 +97,30 @@ class Change:
         return int(min(max(self.request.timeout_ms, 0), _MAX_TIMEOUT_MS))
 
     def question(self, correlation_id: int) -> bytes:
-        """The Metadata request that asks the broker what its user may do with the topics named."""
+        """Return the Metadata request for what the user is authorized for on the named topics."""
         names = dict.fromkeys(name for command in self.commands for name in _named(command) if _is_name(name))
-        request = stock.MetadataRequest(
-            topics=[(name,) for name in names],
-            allow_auto_topic_creation=False,
-            include_cluster_authorized_operations=isinstance(self.request, codec.AlterGroupRulesRequest),
-            include_topic_authorized_operations=True,
+        return codec.metadata_question(
+            QUESTION_VERSION,
+            correlation_id,
+            self.header.client_id,
+            names,
+            cluster_operations=isinstance(self.request, codec.AlterGroupRulesRequest),
+            topic_operations=True,
         )
-        return stock.encode_request(request, _QUESTION_VERSION, correlation_id, self.header.client_id)
 
     def judge(self, answer: bytes) -> None:
-        """Refuse what the broker's answer (a whole frame) does not grant.
+        """Refuse what the broker's response (a whole frame) does not authorize.
 
         Raises:
             MalformedFrame: it cannot be read.
         """
-        _, metadata = stock.decode_response(answer, stock.METADATA_KEY, _QUESTION_VERSION)
+        _, metadata = codec.decode_response(answer, codec.METADATA_KEY, QUESTION_VERSION)
         rights = _Rights(metadata)
         refusals = ((number, rights.refusal(command)) for number, command in enumerate(self.commands))
         self.refused = {number: refusal for number, refusal in refusals if refusal is not None}
 
     def answer(self, outcome: Outcome) -> bytes:
-        """The answer once the allowed commands have come to ``outcome`` ([] where there was none)."""
+        """Return the response for the ``outcome`` of the allowed commands ([] where there was none)."""
         if isinstance(outcome, ControllerFenced):  # its code is retriable in Kafka, and says that nothing was done
             return self._failed(ModeAwareError(f"{outcome.message}; {_LOOK}", code=ErrorCode.REQUEST_TIMED_OUT))
         if outcome is None or isinstance(outcome, Exception) or len(outcome) != len(self.allowed):
@@ -98,19 +130,19 @@ class Change:
         return self._encode(messages.response_of(self.request, [_clipped(result) for result in results]))
 
     def not_controller(self, active: ActiveController | None) -> bytes:
-        """The answer of a standby."""
-        return self._failed(ControllerUnavailable(_whom_to_ask(active)))
+        """Return the response of a standby."""
+        return self._failed(ControllerUnavailable(_standby(active)))
 
     def _failed(self, error: ModeAwareError) -> bytes:
-        told = ModeAwareError(error.message[:_MAX_MESSAGE], code=error.code)
-        return self._encode(messages.failed_response(self.request, told))
+        clipped = ModeAwareError(error.message[:_MAX_MESSAGE], code=error.code)
+        return self._encode(messages.failed_response(self.request, clipped))
 
     def _encode(self, response: Any) -> bytes:
         return codec.encode_response(response, self.header.api_version, self.header.correlation_id)
 
 
 def read(payload: bytes) -> Change | bytes:
-    """The request in this frame; or its answer, when it cannot be taken whoever sent it.
+    """Return the request in this frame; or the response, where it is refused for every user.
 
     Raises:
         MalformedFrame: it is no such request.
@@ -127,13 +159,13 @@ def read(payload: bytes) -> Change | bytes:
 
 
 class _Rights:
-    """What the broker grants its user, from one Metadata answer."""
+    """What the user is authorized for, from one Metadata response."""
 
     def __init__(self, metadata: Any) -> None:
         self._cluster = granted(metadata.cluster_authorized_operations)
         self._topics: dict[str, Any] = {}
         for topic in metadata.topics:
-            self._topics[topic.name] = None if topic.name in self._topics else topic  # told twice is not told
+            self._topics[topic.name] = None if topic.name in self._topics else topic  # twice is ambiguous
 
     def refusal(self, command: Command) -> CommandResult | None:
         if isinstance(command, AlterGroupRulesCommand):
@@ -143,28 +175,28 @@ class _Rights:
 
     def _topic_refusal(self, name: str, needed: frozenset[AclOperation]) -> CommandResult | None:
         if not _is_name(name):
-            return CommandResult(name, ErrorCode.INVALID_TOPIC_EXCEPTION, "this is no name of a topic")
+            return CommandResult(name, ErrorCode.INVALID_TOPIC_EXCEPTION, "invalid topic name")
         topic = self._topics.get(name)
         if topic is not None and topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            return CommandResult(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+            return CommandResult(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"unknown topic {name}")
         if topic is not None and topic.error_code == ErrorCode.LEADER_NOT_AVAILABLE:
             return CommandResult(
                 name, ErrorCode.LEADER_NOT_AVAILABLE, f"topic {name}: no leader available; retry, or check the brokers"
             )
         if topic is not None and topic.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION:
-            return CommandResult(name, ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is no name of a topic")
+            return CommandResult(name, ErrorCode.INVALID_TOPIC_EXCEPTION, f"invalid topic name {name}")
         if topic is None or topic.error_code or not needed <= granted(topic.topic_authorized_operations):
             words = " and ".join(sorted(operation.name for operation in needed))
             return CommandResult(
                 name,
                 ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-                f"topic {name}: this needs {words} on the topic, and the broker does not say that this user has that. "
-                "Ask whoever keeps the cluster's ACLs; nothing was changed",
+                f"topic {name}: this needs {words} on the topic, which the broker does not grant this user. Ask the "
+                "administrator of the cluster's ACLs; nothing was changed",
             )
         return None
 
     def _rules_refusal(self, command: AlterGroupRulesCommand) -> CommandResult | None:
-        """ALTER on the cluster is enough for any rule: whoever has it may write one with a glob for every topic."""
+        """ALTER on the cluster is enough for any rule: it allows one with a glob for every topic."""
         if self._cluster >= GROUP_RULES_NEED:
             return None
         names = list(_named(command))
@@ -172,8 +204,8 @@ class _Rights:
             return CommandResult(
                 "",
                 ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-                "rules for more than one topic need ALTER on the cluster, and the broker does not say that this user "
-                "has that. Name the topic, or ask whoever keeps the cluster's ACLs; nothing was changed",
+                "rules for more than one topic need ALTER on the cluster, which the broker does not grant this user. "
+                "Name the topic, or ask the administrator of the cluster's ACLs; nothing was changed",
             )
         refusals = (self._topic_refusal(name, GROUP_RULES_NEED) for name in names)
         refusal = next((each for each in refusals if each is not None), None)
@@ -194,7 +226,7 @@ def _is_glob(name: str) -> bool:
 
 
 def _is_name(name: str) -> bool:
-    """Whether a broker can be asked about it. Whether it is a good one the broker says."""
+    """Whether a broker can be asked about it; the broker checks the characters."""
     return 0 < len(name) <= _MAX_NAME
 
 
@@ -211,7 +243,7 @@ def _unexpected(outcome: object) -> ModeAwareError:
     )
 
 
-def _whom_to_ask(active: ActiveController | None) -> str:
+def _standby(active: ActiveController | None) -> str:
     if active is None:
         return "this controller is a standby, and no active one is known: try again"
     if active.host is None:

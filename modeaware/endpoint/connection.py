@@ -1,4 +1,7 @@
-"""One client's connection and the connection to a broker that belongs to it: a session with its IO."""
+"""One client's connection and the connection to a broker that belongs to it: a session with its IO and its deadlines.
+
+All in the loop's thread, but for the futures of the controller.
+"""
 
 from __future__ import annotations
 
@@ -8,32 +11,237 @@ import logging
 import ssl
 import traceback
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
-from modeaware.endpoint.deadlines import Deadlines
-from modeaware.endpoint.desk import REFRESH_TIMEOUT_S, Action, Close, Outcome, Refresh, Submit, ToClient, ToUpstream
-from modeaware.endpoint.link import Link
-from modeaware.endpoint.services import Services
+from modeaware.endpoint.facade import REFRESH_TIMEOUT_S, Action, Close, Outcome, Refresh, Submit, ToClient, ToUpstream
+from modeaware.endpoint.limits import BufferBudget, ConnectionSlots, Limits, RateLimitedLogger
 from modeaware.endpoint.session import Session
-from modeaware.endpoint.tickets import Ticket
-from modeaware.endpoint.tls import TlsStream
-from modeaware.endpoint.upstream import NoBroker
-from modeaware.errors import ModeAwareError
+from modeaware.endpoint.transport import RECEIVE_BYTES, Link, NoBroker, TlsStream, Upstream
+from modeaware.errors import ClusterError, ErrorCode, ModeAwareError
+from modeaware.lifecycle.commands import Command, CommandResult
 from modeaware.wire.frames import MalformedFrame
 
 logger = logging.getLogger(__name__)
 
 _LOGGED_CHARACTERS = 500
 
+SubmitCommands = Callable[[Sequence[Command], int], "concurrent.futures.Future[list[CommandResult]]"]
+"""Submits commands to the controller, with the time in ms they may take. In the loop's thread: must not block."""
+RefreshViews = Callable[[], "concurrent.futures.Future[None]"]
+"""Has the mode log read to where it ends now. In the loop's thread: must not block."""
+
+
+@runtime_checkable
+class Expiring(Protocol):
+    """A future that can be ended at its deadline, with the results there are by then."""
+
+    def expire(self) -> None:
+        """Begin nothing more, and have a result or an exception now."""
+
+
+class Ticket:
+    """Waits for ``future`` and calls ``resolve`` once, in the loop's thread: with its result, its error or a timeout.
+
+    A failure is logged, also one that comes too late. The future is never cancelled: the controller does not take a
+    command back. An :class:`Expiring` future ends with its time; its commands that were not begun never are.
+
+    Args:
+        loop: the loop of this thread.
+        log: of failures. Many tickets may have the same one.
+        what: the future's work, one of few texts.
+        future: set by another thread, or at once.
+        timeout_s: how long it may take.
+        late: the error when it takes longer.
+        resolve: called with the outcome, unless :meth:`drop` came first.
+    """
+
+    __slots__ = ("_future", "_late", "_log", "_loop", "_resolve", "_timer", "_what")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        log: RateLimitedLogger,
+        what: str,
+        future: concurrent.futures.Future[Any],
+        timeout_s: float,
+        late: str,
+        resolve: Callable[[Outcome], None],
+    ) -> None:
+        self._loop = loop
+        self._future: concurrent.futures.Future[Any] | None = future
+        self._log = log
+        self._what = what
+        self._late = late
+        self._resolve: Callable[[Outcome], None] | None = resolve
+        self._timer = loop.call_later(timeout_s, self._too_late)
+        future.add_done_callback(self._done)
+
+    def drop(self) -> None:
+        """Ignore the outcome."""
+        self._resolve = self._future = None
+        self._timer.cancel()
+
+    def _done(self, future: concurrent.futures.Future[Any]) -> None:
+        """In any thread."""
+        try:
+            self._loop.call_soon_threadsafe(self._take, future)
+        except RuntimeError:
+            logger.debug("an outcome came after the endpoint had stopped")
+            _, level, text = _settled(future)
+            logger.log(level, "%s %s", self._what, text)
+
+    def _take(self, future: concurrent.futures.Future[Any]) -> None:
+        outcome, level, text = _settled(future)
+        if level > logging.DEBUG:
+            kind = f"{self._what} failed{' unexpectedly' * (level == logging.ERROR)}"  # one does not hide the other
+            self._log.log(level, kind, "%s %s", self._what, text)
+        self._end(outcome)
+
+    def _too_late(self) -> None:
+        future: object = self._future
+        if isinstance(future, Expiring):
+            future.expire()  # its callback has handed the outcome to the loop
+            return
+        self._end(ClusterError(self._late, code=ErrorCode.REQUEST_TIMED_OUT))
+
+    def _end(self, outcome: Outcome) -> None:
+        resolve = self._resolve
+        self.drop()
+        if resolve is not None:
+            resolve(outcome)
+
+
+def _settled(future: concurrent.futures.Future[Any]) -> tuple[Outcome, int, str]:
+    """The outcome of a future that is done, and the level and text to log."""
+    if future.cancelled():
+        dropped = ClusterError("the controller has dropped it", code=ErrorCode.UNKNOWN_SERVER_ERROR)
+        return dropped, logging.DEBUG, "was dropped"
+    failure = future.exception()
+    if failure is None:
+        return future.result(), logging.DEBUG, "is done"
+    if isinstance(failure, ModeAwareError):
+        return failure, logging.INFO, f"failed: {failure}"
+    error = f"the controller failed: {type(failure).__name__}: {failure}"
+    trace = "".join(traceback.format_exception(failure)).rstrip()
+    return (
+        ClusterError(error, code=ErrorCode.UNKNOWN_SERVER_ERROR),
+        logging.ERROR,
+        f"failed unexpectedly: {trace}",
+    )
+
+
+class Deadlines:
+    """Calls ``passed(why)`` once, when the first of a connection's deadlines has passed. One timer.
+
+    The idle time runs from one whole request, or response, to the next, so that dripping bytes keep no connection open.
+    It stands still while the controller works for the connection: commands have a time of their own.
+    """
+
+    __slots__ = ("_ending", "_full_s", "_limits", "_loop", "_passed", "_progress_s", "_timer", "asked", "working")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, limits: Limits, passed: Callable[[str], None]) -> None:
+        self._loop = loop
+        self._limits = limits
+        self._passed = passed
+        self._timer: asyncio.TimerHandle | None = None
+        self._progress_s = loop.time()
+        self._full_s: dict[str, float] | None = None
+        self._ending = False
+        self.asked = False
+        """Whether a whole request has come."""
+        self.working = False
+        """Whether the controller works for it."""
+
+    def progressed(self) -> None:
+        """A whole request, or a response, has passed."""
+        self._progress_s = self._loop.time()
+
+    def full(self, peer: str, full: bool) -> None:
+        """``peer`` accepts no more for now, or accepts again."""
+        self._full_s = self._full_s or {}
+        if full:
+            self._full_s[peer] = self._loop.time()
+        else:
+            self._full_s.pop(peer, None)
+        self.watch()
+
+    def ending(self) -> None:
+        """Wait only for the last bytes to be accepted."""
+        self.stop()
+        self._progress_s = self._loop.time()
+        self._ending = True
+        self.watch()
+
+    def watch(self) -> None:
+        """Set the timer to the next deadline. One that has moved is found to have moved when the timer fires."""
+        (when_s, _) = min(self._deadlines())
+        if self._timer is not None:
+            if self._timer.when() <= when_s:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(when_s, self._look)
+
+    def stop(self) -> None:
+        """Cancel the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        self._timer = None
+        (when_s, why) = min(self._deadlines())
+        if self._loop.time() < when_s:
+            self.watch()
+        else:
+            self._passed(why)
+
+    def _deadlines(self) -> Iterator[tuple[float, str]]:
+        limits = self._limits
+        if self._ending:
+            yield self._progress_s + limits.linger_s, "it does not take its last answers"
+            return
+        if not self.asked:
+            yield self._progress_s + min(limits.first_request_s, limits.idle_s), "it has sent no request"
+        elif self.working:
+            yield self._loop.time() + limits.idle_s, ""
+        else:
+            yield self._progress_s + limits.idle_s, "idle for too long"
+        for peer, since_s in (self._full_s or {}).items():
+            yield since_s + min(limits.drain_s, limits.idle_s), f"{peer} takes nothing of what is sent"
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What the connections of an endpoint share.
+
+    Attributes:
+        connections: those that have a slot.
+        room: where all links receive.
+    """
+
+    loop: asyncio.AbstractEventLoop
+    new_session: Callable[[], Session]
+    upstream: Upstream
+    tls: ssl.SSLContext | None
+    limits: Limits
+    submit: SubmitCommands
+    refresh: RefreshViews
+    slots: ConnectionSlots
+    budget: BufferBudget[Connection]
+    log: RateLimitedLogger
+    connections: set[Connection] = field(default_factory=set)
+    room: memoryview = field(default_factory=lambda: memoryview(bytearray(RECEIVE_BYTES)))
+
 
 class Connection:
-    """Carries out what a session decides, and keeps both peers within their limits.
+    """Carries out a session's actions, and keeps both peers within their limits. ``LinkOwner`` of both links.
 
-    Reads from the client while its session takes more, both peers take what is sent to them, and the broker's
-    connection is not just being made; reads from the broker while the client takes answers. The broker's connection is
-    made when there is something to send. All in the loop's thread.
+    Reads from the client while its session takes more, both peers accept what is sent to them, and the broker's
+    connection is not just being made; reads from the broker while the client accepts responses. The broker's connection
+    is made when there is something to send.
     """
 
     __slots__ = (
@@ -42,8 +250,8 @@ class Connection:
         "_ended",
         "_full",
         "_opening",
-        "_services",
         "_session",
+        "_shared",
         "_tickets",
         "_unsent",
         "_upstream",
@@ -51,12 +259,12 @@ class Connection:
         "client",
     )
 
-    def __init__(self, services: Services) -> None:
-        tls = TlsStream(services.tls) if services.tls is not None else None
-        self.client = Link(self, services.room, services.limits.request_bytes, tls)
-        self._services = services
-        self._deadlines = Deadlines(services.loop, services.limits, services.quotas, self._time_is_up)
-        self._session: Session | None = None  # made with the first request: who scans ports never sends one
+    def __init__(self, shared: Shared) -> None:
+        tls = TlsStream(shared.tls) if shared.tls is not None else None
+        self.client = Link(self, shared.room, shared.limits.request_bytes, tls)
+        self._shared = shared
+        self._deadlines = Deadlines(shared.loop, shared.limits, self._time_is_up)
+        self._session: Session | None = None  # made with the first request: a port scanner never sends one
         self._upstream: Link | None = None
         self._opening: asyncio.Task[Link] | None = None
         self._broker_lost = False
@@ -72,22 +280,22 @@ class Connection:
         return "{}:{}".format(*self.client.peer)
 
     def stop(self) -> None:
-        """Close it because the endpoint stops: what is answered already is still sent."""
+        """Close it because the endpoint stops: responses that are made already are still sent."""
         self._end(logging.DEBUG, "stopped", "the endpoint stops")
 
     def abort(self) -> None:
         """Close both ends now."""
-        self._let_go()
+        self._release()
         self.client.abort()
 
-    # What links tell
+    # LinkOwner
 
     def link_made(self, link: Link) -> None:
-        if reason := self._services.places.take(link.peer[0]):
-            self._services.log.log(logging.WARNING, "closed a new connection", "closed a connection: %s", reason)
+        if reason := self._shared.slots.take(link.peer[0]):
+            self._shared.log.log(logging.WARNING, "closed a new connection", "closed a connection: %s", reason)
             link.abort()
             return
-        self._services.connections.add(self)
+        self._shared.connections.add(self)
         self._deadlines.watch()
 
     def link_frames(self, link: Link, frames: list[bytes]) -> None:
@@ -98,7 +306,7 @@ class Connection:
         self._deadlines.progressed()
         if link is self.client:
             if session is None:
-                self._session = self._services.new_session()
+                self._session = self._shared.new_session()
                 self._deadlines.asked = True
             self._waiting.extend(frames)
         elif session is not None:
@@ -107,8 +315,8 @@ class Connection:
         self._go_on()
 
     def link_failed(self, link: Link, error: MalformedFrame | ssl.SSLError) -> None:
-        who = "" if link is self.client else "its broker: "
-        self._end(logging.WARNING, "closed a connection that sent rubbish", f"{who}{error}")
+        peer = "" if link is self.client else "its broker: "
+        self._end(logging.WARNING, "closed a connection with malformed bytes", f"{peer}{error}")
 
     def link_full(self, link: Link, full: bool) -> None:
         if full:
@@ -134,13 +342,13 @@ class Connection:
             self._broker_lost = True
             self._go_on()
             return
-        if self not in self._services.connections:
-            return  # there was no place for it
+        if self not in self._shared.connections:
+            return  # there was no slot for it
         if error is not None and not self._ended:
-            self._services.log.log(logging.INFO, "lost a connection", "lost the connection of %s: %s", self.name, error)
-        self._services.connections.discard(self)
-        self._services.places.leave(link.peer[0])
-        self._let_go()
+            self._shared.log.log(logging.INFO, "lost a connection", "lost the connection of %s: %s", self.name, error)
+        self._shared.connections.discard(self)
+        self._shared.slots.release(link.peer[0])
+        self._release()
 
     # The conversation
 
@@ -186,11 +394,11 @@ class Connection:
             case Submit(ticket, commands, timeout_ms):
                 logger.info("%s asks: %s", self.name, repr(list(commands))[:_LOGGED_CHARACTERS])
                 late = f"not done within {timeout_ms} ms; it may still be carried out: look at the topic first"
-                submit = partial(self._services.submit, commands, timeout_ms)
+                submit = partial(self._shared.submit, commands, timeout_ms)
                 self._wait_for(ticket, "a command", submit, timeout_ms / 1000, late)
             case Refresh(ticket):
                 late = f"the mode log was not read to its end within {REFRESH_TIMEOUT_S:g} s"
-                self._wait_for(ticket, "a reading of the mode log", self._services.refresh, REFRESH_TIMEOUT_S, late)
+                self._wait_for(ticket, "a reading of the mode log", self._shared.refresh, REFRESH_TIMEOUT_S, late)
             case Close(reason):
                 self._end(logging.WARNING, "closed a connection", reason)
 
@@ -200,11 +408,11 @@ class Connection:
             return
         self._unsent.append(payload)
         if self._opening is None:
-            services = self._services
-            opening = services.upstream.connect(
-                lambda tls, opened: Link(self, services.room, services.limits.upstream_bytes, tls, opened)
+            shared = self._shared
+            opening = shared.upstream.connect(
+                lambda tls, opened: Link(self, shared.room, shared.limits.upstream_bytes, tls, opened)
             )
-            self._opening = services.loop.create_task(opening)
+            self._opening = shared.loop.create_task(opening)
             self._opening.add_done_callback(self._opened)
 
     def _opened(self, task: asyncio.Task[Link]) -> None:
@@ -244,7 +452,7 @@ class Connection:
         except ModeAwareError as error:  # it has not even been taken
             future = concurrent.futures.Future()
             future.set_exception(error)
-        self._tickets[number] = Ticket(self._services.loop, self._services.log, what, future, timeout_s, late, resolve)
+        self._tickets[number] = Ticket(self._shared.loop, self._shared.log, what, future, timeout_s, late, resolve)
 
     # Its end
 
@@ -260,29 +468,29 @@ class Connection:
             self.client.abort()
 
     def _end(self, level: int, kind: str, reason: str, lines: int | None = None) -> None:
-        """Close both connections; the client has a while to take what it was sent."""
+        """Close both connections; the client has a while to accept what it was sent."""
         if self._ended:
             return
-        self._services.log.log(level, kind, "closed the connection of %s: %s", self.name, reason, lines=lines)
-        self._let_go()
+        self._shared.log.log(level, kind, "closed the connection of %s: %s", self.name, reason, lines=lines)
+        self._release()
         self._deadlines.ending()
         self.client.close()
 
-    def _let_go(self) -> None:
-        """Of everything but the client."""
+    def _release(self) -> None:
+        """End everything but the client's link."""
         self._ended = True
         self._deadlines.stop()
         for ticket in self._tickets.values():
             ticket.drop()
         self._tickets.clear()
-        self._session = None  # and of all that waits in it
+        self._session = None  # and all that waits in it
         self._waiting.clear()
         self._unsent.clear()
         if self._opening is not None:
             self._opening.cancel()
         if self._upstream is not None:
             self._upstream.abort()
-        self._services.held.update(self, 0)
+        self._shared.budget.update(self, 0)
 
     def _account(self) -> None:
         if self._ended:
@@ -292,12 +500,12 @@ class Connection:
             held += self._session.held_bytes
         if self._upstream is not None:
             held += self._upstream.held_bytes
-        greedy = self._services.held.update(self, held)
-        if greedy is not None:
-            greedy.close_for_room()
+        largest = self._shared.budget.update(self, held)
+        if largest is not None:
+            largest.close_for_room()
 
     def close_for_room(self) -> None:
         """Close it now: all connections together hold too much, and this one most of it."""
-        most = self._services.held.most_bytes
+        most = self._shared.budget.most_bytes
         self._end(logging.WARNING, "closed the one that held most", f"{most} bytes are held, and it holds most of them")
         self.client.abort()

@@ -1,10 +1,18 @@
-"""What one peer of the endpoint, or all of them, may take."""
+"""What one peer of the endpoint, or all of them, may take: connections, bytes, time, and lines in the log."""
 
 from __future__ import annotations
 
+import logging
+from collections import Counter
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from modeaware.wire.frames import MAX_REQUEST_BYTES, MAX_RESPONSE_BYTES
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T", bound=Hashable)
 
 
 @dataclass(frozen=True)
@@ -12,25 +20,31 @@ class Limits:
     """Bounds in connections, bytes, requests and seconds. Each is checked before anything is kept for it.
 
     Attributes:
-        connections: how many client connections may be open at once (1200); one more is closed at once.
+        connections: open client connections (1200); one more is closed at once.
+        connections_per_peer: open connections of one address (600).
         request_bytes: the largest request of a client, without its length (1 MiB).
         change_bytes: the largest DeletePartitions, CreatePartitions or AlterGroupRules request (64 KiB: about two
-            thousand topics). They are decoded in the one thread that serves everybody, and a small request can name
+            thousand topics). They are decoded in the one thread that serves all clients, and a small request can name
             many things: the worst one takes some 0.2 s there.
         modes_bytes: the largest request for KIP-694's Metadata (256 KiB: about eight thousand topics by name).
-        versions_bytes: the largest ApiVersions request (4 KiB). It comes before anybody has authenticated himself.
-        response_bytes: the largest answer that is made here (16 MiB), one with modes among them.
-        upstream_bytes: the largest answer taken from a broker (32 MiB). It reaches the client as it came, or, for
-            clients that do not know modes, with other nodes, whatever its size then is.
-        pipeline: how many requests of one connection may be without an answer (100); the next is read when one has
-            its answer.
-        held_bytes: how many bytes of requests one connection may have waiting behind another (2 MiB), as ``pipeline``.
-        cache_bytes: how many bytes of Metadata answers are kept for all connections (64 MiB).
-        idle_s: how long a connection may go without completing a request, as Kafka's ``connections.max.idle.ms``; and
-            how long a peer may take to accept what it is sent (600 s).
+        versions_bytes: the largest ApiVersions request (4 KiB). It comes before authentication.
+        response_bytes: the largest response that is made here (16 MiB), one with modes included.
+        upstream_bytes: the largest response taken from a broker (32 MiB). It reaches the client unchanged, or, for
+            clients that do not read modes, with other nodes, whatever its size then is.
+        pipeline: requests of one connection without a response (100); the next is read when one has its response.
+        held_bytes: bytes of requests of one connection that wait behind another (2 MiB), as ``pipeline``.
+        cache_bytes: bytes of Metadata and ApiVersions responses kept for all connections (64 MiB).
+        buffered_bytes: bytes kept for all connections, of incomplete frames, of those that wait and of those that
+            peers have not accepted (128 MiB). Beyond it, the connection that holds most is closed.
+        idle_s: the time without a complete request, as Kafka's ``connections.max.idle.ms``; also the longest time for
+            a peer to accept what it is sent (600 s).
+        first_request_s: the time until the first request of a connection is complete, TLS included (30 s).
+        drain_s: the time for a peer to accept what it was sent, once more than 64 KiB of that wait (30 s).
+        linger_s: the same for a connection that is being closed (5 s).
     """
 
     connections: int = 1_200
+    connections_per_peer: int = 600
     request_bytes: int = MAX_REQUEST_BYTES
     change_bytes: int = 65_536
     modes_bytes: int = 262_144
@@ -40,4 +54,87 @@ class Limits:
     pipeline: int = 100
     held_bytes: int = 2_097_152
     cache_bytes: int = 67_108_864
+    buffered_bytes: int = 134_217_728
     idle_s: float = 600.0
+    first_request_s: float = 30.0
+    drain_s: float = 30.0
+    linger_s: float = 5.0
+
+
+class BufferBudget(Generic[T]):
+    """The bytes that each holder keeps."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self.most_bytes = most_bytes
+        self.total_bytes = 0
+        self._held: dict[T, int] = {}
+
+    def update(self, holder: T, held_bytes: int) -> T | None:
+        """Note that ``holder`` now keeps ``held_bytes``; return the largest holder if all together keep too much."""
+        self.total_bytes += held_bytes - self._held.get(holder, 0)
+        if held_bytes:
+            self._held[holder] = held_bytes
+        else:
+            self._held.pop(holder, None)
+        if self.total_bytes <= self.most_bytes:
+            return None
+        return max(self._held, key=self._held.__getitem__)
+
+
+class ConnectionSlots:
+    """Counts connections, in all and by address."""
+
+    def __init__(self, most: int, most_per_peer: int) -> None:
+        self._most = most
+        self._most_per_peer = most_per_peer
+        self._taken: Counter[str] = Counter()
+
+    def take(self, host: str) -> str | None:
+        """Take a slot for a connection of ``host``; return why there is none, else None."""
+        if self._taken.total() >= self._most:
+            return f"{self._taken.total()} are open, which is the limit"
+        if self._taken[host] >= self._most_per_peer:
+            return f"{self._taken[host]} of {host} are open, which is the limit of one address"
+        self._taken[host] += 1
+        return None
+
+    def release(self, host: str) -> None:
+        self._taken[host] -= 1
+        if not self._taken[host]:
+            del self._taken[host]
+
+
+class RateLimitedLogger:
+    """A log in which peers cannot write at will: of one kind a few lines in a period, then how many were left out.
+
+    Args:
+        clock: seconds.
+        lines: of one kind, in ``period_s``.
+    """
+
+    def __init__(self, clock: Callable[[], float], lines: int = 10, period_s: float = 30.0) -> None:
+        self._clock = clock
+        self._lines = lines
+        self._period_s = period_s
+        self._kinds: dict[str, _Kind] = {}
+
+    def log(self, level: int, kind: str, message: str, *arguments: object, lines: int | None = None) -> None:
+        """Log, unless ``kind`` (one of few) has been logged too often (``lines``, default: the log's)."""
+        state = self._kinds.setdefault(kind, _Kind())
+        now = self._clock()
+        if now >= state.until_s:
+            if state.left_out:
+                logger.log(level, "%s: %d more", kind, state.left_out)
+            state.until_s, state.written, state.left_out = now + self._period_s, 0, 0
+        if state.written < (self._lines if lines is None else lines):
+            state.written += 1
+            logger.log(level, message, *arguments)
+        else:
+            state.left_out += 1
+
+
+@dataclass
+class _Kind:
+    until_s: float = float("-inf")
+    written: int = 0
+    left_out: int = 0

@@ -1,26 +1,26 @@
-"""The endpoint's server: one thread, any number of connections."""
+"""The endpoint's server: one thread, any number of connections. And its address: what it binds and advertises."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import logging
 import resource
 import socket
 import ssl
 import threading
 from concurrent.futures import Future
+from typing import NamedTuple
 
-from modeaware.endpoint import address
-from modeaware.endpoint.connection import Connection
-from modeaware.endpoint.desk import Desk
-from modeaware.endpoint.limits import Limits
+from modeaware.endpoint.connection import Connection, RefreshViews, Shared, SubmitCommands
+from modeaware.endpoint.facade import Controller
+from modeaware.endpoint.limits import BufferBudget, ConnectionSlots, Limits, RateLimitedLogger
 from modeaware.endpoint.metadata import Answers
-from modeaware.endpoint.quotas import Held, Places, Quotas, Seldom
-from modeaware.endpoint.services import RefreshViews, Services, SubmitCommands
 from modeaware.endpoint.session import Session
-from modeaware.endpoint.upstream import Upstream
+from modeaware.endpoint.transport import Upstream
 from modeaware.errors import ConfigError
+from modeaware.wire.security import split_address
 
 logger = logging.getLogger(__name__)
 
@@ -33,56 +33,124 @@ _ROUNDS_TO_CONNECT = 3
 """Of asyncio's loop, from an accepted socket to its connection: a task that begins, and ``connection_made``."""
 
 
-class Server:
-    """Relays between clients and brokers, with the partition modes (KIP-694) in between; see docs/wire.md.
+class Target(NamedTuple):
+    """An address to bind; ``loopback``: only this host reaches it; ``everywhere``: clients cannot connect to it."""
 
-    Its thread, ``modeaware-endpoint``, runs an asyncio loop; each client connection has one to a broker, on which that
-    client authenticates itself, or nobody does. Nothing a peer sends, or does not send, stops the server or another
-    connection. ``start`` and ``stop`` may be called from any thread.
+    family: socket.AddressFamily
+    host: str
+    port: int
+    loopback: bool
+    everywhere: bool
+
+
+def resolve(listen: str) -> Target:
+    """Resolve the address to bind, ``HOST:PORT`` (no host: 127.0.0.1).
+
+    Raises:
+        ConfigError: it is not of that form, or there is no such host.
+    """
+    try:
+        host, port = split_address(listen)
+        found = socket.getaddrinfo(host or "127.0.0.1", port, type=socket.SOCK_STREAM)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cannot listen on {listen!r}: {error}") from error
+    addresses = [ipaddress.ip_address(address[0]) for *_, address in found]
+    family, *_, first = found[0]
+    loopback = all(address.is_loopback for address in addresses)
+    return Target(family, str(first[0]), port, loopback, everywhere=addresses[0].is_unspecified)
+
+
+def _parse_advertised(advertised: str) -> tuple[str, int]:
+    try:
+        host, port = split_address(advertised)
+    except ValueError as error:
+        raise ConfigError(f"--advertised-listener: {error}") from error
+    if not host or not port:
+        raise ConfigError(f"--advertised-listener: {advertised!r} is not HOST:PORT with a host and a port")
+    try:
+        unspecified = ipaddress.ip_address(host).is_unspecified
+    except ValueError:  # a name
+        unspecified = False
+    if unspecified:
+        raise ConfigError(f"--advertised-listener: clients cannot connect to {host}")
+    return host, port
+
+
+class Server:
+    """Relays between clients and brokers, and adds the partition modes (KIP-694); see docs/wire.md.
+
+    Its thread, ``modeaware-endpoint``, runs an asyncio loop; each client connection has one to a broker, on which only
+    that client authenticates. Nothing a peer sends, or does not send, stops the server or another connection.
+    ``start`` and ``stop`` may be called from any thread.
 
     Args:
         listen: ``HOST:PORT``; no host: 127.0.0.1; port 0: a free one.
-        desk: what sessions ask of the controller. Its ``advertised`` may be this server's.
-        submit: hands commands to the controller, with the time in ms they may take; called in the server's thread, must
-            not block.
+        controller: what sessions ask. Its ``advertised`` may be this server's.
+        submit: submits commands to the controller, with the time in ms they may take; called in the server's thread,
+            must not block.
         refresh: has the mode log read to where it ends now; called as ``submit``.
         upstream: the brokers.
-        tls: this side's certificate (:func:`modeaware.endpoint.tls.server_context`); None: no TLS.
+        tls: this side's certificate (:func:`modeaware.endpoint.transport.server_context`); None: no TLS.
         limits: see :class:`~modeaware.endpoint.limits.Limits`.
-        advertised: ``HOST:PORT`` that clients are to connect to; None: where it listens.
-        quotas: see :class:`~modeaware.endpoint.quotas.Quotas`.
+        advertised: ``HOST:PORT`` for clients to connect to; None: where it listens.
 
     Raises:
-        ConfigError: an address that is none; or listening there would open what the brokers keep shut: users'
-            messages in the clear on the network where brokers are reached by TLS.
+        ConfigError: an invalid address; or listening there would weaken the brokers' security: users' messages in the
+            clear on the network where brokers are reached by TLS.
     """
 
     def __init__(
         self,
         listen: str,
-        desk: Desk,
+        controller: Controller,
         submit: SubmitCommands,
         refresh: RefreshViews,
         upstream: Upstream,
         tls: ssl.SSLContext | None = None,
         limits: Limits | None = None,
         advertised: str | None = None,
-        quotas: Quotas | None = None,
     ) -> None:
-        self._target = address.resolve(listen)
-        self._told = address.advertised_address(advertised) if advertised is not None else None
-        address.check(listen, self._target, advertised, tls is not None, upstream)
-        self._desk = desk
+        self._target = resolve(listen)
+        self._advertised = _parse_advertised(advertised) if advertised is not None else None
+        self._controller = controller
         self._submit = submit
         self._refresh = refresh
         self._upstream = upstream
         self._tls = tls
         self._limits = limits if limits is not None else Limits()
-        self._quotas = quotas if quotas is not None else Quotas()
         self._bound: tuple[str, int] | None = None
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
+        self._check(listen)
+
+    def _check(self, listen: str) -> None:
+        """Refuse what the brokers' listener would not allow; warn of what may surprise."""
+        target, upstream = self._target, self._upstream
+        if target.everywhere and self._advertised is None:
+            raise ConfigError(
+                f"cannot listen on {listen!r} alone: clients need an address they can connect to "
+                "(--advertised-listener HOST:PORT)"
+            )
+        if not target.loopback and upstream.tls and self._tls is None:
+            raise ConfigError(
+                f"cannot listen on {listen!r} without TLS: brokers are reached by {upstream.security_protocol}, and "
+                "users' messages would cross the network in the clear. Give the endpoint a certificate "
+                "(--tls-certificate and --tls-key), or listen on a loopback address such as 127.0.0.1:9690"
+            )
+        if not target.loopback and not upstream.sasl:
+            logger.warning(
+                "listening on %s, and the brokers do not authenticate: every user that reaches this address is "
+                "ANONYMOUS to them, and may change partitions as far as they authorize ANONYMOUS",
+                listen,
+            )
+        if self.security_protocol != upstream.security_protocol:
+            logger.warning(
+                "clients use %s to this endpoint and %s to the brokers: it takes admin commands; clients that "
+                "bootstrap here have one setting for both, and cannot continue from here to a broker",
+                self.security_protocol,
+                upstream.security_protocol,
+            )
 
     @property
     def address(self) -> str:
@@ -91,8 +159,8 @@ class Server:
 
     @property
     def advertised(self) -> tuple[str, int]:
-        """Host and port that clients are told, once started."""
-        return self._told if self._told is not None else self._listening()
+        """Host and port for clients to connect to, once started."""
+        return self._advertised if self._advertised is not None else self._listening()
 
     @property
     def advertised_address(self) -> str:
@@ -102,15 +170,16 @@ class Server:
     @property
     def loopback(self) -> bool:
         """Whether only this host reaches it (and nothing else is advertised)."""
-        return self._target.loopback and self._told is None
+        return self._target.loopback and self._advertised is None
 
     @property
     def security_protocol(self) -> str:
-        """What clients speak to it, in the words of ``security.protocol``."""
-        return address.security_protocol(self._tls is not None, self._upstream)
+        """What clients use with it, in the words of ``security.protocol``."""
+        security = "PLAINTEXT" if self._tls is None else "SSL"
+        return f"SASL_{security}" if self._upstream.sasl else security
 
     def start(self) -> None:
-        """Bind and serve. Returns when connections are taken.
+        """Bind and serve. Returns when connections are accepted.
 
         Raises:
             ConfigError: the address cannot be bound, or the process may not open what serving takes; nothing listens.
@@ -139,7 +208,7 @@ class Server:
             raise ConfigError(f"cannot serve on {_join(*self._bound)}: {failure}") from failure
 
     def stop(self) -> None:
-        """Close every connection, within a second; what is answered is sent, what is in work stays unanswered.
+        """Close every connection, within a second; responses that are made are sent, work in progress has none.
 
         Idempotent; returns when it has stopped.
         """
@@ -159,11 +228,7 @@ class Server:
         return self._bound
 
     def _run(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        listening: socket.socket,
-        connections: int,
-        started: Future[None],
+        self, loop: asyncio.AbstractEventLoop, listening: socket.socket, connections: int, started: Future[None]
     ) -> None:
         # No asyncio.run: at its end it would wait for look-ups of host names, which may take minutes.
         try:
@@ -179,8 +244,20 @@ class Server:
     async def _serve(self, listening: socket.socket, connections: int, started: Future[None]) -> None:
         loop = self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
-        services = self._services(loop, connections)
-        server = await loop.create_server(lambda: Connection(services).client, sock=listening, backlog=_BACKLOG)
+        limits, answers = self._limits, Answers(self._limits)
+        shared = Shared(
+            loop,
+            lambda: Session(self._controller, limits, self._upstream.sasl, answers),
+            self._upstream,
+            self._tls,
+            limits,
+            self._submit,
+            self._refresh,
+            ConnectionSlots(connections, limits.connections_per_peer),
+            BufferBudget(limits.buffered_bytes),
+            RateLimitedLogger(loop.time),
+        )
+        server = await loop.create_server(lambda: Connection(shared).client, sock=listening, backlog=_BACKLOG)
         started.set_result(None)
         try:
             await self._stopping.wait()
@@ -190,33 +267,17 @@ class Server:
             for _ in range(_ROUNDS_TO_CONNECT):
                 await asyncio.sleep(0)
             server.close()
-            await _close_all(services)
-
-    def _services(self, loop: asyncio.AbstractEventLoop, connections: int) -> Services:
-        limits, answers = self._limits, Answers(self._limits)
-        return Services(
-            loop,
-            lambda: Session(self._desk, limits, self._upstream.sasl, answers),
-            self._upstream,
-            self._tls,
-            limits,
-            self._quotas,
-            self._submit,
-            self._refresh,
-            Held(self._quotas.buffered_bytes),
-            Places(connections, self._quotas.connections_per_peer),
-            Seldom(loop.time),
-        )
+            await _close_all(shared)
 
 
-async def _close_all(services: Services) -> None:
-    """Let peers take what they were sent, for a moment; then close what is left."""
-    deadline_s = services.loop.time() + _STOP_S
-    for connection in list(services.connections):
+async def _close_all(shared: Shared) -> None:
+    """Let peers accept what they were sent, for a moment; then close what is left."""
+    deadline_s = shared.loop.time() + _STOP_S
+    for connection in list(shared.connections):
         connection.stop()
-    while services.connections and services.loop.time() < deadline_s:
+    while shared.connections and shared.loop.time() < deadline_s:
         await asyncio.sleep(0.005)
-    for connection in list(services.connections):
+    for connection in list(shared.connections):
         connection.abort()
     for task in (others := asyncio.all_tasks() - {asyncio.current_task()}):
         task.cancel()
@@ -225,9 +286,9 @@ async def _close_all(services: Services) -> None:
 
 
 def affordable(connections: int) -> int:
-    """How many connections there are file descriptors for. Each needs two.
+    """Return how many connections there are file descriptors for. Each needs two.
 
-    Raises the process's own limit as far as that is allowed, and takes fewer where it is not.
+    Raises the process's own limit as far as that is allowed, and accepts fewer where it is not.
     """
     wanted = 2 * connections + _OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -235,7 +296,7 @@ def affordable(connections: int) -> int:
         raised = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, raised), hard))
-        except (OSError, ValueError) as error:  # some systems and sandboxes allow less than the hard limit says
+        except (OSError, ValueError) as error:  # some systems and sandboxes allow less than the hard limit
             logger.warning("cannot have more than %d files open: %s", soft, error)
         else:
             soft = max(soft, raised)

@@ -1,26 +1,44 @@
-"""One client connection's conversation without IO: frames in, actions out, answers in the order of the requests.
+"""One client connection's conversation without IO: frames in, actions out, responses in the order of the requests.
 
-Each request that goes further becomes exactly one request to the broker, at its own place in the order: its own bytes,
-or the Metadata request that stands in for it. So the broker's answers pair with what waits for them by order alone, and
-none is ever kept back behind another. A request that needs more than the broker (the controller, or the mode log's end)
-lets the ones behind it wait, unsent, until it has its answer.
+Each request that is relayed becomes exactly one request to the broker, at its own place in the order: its own bytes, or
+the Metadata request that replaces it. So the broker's responses pair with the waiting requests by order alone, and none
+is ever delayed behind another. A request that needs more than the broker (the controller, or the mode log's end) holds
+back the ones behind it, unsent, until it has its response.
+
+SASL is between the client and the broker. Nothing of its frames is decoded or kept but the header, and the error code
+of a SaslAuthenticate response; from these :class:`Authentication` derives how far the exchange has come:
+
+===========  ==================================================  ==========================================
+state        begins with                                         what is relayed
+===========  ==================================================  ==========================================
+NEEDED       a connection to brokers that require SASL           ApiVersions, SaslHandshake
+UNDER_WAY    SaslHandshake is sent (KIP-368: any number of times)  SASL frames; other requests wait until they
+                                                                 have their responses, and end the connection
+                                                                 unless the last one was SaslAuthenticate's
+                                                                 and without an error
+OPEN         the response to another request, sent after that    everything
+===========  ==================================================  ==========================================
+
+Only the two sides of a mechanism can tell whether it needs one more round. A request that comes too early is the
+client's own mistake, and the broker closes the connection, as it would without this endpoint.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
 
 from modeaware.endpoint import api_versions, changes, metadata
 from modeaware.endpoint.api_versions import Awareness
-from modeaware.endpoint.authentication import Authentication
 from modeaware.endpoint.changes import Change
-from modeaware.endpoint.desk import (
+from modeaware.endpoint.facade import (
     REFUSE,
     Action,
     ActiveController,
     Close,
-    Desk,
+    Controller,
     Outcome,
     Refresh,
     Submit,
@@ -29,12 +47,18 @@ from modeaware.endpoint.desk import (
 )
 from modeaware.endpoint.limits import Limits
 from modeaware.endpoint.metadata import Answers, Gate, ModesQuery
-from modeaware.endpoint.order import Ended, Order, Slot
 from modeaware.errors import ModeAwareError, ModeSourceError
-from modeaware.wire import codec, stock
-from modeaware.wire.codec import Header, peek_header
+from modeaware.wire import codec
+from modeaware.wire.codec import (
+    API_VERSIONS_KEY,
+    METADATA_KEY,
+    MODES_VERSION,
+    SASL_AUTHENTICATE_KEY,
+    SASL_HANDSHAKE_KEY,
+    Header,
+    peek_header,
+)
 from modeaware.wire.frames import MalformedFrame
-from modeaware.wire.kip694 import METADATA_KEY, MODES_VERSION
 
 _REFUSED = {
     0: "Produce: records do not pass here",
@@ -43,64 +67,148 @@ _REFUSED = {
     api_versions.DESCRIBE_TOPIC_PARTITIONS_KEY: "DescribeTopicPartitions: it is not offered here",
 }
 _LOWEST_ID = -(2**31)
+_FLEXIBLE_AUTHENTICATE = 2
+
+
+class Ended(Exception):
+    """The conversation cannot continue; the text is the reason. Stays within this module."""
+
+
+class _State(Enum):
+    NEEDED = auto()
+    UNDER_WAY = auto()
+    OPEN = auto()
+
+
+class Authentication:
+    """One connection's SASL exchange; see the module. ``required``: the brokers' listener is a SASL one."""
+
+    def __init__(self, required: bool) -> None:
+        self._state = _State.NEEDED if required else _State.OPEN
+        self._unanswered = 0  # SASL frames
+        self._succeeded = False  # as far as the last SASL response shows
+        self._exchange = 0  # how many handshakes there were
+
+    def must_wait(self, header: Header) -> bool:
+        """Return whether this request cannot be sent yet."""
+        return self._unanswered > 0 and header.api_key not in (SASL_HANDSHAKE_KEY, SASL_AUTHENTICATE_KEY)
+
+    def refusal(self, header: Header) -> str | None:
+        """Return why this request ends the connection; None where it does not."""
+        if header.api_key == SASL_HANDSHAKE_KEY:
+            return "SaslHandshake version 0: what follows it has no header" if header.api_version < 1 else None
+        if self._state is _State.NEEDED and header.api_key != API_VERSIONS_KEY:
+            return "a request before authentication"
+        if self._state is _State.UNDER_WAY and not self._succeeded and header.api_key != SASL_AUTHENTICATE_KEY:
+            return "a request before authentication has ended"
+        return None
+
+    def sent(self, header: Header) -> Callable[[bytes], None] | None:
+        """Note a request that is sent to the broker. Returns what has to be called with its response."""
+        if header.api_key == SASL_HANDSHAKE_KEY:
+            self._state = _State.UNDER_WAY
+            self._exchange += 1
+            self._unanswered += 1
+            return lambda _: self._answered(False)
+        if header.api_key == SASL_AUTHENTICATE_KEY:
+            self._unanswered += 1
+            ok = slice(4, 7) if header.api_version >= _FLEXIBLE_AUTHENTICATE else slice(4, 6)
+            return lambda answer: self._answered(len(answer) >= ok.stop and not any(answer[ok]))
+        if self._state is _State.UNDER_WAY and header.api_key != API_VERSIONS_KEY:
+            exchange = self._exchange
+            return lambda _: self._proved(exchange)
+        return None
+
+    def _answered(self, succeeded: bool) -> None:
+        self._unanswered -= 1
+        self._succeeded = succeeded
+
+    def _proved(self, exchange: int) -> None:
+        """Brokers respond to such a request only where the user is authenticated."""
+        if exchange == self._exchange:
+            self._state = _State.OPEN
+
+
+@dataclass(slots=True, repr=False)
+class Slot:
+    """A request without a response.
+
+    Attributes:
+        asked: the correlation id that the broker's response must have.
+        seen: is called with the broker's response.
+        rewrite: makes the client's response from the broker's; None: it is the same.
+        limited: what ``rewrite`` makes counts as made here. Else it is the broker's but for some bytes.
+        change: the broker's response is not for the client, but about the rights to this.
+        answer: a response of our own, which waits for those before it; the broker was not asked.
+    """
+
+    asked: int = 0
+    seen: Callable[[bytes], None] | None = None
+    rewrite: Callable[[bytes], bytes] | None = None
+    limited: bool = True
+    change: Change | None = None
+    answer: bytes | None = None
 
 
 class Session:
-    """One client connection. No IO, no clock; one thread calls it.
+    """One client connection. No IO, no clock. For one thread.
 
-    Frames go in, actions come out, to be carried out in their order. No method raises. After a Close every call gives
+    Frames go in, actions come out, to be carried out in their order. No method raises. After a Close every call returns
     no more actions.
 
     Contract: ``from_client`` is called only while ``wants_more`` is true; a frame beyond that closes the connection.
     A peer's end of stream needs no call: close the other side.
 
     Args:
-        desk: what is asked of the controller process.
+        controller: the controller process.
         limits: see :class:`Limits`.
-        mechanism_required: the brokers' listener is a SASL one: nothing but ApiVersions and SaslHandshake goes before
+        mechanism_required: the brokers' listener is a SASL one: only ApiVersions and SaslHandshake are relayed before
             authentication.
-        cache: Metadata answers, shared by all sessions of an endpoint; None for one of its own.
+        cache: Metadata responses, shared by all sessions of an endpoint; None for one of its own.
     """
 
-    def __init__(self, desk: Desk, limits: Limits, mechanism_required: bool, cache: Answers | None = None) -> None:
-        self._desk = desk
+    def __init__(
+        self, controller: Controller, limits: Limits, mechanism_required: bool, cache: Answers | None = None
+    ) -> None:
+        self._controller = controller
         self._limits = limits
         self._answers = cache if cache is not None else Answers(limits)
         self._authentication = Authentication(mechanism_required)
-        self._queue: deque[bytes] = deque()  # not yet looked at
+        self._queue: deque[bytes] = deque()  # requests that were not looked at
         self._queue_bytes = 0
+        self._slots: deque[Slot] = deque()  # the first one always waits for the broker
+        self._answer_bytes = 0  # of our own responses that wait in them
         self._actions: list[Action] = []
-        self._order = Order(lambda answer: self._actions.append(ToClient(answer)), limits.response_bytes)
         self._in_work: Change | ModesQuery | None = None  # the requests behind it wait
         self._ticket: int | None = None  # what it waits for, once that is not the broker
         self._last_ticket = 0
         self._last_id = 0
         self._client = Awareness()
-        self._metadata_version = stock.METADATA_WITH_IDS  # for questions of our own, until the broker tells of less
+        self._metadata_version = codec.METADATA_WITH_IDS  # of our own questions, until the broker offers less
         self._closed = False
 
     @property
     def pending(self) -> int:
-        """Requests without an answer."""
-        return len(self._queue) + len(self._order) + (self._ticket is not None)
+        """Requests without a response."""
+        return len(self._queue) + len(self._slots) + (self._ticket is not None)
 
     @property
     def wants_more(self) -> bool:
         """Whether ``from_client`` may be called: below ``limits.pipeline`` and ``limits.held_bytes``, and not closed.
 
-        Ask after each frame: one chunk of the socket may hold many.
+        To be read after each frame: one chunk of the socket may hold many.
         """
         return not self._closed and self.pending < self._limits.pipeline and self._queue_bytes < self._limits.held_bytes
 
     @property
     def held_bytes(self) -> int:
-        """What is kept for requests that wait, about: their bytes, what one takes that is decoded, and answers."""
+        """Bytes kept for requests that wait, about: their own, those of one that is decoded, and responses."""
         in_work = self._in_work.size_bytes if self._in_work is not None else 0
-        return self._queue_bytes + in_work + self._order.held_bytes
+        return self._queue_bytes + in_work + self._answer_bytes
 
     @property
     def closed(self) -> bool:
-        """Whether a Close was given."""
+        """Whether a Close was returned."""
         return self._closed
 
     def from_client(self, payload: bytes) -> list[Action]:
@@ -118,7 +226,7 @@ class Session:
         return [] if self._closed else self._carry_on(lambda: self._take_answer(payload))
 
     def resolved(self, ticket: int, outcome: Outcome) -> list[Action]:
-        """A Submit or Refresh has come to ``outcome``. One that is not awaited (any more) is passed over."""
+        """Take the outcome of a Submit or Refresh. One that is not awaited (any more) is ignored."""
         if self._closed or ticket != self._ticket:
             return []
         return self._carry_on(lambda: self._resolve(outcome))
@@ -135,8 +243,8 @@ class Session:
             return self._end(str(ended))
         except MalformedFrame:  # its text may quote the frame
             return self._end("a frame that cannot be read")
-        except ModeAwareError as error:  # of the desk
-            return self._end(f"nothing can be said about partition modes now ({type(error).__name__})")
+        except ModeAwareError as error:  # of the controller
+            return self._end(f"the partition modes are not known now ({type(error).__name__})")
         actions, self._actions = self._actions, []
         return actions
 
@@ -144,23 +252,21 @@ class Session:
         actions, self._actions = [*self._actions, Close(reason)], []
         self._closed = True
         self._queue.clear()
-        self._queue_bytes = 0
-        self._order.clear()
+        self._slots.clear()
+        self._queue_bytes = self._answer_bytes = 0
         self._in_work = self._ticket = None
         return actions
 
-    # -- the client's side ------------------------------------------------------------------------------------------
+    # Requests of the client
 
     def _must_wait(self, payload: bytes) -> bool:
         return self._in_work is not None or self._authentication.must_wait(peek_header(payload))
 
     def _dispatch(self, payload: bytes) -> None:
         header = peek_header(payload)
-        if (refusal := _REFUSED.get(header.api_key)) is not None:
+        if refusal := _REFUSED.get(header.api_key) or self._authentication.refusal(header):
             raise Ended(refusal)
-        if (refusal := self._authentication.refusal(header)) is not None:
-            raise Ended(refusal)
-        if header.api_key == stock.API_VERSIONS_KEY:
+        if header.api_key == API_VERSIONS_KEY:
             self._api_versions(payload, header)
         elif header.api_key == METADATA_KEY:
             self._metadata(payload, header)
@@ -171,28 +277,27 @@ class Session:
 
     def _pass_on(self, payload: bytes, header: Header, slot: Slot) -> None:
         slot.asked = header.correlation_id
-        slot.told = self._authentication.sent(header)
-        self._order.asked(slot)
+        slot.seen = self._authentication.sent(header)
+        self._slots.append(slot)
         self._actions.append(ToUpstream(payload))
 
-    def _stand_in(self, question: Callable[[int], bytes], header: Header, slot: Slot) -> None:
+    def _replace(self, question: Callable[[int], bytes], version: int, slot: Slot) -> None:
+        """Send a Metadata request of our own in the place of the client's request."""
         self._last_id = self._last_id - 1 if self._last_id > _LOWEST_ID else -1
-        self._pass_on(question(self._last_id), Header(header.api_key, header.api_version, self._last_id), slot)
+        self._pass_on(question(self._last_id), Header(METADATA_KEY, version, self._last_id), slot)
 
     def _api_versions(self, payload: bytes, header: Header) -> None:
         _check_size(payload, self._limits.versions_bytes)
         if not api_versions.is_known(header.api_version):
-            self._order.answered_here(api_versions.unsupported(header.correlation_id))
+            self._answer(api_versions.unsupported(header.correlation_id))
             return
-        said = api_versions.awareness(payload)
-        was = self._client
-        client = self._client = Awareness(said.reads or was.reads, said.heeds or was.heeds, said.drops or was.drops)
-        version, controller_id = header.api_version, self._desk.controller_id
+        client = self._client = self._client | api_versions.awareness(payload)
+        version, controller_id = header.api_version, self._controller.controller_id
 
         def rewrite(answer: bytes) -> bytes:
             if (newest := api_versions.metadata_version(answer, version, self._answers)) is not None:
-                has_ids = newest >= stock.METADATA_WITH_IDS
-                self._metadata_version = stock.METADATA_WITH_IDS if has_ids else stock.METADATA_WITHOUT_IDS
+                has_ids = newest >= codec.METADATA_WITH_IDS
+                self._metadata_version = codec.METADATA_WITH_IDS if has_ids else codec.METADATA_WITHOUT_IDS
             return api_versions.answered(answer, version, controller_id, self._answers, modes=client.reads)
 
         self._pass_on(payload, header, Slot(rewrite=rewrite))
@@ -207,48 +312,42 @@ class Session:
                 self._actions.append(Refresh(self._new_ticket()))
             else:
                 self._ask_modes(query)
-        elif not stock.is_supported(header):
+        elif not 0 <= version <= codec.METADATA_WITHOUT_IDS:
             raise Ended(f"Metadata version {version}, which was not offered")
-        elif self._desk.old_clients == REFUSE and not self._client.heeds:
+        elif self._controller.old_clients == REFUSE and not self._client.follows:
             self._ask_at_the_gate(payload, header)
         elif self._client.drops:
             self._pass_on(payload, header, Slot())
         else:
-            self._pass_on(
-                payload,
-                header,
-                Slot(rewrite=lambda answer: metadata.served(answer, version, self._desk), limited=False),
-            )
+            controller = self._controller
+            rewrite = lambda answer: metadata.served(answer, version, controller)  # noqa: E731 - as long as its call
+            self._pass_on(payload, header, Slot(rewrite=rewrite, limited=False))
 
     def _ask_at_the_gate(self, payload: bytes, header: Header) -> None:
         _check_size(payload, self._limits.modes_bytes)
         gate = Gate(header.correlation_id, header.api_version, self._metadata_version)
-        self._stand_in(
+        self._replace(
             lambda own_id: metadata.gate_question(payload, own_id, gate.asked),
-            Header(METADATA_KEY, gate.asked, 0),
-            Slot(rewrite=lambda answer: gate.turned_away(answer, self._desk, self._answers), limited=False),
+            gate.asked,
+            Slot(rewrite=lambda answer: gate.refused(answer, self._controller, self._answers), limited=False),
         )
 
     def _ask_modes(self, query: ModesQuery) -> None:
-        correlation_id, known_only, removed = query.correlation_id, query.modes_only, query.removed(self._desk)
-        version = self._metadata_version
+        version, removed = self._metadata_version, query.removed(self._controller)
+        correlation_id, known_only = query.correlation_id, query.modes_only
 
         def rewrite(answer: bytes) -> bytes:  # keeps nothing else of the query: many may wait for a broker
-            return metadata.moded(
+            return metadata.with_modes_of(
                 answer,
                 correlation_id,
-                self._desk,
+                self._controller,
                 self._answers,
                 version=version,
                 known_only=known_only,
                 removed=removed,
             )
 
-        self._stand_in(
-            lambda own_id: query.question(self._desk, own_id, version),
-            Header(METADATA_KEY, version, 0),
-            Slot(rewrite=rewrite),
-        )
+        self._replace(lambda own_id: query.question(self._controller, own_id, version), version, Slot(rewrite=rewrite))
 
     def _begin_change(self, payload: bytes, header: Header) -> None:
         if not codec.is_supported(header):
@@ -256,21 +355,61 @@ class Session:
         _check_size(payload, self._limits.change_bytes)
         change = changes.read(payload)
         if isinstance(change, bytes):
-            self._order.answered_here(change)
+            self._answer(change)
             return
         self._in_work = change
-        self._stand_in(change.question, header, Slot(change=change))
+        self._replace(change.question, changes.QUESTION_VERSION, Slot(change=change))
 
-    # -- the broker's and the controller's side ---------------------------------------------------------------------
+    # Responses, in the order of the requests
 
     def _take_answer(self, payload: bytes) -> None:
-        if (judged := self._order.answered(payload)) is not None:
-            self._decide(*judged)
+        """Take the broker's response to the first request that waits.
+
+        Raises:
+            Ended: the broker was asked nothing, or something else; or the response made from it is too large.
+            MalformedFrame: it cannot be read.
+        """
+        if not self._slots:
+            raise Ended("the broker answered what it was not asked")
+        slot = self._slots[0]
+        if payload[:4] != slot.asked.to_bytes(4, "big", signed=True):
+            raise Ended("the broker answered out of order")
+        if slot.seen is not None:
+            slot.seen(payload)
+        if slot.change is None:
+            if slot.rewrite is not None:
+                payload = slot.rewrite(payload)
+                if slot.limited:
+                    self._check_answer(payload)
+            self._actions.append(ToClient(payload))
+        self._slots.popleft()
+        self._send_ready()
+        if slot.change is not None:
+            self._decide(slot.change, payload)
+
+    def _answer(self, answer: bytes) -> None:
+        """Send a response of our own, behind those before it."""
+        self._check_answer(answer)
+        self._slots.append(Slot(answer=answer))
+        self._answer_bytes += len(answer)
+        self._send_ready()
+
+    def _send_ready(self) -> None:
+        while self._slots and (answer := self._slots[0].answer) is not None:
+            self._slots.popleft()
+            self._answer_bytes -= len(answer)
+            self._actions.append(ToClient(answer))
+
+    def _check_answer(self, answer: bytes) -> None:
+        if len(answer) > self._limits.response_bytes:
+            raise Ended(f"an answer of {len(answer)} bytes; the limit is {self._limits.response_bytes}")
+
+    # Work of the controller
 
     def _decide(self, change: Change, rights: bytes) -> None:
-        """The broker has said what its user may do: hand on what he may, or answer."""
+        """Submit what the broker's user is authorized for, or respond."""
         change.judge(rights)
-        if not self._desk.is_active():
+        if not self._controller.is_active():
             self._finish(change.not_controller(self._last_active()))
         elif commands := change.allowed:
             self._actions.append(Submit(self._new_ticket(), commands, change.timeout_ms))
@@ -279,9 +418,9 @@ class Session:
 
     def _last_active(self) -> ActiveController | None:
         """The active controller, as far as is known: a controller that starts has not read the mode log yet, and a
-        closed connection would leave its client in doubt about a request that went nowhere."""
+        closed connection would leave its client in doubt about a request that was not carried out."""
         try:
-            return self._desk.claim()
+            return self._controller.claim()
         except ModeSourceError:
             return None
 
@@ -291,13 +430,13 @@ class Session:
             self._finish(self._in_work.answer(outcome))
         elif isinstance(self._in_work, ModesQuery):
             if outcome is not None:
-                raise Ended("the end of the mode log, which was asked for, cannot be read now")
+                raise Ended("the end of the mode log, which was requested, cannot be read now")
             query, self._in_work = self._in_work, None
             self._ask_modes(query)
 
     def _finish(self, answer: bytes) -> None:
         self._in_work = None
-        self._order.answered_here(answer)
+        self._answer(answer)
 
     def _new_ticket(self) -> int:
         self._last_ticket += 1
@@ -307,4 +446,4 @@ class Session:
 
 def _check_size(payload: bytes, limit: int) -> None:
     if len(payload) > limit:
-        raise Ended(f"a request of {len(payload)} bytes; {limit} are taken of this api")
+        raise Ended(f"a request of {len(payload)} bytes; the limit of this api is {limit}")

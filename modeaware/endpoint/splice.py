@@ -2,8 +2,8 @@
 
 The broker's answer is v9, or Kafka's own v10, which has a topic id in each topic and is v9 otherwise.
 
-Only what must change is taken apart: an answer about thousands of partitions is made in the one thread that serves
-everybody.
+Only what must change is taken apart: a response about thousands of partitions is made in the one thread that serves
+all clients.
 """
 
 from __future__ import annotations
@@ -15,16 +15,14 @@ from dataclasses import dataclass
 from modeaware.errors import ErrorCode
 from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView, known_id
-from modeaware.wire.cursor import Cursor
-from modeaware.wire.frames import MalformedFrame
+from modeaware.wire.frames import INT16, INT32, Cursor, MalformedFrame
 
-_INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
 _LISTED = struct.Struct(">hiii")  # error code, index, leader, leader epoch
 _EMPTY_ARRAYS = b"\1\1\1"
 _EPOCHS = struct.Struct(">BBqBBq")  # the tags ControllerEpoch and ModeEpoch
 _MODES = {mode: struct.pack(">b", mode) for mode in PartitionMode}
 _READ_WRITE = b"\0\0"  # the mode, and no tagged field
-_NOBODY = -1
+_NONE = -1
 _ID_BYTES = 16
 _NO_PLAIN_STRING = b"\xff\xff"
 _COMPACT_SINCE = 9
@@ -42,7 +40,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Additions:
-    """What an answer gets beside the modes.
+    """What a response gets beside the modes.
 
     Attributes:
         node: the active controller, also as ``controller_id``; None: -1.
@@ -58,13 +56,10 @@ class Additions:
 
 
 def of_live(view: TopicView, live_id: bytes | None) -> TopicView:
-    """The view of the topic that has the name now: ``view``, unless its record is of another topic id (invariant I8).
+    """Return ``view``; where its record is of another id than the live topic's, a view without modes (invariant I8).
 
     Args:
-        live_id: the live topic's id, as brokers tell it; None or 16 zero bytes where the broker has none to tell.
-
-    Returns:
-        For another id a view without modes, whose ``topic_id`` is the live one.
+        live_id: the live topic's id, as brokers return it; None or 16 zero bytes where the broker has none.
     """
     if view.topic_id is None:
         return view
@@ -73,13 +68,13 @@ def of_live(view: TopicView, live_id: bytes | None) -> TopicView:
 
 
 def with_modes(answer: bytes, views: Callable[[str], TopicView], added: Additions, *, with_ids: bool = False) -> bytes:
-    """The v10 body (what follows the response header) for a broker's answer (a whole frame).
+    """Return the v10 body (what follows the response header) for a broker's response (a whole frame).
 
-    A topic with an error is told as it came, without a mode: its user may not be allowed to know. One whose record is
-    of another topic id is told without modes and epochs, and with its own id.
+    A topic with an error is returned as it came, without a mode: the user may not be authorized to know. One whose
+    record is of another topic id is returned without modes and epochs, and with its own id.
 
     Args:
-        with_ids: the answer is Kafka's v10, else v9.
+        with_ids: the response is Kafka's v10, else v9.
 
     Raises:
         MalformedFrame: ``answer`` does not follow that layout to its last byte.
@@ -90,7 +85,7 @@ def with_modes(answer: bytes, views: Callable[[str], TopicView], added: Addition
     out = [cursor.take(4), *_brokers(cursor, added.node)]
     start = cursor.at
     cursor.string()  # the cluster id
-    out += [answer[start : cursor.at], _INT32.pack(added.node.node_id if added.node else _NOBODY)]
+    out += [answer[start : cursor.at], INT32.pack(added.node.node_id if added.node else _NONE)]
     cursor.take(4)
     topics = [topic for topic in _topics(cursor, views, added.known_only, with_ids) if topic]
     out += [_varint(len(topics) + 1), *topics, cursor.take(4)]
@@ -101,7 +96,7 @@ def with_modes(answer: bytes, views: Callable[[str], TopicView], added: Addition
 
 
 def without_ids(answer: bytes) -> tuple[bytes, dict[str, bytes]]:
-    """A broker's answer to Kafka's Metadata 10 (a whole frame) as version 9, and the topics' ids.
+    """Return a broker's response to Kafka's Metadata 10 (a whole frame) as version 9, and the topics' ids.
 
     Raises:
         MalformedFrame: ``answer`` does not follow that layout up to the end of its topics.
@@ -131,7 +126,7 @@ def without_ids(answer: bytes) -> tuple[bytes, dict[str, bytes]]:
 
 
 def with_controller(answer: bytes, version: int, node: Node) -> bytes:
-    """A broker's answer to Metadata 1 to 9 (a whole frame) with ``node`` among the brokers and as the controller.
+    """Return a broker's response to Metadata 1 to 9 (a whole frame) with ``node`` as a broker and as the controller.
 
     Raises:
         MalformedFrame: ``answer`` ends before the controller's id.
@@ -149,24 +144,24 @@ def with_controller(answer: bytes, version: int, node: Node) -> bytes:
         cursor.string()  # the cluster id
     elif version >= 2:
         cursor.skip_plain_string()
-    out += [answer[start : cursor.at], _INT32.pack(node.node_id)]
+    out += [answer[start : cursor.at], INT32.pack(node.node_id)]
     cursor.take(4)
     out.append(answer[cursor.at :])
     return b"".join(out)
 
 
 def _plain_brokers(cursor: Cursor, node: Node) -> Iterator[bytes]:
-    (count,) = cursor.unpack(_INT32)
+    (count,) = cursor.unpack(INT32)
     start = cursor.at
     for _ in range(count):
         cursor.take(4)
         cursor.skip_plain_string()
         cursor.take(4)
         cursor.skip_plain_string()
-    yield _INT32.pack(count + 1)
+    yield INT32.pack(count + 1)
     yield cursor.body[start : cursor.at]
     host = node.host.encode()
-    yield _INT32.pack(node.node_id) + _INT16.pack(len(host)) + host + _INT32.pack(node.port) + _NO_PLAIN_STRING
+    yield INT32.pack(node.node_id) + INT16.pack(len(host)) + host + INT32.pack(node.port) + _NO_PLAIN_STRING
 
 
 def _brokers(cursor: Cursor, node: Node | None) -> Iterator[bytes]:
@@ -181,14 +176,14 @@ def _brokers(cursor: Cursor, node: Node | None) -> Iterator[bytes]:
     yield _varint(count + 1 + (node is not None))
     yield cursor.body[start : cursor.at]
     if node is not None:
-        yield _INT32.pack(node.node_id) + _string(node.host) + _INT32.pack(node.port) + b"\0\0"
+        yield INT32.pack(node.node_id) + _string(node.host) + INT32.pack(node.port) + b"\0\0"
 
 
 def _topics(cursor: Cursor, views: Callable[[str], TopicView], known_only: bool, with_ids: bool) -> Iterator[bytes]:
     """Each topic's bytes; none at all for one that is left out."""
     for _ in range(cursor.count()):
         start = cursor.at
-        (error_code,) = cursor.unpack(_INT16)
+        (error_code,) = cursor.unpack(INT16)
         name = cursor.string()
         head = cursor.body[start : cursor.at]
         live_id = cursor.take(_ID_BYTES) if with_ids else None
@@ -196,65 +191,51 @@ def _topics(cursor: Cursor, views: Callable[[str], TopicView], known_only: bool,
         if name is None:
             raise MalformedFrame("a Metadata answer with a topic without a name")
         view = TopicView.unlisted(name) if error_code else of_live(views(name), live_id)
-        partitions = _listed(cursor) if view.modes else _unlisted(cursor)
+        partitions = _listed(cursor)
         operations = cursor.take(4)
         cursor.skip_tags()
         if known_only and error_code in _UNKNOWN:
             yield b""
             continue
-        if view.modes:
-            partitions = _moded(partitions, view)
+        partitions = _moded(partitions, view) if view.modes else [each + _READ_WRITE for each in partitions]
         yield b"".join([head, _varint(len(partitions) + 1), *partitions, operations, _topic_tags(view)])
 
 
-def _unlisted(cursor: Cursor) -> list[bytes]:
-    return [partition + _READ_WRITE for partition in _listed(cursor)]
-
-
 def _listed(cursor: Cursor) -> list[bytes]:
-    """The partitions of one topic as they came, without their tagged fields."""
-    try:
-        return _partitions(cursor)
-    except IndexError as error:
-        raise MalformedFrame("a Metadata answer that ends early") from error
-
-
-def _partitions(cursor: Cursor) -> list[bytes]:
-    """The innermost loop: see the module. Raises IndexError where the bytes end early."""
-    body, at = cursor.body, 0
-    found = []
+    """The partitions of one topic as they came, without their tagged fields. The innermost loop: see the module."""
+    body, found = cursor.body, []
     count = cursor.count()
     at = cursor.at
-    for _ in range(count):
-        start = at
-        at += 14
-        for _array in range(3):
-            length = body[at]
-            if length > 127 or length == 0:
+    try:
+        for _ in range(count):
+            start = at
+            at += 14
+            for _array in range(3):
+                length = body[at]
+                if length > 127 or length == 0:
+                    cursor.at = at
+                    length = cursor.count(4) + 1
+                    at = cursor.at - 1
+                at += 4 * length - 3
+            found.append(body[start:at])
+            if body[at]:
                 cursor.at = at
-                length = cursor.count(4) + 1
-                at = cursor.at - 1
-            at += 4 * length - 3
-        if body[at]:
-            found.append(body[start:at])
-            cursor.at = at
-            cursor.skip_tags()
-            at = cursor.at
-        else:
-            found.append(body[start:at])
-            at += 1
+                cursor.skip_tags()
+                at = cursor.at
+            else:
+                at += 1
+    except IndexError as error:
+        raise MalformedFrame("a Metadata response that ends early") from error
     cursor.at = at
     return found
 
 
 def _moded(partitions: list[bytes], view: TopicView) -> list[bytes]:
-    """Each partition with its mode, and those only the mode log names: what was retired once is never forgotten."""
-    indices = [_INT32.unpack_from(partition, 2)[0] for partition in partitions]
+    """Each partition with its mode, and those that only the mode log names: a retired one never disappears."""
+    indices = [INT32.unpack_from(partition, 2)[0] for partition in partitions]
     every = range(len(view.modes))
     missing = [] if indices == list(every) else sorted(set(every).difference(indices))
-    absent = [
-        _LISTED.pack(ErrorCode.LEADER_NOT_AVAILABLE, index, _NOBODY, _NOBODY) + _EMPTY_ARRAYS for index in missing
-    ]
+    absent = [_LISTED.pack(ErrorCode.LEADER_NOT_AVAILABLE, index, _NONE, _NONE) + _EMPTY_ARRAYS for index in missing]
     return [
         partition + _mode_and_tags(view, index)
         for partition, index in zip(partitions + absent, indices + missing, strict=True)

@@ -11,7 +11,7 @@ try:
     from modeaware.kafka_python import _gateway as _gateway
 except ModuleNotFoundError as missing:
     if missing.name != "kafka":
-        raise  # it is there, in another release, or another package of this name
+        raise  # it is installed in another release, or another package has this name
     raise ModuleNotFoundError(
         "modeaware.kafka_python needs kafka-python: install modeaware[kafka-python]", name=missing.name
     ) from missing

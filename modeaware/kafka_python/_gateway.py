@@ -6,6 +6,9 @@ or mock that replaced them there earlier stays in effect underneath ours.
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.consumer.subscription_state import AsyncConsumerRebalanceListener
 from kafka.coordinator.assignors.abstract import RebalanceProtocol
@@ -18,6 +21,8 @@ from kafka.net.compat import KafkaNetClient
 from kafka.partitioner import Partitioner
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 from kafka.structs import OffsetAndMetadata
+
+from modeaware.wire.capabilities import UNDERLYING_NAME
 
 __all__ = [
     "AsyncConsumerRebalanceListener",
@@ -36,4 +41,11 @@ __all__ = [
     "RoundRobinPartitionAssignor",
     "StickyPartitionAssignor",
     "TopicPartition",
+    "named_client",
 ]
+
+
+def named_client(configs: dict[str, Any]) -> dict[str, Any]:
+    """Return ``configs`` with connections that bear the name (KIP-511) of clients that heed modes: an endpoint that
+    rejects old clients accepts them. A ``kafka_client`` of the application's stays as it is."""
+    return {"kafka_client": partial(KafkaNetClient, client_software_name=UNDERLYING_NAME), **configs}

@@ -1,9 +1,9 @@
-"""kafka-python's group assignors, dealing the readable partitions first.
+"""kafka-python's group assignors, assigning the readable partitions first.
 
-The leader of a group deals for all of its members. These deal twice, by kafka-python's own algorithm: the readable
-partitions, as if there were no others, and then those in mode None, so that each has an owner when it comes back. The
+The leader of a group assigns for all of its members. These assign twice, by kafka-python's own algorithm: the readable
+partitions, as if there were no others, and then those in mode None, so that each has an owner when it returns. The
 protocol names and the bytes on the wire are kafka-python's, so a group may have plain members as well: under a leader
-that is plain the coordinator's usual dealing stands, and aware members leave out what is in mode None.
+that is plain the usual assignment stands, and aware members leave out what is in mode None.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from modeaware.assignment import hidden
+from modeaware.clients.assignment import hidden
 from modeaware.kafka_python._gateway import (
     ConsumerProtocolAssignment,
     CooperativeStickyAssignor,
@@ -29,11 +29,11 @@ class ReadableAssignor:
     """What the four have in common; stands before kafka-python's class in their bases.
 
     Args:
-        view_of: the view in force of a topic (``views.view``). A leader asks it once for each topic that the group
+        view_of: the view in force of a topic (``views.view``). A leader calls it once for each topic that the group
             subscribes to.
 
     Attributes:
-        dealt: of the last dealing, the hidden partitions of each topic; None if this member has not dealt.
+        dealt: the hidden partitions of each topic at the last assignment; None if this member has made none.
     """
 
     def __init__(self, view_of: ViewOf) -> None:
@@ -56,7 +56,7 @@ class ReadableAssignor:
         return {member: _together(readable[member], rest[member]) for member in readable}
 
     def stale(self) -> bool:
-        """Whether this member dealt, and would now by other hidden partitions."""
+        """Return whether this member has assigned, and would now by other hidden partitions."""
         dealt = self.dealt
         return dealt is not None and any(hidden(self._view_of(topic)) != before for topic, before in dealt.items())
 
@@ -129,10 +129,10 @@ _READABLE: Mapping[Any, Callable[[ViewOf], ReadableAssignor]] = {
 
 
 def aware_strategy(strategy: Iterable[Any], view_of: ViewOf) -> list[Any]:
-    """``partition_assignment_strategy`` with ours for kafka-python's own assignors.
+    """Return ``partition_assignment_strategy`` with ours for kafka-python's own assignors.
 
-    One of the application's own stays as it is: then the members leave out what is in mode None, and how even the rest
-    is, is the assignor's affair.
+    One of the application's own stays as it is: then the members leave out what is in mode None, and the rest is as
+    even as that assignor makes it.
     """
     return [_aware(entry, view_of) for entry in strategy]
 

@@ -10,8 +10,8 @@ from modeaware.kafka_python._gateway import KafkaError, KafkaTimeoutError
 class RetiredPartitionError(PartitionRetired, KafkaError, ValueError):  # type: ignore[misc,unused-ignore]  # untyped
     """A record was addressed to a partition that takes no writes; it was not queued.
 
-    A ValueError as well: what kafka-python's ``send`` raises for a partition that does not exist, so whoever handles
-    that (by choosing anew) handles this. ``code`` is ``POLICY_VIOLATION``.
+    A ValueError as well: what kafka-python's ``send`` raises for a partition that does not exist, so code that
+    handles that (by choosing anew) handles this. ``code`` is ``POLICY_VIOLATION``.
     """
 
 

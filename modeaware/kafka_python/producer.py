@@ -2,38 +2,41 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-from dataclasses import replace
+import time
+import warnings
+from dataclasses import dataclass
 from functools import partial, wraps
 from typing import Any
 
+from modeaware.clients.following import ClientErrors, FirstView, ViewShare, acquired
+from modeaware.clients.routes import NO_STATS, Routes, VerifiedRoutes
+from modeaware.clients.settings import own_partitioner, split_settings
 from modeaware.kafka_python import _gateway
-from modeaware.kafka_python._backlog import Backlog
-from modeaware.kafka_python._connection import Hint, named_client
-from modeaware.kafka_python._first_view import FirstView
-from modeaware.kafka_python._partitioner_conf import one_of_ours
-from modeaware.kafka_python._writable import WritablePartitioner
-from modeaware.kafka_python.errors import HeldKeyError, MovedKeyError, RetiredPartitionError
-from modeaware.keyword_settings import split_settings
-from modeaware.views import registry
-from modeaware.views.routes import RouteErrors, Routes, VerifiedRoutes
-from modeaware.views.share import Share
+from modeaware.kafka_python.errors import (
+    FirstViewPending,
+    FirstViewTimeout,
+    HeldKeyError,
+    MovedKeyError,
+    RetiredPartitionError,
+)
 from modeaware.views.source import Views
 from partitioners.call_forms import for_kafka_python
+
+ERRORS = ClientErrors(RetiredPartitionError, MovedKeyError, HeldKeyError, FirstViewPending, FirstViewTimeout)
 
 
 class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]  # untyped
     """``kafka.KafkaProducer`` with the same settings and methods, aware of partition modes.
 
     While a topic has retired partitions, its ``partitioner`` (kafka-python's, or the application's own) sees the
-    writable ones only: a keyed record goes to ``writable[hash % len(writable)]``. A record whose partition, by whoever
-    it was chosen, takes no writes is refused before it is queued. ``partitioner`` may also be a name that
+    writable ones only: a keyed record goes to ``writable[hash % len(writable)]``. A record for a partition that takes
+    no writes, explicit or picked, is refused before it is queued. ``partitioner`` may also be a name that
     :func:`partitioners.named` knows, ``"package.module:name"``, or a partitioner of :mod:`partitioners`.
 
     Settings that begin with ``modeaware_`` are ours (:class:`~modeaware.config.ClientConfig`, with underscores). The
-    constructor asks the cluster for its versions, as kafka-python's does; the first ``send`` waits for the first view
-    of the modes as well. Methods may be called from any thread. ``close()``, ``with``, or dropping the producer gives
-    its share of the views back.
+    constructor requests the versions of the cluster, as kafka-python's does; the first ``send`` waits for the first
+    view of the modes as well. Methods may be called from any thread. ``close()``, ``with``, or dropping the producer
+    gives its share of the views back.
 
     Raises:
         ConfigError: an unknown or bad ``modeaware_`` setting, or one that cannot be translated for the views.
@@ -45,23 +48,18 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
 
     def __init__(self, **configs: Any) -> None:
         settings = split_settings(configs)
-        partitioner = one_of_ours(settings.theirs.get("partitioner"))
+        partitioner = own_partitioner(settings.theirs.get("partitioner"))
         if partitioner is not None:
             settings.theirs["partitioner"] = for_kafka_python(partitioner)
-        # Without the callback: the source of the views outlives the client, and must not keep what hangs on it.
-        views = registry.acquire(settings.conf, replace(settings.config, resize_callback=None))
-        with ExitStack() as undo:
-            undo.callback(views.close)
-            super().__init__(**named_client(settings.theirs))
-            undo.pop_all()
+        with acquired(settings.conf, settings.config) as views:
+            super().__init__(**_gateway.named_client(settings.theirs))
         backlog = partial(Backlog, self._accumulator) if settings.config.on_resize == "hold" else None
-        errors = RouteErrors(RetiredPartitionError, HeldKeyError, MovedKeyError)
-        routes = Routes(settings.config, errors, partitioner, backlog)
+        routes = Routes(settings.config, ERRORS, partitioner, backlog)
         self.config["partitioner"] = WritablePartitioner(self.config["partitioner"], routes)
-        first_view = FirstView(settings.config, routes.known.wait, views.error)
+        first_view = FirstView(settings.config, routes.known.wait, views.error, ERRORS)
         verified = VerifiedRoutes(views, routes, self.config["max_block_ms"] / 1000)
-        self._modeaware = _Modes(views, routes, first_view, verified, Share(self, views, routes))
-        self._metadata.add_listener(Hint(views))
+        self._modeaware = _Modes(views, routes, first_view, verified, ViewShare(self, views, routes.follow))
+        self._metadata.add_listener(lambda _: views.refresh_soon())
         self._metadata.add_listener(verified.metadata_changed)
 
     @wraps(_gateway.KafkaProducer.send, assigned=(), updated=())  # its signature; tracers read arguments as they came
@@ -117,44 +115,156 @@ class KafkaProducer(_gateway.KafkaProducer):  # type: ignore[misc,unused-ignore]
     def close(self, *args: Any, **kwargs: Any) -> None:
         """As ``kafka.KafkaProducer.close``. The share of the views is given back; the last ones stay in force.
 
-        A producer that could not be closed (its flush timed out, say) goes on, and keeps its share.
+        A producer that could not be closed (its flush timed out, say) continues, and keeps its share.
         """
         if "config" not in self.__dict__:
-            return  # our settings were refused, and kafka-python's __init__ has not run
+            return  # our settings were rejected, and kafka-python's __init__ has not run
         super().close(*args, **kwargs)
         if self._modeaware is not None:
             self._modeaware.share.release()
 
     def modeaware_stats(self) -> dict[str, Any]:
-        """Figures that cost nothing per record.
+        """Return figures that cost nothing per record.
 
-        Returns:
-            ``state`` (``waiting`` for the first view, ``direct`` = the partitioner sees all partitions of every
-            topic, ``routed``), ``routed_topics`` (how many topics have retired partitions), ``view_changes`` (how
-            often views changed since the first one), ``resizes`` (how many of topics with keys were told of), and
-            ``views``: what the shared source reports (``view_age_ms``, ...).
+        ``state`` (``waiting`` for the first view, ``direct`` = all partitions are chosen from, ``routed``),
+        ``routed_topics`` (how many have retired partitions), ``view_changes`` (since the first views), ``resizes`` (how
+        many of topics with keys were reported), and ``views``: what the shared source reports (``view_age_ms``, ...).
         """
         modes = self._modeaware
         if modes is None:
-            return {"state": "waiting", "routed_topics": 0, "view_changes": 0, "resizes": 0, "views": {}}
-        known = "routed" if modes.routes.routed_topics else "direct"
-        return {
-            "state": known if modes.routes.known.is_set() or modes.first_view.over else "waiting",
-            "routed_topics": modes.routes.routed_topics,
-            "view_changes": max(modes.routes.changes - 1, 0),
-            "resizes": modes.routes.resizes,
-            "views": modes.views.stats(),
-        }
+            return {**NO_STATS}
+        return modes.routes.stats(modes.views, known=modes.routes.known.is_set() or modes.first_view.over)
 
 
+@dataclass(frozen=True)
 class _Modes:
     """What a producer has of ours."""
 
-    def __init__(
-        self, views: Views, routes: Routes, first_view: FirstView, verified: VerifiedRoutes, share: Share
-    ) -> None:
-        self.views = views
-        self.routes = routes
-        self.first_view = first_view
-        self.verified = verified
-        self.share = share
+    views: Views
+    routes: Routes
+    first_view: FirstView
+    verified: VerifiedRoutes
+    share: ViewShare
+
+
+class WritablePartitioner(_gateway.Partitioner):  # type: ignore[misc,unused-ignore]  # untyped
+    """Has another partitioner choose among the writable partitions.
+
+    That one sees a ``ClusterMetadata`` in which all partitions of the topic are the writable ones, and the available
+    ones those of them that have a leader. So kafka-python's own, which hash to ``all[murmur2 % len(all)]``, send a key
+    to ``writable[murmur2 % len(writable)]``, whichever leaders come or go and however old their metadata is.
+
+    Attributes:
+        inner: the application's partitioner, of either form that kafka-python takes.
+    """
+
+    def __init__(self, inner: Any, routes: Routes) -> None:
+        self.inner = inner
+        self._routes = routes
+
+    def partition(
+        self,
+        topic: str,
+        key: Any,
+        serialized_key: bytes | None,
+        value: Any,
+        serialized_value: bytes | None,
+        cluster: Any,
+    ) -> Any:
+        """As ``kafka.partitioner.Partitioner.partition``.
+
+        Raises:
+            RetiredPartitionError: no partition of the topic is writable.
+        """
+        return self._pick(topic, key, serialized_key, value, serialized_value, self._shown(topic, cluster))
+
+    def pick_over(self, count: int, topic: str, *record: Any) -> Any:
+        """Return what is picked where the first ``count`` partitions are all there are.
+
+        Args:
+            record: the further arguments of :meth:`partition`.
+        """
+        *fields, cluster = record
+        return self._pick(topic, *fields, WritablePart(cluster, topic, tuple(range(count))))
+
+    def _pick(self, topic: str, *record: Any) -> Any:
+        key, serialized_key, value, serialized_value, seen = record
+        if isinstance(self.inner, _gateway.Partitioner):
+            return self.inner.partition(topic, key, serialized_key, value, serialized_value, seen)
+        warnings.warn("partitioner does not implement kafka.partitioner.Partitioner", DeprecationWarning, stacklevel=4)
+        return self.inner.partition(topic, serialized_key, seen)
+
+    def on_new_batch(self, topic: str, cluster: Any, prev_partition: int) -> None:
+        """As ``StickyPartitioner.on_new_batch``; passed on to partitioners that have it."""
+        hook = getattr(self.inner, "on_new_batch", None)
+        if hook is not None:
+            hook(topic, self._shown(topic, cluster), prev_partition)
+
+    def _shown(self, topic: str, cluster: Any) -> Any:
+        route = self._routes.of(topic)
+        if route is None:
+            return cluster
+        if not route.writable:
+            self._routes.refuse_retired(topic, 0)
+        return WritablePart(cluster, topic, route.writable)
+
+
+class WritablePart:
+    """kafka-python's ``ClusterMetadata``, with the writable partitions of one topic for all of it."""
+
+    def __init__(self, cluster: Any, topic: str, writable: tuple[int, ...]) -> None:
+        self._cluster = cluster
+        self._topic = topic
+        self._writable = writable
+
+    def partitions_for_topic(self, topic: str) -> set[int] | None:
+        # The view's list also where the cluster's metadata is older: all producers must hash over the same.
+        if topic != self._topic:
+            return self._cluster.partitions_for_topic(topic)  # type: ignore[no-any-return]  # as kafka-python's
+        return set(self._writable)
+
+    def available_partitions_for_topic(self, topic: str) -> set[int] | None:
+        available = self._cluster.available_partitions_for_topic(topic)
+        if topic != self._topic or available is None:
+            return available  # type: ignore[no-any-return]  # as kafka-python's
+        return set(available).intersection(self._writable)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cluster, name)
+
+
+class Backlog:
+    """What was queued for one topic when it was made; see :class:`modeaware.resize.Backlog`.
+
+    kafka-python keeps each batch of records, until it is delivered or has failed, with the time at which it was begun;
+    the halves of one that was too large keep that time.
+
+    Args:
+        accumulator: kafka-python's queue.
+        topic: its name.
+    """
+
+    def __init__(self, accumulator: Any, topic: str) -> None:
+        self._accumulator = accumulator
+        self._topic = topic
+        self._since_s = time.monotonic()
+        self._left = self._queued()
+
+    @property
+    def over(self) -> bool:
+        return not self._left or not self._look()
+
+    def drained(self, partition: int) -> bool:
+        return partition not in self._left or partition not in self._look()
+
+    def _look(self) -> frozenset[int]:
+        self._left &= self._queued()
+        return self._left
+
+    def _queued(self) -> frozenset[int]:
+        """The partitions with a batch that was begun by then. It may have taken in later records as well."""
+        return frozenset(
+            batch.topic_partition.partition
+            for batch in self._accumulator._incomplete.all()
+            if batch.topic_partition.topic == self._topic and batch.created <= self._since_s
+        )

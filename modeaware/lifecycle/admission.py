@@ -1,32 +1,275 @@
-"""What every admission needs: the record as it is before, the limit of its size, and the refusal."""
+"""Admission: whether a command may change a topic or the rules about groups, and the record that changes it.
+
+KIP-694 "Proposed Changes" and KIP-195 "Anticipated errors" give the checks and the error codes. A refusal changes
+nothing.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from modeaware.config import ControllerConfig
 from modeaware.errors import ErrorCode, RequestRefused
-from modeaware.lifecycle.commands import TopicCommand
+from modeaware.lifecycle.commands import (
+    AlterGroupRulesCommand,
+    CreatePartitionsCommand,
+    DeletePartitionsCommand,
+    TopicCommand,
+)
+from modeaware.lifecycle.drain import EVACUATION_PREFIX, Requirement, evacuation_group, required_of, unread_offsets
 from modeaware.lifecycle.facts import TopicFacts
-from modeaware.modelog.records import TopicRecord
-from modeaware.modes import PartitionMode
+from modeaware.lifecycle.growth import grow
+from modeaware.lifecycle.state import awaits_handover, in_progress
+from modeaware.modelog.group_rules import (
+    CLOSED,
+    KINDS,
+    REQUIRE,
+    WAIVE,
+    GroupRule,
+    GroupRulesRecord,
+    has_glob_characters,
+)
+from modeaware.modelog.records import (
+    MAX_PARTITIONS,
+    RETENTION_DELAY_MS,
+    DeleteTopicPartitions,
+    RetiredPartition,
+    TopicRecord,
+)
+from modeaware.modes import PartitionMode, format_ranges
 
 MAX_RECORD_BYTES = 900_000
 """A record must fit a stock broker's ``message.max.bytes`` (1 048 588) with room for the envelope."""
+LATEST_MS = 253_402_300_799_000
+"""The end of the year 9999, the last that dates can express."""
 
 
 @dataclass(frozen=True)
 class Admission:
-    """The record to append (None: nothing to change) and what to tell the caller."""
+    """The record to append (None: nothing changes) and a message for the caller."""
 
     record: TopicRecord | None
     message: str | None = None
 
 
-def current_record(record: TopicRecord | None, facts: TopicFacts, controller_epoch: int) -> TopicRecord:
-    """The topic as it is before the command: its record, or a first one that lists every partition as ReadWrite.
+def admit(
+    command: TopicCommand,
+    record: TopicRecord | None,
+    facts: TopicFacts,
+    config: ControllerConfig,
+    controller_epoch: int,
+    now_ms: int,
+    rules: Sequence[GroupRule] = (),
+) -> Admission:
+    """Decide on a command about a topic; ``rules`` are the operator's, about groups.
 
-    Partitions that another tool added are writable while no listed one is retired (``TopicView.mode``): they are listed
-    as that. Ids of writable partitions stay dense.
+    Raises:
+        RequestRefused: the command is refused; ``code`` and the message say why and what to do.
+    """
+    topic = command.topic
+    if facts.topic_id is None:
+        raise RequestRefused(f"topic {topic!r} does not exist", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic=topic)
+    if facts.internal or topic == config.mode_log_topic:
+        why = "it is internal; its owner decides on its partition count"
+        raise _refusal(topic, ErrorCode.INVALID_TOPIC_EXCEPTION, why)
+    if record is not None and record.topic_id != facts.topic_id:
+        record = None  # recreated under its name: a new topic, with a record of its own
+    current = _current_record(record, facts, controller_epoch)
+    message: str | None = None
+    if isinstance(command, DeletePartitionsCommand):
+        if not config.enable:
+            raise _refusal(topic, ErrorCode.POLICY_VIOLATION, "shrinks are off (delete.topic.partition.enable=false)")
+        if command.delay_ms < RETENTION_DELAY_MS:
+            why = f"a delay of {command.delay_ms} ms: 0 or more, or none at all"
+            raise _refusal(topic, ErrorCode.INVALID_REQUEST, why)
+        if (after := _repeated(command, current)) is not None:
+            message = "already under way: the loss of state is accepted now"
+        else:
+            for code, why in _objections_to_shrink(command, current, facts):
+                raise _refusal(topic, code, why)
+            after = _retire(
+                command, current, facts, required_of((), facts, rules, config.ignored_groups, now_ms), now_ms
+            )
+            message = _unread(command, after, facts)
+    else:
+        for code, why in _objections_to_growth(command, current, facts):
+            raise _refusal(topic, code, why)
+        after = grow(current, command, facts, now_ms)
+    if after == current:
+        return Admission(None, "already under way: nothing changed")
+    _check_size(after)
+    if isinstance(command, CreatePartitionsCommand) and command.validate_only:
+        return Admission(None)
+    return Admission(after.stamped(controller_epoch, now_ms), message)
+
+
+def _objections_to_shrink(
+    command: DeletePartitionsCommand, current: TopicRecord, facts: TopicFacts
+) -> Iterator[tuple[ErrorCode, str]]:
+    """Yield why a shrink is refused, with the error codes.
+
+    One change at a time, because required groups are noted for one change; and state that is kept per partition does
+    not move with the keys, so its group has to be named (invariant I1).
+    """
+    topic, target, count = command.topic, command.total_count, current.writable_count
+    if target < 1:
+        yield ErrorCode.INVALID_PARTITIONS, f"{target} partitions: at least 1 must stay"
+    if target == count:
+        yield ErrorCode.INVALID_PARTITIONS, f"it has {count} writable partitions already"
+    if target > count:
+        grow_it = f"'modeaware grow {topic} --to {target}' or AdminClient.create_partitions"
+        why = f"{target} is more than its {count} writable partitions: to grow it, use {grow_it}"
+        yield ErrorCode.INVALID_PARTITIONS, why
+    if in_progress(current):
+        why = "the topic is currently under changes: wait (--describe shows what it waits for), or undo it (--undo)"
+        yield ErrorCode.REASSIGNMENT_IN_PROGRESS, why
+    policy = f"cleanup.policy is {facts.cleanup_policy!r}"
+    if facts.compacted and not command.evacuate:
+        why = (
+            f"{policy}, and the latest value of a key in a retired partition must be kept: shrink it with --evacuate, "
+            "and run the Spark job modeaware.spark.evacuate, which copies these values to the partitions that stay"
+        )
+        yield ErrorCode.POLICY_VIOLATION, why
+    if command.evacuate and command.immediate_delete:
+        why = "the shrink has to wait for an evacuation: --evacuate and --immediate-delete exclude each other"
+        yield ErrorCode.INVALID_REQUEST, why
+    if command.evacuate and not facts.compacted:
+        yield ErrorCode.INVALID_REQUEST, f"{policy}: not compacted, nothing to evacuate; omit --evacuate"
+    if facts.stateful_owner is not None:
+        owner = repr(facts.stateful_owner)
+        why = f"it is an internal topic of the Streams application {owner}, which keeps state per partition"
+        yield ErrorCode.POLICY_VIOLATION, why
+    stateful = {name for name, group in facts.groups.items() if group.stateful} - set(command.accept_state_loss)
+    if stateful:
+        why = (
+            "groups that keep state per partition (as Kafka Streams does) read it: "
+            f"{', '.join(sorted(stateful))}. The state of keys that move would stay behind; to accept that, name each "
+            "with --accept-state-loss"
+        )
+        yield ErrorCode.POLICY_VIOLATION, why
+    if facts.partition_count > len(current.modes):
+        why = (
+            f"it has {facts.partition_count} partitions, but only {len(current.modes)} are on record and some of them "
+            "are retired: another tool has grown it. Grow it with modeaware first, so that they are opened"
+        )
+        yield ErrorCode.INVALID_PARTITIONS, why
+    if missing := [p for p in range(facts.partition_count) if p not in facts.partitions]:
+        why = f"no leader available for partitions {format_ranges(missing)}; retry, or check the brokers"
+        yield ErrorCode.LEADER_NOT_AVAILABLE, why
+
+
+def _objections_to_growth(
+    command: CreatePartitionsCommand, current: TopicRecord, facts: TopicFacts
+) -> Iterator[tuple[ErrorCode, str]]:
+    """Yield why a growth is refused, with the error codes."""
+    target, count = command.total_count, current.writable_count
+    if target <= count:
+        yield ErrorCode.INVALID_PARTITIONS, f"it has {count} writable partitions already; {target} is not an increase"
+    if target > MAX_PARTITIONS:  # before a list of that length is made
+        yield ErrorCode.INVALID_PARTITIONS, f"{target} partitions: at most {MAX_PARTITIONS} fit its mode record"
+    new = max(target - facts.partition_count, 0)
+    if command.assignments is not None and len(command.assignments) != new:
+        why = (
+            f"{len(command.assignments)} replica assignments for {new} new partitions (retired ones are revived first)"
+        )
+        yield ErrorCode.INVALID_REPLICA_ASSIGNMENT, why
+
+
+def _repeated(command: DeletePartitionsCommand, current: TopicRecord) -> TopicRecord | None:
+    """Return the record of the shrink in progress, if this is the same one; None: it is not.
+
+    A repeated request may name more groups whose state may be lost: one that appeared since may hold the shrink up.
+
+    Raises:
+        RequestRefused: it differs in delay or policy.
+    """
+    now = current.deletion
+    if now is None or not in_progress(current):
+        return None
+    if not command.total_count == now.delete_partitions == current.writable_count:
+        return None
+    wanted = (command.delay_ms, command.immediate_delete, command.evacuate)
+    if wanted != (now.delay_ms, now.immediate_delete, now.evacuate):
+        why = (
+            f"the topic is already being shrunk to {now.delete_partitions} partitions under the {now.policy!r} policy, "
+            f"{'with' if now.evacuate else 'without'} an evacuation: undo it (--undo) to choose another"
+        )
+        raise _refusal(command.topic, ErrorCode.REASSIGNMENT_IN_PROGRESS, why)
+    accepted = tuple(sorted({*now.accept_state_loss, *command.accept_state_loss}))
+    return replace(current, deletion=replace(now, accept_state_loss=accepted))
+
+
+def _retire(
+    command: DeletePartitionsCommand, record: TopicRecord, facts: TopicFacts, requirement: Requirement, now_ms: int
+) -> TopicRecord:
+    """Return the record that retires the tail.
+
+    ReadOnly comes first, so that nothing is hidden unread (invariant I2). The highest ids retire and survivors' end
+    offsets are noted, so that keys have one place at each epoch (invariant I3). An uncertain listing is marked
+    (invariant I1).
+    """
+    keep, writable, deletion = command.total_count, record.writable_count, record.deletion
+    epoch = record.epoch + 1  # this record's, once it is stamped
+    modes = list(record.modes)
+    retired = dict(record.retired)
+    for partition in range(keep, writable):
+        modes[partition] = PartitionMode.READ_ONLY
+        retired[partition] = RetiredPartition(
+            switch_offset=facts.partitions[partition].end_offset if command.evacuate else None
+        )
+    # Noted like a reader: a controller of a version without evacuations waits for it all the same.
+    evacuation = (evacuation_group(command.topic, epoch),) if command.evacuate else ()
+    waiting = {*deletion.earlier_counts, deletion.previous_count} if deletion and awaits_handover(record) else ()
+    return replace(
+        record,
+        modes=tuple(modes),
+        retired=retired,
+        deletion=DeleteTopicPartitions(
+            delete_partitions=keep,
+            delay_ms=command.delay_ms,
+            immediate_delete=command.immediate_delete,
+            create_timestamp_ms=now_ms,
+            previous_count=writable,
+            accept_state_loss=tuple(sorted(command.accept_state_loss)),
+            earlier_counts=tuple(sorted(waiting)),
+            evacuate=command.evacuate,
+            evacuation_epoch=epoch if command.evacuate else -1,
+        ),
+        switch_offsets={p: facts.partitions[p].end_offset for p in range(keep)},
+        handed_over=(),
+        handover_offsets={},
+        required_groups=tuple(sorted({*requirement.groups, *evacuation})),
+        groups_complete=requirement.doubt is None,
+        waived={},
+    )
+
+
+def _unread(command: DeletePartitionsCommand, record: TopicRecord, facts: TopicFacts) -> str | None:
+    """Return what an immediate deletion takes from each group."""
+    if not command.immediate_delete:
+        return None
+    logs = {p: facts.partitions[p] for p in record.retired}
+    losses = [
+        f"group {name!r}: {count}"
+        for name, group in sorted(facts.groups.items())
+        if (count := sum(unread_offsets(group, p, log.end_offset, log.log_start) for p, log in logs.items())) > 0
+    ]
+    total = sum(log.end_offset - log.log_start for log in logs.values())
+    detail = f"; unread of it: {', '.join(losses)}" if losses else "; every listed group has read it all"
+    return f"immediate_delete: about {total} records will be deleted without waiting for the drain{detail}"
+
+
+def _refusal(topic: str, code: ErrorCode, why: str) -> RequestRefused:
+    """Return the error to raise for a refused command."""
+    return RequestRefused(f"topic {topic!r}: {why}", code=code, topic=topic)
+
+
+def _current_record(record: TopicRecord | None, facts: TopicFacts, controller_epoch: int) -> TopicRecord:
+    """Return the topic as it is before the command: its record, or a first one with every partition ReadWrite.
+
+    Partitions that another tool added are writable while no listed one is retired (``TopicView.mode``), and are listed
+    as such. Ids of writable partitions stay dense.
     """
     if record is None:
         assert facts.topic_id is not None
@@ -36,8 +279,12 @@ def current_record(record: TopicRecord | None, facts: TopicFacts, controller_epo
     return replace(record, modes=record.modes + (PartitionMode.READ_WRITE,) * added)
 
 
-def check_size(command: TopicCommand, record: TopicRecord) -> None:
-    """The record must still fit when every retired partition carries its proof."""
+def _check_size(record: TopicRecord) -> None:
+    """Refuse a record that would not fit the log once every retired partition has its proof.
+
+    Raises:
+        RequestRefused: MESSAGE_TOO_LARGE.
+    """
     proof = dict.fromkeys(record.required_groups, 2**62)
     full = {
         p: replace(r, seal_offset=2**62, drained=proof, reason="x" * 40, stragglers=9, truncated_to=2**62)
@@ -45,14 +292,72 @@ def check_size(command: TopicCommand, record: TopicRecord) -> None:
     }
     size = len(replace(record, retired=full).to_json())
     if size > MAX_RECORD_BYTES:
-        raise refusal(
-            command,
-            ErrorCode.MESSAGE_TOO_LARGE,
-            f"its mode record could grow to {size} bytes, more than the {MAX_RECORD_BYTES} that fit the mode log: "
-            "change it in smaller steps",
+        why = f"its mode record could grow to {size} bytes, more than {MAX_RECORD_BYTES}: change it in smaller steps"
+        raise _refusal(record.topic, ErrorCode.MESSAGE_TOO_LARGE, why)
+
+
+# Rules about groups
+
+
+def alter_group_rules(
+    record: GroupRulesRecord, command: AlterGroupRulesCommand, controller_epoch: int
+) -> GroupRulesRecord:
+    """Return the rules after ``command``; ``record`` itself where nothing changes.
+
+    Raises:
+        RequestRefused: INVALID_REQUEST, an invalid rule, or one to be removed that does not exist; MESSAGE_TOO_LARGE,
+            more rules than fit a record.
+    """
+    for rule in command.add:
+        _check_rule(rule)
+    rules = {rule.key: rule for rule in record.rules}
+    for key in command.remove:
+        if rules.pop(key, None) is None:
+            kind, group, topic = key
+            raise _invalid(f"there is no rule {kind!r} for group {group!r} and topic {topic!r}")
+    for rule in command.add:
+        held = rules.get(rule.key)
+        if held is not None and held.glob is not rule.glob:
+            was, now = ("a glob", "a name") if held.glob else ("a name", "a glob")
+            raise _invalid(
+                f"group {rule.group!r} is {now} here, and {was} in a rule {rule.kind!r} for topic {rule.topic!r} that "
+                f"is in force. Remove that rule first: modeaware groups forget {rule.kind} GROUP --topic TOPIC"
+            )
+    rules |= {rule.key: rule for rule in command.add}
+    if tuple(rules.values()) == record.rules:
+        return record
+    after = replace(record, rules=tuple(rules.values()), controller_epoch=controller_epoch, epoch=record.epoch + 1)
+    size = len(after.to_json())
+    if size > MAX_RECORD_BYTES:
+        raise RequestRefused(
+            f"the rules about groups would take {size} bytes, more than the {MAX_RECORD_BYTES} that fit the mode log: "
+            "use globs, or remove some",
+            code=ErrorCode.MESSAGE_TOO_LARGE,
         )
+    return after
 
 
-def refusal(command: TopicCommand, code: ErrorCode, why: str) -> RequestRefused:
-    """The error to raise for a command that may not be carried out."""
-    return RequestRefused(f"topic {command.topic!r}: {why}", code=code, topic=command.topic)
+def _check_rule(rule: GroupRule) -> None:
+    if rule.kind not in KINDS:
+        raise _invalid(f"unknown kind of rule {rule.kind!r} (known: {', '.join(KINDS)})")
+    if bool(rule.group) is (rule.kind == CLOSED):
+        raise _invalid(f"a rule {rule.kind!r} " + ("takes no group" if rule.group else "must name a group"))
+    if rule.kind == WAIVE and rule.group.startswith(EVACUATION_PREFIX):
+        raise _invalid(
+            f"group {rule.group!r} proves that the latest values of keys were copied before a partition becomes None: "
+            "it cannot be waived. Run the Spark job modeaware.spark.evacuate, or undo the shrink (--undo)"
+        )
+    if rule.glob and not has_glob_characters(rule.group):
+        raise _invalid(f"group {rule.group!r} is no glob: it has none of * ? [; omit --glob (glob=True) for a name")
+    if not rule.topic:
+        raise _invalid(f"a rule {rule.kind!r} must name a topic, or a glob")
+    if rule.kind != REQUIRE and not rule.reason.strip():
+        raise _invalid(f"a rule {rule.kind!r} needs a reason: the drain certificate states it")
+    if rule.expires_ms is not None and rule.expires_ms <= rule.created_ms:
+        raise _invalid(f"the rule {rule.kind!r} for group {rule.group!r} would have expired before it began")
+    if rule.expires_ms is not None and rule.expires_ms > LATEST_MS:
+        raise _invalid(f"the rule {rule.kind!r} for group {rule.group!r} would end beyond the year 9999")
+
+
+def _invalid(why: str) -> RequestRefused:
+    return RequestRefused(why, code=ErrorCode.INVALID_REQUEST)

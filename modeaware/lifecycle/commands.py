@@ -1,8 +1,9 @@
-"""The admin commands a controller takes, and its answers."""
+"""What goes into a decision and comes out of it: admin commands, their results, and effects outside the mode log."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from modeaware.errors import ErrorCode
 from modeaware.modelog.group_rules import GroupRule
@@ -14,9 +15,9 @@ from modeaware.modes import PartitionMode
 class DeletePartitionsCommand:
     """KIP-694's DeletePartitions for one topic: keep ``total_count`` partitions, retire the rest.
 
-    ``delay_ms`` -1 names the ``retention`` reclaim policy, 0 or more ``drained`` (see DeleteTopicPartitions).
-    ``accept_state_loss`` names the groups that keep state per partition and may lose it for the keys that move.
-    ``evacuate``: the topic is compacted, and its latest values are copied before a partition goes.
+    ``delay_ms`` -1 selects the ``retention`` reclaim policy, 0 or more ``drained``. ``accept_state_loss`` names groups
+    that keep state per partition and may lose it for the keys that move. ``evacuate``: the topic is compacted, and its
+    latest values are copied before a partition becomes None.
     """
 
     topic: str
@@ -31,17 +32,14 @@ class DeletePartitionsCommand:
 class CreatePartitionsCommand:
     """KIP-195's CreatePartitions for one topic: ``total_count`` writable partitions.
 
-    Retired partitions are revived first, lowest id first; only what is still missing is created. ``assignments``
-    gives the replicas (broker ids) of each really new partition.
+    Retired partitions are revived first, lowest id first; only what is still missing is created. ``assignments`` gives
+    the replicas (broker ids) of each created partition.
     """
 
     topic: str
     total_count: int
     assignments: tuple[tuple[int, ...], ...] | None = None
     validate_only: bool = False
-
-
-TopicCommand = DeletePartitionsCommand | CreatePartitionsCommand
 
 
 @dataclass(frozen=True)
@@ -53,18 +51,59 @@ class AlterGroupRulesCommand:
 
     @property
     def topic(self) -> str:
-        """It is about no one topic."""
+        """Return no topic: rules are about groups."""
         return ""
 
 
+TopicCommand = DeletePartitionsCommand | CreatePartitionsCommand
 Command = TopicCommand | AlterGroupRulesCommand
 
 
 @dataclass(frozen=True)
 class CommandResult:
-    """The controller's answer for one topic: an error code with a message for people, and the modes now in force."""
+    """The controller's answer for one topic: an error code with a message, and the modes in force."""
 
     topic: str
     code: ErrorCode = ErrorCode.NONE
     message: str | None = None
     modes: tuple[PartitionMode, ...] = ()
+
+
+# Effects. Each may be repeated without harm.
+
+
+@dataclass(frozen=True)
+class DeleteRecords:
+    """Delete the records of ``offsets``' partitions below the given offsets: always recorded seals, never the end.
+
+    ``leader_epochs`` (partition -> leader epoch) are those under which the logs were read. A leader of another epoch
+    may hold other records, so no request is sent to it, nor for a partition that is missing here.
+    """
+
+    topic: str
+    topic_id: str
+    offsets: Mapping[int, int]
+    leader_epochs: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CreatePartitions:
+    """Grow the topic on the brokers to ``total_count`` partitions in all."""
+
+    topic: str
+    topic_id: str
+    total_count: int
+    assignments: tuple[tuple[int, ...], ...] | None
+
+
+@dataclass(frozen=True)
+class CommitOffsets:
+    """Commit ``offsets`` (partition -> offset) for a group without members, on partitions it has no commit on."""
+
+    topic: str
+    topic_id: str
+    group: str
+    offsets: Mapping[int, int]
+
+
+Effect = DeleteRecords | CreatePartitions | CommitOffsets

@@ -1,13 +1,179 @@
-"""Whether a seal holds, and whether all before it is consumed by whom it must be: the proof (invariant I1). Pure."""
+"""The drain: which groups it waits for, and whether they have consumed a retired partition to its seal.
+
+*Required* are the groups noted when the change was admitted, those that use the topic now (a commit on it, or members
+assigned to it) and those that the operator registered; less those that the operator waived, with a reason. Any doubt
+about the list of groups, or about one group's commit, keeps a partition undrained.
+
+An *evacuation* copies the latest values of a compacted topic's retired partitions to survivors (the Spark job
+``modeaware.spark.evacuate``). Its proof is a commit at the seal of each retired partition, by a consumer group named
+after this one change. When the count changes again keys belong elsewhere and the name differs, so an older proof never
+counts. That group is no reader: drains wait for it through ``Requirement.evacuation`` only.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts
-from modeaware.lifecycle.requirement import Requirement
+from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts
+from modeaware.lifecycle.state import in_progress
+from modeaware.modelog.group_rules import CLOSED, REQUIRE, WAIVE, GroupRule
+from modeaware.modelog.records import TopicRecord
+
+EVACUATION_PREFIX = "modeaware-evacuation-"
+"""Consumer groups whose names begin with it belong to modeaware."""
+_EPOCH = re.compile(r"[0-9]+", re.ASCII)
+
+
+# Evacuations
+
+
+def evacuation_group(topic: str, epoch: int) -> str:
+    """Return the group whose commits prove the evacuation of ``topic``.
+
+    Args:
+        epoch: ``DeleteTopicPartitions.evacuation_epoch``: the mode epoch since which the present count is in force.
+    """
+    return f"{EVACUATION_PREFIX}{topic}-{epoch}"
+
+
+def evacuation_of(record: TopicRecord | None) -> str | None:
+    """Return the group that has to prove the evacuation of the retired partitions; None: nothing is evacuated."""
+    if record is None or record.deletion is None or not record.deletion.evacuate:
+        return None
+    return evacuation_group(record.topic, record.deletion.evacuation_epoch)
+
+
+def is_evacuation_group(topic: str, group: str) -> bool:
+    """Return whether ``group`` proves an evacuation of ``topic``, the present one or an earlier one."""
+    prefix = f"{EVACUATION_PREFIX}{topic}-"
+    return group.startswith(prefix) and _EPOCH.fullmatch(group, len(prefix)) is not None
+
+
+# Required groups
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """The groups that must have consumed a partition.
+
+    Attributes:
+        groups: their names, sorted.
+        registered, waivers: the operator's rules in force for the topic.
+        doubt: why there may be more groups; None when the list is certain, or was declared closed.
+        accept_state_loss: groups with state that were named in the request.
+        evacuation: the group that proves the evacuation of a retired partition; no rule waives it.
+    """
+
+    groups: tuple[str, ...] = ()
+    registered: tuple[GroupRule, ...] = ()
+    waivers: tuple[GroupRule, ...] = ()
+    doubt: GroupsDoubt | None = None
+    accept_state_loss: tuple[str, ...] = ()
+    evacuation: str | None = None
+
+    def without_evacuation(self) -> Requirement:
+        """Return the requirement for a partition that needs no evacuation: a survivor, or one evacuated already."""
+        return replace(self, evacuation=None)
+
+    def waiver(self, name: str, group: GroupFacts | None, partition: int) -> GroupRule | None:
+        """Return the waiver by which ``partition`` need not wait for the group (None: the group is not listed).
+
+        A glob does not waive registered groups; a waiver that names the group does. A group that is not listed may have
+        committed before (invariant I2).
+        """
+        committed = group is None or partition in group.committed
+        is_registered = _matches_any(self.registered, name)
+        for rule in self.waivers:
+            spared = (rule.uncommitted_only and committed) or (rule.glob and is_registered)
+            if rule.matches(name) and not spared:
+                return rule
+        return None
+
+
+def requirement_of(
+    record: TopicRecord | None,
+    facts: TopicFacts,
+    rules: Sequence[GroupRule],
+    ignored_groups: Sequence[str],
+    now_ms: int,
+    *,
+    beyond_change: bool = False,
+) -> Requirement:
+    """Return what a drain of the topic waits for now.
+
+    Groups noted at the admission count while the change is in progress.
+
+    Args:
+        beyond_change: they count after it, too: a handover may last longer than the shrink.
+    """
+    noted = record.required_groups if record is not None and (beyond_change or in_progress(record)) else ()
+    accepted = record.deletion.accept_state_loss if record is not None and record.deletion is not None else ()
+    return required_of(noted, facts, rules, ignored_groups, now_ms, accepted, evacuation_of(record))
+
+
+def required_of(
+    noted: Sequence[str],
+    facts: TopicFacts,
+    rules: Sequence[GroupRule],
+    ignored_groups: Sequence[str],
+    now_ms: int,
+    accept_state_loss: Sequence[str] = (),
+    evacuation: str | None = None,
+) -> Requirement:
+    """Return the requirement of noted groups, groups that use the topic, and registered groups (invariant I2).
+
+    Args:
+        noted: the groups that used the topic when the change was admitted.
+        ignored_groups: globs of groups that count only once they have committed (``modeaware.ignored.groups``).
+        accept_state_loss: groups with state that were named in the request.
+        evacuation: the group that proves the evacuation.
+    """
+    # A rule may expire between the listing of the groups and now. One that requires more holds at either time.
+    listed_ms = now_ms if facts.listed_ms is None else facts.listed_ms
+    in_force = [
+        rule
+        for rule in rules
+        if (any if rule.kind == REQUIRE else all)(rule.applies(facts.topic, at_ms) for at_ms in (listed_ms, now_ms))
+    ]
+    registered = tuple(rule for rule in in_force if rule.kind == REQUIRE)
+    named = {rule.group for rule in registered if not rule.glob}
+    using = using_groups(facts, ignored_groups, registered)
+    doubt = facts.groups_doubt
+    if doubt is not None and doubt.hidden and any(rule.kind == CLOSED for rule in in_force):
+        doubt = None
+    return Requirement(
+        groups=tuple(sorted(g for g in {*noted, *using, *named} if not is_evacuation_group(facts.topic, g))),
+        registered=registered,
+        waivers=tuple(rule for rule in in_force if rule.kind == WAIVE),
+        doubt=doubt,
+        accept_state_loss=tuple(accept_state_loss),
+        evacuation=evacuation,
+    )
+
+
+def using_groups(
+    facts: TopicFacts, ignored_groups: Sequence[str], registered: Sequence[GroupRule] = ()
+) -> tuple[str, ...]:
+    """Return the groups that use the topic now, sorted, without those ignored until they commit or are registered."""
+
+    def counts(name: str, group: GroupFacts) -> bool:
+        ignored = any(fnmatchcase(name, pattern) for pattern in ignored_groups)
+        return bool(group.committed) or not ignored or _matches_any(registered, name)
+
+    return tuple(
+        sorted(n for n, group in facts.groups.items() if not is_evacuation_group(facts.topic, n) and counts(n, group))
+    )
+
+
+def _matches_any(rules: Sequence[GroupRule], group: str) -> bool:
+    return any(rule.matches(group) for rule in rules)
+
+
+# The proof
 
 
 @dataclass(frozen=True)
@@ -15,10 +181,10 @@ class Drain:
     """Either a proof, or the reason why there is none.
 
     Attributes:
-        proof: group -> committed offset: at or beyond the seal, or before it with nothing between them that the group
-            would be given. A group that never committed where there is nothing to be given is not in it.
+        proof: group -> committed offset: at or beyond the seal, or before it with nothing in between that the group
+            would receive. A group without a commit, where there is nothing to receive, is missing.
         reason: the reason code.
-        waived: the groups that were not waited for: group -> the reason of the waiver.
+        waived: the groups that were not waited for -> the reason of the waiver.
     """
 
     proof: Mapping[str, int] = field(default_factory=dict)
@@ -38,15 +204,14 @@ def check_drain(
     facts: TopicFacts,
     requirement: Requirement,
 ) -> Drain:
-    """Check every group of ``requirement`` (invariants I1 and I2).
+    """Check every group of ``requirement`` (invariant I2).
 
-    An empty partition is drained, whatever the groups say: there is nothing left to read. A commit beyond the end, or
-    on a part of the log that was truncated, is doubt, not proof; so is one beyond ``truncated_to`` that names no leader
-    epoch. A required group that is not listed any more has proved nothing either. The evacuation is looked at first: it
-    is what a person has to start.
+    An empty partition is drained, whatever the groups have committed. A commit beyond the end, or on a part of the log
+    that was truncated, is doubt, not proof; so is one beyond ``truncated_to`` without a leader epoch. The evacuation is
+    checked first, because a person has to start it.
 
     Args:
-        truncated_to: as the record has it (:class:`~modeaware.modelog.records.RetiredPartition`).
+        truncated_to: of the partition's :class:`~modeaware.modelog.records.RetiredPartition`.
     """
     if log.log_start >= seal_offset:
         return Drain()
@@ -78,20 +243,10 @@ def check_drain(
     return Drain(proof=proof, waived=waived)
 
 
-def seal_broken_by(seal_offset: int, log: PartitionFacts) -> str | None:
-    """The reason code for which a seal does not hold any more: ``truncated`` or ``straggler``; None: it holds.
-
-    Truncated: the log ends before the seal, or did for a while and was then written again.
-    """
-    if log.end_offset < seal_offset or (log.seal_epoch_end is not None and log.seal_epoch_end < seal_offset):
-        return reasons.TRUNCATED
-    return reasons.STRAGGLER if log.end_offset > seal_offset else None
-
-
 def unread_offsets(group: GroupFacts | None, partition: int, until: int, log_start: int) -> int:
-    """How many offsets before ``until`` a group (None: one without a commit) has still to consume.
+    """Return how many offsets before ``until`` a group (None: one without a commit) has still to consume.
 
-    It starts at the log start where it has not committed; what it has caught up with (``GroupFacts.caught_up``) is 0.
+    Without a commit it starts at the log start; a partition in ``GroupFacts.caught_up`` counts 0.
     """
     if group is None:
         return max(until - log_start, 0)
@@ -103,8 +258,8 @@ def unread_offsets(group: GroupFacts | None, partition: int, until: int, log_sta
 def _not_evacuated(
     name: str, job: GroupFacts | None, partition: int, seal_offset: int, truncated_to: int | None, log: PartitionFacts
 ) -> str | None:
-    """Why the evacuation is not proved. Nothing but a commit at the seal will do: what compaction has taken since may
-    have been the tombstone of a value that was copied."""
+    """Return why the evacuation is not proved. Only a commit at the seal proves it: what compaction has removed since
+    may have been the tombstone of a value that was copied."""
     if job is None:
         return reasons.NOT_EVACUATED
     reason = _held_up_by(replace(job, caught_up=frozenset()), partition, seal_offset, truncated_to, log)

@@ -1,4 +1,4 @@
-"""What the controller has observed of a topic; all a decision may rest on."""
+"""What the controller has observed of a topic; every decision rests on a record and on these facts alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 class WriterFacts:
     """A producer that the leader remembers for a partition (DescribeProducers).
 
-    ``transaction_start`` is the first offset of the transaction it has open there, None without one.
+    ``transaction_start`` is the first offset of its open transaction there, None without one.
     """
 
     producer_id: int
@@ -26,15 +26,14 @@ class PartitionFacts:
     Attributes:
         log_start, end_offset, last_stable_offset: its offsets; the end is the high watermark.
         leader_epoch: the leader epoch they were read under.
-        quiet_since_ms: the wall-clock time since which the controller has seen this same end offset under this same
-            leader epoch.
-        moved: whether it saw another end before that (not so for a controller that has just begun to look).
+        quiet_since_ms: the wall-clock time since which the controller has seen this end offset under this leader epoch.
+        moved: whether the controller saw another end offset before that.
         seal_epoch_end: where the leader's log ends for the leader epoch that the record's seal was read under, or was
-            found broken under; asked where that is not the present epoch. Below the seal: the log was truncated, and
-            has grown again since.
-        writers: the producers the leader remembers; asked where a record arrived after the seal, or a transaction is
-            open.
-        samples: some of the records after the seal, in words.
+            found broken under; requested where that is not the present epoch. Below the seal: the log was truncated,
+            and has grown again since.
+        writers: the producers that the leader remembers; requested where a record arrived after the seal, or a
+            transaction is open.
+        samples: descriptions of some records after the seal.
     """
 
     log_start: int
@@ -49,17 +48,17 @@ class PartitionFacts:
 
     @property
     def empty(self) -> bool:
-        """Whether every record is gone."""
+        """Return whether every record has been removed."""
         return self.log_start >= self.end_offset
 
     @property
     def lowest_end(self) -> int:
-        """Where the log ends, or ended for a while since its seal was read."""
+        """Return where the log ends, or ended for a while since its seal was read."""
         return self.end_offset if self.seal_epoch_end is None else min(self.end_offset, self.seal_epoch_end)
 
     @property
     def settled(self) -> bool:
-        """Whether no transaction is open: the last stable offset is the high watermark."""
+        """Return whether no transaction is open: the last stable offset is the high watermark."""
         return self.last_stable_offset == self.end_offset
 
 
@@ -68,15 +67,15 @@ class GroupFacts:
     """One group's progress on one topic.
 
     Attributes:
-        committed: partition -> committed offset, of a share group the offset before which everything is acknowledged; a
-            partition without one is missing.
-        caught_up: partitions where between what the group has committed (else the log start) and the end only control
-            records or aborted records lie: nothing a group would be given.
+        committed: partition -> committed offset (of a share group, the offset before which everything is
+            acknowledged); a partition without one is missing.
+        caught_up: partitions where only control records or aborted records lie between the commit (else the log start)
+            and the end.
         has_members: whether any are running.
         kind: ``classic``, ``consumer``, ``share`` or ``streams``.
-        stateful: it keeps state per partition: members of Kafka Streams, or changelog topics of its name.
-        truncated: partitions where its commit was made on a part of the log that was truncated since.
-        epochless: partitions where its commit names no leader epoch, so that nobody can tell whether it was.
+        stateful: the group keeps state per partition: members of Kafka Streams, or changelog topics of its name.
+        truncated: partitions where the commit was made on a part of the log that was truncated since.
+        epochless: partitions where the commit has no leader epoch, so that a truncation cannot be detected.
     """
 
     committed: Mapping[int, int] = field(default_factory=dict)
@@ -90,7 +89,7 @@ class GroupFacts:
 
 @dataclass(frozen=True)
 class GroupsDoubt:
-    """Why a list of groups may be incomplete. ``hidden``: the right to DESCRIBE the cluster is missing, no more."""
+    """Why a list of groups may be incomplete. ``hidden``: only the right to DESCRIBE the cluster is missing."""
 
     detail: str
     hidden: bool = False
@@ -101,13 +100,12 @@ class TopicFacts:
     """One topic as the cluster shows it now.
 
     Attributes:
-        topic_id: the topic id; None when the cluster knows no topic of that name.
-        gone: the topic's absence (or another id under its name) has been confirmed, not merely not mentioned by one
-            broker.
-        partitions: facts of the partitions that could be asked; one that could not is missing.
-        groups: every group known to use the topic (a commit on it, or members assigned to it).
-        groups_doubt: why that list may be incomplete; None when it is sure.
-        listed_ms: the wall-clock time at which that list was made; None: just now.
+        topic_id: the topic id; None when the cluster has no topic of that name.
+        gone: the topic's absence (or another id under its name) is confirmed, not merely reported by one broker.
+        partitions: facts of the partitions whose leaders answered; others are missing.
+        groups: every group that uses the topic (a commit on it, or members assigned to it).
+        groups_doubt: why that list may be incomplete; None when it is certain.
+        listed_ms: the wall-clock time at which the list was made; None: now.
         stateful_owner: the Streams group whose internal topic this is (repartition, changelog); None for others.
     """
 
@@ -125,10 +123,10 @@ class TopicFacts:
 
     @property
     def compacted(self) -> bool:
-        """Whether the topic is not cleaned up by deletion alone: the latest value of a key must not go then."""
+        """Return whether the topic is not cleaned up by deletion alone, so that latest values must be kept."""
         return self.cleanup_policy.strip() != "delete"
 
     @property
     def deletes(self) -> bool:
-        """Whether records of the topic may be deleted at all: brokers refuse that where it is only compacted."""
+        """Return whether brokers accept DeleteRecords: not where the topic is only compacted."""
         return "delete" in (policy.strip() for policy in self.cleanup_policy.split(","))

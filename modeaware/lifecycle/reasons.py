@@ -1,6 +1,6 @@
-"""Why a retired partition does not go on: codes for the mode log, and words for people.
+"""Why a retired partition makes no progress: codes for the mode log, and texts for people.
 
-The log holds a code, optionally with a group's name behind a colon, never moving figures; so a reason is written once.
+The log holds a code, optionally with a group's name after a colon, never moving figures, so a reason is written once.
 """
 
 from __future__ import annotations
@@ -25,44 +25,40 @@ NOT_EVACUATED = "not-evacuated"
 OPENING = "opening"
 
 _TEXTS = {
-    STILL_WRITTEN: "records still arrive, from a producer that honours no modes or that sends what it had queued: "
-    "waiting until it is quiet",
-    STRAGGLER: "a record arrived after the seal (a producer that honours no modes?): sealing and draining again",
-    TRUNCATED: "the log ends before its seal (unclean leader election?): sealing and draining again",
-    OPEN_TRANSACTION: "an open transaction: waiting for it to commit or abort",
-    UNAVAILABLE: "the partition has no leader that answers: waiting for it",
+    STILL_WRITTEN: "records still arrive, from a producer without modes or from one that sends queued records; waiting "
+    "until the partition is quiet",
+    STRAGGLER: "a record arrived after the seal (from a producer without modes?); sealing and draining again",
+    TRUNCATED: "the log ends before its seal (unclean leader election?); sealing and draining again",
+    OPEN_TRANSACTION: "a transaction is open; waiting until it commits or aborts",
+    UNAVAILABLE: "no leader available; waiting for one",
     DELAY: "the requested delay has not passed",
     RETENTION: "waiting for the topic's own retention to remove the records (name a delay to have them deleted "
     "once drained)",
-    COMPACTED: "cleanup.policy is not delete alone any more: the latest value of a key must not go. Set it back, or "
-    "--undo and shrink with --evacuate",
-    GROUPS_UNKNOWN: "the list of groups is not certain (a group in a rebalance, or an error): the controller's log "
-    "says which",
+    COMPACTED: "cleanup.policy is no longer delete alone, and the latest value of a key must be kept: set it back, or "
+    "undo (--undo) and shrink with --evacuate",
+    GROUPS_UNKNOWN: "the list of groups is not certain (a group in a rebalance, or an error); see the controller's log",
     GROUPS_HIDDEN: "the controller's user may not see all groups: grant it DESCRIBE on the cluster, or register the "
     "groups and close the list (modeaware groups require, modeaware groups closed)",
     GROUP_LAG: "group {group} has not consumed it to the seal: run its consumers",
     GROUP_NEVER_COMMITTED: "group {group} uses the topic but never committed an offset here: run its consumers, "
-    "commit for it what it need not read (kafka-consumer-groups --reset-offsets), or do not wait for it (modeaware "
-    "groups waive)",
+    "commit an offset for it (kafka-consumer-groups --reset-offsets), or waive it (modeaware groups waive)",
     GROUP_GONE: "group {group} is required and not listed (deleted, its offsets expired, or it never ran): run it, or "
-    "do not wait for it (modeaware groups waive)",
+    "waive it (modeaware groups waive)",
     GROUP_BEYOND_END: "group {group} committed an offset beyond the end: reset it "
     "(kafka-consumer-groups --reset-offsets)",
     GROUP_TRUNCATED: "group {group} committed an offset on a part of the log that was truncated since (unclean leader "
-    "election): it may have missed what was written instead. Reset it (kafka-consumer-groups --reset-offsets); one "
-    "whose clients commit no leader epochs can only be waived after it has read it again (modeaware groups waive)",
+    "election): it may have missed the records written instead. Reset it (kafka-consumer-groups --reset-offsets); a "
+    "group whose clients commit no leader epochs can only be waived, once it has read them (modeaware groups waive)",
     GROUP_STATEFUL: "group {group} keeps state per partition (as Kafka Streams does), which does not move with the "
-    "keys: --undo, or ask for the same shrink again with --accept-state-loss",
-    NOT_EVACUATED: "the latest values of its keys have not all been copied to the partitions that stay: run the Spark "
-    "job modeaware.spark.evacuate (spark-submit)",
-    OPENING: "new: opens for writes once every group has a committed offset on it, or after modeaware.open.timeout.ms",
+    "keys: undo (--undo), or repeat the shrink with --accept-state-loss",
+    NOT_EVACUATED: "not all latest values of its keys are copied to the partitions that stay: run the Spark job "
+    "modeaware.spark.evacuate (spark-submit)",
+    OPENING: "new; opens for writes once every group has a committed offset on it, or after modeaware.open.timeout.ms",
 }
-
-
 CODES = frozenset(_TEXTS)
-"""Every code there is, for those who need a closed set."""
+"""Every code."""
 AS_ASKED = frozenset({DELAY, RETENTION, OPENING})
-"""What is waited for because somebody asked for it: nothing is wrong."""
+"""Reasons that wait as requested: nothing is wrong."""
 
 _TEXTS_AT_REST = {
     COMPACTED: "nothing: its records stay on the brokers, and no client reads them (with "
@@ -71,15 +67,15 @@ _TEXTS_AT_REST = {
 
 
 def of_group(code: str, group: str) -> str:
-    """The reason ``code`` on account of ``group``."""
+    """Return the reason ``code`` on account of ``group``."""
     return f"{code}:{group}"
 
 
 def text(reason: str, *, rests: bool = False) -> str:
-    """The reason in words a person can act on. An unknown code (of a newer controller) is returned as it is.
+    """Return the text of a reason; an unknown code (of a newer controller) is returned unchanged.
 
     Args:
-        rests: the partition is evacuated, and is left as it is (see :func:`modeaware.lifecycle.phases.rests`).
+        rests: the partition rests (:func:`modeaware.lifecycle.state.rests`).
     """
     if rests and reason in _TEXTS_AT_REST:
         return _TEXTS_AT_REST[reason]

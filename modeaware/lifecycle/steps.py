@@ -1,25 +1,120 @@
-"""What one pass makes of one retired partition: seal it, drain it, retire it for good, watch it. Pure."""
+"""One pass over a topic: from its record and fresh facts to the next record, effects, alarms, and the next due time.
+
+Pure. Every pass starts from the record and the facts alone, so a controller that crashed between two steps continues
+from the record, and an effect that was lost is requested again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from modeaware.config import ControllerConfig
+from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.drain import Drain, check_drain, seal_broken_by
+from modeaware.lifecycle.admission import MAX_RECORD_BYTES
+from modeaware.lifecycle.commands import DeleteRecords, Effect
+from modeaware.lifecycle.drain import Drain, Requirement, check_drain, requirement_of, using_groups
 from modeaware.lifecycle.facts import PartitionFacts, TopicFacts
-from modeaware.lifecycle.phases import rests
-from modeaware.lifecycle.policy import deletion_of, drains, reclaim_policy
-from modeaware.lifecycle.requirement import Requirement
-from modeaware.lifecycle.stragglers import straggler_of, transaction_alarm, unseal_alarm
+from modeaware.lifecycle.growth import advance_opening
+from modeaware.lifecycle.handover import advance_handover, survivors_to_watch
+from modeaware.lifecycle.seal import break_seal, reason_alarm, seal_broken_by, seal_partition
+from modeaware.lifecycle.state import (
+    MODE_TRANSITIONS,
+    REPLICA_TRANSITIONS,
+    awaits_handover,
+    blocked,
+    deletion_of,
+    drains,
+    reclaim_policy,
+    rests,
+    unproved,
+)
+from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode, PartitionState, ReplicaState
 
 
 @dataclass(frozen=True)
-class Pass:
-    """What a pass over a topic rests on."""
+class Advance:
+    """The outcome of one pass over a topic.
 
+    Attributes:
+        record: the record to append; None when nothing changed.
+        tombstone: the topic is gone, and its record with it.
+        effects: to be performed after the record is on the log.
+        due_ms: the earliest wall-clock time at which something falls due; None: the check interval decides.
+        alarms: warnings for the operator (stragglers, truncation, open transactions).
+    """
+
+    record: TopicRecord | None = None
+    tombstone: bool = False
+    effects: tuple[Effect, ...] = ()
+    due_ms: int | None = None
+    alarms: tuple[str, ...] = ()
+
+
+def advance(
+    record: TopicRecord,
+    facts: TopicFacts,
+    config: ControllerConfig,
+    controller_epoch: int,
+    now_ms: int,
+    rules: Sequence[GroupRule] = (),
+) -> Advance:
+    """Take every retired partition of the topic as far as the facts and the operator's rules allow.
+
+    The topic's record is removed only once the topic's absence is confirmed (invariant I4).
+
+    Raises:
+        RequestRefused: the record contradicts itself.
+    """
+    if facts.gone:
+        return Advance(tombstone=True, alarms=(f"topic {record.topic!r} is gone: its mode record is removed",))
+    if facts.topic_id != record.topic_id:
+        return Advance()  # not confirmed yet: one broker's metadata may be stale
+    requirement = requirement_of(record, facts, rules, config.ignored_groups, now_ms)
+    noted = _note_groups(record, facts, config, requirement)
+    now = _Pass(noted, facts, requirement, config.seal_quiet_ms, now_ms)
+    steps = {p: _step_of(p, now) for p, retired in sorted(record.retired.items()) if not retired.opening}
+    after = _apply(noted, steps)
+    after, opening_effects, opening_due_ms = advance_opening(after, facts, config, now_ms)
+    effects: list[Effect] = list(opening_effects)
+    if after != record and len(after.to_json()) > MAX_RECORD_BYTES:
+        # Groups that appeared after the admission made the proof too long. Their number falls as they expire.
+        return Advance(alarms=(f"topic {record.topic!r}: its mode record would not fit the mode log; waiting",))
+    if awaits_handover(after):  # of what fits the record: it holds nothing else up
+        groups = requirement_of(after, facts, rules, config.ignored_groups, now_ms, beyond_change=True)
+        room_bytes = MAX_RECORD_BYTES - len(after.to_json())
+        handed = advance_handover(after, facts, groups, config.seal_quiet_ms, now_ms, room_bytes)
+        after = handed if len(handed.to_json()) <= MAX_RECORD_BYTES else after
+    if offsets := {p: step.delete_up_to for p, step in steps.items() if step.delete_up_to is not None}:
+        epochs = {partition: facts.partitions[partition].leader_epoch for partition in offsets}
+        effects.append(DeleteRecords(record.topic, record.topic_id, offsets, epochs))
+    # With the last seal, survivors are to be read from now on.
+    handover_due_ms = now_ms if survivors_to_watch(after) and not survivors_to_watch(record) else None
+    due = [opening_due_ms, handover_due_ms, *(step.due_ms for step in steps.values())]
+    return Advance(
+        record=after.stamped(controller_epoch, now_ms) if after != record else None,
+        effects=tuple(effects),
+        due_ms=min((due_ms for due_ms in due if due_ms is not None), default=None),
+        alarms=tuple(step.alarm for step in steps.values() if step.alarm),
+    )
+
+
+def _note_groups(
+    record: TopicRecord, facts: TopicFacts, config: ControllerConfig, requirement: Requirement
+) -> TopicRecord:
+    """Return the record with its required groups completed by the first certain listing, where the one of the admission
+    was uncertain (invariant I1)."""
+    if record.groups_complete or requirement.doubt is not None:
+        return record
+    using = using_groups(facts, config.ignored_groups, requirement.registered)
+    return replace(record, groups_complete=True, required_groups=tuple(sorted({*record.required_groups, *using})))
+
+
+@dataclass(frozen=True)
+class _Pass:
     record: TopicRecord
     facts: TopicFacts
     requirement: Requirement
@@ -28,8 +123,8 @@ class Pass:
 
 
 @dataclass(frozen=True)
-class Step:
-    """What one pass makes of one partition. ``waived``: the groups it did not wait for, with the waiver's reason."""
+class _Step:
+    """The outcome of a pass for one partition. ``waived``: groups not waited for -> the reason of the waiver."""
 
     mode: PartitionMode
     retired: RetiredPartition
@@ -39,38 +134,56 @@ class Step:
     waived: Mapping[str, str] = field(default_factory=dict)
 
 
-def step_of(partition: int, now: Pass) -> Step:
-    """Take one retired partition (not one that is opening) as far as the facts allow.
+def _apply(record: TopicRecord, steps: Mapping[int, _Step]) -> TopicRecord:
+    """Return the record with the steps taken. A step outside the transition tables is a bug, and changes nothing."""
+    modes, retired, waived = list(record.modes), dict(record.retired), dict(record.waived)
+    for partition, step in steps.items():
+        mode, state, new_state = modes[partition], retired[partition].replica_state, step.retired.replica_state
+        if step.mode not in {mode, *MODE_TRANSITIONS[mode]} or new_state not in {state, *REPLICA_TRANSITIONS[state]}:
+            raise RequestRefused(
+                f"{record.topic}-{partition}: no transition {mode.label}/{state.value} -> "
+                f"{step.mode.label}/{new_state.value}",
+                code=ErrorCode.UNKNOWN_SERVER_ERROR,
+                topic=record.topic,
+                partition=partition,
+            )
+        modes[partition], retired[partition] = step.mode, step.retired
+        waived |= step.waived
+    if tuple(modes) == record.modes and retired == record.retired and waived == record.waived:
+        return record
+    return replace(record, modes=tuple(modes), retired=retired, waived=waived)
 
-    Raises:
-        RequestRefused: the record contradicts itself; nothing is to be done.
-    """
+
+def _step_of(partition: int, now: _Pass) -> _Step:
+    """Take one retired partition (not one that is opening) as far as the facts allow."""
     mode, retired = now.record.modes[partition], now.record.retired[partition]
     log = now.facts.partitions.get(partition)
     if log is None:
-        # A None partition is left as it is: its proof stands in the record.
-        return Step(mode, retired if mode is PartitionMode.NONE else _blocked(retired, reasons.UNAVAILABLE))
+        # A None partition keeps its state: its proof is on the record.
+        return _Step(mode, retired if mode is PartitionMode.NONE else blocked(retired, reasons.UNAVAILABLE))
     if mode is PartitionMode.READ_ONLY:
         return _step_read_only(partition, log, now)
     return _step_none(partition, log, now)
 
 
-def _step_read_only(partition: int, log: PartitionFacts, now: Pass) -> Step:
-    topic, retired = now.record.topic, now.record.retired[partition]
-    before, alarm = retired.reason, None
+# ReadOnly: seal, drain
+
+
+def _step_read_only(partition: int, log: PartitionFacts, now: _Pass) -> _Step:
+    topic, deletion, before = now.record.topic, deletion_of(now.record), now.record.retired[partition]
+    retired, alarm, due_ms, drain = before, None, None, None
     if retired.seal_offset is not None and seal_broken_by(retired.seal_offset, log) is not None:
-        retired, alarm = _unseal(topic, partition, retired, log)
+        retired, alarm = break_seal(topic, partition, retired, log)
     if retired.seal_offset is None:
-        retired, due_ms = _seal(retired, log, deletion_of(now.record).create_timestamp_ms, now)
-        if retired.reason != before:
-            alarm = alarm or _alarm(topic, partition, retired.reason, log)
-        if retired.seal_offset is None:
-            return Step(PartitionMode.READ_ONLY, retired, due_ms=due_ms, alarm=alarm)
-    drain, due_ms = _drained(partition, retired, retired.seal_offset, log, now)
-    if drain.reason is not None:
-        if drain.reason != before:
-            alarm = alarm or _alarm(topic, partition, drain.reason, log)
-        return Step(PartitionMode.READ_ONLY, _blocked(retired, drain.reason), due_ms=due_ms, alarm=alarm)
+        retired, due_ms = seal_partition(retired, log, deletion.create_timestamp_ms, now.seal_quiet_ms, now.now_ms)
+    if retired.seal_offset is not None:
+        drain, due_ms = _drained(partition, retired, retired.seal_offset, log, now)
+        if drain.reason is not None:
+            retired = blocked(retired, drain.reason)
+    if retired.reason != before.reason:
+        alarm = alarm or reason_alarm(topic, partition, retired.reason, log)
+    if drain is None or drain.reason is not None:
+        return _Step(PartitionMode.READ_ONLY, retired, due_ms=due_ms, alarm=alarm)
     none = replace(
         retired,
         partition_state=PartitionState.OFFLINE,
@@ -78,69 +191,17 @@ def _step_read_only(partition: int, log: PartitionFacts, now: Pass) -> Step:
         drained=dict(drain.proof),
         resume_offset=None,
         reason=None,
-        evacuated=deletion_of(now.record).evacuate,
-        evacuated_to=retired.seal_offset if deletion_of(now.record).evacuate else None,
+        evacuated=deletion.evacuate,
+        evacuated_to=retired.seal_offset if deletion.evacuate else None,
     )
-    # Looked at again at once: consumers have been told by then, and the proof is taken anew before anything is deleted.
-    return Step(PartitionMode.NONE, none, due_ms=now.now_ms, alarm=alarm, waived=drain.waived)
-
-
-def _alarm(topic: str, partition: int, reason: str | None, log: PartitionFacts) -> str | None:
-    """What a person should hear of when it becomes the reason."""
-    if reason == reasons.OPEN_TRANSACTION:
-        return transaction_alarm(topic, partition, log)
-    if reason == reasons.STILL_WRITTEN:
-        return f"{topic}-{partition}: {reasons.text(reason)}"
-    return None
-
-
-def _seal(
-    retired: RetiredPartition, log: PartitionFacts, retired_ms: int, now: Pass
-) -> tuple[RetiredPartition, int | None]:
-    """Seal a partition that has been quiet since it was retired, at ``retired_ms``, at the earliest.
-
-    An open transaction's records are not readable yet, so there is no seal behind them (invariant I2). Quiet is no
-    proof; it only avoids flapping (how-it-works.md, phase "seal"). While records arrive, a last stable
-    offset below the end says nothing of a transaction: it was read a moment before the end was.
-    """
-    quiet_from_ms = max(log.quiet_since_ms, retired_ms) + now.seal_quiet_ms
-    if now.now_ms < quiet_from_ms:
-        if log.moved and log.quiet_since_ms >= retired_ms + now.seal_quiet_ms:
-            known = retired.reason in (reasons.STILL_WRITTEN, reasons.STRAGGLER)
-            return (retired if known else _blocked(retired, reasons.STILL_WRITTEN)), quiet_from_ms
-        held_up = retired.reason in (reasons.OPEN_TRANSACTION, reasons.UNAVAILABLE)
-        return (replace(retired, reason=None) if held_up else retired), quiet_from_ms
-    if not log.settled:
-        return _blocked(retired, reasons.OPEN_TRANSACTION), None
-    if retired.truncated_to is not None:  # and perhaps further since, while there was no seal
-        retired = replace(retired, truncated_to=min(retired.truncated_to, log.lowest_end))
-    return replace(retired, seal_offset=log.end_offset, seal_leader_epoch=log.leader_epoch, reason=None), None
-
-
-def _unseal(topic: str, partition: int, retired: RetiredPartition, log: PartitionFacts) -> tuple[RetiredPartition, str]:
-    """The seal is broken: a straggler arrived, or the log was truncated. Drain it again (invariant I2)."""
-    assert retired.seal_offset is not None
-    truncated = seal_broken_by(retired.seal_offset, log) == reasons.TRUNCATED
-    # A group that never committed here (it starts at the latest) goes on at what was drained, not behind the straggler.
-    resume = retired.seal_offset if retired.resume_offset is None else retired.resume_offset
-    lowest = log.lowest_end if retired.truncated_to is None else min(log.lowest_end, retired.truncated_to)
-    unsealed = replace(
-        _unproved(retired, reasons.TRUNCATED if truncated else reasons.STRAGGLER),
-        seal_offset=None,
-        seal_leader_epoch=log.leader_epoch,
-        resume_offset=min(log.lowest_end, resume),
-        stragglers=retired.stragglers + (not truncated),
-        straggler=retired.straggler if truncated else straggler_of(log),
-        truncated_to=lowest if truncated else retired.truncated_to,
-        evacuated_to=None if retired.evacuated_to is None else min(retired.evacuated_to, log.lowest_end),
-    )
-    return unsealed, unseal_alarm(topic, partition, retired.seal_offset, log, truncated=truncated)
+    # Due at once: by then consumers have the new mode, and the proof is taken anew before anything is deleted.
+    return _Step(PartitionMode.NONE, none, due_ms=now.now_ms, alarm=alarm, waived=drain.waived)
 
 
 def _drained(
-    partition: int, retired: RetiredPartition, seal_offset: int, log: PartitionFacts, now: Pass
+    partition: int, retired: RetiredPartition, seal_offset: int, log: PartitionFacts, now: _Pass
 ) -> tuple[Drain, int | None]:
-    """Whether the reclaim policy lets the partition go (invariants I1 and I2), and when it may fall due."""
+    """Return whether the partition may become None by its reclaim policy (invariants I1 and I2), and when it is due."""
     deletion, policy = deletion_of(now.record), reclaim_policy(partition, now.record, retired)
     if not log.settled:
         return Drain(reason=reasons.OPEN_TRANSACTION), None
@@ -155,80 +216,72 @@ def _drained(
     return check_drain(partition, seal_offset, retired.truncated_to, log, now.facts, now.requirement), None
 
 
-def _step_none(partition: int, log: PartitionFacts, now: Pass) -> Step:
+# None: reclaim, watch
+
+
+def _step_none(partition: int, log: PartitionFacts, now: _Pass) -> _Step:
     """Watch a None partition (invariant I2), and delete its records up to the recorded seal where the policy says so.
 
-    Never to wherever the end is, and with the proof on the record first (invariant I1).
+    Never up to the present end, and with the proof on the record first (invariant I1).
     """
     retired = now.record.retired[partition]
     if retired.seal_offset is None or seal_broken_by(retired.seal_offset, log) is not None:
-        sealed = retired if retired.seal_offset is not None else replace(retired, seal_offset=0)
-        retired, alarm = _unseal(now.record.topic, partition, sealed, log)
-        return Step(PartitionMode.READ_ONLY, retired, alarm=alarm)
+        broken, alarm = break_seal(now.record.topic, partition, retired, log)
+        return _Step(PartitionMode.READ_ONLY, broken, alarm=alarm)
     reclaim_offset = retired.reclaim_offset
     assert reclaim_offset is not None, "it has a seal"
     if retired.evacuated and log.log_start < reclaim_offset and not _deletes(partition, now):
-        return Step(PartitionMode.NONE, _left_alone(retired))
-    if rests(PartitionMode.NONE, retired):  # not any more: that is on the record before anything goes
+        return _Step(PartitionMode.NONE, _left_alone(retired))
+    if rests(PartitionMode.NONE, retired):  # no longer; the record says so before anything is deleted
         started = replace(retired, replica_state=ReplicaState.DELETION_STARTED, reason=None)
-        return Step(PartitionMode.NONE, started, due_ms=now.now_ms)
+        return _Step(PartitionMode.NONE, started, due_ms=now.now_ms)
     if log.log_start >= reclaim_offset:
-        gone = replace(
+        reclaimed = replace(
             retired, partition_state=PartitionState.NON_EXISTENT, replica_state=ReplicaState.DELETION_SUCCESSFUL
         )
-        return Step(PartitionMode.NONE, gone)
+        return _Step(PartitionMode.NONE, reclaimed)
     if retired.replica_state is ReplicaState.DELETION_SUCCESSFUL:
-        # Brokers write a log start down once a minute: killed all at once, they may forget the last one. Then again.
+        # Brokers checkpoint log starts once a minute; killed all at once, they may lose the last one. Delete again.
         again = deletion_of(now.record).policy != "retention"
-        return Step(PartitionMode.NONE, retired, delete_up_to=reclaim_offset if again else None)
+        return _Step(PartitionMode.NONE, retired, delete_up_to=reclaim_offset if again else None)
     drain = _still_drained(partition, retired, retired.seal_offset, log, now)
-    if drain.reason is not None and retired.evacuated:  # what is read would be older than what survivors hold
-        return Step(PartitionMode.NONE, _left_alone(retired))
+    if drain.reason is not None and retired.evacuated:  # its values would be older than those of the survivors
+        return _Step(PartitionMode.NONE, _left_alone(retired))
     if drain.reason is not None:
-        return Step(PartitionMode.READ_ONLY, _unproved(retired, drain.reason))
+        return _Step(PartitionMode.READ_ONLY, unproved(retired, drain.reason))
     lower = min(drain.proof.values(), default=reclaim_offset) < reclaim_offset
-    if lower or not drain.waived.keys() <= now.record.waived.keys():  # it is on the record before anything goes
+    if lower or not drain.waived.keys() <= now.record.waived.keys():  # on the record before anything is deleted
         proof = dict(drain.proof) if lower else retired.drained
-        return Step(PartitionMode.NONE, replace(retired, drained=proof), due_ms=now.now_ms, waived=drain.waived)
-    return Step(PartitionMode.NONE, retired, delete_up_to=reclaim_offset)
-
-
-def _deletes(partition: int, now: Pass) -> bool:
-    """Whether the records of an evacuated partition are to be deleted by now, and brokers would do that."""
-    due = now.now_ms >= deletion_of(now.record).earliest_ms  # a later shrink may have a delay of its own
-    return due and now.facts.deletes and reclaim_policy(partition, now.record) == "drained"
-
-
-def _left_alone(retired: RetiredPartition) -> RetiredPartition:
-    """An evacuated partition whose records stay. (Those that come back after they were deleted do, too.)"""
-    done = retired.replica_state is ReplicaState.DELETION_SUCCESSFUL
-    return retired if done else _blocked(retired, reasons.COMPACTED)
+        return _Step(PartitionMode.NONE, replace(retired, drained=proof), due_ms=now.now_ms, waived=drain.waived)
+    return _Step(PartitionMode.NONE, retired, delete_up_to=reclaim_offset)
 
 
 def _still_drained(
-    partition: int, retired: RetiredPartition, seal_offset: int, log: PartitionFacts, now: Pass
+    partition: int, retired: RetiredPartition, seal_offset: int, log: PartitionFacts, now: _Pass
 ) -> Drain:
-    """The proof taken anew, right before the records go. Without one they stay, and the partition is readable again
-    (invariant I1).
+    """Take the proof anew, right before the records are deleted (invariant I1).
 
-    What was evacuated stays so, whatever becomes of the offsets of the group that proved it.
+    What was evacuated stays so, whatever happens to the offsets of the group that proved it.
     """
     policy = reclaim_policy(partition, now.record)
-    if policy == "retention":  # the log start has gone back (an unclean leader election): nothing is deleted early
+    if policy == "retention":  # the log start has moved back (an unclean leader election): nothing is deleted early
         return Drain(reason=reasons.RETENTION)
     if now.facts.compacted and not retired.evacuated:
         return Drain(reason=reasons.COMPACTED)
-    if policy == "drained":  # a group may have come up, or been reset, since the proof
+    if policy == "drained":  # a group may have appeared, or been reset, since the proof
         requirement = now.requirement.without_evacuation() if retired.evacuated else now.requirement
         return check_drain(partition, seal_offset, retired.truncated_to, log, now.facts, requirement)
     return Drain()
 
 
-def _blocked(retired: RetiredPartition, reason: str | None) -> RetiredPartition:
-    """KIP-694: what cannot be deleted now becomes ReplicaDeletionIneligible, and is tried again."""
-    return replace(retired, replica_state=ReplicaState.DELETION_INELIGIBLE, reason=reason)
+def _deletes(partition: int, now: _Pass) -> bool:
+    """Return whether the records of an evacuated partition are due for deletion, and brokers would accept it
+    (invariant I1)."""
+    due = now.now_ms >= deletion_of(now.record).earliest_ms  # a later shrink may have a delay of its own
+    return due and now.facts.deletes and reclaim_policy(partition, now.record) == "drained"
 
 
-def _unproved(retired: RetiredPartition, reason: str | None) -> RetiredPartition:
-    """A partition whose proof of the drain does not hold any more: readable again until there is a new one."""
-    return replace(_blocked(retired, reason), drained={}, evacuated=False, partition_state=PartitionState.ONLINE)
+def _left_alone(retired: RetiredPartition) -> RetiredPartition:
+    """Return an evacuated partition whose records stay, or come back after they were deleted."""
+    done = retired.replica_state is ReplicaState.DELETION_SUCCESSFUL
+    return retired if done else blocked(retired, reasons.COMPACTED)

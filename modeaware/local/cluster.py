@@ -1,4 +1,8 @@
-"""A cluster of one to three Kafka nodes (KRaft, combined roles), each a process on this machine."""
+"""Clusters of one to three Kafka nodes (KRaft, combined roles), each a process on this machine.
+
+:class:`LocalKafka` ends with its owner. The one that ``modeaware local up`` starts outlives it: at most one per user,
+found again by its description and process ids in the user's state folder.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +11,25 @@ import json
 import logging
 import os
 import shutil
+import signal
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import ClassVar, NamedTuple, Self
 
 from modeaware.errors import LocalKafkaError
-from modeaware.local.install import CHECKPOINT, Installation, format_node, install
-from modeaware.local.jars import KAFKA_VERSION
-from modeaware.local.node import START_TIMEOUT_S, LocalBroker
-from modeaware.local.process import BrokerProcess, DetachedProcess, OwnedProcess
+from modeaware.local.jars import CHECKPOINT, KAFKA_VERSION, Installation, format_node, install, locked, state_folder
+from modeaware.local.process import (
+    START_TIMEOUT_S,
+    BrokerProcess,
+    DetachedProcess,
+    OwnedProcess,
+    wait_until_serving,
+    wait_until_stopped,
+)
 from modeaware.local.settings import (
     Seat,
     broker_command,
@@ -31,26 +42,209 @@ from modeaware.local.settings import (
 logger = logging.getLogger(__name__)
 
 MOST_NODES = 3
-DESCRIPTION = "cluster.json"
-PID_FILE = "broker.pid"
+_STOP_TIMEOUT_S = 30.0
+_KILL_TIMEOUT_S = 10.0
+_DESCRIPTION = "cluster.json"
+_PID_FILE = "broker.pid"
 _TRIES = 3
-_NOT_RUNNING = "This local Kafka is not running: call start() or use it as a context manager"
+_NOT_RUNNING = "this local Kafka is not running; call start() or use it as a context manager"
 _PORT_TAKEN = "Address already in use"
 
 
-class LocalKafka:
+class Kafka(ABC):
+    """A running Kafka: one to three brokers. A context manager that stops what it started, and only that."""
+
+    kind: ClassVar[str]
+    """``"external"``, ``"container"`` or ``"process"``."""
+
+    @property
+    @abstractmethod
+    def bootstrap_servers(self) -> str:
+        """For the setting ``bootstrap.servers``."""
+
+    @property
+    def brokers(self) -> Sequence[LocalBroker]:
+        """The processes of this machine, by node id; empty for the other kinds."""
+        return ()
+
+    @abstractmethod
+    def logs_tail(self, lines: int = 40) -> str:
+        """Return the last lines of each broker's log."""
+
+    @abstractmethod
+    def stop(self, *, keep_logs: bool = False) -> None:
+        """Stop what was started. Harmless when repeated.
+
+        Args:
+            keep_logs: keep the brokers' logs (:attr:`LocalBroker.log_path`).
+        """
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+class LocalBroker:
+    """A broker that is a process on this machine.
+
+    Args:
+        seat: its id and ports.
+        cluster_id: of the cluster it was formatted for.
+        folder: holds ``server.properties``, ``broker.log`` and ``data``.
+        launch: starts its process.
+        client_config: librdkafka settings to reach it with.
+    """
+
+    def __init__(
+        self,
+        seat: Seat,
+        cluster_id: str,
+        folder: Path,
+        launch: Callable[[Path], BrokerProcess],
+        client_config: Mapping[str, str],
+    ) -> None:
+        self.seat = seat
+        self.cluster_id = cluster_id
+        self.folder = folder
+        self._launch = launch
+        self._client_config = client_config
+        self._process: BrokerProcess | None = None
+
+    def __repr__(self) -> str:
+        return f"<LocalBroker {self.node_id} at {self.address}, pid {self.pid}>"
+
+    @property
+    def node_id(self) -> int:
+        """Its broker id."""
+        return self.seat.node_id
+
+    @property
+    def address(self) -> str:
+        """Its client listener, ``host:port``."""
+        return self.seat.address
+
+    @property
+    def pid(self) -> int | None:
+        """The id of its process; None while it does not run."""
+        return self._process.pid if self._process is not None and self._process.running() else None
+
+    @property
+    def log_path(self) -> Path:
+        """The path of its log."""
+        return self.folder / "broker.log"
+
+    @property
+    def data(self) -> Path:
+        """Its log directory."""
+        return self.folder / "data"
+
+    def kill(self) -> None:
+        """End it with SIGKILL."""
+        self._end(signal.SIGKILL, _KILL_TIMEOUT_S)
+
+    def pause(self) -> None:
+        """Freeze it with SIGSTOP; return once it is stopped."""
+        process = self._running_process()
+        process.signal(signal.SIGSTOP)
+        wait_until_stopped(process.pid)
+
+    def resume(self) -> None:
+        """Continue it after :meth:`pause`."""
+        self._running_process().signal(signal.SIGCONT)
+
+    def stop(self) -> None:
+        """End it with SIGTERM; if it takes over 30 s, end it with SIGKILL and raise LocalKafkaError."""
+        if self._process is not None:
+            self._process.signal(signal.SIGCONT)  # a stopped process does not receive SIGTERM
+        try:
+            self._end(signal.SIGTERM, _STOP_TIMEOUT_S)
+        except LocalKafkaError:
+            self.kill()
+            raise
+
+    def start(self, *, wait: bool = True) -> None:
+        """Start it on its data and port.
+
+        Args:
+            wait: until it answers as a member of the cluster. With False several that need each other for a
+                quorum can be started; then call :meth:`wait_until_serving`.
+
+        Raises:
+            LocalKafkaError: it runs already, or did not start; carries the end of its log.
+        """
+        if self.pid is not None:
+            raise LocalKafkaError(f"broker {self.node_id} runs already (pid {self.pid})")
+        self._process = self._launch(self.folder)
+        if wait:
+            self.wait_until_serving([self.node_id])
+
+    def restart(self) -> None:
+        """Stop it and start it again on its data and port."""
+        self.stop()
+        self.start()
+
+    def wait_until_serving(self, node_ids: Collection[int], *, deadline: float | None = None) -> None:
+        """Wait until this broker answers and lists ``node_ids`` as running members.
+
+        Args:
+            deadline: on :func:`time.monotonic`'s clock; default: 60 s from now.
+
+        Raises:
+            LocalKafkaError: it does not; carries the end of its log.
+        """
+        try:
+            wait_until_serving(
+                self.address,
+                node_ids,
+                deadline=time.monotonic() + START_TIMEOUT_S if deadline is None else deadline,
+                cluster_id=self.cluster_id,
+                check=self._check_running,
+                client_config=self._client_config,
+            )
+        except LocalKafkaError as error:
+            raise LocalKafkaError(f"{error}\nThe end of {self.log_path}:\n{self.log_tail(25)}") from error
+
+    def log_tail(self, lines: int) -> str:
+        """Return the last lines of its log; empty if it never ran."""
+        if not self.log_path.exists():
+            return ""
+        return "\n".join(self.log_path.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
+
+    def _end(self, number: int, timeout_s: float) -> None:
+        if self._process is None:
+            return
+        self._process.signal(number)
+        if not self._process.wait(timeout_s):
+            name = f"broker {self.node_id} (pid {self._process.pid})"
+            raise LocalKafkaError(f"{name} did not end within {timeout_s:.0f} s of signal {number}")
+
+    def _running_process(self) -> BrokerProcess:
+        if self._process is None or not self._process.running():
+            raise LocalKafkaError(f"broker {self.node_id} does not run")
+        return self._process
+
+    def _check_running(self) -> None:
+        if self._process is None or not self._process.running():
+            raise LocalKafkaError(f"broker {self.node_id} ended while it started")
+
+
+class LocalKafka(Kafka):
     """A real Kafka on this machine, started by :meth:`start` or by entering its context.
 
-    Its brokers end with this process, even when it is killed. Not thread-safe, but its brokers may be harmed from other
-    threads. A fork must leave it alone: there, :meth:`stop` does nothing.
+    Its brokers end with this process, even if that is killed. Not thread-safe, but its brokers may be killed and paused
+    from other threads. In a fork :meth:`stop` does nothing.
 
     Args:
         nodes: 1 to 3.
-        configs: broker settings over the quick ones, see ``modeaware.local.settings``.
+        configs: broker settings over the quick ones of ``modeaware.local.settings``.
         folder: an empty or missing folder for everything it writes; default: a new temporary one. :meth:`stop` removes
-            it; after a failed start it stays, and the error names it.
+            it; a failed start leaves it, and the error names it.
         heap_mb: each broker's heap limit; default 512 for one node, 400 for more.
-        client_config: librdkafka settings that reach the brokers where ``configs`` secured them.
+        client_config: librdkafka settings that reach brokers which ``configs`` secured.
         format_args: more arguments for ``StorageTool format`` (``--add-scram``).
         detached: let the brokers outlive this process (``modeaware local up``).
         version: of Apache Kafka, a release that Maven Central has (KRaft alone: 3.3 or newer).
@@ -76,7 +270,7 @@ class LocalKafka:
         version: str = KAFKA_VERSION,
     ) -> None:
         if not 1 <= nodes <= MOST_NODES:
-            raise ValueError(f"A local Kafka has 1 to {MOST_NODES} nodes, not {nodes}")
+            raise ValueError(f"a local Kafka has 1 to {MOST_NODES} nodes, not {nodes}")
         self._nodes = nodes
         self._configs = dict(configs or {})
         self._wanted_folder = folder
@@ -91,33 +285,29 @@ class LocalKafka:
 
     @property
     def folder(self) -> Path:
-        """Where it keeps everything. Raises LocalKafkaError when it does not run."""
+        """Its folder. Raises LocalKafkaError if it does not run."""
         if self._folder is None:
             raise LocalKafkaError(_NOT_RUNNING)
         return self._folder
 
     @property
     def brokers(self) -> tuple[LocalBroker, ...]:
-        """The brokers by node id."""
         return self._brokers
 
     @property
     def bootstrap_servers(self) -> str:
-        """Raises LocalKafkaError when it does not run."""
         if self._folder is None:
             raise LocalKafkaError(_NOT_RUNNING)
         return ",".join(broker.address for broker in self._brokers)
 
     def logs_tail(self, lines: int = 40) -> str:
-        """The last lines of each broker's log."""
         return "\n".join(f"--- {broker.log_path}\n{broker.log_tail(lines)}" for broker in self._brokers)
 
     def start(self) -> Self:
         """Start all nodes and wait until each knows all. Seconds; the first time ever also the download of Kafka.
 
         Raises:
-            LocalKafkaError: no Java, no jars, no such version of Kafka, or a broker that did not come up (with the end
-                of its log).
+            LocalKafkaError: no Java, no jars, no such version of Kafka, or a broker did not start (with its log's end).
         """
         if self._folder is not None:
             return self
@@ -132,14 +322,12 @@ class LocalKafka:
             except LocalKafkaError as error:
                 self._kill_all()
                 if attempt == _TRIES or _PORT_TAKEN not in self.logs_tail(200):
-                    raise LocalKafkaError(
-                        f"{error}\nAll it wrote is left in {self._let_go()} for you to look at."
-                    ) from error
+                    raise LocalKafkaError(f"{error}\nIts files are kept in {self._let_go()}.") from error
             except BaseException:
                 self._kill_all()
                 shutil.rmtree(self._let_go())
                 raise
-            logger.info("Another process took one of the ports; trying with new ones")
+            logger.info("another process took one of the ports; trying new ones")
             shutil.rmtree(self._folder)
             self._folder.mkdir()
         raise AssertionError("unreachable")
@@ -162,7 +350,6 @@ class LocalKafka:
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop it; after an error the brokers' logs are kept, and a note on the error names their folder."""
         failed = isinstance(exc, Exception)
         if exc is not None and failed and self._folder is not None:
             exc.add_note(f"The logs of the local Kafka are kept in {self._folder}")
@@ -174,7 +361,7 @@ class LocalKafka:
             return Path(tempfile.mkdtemp(prefix="modeaware-kafka-"))
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
-            raise LocalKafkaError(f"{folder} is not empty: a local Kafka wants a folder for itself")
+            raise LocalKafkaError(f"{folder} is not empty; a local Kafka needs its own folder")
         return folder.absolute()
 
     def _start_once(self, installed: Installation) -> None:
@@ -195,7 +382,7 @@ class LocalKafka:
             if not self._detached:
                 return OwnedProcess(command, log, folder / "data")
             process = DetachedProcess.launch(command, log, str(properties))
-            (folder / PID_FILE).write_text(str(process.pid), encoding="utf-8")
+            (folder / _PID_FILE).write_text(str(process.pid), encoding="utf-8")
             return process
 
         cluster_id, folder = random_uuid(), self.folder
@@ -207,17 +394,17 @@ class LocalKafka:
         self._format(installed, seats)
         for broker in self._brokers:
             broker.start(wait=False)
-        everybody, deadline = [seat.node_id for seat in seats], time.monotonic() + START_TIMEOUT_S
+        node_ids, deadline = [seat.node_id for seat in seats], time.monotonic() + START_TIMEOUT_S
         for broker in self._brokers:
-            broker.wait_until_serving(everybody, deadline=deadline)
+            broker.wait_until_serving(node_ids, deadline=deadline)
 
     def _describe(self) -> None:
         nodes = [{"node_id": broker.node_id, "address": broker.address} for broker in self._brokers]
         description = {"kafka_version": self.version, "cluster_id": self._brokers[0].cluster_id, "nodes": nodes}
-        (self.folder / DESCRIPTION).write_text(json.dumps(description, indent=2), encoding="utf-8")
+        (self.folder / _DESCRIPTION).write_text(json.dumps(description, indent=2), encoding="utf-8")
 
     def _format(self, installed: Installation, seats: Sequence[Seat]) -> None:
-        """Write what Kafka's StorageTool writes; run that only where it has arguments, and once, not for each node."""
+        """Write what Kafka's StorageTool writes; run it only with arguments, and then once, not for each node."""
         checkpoint = installed.checkpoint
         for broker in self._brokers:
             broker.data.mkdir(parents=True)
@@ -236,7 +423,114 @@ class LocalKafka:
             broker.kill()
 
     def _let_go(self) -> Path:
-        """Be as before the start; the folder, to remove or to leave."""
+        """Reset to the state before the start; return the folder, to remove or to keep."""
         folder, self._folder = self.folder, None
         atexit.unregister(self.stop)
         return folder
+
+
+# The user's local Kafka, which outlives the process that started it
+
+
+class DetachedBroker(NamedTuple):
+    """A broker as found; ``pid`` is None if it does not run."""
+
+    node_id: int
+    address: str
+    pid: int | None
+    log_path: Path
+
+
+class DetachedKafka(NamedTuple):
+    """The user's local Kafka as found; without brokers there is none."""
+
+    brokers: tuple[DetachedBroker, ...]
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(broker.address for broker in self.brokers)
+
+    @property
+    def healthy(self) -> bool:
+        """Whether there is one and all its brokers run."""
+        return bool(self.brokers) and all(broker.pid is not None for broker in self.brokers)
+
+
+def up(nodes: int, configs: Mapping[str, str]) -> tuple[DetachedKafka, bool]:
+    """Start the user's local Kafka unless it runs; return it and whether it was started. A broken one is replaced.
+
+    Raises:
+        LocalKafkaError: it runs with another number of nodes, or does not start.
+    """
+    with locked(_lock()):
+        found = status()
+        if found.healthy:
+            if len(found.brokers) != nodes:
+                there = f"a local Kafka of {len(found.brokers)} node(s) runs already"
+                raise LocalKafkaError(f"{there}; for {nodes} node(s) first call `modeaware local down`")
+            return found, False
+        _remove(found.brokers)
+        LocalKafka(nodes, configs=configs, folder=_folder(), detached=True).start()
+        return status(), True
+
+
+def down() -> DetachedKafka:
+    """Stop the user's local Kafka, remove all it wrote, and return it as it was; harmless if there is none.
+
+    Raises:
+        LocalKafkaError: a broker cannot be killed.
+    """
+    with locked(_lock()):
+        found = status()
+        _remove(found.brokers)
+        return found
+
+
+def status() -> DetachedKafka:
+    """Return the user's local Kafka.
+
+    Raises:
+        LocalKafkaError: its description cannot be read.
+    """
+    description = _folder() / _DESCRIPTION
+    if not description.exists():
+        return DetachedKafka(())
+    try:
+        nodes = json.loads(description.read_text(encoding="utf-8"))["nodes"]
+        return DetachedKafka(tuple(_find(int(node["node_id"]), str(node["address"])) for node in nodes))
+    except (ValueError, KeyError, TypeError) as error:
+        raise LocalKafkaError(f"{description} is damaged ({error!r}): end its brokers and remove it") from error
+
+
+def _find(node_id: int, address: str) -> DetachedBroker:
+    folder = _folder() / f"node-{node_id}"
+    process = _process(folder)
+    running = process is not None and process.running()
+    return DetachedBroker(node_id, address, process.pid if process and running else None, folder / "broker.log")
+
+
+def _process(node_folder: Path) -> DetachedProcess | None:
+    pid_file = node_folder / _PID_FILE
+    if not pid_file.exists():
+        return None
+    return DetachedProcess(int(pid_file.read_text(encoding="utf-8")), str(node_folder / "server.properties"))
+
+
+def _remove(brokers: Sequence[DetachedBroker]) -> None:
+    for broker in brokers:
+        process = _process(broker.log_path.parent)
+        if process is None:
+            continue
+        process.signal(signal.SIGKILL)  # its data is removed anyway
+        if not process.wait(_KILL_TIMEOUT_S):
+            raise LocalKafkaError(f"broker {broker.node_id} (pid {process.pid}) cannot be killed")
+    if _folder().exists():
+        shutil.rmtree(_folder())
+
+
+def _folder() -> Path:
+    return state_folder() / "kafka"
+
+
+def _lock() -> Path:
+    return state_folder() / "kafka.lock"

@@ -1,36 +1,23 @@
-"""A broker's process: one that ends with its owner, or one that outlives it."""
+"""A broker's process: one that ends with its owner or one that outlives it, and the wait until it serves."""
 
 from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from modeaware.errors import LocalKafkaError
+from modeaware.librdkafka import KafkaException
+from modeaware.librdkafka_admin import AdminClient
 
+START_TIMEOUT_S = 60.0
 _POLL_S = 0.01
-
-
-class BrokerProcess(Protocol):
-    """A running program that takes signals."""
-
-    @property
-    def pid(self) -> int: ...
-
-    def running(self) -> bool:
-        """False once it has ended and been reaped."""
-
-    def signal(self, number: int) -> None:
-        """Send a signal; harmless when it has ended."""
-
-    def wait(self, timeout_s: float) -> bool:
-        """Wait for its end: True when it has ended in time."""
 
 
 class OwnedProcess:
@@ -41,7 +28,7 @@ class OwnedProcess:
     Args:
         command: the program and its arguments.
         log: its output is appended here.
-        data: folder that the supervisor removes when the owner vanishes without a word.
+        data: the supervisor removes this folder if the owner disappears.
 
     Raises:
         LocalKafkaError: it cannot be started.
@@ -64,16 +51,14 @@ class OwnedProcess:
         if started is None:
             self.wait(5)
             raise LocalKafkaError(f"{command[0]} could not be started, see {log}")
-        self._pid = started
-
-    @property
-    def pid(self) -> int:
-        return self._pid
+        self.pid = started
 
     def running(self) -> bool:
+        """Return False once it has ended and been reaped."""
         return self._supervisor.poll() is None
 
     def signal(self, number: int) -> None:
+        """Send a signal; without effect if it has ended."""
         assert self._supervisor.stdin is not None
         with self._turn:
             if not self.running():
@@ -85,6 +70,7 @@ class OwnedProcess:
             self._read_reply()
 
     def wait(self, timeout_s: float) -> bool:
+        """Return whether it has ended within the timeout."""
         try:
             self._supervisor.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -101,15 +87,15 @@ class OwnedProcess:
 
 
 class DetachedProcess:
-    """A program in a session of its own that outlives this process and can be found again by its id.
+    """A program in its own session that outlives this process and can be found again by its id.
 
     Args:
         pid: the process id.
-        marker: a part of its command line; an id that was given to another program since is not mistaken for it.
+        marker: a part of its command line, which identifies it if the id was reused.
     """
 
     def __init__(self, pid: int, marker: str) -> None:
-        self._pid = pid
+        self.pid = pid
         self._marker = marker
         self._ended: threading.Event | None = None
 
@@ -130,24 +116,23 @@ class DetachedProcess:
         threading.Thread(target=reap, name="modeaware-local-reaper", daemon=True).start()
         return process
 
-    @property
-    def pid(self) -> int:
-        return self._pid
-
     def running(self) -> bool:
+        """Return False once it has ended and been reaped."""
         if self._ended is not None:  # our child: its command line is empty for a moment while it is replaced (exec)
             return not self._ended.is_set()
-        return self._marker in command_line(self._pid)
+        return self._marker in command_line(self.pid)
 
     def signal(self, number: int) -> None:
+        """Send a signal; without effect if it has ended."""
         if not self.running():
             return
         try:
-            os.kill(self._pid, number)
+            os.kill(self.pid, number)
         except ProcessLookupError:
             return  # it has just ended
 
     def wait(self, timeout_s: float) -> bool:
+        """Return whether it has ended within the timeout."""
         deadline = time.monotonic() + timeout_s
         while self.running():
             if time.monotonic() > deadline:
@@ -156,17 +141,17 @@ class DetachedProcess:
         return True
 
 
+BrokerProcess = OwnedProcess | DetachedProcess
+
+
 def command_line(pid: int) -> str:
-    """The arguments of a running process; empty when it has ended (a zombie too) or is not ours to see."""
+    """Return the arguments of a running process; empty if it has ended (a zombie too) or is not visible to us."""
     if Path("/proc/self/cmdline").exists():
         try:
             return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except (FileNotFoundError, ProcessLookupError, PermissionError):
             return ""
-    listed = subprocess.run(
-        ["ps", "-ww", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False
-    )
-    return listed.stdout.strip()
+    return _ps("command=", pid)
 
 
 def wait_until_stopped(pid: int, timeout_s: float = 5) -> None:
@@ -178,15 +163,14 @@ def wait_until_stopped(pid: int, timeout_s: float = 5) -> None:
     deadline = time.monotonic() + timeout_s
     while not _all_threads_stopped(pid):
         if time.monotonic() > deadline:
-            raise LocalKafkaError(f"Process {pid} was sent SIGSTOP ({signal.SIGSTOP}) and still runs")
+            raise LocalKafkaError(f"process {pid} still runs after SIGSTOP ({signal.SIGSTOP})")
         time.sleep(_POLL_S)  # another process's state: nothing wakes us
 
 
 def _all_threads_stopped(pid: int) -> bool:
     tasks = Path(f"/proc/{pid}/task")
     if not tasks.exists():
-        listed = subprocess.run(["ps", "-o", "state=", "-p", str(pid)], capture_output=True, text=True, check=False)
-        return listed.stdout.strip().startswith("T")
+        return _ps("state=", pid).startswith("T")
     return all(_thread_stopped(task / "stat") for task in tasks.iterdir())
 
 
@@ -196,3 +180,70 @@ def _thread_stopped(stat: Path) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return True  # the thread has ended
     return fields.rpartition(")")[2].split()[0] == "T"
+
+
+def _ps(column: str, pid: int) -> str:
+    listed = subprocess.run(["ps", "-ww", "-o", column, "-p", str(pid)], capture_output=True, text=True, check=False)
+    return listed.stdout.strip()
+
+
+def wait_until_serving(
+    address: str,
+    node_ids: Collection[int],
+    *,
+    deadline: float,
+    cluster_id: str | None = None,
+    check: Callable[[], None] = lambda: None,
+    client_config: Mapping[str, str] | None = None,
+) -> None:
+    """Wait until the broker at ``address`` answers Metadata and lists all of ``node_ids`` (registered and unfenced).
+
+    Args:
+        address: ``host:port``.
+        node_ids: brokers that have to be listed; empty: any answer counts.
+        deadline: on :func:`time.monotonic`'s clock, seconds.
+        cluster_id: answers of another cluster do not count: its broker was faster at taking the port.
+        check: called between tries; raises if waiting is pointless.
+        client_config: librdkafka settings for the connection.
+
+    Raises:
+        LocalKafkaError: not by the deadline; or what ``check`` raises.
+    """
+    _wait_for_listener(address, deadline, check)
+    settings: dict[str, str | int | float | bool] = {
+        "bootstrap.servers": address,
+        "log_level": 0,  # a broker that is still starting is no news
+        "reconnect.backoff.ms": 20,
+        "reconnect.backoff.max.ms": 200,
+        **(client_config or {}),
+    }
+    admin = AdminClient(settings)
+    while True:
+        check()
+        try:
+            metadata = admin.list_topics(timeout=1)
+        except KafkaException as error:
+            reason = str(error)
+        else:
+            ours = cluster_id is None or metadata.cluster_id == cluster_id
+            if ours and set(metadata.brokers).issuperset(node_ids):
+                return
+            reason = f"it lists the brokers {sorted(metadata.brokers)}, expected {sorted(node_ids)}"
+            if not ours:
+                reason = f"a broker of another cluster, {metadata.cluster_id}, answers there"
+        if time.monotonic() > deadline:
+            raise LocalKafkaError(f"the broker at {address} was not ready in time: {reason}")
+        time.sleep(2 * _POLL_S)  # a broker does not report the end of its start
+
+
+def _wait_for_listener(address: str, deadline: float, check: Callable[[], None]) -> None:
+    host, _, port = address.rpartition(":")
+    while True:
+        check()
+        try:
+            with socket.create_connection((host, int(port)), timeout=1):
+                return
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise LocalKafkaError(f"no listener at {address} in time") from error
+        time.sleep(2 * _POLL_S)  # a port opens without notice

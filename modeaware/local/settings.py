@@ -27,12 +27,12 @@ class Seat(NamedTuple):
 
 
 def random_uuid() -> str:
-    """A Kafka Uuid: 22 characters of URL-safe base64, the first a letter: tools take a leading ``-`` for an option."""
+    """A Kafka Uuid: 22 characters of URL-safe base64, the first a letter: tools parse a leading ``-`` as an option."""
     return base64.urlsafe_b64encode(b"\x31" + secrets.token_bytes(15)).decode().rstrip("=")
 
 
 def quick_defaults(nodes: int) -> dict[str, str]:
-    """Broker settings that make small clusters quick: short delays, few internal partitions, all replicated."""
+    """Return broker settings that make small clusters quick: short delays, few internal partitions, all replicated."""
     replicas = str(min(3, nodes))
     in_sync = str(max(1, min(3, nodes) - 1))
     return {
@@ -70,10 +70,10 @@ def quick_defaults(nodes: int) -> dict[str, str]:
 
 
 def server_properties(seat: Seat, seats: Sequence[Seat], data: Path, configs: Mapping[str, str]) -> dict[str, str]:
-    """All properties of one combined KRaft node; ``configs`` override any of them.
+    """Return all properties of one combined KRaft node; ``configs`` override any of them.
 
-    In the overrides ``{port}``, ``{controller_port}`` and ``{node_id}`` stand for the node's own, so listeners can be
-    redefined, and ``{"broker.rack": "rack-{node_id}"}`` puts every node into a rack of its own.
+    In the overrides ``{port}``, ``{controller_port}`` and ``{node_id}`` mean the node's own, so listeners can be
+    redefined, and ``{"broker.rack": "rack-{node_id}"}`` puts every node into its own rack.
     """
     voters = ",".join(f"{other.node_id}@{HOST}:{other.controller_port}" for other in seats)
     own = {key: _of_seat(value, seat) for key, value in configs.items()}
@@ -111,7 +111,7 @@ def write_properties(path: Path, properties: Mapping[str, str]) -> None:
 def broker_command(
     java: str, jars: Path, properties: Path, *, heap_mb: int, small: bool, archive: Path | None = None
 ) -> list[str]:
-    """The command that runs a broker; logs at INFO go to its standard error, without the dump of all configs."""
+    """Return the command that runs a broker; logs at INFO go to its standard error, without the dump of all configs."""
     log = "-Dorg.slf4j.simpleLogger."
     return [
         java,
@@ -129,7 +129,7 @@ def broker_command(
 
 
 def format_command(java: str, jars: Path, properties: Path, cluster_id: str, arguments: Sequence[str]) -> list[str]:
-    """The command that formats a node's data folder."""
+    """Return the command that formats a node's data folder."""
     quick = ["-Xmx128m", "-XX:TieredStopAtLevel=1"]
     tool = ["-cp", f"{jars}/*", "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties)]
     return [java, *quick, *tool, *arguments]
@@ -142,7 +142,7 @@ _choice = random.SystemRandom()  # seeded tests must not all start with the same
 
 
 def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
-    """``count`` different ports that nobody listens on now. Another process may be faster: be ready to retry."""
+    """Return ``count`` free ports. Another process may be faster: be ready to retry."""
     ports: list[int] = []
     with ExitStack() as held:
         while len(ports) < count:

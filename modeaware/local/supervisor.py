@@ -32,7 +32,7 @@ def main(argv: list[str]) -> int:
         stdin=subprocess.DEVNULL,
         stdout=sys.stderr,
         stderr=sys.stderr,
-        # Should this supervisor itself be killed: we are its only thread yet, which is the one the kernel watches.
+        # In case this supervisor itself is killed. The kernel watches the creating thread, the only one so far.
         preexec_fn=_die_with_parent if sys.platform == "linux" else None,
     )
     threading.Thread(target=_exit_with, args=(child,), daemon=True).start()

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 
 from modeaware.librdkafka import KafkaError
-from modeaware.wire.api_versions import SOFTWARE_NAME, UNDERLYING_NAME
+from modeaware.wire.capabilities import SOFTWARE_NAME, UNDERLYING_NAME
 
 # Settings of librdkafka (its CONFIGURATION.md) and confluent_kafka that say where the cluster is and how to get there.
 # All others are about producing, consuming, groups, callbacks, logging or statistics and stay with the client.

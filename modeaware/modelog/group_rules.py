@@ -1,7 +1,7 @@
 """The operator's rules about groups, as the mode log keeps them: which groups a drain waits for.
 
-One record holds all rules. The controller writes it, like every other, and the command line reads it; clients pass it
-over.
+One record holds all rules. The controller writes it, like every other, and the command line reads it; clients ignore
+it.
 
 A group id may hold any character, those of a glob included, so each rule keeps whether its text is a name or a glob.
 Up to 0.2.0 a text with ``*``, ``?`` or ``[`` was always a glob, and a rule without the field ``literal`` is still read
@@ -13,11 +13,11 @@ would give up other groups' records, and a required group would be left out once
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, Self
 
-from modeaware.modelog.records import dump, load, optional_int, parsing, text
+from modeaware.modelog.records import JsonFields, JsonRecord, form, optional_int, text
 
 GROUP_RULES_KEY = "group-rules"
 LITERAL_READER = 2
@@ -31,31 +31,37 @@ def has_glob_characters(group: str) -> bool:
     return any(character in group for character in "*?[")
 
 
+def _read_kind(value: Any) -> str:
+    if value not in KINDS:
+        raise ValueError(f"no such kind of rule: {value!r}")
+    return text(value)
+
+
 @dataclass(frozen=True)
-class GroupRule:
+class GroupRule(JsonFields):
     """One rule.
 
     Attributes:
         kind: ``require``: the group must have consumed a retired partition before its records go, whether the brokers
-            list the group or not (a name) or as far as they do (a glob). ``waive``: it is not waited for.
+            list the group or not (a name) or as far as they do (a glob). ``waive``: a drain does not wait for it.
             ``closed``: the list of groups is closed: the registered ones and those that are seen are all there are,
             though the controller may not see every group.
         group: the group's name, taken literally; or a glob, where ``glob`` is set; ``""`` for ``closed``.
         topic: the topics it is for: a name or a glob. (No topic's name can hold ``*``, ``?`` or ``[``.)
-        reason: why, in the operator's words; it stands in the drain certificate.
+        reason: why, in the operator's words; quoted in the drain certificate.
         created_ms, expires_ms: wall-clock times in ms since the epoch; ``expires_ms`` None: it holds until removed.
         uncommitted_only: of a waiver: only where the group has never committed an offset on the partition.
         glob: ``group`` is a pattern (``*``, ``?``, ``[...]``; case counts).
     """
 
-    kind: str
-    group: str
-    topic: str
-    reason: str
-    created_ms: int
-    expires_ms: int | None = None
-    uncommitted_only: bool = False
-    glob: bool = False
+    kind: str = field(metadata=form(_read_kind))
+    group: str = field(metadata=form(text))
+    topic: str = field(metadata=form(text))
+    reason: str = field(metadata=form(text))
+    created_ms: int = field(metadata=form(int))
+    expires_ms: int | None = field(default=None, metadata=form(optional_int))
+    uncommitted_only: bool = field(default=False, metadata=form(bool))
+    glob: bool = field(default=False, metadata=form(lambda literal: not literal, key="literal"))
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -77,65 +83,38 @@ class GroupRule:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        names = ("kind", "group", "topic", "reason", "created_ms")
-        fields: dict[str, Any] = {name: getattr(self, name) for name in names}
-        if self.expires_ms is not None:
-            fields["expires_ms"] = self.expires_ms
-        if self.uncommitted_only:
-            fields["uncommitted_only"] = True
-        if self.is_unlike_0_2_0:
-            fields["literal"] = True
-        return fields
+        found = super().to_dict()
+        found.pop("literal", None)
+        return found | ({"literal": True} if self.is_unlike_0_2_0 else {})
 
     @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> GroupRule:
-        """The rule of a JSON form.
-
-        Raises:
-            KeyError, TypeError, ValueError: it is none.
-        """
-        if fields["kind"] not in KINDS:
-            raise ValueError(f"no such kind of rule: {fields['kind']!r}")
-        group = text(fields["group"])
-        return cls(
-            kind=fields["kind"],
-            group=group,
-            topic=text(fields["topic"]),
-            reason=text(fields["reason"]),
-            created_ms=int(fields["created_ms"]),
-            expires_ms=optional_int(fields.get("expires_ms")),
-            uncommitted_only=bool(fields.get("uncommitted_only", False)),
-            glob=has_glob_characters(group) and not fields.get("literal", False),
-        )
+    def from_dict(cls, found: Mapping[str, Any]) -> Self:
+        """Read the JSON form; raises as :meth:`JsonFields.from_dict`."""
+        glob = has_glob_characters(text(found["group"])) and not found.get("literal", False)
+        return super().from_dict({**found, "literal": not glob})
 
 
 @dataclass(frozen=True)
-class GroupRulesRecord:
+class GroupRulesRecord(JsonRecord):
     """All rules in force (and those that have expired since the last change)."""
 
-    rules: tuple[GroupRule, ...] = ()
-    controller_epoch: int = 0
-    epoch: int = -1
+    KIND, READER = "a record of group rules", LITERAL_READER
+
+    rules: tuple[GroupRule, ...] = field(
+        default=(),
+        metadata=form(
+            lambda value: tuple(GroupRule.from_dict(rule) for rule in value),
+            lambda rules: [rule.to_dict() for rule in rules],
+            required=True,
+        ),
+    )
+    controller_epoch: int = field(default=0, metadata=form(int, required=True))
+    epoch: int = field(default=-1, metadata=form(int, required=True))
 
     @property
     def version(self) -> tuple[int, int]:
         return (self.controller_epoch, self.epoch)
 
-    def to_json(self) -> bytes:
-        min_reader = LITERAL_READER if any(rule.is_unlike_0_2_0 for rule in self.rules) else 1
-        return dump({**vars(self), "rules": [rule.to_dict() for rule in self.rules]}, min_reader=min_reader)
-
-    @classmethod
-    def from_json(cls, value: bytes) -> GroupRulesRecord:
-        """Parse a value of the mode log.
-
-        Raises:
-            RecordError: it is not a record of group rules, or needs a newer reader.
-        """
-        with parsing("a record of group rules"):
-            found = load(value, reader_version=LITERAL_READER)
-            return cls(
-                rules=tuple(GroupRule.from_dict(rule) for rule in found["rules"]),
-                controller_epoch=int(found["controller_epoch"]),
-                epoch=int(found["epoch"]),
-            )
+    @property
+    def reader(self) -> int:
+        return LITERAL_READER if any(rule.is_unlike_0_2_0 for rule in self.rules) else 1

@@ -1,38 +1,56 @@
-"""Reading the mode log: one consumer on its partition, and reading to its end once.
+"""Reading the mode log: one consumer on its partition, reading to its end once, and following it.
 
-What may go wrong decides what a client believes. Only the cluster's plain word that the topic does not exist makes the
-log *absent*. A refusal is an error to report. A log that is shorter than what was read of it was truncated, or deleted
-and made again: it is read from its beginning. Everything else, codes that are not known included, means that it is out
-of reach for now.
+The kind of a failure decides what a client believes. Only the cluster's response that the topic does not exist makes
+the log *absent*. A refusal is an error to report. A log that is shorter than what was read of it was truncated, or
+deleted and created again: it is read from its beginning. Any other error, unknown codes included, means that the log is
+unreachable for now.
 
-The end of the log is known from an empty answer alone, which a broker may hold back, so a stream that reads to the end
-has short fetch waits and one that follows the log has long ones.
+The end of the log is known from an empty fetch response alone, which a broker may delay, so a stream that reads to the
+end has short fetch waits and one that follows the log has long ones. :class:`Tail` reads to the end, then follows.
+After anything that could hide a change of the log itself (it is gone, shorter, was unreachable) it reads from the
+beginning again.
 """
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from modeaware.clock import SYSTEM_CLOCK, Clock
+from modeaware.clock import SYSTEM_CLOCK, Backoff, Clock
 from modeaware.errors import ErrorCode, ModeSourceError, NotAuthorized
 from modeaware.librdkafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from modeaware.modelog.connection import tail_conf
 from modeaware.modelog.replay import Replay
 
+logger = logging.getLogger(__name__)
+
 BATCH = 500
 READ_WAIT_MS = 10
 """``fetch.wait.max.ms`` of a stream that reads to the end: what the end costs."""
+FOLLOW_WAIT_MS = 5_000
+"""The same while following: thousands of clients wait at one leader. Records end the wait at once."""
 SLICE_S = 0.1
+FOLLOW_SLICE_S = 0.2
+"""How long a poll of the tail lasts at most, and so a stop."""
+FIRST_SLICE_S = 0.02
+"""The same in the first second of a reading: an error, such as an unknown topic, does not end a poll."""
 SILENCE_S = 1.0
-"""A log without records or an end for this long is asked for the reason."""
+"""After this long without records or an end, the cluster is asked for the reason."""
+GRACE_S = 1.0
+"""A log that is unreachable for less is not reported: a broker of several may be down, or a leader be moving."""
+MARKER_WAIT_S = 1.0
+"""How long a reading waits for what follows an open transaction. A commit is acknowledged a moment before it is marked
+in the log, and must not be missed; a transaction that is never ended must not delay a start."""
+FIRST_BACKOFF_S, LAST_BACKOFF_S = 1.0, 30.0
 
 
 class LogAbsent(ModeSourceError):
-    """The cluster says that there is no such topic; a broker may lag behind its creation."""
+    """The cluster returns that there is no such topic; a broker may lag behind its creation."""
 
     default_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -42,7 +60,7 @@ class LogUnreachable(ModeSourceError):
 
 
 class LogRewound(ModeSourceError):
-    """The log is shorter than what was read of it: it was truncated, or deleted and made again."""
+    """The log is shorter than what was read of it: it was truncated, or deleted and created again."""
 
 
 _KINDS: dict[int, type[ModeSourceError] | None] = {
@@ -66,21 +84,21 @@ _KINDS: dict[int, type[ModeSourceError] | None] = {
 _TEXTS = {
     LogAbsent: "topic {!r} does not exist ({})",
     NotAuthorized: "not authorized to read topic {!r} ({}); grant this user READ and DESCRIBE on it",
-    LogRewound: "topic {!r} was truncated or made again ({})",
+    LogRewound: "topic {!r} was truncated or created again ({})",
     LogUnreachable: "topic {!r} cannot be read now ({})",
 }
 
 
 def to_error(topic: str, code: int, text: str) -> ModeSourceError | None:
-    """Return the exception for an error of the consumer (Kafka's code, or librdkafka's below 0); None where it does not
-    matter for reading the log."""
+    """Return the exception for an error of the consumer (Kafka's code, or librdkafka's below 0); None where it is
+    harmless for reading the log."""
     kind = _KINDS.get(code, LogUnreachable)
     return None if kind is None else kind("mode log: " + _TEXTS[kind].format(topic, text), topic=topic)
 
 
 @dataclass(frozen=True, slots=True)
 class LogRecord:
-    """A record of the log as it lies there."""
+    """A record of the log, not parsed."""
 
     offset: int
     key: bytes | None
@@ -88,12 +106,12 @@ class LogRecord:
 
 
 class LogStream:
-    """Reads the log from ``start`` on. For one thread; closing it is that thread's business too.
+    """Reads the log from ``start`` on. For one thread, which also closes it.
 
     Args:
         conf: librdkafka settings of the client it serves.
         topic: the mode log.
-        start: the first offset to read; 0 is the beginning, wherever that lies.
+        start: the first offset to read; 0 is the beginning, whatever its offset.
         wait_ms: see :func:`~modeaware.modelog.connection.tail_conf`.
 
     Attributes:
@@ -127,6 +145,7 @@ class LogStream:
         self.end: int | None = None
         self.at_end = False
         self._trouble = ""
+        self._target: int | None = None
 
     def poll(self, timeout_s: float) -> list[LogRecord]:
         """Return the next records; none within ``timeout_s`` seconds gives an empty list, and so does the end.
@@ -145,12 +164,12 @@ class LogStream:
         return records
 
     def poll_or_ask(self, timeout_s: float) -> list[LogRecord]:
-        """Like :meth:`poll`; and ask the cluster for the reason after :data:`SILENCE_S` without records and an end:
-        brokers keep silent towards a consumer that may not even describe the topic."""
+        """Like :meth:`poll`; and request the reason from the cluster after :data:`SILENCE_S` without records and an
+        end: brokers return nothing to a consumer that is not authorized to describe the topic."""
         try:
             records = self.poll(timeout_s)
         except LogUnreachable:
-            self._heard_s = self._clock.monotonic_s()  # asking would tell no more
+            self._heard_s = self._clock.monotonic_s()  # a request would return no more
             raise
         now_s = self._clock.monotonic_s()
         if records or self.end is not None:
@@ -160,14 +179,16 @@ class LogStream:
             self._ask_access(SILENCE_S)
         return records
 
-    def committed_end(self, timeout_s: float) -> int:
-        """Return an offset at or past every record that was appended, and is committed, when this is called.
+    def target(self, timeout_s: float) -> int | None:
+        """Return an offset at or past every record that was committed when the end was first reached; None before that.
 
-        Blocks for up to ``timeout_s``; only for a stream with a short ``wait_ms``, once it has an ``end``.
+        Blocks for up to ``timeout_s`` the first time; only for a stream with a short ``wait_ms``.
 
         Raises:
             ModeSourceError: the leader did not answer.
         """
+        if self._target is not None or self.end is None:
+            return self._target
         try:
             # The leader's answer to ListOffsets is right after a fail-over too (KIP-207) but ends before a transaction
             # whose commit is acknowledged and not yet marked; the fetched high watermark (no IO) does not.
@@ -175,7 +196,8 @@ class LogStream:
             _, high = self._consumer.get_watermark_offsets(self._partition, cached=True)
         except KafkaException as error:
             raise self._convert(error) from error
-        return max(stable, high)
+        self._target = max(stable, high)
+        return self._target
 
     def close(self) -> None:
         """Close the connections. Takes about a millisecond."""
@@ -201,7 +223,7 @@ class LogStream:
         if offset < self.position:
             raise LogRewound(
                 f"mode log: topic {self._topic!r} ends or continues at offset {offset}, and was read up to "
-                f"{self.position} before: it was truncated or made again",
+                f"{self.position} before: it was truncated or created again",
                 topic=self._topic,
             )
         self.at_end = error is not None
@@ -223,7 +245,7 @@ class LogStream:
         cause = error.args[0]
         known = to_error(self._topic, cause.code(), cause.str())
         if known is None or isinstance(known, LogUnreachable):
-            # What was reported before says more: "connection refused" instead of "no answer".
+            # The error before is more precise: "connection refused" instead of "no answer".
             return LogUnreachable(self._trouble or f"mode log: {cause.str()}", topic=self._topic)
         return known
 
@@ -285,12 +307,9 @@ def read_to_end(
                 records = stream.poll_or_ask(min(SLICE_S, left_s))
                 if records:
                     apply(records)
-                if stream.end is not None and target is None:
-                    target = stream.committed_end(left_s)
-            except LogUnreachable as error:
-                last = error
-            except LogAbsent as error:
-                if not must_exist:
+                target = stream.target(left_s)
+            except (LogUnreachable, LogAbsent) as error:
+                if isinstance(error, LogAbsent) and not must_exist:
                     raise
                 last = error
             if target is not None and stream.position >= target:
@@ -304,3 +323,151 @@ def read_to_end(
         code=ErrorCode.REQUEST_TIMED_OUT,
         topic=topic,
     )
+
+
+class TailSink(Protocol):
+    """Takes what the tail reads; every call comes from the thread that runs the tail, in the order of the log."""
+
+    def begin(self) -> None:
+        """The log is read from its beginning (again): its first records come next, then :meth:`reached_end`."""
+
+    def records(self, records: Sequence[LogRecord]) -> None:
+        """The next records."""
+
+    def reached_end(self, position: int) -> None:
+        """All committed records below ``position`` have been passed on."""
+
+    def absent(self) -> None:
+        """The cluster returns that there is no log."""
+
+    def failed(self, error: ModeSourceError) -> None:
+        """The log cannot be read now; repeated while that lasts. :meth:`reached_end` or :meth:`absent` ends it."""
+
+    def check_due(self) -> bool:
+        """Return whether the log has been silent for so long that its end has to be requested."""
+
+    def wanted(self) -> bool:
+        """Return whether the tail is to continue. Called a few times a second; must be fast."""
+
+
+class Tail:
+    """Follows the mode log for as long as it is wanted.
+
+    Args:
+        conf: librdkafka settings of the client it serves.
+        topic: the mode log.
+        sink: takes what is read.
+    """
+
+    def __init__(self, conf: Mapping[str, Any], topic: str, sink: TailSink, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._conf = conf
+        self._topic = topic
+        self._sink = sink
+        self._clock = clock
+        self._stopping = threading.Event()
+        self._anew = threading.Event()
+        self._anew.set()
+        self._position = 0
+        self._backoff = Backoff(FIRST_BACKOFF_S, LAST_BACKOFF_S)
+
+    def stop(self) -> None:
+        """End :meth:`run` soon, and for good: within a second, where it waits for a dead broker's answer. From any
+        thread."""
+        self._stopping.set()
+
+    def read_anew(self) -> None:
+        """Have :meth:`run` read the log from its beginning: it is another one, or was not followed for a while. From
+        any thread."""
+        self._anew.set()
+
+    def run(self) -> None:
+        """Follow the log until :meth:`stop`, or until the sink does not want it any more. One thread at a time."""
+        while not self._stopped():
+            try:
+                if self._catch_up():
+                    self._follow()
+            except LogRewound as error:
+                self._anew.set()
+                logger.warning("%s; it is read again from its beginning, and newer views stay", error)
+            except ModeSourceError as error:
+                self._anew.set()
+                self._sink.failed(error)
+                self._stopping.wait(FIRST_BACKOFF_S)
+            except Exception as error:
+                self._anew.set()
+                logger.exception("the tail of the mode log %r failed; starting again", self._topic)
+                self._sink.failed(ModeSourceError(f"mode log: {type(error).__name__}: {error}", topic=self._topic))
+                self._stopping.wait(self._backoff.next_s())
+
+    def _catch_up(self) -> bool:
+        """Read to the end; False when stopped before.
+
+        Raises:
+            ModeSourceError: it has to be read anew: it was out of reach, and may be another one now.
+        """
+        anew = self._anew.is_set()
+        if anew:
+            self._anew.clear()
+            self._position = 0
+            self._sink.begin()
+        marked_by_s = 0.0
+        fresh_until_s = self._clock.monotonic_s() + GRACE_S
+        with closing(LogStream(self._conf, self._topic, self._position, clock=self._clock)) as stream:
+            while not self._stopped():
+                young = self._clock.monotonic_s() < fresh_until_s
+                try:
+                    records = stream.poll_or_ask(FIRST_SLICE_S if young else FOLLOW_SLICE_S)
+                except (LogAbsent, LogUnreachable) as error:
+                    if isinstance(error, LogUnreachable) and self._clock.monotonic_s() < fresh_until_s:
+                        continue
+                    if not anew or stream.position > 0:
+                        raise
+                    if isinstance(error, LogAbsent):
+                        self._sink.absent()  # librdkafka retries every second, and continues when there is one
+                    else:
+                        self._sink.failed(error)
+                    continue
+                self._pass_on(stream, records)
+                try:
+                    target = stream.target(MARKER_WAIT_S)
+                except LogUnreachable as error:
+                    logger.debug("%s; retrying", error)
+                    continue
+                if target is None:
+                    continue
+                marked_by_s = marked_by_s or self._clock.monotonic_s() + MARKER_WAIT_S
+                if stream.position >= target or self._clock.monotonic_s() > marked_by_s:
+                    self._sink.reached_end(stream.position)
+                    return True
+        return False
+
+    def _follow(self) -> None:
+        """Follow the log until it has to be caught up with again."""
+        began_s = self._clock.monotonic_s()
+        shaken = False
+        with closing(LogStream(self._conf, self._topic, self._position, wait_ms=FOLLOW_WAIT_MS)) as stream:
+            while not (self._stopped() or self._anew.is_set() or self._sink.check_due()):
+                try:
+                    self._pass_on(stream, stream.poll(FOLLOW_SLICE_S))
+                    if stream.at_end:
+                        self._sink.reached_end(stream.position)
+                except LogUnreachable as error:
+                    logger.debug("%s", error)
+                    shaken = True  # a connection was lost; requesting the end shows whether that matters
+                except LogAbsent:
+                    self._anew.set()
+                lasted_s = self._clock.monotonic_s() - began_s
+                if shaken and lasted_s > self._backoff.now_s:
+                    # A bootstrap server that is down for good shakes every new stream: do this less and less often.
+                    self._backoff.next_s()
+                    return
+                if lasted_s > 2 * LAST_BACKOFF_S:
+                    self._backoff.reset()
+
+    def _pass_on(self, stream: LogStream, records: Sequence[LogRecord]) -> None:
+        if records:
+            self._sink.records(records)
+        self._position = stream.position
+
+    def _stopped(self) -> bool:
+        return self._stopping.is_set() or not self._sink.wanted()

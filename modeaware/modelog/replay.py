@@ -24,7 +24,7 @@ from modeaware.topic_view import TopicView
 logger = logging.getLogger(__name__)
 
 MAX_REMEMBERED_KEYS = 1_000
-"""How many unreadable keys are kept apart: a log full of rubbish must fill neither memory nor the program's log."""
+"""How many unreadable keys are kept apart: malformed records must fill neither memory nor the program's log."""
 
 _Versioned = TopicRecord | GroupRulesRecord | ObservedBrokersRecord
 

@@ -12,9 +12,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from modeaware.controller.status import Role
-from modeaware.controller.watched import Snapshot
-from modeaware.lifecycle.phases import PHASES, topic_phase
+from modeaware.controller.status import Role, Snapshot
+from modeaware.lifecycle.state import PHASES, topic_phase
 from modeaware.modelog.records import TopicRecord
 from modeaware.modes import ReplicaState
 from modeaware.monitoring.pages import blocked_ages_s, ready, unread_by_group
@@ -24,10 +23,10 @@ _Sample = tuple[tuple[str, ...], float]
 
 
 class ControllerCollector(Collector):
-    """Tells Prometheus about one controller. Thread-safe.
+    """Exports one controller to Prometheus. Thread-safe.
 
-    Topics are told by the active controller alone, so that sums over all controllers count each once. Labels are topics
-    with a record in the mode log, and closed sets.
+    Topics are exported by the active controller alone, so that sums over all controllers count each once. Labels are
+    topics with a record in the mode log, and closed sets.
 
     Args:
         snapshot: gives the controller as it is now.
@@ -50,18 +49,18 @@ class ControllerCollector(Collector):
 
 
 def _families() -> list[GaugeMetricFamily | CounterMetricFamily]:
-    def gauge(name: str, told: str, *labels: str) -> GaugeMetricFamily:
-        return GaugeMetricFamily(f"modeaware_{name}", told, labels=labels)
+    def gauge(name: str, help: str, *labels: str) -> GaugeMetricFamily:
+        return GaugeMetricFamily(f"modeaware_{name}", help, labels=labels)
 
-    def counter(name: str, told: str, *labels: str) -> CounterMetricFamily:
-        return CounterMetricFamily(f"modeaware_{name}", told, labels=labels)
+    def counter(name: str, help: str, *labels: str) -> CounterMetricFamily:
+        return CounterMetricFamily(f"modeaware_{name}", help, labels=labels)
 
     return [
         gauge("controller_active", "1: this controller is the active one."),
         gauge("controller_ready", "1: active or standing by, and in contact with the cluster."),
         gauge("controller_epoch", "Epoch of the last claim of the mode log that this controller knows."),
-        gauge("controller_loop_age_seconds", "Since the controller's thread last went round."),
-        gauge("controller_contact_age_seconds", "Since it was last sure of its place, or read the mode log."),
+        gauge("controller_loop_age_seconds", "Since the controller's thread last completed a round."),
+        gauge("controller_contact_age_seconds", "Since it last confirmed its election, or read the mode log."),
         counter("controller_takeovers", "How often this process has become the active controller."),
         counter("controller_errors", "What has failed and is tried again.", "operation"),
         gauge("topic_epoch", "The topic's mode epoch.", "topic"),
@@ -69,7 +68,7 @@ def _families() -> list[GaugeMetricFamily | CounterMetricFamily]:
         gauge("topic_phase", "1: the phase of the partition that is furthest behind.", "topic", "phase"),
         gauge(
             "topic_blocked_seconds",
-            "For how long partitions are held up, by what holds them up now.",
+            "For how long partitions are held up, by the present reason.",
             "topic",
             "reason",
         ),

@@ -12,26 +12,24 @@ from importlib.resources import files
 from typing import Any
 
 from modeaware.clock import SYSTEM_CLOCK, Clock
-from modeaware.controller.status import Role
-from modeaware.controller.watched import Snapshot, TopicSeen, reason_code
+from modeaware.controller.status import Role, Snapshot, TopicSeen, reason_code
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.drain import unread_offsets
+from modeaware.lifecycle.drain import Requirement, requirement_of, unread_offsets
 from modeaware.lifecycle.facts import TopicFacts
-from modeaware.lifecycle.phases import PHASES, held_up, in_progress, partition_phase, topic_phase
-from modeaware.lifecycle.requirement import Requirement, requirement_of
+from modeaware.lifecycle.state import PHASES, held_up, in_progress, partition_phase, topic_phase
 from modeaware.modelog.records import TopicRecord
 from modeaware.modes import PartitionMode, format_ranges, to_ranges
 from modeaware.monitoring.server import Answer
 from modeaware.printable import printable
 
 LOOP_STALE_S = 120.0
-"""A thread that has not gone round for so long hangs: one step waits for brokers for some 10 s a request."""
+"""A thread without a completed round for so long hangs: one step waits for brokers for some 10 s a request."""
 CONTACT_STALE_S = 45.0
 """More than a standby's longest time between two readings of the mode log, and than a session."""
 SHORTEST_PACE_S = 5.0
-"""Over less than that no pace is told."""
+"""A pace is computed over no less time."""
 MOST_GROUPS = 50
-"""How many groups of a topic are told, those with most to read first."""
+"""The most groups that are listed of a topic, those with most to read first."""
 
 
 def alive(snapshot: Snapshot) -> str | None:
@@ -119,8 +117,8 @@ def unread_by_group(seen: TopicSeen, snapshot: Snapshot) -> list[dict[str, Any]]
         return []
     asked = requirement_of(record, facts, snapshot.rules, snapshot.ignored_groups, snapshot.taken_ms)
     names = [*asked.groups, *([asked.evacuation] if asked.evacuation is not None else [])]
-    told = [_group(name, facts, asked, record) | _pace(name, asked, seen) for name in names]
-    return sorted(told, key=lambda group: (-int(group["unread"]), str(group["group"])))
+    groups = [_group(name, facts, asked, record) | _pace(name, asked, seen) for name in names]
+    return sorted(groups, key=lambda group: (-int(group["unread"]), str(group["group"])))
 
 
 def blocked_ages_s(seen: TopicSeen, now_ms: int) -> dict[str, float]:
@@ -140,7 +138,7 @@ def _held_up_since_ms(seen: TopicSeen, partitions: Iterable[int]) -> int:
 
 def _blocked(seen: TopicSeen) -> list[dict[str, Any]]:
     """Each reason, with the partitions that it holds up; the oldest first."""
-    told = [
+    reasons_shown = [
         {
             "reason": reason,
             "code": reason_code(reason),
@@ -152,16 +150,16 @@ def _blocked(seen: TopicSeen) -> list[dict[str, Any]]:
         }
         for reason, partitions in held_up(seen.record).items()
     ]
-    return sorted(told, key=lambda one: (one["since_ms"], one["reason"]))
+    return sorted(reasons_shown, key=lambda one: (one["since_ms"], one["reason"]))
 
 
 def _partitions(seen: TopicSeen) -> list[dict[str, Any]]:
     """The retired and opening ones, one by one."""
     record, logs = seen.record, seen.facts.partitions if seen.facts is not None else {}
-    told = []
+    partitions = []
     for partition, retired in sorted(record.retired.items()):
         log = logs.get(partition)
-        told.append(
+        partitions.append(
             {
                 "partition": partition,
                 "phase": partition_phase(record.modes[partition], retired),
@@ -171,11 +169,11 @@ def _partitions(seen: TopicSeen) -> list[dict[str, Any]]:
                 "end": log.end_offset if log is not None else None,
             }
         )
-    return told
+    return partitions
 
 
 def _pace(name: str, asked: Requirement, seen: TopicSeen) -> dict[str, Any]:
-    """How fast it reads what is left, and how long that takes at this pace; None where nobody can tell."""
+    """The pace at which a group reads what is left, and the time that takes; None where it is not known."""
     if seen.earlier is None or seen.facts is None or seen.looked_ms is None:
         return {"read_per_s": None, "left_s": None}
     before_ms, before = seen.earlier
@@ -215,7 +213,7 @@ def _group(name: str, facts: TopicFacts, asked: Requirement, record: TopicRecord
 
 
 KEPT_S = 1.0
-"""So long an answer that is made of every topic is given again, however many ask."""
+"""For so long an answer that is made of every topic is reused, however many clients request it."""
 _PLAIN = "text/plain; charset=utf-8"
 _FILES = {
     "/": ("status.html", "text/html; charset=utf-8"),

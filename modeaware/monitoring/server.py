@@ -15,16 +15,16 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from modeaware.clock import SYSTEM_CLOCK, Clock
-from modeaware.endpoint.address import resolve
+from modeaware.endpoint.server import resolve
 from modeaware.errors import ConfigError
-from modeaware.wire.client_tls import split_address
+from modeaware.wire.security import split_address
 
 logger = logging.getLogger("modeaware.monitoring")
 
 MAX_CONNECTIONS = 32
-"""One more, and the oldest is closed: whoever comes to ask for the health gets in."""
+"""With one more the oldest is closed, so that a health check always gets a connection."""
 CONNECTION_S = 10.0
-"""So long a connection may last in all, however slowly its other end reads or writes."""
+"""The longest a connection may last in all, however slowly its other end reads or writes."""
 SILENCE_S = 5.0
 _HEADERS = {
     "Cache-Control": "no-store",
@@ -181,8 +181,8 @@ def _host_of(authority: str) -> str:
 def _is_own(asked: str, named: str) -> bool:
     """Whether a request for the host ``asked`` can be meant for a server on the loopback interface, named ``named``.
 
-    A web page of anybody can have its own name resolved to 127.0.0.1, and would then read ours as if it were its own;
-    it cannot do so by an address, nor as localhost.
+    Any web page can have its own name resolved to 127.0.0.1, and would then read our pages as if they were its own
+    (DNS rebinding); it cannot do so by an address, nor as localhost.
     """
     host = _host_of(asked)
     if host in ("localhost", named) or host.endswith(".localhost"):
@@ -195,7 +195,7 @@ def _is_own(asked: str, named: str) -> bool:
 
 
 def _end(connection: socket.socket) -> None:
-    """Its thread notices, and closes it."""
+    """End a connection; its thread closes it."""
     try:
         connection.shutdown(socket.SHUT_RDWR)
     except OSError as error:

@@ -1,6 +1,6 @@
-"""What a change of a topic's partition count would do, told before anybody decides: ``modeaware plan``.
+"""What a change of a topic's partition count would do, before it is decided: ``modeaware plan``.
 
 A sample of the real topic says which hash placed its keys; from that, or from every record where something counts them
-(:mod:`modeaware.plan.counted`), follow the keys and bytes that would move, and the load of each partition, for any
+(:mod:`modeaware.plan.effects`), follow the keys and bytes that would move, and the load of each partition, for any
 target. Reads the brokers only: no controller, no mode log, nothing is committed.
 """

@@ -1,19 +1,18 @@
-"""What stands in the way of a shrink, what it would wait for, and what a person has to check first. Pure.
+"""What blocks a shrink, what it would wait for, and what a person has to check first. Pure.
 
-Refusals are those of the admission (:mod:`modeaware.lifecycle.shrinking`); here all of them are told at once.
+Refusals are those of the admission (:mod:`modeaware.lifecycle.admission`); here all of them are found at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from modeaware.clock import utc
 from modeaware.config import ControllerConfig
-from modeaware.lifecycle.drain import unread_offsets
+from modeaware.lifecycle.drain import unread_offsets, using_groups
 from modeaware.lifecycle.facts import TopicFacts, WriterFacts
-from modeaware.lifecycle.requirement import using_groups
 from modeaware.modes import format_ranges
 
 Severity = Literal["refused", "waits", "check"]
@@ -26,9 +25,8 @@ class Blocker:
     """One thing.
 
     Attributes:
-        code: for programs.
-        severity: ``refused``: the shrink would not be admitted; ``waits``: it would wait for this; ``check``: nobody
-            can see it from outside.
+        severity: ``refused``: the shrink would not be admitted; ``waits``: it would wait for this; ``check``: it is
+            not visible from outside.
         text: what it is, and what to do.
     """
 
@@ -43,8 +41,9 @@ class GroupLag:
 
     Attributes:
         kind: ``classic``, ``consumer``, ``share`` or ``streams``.
-        lag: offsets it has still to consume. retiring: those of them in the partitions that would retire.
-        uncommitted: how many of the retiring partitions it has never committed on, though they hold records.
+        lag: offsets it has still to consume.
+        retiring: those of them in the partitions that would retire.
+        uncommitted: the number of retiring partitions with records on which it has never committed.
     """
 
     group: str
@@ -52,12 +51,12 @@ class GroupLag:
     has_members: bool
     stateful: bool
     lag: int
-    retiring: int
-    uncommitted: int
+    retiring: int = field(metadata={"json": "lag_retiring"})
+    uncommitted: int = field(metadata={"json": "uncommitted_retiring"})
 
 
 def group_lags(facts: TopicFacts, target: int) -> tuple[GroupLag, ...]:
-    """Every group that uses the topic, the one with the most to consume first."""
+    """Return every group that uses the topic, the one with the most to consume first."""
     found = []
     for name, group in facts.groups.items():
         unread = {p: unread_offsets(group, p, log.end_offset, log.log_start) for p, log in facts.partitions.items()}
@@ -85,7 +84,7 @@ def find_blockers(
     unknown: Iterable[str] = (),
     base: int | None = None,
 ) -> tuple[Blocker, ...]:
-    """All that is in the way of ``target``, refusals first. For a growth keys that move are to be checked.
+    """Return all that blocks ``target``, refusals first. For a growth keys that move are to be checked.
 
     Args:
         last_write_ms: the newest timestamp of the records that were read.
@@ -105,7 +104,7 @@ def find_blockers(
 
 def _topic(facts: TopicFacts) -> Iterator[Blocker]:
     if facts.internal:
-        yield Blocker("internal", "refused", "The topic is internal: its partition count is its owner's business.")
+        yield Blocker("internal", "refused", "The topic is internal: its owner decides its partition count.")
     missing = [p for p in range(facts.partition_count) if p not in facts.partitions]
     if missing:
         yield Blocker("unavailable", "refused", f"Partitions {format_ranges(missing)} have no leader that answers.")
@@ -212,16 +211,16 @@ def _producers(facts: TopicFacts, now_ms: int, last_write_ms: int | None) -> Ite
         newest = max(writer.last_timestamp_ms for writer in latest.values())
         known_by = (
             f"The brokers remember {len(latest)} idempotent or transactional producer{'s' if len(latest) > 1 else ''} "
-            f"of it, the last one wrote {utc(newest)}; others they do not tell apart."
+            f"of it, the last one wrote {utc(newest)}; others they do not distinguish."
         )
     else:
-        known_by = "The brokers remember no idempotent producer of it; others they do not tell apart."
+        known_by = "The brokers remember no idempotent producer of it; others they do not distinguish."
     wrote = "" if last_write_ms is None else f" Last record that was read: {_ago(now_ms - last_write_ms)}."
     yield Blocker(
         "producers",
         "check",
-        f"Whether producers honour partition modes cannot be seen from outside. {known_by}{wrote} One that is not "
-        "mode-aware goes on as before: into retired partitions after a shrink, before a growth is opened after one.",
+        f"Whether producers honour partition modes is not visible from outside. {known_by}{wrote} One that is not "
+        "mode-aware continues as before: into retired partitions after a shrink, before a growth is opened after one.",
     )
 
 

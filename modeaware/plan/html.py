@@ -18,11 +18,12 @@ from markupsafe import Markup
 from modeaware.clock import utc
 from modeaware.plan.report import ResizePlan
 from modeaware.plan.text import (
+    group_rows,
     load_text,
-    number,
     percent,
     sample_text,
     share_text,
+    shown_evidence,
     skew_text,
     target_text,
     verdict_text,
@@ -84,7 +85,7 @@ def plan_html(plan: ResizePlan) -> str:
         loads=_loads(plan),
         mean_alone=None if plan.chosen.load else load_text(plan, plan.chosen.mean_load),
         target=plan.target,
-        groups=_groups(plan),
+        groups=group_rows(plan),
         blockers=[(_SEVERITY[each.severity], each.severity, _OPTION.split(each.text)) for each in plan.blockers],
     )
 
@@ -103,16 +104,17 @@ def _evidence(plan: ResizePlan) -> Figure | None:
     found = plan.recognition
     if not found.keys:
         return None
+    present = found.present and found.present.candidate
     rows = [
-        Bar(f"{each.name} over {each.over}", each.share, percent(each.share), each.chance)
-        for each in sorted(found.evidence, key=lambda each: -each.share)
+        Bar(
+            f"{each.name} over {each.over}",
+            each.share,
+            percent(each.share),
+            each.chance,
+            strong=each.candidate == present,
+        )
+        for each in shown_evidence(plan)
     ]
-    present = found.present
-    if present is not None:
-        label = f"{present.name} over {present.over}"
-        rows = [row._replace(strong=row.label == label) for row in rows]
-        if present.over != plan.count:
-            rows.insert(0, Bar(label, present.share, percent(present.share), present.chance, strong=True))
     keys = "sampled keys" if plan.counted is None else "all keys"
     return bars(
         "hash",
@@ -175,19 +177,6 @@ def _loads(plan: ResizePlan) -> list[Figure]:
         title = f"Load of {effect.target} partitions"
         figures.append(Figure(name, title, text, f"{text}. Dashed: the mean.", height, shapes))
     return figures
-
-
-def _groups(plan: ResizePlan) -> list[tuple[str, ...]]:
-    return [
-        (
-            group.group,
-            group.kind + (", keeps state" if group.stateful else ""),
-            "yes" if group.has_members else "no",
-            number(group.lag),
-            number(group.retiring) if plan.shrinks else "-",
-        )
-        for group in plan.groups
-    ]
 
 
 def bars(name: str, title: str, description: str, caption: str, rows: Sequence[Bar]) -> Figure:

@@ -1,4 +1,4 @@
-"""Which hash placed the keys of a sample, over how many partitions, and how sure that is. Pure.
+"""Which hash placed the keys of a sample, over how many partitions, and the odds that it did not. Pure.
 
 A key is one case, however often it occurs; where its records lie in several partitions, each has its part of the case.
 A hash that had no part in it matches by chance in one of so many cases as there are partitions. What the best candidate
@@ -11,15 +11,12 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 from modeaware.plan.sample import Sample
-from partitioners import least_share_moved, share_moved
-from partitioners.hashes import crc32_number, fnv1a_number, murmur2_number
-from partitioners.minimal_movement import MURMUR2_COUNT, SEED_FACTOR, jump
+from partitioners import NUMBERS, PLACERS
 
 _SCREENED_LEAST, _SCREENED_MOST, _SCREENED_TRIES = 100, 400, 100_000
 """So many keys choose the counts that are looked at in full; of many partitions fewer, there chance explains less."""
@@ -62,6 +59,17 @@ class Placement:
         log10_odds: log10 of the odds that keys placed otherwise match as often, with all candidates tried.
     """
 
+    json_only: ClassVar = {
+        "hash": "name",
+        "partitions": "over",
+        "matched": "matched",
+        "of": "of",
+        "share": "share",
+        "chance": "chance",
+        "records_share": "records_share",
+        "log10_odds_of_chance": "log10_odds",
+    }
+
     candidate: Candidate
     matched: float
     of: float
@@ -95,8 +103,9 @@ class Recognition:
     """What placed the keys.
 
     Attributes:
-        verdict: ``recognised``: one hash; ``mixed``: several of them; ``none``: none of those tried; ``unknown``: the
-            sample cannot tell.
+        verdict: ``recognised``: one hash; ``mixed``: several of them; ``none``: none of those tried; ``unknown``: too
+            few keys.
+        name, clients: of what places keys now: the hash, and the clients that use it.
         placements: what was found, the one with the most keys first; each was tried on what those before it left.
         evidence: each hash over the topic's present count, tried on all keys.
         keyed, null, empty: records with a key, without one, with an empty one (which clients treat differently).
@@ -105,10 +114,28 @@ class Recognition:
             known.
         null_home: the one partition (of several) that all records without a key lie in; None: several, or too few
             records to tell.
+        unexplained: the share of keys that lie where no placement that was found puts them.
         numbers: each key's, by which it is placed.
         together: how often two records of one key lie in one partition, on average over the keys that occur more than
             once (1: always; the share of one partition: by chance); None: too few of them.
     """
+
+    json_only: ClassVar = {
+        "verdict": "verdict",
+        "name": "name",
+        "partitions": "over",
+        "clients": "clients",
+        "placements": "placements",
+        "evidence": "evidence",
+        "keyed": "keyed",
+        "null_keys": "null",
+        "empty_keys": "empty",
+        "keys": "keys",
+        "unexplained_share": "unexplained",
+        "null_keys_hashed_share": "null_share",
+        "null_keys_partition": "null_home",
+        "keys_in_one_partition_share": "together",
+    }
 
     verdict: Verdict
     placements: tuple[Placement, ...] = ()
@@ -128,13 +155,24 @@ class Recognition:
         return max(self.placements, key=lambda placement: placement.recent, default=None)
 
     @property
+    def name(self) -> str | None:
+        return self.present.name if self.present is not None else None
+
+    @property
+    def over(self) -> int | None:
+        return self.present.over if self.present is not None else None
+
+    @property
+    def clients(self) -> str | None:
+        return PLACERS[self.present.name].clients if self.present is not None else None
+
+    @property
     def nulls_hashed(self) -> bool:
         """Whether records without a key are placed like those with an empty one."""
         return self.null_share is not None and self.null_share >= _HASHED
 
     @property
     def unexplained(self) -> float:
-        """The share of keys that lie where no placement that was found puts them."""
         explained = sum(placement.matched for placement in self.placements)
         return max(0.0, 1 - explained / self.keys) if self.keys else 0.0
 
@@ -301,56 +339,7 @@ def _together(parts: Sequence[_Part]) -> float | None:
 
 
 KeyNumbers = Mapping[str, int]
-"""Placer -> the key's number by it."""
-
-
-@dataclass(frozen=True)
-class Placer:
-    """One rule.
-
-    Attributes:
-        name: the hash's, or the partitioner's where the hash alone does not tell.
-        clients: who places keys so; it is the same function in all of them.
-        index: of a key's number (see :func:`key_numbers`) and a count (> 0).
-        share_moved: the share of keys that move between two counts, by arithmetic.
-        hashes_empty: an empty key is hashed like any other, not treated like none.
-    """
-
-    name: str
-    clients: str
-    index: Callable[[int, int], int]
-    share_moved: Callable[[int, int], float] = share_moved
-    hashes_empty: bool = True
-
-
-def _modulo(number: int, count: int) -> int:
-    return number % count
-
-
-PLACERS: Mapping[str, Placer] = MappingProxyType(
-    {
-        placer.name: placer
-        for placer in (
-            Placer(
-                "murmur2",
-                "Kafka's Java producer, kafka-python, and librdkafka's murmur2 and murmur2_random",
-                _modulo,
-            ),
-            Placer(
-                "crc32",
-                "librdkafka's consistent_random, its default (confluent-kafka), and consistent",
-                _modulo,
-                hashes_empty=False,
-            ),
-            Placer(
-                "fnv1a",
-                "Sarama, and librdkafka's fnv1a and fnv1a_random",
-                _modulo,
-            ),
-            Placer("minimal_movement", "modeaware's minimal_movement", jump, least_share_moved),
-        )
-    }
-)
+"""Placer (one of :data:`partitioners.PLACERS`) -> the key's number by its hash."""
 
 
 def key_numbers(keys: Iterable[bytes]) -> dict[bytes, KeyNumbers]:
@@ -359,13 +348,8 @@ def key_numbers(keys: Iterable[bytes]) -> dict[bytes, KeyNumbers]:
 
 
 def _numbers(key: bytes) -> KeyNumbers:
-    hashed = murmur2_number(key)
-    return {
-        "murmur2": hashed,
-        "crc32": crc32_number(key),
-        "fnv1a": fnv1a_number(key),
-        "minimal_movement": hashed % MURMUR2_COUNT * SEED_FACTOR & 0xFFFFFFFFFFFFFFFF,
-    }
+    hashed = {which: number(key) for which, number in NUMBERS.items()}
+    return {name: hashed[placer.hash] for name, placer in PLACERS.items()}
 
 
 _Z_95 = 1.96

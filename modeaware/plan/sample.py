@@ -1,18 +1,38 @@
-"""A sample of a topic's records: where it is taken, and what it stands for. Pure."""
+"""A sample of a topic's records: where it is taken, what it stands for, and reading it; and the topic on the brokers.
+
+Assigned partitions are read in bounded stretches, and nothing is committed. No more records are consumed than the
+sample has. (The network carries a little more: brokers answer with whole batches.) Open transactions are read too: what
+counts is where records lie.
+"""
 
 from __future__ import annotations
 
+import uuid
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
-from modeaware.lifecycle.facts import TopicFacts
+from modeaware.clock import SYSTEM_CLOCK, Clock
+from modeaware.cluster.cluster import Cluster, cluster_error
+from modeaware.cluster.groups import GroupsFound, find_groups
+from modeaware.cluster.metadata import writers
+from modeaware.errors import ClusterError
+from modeaware.librdkafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from modeaware.lifecycle.facts import GroupsDoubt, PartitionFacts, TopicFacts
+from modeaware.reports.session import no_such_topic
 
+READ_TIMEOUT_S = 30.0
+"""For the whole sample; what has not come by then is left out, and reported as unread."""
+_BATCH = 500
+_FETCH_BYTES = 1 << 16
+"""A partition's part of one answer; brokers send at least one batch."""
+_HARMLESS = (KafkaError._PARTITION_EOF, KafkaError.GROUP_AUTHORIZATION_FAILED)  # it is no member of any group
 STRETCHES = 4
-"""In how many places of a partition records are read; the newest place gives half of them."""
+"""The places of a partition in which records are read; the newest place gives half of them."""
 
 
 class SampledRecord(NamedTuple):
@@ -47,13 +67,26 @@ class Sample:
     """Some records of a topic.
 
     Attributes:
-        count: how many partitions the topic has.
-        asked: how many records there were to be at most.
+        count: the topic's number of partitions.
+        asked: the most records there were to be.
         logs: partition -> its log start and end when the sample was taken; one that could not be asked is missing.
         recent_from: partition -> the offset at which the newer half of its sample begins.
         from_start: whether it begins at each log's start, so that its timestamps span all that the topic holds.
+        total_records: the offsets that the topic holds.
+        sampled_bytes, total_bytes: of key, value and headers, before compression.
+        span_ms: the time that the records of the topic span.
         unread: partitions whose part of the sample could not be read to its end in time.
     """
+
+    json_only: ClassVar = {
+        "asked": "asked",
+        "records": "record_count",
+        "of_records": "total_records",
+        "bytes": "sampled_bytes",
+        "of_bytes": "total_bytes",
+        "span_ms": "span_ms",
+        "unread": "unread",
+    }
 
     topic: str
     count: int
@@ -72,21 +105,27 @@ class Sample:
 
     @cached_property
     def span_ms(self) -> int | None:
-        """The time that the records of the topic span; None where the sample or its timestamps do not tell."""
+        """None where the sample or its timestamps do not say."""
         if not self.from_start:
             return None
         stamps = [record.timestamp_ms for record in self.records if record.timestamp_ms > 0]
         return max(stamps) - min(stamps) if stamps and max(stamps) > min(stamps) else None
 
     @property
+    def record_count(self) -> int:
+        return len(self.records)
+
+    @property
     def total_records(self) -> int:
-        """How many offsets the topic holds."""
         return sum(log.length for log in self.logs.values())
 
+    @property
+    def sampled_bytes(self) -> int:
+        return sum(record.size for record in self.records)
+
     @cached_property
-    def total_bytes(self) -> float:
-        """How many bytes the topic holds, before compression, by the sample's record sizes."""
-        return sum(record.size * self.weights[record.partition] for record in self.records)
+    def total_bytes(self) -> int:
+        return round(sum(record.size * self.weights[record.partition] for record in self.records))
 
     @cached_property
     def _recent_since_ms(self) -> int | None:
@@ -101,10 +140,10 @@ class Sample:
 
 
 def choose_stretches(logs: Mapping[int, Stretch], asked: int) -> dict[int, tuple[Stretch, ...]]:
-    """Where to read: equal shares of all partitions that hold records, each from several places, oldest first.
+    """Return where to read: equal shares of all partitions that hold records, each from several places, oldest first.
 
-    What a short partition cannot give the others give. The lengths add up to at most ``asked``. The first place is the
-    log's start and the last one ends at its end, so timestamps tell what time the topic spans.
+    The others make up for a short partition. The lengths add up to at most ``asked``. The first place is the log's
+    start and the last one ends at its end, so timestamps show what time the topic spans.
 
     Raises:
         ValueError: ``asked`` is not positive.
@@ -116,7 +155,7 @@ def choose_stretches(logs: Mapping[int, Stretch], asked: int) -> dict[int, tuple
 
 
 def recent_from(stretches: tuple[Stretch, ...]) -> int:
-    """The offset at which the newer half of a partition's sample begins."""
+    """Return the offset at which the newer half of a partition's sample begins."""
     last = stretches[-1]
     return last.start if len(stretches) > 1 else last.start + last.length // 2
 
@@ -150,7 +189,7 @@ def _places(log: Stretch, quota: int) -> tuple[Stretch, ...]:
 
 @dataclass(frozen=True)
 class TopicLook:
-    """The topic on the brokers; ``unknown``: what could not be looked up, in words."""
+    """The topic on the brokers; ``unknown``: what they do not say, in words."""
 
     facts: TopicFacts
     unknown: tuple[str, ...] = ()
@@ -158,3 +197,159 @@ class TopicLook:
     @property
     def logs(self) -> dict[int, Stretch]:
         return {p: Stretch(log.log_start, log.end_offset) for p, log in self.facts.partitions.items()}
+
+
+def look(cluster: Cluster, topic: str, clock: Clock = SYSTEM_CLOCK) -> TopicLook:
+    """Return the topic, its groups and its producers as brokers describe them; what they refuse to is noted.
+
+    Raises:
+        RequestRefused: there is no such topic.
+        ClusterError: the brokers did not answer.
+    """
+    shape = cluster.describe([topic])[topic]
+    if shape is None:
+        raise no_such_topic(topic)
+    partitions = range(shape.partition_count)
+    unknown: list[str] = []
+    logs = cluster.offsets(topic, partitions)
+    policy = "delete"
+    try:
+        policy = cluster.cleanup_policy(topic)
+    except ClusterError as error:
+        unknown.append(f"Whether the topic is compacted: {error}.")
+    try:
+        found = find_groups(cluster, topic, partitions)
+    except ClusterError as error:
+        found = GroupsFound(doubt=GroupsDoubt(str(error)))
+    wrote = writers(cluster.brokers, topic, logs)
+    if logs and not wrote:
+        unknown.append("Which producers wrote to it: no leader answers (DescribeProducers needs READ on the topic).")
+    now_ms = clock.now_ms()
+    return TopicLook(
+        TopicFacts(
+            topic,
+            shape.topic_id,
+            partition_count=shape.partition_count,
+            internal=shape.internal,
+            cleanup_policy=policy,
+            partitions={
+                p: PartitionFacts(
+                    log.log_start, log.end_offset, log.last_stable_offset, log.leader_epoch, now_ms,
+                    writers=wrote.get(p, ()),
+                )
+                for p, log in logs.items()
+            },
+            groups=found.groups,
+            groups_doubt=found.doubt,
+            stateful_owner=found.stateful_owner,
+        ),
+        tuple(unknown),
+    )  # fmt: skip
+
+
+def read_sample(
+    conf: Mapping[str, Any],
+    topic: str,
+    count: int,
+    logs: Mapping[int, Stretch],
+    asked: int,
+    clock: Clock = SYSTEM_CLOCK,
+) -> Sample:
+    """Read at most ``asked`` records, spread over the partitions.
+
+    Args:
+        conf: librdkafka configuration (``bootstrap.servers``, security settings).
+        count: how many partitions the topic has.
+        logs: the log start and end of those that can be read.
+
+    Raises:
+        ClusterError: the topic cannot be read.
+    """
+    stretches = choose_stretches(logs, asked)
+    reading = _Reading(topic, asked)
+    deadline_s = clock.monotonic_s() + READ_TIMEOUT_S
+    try:
+        for place in range(max(map(len, stretches.values()), default=0)):
+            now = {p: all_[place] for p, all_ in stretches.items() if place < len(all_)}
+            reading.read(conf, now, lambda: clock.monotonic_s() < deadline_s)
+    except KafkaException as error:
+        raise cluster_error(f"read topic {topic!r}", error) from error
+    return Sample(
+        topic,
+        count,
+        asked,
+        dict(logs),
+        tuple(reading.records),
+        {p: recent_from(all_) for p, all_ in stretches.items()},
+        all(all_[0].start == logs[p].start for p, all_ in stretches.items()),
+        frozenset(reading.unread),
+    )
+
+
+def _settings() -> dict[str, Any]:
+    return {
+        "group.id": f"modeaware-plan-{uuid.uuid4().hex}",  # librdkafka wants one; nothing joins it or commits
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "enable.partition.eof": True,
+        "isolation.level": "read_uncommitted",
+        "auto.offset.reset": "earliest",  # the log start may have moved on since
+        "queued.min.messages": 1,
+        "fetch.queue.backoff.ms": 10,
+        "max.partition.fetch.bytes": _FETCH_BYTES,
+        "fetch.wait.max.ms": 100,
+        "allow.auto.create.topics": False,
+    }
+
+
+class _Reading:
+    """The records so far, and partitions of which a part is missing."""
+
+    def __init__(self, topic: str, asked: int) -> None:
+        self._topic = topic
+        self._left = asked
+        self.records: list[SampledRecord] = []
+        self.unread: set[int] = set()
+
+    def read(self, conf: Mapping[str, Any], places: Mapping[int, Stretch], in_time: Callable[[], bool]) -> None:
+        """Read one stretch of each partition, by a consumer of its own: a paused one takes a second to resume."""
+        consumer = Consumer({**conf, **_settings()})
+        try:
+            consumer.assign([TopicPartition(self._topic, p, place.start) for p, place in sorted(places.items())])
+            waiting = {p: place.length for p, place in places.items()}
+            while waiting and self._left > 0 and in_time():
+                # No more at a time than the least that any partition still has to give: none gives more than its part.
+                for message in consumer.consume(min(_BATCH, self._left, *waiting.values()), timeout=0.2):
+                    partition = message.partition()
+                    if self._take(message, places, waiting) and partition is not None:
+                        del waiting[partition]
+                        consumer.pause([TopicPartition(self._topic, partition)])
+            self.unread |= waiting.keys()
+        finally:
+            consumer.close()
+
+    def _take(self, message: Message, places: Mapping[int, Stretch], waiting: dict[int, int]) -> bool:
+        """Returns whether the stretch of the message's partition is complete."""
+        partition, offset, error = message.partition(), message.offset(), message.error()
+        if error is not None and error.code() not in _HARMLESS:
+            raise KafkaException(error)
+        if error is None:
+            self._left -= 1
+        if partition is None or offset is None or partition not in waiting:
+            return False
+        if error is not None:
+            return error.code() == KafkaError._PARTITION_EOF
+        if offset >= places[partition].end:  # the log is thinner than its offsets
+            return True
+        self.records.append(_record(message, partition, offset))
+        waiting[partition] -= 1
+        return waiting[partition] <= 0 or offset + 1 >= places[partition].end
+
+
+def _record(message: Message, partition: int, offset: int) -> SampledRecord:
+    key = message.key()
+    kind, timestamp_ms = message.timestamp()
+    size = len(key or b"") + len(message.value() or b"")
+    with suppress(UnicodeDecodeError, SystemError):  # the client makes text of headers' names, which may be any bytes
+        size += sum(len(header[0]) + len(header[1] or b"") for header in message.headers() or [])
+    return SampledRecord(partition, offset, None if key is None else bytes(key), size, timestamp_ms if kind else -1)

@@ -5,41 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from textwrap import TextWrapper
 
-from modeaware.plan.blockers import GroupLag
-from modeaware.plan.recognise import PLACERS, Placement, Recognition
+from modeaware.plan.effects import Effect, Share
+from modeaware.plan.recognise import Placement, Recognition
 from modeaware.plan.report import ResizePlan
-from modeaware.plan.targets import Effect, Share
-from modeaware.printable import printable_lines
-from modeaware.reports.table import table
+from modeaware.printable import number, printable_lines, table
+from partitioners import PLACERS
 
-JSON_HELP = """\
---json prints one object:
-  {"schema_version", "topic", "partitions", "placed_over", "target", "created_ms", "sample", "hash", "now", "targets",
-   "groups", "blockers", "counted"}
-placed_over is the number of partitions over which producers place keys now: all, or fewer after a shrink. sample has
-  {"asked", "records", "of_records", "bytes", "of_bytes", "span_ms", "unread"}
-bytes before compression, unread the partitions not read to the end in time. hash has
-  {"verdict", "name", "partitions", "clients", "placements", "evidence", "keyed", "null_keys", "empty_keys", "keys",
-   "unexplained_share", "null_keys_hashed_share", "null_keys_partition", "keys_in_one_partition_share"}
-verdict: recognised, mixed (several hashes), none (none of those known), unknown (the sample cannot tell). name and hash
-are murmur2, crc32, fnv1a or minimal_movement.
-null_keys_partition is the only one that records without a key lie in, keys_in_one_partition_share how often two records
-of one key lie in the same, unexplained_share the keys that no placement explains. placements are what was found, each
-tried on what those before it left, evidence is each hash tried on everything; matched and of count keys, with their
-parts where a key's records lie in several partitions:
-  {"hash", "partitions", "matched", "of", "share", "chance", "records_share", "log10_odds_of_chance"}
-now and targets are
-  {"target", "divides", "keys_moved", "records_moved", "bytes_moved", "survivors_keys_moved", "keys_moved_expected",
-   "keys_moved_least", "mean_bytes", "most_bytes", "mean_bytes_per_s", "most_bytes_per_s", "skew", "load_bytes"}
-*_moved are {"share", "margin"} (0 to 1, half the width of the 95 % interval) of the sample; expected is what arithmetic
-gives for even hashes, least what any rule would move. skew is the greatest load over the mean. groups has
-  {"group", "kind", "has_members", "stateful", "lag", "lag_retiring", "uncommitted_retiring"}
-blockers {"code", "severity", "text"}, severity refused, waits or check. counted is null where all follows from the
-sample. Where Spark has counted every record it has
-  {"records", "bytes", "span_ms"}
-and all figures are of the whole topic, margins 0; the sample then chose the hashes that were tried. Null stands for
-what is not known. Fields may be added.
-"""
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _HEIGHTS = "▁▂▃▄▅▆▇█"
 _PLAIN = str.maketrans(dict(zip("▏▎▍▌▋▊▉█▁▂▃▅▆▇▄±", "...#####__=###=~", strict=True)))
@@ -58,7 +29,7 @@ def plan_text(plan: ResizePlan) -> str:
         ["Hash", *_prose(*verdict_text(plan)), *_evidence(plan)],
         ["Targets", *_targets(plan)],
         ["Load of a partition", *_loads(plan)],
-        ["Groups", *_groups(plan.groups, plan.shrinks)],
+        ["Groups", *_groups(plan)],
         ["In the way", *_blockers(plan)],
     ]
     return "\n\n".join(printable_lines(section) for section in sections)
@@ -102,14 +73,17 @@ def _evidence(plan: ResizePlan) -> list[str]:
         return []
     rows = [
         (each.name, str(each.over), bar(each.share, _LONG_BAR), percent(each.share), percent(each.chance))
-        for each in sorted(plan.recognition.evidence, key=lambda each: -each.share)
+        for each in shown_evidence(plan)
     ]
-    present = plan.recognition.present
-    if present is not None and present.over != plan.count:
-        found = (present.name, str(present.over), bar(present.share, _LONG_BAR), percent(present.share))
-        rows.insert(0, (*found, percent(present.chance)))
     headings = ("Hash", "Over", "Keys that lie where it puts them", "Share", "Chance")
     return ["  " + line for line in table(headings, rows, {"Over", "Share", "Chance"})]
+
+
+def shown_evidence(plan: ResizePlan) -> list[Placement]:
+    """Return each hash over the topic's count, the best first; before them what places keys, if over another count."""
+    found = sorted(plan.recognition.evidence, key=lambda each: -each.share)
+    present = plan.recognition.present
+    return [present, *found] if present is not None and present.over != plan.count else found
 
 
 def _targets(plan: ResizePlan) -> list[str]:
@@ -168,21 +142,25 @@ def _loads(plan: ResizePlan) -> list[str]:
     return lines
 
 
-def _groups(groups: Sequence[GroupLag], shrinks: bool) -> list[str]:
-    if not groups:
-        return ["  No group uses it."]
-    rows = [
+def group_rows(plan: ResizePlan) -> list[tuple[str, ...]]:
+    """Return group, kind, whether it runs, its lag, and its lag in partitions that retire."""
+    return [
         (
             group.group,
             group.kind + (", keeps state" if group.stateful else ""),
             "yes" if group.has_members else "no",
             number(group.lag),
-            number(group.retiring) if shrinks else "-",
+            number(group.retiring) if plan.shrinks else "-",
         )
-        for group in groups
+        for group in plan.groups
     ]
+
+
+def _groups(plan: ResizePlan) -> list[str]:
+    if not plan.groups:
+        return ["  No group uses it."]
     headings = ("Group", "Kind", "Running", "Lag", "Of it retiring")
-    lines = ["  " + line for line in table(headings, rows, {"Lag", "Of it retiring"})]
+    lines = ["  " + line for line in table(headings, group_rows(plan), {"Lag", "Of it retiring"})]
     return [*lines, *_prose("Lag: offsets not consumed; Of it retiring: in partitions that would retire.")]
 
 
@@ -261,8 +239,8 @@ def target_text(plan: ResizePlan) -> str:
     text += f"{share_text(effect.keys)} of the keys move"
     text += f" ({share_text(effect.bytes)} of the bytes)." if effect.bytes is not None else "."
     name = plan.recognition.placements[0].name if plan.recognition.verdict == "recognised" else ""
-    if effect.divides or name == "minimal_movement":
-        why = f"By {name}" if name == "minimal_movement" else _divides(plan)
+    if effect.divides or (name and PLACERS[name].share_moved(plan.base, plan.target) == effect.least):
+        why = _divides(plan) if effect.divides else f"By {name}"
         return f"{text} {why} " + (
             "only keys of the retired partitions move." if plan.shrinks else "keys move to new partitions only."
         )
@@ -303,11 +281,6 @@ def sure_text(placement: Placement) -> str:
     return f"{word}: the odds of chance are{below} 1 in {number(10**-exponent)}"
 
 
-def number(value: float) -> str:
-    """With thousands apart: ``1 234 567``."""
-    return f"{round(value):,}".replace(",", " ")
-
-
 def size(value: float) -> str:
     """Bytes: ``1.2 MB``."""
     for unit in ("B", "kB", "MB", "GB", "TB"):
@@ -319,7 +292,7 @@ def size(value: float) -> str:
 
 def load_text(plan: ResizePlan, load: float) -> str:
     """A partition's load: a rate where timestamps tell, else bytes held."""
-    rate = plan.bytes_per_s(load)
+    rate = plan.now.per_s(load)
     return size(load) if rate is None else f"{size(rate)}/s"
 
 

@@ -8,26 +8,21 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
-from modeaware.clock import SYSTEM_CLOCK, Clock
-from modeaware.cluster.cluster import REQUEST_TIMEOUT_S, Cluster, wait
-from modeaware.cluster.observer import Observer
-from modeaware.config import ControllerConfig
-from modeaware.confluent.controller_calls import group_rules_of
-from modeaware.errors import ErrorCode, RequestRefused
+from modeaware.cluster.cluster import REQUEST_TIMEOUT_S, wait
+from modeaware.errors import RequestRefused
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.drain import check_drain, seal_broken_by
-from modeaware.lifecycle.evacuation import evacuation_of, is_evacuation_group
-from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts
-from modeaware.lifecycle.phases import partition_phase
-from modeaware.lifecycle.requirement import Requirement, requirement_of
+from modeaware.lifecycle.drain import Requirement, check_drain, evacuation_of, is_evacuation_group, requirement_of
+from modeaware.lifecycle.facts import TopicFacts
+from modeaware.lifecycle.seal import seal_broken_by
+from modeaware.lifecycle.state import partition_phase
 from modeaware.modelog.group_rules import GroupRule
-from modeaware.modelog.reader import read_mode_log
-from modeaware.modelog.records import RetiredPartition, TopicRecord
-from modeaware.reports.describe import READ_TIMEOUT_S, straggler_json, unusable_record
+from modeaware.modelog.records import RetiredPartition, Straggler, TopicRecord
+from modeaware.modes import PartitionMode, ReplicaState
 from modeaware.reports.groups import look_at_groups
+from modeaware.reports.session import Session
 
 SCHEMA_VERSION = 1
 DRAINED, RECLAIMED, NOT_DRAINED = "drained", "reclaimed", "not drained"
@@ -36,14 +31,142 @@ _GROUP_TOOLS = {"share": "kafka-share-groups.sh", "streams": "kafka-streams-grou
 
 
 @dataclass(frozen=True)
+class ShrinkReport:
+    """The shrink in force.
+
+    Attributes:
+        policy: retention, drained or immediate.
+        evacuation_group: the group whose commits prove that the latest values of a compacted topic were copied.
+    """
+
+    policy: str
+    delay_ms: int | None
+    asked_for_ms: int
+    previous_count: int = field(metadata={"json": "from"})
+    count: int = field(metadata={"json": "to"})
+    evacuation_group: str | None
+
+
+@dataclass(frozen=True)
+class KafkaCommand:
+    """A command of Kafka's own tools (add --command-config where the cluster needs it), and what it prints.
+
+    Attributes:
+        what: what it shows.
+    """
+
+    what: str
+    command: str
+    expect: str
+
+
+@dataclass(frozen=True)
+class LivePartition:
+    """A partition and its groups, as the brokers show them now.
+
+    Attributes:
+        sealed_epoch_ends_at: where the leader's log ends for the leader epoch of the seal, if that is not the present.
+        groups: group -> kind and committed offset, both null for a group the brokers do not list.
+    """
+
+    log_start: int
+    log_end: int
+    last_stable_offset: int
+    leader_epoch: int
+    sealed_epoch_ends_at: int | None
+    groups: Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class PartitionCertificate:
+    """One retired partition.
+
+    Attributes:
+        proof: group -> the committed offset by which it proved that it read the partition to its seal; empty for a
+            partition that held no record, or that is not None yet.
+        stragglers: how often a record arrived at or after a seal; straggler is the last one.
+        checked_now: looked up live.
+        verdict: drained, reclaimed (its records are gone), or "not drained: " and why.
+        reason: the code of that.
+        check_with: commands of Kafka's own tools that show the same.
+    """
+
+    partition: int
+    mode: PartitionMode
+    phase: str
+    replica_state: ReplicaState
+    seal_offset: int | None
+    seal_leader_epoch: int | None
+    proof: Mapping[str, int]
+    recorded_reason: str | None
+    evacuated: bool
+    stragglers: int
+    straggler: Straggler | None
+    checked_now: LivePartition | None
+    verdict: str
+    reason: str | None
+    check_with: tuple[KafkaCommand, ...]
+
+
+@dataclass(frozen=True)
+class LiveTopic:
+    """The topic, as the brokers show it now.
+
+    Attributes:
+        groups_doubt: why there may be more groups than those.
+        rules_in_force: the operators' rules about groups, with their reasons.
+    """
+
+    checked_ms: int
+    topic_id: str | None
+    required_groups: tuple[str, ...]
+    groups_doubt: str | None
+    rules_in_force: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The certificate. All but what is checked now is what the mode log says.
+
+    Attributes:
+        required_groups: those that used the topic when the shrink was admitted.
+        waived: group -> reason of the waiver, for each group that a partition did not wait for.
+        accepted_state_loss: groups whose loss of state was accepted.
+        partitions: those that are retired.
+        checked_now: looked up live.
+    """
+
+    json_also: ClassVar = ("certificate", "schema_version")
+    certificate: ClassVar = "modeaware drain"
+    schema_version: ClassVar = SCHEMA_VERSION
+
+    cluster_id: str
+    topic: str
+    topic_id: str
+    mode_epoch: int
+    controller_epoch: int
+    recorded_ms: int
+    shrink: ShrinkReport | None
+    required_groups: tuple[str, ...]
+    groups_complete: bool
+    waived: Mapping[str, str]
+    accepted_state_loss: tuple[str, ...]
+    partitions: tuple[PartitionCertificate, ...]
+    checked_now: LiveTopic
+
+    @property
+    def all_drained(self) -> bool:
+        """Whether every partition is drained or reclaimed."""
+        return all(partition.verdict in (DRAINED, RECLAIMED) for partition in self.partitions)
+
+
+@dataclass(frozen=True)
 class Evidence:
     """What a certificate is made of: a topic's record, and what the cluster shows now.
 
     Attributes:
-        record: its record in the mode log.
         facts: of its retired partitions, and its groups.
-        requirement: whom a drain waits for now.
-        cluster_id: Kafka's.
+        requirement: the groups a drain waits for now.
         bootstrap_server: as the commands are to name it.
         checked_ms: when the facts were looked up (wall clock, ms since the epoch).
         rules: the operator's rules about groups, of any topic.
@@ -57,98 +180,72 @@ class Evidence:
     checked_ms: int
     rules: tuple[GroupRule, ...] = ()
 
+    def requirement_for(self, retired: RetiredPartition) -> Requirement:
+        """Return the groups one partition waits for: what was evacuated stays so."""
+        return self.requirement.without_evacuation() if retired.evacuated else self.requirement
 
-def take_certificate(
-    conf: Mapping[str, Any],
-    config: ControllerConfig,
-    topic: str,
-    partitions: Iterable[int] | None = None,
-    clock: Clock = SYSTEM_CLOCK,
-) -> dict[str, Any]:
-    """The certificate of a topic's retired partitions, or of some of them.
 
-    Args:
-        conf: librdkafka configuration (``bootstrap.servers``, security settings).
-        config: of the controller: where the mode log is, and which groups are ignored.
+def take_certificate(session: Session, topic: str, partitions: Iterable[int] | None = None) -> Certificate:
+    """Return the certificate of a topic's retired partitions, or of some of them.
 
     Raises:
         RequestRefused: the topic does not exist, or a partition is not retired.
         RecordError: its record, or the rules about groups, cannot be used.
         ClusterError, ModeSourceError: the brokers did not answer, or refused.
     """
-    cluster = Cluster(conf)
-    replay = read_mode_log(conf, config.mode_log_topic, READ_TIMEOUT_S)
-    rules = group_rules_of(replay, config.mode_log_topic)
-    shape = cluster.describe([topic])[topic]
-    if shape is None:
-        raise RequestRefused(f"topic {topic!r} does not exist", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic=topic)
-    if (unusable := unusable_record(replay, config.mode_log_topic, topic, shape.topic_id)) is not None:
-        raise unusable
-    record = replay.records.get(shape.topic_id)
+    log = session.read_log()
+    rules = log.rules
+    record = log.record(topic, session.shape(topic).topic_id)
     chosen = _retired(topic, record, partitions)
     assert record is not None
-    facts = look_at_groups(Observer(cluster, conf, clock), topic, record, rules)
-    now_ms = clock.now_ms()
-    described = wait(cluster.admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S), "describe the cluster")
-    evidence = Evidence(
-        record,
-        facts,
-        requirement_of(record, facts, rules, config.ignored_groups, now_ms),
-        str(described.cluster_id),
-        str(conf["bootstrap.servers"]),
-        now_ms,
-        rules,
-    )
+    facts = look_at_groups(session.observer(), topic, record, rules)
+    now_ms = session.clock.now_ms()
+    described = wait(session.cluster.admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S), "describe the cluster")
+    requirement = requirement_of(record, facts, rules, session.controller.ignored_groups, now_ms)
+    cluster_id = str(described.cluster_id)
+    evidence = Evidence(record, facts, requirement, cluster_id, session.bootstrap_server, now_ms, rules)
     return certificate(evidence, chosen)
 
 
-def certificate(evidence: Evidence, partitions: Sequence[int]) -> dict[str, Any]:
-    """The certificate as a JSON object; its fields are documented in ``modeaware certificate --help``."""
+def certificate(evidence: Evidence, partitions: Sequence[int]) -> Certificate:
+    """Return the certificate of these partitions."""
     record, facts, requirement = evidence.record, evidence.facts, evidence.requirement
     deletion = record.deletion
-    return {
-        "certificate": "modeaware drain",
-        "schema_version": SCHEMA_VERSION,
-        "cluster_id": evidence.cluster_id,
-        "topic": record.topic,
-        "topic_id": record.topic_id,
-        "mode_epoch": record.epoch,
-        "controller_epoch": record.controller_epoch,
-        "recorded_ms": record.changed_ms,
-        "shrink": None
-        if deletion is None
-        else {
-            "policy": deletion.policy,
-            "delay_ms": None if deletion.policy == "retention" else deletion.delay_ms,
-            "asked_for_ms": deletion.create_timestamp_ms,
-            "from": deletion.previous_count,
-            "to": deletion.delete_partitions,
-            "evacuation_group": evacuation_of(record),
-        },
-        "required_groups": list(record.required_groups),
-        "groups_complete": record.groups_complete,
-        "waived": dict(record.waived),
-        "accepted_state_loss": list(deletion.accept_state_loss) if deletion is not None else [],
-        "partitions": [_partition(partition, evidence) for partition in partitions],
-        "checked_now": {
-            "checked_ms": evidence.checked_ms,
-            "topic_id": facts.topic_id,
-            "required_groups": sorted(_required(requirement)),
-            "groups_doubt": requirement.doubt.detail if requirement.doubt is not None else None,
-            "rules_in_force": [
-                rule.to_dict() for rule in evidence.rules if rule.applies(record.topic, evidence.checked_ms)
-            ],
-        },
-    }
-
-
-def all_drained(document: Mapping[str, Any]) -> bool:
-    """Whether every partition of a certificate is drained or reclaimed."""
-    return all(partition["verdict"] in (DRAINED, RECLAIMED) for partition in document["partitions"])
+    shrink = None
+    if deletion is not None:
+        shrink = ShrinkReport(
+            deletion.policy,
+            None if deletion.policy == "retention" else deletion.delay_ms,
+            deletion.create_timestamp_ms,
+            deletion.previous_count,
+            deletion.delete_partitions,
+            evacuation_of(record),
+        )
+    return Certificate(
+        cluster_id=evidence.cluster_id,
+        topic=record.topic,
+        topic_id=record.topic_id,
+        mode_epoch=record.epoch,
+        controller_epoch=record.controller_epoch,
+        recorded_ms=record.changed_ms,
+        shrink=shrink,
+        required_groups=record.required_groups,
+        groups_complete=record.groups_complete,
+        waived=record.waived,
+        accepted_state_loss=deletion.accept_state_loss if deletion is not None else (),
+        partitions=tuple(_partition(partition, evidence) for partition in partitions),
+        checked_now=LiveTopic(
+            checked_ms=evidence.checked_ms,
+            topic_id=facts.topic_id,
+            required_groups=tuple(sorted(_required(requirement))),
+            groups_doubt=requirement.doubt.detail if requirement.doubt is not None else None,
+            rules_in_force=tuple(r.to_dict() for r in evidence.rules if r.applies(record.topic, evidence.checked_ms)),
+        ),
+    )
 
 
 def check(partition: int, evidence: Evidence) -> tuple[str, str | None]:
-    """The verdict on a retired partition by what the cluster shows now: ``(verdict, reason code)``.
+    """Return the verdict on a retired partition by what the cluster shows now: ``(verdict, reason code)``.
 
     ``reclaimed``: no record below the seal is left that a group would be given, and none came after it. ``drained``:
     every group that is required has consumed all of it. Else ``not drained``, and the reason.
@@ -165,124 +262,96 @@ def check(partition: int, evidence: Evidence) -> tuple[str, str | None]:
         return RECLAIMED, None
     if not log.settled:
         return NOT_DRAINED, reasons.OPEN_TRANSACTION
-    drain = check_drain(partition, seal, retired.truncated_to, log, evidence.facts, _requirement(retired, evidence))
+    requirement = evidence.requirement_for(retired)
+    drain = check_drain(partition, seal, retired.truncated_to, log, evidence.facts, requirement)
     return (DRAINED, None) if drain.done else (NOT_DRAINED, drain.reason)
 
 
-def commands(partition: int, evidence: Evidence) -> list[dict[str, str]]:
-    """What to ask with Kafka's own tools, and what they answer if the certificate is right."""
+def _commands(partition: int, evidence: Evidence, verdict: str) -> tuple[KafkaCommand, ...]:
     record, retired = evidence.record, evidence.record.retired[partition]
-    seal, server = retired.seal_offset, evidence.bootstrap_server
+    seal, server = retired.seal_offset, ("--bootstrap-server", evidence.bootstrap_server)
     if seal is None:
-        return []
+        return ()
     where = f"{record.topic}:{partition}"
-    offsets = ("kafka-get-offsets.sh", "--bootstrap-server", server, "--topic-partitions", where)
-    reclaimed = check(partition, evidence)[0] == RECLAIMED
-    gone_to = retired.reclaim_offset
-    start = f"{where}:{gone_to}" if reclaimed and gone_to == seal else f"{where}: and an offset of {seal} or less"
-    told = [
+    offsets = ("kafka-get-offsets.sh", *server, "--topic-partitions", where)
+    at_seal = verdict == RECLAIMED and retired.reclaim_offset == seal
+    start = f"{where}:{seal}" if at_seal else f"{where}: and an offset of {seal} or less"
+    found = [
         _command("the end of the log is the seal", [*offsets, "--time", "latest"], f"{where}:{seal}"),
         _command("the start of the log", [*offsets, "--time", "earliest"], start),
     ]
-    for group, offset in _provers(partition, evidence).items():
+    for group, offset in _provers(partition, seal, evidence).items():
         facts = evidence.facts.groups.get(group)
         tool = _GROUP_TOOLS.get(facts.kind if facts is not None else "", "kafka-consumer-groups.sh")
-        told.append(
-            _command(
-                f"group {group} has consumed it",
-                [tool, "--bootstrap-server", server, "--describe", "--offsets", "--group", group],
-                f"for partition {partition} of {record.topic} an offset of {offset} or more",
-            )
-        )
-    read = ["kafka-console-consumer.sh", "--bootstrap-server", server, "--topic", record.topic]
-    read += ["--partition", str(partition), "--offset", str(seal), "--timeout-ms", "5000"]
-    return [*told, _command("no record at or after the seal", read, "Processed a total of 0 messages")]
+        expect = f"for partition {partition} of {record.topic} an offset of {offset} or more"
+        arguments = [tool, *server, "--describe", "--offsets", "--group", group]
+        found.append(_command(f"group {group} has consumed it", arguments, expect))
+    read = ["kafka-console-consumer.sh", *server, "--topic", record.topic, "--partition", str(partition)]
+    read += ["--offset", str(seal), "--timeout-ms", "5000"]
+    return (*found, _command("no record at or after the seal", read, "Processed a total of 0 messages"))
 
 
-def _partition(partition: int, evidence: Evidence) -> dict[str, Any]:
+def _command(what: str, arguments: Sequence[str], expect: str) -> KafkaCommand:
+    return KafkaCommand(what, shlex.join(arguments), expect)
+
+
+def _partition(partition: int, evidence: Evidence) -> PartitionCertificate:
     record, retired = evidence.record, evidence.record.retired[partition]
-    mode = record.modes[partition]
     verdict, reason = check(partition, evidence)
-    words = _words(reason)
-    return {
-        "partition": partition,
-        "mode": mode.label,
-        "phase": partition_phase(mode, retired),
-        "replica_state": retired.replica_state.value,
-        "seal_offset": retired.seal_offset,
-        "seal_leader_epoch": retired.seal_leader_epoch,
-        "proof": dict(sorted(retired.drained.items())),
-        "recorded_reason": retired.reason,
-        "evacuated": retired.evacuated,
-        "stragglers": retired.stragglers,
-        "straggler": straggler_json(retired.straggler),
-        "checked_now": _live(partition, evidence),
-        "verdict": verdict if words is None else f"{verdict}: {words}",
-        "reason": reason,
-        "check_with": commands(partition, evidence),
-    }
+    why = ""
+    if reason is not None:
+        why = f": {'it is not sealed yet' if reason == NOT_SEALED else reasons.text(reason)}"
+    return PartitionCertificate(
+        partition=partition,
+        mode=record.modes[partition],
+        phase=partition_phase(record.modes[partition], retired),
+        replica_state=retired.replica_state,
+        seal_offset=retired.seal_offset,
+        seal_leader_epoch=retired.seal_leader_epoch,
+        proof=dict(sorted(retired.drained.items())),
+        recorded_reason=retired.reason,
+        evacuated=retired.evacuated,
+        stragglers=retired.stragglers,
+        straggler=retired.straggler,
+        checked_now=_live(partition, evidence),
+        verdict=verdict + why,
+        reason=reason,
+        check_with=_commands(partition, evidence, verdict),
+    )
 
 
-def _live(partition: int, evidence: Evidence) -> dict[str, Any] | None:
+def _live(partition: int, evidence: Evidence) -> LivePartition | None:
     log = evidence.facts.partitions.get(partition)
     if log is None:
         return None
     groups = evidence.facts.groups
-    required = _required(_requirement(evidence.record.retired[partition], evidence))
+    required = _required(evidence.requirement_for(evidence.record.retired[partition]))
     shown = required | {name for name in groups if not is_evacuation_group(evidence.record.topic, name)}
-    return {
-        "log_start": log.log_start,
-        "log_end": log.end_offset,
-        "last_stable_offset": log.last_stable_offset,
-        "leader_epoch": log.leader_epoch,
-        "sealed_epoch_ends_at": log.seal_epoch_end,
-        "groups": {name: _group(partition, log, groups.get(name)) for name in sorted(shown)},
-    }
-
-
-def _requirement(retired: RetiredPartition, evidence: Evidence) -> Requirement:
-    """Whom the partition waits for: what was evacuated stays so."""
-    return evidence.requirement.without_evacuation() if retired.evacuated else evidence.requirement
+    shown_groups: dict[str, dict[str, Any]] = {}
+    for name in sorted(shown):
+        group = groups.get(name)
+        shown_groups[name] = {"kind": group and group.kind, "committed": group and group.committed.get(partition)}
+        if group is not None and partition in group.caught_up:
+            shown_groups[name]["only_control_records_left"] = True
+    return LivePartition(
+        log.log_start, log.end_offset, log.last_stable_offset, log.leader_epoch, log.seal_epoch_end, shown_groups
+    )
 
 
 def _required(requirement: Requirement) -> set[str]:
     return {*requirement.groups, *([requirement.evacuation] if requirement.evacuation is not None else [])}
 
 
-def _group(partition: int, log: PartitionFacts, group: GroupFacts | None) -> dict[str, Any]:
-    """How a group stands with a partition; one that the brokers do not list has kind null."""
-    if group is None:
-        return {"kind": None, "committed": None}
-    told = {"kind": group.kind, "committed": group.committed.get(partition)}
-    return {**told, "only_control_records_left": True} if partition in group.caught_up else told
-
-
-def _provers(partition: int, evidence: Evidence) -> dict[str, int]:
-    """Whose offsets are to be checked, and what they must be at least: the proof, else what is required now."""
-    retired = evidence.record.retired[partition]
+def _provers(partition: int, seal: int, evidence: Evidence) -> dict[str, int]:
+    """Groups whose offsets are to be checked, with the least each must have: the proof, else what is required now."""
+    retired, log = evidence.record.retired[partition], evidence.facts.partitions.get(partition)
     if retired.drained:
         return dict(sorted(retired.drained.items()))
-    proof = _proof_now(partition, retired, evidence)
-    required = sorted(_required(_requirement(retired, evidence)))
-    return {name: proof.get(name, retired.seal_offset or 0) for name in required}
-
-
-def _proof_now(partition: int, retired: RetiredPartition, evidence: Evidence) -> Mapping[str, int]:
-    log = evidence.facts.partitions.get(partition)
-    if log is None or retired.seal_offset is None:
-        return {}
-    seal, truncated_to = retired.seal_offset, retired.truncated_to
-    return check_drain(partition, seal, truncated_to, log, evidence.facts, _requirement(retired, evidence)).proof
-
-
-def _command(what: str, arguments: Sequence[str], expect: str) -> dict[str, str]:
-    return {"what": what, "command": shlex.join(arguments), "expect": expect}
-
-
-def _words(reason: str | None) -> str | None:
-    if reason == NOT_SEALED:
-        return "it is not sealed yet"
-    return reasons.text(reason) if reason is not None else None
+    requirement = evidence.requirement_for(retired)
+    proof: Mapping[str, int] = {}
+    if log is not None:
+        proof = check_drain(partition, seal, retired.truncated_to, log, evidence.facts, requirement).proof
+    return {name: proof.get(name, seal) for name in sorted(_required(requirement))}
 
 
 def _retired(topic: str, record: TopicRecord | None, partitions: Iterable[int] | None) -> list[int]:

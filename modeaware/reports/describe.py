@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import ClassVar
 
-from modeaware.cluster.cluster import Cluster, LogOffsets, TopicShape
-from modeaware.cluster.groups.found import find_groups
-from modeaware.errors import ErrorCode, RecordError, RequestRefused
+from modeaware.clock import utc
+from modeaware.cluster.cluster import LogOffsets, TopicShape
+from modeaware.cluster.groups import find_groups
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.drain import unread_offsets
-from modeaware.lifecycle.evacuation import evacuation_of, is_evacuation_group
+from modeaware.lifecycle.commands import DeletePartitionsCommand
+from modeaware.lifecycle.drain import evacuation_of, is_evacuation_group, unread_offsets
 from modeaware.lifecycle.facts import GroupFacts
 from modeaware.lifecycle.handover import read_up_to
-from modeaware.lifecycle.phases import partition_phase, topic_phase
-from modeaware.modelog.reader import read_mode_log
-from modeaware.modelog.records import DeleteTopicPartitions, RetiredPartition, Straggler, TopicRecord
-from modeaware.modelog.replay import Replay
-from modeaware.modes import PartitionMode, PartitionState, ReplicaState
-
-READ_TIMEOUT_S = 20.0
+from modeaware.lifecycle.state import partition_phase, topic_phase
+from modeaware.modelog.records import (
+    RETENTION_DELAY_MS,
+    DeleteTopicPartitions,
+    RetiredPartition,
+    Straggler,
+    TopicRecord,
+)
+from modeaware.modes import PartitionMode, PartitionState, ReplicaState, format_ranges
+from modeaware.printable import number, printable_lines, table
+from modeaware.reports.session import Session, no_such_topic
 
 
 @dataclass(frozen=True)
@@ -28,16 +32,19 @@ class PartitionDescription:
     """One partition.
 
     Attributes:
-        phase: the phase it is in (see :mod:`modeaware.lifecycle.phases`); None for one that is ReadWrite.
-        seal_offset: its seal; None until sealed, and for one that is ReadWrite.
-        log_start, log_end: the log's offsets; None when its leader does not answer.
-        lag: the largest number of offsets a group has still to consume, up to the seal (else the end); None without
-            groups.
-        lagging_group: the group with that lag, where it is above 0.
-        reason: the reason code for which it does not go on; ``waits_for`` says it in words.
-        stragglers: how often a record arrived at or after a seal; ``straggler``: the last one, and what its leader knew
-            of its producer.
+        mode: ReadWrite, ReadOnly or None (a string).
+        phase: seal, drain, reclaim, opening or done; null for a partition that is ReadWrite.
+        seal_offset: null until sealed.
+        log_start, log_end: the log's offsets; null when its leader does not answer.
+        lag: the most offsets a group has still to consume, up to the seal (else the end).
+        lagging_group: the group with that lag.
+        reason: the code of what holds the partition up.
+        stragglers: how often a record arrived at or after a seal.
+        straggler: the last such record, with what its leader returned of the producer.
+        waits_for: the reason in words.
     """
+
+    json_also: ClassVar = ("waits_for",)
 
     partition: int
     mode: PartitionMode
@@ -55,7 +62,6 @@ class PartitionDescription:
 
     @property
     def waits_for(self) -> str | None:
-        """The reason in words a person can act on."""
         return reasons.text(self.reason, rests=self.phase == "done") if self.reason is not None else None
 
 
@@ -64,9 +70,9 @@ class HandoverDescription:
     """How far keys that moved in a shrink are handed over.
 
     Attributes:
-        previous_count: how many partitions have to be: all that were writable before.
+        previous_count: the number of partitions to hand over: all that were writable before.
         handed_over: those that are.
-        unread_by: the groups with offsets to read in one of the others, as far as it is known up to where.
+        unread_by: groups with offsets to read in one of the others, as far as it is known up to where.
     """
 
     previous_count: int
@@ -75,130 +81,148 @@ class HandoverDescription:
 
 
 @dataclass(frozen=True)
-class TopicDescription:
-    """One topic. ``epoch`` is -1 and ``deletion`` None for a topic without a record: every partition is ReadWrite.
+class GroupDescription:
+    """A group that uses the topic.
 
     Attributes:
-        required_groups: the groups that were noted when the change was admitted; not all of them, where
-            ``groups_complete`` is False.
-        waived: the groups that a partition did not wait for when it became None, with the waiver's reason.
-        groups: the groups that use the topic now.
-        groups_doubt: why there may be more.
-        handover: None where all is handed over, and where there is nothing to be.
-        evacuation: the group that has to prove the evacuation, or has; None where nothing is evacuated.
-        gone_ids: the topic ids of records in the mode log of deleted topics of that name; they apply to nothing.
+        kind: classic, consumer, share or streams.
+        stateful: it keeps state per partition.
     """
+
+    group: str
+    kind: str
+    has_members: bool
+    stateful: bool
+
+
+@dataclass(frozen=True)
+class ShrinkDescription:
+    """The shrink in force.
+
+    Attributes:
+        delete_partitions: the partition count to keep.
+        policy: retention, drained or immediate.
+        delay_ms: null for retention.
+        previous_count: the number that was writable before, which an undo restores.
+        accept_state_loss: groups whose loss of state was accepted.
+        evacuate: the latest values of a compacted topic are copied first.
+    """
+
+    delete_partitions: int
+    policy: str
+    delay_ms: int | None
+    immediate_delete: bool
+    create_timestamp_ms: int
+    previous_count: int
+    accept_state_loss: tuple[str, ...]
+    evacuate: bool
+
+    @classmethod
+    def of(cls, deletion: DeleteTopicPartitions | None) -> ShrinkDescription | None:
+        """Describe the shrink of a topic's record."""
+        if deletion is None:
+            return None
+        own = {f.name: getattr(deletion, f.name) for f in fields(cls)}
+        return cls(**own | {"delay_ms": None if deletion.policy == "retention" else deletion.delay_ms})
+
+
+@dataclass(frozen=True)
+class TopicDescription:
+    """One topic.
+
+    Attributes:
+        epoch: -1 for a topic that was never changed.
+        phase: seal, drain, reclaim, opening or done.
+        required_groups: noted when the change was admitted; not all, if groups_complete is false.
+        waived: group -> reason of the waiver, for each group that a partition did not wait for.
+        groups: those that use the topic now.
+        groups_doubt: why there may be more.
+        handover: null where all keys are handed over.
+        evacuation_group: the group whose commits prove that retired partitions are evacuated.
+        gone_ids: ids of records written for deleted topics of that name; they apply to nothing.
+        writable: the number of writable partitions.
+    """
+
+    json_also: ClassVar = ("writable",)
 
     topic: str
     topic_id: str
     epoch: int
     phase: str
-    deletion: DeleteTopicPartitions | None
+    deletion: ShrinkDescription | None
     required_groups: tuple[str, ...]
     partitions: tuple[PartitionDescription, ...]
     groups_complete: bool = True
     waived: Mapping[str, str] = field(default_factory=dict)
-    groups: Mapping[str, GroupFacts] = field(default_factory=dict)
+    groups: tuple[GroupDescription, ...] = ()
     groups_doubt: str | None = None
     handover: HandoverDescription | None = None
-    evacuation: str | None = None
+    evacuation_group: str | None = None
     gone_ids: tuple[str, ...] = ()
 
     @property
-    def modes(self) -> tuple[PartitionMode, ...]:
-        return tuple(partition.mode for partition in self.partitions)
+    def writable(self) -> int:
+        return sum(partition.mode.writable for partition in self.partitions)
 
 
-def describe_topics(
-    conf: Mapping[str, Any], mode_log_topic: str, topics: Iterable[str] | None = None
-) -> list[TopicDescription]:
-    """Describe ``topics``, or every topic that has a record in the mode log.
+@dataclass(frozen=True)
+class Description:
+    """What ``--describe --json`` prints."""
 
-    Args:
-        conf: librdkafka configuration (``bootstrap.servers``, security settings).
+    topics: tuple[TopicDescription, ...]
+
+
+def describe_topics(session: Session, topics: Iterable[str] | None = None) -> list[TopicDescription]:
+    """Describe ``topics``; None: every topic that has a record in the mode log.
 
     Raises:
-        RequestRefused: UNKNOWN_TOPIC_OR_PARTITION, for a topic that was named and does not exist.
-        RecordError: for a topic that was named and whose latest record cannot be used; others like it are left out.
+        RequestRefused: a topic that was named does not exist.
+        RecordError: of a topic that was named; others with an unusable record are left out.
         ClusterError, ModeSourceError: the brokers did not answer, or refused.
     """
-    replay = read_mode_log(conf, mode_log_topic, READ_TIMEOUT_S)
-    records = {record.topic_id: record for record in replay.records.values()}
-    named = sorted(set(topics)) if topics is not None else sorted({record.topic for record in records.values()})
-    cluster = Cluster(conf)
+    log = session.read_log()
+    named = {record.topic for record in log.replay.records.values()} if topics is None else set(topics)
     descriptions = []
-    for topic, shape in cluster.describe(named).items():
-        if shape is not None:
-            unusable = unusable_record(replay, mode_log_topic, topic, shape.topic_id)
-            if unusable is None:
-                described = _describe(cluster, topic, shape, records.get(shape.topic_id))
-                descriptions.append(replace(described, gone_ids=gone_ids(replay, topic, shape.topic_id)))
-            elif topics is not None:
-                raise unusable
-        elif topics is not None:
-            raise RequestRefused(
-                f"topic {topic!r} does not exist", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic=topic
-            )
+    for topic, shape in session.cluster.describe(named).items():
+        if topics is not None and shape is None:
+            raise no_such_topic(topic)
+        if shape is not None and (topics is not None or log.unusable(topic, shape.topic_id) is None):
+            record = log.record(topic, shape.topic_id)
+            descriptions.append(_describe(session, topic, shape, record, log.gone_ids(topic, shape.topic_id)))
     return descriptions
 
 
-def gone_ids(replay: Replay, topic: str, topic_id: str) -> tuple[str, ...]:
-    """The ids of records that were written for deleted topics of that name: they apply to nothing.
-
-    Args:
-        topic_id: the live topic's.
-    """
-    return tuple(record.topic_id for record in replay.records_of(topic) if record.topic_id != topic_id)
-
-
-def unusable_record(replay: Replay, mode_log_topic: str, topic: str, topic_id: str) -> RecordError | None:
-    """The error to raise where the latest record of a topic could not be read: what holds now is not known here."""
-    if not replay.is_unreadable(topic_id) and topic not in replay.unreadable:
-        return None
-    return RecordError(
-        f"topic {topic!r}: its latest record in {mode_log_topic!r} cannot be used here (rubbish, or a newer version); "
-        "upgrade modeaware, or look at the log. Nothing is changed",
-        topic=topic,
-    )
-
-
-def straggler_json(straggler: Straggler | None) -> dict[str, int | None] | None:
-    """A straggler as JSON, with null for what is not known."""
-    if straggler is None:
-        return None
-    return {name: None if value < 0 else int(value) for name, value in asdict(straggler).items()}
-
-
-def _describe(cluster: Cluster, topic: str, shape: TopicShape, record: TopicRecord | None) -> TopicDescription:
+def _describe(
+    session: Session, topic: str, shape: TopicShape, record: TopicRecord | None, gone_ids: tuple[str, ...]
+) -> TopicDescription:
     count = shape.partition_count
-    logs = cluster.offsets(topic, range(count))
+    logs = session.cluster.offsets(topic, range(count))
     evacuation = evacuation_of(record)
-    found = find_groups(cluster, topic, range(count), [evacuation] if evacuation is not None else [])
+    found = find_groups(session.cluster, topic, range(count), [evacuation] if evacuation is not None else [])
     groups = {n: g for n, g in found.groups.items() if n == evacuation or not is_evacuation_group(topic, n)}
-    partitions = [
-        _partition(p, record, logs.get(p), groups) for p in range(max(count, len(record.modes) if record else 0))
-    ]
+    listed = max(count, len(record.modes) if record is not None else 0)
     return TopicDescription(
         topic=topic,
         topic_id=shape.topic_id,
         epoch=record.epoch if record is not None else -1,
         phase=topic_phase(record) if record is not None else "done",
-        deletion=record.deletion if record is not None else None,
+        deletion=ShrinkDescription.of(record.deletion) if record is not None else None,
         required_groups=record.required_groups if record is not None else (),
-        partitions=tuple(partitions),
+        partitions=tuple(_partition(p, record, logs.get(p), groups) for p in range(listed)),
         groups_complete=record.groups_complete if record is not None else True,
         waived=record.waived if record is not None else {},
-        groups=groups,
+        groups=tuple(GroupDescription(n, g.kind, g.has_members, g.stateful) for n, g in sorted(groups.items())),
         groups_doubt=found.doubt.detail if found.doubt is not None else None,
         handover=describe_handover(record, logs, groups) if record is not None else None,
-        evacuation=evacuation,
+        evacuation_group=evacuation,
+        gone_ids=gone_ids,
     )
 
 
 def describe_handover(
     record: TopicRecord, logs: Mapping[int, LogOffsets], groups: Mapping[str, GroupFacts]
 ) -> HandoverDescription | None:
-    """How far the shrink in force is handed over; None where nothing is waited for."""
+    """Describe how far the shrink in force is handed over; None where nothing is waited for."""
     view = record.view()
     if view.previous_count is None:
         return None
@@ -222,7 +246,12 @@ def _partition(
     shown = retired if retired is not None else RetiredPartition()
     if retired is None or retired.evacuated:
         groups = {name: group for name, group in groups.items() if name != evacuation_of(record)}
-    lag, lagging_group = _lag(partition, shown.seal_offset, log, groups)
+    lag, lagging_group = None, None
+    if log is not None and groups:
+        until = shown.seal_offset if shown.seal_offset is not None else log.end_offset
+        lags = {name: unread_offsets(groups[name], partition, until, log.log_start) for name in sorted(groups)}
+        lagging_group = max(lags, key=lambda name: lags[name])
+        lag = lags[lagging_group]
     return PartitionDescription(
         partition=partition,
         mode=mode,
@@ -233,19 +262,156 @@ def _partition(
         log_start=log.log_start if log is not None else None,
         log_end=log.end_offset if log is not None else None,
         lag=lag,
-        lagging_group=lagging_group,
+        lagging_group=lagging_group if lag else None,
         reason=shown.reason,
         stragglers=shown.stragglers,
         straggler=shown.straggler,
     )
 
 
-def _lag(
-    partition: int, seal_offset: int | None, log: LogOffsets | None, groups: Mapping[str, GroupFacts]
-) -> tuple[int | None, str | None]:
-    if log is None or not groups:
-        return None, None
-    until = seal_offset if seal_offset is not None else log.end_offset
-    lags = {name: unread_offsets(group, partition, until, log.log_start) for name, group in groups.items()}
-    worst = max(sorted(lags), key=lambda name: lags[name])
-    return lags[worst], worst if lags[worst] > 0 else None
+def describe_text(descriptions: Iterable[TopicDescription], *, expand: bool) -> str:
+    """Return all topics as text: partitions that are alike in one line, or each in its own (``expand``)."""
+    blocks = [printable_lines(_topic_lines(description, expand)) for description in descriptions]
+    return "\n\n".join(blocks) if blocks else "No topic has been changed: every partition of every topic is ReadWrite."
+
+
+def alike(
+    partitions: Sequence[PartitionDescription], key: Callable[[PartitionDescription], Hashable]
+) -> list[list[PartitionDescription]]:
+    """Return partitions in groups of equal ``key``, the groups in the order of their first partition."""
+    groups: dict[Hashable, list[PartitionDescription]] = {}
+    for partition in partitions:
+        groups.setdefault(key(partition), []).append(partition)
+    return list(groups.values())
+
+
+def _topic_lines(topic: TopicDescription, expand: bool) -> list[str]:
+    lines = [
+        (
+            f"Topic: {topic.topic}  Id: {topic.topic_id}  Epoch: {topic.epoch if topic.epoch >= 0 else '-'}  "
+            f"Partitions: {len(topic.partitions)} ({topic.writable} writable)  Phase: {topic.phase}"
+        )
+    ]
+    lines += [f"  {line}" for line in (*gone_lines(topic.gone_ids), *_change_lines(topic), *_group_lines(topic))]
+    lines += [
+        f"  Straggler in partition {p.partition}: offset {number(p.straggler.offset)}, {_writer(p.straggler)}"
+        + (f"; the last of {p.stragglers} times" if p.stragglers > 1 else "")
+        for p in topic.partitions
+        if p.straggler is not None
+    ]
+    groups = [[p] for p in topic.partitions] if expand else alike(topic.partitions, _appearance)
+    headings = ("Partitions", "Mode", "State", "Replica", "Seal", "Log start", "Log end", "Lag", "Waits for")
+    rows = table(headings, [_row(group) for group in groups], {"Seal", "Log start", "Log end", "Lag"})
+    return lines + ["  " + line for line in rows]
+
+
+def gone_lines(gone_ids: Iterable[str]) -> list[str]:
+    """Return a line for each record that was written for a deleted topic of the same name."""
+    return [
+        f"Mode record of topic id {gone}: that topic was deleted; the record applies to nothing" for gone in gone_ids
+    ]
+
+
+def _change_lines(topic: TopicDescription) -> list[str]:
+    lines, deletion, handover = [], topic.deletion, topic.handover
+    if deletion is not None and deletion.delete_partitions < deletion.previous_count:
+        lines += [
+            (
+                f"Shrink from {deletion.previous_count} to {deletion.delete_partitions}, requested "
+                f"{utc(deletion.create_timestamp_ms)}"
+            ),
+            f"Policy {_policy(deletion)}",
+        ]
+    if topic.evacuation_group is not None and topic.phase != "done":
+        lines.append(f"Evacuated first (modeaware.spark.evacuate), which group {topic.evacuation_group} proves")
+    if handover is not None:
+        behind = f"; unread by {', '.join(handover.unread_by)}" if handover.unread_by else ""
+        handed_over = f"{len(handover.handed_over)} of {handover.previous_count} partitions"
+        lines.append(f"Keys that moved: handed over {handed_over}{behind}")
+    return lines
+
+
+def _policy(deletion: ShrinkDescription) -> str:
+    if deletion.policy == "immediate":
+        return "immediate: records are deleted without waiting for consumers"
+    if deletion.policy == "retention":
+        stay = ", where it does" if deletion.evacuate else ""
+        return f"retention: records go when the topic's own retention removes them{stay}"
+    earliest = utc(deletion.create_timestamp_ms + (deletion.delay_ms or 0))
+    return f"drained: records are deleted once every group has consumed them, not before {earliest}"
+
+
+NOT_EVACUATED = (
+    "keys that move from one partition that stays to another are not evacuated: their values so far stay where they "
+    "are, beside newer ones elsewhere"
+)
+
+
+def reclaim_text(command: DeletePartitionsCommand, deletes: bool) -> str:
+    """Return what becomes of the records of retired partitions; ``deletes``: cleanup.policy has ``delete``."""
+    if command.immediate_delete:
+        return "their records are deleted WITHOUT waiting for consumers (--immediate-delete)"
+    retention = command.delay_ms == RETENTION_DELAY_MS
+    if command.evacuate and (retention or not deletes):
+        return "their records stay on the brokers, and no client reads them any more"
+    if retention:
+        return "their records stay until the topic's own retention removes them (a delay deletes them once consumed)"
+    earliest = f", {command.delay_ms} ms from now at the earliest" if command.delay_ms else ""
+    return f"their records are deleted once every group has consumed them{earliest}"
+
+
+def _group_lines(topic: TopicDescription) -> list[str]:
+    lines = []
+    if topic.phase != "done" and topic.required_groups:
+        lines.append(f"Required groups: {', '.join(topic.required_groups)}")
+    if topic.phase != "done" and not topic.groups_complete:
+        lines.append("(There may be more: not every group was visible when the change was admitted.)")
+    special = [
+        f"{group.group} ({group.kind}{', keeps state per partition' if group.stateful else ''})"
+        for group in topic.groups
+        if group.stateful or group.kind in ("share", "streams")
+    ]
+    if special:
+        lines.append(f"Of special kinds: {', '.join(special)}")
+    if topic.deletion is not None and topic.deletion.accept_state_loss:
+        lines.append(f"Loss of state accepted: {', '.join(topic.deletion.accept_state_loss)}")
+    lines += [f"Not waited for: {name} (waived: {reason})" for name, reason in sorted(topic.waived.items())]
+    if topic.groups_doubt is not None and topic.phase not in ("done", "opening"):
+        lines.append(f"Which groups use it is not certain: {topic.groups_doubt}")
+    return lines
+
+
+def _writer(straggler: Straggler) -> str:
+    if straggler.producer_id < 0:
+        return "from a producer without an id (not idempotent)"
+    when = f", last wrote {utc(straggler.timestamp_ms)}" if straggler.timestamp_ms >= 0 else ""
+    return f"producer id {straggler.producer_id} epoch {straggler.producer_epoch}{when}"
+
+
+def _appearance(p: PartitionDescription) -> Hashable:
+    return p.mode, p.partition_state, p.replica_state, p.phase, p.reason, p.seal_offset is None, p.log_end is None
+
+
+def _row(group: Sequence[PartitionDescription]) -> tuple[str, ...]:
+    first = group[0]
+    lags = [p.lag for p in group if p.lag is not None]
+    behind = sorted({p.lagging_group for p in group if p.lagging_group is not None})
+    return (
+        format_ranges(p.partition for p in group),
+        first.mode.label,
+        first.partition_state.value,
+        first.replica_state.value,
+        _span(p.seal_offset for p in group),
+        _span(p.log_start for p in group),
+        _span(p.log_end for p in group),
+        (number(sum(lags)) if lags else "-") + (f" ({', '.join(behind)})" if behind else ""),
+        first.waits_for or "-",
+    )
+
+
+def _span(offsets: Iterable[int | None]) -> str:
+    known = [offset for offset in offsets if offset is not None]
+    if not known:
+        return "-"
+    low, high = min(known), max(known)
+    return number(low) if low == high else f"{number(low)}..{number(high)}"

@@ -1,26 +1,47 @@
-"""Who a drain of a topic waits for now, and why: what ``modeaware groups`` shows. Pure but for :func:`look_at_groups`.
+"""Which groups a drain of a topic waits for now, and why: what ``modeaware groups`` shows.
 
-It is told by the functions that decide (:mod:`modeaware.lifecycle.requirement`, :mod:`modeaware.lifecycle.drain`), from
-facts gathered as the controller gathers them.
+The functions that decide (:mod:`modeaware.lifecycle.drain`) say so, from facts
+gathered as the controller gathers them. Pure but for :func:`look_at_groups` and :func:`look_at_topics`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
+from modeaware.clock import utc
+from modeaware.cluster.groups import list_groups_with_members
 from modeaware.cluster.observer import Observer
-from modeaware.lifecycle.drain import check_drain, unread_offsets
-from modeaware.lifecycle.evacuation import is_evacuation_group
-from modeaware.lifecycle.facts import GroupFacts, TopicFacts
-from modeaware.lifecycle.phases import in_progress, topic_phase
-from modeaware.lifecycle.policy import drains
-from modeaware.lifecycle.requirement import Requirement, requirement_of, using_groups
-from modeaware.modelog.group_rules import GroupRule
-from modeaware.modelog.records import TopicRecord
+from modeaware.errors import ClusterError
+from modeaware.lifecycle import reasons
+from modeaware.lifecycle.drain import (
+    Requirement,
+    check_drain,
+    is_evacuation_group,
+    requirement_of,
+    unread_offsets,
+    using_groups,
+)
+from modeaware.lifecycle.facts import TopicFacts
+from modeaware.lifecycle.state import drains, in_progress, topic_phase
+from modeaware.modelog.group_rules import CLOSED, REQUIRE, GroupRule
+from modeaware.modelog.records import ClaimRecord, TopicRecord
+from modeaware.modes import format_ranges
+from modeaware.printable import number, printable_lines, table
+from modeaware.reports.session import Session, no_such_topic
 
-NOTED, USING, REGISTERED, IGNORED = "noted", "using", "registered", "ignored"
-EVACUATION = "evacuation"
+logger = logging.getLogger("modeaware.cli")
+
+NOTED, USING, REGISTERED, EVACUATION, IGNORED = "noted", "using", "registered", "evacuation", "ignored"
+_BECAUSE = {
+    NOTED: "used the topic when the shrink was admitted",
+    USING: "uses the topic",
+    REGISTERED: "registered",
+    EVACUATION: "proves the evacuation",
+    IGNORED: "not required: ignored until it commits (modeaware.ignored.groups)",
+}
 
 
 @dataclass(frozen=True)
@@ -28,48 +49,160 @@ class GroupReport:
     """One group, as a drain of one topic sees it.
 
     Attributes:
-        kind: ``classic``, ``consumer``, ``share``, ``streams``; None for a group that the brokers do not list.
-        has_members: whether any are running.
-        stateful: whether it keeps state per partition; ``accepted``: and the loss of it was accepted.
-        because: why it is waited for: ``noted`` (it used the topic when the shrink was admitted), ``using`` (it does
-            now), ``registered`` (by a rule); ``evacuation`` alone: it proves that the topic is evacuated; or
-            ``ignored`` alone: it is not, until it commits.
-        unread: retired partition -> offsets that it has still to consume, up to the seal (else the end).
+        kind: classic, consumer, share or streams; null for a group that the brokers do not list.
+        stateful: it keeps state per partition.
+        state_loss_accepted: the shrink names it as one that may lose state.
+        because: a list of noted (it used the topic when the shrink was admitted), using (it does now), registered (by
+            a rule), evacuation (its commits prove the evacuation of a compacted topic), ignored (not waited for until
+            it commits).
+        unread: retired partition -> offsets it has still to consume, up to the seal (else the end).
         held_up: retired partition -> reason code for which the group holds it up.
-        waived: retired partition -> the waiver by which it does not.
+        waived: retired partition -> reason of the waiver by which it does not.
+        required: whether a drain waits for it.
     """
+
+    json_also: ClassVar = ("required", "waived")
 
     group: str
     kind: str | None
     has_members: bool
     stateful: bool
-    accepted: bool
+    state_loss_accepted: bool
     because: tuple[str, ...]
     unread: Mapping[int, int] = field(default_factory=dict)
     held_up: Mapping[int, str] = field(default_factory=dict)
-    waived: Mapping[int, GroupRule] = field(default_factory=dict)
+    waivers: Mapping[int, GroupRule] = field(default_factory=dict, metadata={"json": None})
 
     @property
     def required(self) -> bool:
         return IGNORED not in self.because
 
+    @property
+    def waived(self) -> dict[int, str]:
+        return {partition: rule.reason for partition, rule in self.waivers.items()}
+
 
 @dataclass(frozen=True)
 class TopicGroups:
-    """The groups of one topic. ``doubt`` says why there may be more; ``rules`` are those in force for the topic."""
+    """The groups of one topic; ``rules`` are those in force for it.
+
+    Attributes:
+        phase: seal, drain, reclaim, opening or done.
+        doubt: why there may be more groups than these.
+    """
 
     topic: str
     phase: str
     retired: tuple[int, ...]
     groups: tuple[GroupReport, ...]
     doubt: str | None
+    rules: tuple[GroupRule, ...] = field(metadata={"json": None})
+
+
+@dataclass(frozen=True)
+class RuleReport:
+    """A rule about groups.
+
+    Attributes:
+        kind: require, waive or closed.
+        glob: group is a pattern.
+        expires_ms: null: until removed.
+        uncommitted_only: only on partitions where the group has never committed.
+    """
+
+    kind: str
+    group: str
+    topic: str
+    reason: str
+    created_ms: int
+    expires_ms: int | None
+    uncommitted_only: bool
+    glob: bool
+    expired: bool
+
+
+@dataclass(frozen=True)
+class GroupsReport:
+    """What ``modeaware groups list`` shows.
+
+    Attributes:
+        topics: the topic that was named, else all in a change.
+        rules: all of them, expired ones too.
+    """
+
+    topics: tuple[TopicGroups, ...]
+    rules: tuple[RuleReport, ...]
+
+    @classmethod
+    def of(cls, topics: Iterable[TopicGroups], rules: Iterable[GroupRule], now_ms: int) -> GroupsReport:
+        """Make the report of these topics and all rules."""
+        shown = (RuleReport(**vars(r), expired=r.expires_ms is not None and r.expires_ms <= now_ms) for r in rules)
+        return cls(tuple(topics), tuple(shown))
+
+
+@dataclass(frozen=True)
+class GroupSituation:
+    """The rules, and the groups of the topics that were looked at.
+
+    Attributes:
+        looked_at: record and facts of each topic, by which a rule can be tried out.
+        claim: the claim of the controller, running or not.
+    """
+
     rules: tuple[GroupRule, ...]
+    looked_at: tuple[tuple[TopicRecord | None, TopicFacts], ...]
+    ignored_groups: tuple[str, ...]
+    now_ms: int
+    claim: ClaimRecord | None
+
+    def topics(self, *more: GroupRule) -> tuple[TopicGroups, ...]:
+        """Return the groups of each topic; with ``more``, as if these rules were in force too."""
+        keys = {rule.key for rule in more}
+        rules = (*(rule for rule in self.rules if rule.key not in keys), *more)
+        return tuple(
+            report_groups(record, facts, rules, self.ignored_groups, self.now_ms) for record, facts in self.looked_at
+        )
+
+
+def look_at_topics(
+    session: Session, topic: str | None, wanted: Callable[[str], bool] = lambda topic: True
+) -> GroupSituation:
+    """Look at one topic; None: at all that are in a change, leaving out those that cannot be looked at.
+
+    Groups are listed once, and only where there is a topic to look at.
+
+    Args:
+        wanted: selects among topics in a change, by name: a look takes a tenth of a second, and hundreds may be due.
+
+    Raises:
+        RequestRefused: the topic that was named does not exist.
+        RecordError: its record, or that of the rules, cannot be used.
+        ClusterError, ModeSourceError: the brokers did not answer, or refused.
+    """
+    log = session.read_log()
+    rules = log.rules
+    changing = (record.topic for record in log.replay.records.values() if in_progress(record))
+    names = [topic] if topic is not None else sorted(filter(wanted, changing))
+    observer = session.observer(list_groups_with_members(session.cluster.brokers) if names else None)
+    looked_at = []
+    for name, shape in session.cluster.describe(names).items():
+        if topic is not None and shape is None:
+            raise no_such_topic(name)
+        if shape is not None and (topic is not None or log.unusable(name, shape.topic_id) is None):
+            record = log.record(name, shape.topic_id)
+            try:
+                looked_at.append((record, look_at_groups(observer, name, record, rules)))
+            except ClusterError as error:
+                if topic is not None:
+                    raise
+                logger.warning("topic %s is left out: %s", name, error)
+    return GroupSituation(rules, tuple(looked_at), session.controller.ignored_groups, session.clock.now_ms(), log.claim)
 
 
 def look_at_groups(
     observer: Observer, topic: str, record: TopicRecord | None, rules: Sequence[GroupRule]
 ) -> TopicFacts:
-    """The facts of a topic's retired partitions, and of its groups whether or not a change is in progress.
+    """Return the facts of a topic's retired partitions, and of its groups whether or not a change is in progress.
 
     Raises:
         ClusterError: the brokers did not answer, or refused.
@@ -88,23 +221,22 @@ def report_groups(
     ignored_groups: Sequence[str],
     now_ms: int,
 ) -> TopicGroups:
-    """Every group that is required, or that uses the topic, and how it stands with the retired partitions."""
+    """Report every group that is required, or that uses the topic, with what it has to read of retired partitions."""
     requirement = requirement_of(record, facts, rules, ignored_groups, now_ms)
     seals = _seals(record, facts)
-    truncated_to = {p: r.truncated_to for p, r in record.retired.items()} if record is not None else {}
     noted = set(record.required_groups) if record is not None and in_progress(record) else set()
     using = set(using_groups(facts, ignored_groups, requirement.registered))
     reports = []
     if requirement.evacuation is not None:
-        reports.append(_evacuation(requirement.evacuation, record, seals, truncated_to, facts, requirement))
+        assert record is not None, "the record requires an evacuation"
+        left = {p: seal for p, seal in seals.items() if not record.retired[p].evacuated}
+        reports.append(_report(requirement.evacuation, (EVACUATION,), record, left, facts, requirement))
     for name in sorted({*requirement.groups, *facts.groups}):
-        if is_evacuation_group(facts.topic, name):  # of this change, told already; or of another, and of no account
-            continue
-        registered = any(rule.matches(name) for rule in requirement.registered)
-        why = [(NOTED, name in noted), (USING, name in using), (REGISTERED, registered)]
-        because = tuple(word for word, holds in why if holds) or (IGNORED,)
-        report = _report(name, because, facts.groups.get(name), requirement)
-        reports.append(_with_partitions(report, seals, _waiting(record), truncated_to, facts, requirement))
+        if not is_evacuation_group(facts.topic, name):  # reported above; or of another change, and of no account
+            registered = any(rule.matches(name) for rule in requirement.registered)
+            why = [(NOTED, name in noted), (USING, name in using), (REGISTERED, registered)]
+            because = tuple(word for word, holds in why if holds) or (IGNORED,)
+            reports.append(_report(name, because, record, seals, facts, requirement))
     return TopicGroups(
         topic=facts.topic,
         phase=topic_phase(record) if record is not None else "done",
@@ -115,75 +247,150 @@ def report_groups(
     )
 
 
-def _evacuation(
+def _seals(record: TopicRecord | None, facts: TopicFacts) -> dict[int, int]:
+    """Retired partitions with the offset up to which they are to be consumed: the seal, else the end now."""
+    return {
+        partition: retired.seal_offset if retired.seal_offset is not None else facts.partitions[partition].end_offset
+        for partition, retired in (sorted(record.retired.items()) if record is not None else ())
+        if not retired.opening and partition in facts.partitions
+    }
+
+
+def _report(
     name: str,
+    because: tuple[str, ...],
     record: TopicRecord | None,
     seals: Mapping[int, int],
-    truncated_to: Mapping[int, int | None],
     facts: TopicFacts,
     requirement: Requirement,
 ) -> GroupReport:
-    """The group that proves the evacuation, on the partitions that are not evacuated yet."""
-    assert record is not None, "it is the record that asks for an evacuation"
-    left = {p: seal for p, seal in seals.items() if not record.retired[p].evacuated}
-    report = _report(name, (EVACUATION,), facts.groups.get(name), requirement)
-    return _with_partitions(report, left, _waiting(record), truncated_to, facts, requirement)
-
-
-def _seals(record: TopicRecord | None, facts: TopicFacts) -> dict[int, int]:
-    """Retired partitions with the offset up to which they are to be consumed: the seal, else the end now."""
-    if record is None:
-        return {}
-    seals = {}
-    for partition, retired in sorted(record.retired.items()):
-        log = facts.partitions.get(partition)
-        if not retired.opening and log is not None:
-            seals[partition] = retired.seal_offset if retired.seal_offset is not None else log.end_offset
-    return seals
-
-
-def _report(name: str, because: tuple[str, ...], group: GroupFacts | None, requirement: Requirement) -> GroupReport:
-    return GroupReport(
+    group = facts.groups.get(name)
+    unread: dict[int, int] = {}
+    held_up: dict[int, str] = {}
+    waivers: dict[int, GroupRule] = {}
+    report = GroupReport(
         group=name,
         kind=group.kind if group is not None else None,
         has_members=group is not None and group.has_members,
         stateful=group is not None and group.stateful,
-        accepted=name in requirement.accept_state_loss,
+        state_loss_accepted=name in requirement.accept_state_loss,
         because=because,
+        unread=unread,
+        held_up=held_up,
+        waivers=waivers,
     )
-
-
-def _waiting(record: TopicRecord | None) -> frozenset[int]:
-    """The partitions that wait for groups: those under another policy than ``drained`` wait for nobody, unless they are
-    evacuated."""
-    if record is None:
-        return frozenset()
-    return frozenset(p for p, r in record.retired.items() if not r.opening and drains(p, record))
-
-
-def _with_partitions(
-    report: GroupReport,
-    seals: Mapping[int, int],
-    waiting: frozenset[int],
-    truncated_to: Mapping[int, int | None],
-    facts: TopicFacts,
-    requirement: Requirement,
-) -> GroupReport:
-    group = facts.groups.get(report.group)
-    if report.group == requirement.evacuation:
+    if name == requirement.evacuation:
         alone = replace(requirement, groups=(), doubt=None)
     else:
-        alone = replace(requirement, groups=(report.group,), doubt=None, evacuation=None)
-    unread, held_up, waived = {}, {}, {}
+        alone = replace(requirement, groups=(name,), doubt=None, evacuation=None)
     for partition, seal in seals.items():
+        assert record is not None, "only a record retires partitions"
         log = facts.partitions[partition]
         unread[partition] = unread_offsets(group, partition, seal, log.log_start)
-        if not report.required or partition not in waiting:
-            continue
-        waiver = requirement.waiver(report.group, group, partition)
-        drain = check_drain(partition, seal, truncated_to.get(partition), log, facts, alone)
-        if drain.reason is not None:
-            held_up[partition] = drain.reason
-        elif waiver is not None and report.group in drain.waived:
-            waived[partition] = waiver
-    return replace(report, unread=unread, held_up=held_up, waived=waived)
+        if report.required and drains(partition, record):  # other policies wait for no group, unless it evacuates
+            waiver = requirement.waiver(name, group, partition)
+            drain = check_drain(partition, seal, record.retired[partition].truncated_to, log, facts, alone)
+            if drain.reason is not None:
+                held_up[partition] = drain.reason
+            elif waiver is not None and name in drain.waived:
+                waivers[partition] = waiver
+    return report
+
+
+def groups_text(report: GroupsReport) -> str:
+    """Return each topic with its groups, then all rules."""
+    blocks: list[str] = [printable_lines(_topic_lines(topic)) for topic in report.topics]
+    if not blocks:
+        blocks = ["No topic is in a change: no group is waited for. (--topic shows which groups would be.)"]
+    return "\n\n".join([*blocks, printable_lines(_rule_lines(report.rules))])
+
+
+def _topic_lines(topic: TopicGroups) -> list[str]:
+    retired = format_ranges(topic.retired) if topic.retired else "none"
+    lines = [f"Topic: {topic.topic}  Phase: {topic.phase}  Retired: {retired}"]
+    if topic.doubt is not None:
+        lines.append(f"  There may be more groups than these, so nothing is deleted: {topic.doubt}")
+    if not topic.groups:
+        return [*lines, "  No group uses it."]
+    rows = [
+        (
+            group.group,
+            (group.kind or "not listed") + (", keeps state" if group.stateful else ""),
+            number(sum(group.unread.values())) if topic.retired else "-",
+            ", ".join(_BECAUSE[word] for word in group.because),
+            _blocks(group),
+        )
+        for group in topic.groups
+    ]
+    return lines + ["  " + line for line in table(("Group", "Kind", "Unread", "Because", "Blocks"), rows, {"Unread"})]
+
+
+def _blocks(group: GroupReport) -> str:
+    parts = []
+    for reason in dict.fromkeys(group.held_up.values()):
+        partitions = format_ranges(sorted(p for p, held in group.held_up.items() if held == reason))
+        parts.append(f"{partitions}: {reasons.text(reason)}")
+    for rule in dict.fromkeys(group.waivers.values()):
+        partitions = format_ranges(sorted(p for p, waiver in group.waivers.items() if waiver == rule))
+        parts.append(f"{partitions}: no, waived ({rule.reason})")
+    if group.stateful and group.state_loss_accepted:
+        parts.append("the loss of its state is accepted")
+    return "; ".join(parts) or "no"
+
+
+def _rule_lines(rules: Sequence[RuleReport]) -> list[str]:
+    if not rules:
+        return ["There are no rules about groups."]
+    rows = [
+        (
+            rule.kind + (" (glob)" if rule.glob else "") + (" (uncommitted only)" if rule.uncommitted_only else ""),
+            rule.group or "-",
+            rule.topic,
+            "removed" if rule.expires_ms is None else utc(rule.expires_ms) + (" (expired)" if rule.expired else ""),
+            rule.reason or "-",
+        )
+        for rule in rules
+    ]
+    return ["Rules:", *("  " + line for line in table(("Kind", "Group", "Topic", "Until", "Reason"), rows))]
+
+
+def rule_text(rule: GroupRule) -> str:
+    """Return a rule in one line."""
+    group = f"each group that matches the glob {rule.group!r}" if rule.glob else f"group {rule.group!r}"
+    if rule.kind == REQUIRE:
+        effect = (
+            f"{group} must have consumed what is deleted, {'as far as it is listed' if rule.glob else 'listed or not'}"
+        )
+    elif rule.kind == CLOSED:
+        effect = "the groups that are registered or visible count as all groups"
+    else:
+        effect = f"{group} is not waited for{' where it has never committed' if rule.uncommitted_only else ''}"
+    until = "" if rule.expires_ms is None else f", until {utc(rule.expires_ms)}"
+    return f"Topics {rule.topic!r}: {effect}{until}" + (f" ({rule.reason})." if rule.reason else ".")
+
+
+def given_up(before: Sequence[TopicGroups], after: Sequence[TopicGroups], waiver: GroupRule) -> list[str]:
+    """Return what a waiver gives up now: per topic, the groups no longer waited for and what they have not read.
+
+    Args:
+        before, after: the same topics, without and with the waiver.
+    """
+    lines = []
+    for topic, waived in zip(before, after, strict=True):
+        if waiver in waived.rules:
+            freed = [line for group in waived.groups if (line := _freed(group, waiver)) is not None]
+            lines += [f"{topic.topic}: {line}" for line in freed or ["no group is waited for less by it now."]]
+    return lines or ["No topic that is in a change matches; the rule applies to later shrinks."]
+
+
+def _freed(group: GroupReport, waiver: GroupRule) -> str | None:
+    partitions = sorted(p for p, rule in group.waivers.items() if rule == waiver)
+    if not partitions:
+        return None
+    unread = {p: group.unread.get(p, 0) for p in partitions if group.unread.get(p, 0) > 0}
+    if not unread:
+        return f"group {group.group!r} has read partitions {format_ranges(partitions)}: nothing is given up."
+    return (
+        f"group {group.group!r} has not read {number(sum(unread.values()))} offsets of partitions "
+        f"{format_ranges(sorted(unread))}: they are given up, and may be deleted."
+    )

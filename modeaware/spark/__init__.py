@@ -1,7 +1,7 @@
-"""Partition modes for PySpark: what jobs write and read, and what a shrink has to know of them.
+"""Partition modes for PySpark: jobs that write, read, evacuate and plan by them.
 
-Needs ``modeaware[spark]`` (pyspark 4.0 or newer) and Spark's Kafka connector (:func:`packages`). Names are loaded when
-first used: an executor that unpickles one of the writers loads no more than that.
+Needs ``modeaware[spark]`` (PySpark 4.0 or newer) and Spark's Kafka connector (:func:`packages`). Names are loaded at
+their first use: an executor that unpickles a writer loads little else.
 """
 
 from __future__ import annotations
@@ -11,44 +11,44 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from modeaware.spark.connector import packages as packages
-    from modeaware.spark.evacuation import EvacuationReport as EvacuationReport
-    from modeaware.spark.evacuation import evacuate as evacuate
-    from modeaware.spark.planning.job import plan as plan
-    from modeaware.spark.read.batch import read_from_kafka as read_from_kafka
-    from modeaware.spark.read.progress import ProgressListener as ProgressListener
-    from modeaware.spark.read.stream import read_stream_from_kafka as read_stream_from_kafka
-    from modeaware.spark.source import register as register
-    from modeaware.spark.write.arrow import arrow_writer as arrow_writer
-    from modeaware.spark.write.arrow import write_arrow as write_arrow
-    from modeaware.spark.write.batches import foreach_batch_writer as foreach_batch_writer
-    from modeaware.spark.write.rows import foreach_partition_writer as foreach_partition_writer
-    from modeaware.spark.write.sink import write_to_kafka as write_to_kafka
+    from modeaware.spark.datasource import register as register
+    from modeaware.spark.errors import EpochMoved as EpochMoved
+    from modeaware.spark.errors import WriteFailed as WriteFailed
+    from modeaware.spark.evacuation.job import EvacuationReport as EvacuationReport
+    from modeaware.spark.evacuation.job import evacuate as evacuate
+    from modeaware.spark.planning import plan as plan
+    from modeaware.spark.progress import ProgressListener as ProgressListener
+    from modeaware.spark.progress import progress_group as progress_group
+    from modeaware.spark.sink import foreach_batch_writer as foreach_batch_writer
+    from modeaware.spark.sink import write_to_kafka as write_to_kafka
+    from modeaware.spark.source import read_from_kafka as read_from_kafka
+    from modeaware.spark.source import read_stream_from_kafka as read_stream_from_kafka
+    from modeaware.spark.writer import ArrowWriter as ArrowWriter
+    from modeaware.spark.writer import PartitionWriter as PartitionWriter
+    from modeaware.spark.writer import arrow_writer as arrow_writer
+    from modeaware.spark.writer import foreach_partition_writer as foreach_partition_writer
+    from modeaware.spark.writer import write_arrow as write_arrow
 
-_EXPORTS = {
-    "EvacuationReport": "modeaware.spark.evacuation",
-    "ProgressListener": "modeaware.spark.read.progress",
-    "arrow_writer": "modeaware.spark.write.arrow",
-    "evacuate": "modeaware.spark.evacuation",
-    "foreach_batch_writer": "modeaware.spark.write.batches",
-    "foreach_partition_writer": "modeaware.spark.write.rows",
-    "packages": "modeaware.spark.connector",
-    "plan": "modeaware.spark.planning.job",
-    "read_from_kafka": "modeaware.spark.read.batch",
-    "read_stream_from_kafka": "modeaware.spark.read.stream",
-    "register": "modeaware.spark.source",
-    "write_arrow": "modeaware.spark.write.arrow",
-    "write_to_kafka": "modeaware.spark.write.sink",
+_MODULES = {
+    "connector": ("packages",),
+    "datasource": ("register",),
+    "errors": ("EpochMoved", "WriteFailed"),
+    "evacuation.job": ("EvacuationReport", "evacuate"),
+    "planning": ("plan",),
+    "progress": ("ProgressListener", "progress_group"),
+    "sink": ("foreach_batch_writer", "write_to_kafka"),
+    "source": ("read_from_kafka", "read_stream_from_kafka"),
+    "writer": ("ArrowWriter", "PartitionWriter", "arrow_writer", "foreach_partition_writer", "write_arrow"),
 }
+_EXPORTS = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
 
 __all__ = sorted(_EXPORTS)
 
 
 def __getattr__(name: str) -> Any:
-    module = _EXPORTS.get(name)
-    if module is None:
+    if name not in _EXPORTS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(module), name)
-    globals()[name] = value
+    value = globals()[name] = getattr(import_module(_EXPORTS[name]), name)
     return value
 
 

@@ -1,13 +1,10 @@
-"""``python -m modeaware.spark.evacuate``, a program.
-
-Never imported: it would hide the function ``modeaware.spark.evacuate``.
-"""
+"""``python -m modeaware.spark.evacuate``, a program; see :mod:`modeaware.spark.command`."""
 
 from __future__ import annotations
 
 import sys
 
-from modeaware.spark.evacuation.command import main
+from modeaware.spark.command import evacuate_main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(evacuate_main())

@@ -1,6 +1,6 @@
 """``python -m modeaware.spark.packages`` prints the coordinates of Spark's Kafka connector, for ``spark-submit``.
 
-A program, never imported: it would hide the function ``modeaware.spark.packages``.
+Never imported: the module would hide the function of its name.
 """
 
 from __future__ import annotations

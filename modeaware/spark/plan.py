@@ -1,13 +1,10 @@
-"""``python -m modeaware.spark.plan``, a program.
-
-Never imported: it would hide the function ``modeaware.spark.plan``.
-"""
+"""``python -m modeaware.spark.plan``, a program; see :mod:`modeaware.spark.command`."""
 
 from __future__ import annotations
 
 import sys
 
-from modeaware.spark.planning.command import main
+from modeaware.spark.command import plan_main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(plan_main())

@@ -10,20 +10,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from modeaware.testing.catching_up import catch_up as catch_up
-    from modeaware.testing.controllers import run_controller as run_controller
-    from modeaware.testing.fake_views import FakeViews as FakeViews
-    from modeaware.testing.fake_views import modes_of as modes_of
-    from modeaware.testing.mock_kafka import MockKafka as MockKafka
-    from modeaware.testing.scripted_modes import ScriptedModes as ScriptedModes
+    from modeaware.testing.kafka import MockKafka as MockKafka
+    from modeaware.testing.kafka import catch_up as catch_up
+    from modeaware.testing.kafka import run_controller as run_controller
+    from modeaware.testing.modes import FakeViews as FakeViews
+    from modeaware.testing.modes import ScriptedModes as ScriptedModes
+    from modeaware.testing.modes import modes_of as modes_of
 
 _EXPORTS = {
-    "FakeViews": "modeaware.testing.fake_views",
-    "MockKafka": "modeaware.testing.mock_kafka",
-    "ScriptedModes": "modeaware.testing.scripted_modes",
-    "catch_up": "modeaware.testing.catching_up",
-    "modes_of": "modeaware.testing.fake_views",
-    "run_controller": "modeaware.testing.controllers",
+    "FakeViews": "modeaware.testing.modes",
+    "MockKafka": "modeaware.testing.kafka",
+    "ScriptedModes": "modeaware.testing.modes",
+    "catch_up": "modeaware.testing.kafka",
+    "modes_of": "modeaware.testing.modes",
+    "run_controller": "modeaware.testing.kafka",
 }
 
 __all__ = sorted(_EXPORTS)

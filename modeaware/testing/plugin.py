@@ -14,8 +14,8 @@ import pytest
 if TYPE_CHECKING:
     from modeaware.controller.daemon import Controller
     from modeaware.local import Kafka
-    from modeaware.testing.mock_kafka import MockKafka
-    from modeaware.testing.scripted_modes import ScriptedModes
+    from modeaware.testing.kafka import MockKafka
+    from modeaware.testing.modes import ScriptedModes
 
 
 @pytest.fixture
@@ -26,8 +26,8 @@ def modeaware_modes(request: pytest.FixtureRequest) -> Iterator[ScriptedModes]:
         pytest.UsageError: the test has a controller as well, whose modes no client would see.
     """
     if "modeaware_controller" in request.fixturenames:
-        raise pytest.UsageError("modeaware_modes hides the modes of modeaware_controller: ask for one of them")
-    from modeaware.testing.scripted_modes import ScriptedModes
+        raise pytest.UsageError("modeaware_modes hides the modes of modeaware_controller; use one of them")
+    from modeaware.testing.modes import ScriptedModes
 
     with ScriptedModes() as modes:
         yield modes
@@ -36,7 +36,7 @@ def modeaware_modes(request: pytest.FixtureRequest) -> Iterator[ScriptedModes]:
 @pytest.fixture
 def modeaware_mock_kafka() -> Iterator[MockKafka]:
     """librdkafka's mock broker, for one test: :class:`modeaware.testing.MockKafka`."""
-    from modeaware.testing.mock_kafka import MockKafka
+    from modeaware.testing.kafka import MockKafka
 
     with MockKafka() as mock:
         yield mock
@@ -77,7 +77,7 @@ def modeaware_controller(
         # error where the project's settings say so.
         warnings.simplefilter("ignore", DeprecationWarning)
         try:
-            from modeaware.testing.controllers import run_controller
+            from modeaware.testing.kafka import run_controller
         except ImportError as error:
             raise pytest.UsageError(
                 f"modeaware_controller needs the package {error.name or 'kafka-python'}: install modeaware[testing]"

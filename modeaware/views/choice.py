@@ -1,13 +1,13 @@
 """Where the views of one cluster come from: the mode log, or KIP-694's Metadata over the wire.
 
-``modeaware.mode.source`` says which. With ``auto`` one thread does it all. It follows the log and, beside it, asks the
-bootstrap servers whether one has the feature ``partition.mode``. Once such a server has returned the modes, the wire is
-the source. When the server stops answering, the log is followed again, and the search begins anew. Both sources publish
-to one store, so that clients do not notice which it is, and views outlive both (invariant I6).
+``modeaware.mode.source`` names one, or ``auto``. With ``auto`` one thread follows the log and, beside it, probes the
+bootstrap servers for the feature ``partition.mode``. Once such a server has returned the modes, the wire is the source.
+When the server stops responding, the thread follows the log again and starts the search over. Both sources publish to
+one store, so clients do not notice which it is, and views outlive both (invariant I6).
 
-"Absent" is never decided for good: the log and the feature may appear under running clients. And a probe that fails is
-an error, never "absent": only when some server has answered and none has the feature does "there is no log" mean that
-every partition is ReadWrite.
+"Absent" is never final: the log and the feature may appear under running clients. And a probe that fails is an error,
+never "absent": an absent log means that every partition is ReadWrite only when some server has responded and none has
+the feature.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from modeaware.modelog.records import ClaimRecord
 from modeaware.views.log import LogSource
 from modeaware.views.store import SourceStopped, ViewStore
 from modeaware.views.topic_ids import IdChecks, TopicIds
-from modeaware.views.wire import TopicsNotTold, WireSource
+from modeaware.views.wire import TopicsMissing, WireSource
 from modeaware.wire.probe import Round
 
 logger = logging.getLogger(__name__)
@@ -33,22 +33,22 @@ THREAD_NAME = "modeaware-modes"
 MIN_TTL_MS = 1_000
 """A client's ``topic.metadata.refresh.interval.ms`` may be tiny; the log pushes its changes anyway."""
 MIN_INTERVAL_MS = 100
-"""How often the wire is asked at most, however small ``topic.metadata.refresh.interval.ms`` is."""
+"""The shortest time between requests over the wire, whatever ``topic.metadata.refresh.interval.ms`` is."""
 FIRST_BACKOFF_S, LAST_BACKOFF_S = 1.0, 10.0
 REPORTED_AFTER = 2
-"""One round of probes that fails is not reported: a broker of several may be down, or the only one be starting."""
+"""Rounds. A single failed one is not reported: a broker of several may be down, or the only one be starting."""
 ASK_TIMEOUT_S = 5.0
 TRY_TIMEOUT_S = 2.5
-"""The same while the log is in force, which is not followed meanwhile."""
+"""The same while the log is the source, which is not followed meanwhile."""
 SLICE_S, PROBE_SLICE_S = 0.2, 0.02
 PROBE_WAIT_S = 0.003
-"""What the tail waits for the servers' answers, several times at most, where only they are missing for a first view."""
+"""How long the tail waits for the servers, a few times, where only their responses are missing for a first view."""
 LOG_PATIENCE_S = 0.5
-"""How long the log's first view is waited for when the wire could return one, too: loading its client takes longer."""
+"""How long to wait for the log's first view when the wire could return one, too: loading its client takes longer."""
 IDLE_S = 30.0
-"""A connection that was not used for so long is closed: thousands of clients hang on an endpoint."""
+"""A connection that is idle for so long is closed: an endpoint has thousands of clients."""
 SOON_S = 1.0
-"""What :meth:`ModeSource.refresh_soon` asks for comes no sooner after the last request."""
+"""The least time between the last request and one by :meth:`ModeSource.refresh_soon`."""
 
 
 class Found(NamedTuple):
@@ -59,21 +59,21 @@ class Found(NamedTuple):
 
 
 class FeatureProbe:
-    """Asks all bootstrap servers for the feature, round by round. For one thread, which calls :meth:`step` often.
+    """Probes all bootstrap servers for the feature, round by round. For one thread, which calls :meth:`step` often.
 
-    A round without any answer is an error and is repeated with growing pauses. A round with answers and without the
-    feature means "not now": it is repeated after ``interval_s``, and when :meth:`hurry` brings it forward; where some
+    A round without any response is an error and is repeated with growing pauses. A round with responses and without the
+    feature means "not now": it is repeated after ``interval_s``, or when :meth:`hurry` brings it forward; where some
     server was silent, after pauses that grow to ``interval_s``.
 
     Args:
         conf: the client's librdkafka settings.
         interval_s: between two rounds while all is well.
-        reports: whether failures that last are logged here, once.
+        reports: whether lasting failures are logged here, once.
 
     Attributes:
-        found: a server with the feature, by the last round with an answer.
-        absent: no server has the feature, by the last round with an answer.
-        error: why the last round had no answer.
+        found: a server with the feature, by the last round with a response.
+        absent: no server has the feature, by the last round with a response.
+        error: why the last round had no response.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class FeatureProbe:
             if now_s < self._due_s:
                 return
             self._began_s = now_s
-            self._round = Round(self._conf, self._clock)
+            self._round = Round(self._conf)
             self._round.step(0.0)
         self._round.step(wait_s)
         if self._round.done or any(offer.modes for offer in self._round.offers.values()):
@@ -115,18 +115,18 @@ class FeatureProbe:
             self._due_s = min(self._due_s, self._began_s + FIRST_BACKOFF_S)
 
     def lost(self, at_least_s: float = 0.0) -> None:
-        """The server found cannot be used: look again, after a pause that grows each time until :meth:`served`."""
+        """Note that the server found cannot be used: probe again, after a pause that grows until :meth:`served`."""
         self.found = None
         self._due_s = self._clock.monotonic_s() + max(self._backoff.next_s(), at_least_s)
 
     def broke(self, error: Exception) -> None:
-        """An unexpected error ended the round, or the use of the server found: try again after a growing pause."""
+        """Note an unexpected error in a round, or in the use of the server found: retry after a growing pause."""
         self.lost()
         self.error = ModeSourceError(f"modes over the wire: {type(error).__name__}: {error}")
         self.close()
 
     def served(self) -> None:
-        """The server found can be used."""
+        """Note that the server found can be used."""
         self._backoff.reset()
 
     def close(self) -> None:
@@ -156,7 +156,7 @@ class FeatureProbe:
             self.found = next((Found(server, offer.ours) for server, offer in done.offers.items() if offer.modes), None)
             self.absent = self.found is None
             wait_s = self._interval_s
-            if self.absent and done.failures:  # for ever, maybe: it was taken away, and must not be asked all the time
+            if self.absent and done.failures:  # for good, maybe, if it was removed: do not probe it all the time
                 wait_s = min(self._backoff.next_s(max(self._interval_s, LAST_BACKOFF_S)), self._interval_s)
             elif self.absent:
                 self._backoff.reset()
@@ -169,8 +169,8 @@ class ModeSource:
 
     Args:
         conf: librdkafka settings of the client.
-        config: where modes come from; names the log; how old views may grow.
-        wanted: whether a handle is still in use.
+        config: the source of modes, the log, and how old views may grow.
+        wanted: returns whether a handle is still in use.
 
     Attributes:
         store: the views in force.
@@ -212,11 +212,10 @@ class ModeSource:
         self._thread.start()
 
     def stop(self, timeout_s: float) -> bool:
-        """Stop the thread and wait for its end; the last views stay. From that thread itself: it ends when what it does
-        now is done.
+        """Stop the thread and wait for its end; the last views stay. Called in that thread, it ends after this step.
 
         Returns:
-            Whether it has ended within ``timeout_s``: one that waits for a dead broker's answer ends a second later.
+            Whether it has ended within ``timeout_s``: one that waits for a dead broker ends a second later.
         """
         self._stopping.set()
         self._wake.set()
@@ -228,7 +227,7 @@ class ModeSource:
             self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
-    # What handles ask beside the views in force: see ``Views``
+    # For handles: see ``Views``
 
     def claim(self) -> ClaimRecord | None:
         log, wire = self.log.claim(), self._wire.claim()
@@ -243,7 +242,7 @@ class ModeSource:
     def error(self) -> Exception | None:
         failing = self.store.error()
         if failing is None and (self._on_wire or self.log.present):
-            return None  # an error of the probe stands in the stats: both sources give the same views
+            return None  # stats() has an error of the probe: both sources give the same views
         return self._wire_error or failing or self._probe.error
 
     def stats(self) -> dict[str, Any]:
@@ -257,7 +256,7 @@ class ModeSource:
         return {**own, "source": source, "error": error and str(error), **self.checks.stats()}
 
     def _take_id(self, topic: str, live_id: str) -> bool:
-        """The cluster has ``live_id`` for the topic: have its view in force. Whether that took another one out."""
+        """Put the view of ``live_id``, the cluster's id of the topic, in force; return whether another one went out."""
         with self.store.turn:
             if live_id in self.store.past_ids or self.log.removed([live_id]):
                 logger.debug("a broker that lags behind returns a past topic id of %s: %s", topic, live_id)
@@ -271,7 +270,7 @@ class ModeSource:
         return replaced
 
     def _fetch(self, fresh: bool, timeout_s: float) -> None:
-        """For the store, in the thread that asks it to refresh."""
+        """Publish the current source's views; in the thread that calls :meth:`ViewStore.refresh`."""
         deadline_s = self._clock.monotonic_s() + timeout_s
         if not self._on_wire and self._source != "log" and not self.store.wait_ready(max(timeout_s, 0.0)):
             why = self.error() or "no source has answered yet"
@@ -303,7 +302,7 @@ class ModeSource:
             except Exception as error:
                 logger.exception("the source of partition modes failed; starting again")
                 self.store.failed(ModeSourceError(f"modes: {type(error).__name__}: {error}"))
-                if self._clock.monotonic_s() > failed_s + 2 * LAST_BACKOFF_S:  # it was well meanwhile
+                if self._clock.monotonic_s() > failed_s + 2 * LAST_BACKOFF_S:  # it worked meanwhile
                     backoff.reset()
                 failed_s = self._clock.monotonic_s()
                 self._stopping.wait(backoff.next_s())
@@ -315,14 +314,14 @@ class ModeSource:
         return not self._stopping.is_set() and self._wanted()
 
     def _log_wanted(self) -> bool:
-        """Called by the tail a few times a second: the time to compare topic ids and to look for the wire."""
+        """Called by the tail a few times a second; also compares topic ids and looks for the wire."""
         if self._on_wire or not self._is_wanted():
             return False
         self.checks.step()
-        if self._source == "log" or not self.log.readings:  # the log's client is made before servers are asked
+        if self._source == "log" or not self.log.readings:  # the log's client is made before servers are probed
             return True
         state = (self.log.readings, self.store.error() is None)
-        if state != self._log_state:  # it was out of reach, or is in reach again, and so may be the servers
+        if state != self._log_state:  # it became unreachable or reachable, and so may the servers
             self._log_state = state
             self._probe.hurry(even_if_failing=state[1])
         went_over = self._went_over()
@@ -333,16 +332,16 @@ class ModeSource:
         return not went_over
 
     def _absence_counts(self) -> bool:
-        """ "There is no log" means that every partition is ReadWrite, unless a server may have modes all the same."""
+        """Whether an absent log means that every partition is ReadWrite: no server may have modes."""
         return self._source == "log" or self.store.ready or self._probe.absent
 
     def _went_over(self) -> bool:
-        """Look for the wire for a moment, beside the log; whether the wire is the source from now on."""
+        """Look for the wire for a moment, beside the log; return whether the wire is the source from now on."""
         try:
             self._probe.step(PROBE_WAIT_S if self.log.has_answered and not self.store.ready else 0.0)
             patient = not self.log.has_answered and self._clock.monotonic_s() < self._began_s + LOG_PATIENCE_S
             return self._probe.found is not None and not patient and self._go_over(self._probe.found)
-        except Exception as error:  # whatever it is, it must not end the tail: the log can be read
+        except Exception as error:  # no error may end the tail: the log can be read
             logger.exception("looking for partition modes over the wire failed; the log is followed meanwhile")
             self._probe.broke(error)
             return False
@@ -362,12 +361,12 @@ class ModeSource:
             self._wake.clear()
 
     def _go_over(self, found: Found) -> bool:
-        """Ask the server that was found; once it has returned the modes, the wire is the source."""
-        not_told: TopicsNotTold | None = None
+        """Request modes from the server that was found; once it has returned them, the wire is the source."""
+        not_told: TopicsMissing | None = None
         try:
             self._wire.point_to(found.server, ours=found.ours)
             self._wire.fetch(TRY_TIMEOUT_S if self.store.ready else ASK_TIMEOUT_S, fresh=True)
-        except TopicsNotTold as error:
+        except TopicsMissing as error:
             not_told = error
         except (ModeAwareError, ImportError) as error:
             if not self._stopping.is_set():
@@ -385,13 +384,13 @@ class ModeSource:
     def _cannot_use(self, found: Found, error: ModeAwareError | ImportError) -> None:
         known = error if isinstance(error, ModeAwareError) else ModeSourceError(f"modes over the wire: {error}")
         if self._wire_error is None:
-            logger.warning("%s has partition modes, and they cannot be asked for: %s", found.server, known)
+            logger.warning("%s has partition modes, which cannot be requested: %s", found.server, known)
         self._wire_error = known
-        # What is not installed will not be in a second either.
+        # A missing package is still missing a second later.
         self._probe.lost(self._interval_s if isinstance(error, ImportError) else 0.0)
 
     def _follow_wire(self) -> None:
-        """Ask at each interval, and when a client has given a hint, until the server does not answer."""
+        """Request modes at each interval, and after a client's hint, until the server does not respond."""
         backoff = Backoff(FIRST_BACKOFF_S, LAST_BACKOFF_S)
         while self._is_wanted():
             self.checks.step()
@@ -401,7 +400,7 @@ class ModeSource:
                 try:
                     self.store.refresh(ASK_TIMEOUT_S, fresh=fresh)
                     backoff.reset()
-                except TopicsNotTold:
+                except TopicsMissing:
                     backoff.next_s()
                 except ModeSourceError as error:
                     if self._is_wanted():
@@ -413,7 +412,7 @@ class ModeSource:
             self._wake.clear()
 
     def _due_s(self, backoff_s: float) -> float:
-        """When the wire has to be asked next."""
+        """When the next request over the wire is due."""
         due_s = self._asked_s + 0.9 * self._interval_s  # before the views count as old
         if self._wire.confirm_due_s is not None:
             due_s = min(due_s, self._wire.confirm_due_s)
@@ -424,7 +423,7 @@ class ModeSource:
         return due_s
 
     def _leave_wire(self, error: ModeSourceError) -> None:
-        """Look for another source; meanwhile the log is followed again, if it may be (invariant I6)."""
+        """Look for another source; meanwhile the log is followed again, if allowed (invariant I6)."""
         logger.warning("%s does not return modes any more (%s); looking for another source", self._wire.server, error)
         self._on_wire = False
         self._wire.close()

@@ -16,10 +16,9 @@ from typing import Any
 from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.config import ClientConfig
 from modeaware.errors import ErrorCode, ModeSourceError
-from modeaware.modelog.reader import LogAbsent, LogRecord, LogRewound, read_to_end
+from modeaware.modelog.reader import LogAbsent, LogRecord, LogRewound, Tail, read_to_end
 from modeaware.modelog.records import ClaimRecord, TopicRecord
 from modeaware.modelog.replay import Replay
-from modeaware.modelog.tail import Tail
 from modeaware.retries import Deadline
 from modeaware.topic_view import TopicView
 from modeaware.views.store import ViewStore
@@ -28,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 class LogSource:
-    """Publishes the mode log's records as views. ``TailSink`` of its tail, which the owner runs.
+    """Publishes the mode log's records as views. The ``TailSink`` of its tail, which the owner runs.
 
     Args:
         conf: librdkafka settings of the client.
@@ -72,7 +71,7 @@ class LogSource:
 
     @property
     def has_answered(self) -> bool:
-        """Whether the cluster has said anything about the log, be it that it is absent or cannot be read."""
+        """Whether the cluster has responded about the log, even that it is absent or cannot be read."""
         return self._store.ready or self._absent or self._store.error() is not None
 
     # What handles ask of the log: see ``Views``
@@ -128,13 +127,13 @@ class LogSource:
         with self._store.turn:
             self._absent = True
             if self.present or self._store.views():  # views that came over the wire come from a log as well
-                text = f"topic {self._topic!r} is gone; restore it, its controller keeps the whole truth there"
+                text = f"topic {self._topic!r} is gone; restore it: all partition modes are stored there"
                 self.failed(ModeSourceError(f"mode log: {text}", topic=self._topic))
             else:
                 self.settle_absence()
 
     def settle_absence(self) -> None:
-        """Take "there is no log" for an answer, if it was the last one and counts now. In the tail's thread."""
+        """Confirm that there is no log, if that was the last response and counts now. In the tail's thread."""
         with self._store.turn:
             if not self._absent or self.present or self._store.views() or not self._absence_counts():
                 return

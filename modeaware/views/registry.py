@@ -33,7 +33,7 @@ def acquire(conf: Mapping[str, Any], config: ClientConfig) -> Views:
     """Return a handle on the views of the cluster that ``conf`` names. Never blocks; thread-safe.
 
     Clients with the same bootstrap servers (in any order), security settings, mode source and mode log share one
-    source; its other settings are the first client's. The source stops when the last handle is closed, or forgotten.
+    source; its other settings are the first client's. The source stops when the last handle is closed or dropped.
 
     Args:
         conf: the client's librdkafka settings, without ours.
@@ -176,6 +176,9 @@ class _Handle:
 
     def verify(self, topics: Iterable[str], timeout_s: float, max_age_s: float = MAX_ID_AGE_S) -> frozenset[str]:
         return frozenset() if self._closed else self._source().checks.verify(topics, timeout_s, max_age_s)
+
+    def live_id(self, topic: str, timeout_s: float) -> str | None:
+        return None if self._closed else self._source().checks.live_id(topic, timeout_s)
 
     def subscribe(self, listener: ViewListener) -> None:
         if not self._closed:

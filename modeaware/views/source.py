@@ -1,4 +1,4 @@
-"""The contract of partition modes: what a client uses of them, whichever source they come from."""
+"""The contract between clients and the partition modes, whichever source these come from."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from modeaware.modelog.records import ClaimRecord
 from modeaware.topic_view import TopicView
 
 MAX_ID_AGE_S = 0.25
-"""How old the cluster's answer about a topic id may be, so that clients which start together share one request."""
+"""The age up to which a topic id from the cluster is used again: clients that start together share one request."""
 VERIFY_TIMEOUT_S = 3.0
 """How long a client waits for the comparison of topic ids before it continues with the last view."""
 
@@ -25,13 +25,13 @@ class Views(Protocol):
     """
 
     def wait_ready(self, timeout_s: float) -> bool:
-        """Wait for the first view; False on timeout. It is there when the log has been read to its end, when a server
-        has returned modes over the wire, or when neither log nor server exists for certain."""
+        """Wait for the first views; return False on timeout. They exist once the log has been read to its end, a server
+        has returned modes over the wire, or neither log nor server exists for certain."""
         ...
 
     @property
     def ready(self) -> bool:
-        """Whether the first view is there."""
+        """Whether the first views exist."""
         ...
 
     def view(self, topic: str) -> TopicView:
@@ -43,7 +43,7 @@ class Views(Protocol):
         ...
 
     def recorded(self, topics: Iterable[str]) -> set[str]:
-        """Return those of the topics that have a record, be it one of an earlier topic of that name (invariant I8)."""
+        """Return those of the topics that have a record, if only of an earlier topic of that name (invariant I8)."""
         ...
 
     def claim(self) -> ClaimRecord | None:
@@ -51,7 +51,7 @@ class Views(Protocol):
         ...
 
     def removed(self, topic_ids: Iterable[str]) -> tuple[str, ...]:
-        """Return those of the topics whose record the mode log has taken back. Over the wire: none."""
+        """Return those of the topics whose record the mode log has removed. Over the wire: none."""
         ...
 
     def refresh(self, timeout_s: float) -> None:
@@ -65,8 +65,8 @@ class Views(Protocol):
         ...
 
     def refresh_soon(self) -> None:
-        """Hint that views may be old (after an error of the cluster, say): the source's thread asks again soon. Returns
-        at once; calls that come together lead to one question. The log needs no such hint."""
+        """Have the source's thread request views again soon, after an error of the cluster, say. Returns at once; calls
+        that come together lead to one request. The log needs no such hint."""
         ...
 
     def verify(self, topics: Iterable[str], timeout_s: float, max_age_s: float = MAX_ID_AGE_S) -> frozenset[str]:
@@ -89,6 +89,10 @@ class Views(Protocol):
         Returns:
             The topics about which no broker has answered in time. One that answers without an id has answered.
         """
+        ...
+
+    def live_id(self, topic: str, timeout_s: float) -> str | None:
+        """Return the id that the cluster has for ``topic`` now, by one request; None without an answer."""
         ...
 
     def subscribe(self, listener: ViewListener) -> None:

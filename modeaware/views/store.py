@@ -32,16 +32,16 @@ logger = logging.getLogger(__name__)
 REMEMBERED_IDS = 10_000
 
 Fetch = Callable[[bool, float], None]
-"""``fetch(fresh, timeout_s)`` asks the source and publishes its answer, or raises ModeSourceError. ``fresh``: as of
-now, not as a server happens to have it."""
+"""``fetch(fresh, timeout_s)`` publishes the source's views, or raises ModeSourceError. ``fresh``: as of now, however
+old those of a server are."""
 
 
 class SourceStopped(ModeSourceError):
-    """The source was stopped while it was asked: no failure of it, and nothing to report."""
+    """The source was stopped during a request: no failure, and nothing to report."""
 
 
-class _Question(NamedTuple):
-    """The last question to the source, which callers that came before it share."""
+class _Request(NamedTuple):
+    """The last request to the source; callers that came before it share its outcome."""
 
     number: int = 0
     fresh: bool = False
@@ -49,16 +49,36 @@ class _Question(NamedTuple):
     error: ModeSourceError | None = None
 
 
+class _SetAside(LRUCache[str, TopicView]):
+    """Views by topic id whose name leads to another id, the latest used ones; and their ids by name."""
+
+    def __init__(self) -> None:
+        super().__init__(REMEMBERED_IDS)
+        self.ids: dict[str, set[str]] = {}
+
+    def __setitem__(self, topic_id: str, view: TopicView) -> None:
+        self.pop(topic_id, None)
+        super().__setitem__(topic_id, view)
+        self.ids.setdefault(view.topic, set()).add(topic_id)
+
+    def __delitem__(self, topic_id: str) -> None:
+        topic = self[topic_id].topic
+        super().__delitem__(topic_id)
+        self.ids[topic].discard(topic_id)
+        if not self.ids[topic]:
+            del self.ids[topic]
+
+
 class ViewStore:
-    """Views in force, their listeners, and how far they can be trusted. Thread-safe.
+    """Views in force, their listeners, and how current they are. Thread-safe.
 
     Args:
-        fetch: asks the source of the moment.
-        ttl_ms: how old views may grow before they count as stale.
+        fetch: requests views from the current source.
+        ttl_ms: the age from which views count as stale.
         name: of the source, for log lines.
 
     Attributes:
-        turn: held by a source while it works out what has changed.
+        turn: held by a source while it changes views.
         past_ids: the ids of topics that are gone or were created again -> the last version of each.
     """
 
@@ -70,7 +90,7 @@ class ViewStore:
         self._clock = clock
         self._name = name
         self._in_force: dict[str, TopicView] = {}  # name -> view; the view has the id
-        self._aside: LRUCache[str, TopicView] = LRUCache(REMEMBERED_IDS)  # topic id -> view
+        self._aside = _SetAside()
         self._ready = threading.Event()
         self._listeners: list[ViewListener] = []
         self._confirmed_s: float | None = None
@@ -80,7 +100,7 @@ class ViewStore:
         self._answered = threading.Condition()
         self._asking = False
         self._asked = 0
-        self._last = _Question()
+        self._last = _Request()
 
     # For clients: see ``Views``
 
@@ -102,8 +122,8 @@ class ViewStore:
         return self._ready.is_set()
 
     def refresh(self, timeout_s: float, *, fresh: bool = True) -> None:
-        """Ask the source now. Callers that come while it is being asked share the next question, so each gets what was
-        true when it called, or newer.
+        """Request views from the source now. Single flight: callers that come during a request share the next one, so
+        each gets the views as of its call, or newer ones.
 
         Raises:
             ModeSourceError: no answer within ``timeout_s``; the views in force stay.
@@ -126,11 +146,11 @@ class ViewStore:
             raise error
 
     def _is_answered(self, came: int, fresh: bool, deadline_s: float) -> bool:
-        """Whether the last question was asked after ``came`` others, and its answer is one for this caller, too."""
+        """Whether the last request was sent after ``came`` others, and its outcome counts for this caller, too."""
         last = self._last
         if last.number <= came or last.fresh < fresh:
             return False
-        # It may have failed under a caller with less patience: this one has still time.
+        # It may have failed at another caller's earlier deadline.
         return last.error is None or last.deadline_s >= deadline_s or self._clock.monotonic_s() >= deadline_s
 
     def _ask(self, fresh: bool, deadline_s: float) -> ModeSourceError | None:
@@ -145,7 +165,7 @@ class ViewStore:
             error = raised
         finally:
             with self._answered:
-                self._last = _Question(self._asked, fresh, deadline_s, error)
+                self._last = _Request(self._asked, fresh, deadline_s, error)
                 self._asking = False
                 self._answered.notify_all()
         return error
@@ -183,8 +203,8 @@ class ViewStore:
     # For sources
 
     def publish(self, views: Iterable[TopicView], gone: Iterable[str] = ()) -> None:
-        """Put ``views`` in force, except those that are older than what is in force (invariant I4) and those of an id
-        that is set aside; let the topics ``gone`` go."""
+        """Put ``views`` in force, except those that are older than the ones in force (invariant I4) and those of an id
+        that is set aside; remove the topics ``gone``."""
         with self.turn:
             changed: dict[str, TopicView] = {}
             for view in views:
@@ -200,7 +220,7 @@ class ViewStore:
                 self._call(self._listeners, changed)
 
     def choose(self, topic: str, live_id: str, known: Iterable[TopicView] = ()) -> bool:
-        """Take ``live_id`` as the cluster's id of the topic: only a view of that id may be in force (invariant I8).
+        """Resolve the name to ``live_id``, the cluster's id: only a view of that id may be in force (invariant I8).
 
         Args:
             known: the views of that name that the source has.
@@ -210,8 +230,7 @@ class ViewStore:
         """
         with self.turn:
             held = self._in_force.get(topic)
-            named = [topic_id for topic_id, view in self._aside.items() if view.topic == topic]
-            aside = [self._aside.pop(topic_id) for topic_id in named]
+            aside = [self._aside.pop(topic_id) for topic_id in sorted(self._aside.ids.get(topic, ()))]
             live: TopicView | None = None
             for view in (*known, *aside, *([held] if held is not None else [])):
                 if not view.applies_to(live_id):
@@ -227,15 +246,14 @@ class ViewStore:
         return topic_id in self._aside
 
     def forget_aside(self, topic_id: str) -> None:
-        """The record of that id was taken back."""
+        """The record of that id was removed."""
         with self.turn:
             self._aside.pop(topic_id, None)
 
     def recorded(self, topics: Iterable[str]) -> set[str]:
         """Return those of the topics of which a view with a topic id is known, in force or set aside."""
         with self.turn:
-            aside = {view.topic for view in self._aside.values()}
-            return {topic for topic in topics if topic in aside or self.view(topic).topic_id is not None}
+            return {t for t in topics if t in self._aside.ids or self.view(t).topic_id is not None}
 
     def _put_aside(self, view: TopicView) -> None:
         assert view.topic_id is not None, "only views with an id are compared"
@@ -243,7 +261,7 @@ class ViewStore:
             self._aside[view.topic_id] = view
 
     def confirm(self) -> None:
-        """What is in force is what the source says now. The first time, clients stop waiting."""
+        """Note that the views in force are the source's current ones. The first time, clients stop waiting."""
         with self.turn:
             self._confirmed_s = self._clock.monotonic_s()
             error, self._error = self._error, None
@@ -255,7 +273,7 @@ class ViewStore:
                 self._call(self._listeners, self.views())
 
     def failed(self, error: ModeSourceError) -> None:
-        """The source cannot be read now; its views stay in force (invariant I6). Logged once until it works again."""
+        """Note that the source fails; its views stay in force (invariant I6). Logged once until it recovers."""
         with self.turn:
             self._failures += 1
             if self._error is None:

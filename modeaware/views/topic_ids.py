@@ -1,18 +1,16 @@
 """Which topic id a name has on the cluster now, and which views may therefore apply (invariant I8).
 
-A view is made for one topic id. Kafka lets a topic be deleted and created again under its name, and the record of the
+A view is made for one topic id. A Kafka topic can be deleted and created again under its name, and the record of the
 old topic may outlive it on the mode log: for good, where no controller runs. So before a client acts on a view, the id
 of the view is compared with the one that the cluster returns for the name, by DescribeTopics (Metadata v10 and later,
 KIP-516; it never creates a topic).
 
-How far an answer is trusted:
-
-* An answer with another id takes the view out of force, and puts a record of that id in force where one is known.
-* One broker may lag behind and return an id of the past. An id whose record was taken back, or that another id has
-  followed on the log, is ignored. Any other answer counts until the next one: nothing is decided for good, and the
-  comparison is repeated in the background for as long as the topic is in use.
-* No answer is no proof. A topic that a broker does not know, a refusal and a broker without topic ids change nothing:
-  the client continues with its last view.
+* A response with another id takes the view out of force, and puts a record of that id in force where one is known.
+* One broker may lag behind and return an id of the past. An id whose record was removed, or that another id has
+  followed on the log, is ignored. Any other response counts until the next one: nothing is final, and the comparison is
+  repeated in the background for as long as the topic is in use.
+* No response is no proof. An unknown topic, a refusal and a broker without topic ids change nothing: the client
+  continues with its last view.
 """
 
 from __future__ import annotations
@@ -28,21 +26,23 @@ from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.modelog.connection import connection_conf
 from modeaware.topic_view import known_id
+from modeaware.views.source import MAX_ID_AGE_S
+from modeaware.wire.capabilities import TOPIC_IDS
 
 logger = logging.getLogger(__name__)
 
 REQUEST_TIMEOUT_S = 3.0
 RETRY_S = 0.05
 UNKNOWN_PATIENCE_S = 0.5
-"""How long a topic that a broker does not know is asked for again: brokers learn of a new one within milliseconds."""
+"""How long the id of an unknown topic is requested again: brokers learn of a new one within milliseconds."""
 CHECK_S = 10.0
 """How often the ids of topics in use are compared at least, however long ``topic.metadata.refresh.interval.ms`` is. It
 bounds for how long a living client applies the view of a topic that was deleted and created again."""
 SILENT_TIMEOUT_S = 0.05
-"""How long an answer is waited for after a wait in vain, until there is one: a client that uses many topics, or polls
-again and again, waits once for brokers that do not answer. They are asked in the background meanwhile."""
+"""How long to wait for a response after one timeout, until there is one: a client that uses many topics, or polls
+repeatedly, waits once for unresponsive brokers. The background comparison continues meanwhile."""
 CONFIRM_S = 1.0
-"""How soon a comparison is repeated that had no answer, or that took a view out of force."""
+"""How soon a comparison is repeated that had no response, or that took a view out of force."""
 _UNKNOWN_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.LEADER_NOT_AVAILABLE)
 _FINAL = (
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -55,8 +55,8 @@ class TopicIdUnknown(Exception):
     """The cluster has returned no id of a topic.
 
     Attributes:
-        unknown_topic: the broker that answered does not know the topic.
-        final: asking again at once will not help.
+        unknown_topic: the broker does not know the topic.
+        final: retrying at once will not help.
     """
 
     def __init__(self, message: str, *, unknown_topic: bool = False, final: bool = False) -> None:
@@ -69,7 +69,7 @@ def id_from(answer: Future[Any], timeout_s: float) -> str:
     """Return the topic id that a future of ``AdminClient.describe_topics`` has within ``timeout_s`` seconds.
 
     Raises:
-        TopicIdUnknown: no answer, or one without an id.
+        TopicIdUnknown: no response, or one without an id.
     """
     try:
         topic_id = known_id(answer.result(max(timeout_s, 0.0)).topic_id)
@@ -81,7 +81,7 @@ def id_from(answer: Future[Any], timeout_s: float) -> str:
     except (ValueError, TypeError) as error:
         raise TopicIdUnknown(str(error), final=True) from error
     if topic_id is None:
-        raise TopicIdUnknown("the brokers return no topic ids (Kafka before 2.8)", final=True)
+        raise TopicIdUnknown(f"the brokers return no topic ids: {TOPIC_IDS.missing()}", final=True)
     return topic_id
 
 
@@ -101,8 +101,8 @@ class TopicIds:
         self._closed = False
 
     def request(self, topics: Iterable[str], max_age_s: float) -> dict[str, Future[Any]]:
-        """Return a future for each topic, without waiting: one that is under way, or an earlier answer that is not
-        older than ``max_age_s``, is shared."""
+        """Return a future for each topic, without waiting: a pending one, or an earlier response that is not older than
+        ``max_age_s``, is shared."""
         with self._lock:
             now_s = self._clock.monotonic_s()
             due = [topic for topic in topics if not self._is_fresh(topic, now_s, max_age_s)]
@@ -171,7 +171,7 @@ class IdChecks:
         self._in_use: set[str] = set()
         self._failing: set[str] = set()
         self._pending: dict[str, Future[Any]] = {}
-        self._silent = False  # the last wait was in vain, and no broker has answered since
+        self._silent = False  # the last wait timed out, and no broker has responded since
         self._asked_s = clock.monotonic_s()
         self._due_s = self._asked_s + self._interval_s
 
@@ -201,12 +201,21 @@ class IdChecks:
                 self._stopping.wait(RETRY_S)
         return frozenset(silent)
 
+    def live_id(self, topic: str, timeout_s: float) -> str | None:
+        """Return the id that the cluster has for ``topic``; None without an answer."""
+        try:
+            answer = self._ids.request([topic], MAX_ID_AGE_S)[topic]
+            return id_from(answer, min(timeout_s, SILENT_TIMEOUT_S) if self._silent else timeout_s)
+        except TopicIdUnknown as error:
+            logger.debug("%s: topic id not known: %s", topic, error)
+            return None
+
     def soon(self) -> None:
-        """A topic may have been created again: have :meth:`step` compare, at most once a second."""
+        """Have :meth:`step` compare soon, at most once a second: a topic may have been created again."""
         self._due_s = min(self._due_s, self._asked_s + CONFIRM_S)
 
     def step(self) -> None:
-        """Compare what is due and take up answers that have arrived (invariant I8). Never blocks."""
+        """Compare the ids that are due, and process the responses that have arrived (invariant I8). Never blocks."""
         for topic in [topic for topic, answer in self._pending.items() if answer.done()]:
             self._settle(topic, self._pending.pop(topic), 0.0)
         if self._pending or self._clock.monotonic_s() < self._due_s:
@@ -227,7 +236,7 @@ class IdChecks:
             return {"unverified_topics": sorted(self._failing)}
 
     def _settle(self, topic: str, answer: Future[Any], timeout_s: float) -> TopicIdUnknown | None:
-        """Take up the answer about a topic; the error, where there is none."""
+        """Process the response about a topic; return the error, where there is none."""
         try:
             topic_id = id_from(answer, timeout_s)
         except TopicIdUnknown as error:

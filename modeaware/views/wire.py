@@ -1,13 +1,13 @@
-"""KIP-694's Metadata as a source of views: one server that has the feature ``partition.mode`` is asked.
+"""KIP-694's Metadata as a source of views, from one server that has the feature ``partition.mode``.
 
 The server is an endpoint of modeaware, which returns epochs and topic ids beside the modes, or a broker that implements
-KIP-694, which returns modes alone. Any of them may lag behind, so an answer is read with care (invariant I4):
+KIP-694, which returns modes alone. Any of them may lag behind, so responses count by these rules (invariant I4):
 
-* A version that is older than the view in force is passed over by the store, and so is a topic id that another one has
+* The store ignores a version that is older than the view in force, and so it does a topic id that another one has
   followed, up to the version that was in force then.
-* A topic that an answer does not mention has not gone. It is asked for by name; it goes when an endpoint names its id
-  as removed, or when "unknown topic" is the answer twice, :data:`CONFIRM_S` apart.
-* A server without epochs is taken at its word in the order of its answers, but never against a view that has an epoch.
+* A topic that a response lacks has not gone. It is requested by name, and goes when an endpoint lists its id as
+  removed, or returns "unknown topic" twice, :data:`CONFIRM_S` apart.
+* Responses of a server without epochs count in their order, but never against a view that has an epoch.
 
 Importing this needs no kafka-python; asking does.
 """
@@ -25,37 +25,37 @@ from modeaware.modelog.records import ClaimRecord
 from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
 from modeaware.views.store import ViewStore
-from modeaware.wire.client_tls import security_protocol
+from modeaware.wire.security import security_protocol
 
 logger = logging.getLogger(__name__)
 
 CONFIRM_S = 5.0
-"""A topic that is gone is asked for once more after this long: one broker that has just started may not know it."""
+"""After this long a missing topic is requested once more: a broker that has just started may not know it."""
 TURN_S = 0.5
 UNKNOWN_TOPIC, DENIED = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
-class TopicsNotTold(ModeSourceError):
-    """The server works, and its answer lacks topics that have a view: their last views stay."""
+class TopicsMissing(ModeSourceError):
+    """The response lacks topics that have a view: their last views stay."""
 
 
-class NotToldDenied(TopicsNotTold, NotAuthorized):
-    """The user may not describe the topics any more."""
+class TopicsDenied(TopicsMissing, NotAuthorized):
+    """The user is not authorized to describe the topics any more."""
 
 
 class WireSource:
-    """Asks one server and publishes what it returns. Any thread may ask; one does at a time.
+    """Requests views from one server and publishes them. Thread-safe; one request at a time.
 
     Args:
         conf: the client's librdkafka settings.
         store: where the views go.
-        wanted: whether an answer is still waited for.
-        found: called with a topic and the id that the brokers have for it, where the server's record is of another
-            one (invariant I8); while the store's turn is held.
+        wanted: returns whether a response is still wanted.
+        found: called with a topic and the brokers' id for it, where the server's record is of another one (invariant
+            I8); while the store's turn is held.
 
     Attributes:
-        server: the server that is asked, or was last.
-        used_s: when it was last asked, on the monotonic clock.
+        server: the current or last server.
+        used_s: when it last had a request, on the monotonic clock.
     """
 
     def __init__(
@@ -83,17 +83,17 @@ class WireSource:
         self.used_s = clock.monotonic_s()
 
     def point_to(self, server: str, *, ours: bool) -> None:
-        """Ask ``server`` from now on.
+        """Use ``server`` from now on.
 
         Args:
             ours: it is an endpoint of modeaware, so a topic for which it has no mode epoch has no record.
 
         Raises:
             MissingExtra: kafka-python is not installed.
-            ConfigError: a setting that kafka-python has nothing like.
-            ModeSourceError: the server that was asked before has still to answer.
+            ConfigError: a setting that has no equivalent in kafka-python.
+            ModeSourceError: a request to the last server is still pending.
         """
-        from modeaware.wire.brokers.one import OneServer
+        from modeaware.wire.transport import OneServer
 
         if not self._asking.acquire(timeout=TURN_S):
             raise ModeSourceError(f"modes over the wire: no answer from {self.server} yet")
@@ -104,16 +104,16 @@ class WireSource:
             self._asking.release()
 
     def claim(self) -> ClaimRecord | None:
-        """Return the active controller, as the last answer named it; its epoch is that of the newest record seen."""
+        """Return the active controller by the last response; its epoch is that of the newest record seen."""
         return self._claim
 
     @property
     def confirm_due_s(self) -> float | None:
-        """When to ask again for topics that were unknown."""
+        """When to request topics again that were unknown."""
         return min(self._doubted.values(), default=None)
 
     def close(self) -> None:
-        """Close the connection, unless a request is under way."""
+        """Close the connection, unless a request is pending."""
         if self._asking.acquire(blocking=False):
             try:
                 self._disconnect()
@@ -125,14 +125,14 @@ class WireSource:
             self._connection.close()
 
     def fetch(self, timeout_s: float, *, fresh: bool) -> None:
-        """Ask for the modes of all topics that have a record.
+        """Request the modes of all topics that have a record.
 
         Args:
             fresh: the server reads the mode log to its end first.
 
         Raises:
-            TopicsNotTold: the answer lacks some topics; all else is in force.
-            ModeSourceError: no answer in time, or none that can be used. The last views stay.
+            TopicsMissing: the response lacks some topics; the others are in force.
+            ModeSourceError: no usable response in time. The last views stay.
         """
         deadline_s = self._clock.monotonic_s() + timeout_s
         if not self._asking.acquire(timeout=max(timeout_s, 0.0)):
@@ -145,7 +145,7 @@ class WireSource:
             missing = [topic for topic in self._store.views() if topic not in returned]
             self._doubted = {name: due for name, due in self._doubted.items() if name in missing}
             if missing:
-                # Asked with Fresh: an endpoint that lags behind may not have read of them yet.
+                # Fresh: an endpoint that lags behind may not have read of them yet.
                 self._settle(missing, self._ask(missing, deadline_s, fresh=True))
         except (ClusterError, ImportError) as error:
             code = error.code if isinstance(error, ModeAwareError) else None
@@ -154,11 +154,11 @@ class WireSource:
             self._asking.release()
 
     def _ask(self, topics: Collection[str] | None, deadline_s: float, *, fresh: bool) -> Any:
-        from modeaware.wire import kip694
+        from modeaware.wire import codec
         from modeaware.wire.frames import MalformedFrame
 
         held = [self._store.view(topic).topic_id for topic in topics or ()]
-        request = kip694.ModesRequest(
+        request = codec.MetadataRequest(
             topics=None if topics is None else [(topic,) for topic in topics],
             allow_auto_topic_creation=False,
             modes_only=topics is None,
@@ -167,16 +167,16 @@ class WireSource:
         )
 
         def encode(correlation_id: int, client_id: str | None) -> bytes:
-            return kip694.encode_modes_request(request, correlation_id, client_id)
+            return codec.encode_request(request, codec.MODES_VERSION, correlation_id, client_id)
 
         may_be_closed = self._connection.connected  # one that was idle for long is found closed when it is used
         while True:
             try:
                 left_s = deadline_s - self._clock.monotonic_s()
                 answer = self._connection.ask(
-                    kip694.METADATA_KEY, kip694.MODES_VERSION, encode, left_s, wanted=self._wanted
+                    codec.METADATA_KEY, codec.MODES_VERSION, encode, left_s, wanted=self._wanted
                 )
-                return kip694.decode_modes_response(answer)[1]
+                return codec.decode_response(answer, codec.METADATA_KEY, codec.MODES_VERSION)[1]
             except MalformedFrame as error:
                 self._disconnect()
                 raise ModeSourceError(f"modes over the wire: {self.server}: {error}") from error
@@ -185,7 +185,7 @@ class WireSource:
                     raise
                 may_be_closed = False
 
-    # Reading an answer: _asking is held, and the store's turn for what changes views
+    # Reading a response: _asking is held, and the store's turn where views change
 
     def _take(self, answer: Any) -> set[str]:
         """Publish the topics that come with modes; their names."""
@@ -203,7 +203,7 @@ class WireSource:
 
     def _compare(self, topic: Any) -> None:
         """An id without epochs is that of the live topic, and the record is of another one (invariant I8). A broker may
-        lag behind, so the server's next answer counts in its turn."""
+        lag behind, so the next response counts in its turn."""
         if not _has_record(topic):
             self._replaced.add(topic.name)
         elif topic.name in self._replaced:
@@ -213,7 +213,7 @@ class WireSource:
         self._found(topic.name, topic.topic_id)
 
     def _settle(self, missing: Collection[str], answer: Any) -> None:
-        """Decide which topics are gone that have a view and were missing, now that they were asked for by name."""
+        """Decide which topics with a view are gone, from the response about the missing ones by name."""
         with self._store.turn:
             self._take(answer)
             found = {topic.name: topic for topic in answer.topics}
@@ -243,16 +243,16 @@ class WireSource:
                 f"{name} ({'no mode record' if code == 0 else f'error {code}'})"
                 for name, code in sorted(errors.items())[:10]
             )
-            kind = NotToldDenied if set(errors.values()) == {DENIED} else TopicsNotTold
+            kind = TopicsDenied if set(errors.values()) == {DENIED} else TopicsMissing
             raise kind(f"modes over the wire: {self.server} returns no modes of {names}; the last views stay in force")
 
     def _is_confirmed(self, name: str) -> bool:
-        """Whether "unknown topic" was the answer before, and long enough ago."""
+        """Whether the topic was unknown before, and long enough ago."""
         now_s = self._clock.monotonic_s()
         return now_s >= self._doubted.setdefault(name, now_s + CONFIRM_S)
 
     def _view(self, topic: Any) -> TopicView | None:
-        """The view that an answer gives of a topic; None where it has no record."""
+        """The view of a topic in a response; None where it has no record."""
         if not _has_record(topic):
             return None if self._ours else self._counted(topic.name, _modes(topic))
         handing_over = bool(topic.previous_counts)
@@ -269,7 +269,7 @@ class WireSource:
         )
 
     def _counted(self, name: str, modes: tuple[PartitionMode, ...]) -> TopicView | None:
-        """A view from a server without epochs: versions are counted here, in the order of the answers."""
+        """A view from a server without epochs: versions are counted here, in the order of the responses."""
         held = self._store.held(name)
         if held is None and all(mode.writable for mode in modes):
             return None  # as if it were unlisted
@@ -299,7 +299,7 @@ class WireSource:
         self._store.publish(fit)
 
     def _leave_behind(self, view: TopicView) -> None:
-        """Take only newer views under this topic id: a server that lags behind may still return it (invariant I4)."""
+        """Let only newer views of this topic id count: a server that lags behind may return it (invariant I4)."""
         if view.topic_id is not None:
             self._store.past_ids[view.topic_id] = view.version
 
@@ -326,12 +326,12 @@ def _modes(topic: Any) -> tuple[PartitionMode, ...]:
 def _claim(answer: Any, security_protocol: str, last: ClaimRecord | None) -> ClaimRecord | None:
     if answer.controller_name is None:
         return None
-    known = 0 if last is None else last.controller_epoch  # an answer may be about few topics
+    known = 0 if last is None else last.controller_epoch  # a response may be about few topics
     epoch = max((int(topic.controller_epoch) for topic in answer.topics), default=0)
     node = next((broker for broker in answer.brokers if broker.node_id == answer.controller_id), None)
     address = None
     if node is not None:
         host = f"[{node.host}]" if ":" in node.host else node.host
         address = f"{host}:{node.port}"
-    # The active controller's endpoint is reached as this one is: that is all that is known of it.
+    # The active controller's endpoint is assumed to use the same protocol as this one.
     return ClaimRecord(max(epoch, known), address, answer.controller_name, security_protocol=security_protocol)

@@ -1,5 +1,7 @@
-"""Kafka's wire protocol, as much as the controller's listener and the admin client need.
+"""Kafka's wire protocol: one sans-IO codec, and the transports over it.
 
-``codec`` is the one place that imports kafka-python (for its codec alone); ``frames`` and the conversions in
-``messages`` do no IO; ``client`` is a blocking client for one request at a time.
+``frames`` cuts bytes into frames and reads them by hand; ``strict`` reads messages by their schemas; ``codec`` encodes
+and decodes ours, ``messages`` turns commands into them. ``capabilities`` says what a server supports. ``transport`` is
+the blocking transport, over which ``brokers`` sends ``requests`` to any broker and ``client`` commands to a controller;
+``probe`` asks bootstrap servers for their capabilities. The asyncio transport is the endpoint's.
 """

@@ -1,4 +1,4 @@
-"""A small blocking client of controllers: one connection, as the client's own user, one request, one answer."""
+"""A client of controllers: one connection as the client's own user, one request, one response. Blocking."""
 
 from __future__ import annotations
 
@@ -12,37 +12,35 @@ from typing import TYPE_CHECKING, Any
 
 from modeaware.errors import ClusterError, ControllerUnavailable, ErrorCode, RequestRefused
 from modeaware.modelog.records import ClaimRecord
-from modeaware.wire import codec
-from modeaware.wire.api_versions import CLIENT_NAME
-from modeaware.wire.client_tls import security_protocol, split_address
+from modeaware.wire import capabilities, codec
+from modeaware.wire.capabilities import API_VERSIONS_VERSION, CLIENT_NAME, identity
 from modeaware.wire.frames import MAX_REQUEST_BYTES, MalformedFrame, frame
 from modeaware.wire.messages import lost_in_version
+from modeaware.wire.security import security_protocol, split_address
 
 if TYPE_CHECKING:
-    from modeaware.wire.brokers.one import OneServer
+    from modeaware.wire.transport import OneServer
 
 HELLO_TIMEOUT_S = 5.0
 """How long a controller may take to accept a connection and to answer ApiVersions. Nothing is sent before, so a caller
-may then look for the next controller: the host of a dead one may drop packets, and a stopped process never answers."""
-_HELLO_VERSION = 3
+may then look for the next controller: the host of a dead one may drop packets, and a stopped process never responds."""
 
 
 def request(conf: Mapping[str, Any], claim: ClaimRecord, message: Any, timeout_s: float) -> Any:
     """Send ``message`` to the controller that made ``claim`` and return its response message.
 
-    Asks for ApiVersions first: whatever else may have taken its port, another cluster's controller too, is never sent a
-    command. Blocks for ``timeout_s`` at most. May be called from any thread.
+    Sends ApiVersions first: another process that has taken the controller's port, another cluster's controller
+    included, never receives a command. Blocks for ``timeout_s`` at most. Thread-safe.
 
     Args:
-        conf: the client's librdkafka settings: who connects, and how the other side is recognised.
+        conf: the client's librdkafka settings: which user connects, and how the server is authenticated.
 
     Raises:
-        ControllerUnavailable: nothing was sent: no connection, the user was not let in, or whatever listens there is
-            not that controller.
+        ControllerUnavailable: nothing was sent: no connection, the user was not authenticated, or the server is not
+            that controller.
         RequestRefused: the request is too large, or that controller would misread it; nothing was sent.
         ConfigError: a security setting cannot be used.
-        ClusterError: the command was sent, and no answer that could be read came back in time; it may
-            have been carried out.
+        ClusterError: the command was sent, and no readable response came back in time; it may have been carried out.
     """
     deadline_s = time.monotonic() + timeout_s
     server = _server(conf, claim)
@@ -50,14 +48,17 @@ def request(conf: Mapping[str, Any], claim: ClaimRecord, message: Any, timeout_s
         api_version = _common_version(server, claim, message.API_KEY, min(timeout_s, HELLO_TIMEOUT_S))
         if (why := lost_in_version(message, api_version)) is not None:
             raise RequestRefused(why, code=ErrorCode.UNSUPPORTED_VERSION)
-        payload = codec.encode_request(message, api_version, 0, CLIENT_NAME)
-        frame(payload, MAX_REQUEST_BYTES)  # refused here, before anything of it is sent
+
+        def encode(correlation_id: int, client_id: str | None) -> bytes:
+            return codec.encode_request(message, api_version, correlation_id, client_id or CLIENT_NAME)
+
+        frame(encode(0, None), MAX_REQUEST_BYTES)  # refused here, before anything of it is sent
         try:
-            answer = server.ask(message.API_KEY, api_version, _encode(message, api_version), _left_s(deadline_s))
+            answer = server.ask(message.API_KEY, api_version, encode, max(deadline_s - time.monotonic(), 0.001))
             return codec.decode_response(answer, message.API_KEY, api_version)[1]
         except (ClusterError, MalformedFrame) as error:
             raise ClusterError(
-                f"the controller at {claim.address} took the command and gave no answer that could be read ({error}): "
+                f"the controller at {claim.address} took the command and gave no readable answer ({error}): "
                 "look at the topic ('modeaware topics --describe') before trying again",
                 code=ErrorCode.REQUEST_TIMED_OUT,
             ) from error
@@ -66,10 +67,10 @@ def request(conf: Mapping[str, Any], claim: ClaimRecord, message: Any, timeout_s
 
 
 def is_running(conf: Mapping[str, Any], claim: ClaimRecord | None, timeout_s: float = 3.0) -> bool:
-    """Whether the controller that made ``claim`` answers at its address. Sends no command.
+    """Return whether the controller that made ``claim`` responds at its address. Sends no command.
 
     Raises:
-        ControllerUnavailable: that cannot be told from this host, or as this user.
+        ControllerUnavailable: this host, or this user, cannot find out.
     """
     if claim is None or address_of(claim) is None:
         return False
@@ -85,22 +86,17 @@ def is_running(conf: Mapping[str, Any], claim: ClaimRecord | None, timeout_s: fl
     return True
 
 
-def identity(controller_id: str) -> str:
-    """The feature by which a controller's ApiVersions response says who it is."""
-    return f"modeaware.controller.{controller_id}"
-
-
 def address_of(claim: ClaimRecord) -> tuple[str, int] | None:
-    """Host and port that a claim names; None: none that anybody could connect to."""
+    """Return the host and port of a claim; None where it has no valid address."""
     try:
         host, port = split_address(claim.address or "")
-    except ValueError:  # whoever wrote the claim
+    except ValueError:  # any controller may have written the claim
         return None
     return (host, port) if host and port else None
 
 
 def is_loopback(address: str) -> bool:
-    """Whether ``host:port`` names the loopback interface, and so means nothing on any other host."""
+    """Return whether ``host:port`` is on the loopback interface, and so is meaningless on any other host."""
     host = address.rpartition(":")[0].removeprefix("[").removesuffix("]")
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -109,8 +105,8 @@ def is_loopback(address: str) -> bool:
 
 
 def _server(conf: Mapping[str, Any], claim: ClaimRecord) -> OneServer:
-    """The connection to make, with the security that the controller asks for and the client allows."""
-    from modeaware.wire.brokers.one import OneServer  # kafka-python's connections, where they are needed
+    """The connection to make, with the security that the controller requires and the client allows."""
+    from modeaware.wire.transport import OneServer  # kafka-python's connections, where they are needed
 
     if claim.address is None:
         raise ControllerUnavailable(f"the controller {claim.controller_id} has stopped, or takes no commands")
@@ -134,16 +130,24 @@ def _server(conf: Mapping[str, Any], claim: ClaimRecord) -> OneServer:
 
 
 def _common_version(server: OneServer, claim: ClaimRecord, api_key: int, timeout_s: float) -> int:
-    """The highest version of the api that both sides speak, once the other one has said that it made the claim.
+    """The highest version of the api that both sides support, once the server has identified itself as the claim's.
 
     Raises:
         ControllerUnavailable: it has not.
     """
-    hello = codec.ApiVersionsRequest(client_software_name=CLIENT_NAME, client_software_version=_client_version())
     try:
-        payload = server.ask(codec.API_VERSIONS_KEY, _HELLO_VERSION, _encode(hello, _HELLO_VERSION), timeout_s)
-        answer = codec.decode_response(payload, codec.API_VERSIONS_KEY, _HELLO_VERSION)[1]
-        return _agreed(answer, claim, api_key)
+        payload = server.ask(
+            codec.API_VERSIONS_KEY,
+            API_VERSIONS_VERSION,
+            lambda correlation_id, _: capabilities.request(correlation_id, _client_version()),
+            timeout_s,
+        )
+        offered = capabilities.read(payload)
+        if identity(claim.controller_id) not in offered.features:
+            raise MalformedFrame("it identifies itself by another name")
+        if (common := offered.common_version(api_key, codec.VERSIONS[api_key])) is None:
+            raise MalformedFrame(f"it does not offer api key {api_key}, as the controller of modeaware does")
+        return common
     except (ClusterError, RequestRefused) as error:
         code = error.code if error.code is ErrorCode.SASL_AUTHENTICATION_FAILED else None
         raise ControllerUnavailable(
@@ -151,30 +155,8 @@ def _common_version(server: OneServer, claim: ClaimRecord, api_key: int, timeout
         ) from error
     except MalformedFrame as error:
         raise ControllerUnavailable(
-            f"what listens at {claim.address} is not the controller {claim.controller_id}: {error}"
+            f"the server at {claim.address} is not the controller {claim.controller_id}: {error}"
         ) from error
-
-
-def _agreed(answer: Any, claim: ClaimRecord, api_key: int) -> int:
-    if answer.error_code:
-        raise MalformedFrame(f"error {answer.error_code} to ApiVersions")
-    if identity(claim.controller_id) not in (feature.name for feature in answer.supported_features or ()):
-        raise MalformedFrame("it goes by another name")
-    lowest, highest = codec.SUPPORTED_VERSIONS[api_key]
-    for offered in answer.api_keys or ():
-        if offered.api_key == api_key and offered.min_version <= highest and offered.max_version >= lowest:
-            return int(min(offered.max_version, highest))
-    raise MalformedFrame(f"it does not offer api key {api_key}, as the controller of modeaware does")
-
-
-def _encode(message: Any, api_version: int) -> Any:
-    return lambda correlation_id, client_id: codec.encode_request(
-        message, api_version, correlation_id, client_id or CLIENT_NAME
-    )
-
-
-def _left_s(deadline_s: float) -> float:
-    return max(deadline_s - time.monotonic(), 0.001)
 
 
 @cache

@@ -1,30 +1,32 @@
-"""Messages of Kafka's protocol as bytes: the one place that imports kafka-python, and only its codec.
+"""Kafka's messages as bytes and back: the codec of every transport, without IO.
 
-Our own messages are built from the schemas in ``modeaware/wire/schemas``, and so is Metadata, whose version 10 is
-KIP-694's here; CreatePartitions and ApiVersions are kafka-python's. Its own clients in the same process are not
-affected. Message objects have the schema's fields as snake_case attributes. All functions may be called from any
-thread. Decoding is bounded, see :mod:`modeaware.wire.strict`.
+A message travels as the payload of a frame (:mod:`modeaware.wire.frames`): a header, then the fields of its schema.
+Message objects have these fields as snake_case attributes. The schemas of our own messages are in
+``modeaware/wire/schemas``; CreatePartitions and ApiVersions are kafka-python's. Decoding is strict and bounded
+(:mod:`modeaware.wire.strict`). All functions may be called from any thread.
 
-The functions of this module speak the controller's apis; those of :mod:`~modeaware.wire.stock` and
-:mod:`~modeaware.wire.kip694` two other choices of apis and versions.
+Metadata has two forms of version 10. KIP-694's is Kafka's version 9 with a mode at the end of each partition, and is
+for peers that have agreed on it: a server by the feature ``partition.mode`` in ApiVersions, a client by its software
+name. That one is encoded and decoded here, with one class for all versions, so that what was decoded from version 9 can
+be given modes and be encoded as 10. Kafka's own version 10, with topic ids, is only sent to brokers
+(:func:`metadata_question`). In Metadata 0, an empty ``topics`` means all topics; from 1 on null does, and an empty one
+means none.
+
+Tagged fields that are not known are skipped when decoding, so they are gone when the message is encoded again. This
+module and :mod:`~modeaware.wire.requests` import kafka-python's schemas; kafka-python's own clients in the same process
+are not affected.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import struct
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from modeaware.errors import ModeAwareError
-from modeaware.wire import schemas
-from modeaware.wire.dialect import (
-    API_VERSIONS_KEY,
-    REQUEST_LIMITS,
-    RESPONSE_LIMITS,
-    Dialect,
-    Header,
-    peek_header,
-)
+from modeaware.wire import schemas, strict
+from modeaware.wire.frames import INT32, MAX_RESPONSE_BYTES, Header, MalformedFrame, peek_header
 
 
 class MissingExtra(ModeAwareError, ImportError):
@@ -39,37 +41,16 @@ try:
     from kafka.protocol.metadata.api_versions import ApiVersionsRequest, ApiVersionsResponse
 except ImportError as error:
     raise MissingExtra(
-        f"talking to the controller needs kafka-python's protocol codec ({error}): install modeaware[controller]"
+        f"this needs kafka-python's protocol codec ({error}): install modeaware[controller] or modeaware[kafka-python]"
     ) from error
 
-__all__ = [
-    "ALTER_GROUP_RULES_KEY",
-    "API_VERSIONS_KEY",
-    "CREATE_PARTITIONS_KEY",
-    "DELETE_PARTITIONS_KEY",
-    "METADATA_KEY",
-    "REQUEST_LIMITS",
-    "RESPONSE_LIMITS",
-    "SUPPORTED_VERSIONS",
-    "AlterGroupRulesRequest",
-    "AlterGroupRulesResponse",
+__all__ = [  # what is defined elsewhere
+    "ApiMessage",
     "ApiVersionsRequest",
     "ApiVersionsResponse",
     "CreatePartitionsRequest",
     "CreatePartitionsResponse",
-    "DeletePartitionsRequest",
-    "DeletePartitionsResponse",
     "Header",
-    "KafkaMetadataRequest",
-    "MESSAGES",
-    "MetadataRequest",
-    "MetadataResponse",
-    "MissingExtra",
-    "decode_request",
-    "decode_response",
-    "encode_request",
-    "encode_response",
-    "is_supported",
     "peek_header",
 ]
 
@@ -77,13 +58,21 @@ DELETE_PARTITIONS_KEY = 694
 """The api key of DeletePartitions, which KIP-694 leaves open (``xxx``). The schemas carry the same number."""
 ALTER_GROUP_RULES_KEY = 695
 """The api key of AlterGroupRules, which is ours alone. The schemas carry the same number."""
-CREATE_PARTITIONS_KEY: int = CreatePartitionsRequest.API_KEY
-METADATA_KEY = 3
+METADATA_KEY, SASL_HANDSHAKE_KEY, API_VERSIONS_KEY, SASL_AUTHENTICATE_KEY, CREATE_PARTITIONS_KEY = 3, 17, 18, 36, 37
+MODES_VERSION = 10
+"""The version of KIP-694's Metadata."""
+METADATA_WITH_IDS = 10
+"""The version of Kafka's Metadata that returns topic ids. Kafka 2.8 and later have it."""
+METADATA_WITHOUT_IDS = METADATA_WITH_IDS - 1
+ENDPOINT_NODE_ID = 694_694_694
+"""The broker in a Metadata response that stands for the endpoint that answers."""
+ACTIVE_NODE_ID = 694_694_695
+"""The broker that stands for the endpoint of the active controller, when that is another one."""
 
 
 @contextmanager
 def _stock_response_class(api_key: int) -> Iterator[None]:
-    """Define a response class without taking the place of kafka-python's own.
+    """Define a response class without replacing kafka-python's own.
 
     A response class registers itself by api key for the whole process when it is defined, and kafka-python's clients
     decode every response by that registry.
@@ -103,14 +92,18 @@ class DeletePartitionsRequest(ApiMessage, load_json=schemas):  # type: ignore[mi
     """KIP-694's request: ``timeout_ms``, ``immediate_delete``, ``delete_partitions_delay``, ``topics``."""
 
 
+class AlterGroupRulesRequest(ApiMessage, load_json=schemas):  # type: ignore[misc,call-arg,unused-ignore]  # untyped
+    """``timeout_ms``, ``add``, ``remove``."""
+
+
+class MetadataRequest(ApiMessage, load_json=schemas):  # type: ignore[misc,call-arg,unused-ignore]  # untyped
+    """``topics``, ``allow_auto_topic_creation``, ...; in KIP-694's version also ``modes_only`` and ``fresh``."""
+
+
 with _stock_response_class(DELETE_PARTITIONS_KEY):
 
     class DeletePartitionsResponse(ApiMessage, load_json=schemas):  # type: ignore[misc,call-arg,unused-ignore]  # untyped
         """KIP-694's response: ``throttle_time_ms``, ``error_code``, ``error_message``, ``responses``."""
-
-
-class AlterGroupRulesRequest(ApiMessage, load_json=schemas):  # type: ignore[misc,call-arg,unused-ignore]  # untyped
-    """``timeout_ms``, ``add``, ``remove``."""
 
 
 with _stock_response_class(ALTER_GROUP_RULES_KEY):
@@ -119,33 +112,165 @@ with _stock_response_class(ALTER_GROUP_RULES_KEY):
         """``throttle_time_ms``, ``error_code``, ``error_message``."""
 
 
-class MetadataRequest(ApiMessage, load_json=schemas):  # type: ignore[misc,call-arg,unused-ignore]  # untyped
-    """``topics``, ``allow_auto_topic_creation``, ...; in version 10 (KIP-694's) ``modes_only`` and ``fresh``, too."""
-
-
 with _stock_response_class(METADATA_KEY):
 
     class MetadataResponse(ApiMessage, load_json=schemas):  # type: ignore[misc,call-arg,unused-ignore]  # untyped
-        """``brokers``, ``topics``, ...; in version 10 (KIP-694's) partitions have a ``mode``.
-
-        One class for all versions: what was decoded from Kafka's version 9 can be given modes and be encoded as 10.
-        """
+        """``brokers``, ``topics``, ...; partitions have a ``mode``: 0, ReadWrite, until another is set."""
 
 
 MESSAGES: dict[int, tuple[Any, Any]] = {
-    ALTER_GROUP_RULES_KEY: (AlterGroupRulesRequest, AlterGroupRulesResponse),
+    METADATA_KEY: (MetadataRequest, MetadataResponse),
     API_VERSIONS_KEY: (ApiVersionsRequest, ApiVersionsResponse),
     CREATE_PARTITIONS_KEY: (CreatePartitionsRequest, CreatePartitionsResponse),
     DELETE_PARTITIONS_KEY: (DeletePartitionsRequest, DeletePartitionsResponse),
-    METADATA_KEY: (MetadataRequest, MetadataResponse),
+    ALTER_GROUP_RULES_KEY: (AlterGroupRulesRequest, AlterGroupRulesResponse),
 }
 """api key -> (request class, response class)."""
-_CONTROLLERS = (ALTER_GROUP_RULES_KEY, API_VERSIONS_KEY, CREATE_PARTITIONS_KEY, DELETE_PARTITIONS_KEY)
-SUPPORTED_VERSIONS = {key: (0, int(MESSAGES[key][0].max_version)) for key in _CONTROLLERS}
-"""The versions of what the controller takes: api key -> (lowest, highest)."""
-_CONTROLLER = Dialect(MESSAGES, SUPPORTED_VERSIONS)
-is_supported = _CONTROLLER.is_supported
-encode_request = _CONTROLLER.encode_request
-decode_request = _CONTROLLER.decode_request
-encode_response = _CONTROLLER.encode_response
-decode_response = _CONTROLLER.decode_response
+VERSIONS = {
+    METADATA_KEY: (0, MODES_VERSION),
+    API_VERSIONS_KEY: (0, 4),
+    CREATE_PARTITIONS_KEY: (0, 3),
+    DELETE_PARTITIONS_KEY: (0, 0),
+    ALTER_GROUP_RULES_KEY: (0, 1),
+}
+"""The versions that are encoded and decoded here: api key -> (lowest, highest)."""
+
+
+class Limits(NamedTuple):
+    """Of one message: elements of all its arrays together, and tagged fields; bytes of one string."""
+
+    elements: int
+    string_bytes: int
+
+
+REQUEST_LIMITS = Limits(elements=65_536, string_bytes=32_767)
+"""Requests come from anywhere. 32 767 is Kafka's own limit."""
+RESPONSE_LIMITS = Limits(elements=8_388_608, string_bytes=MAX_RESPONSE_BYTES)
+"""From a broker or controller: room for Metadata of a million partitions with three replicas."""
+
+
+def is_supported(header: Header) -> bool:
+    """Return whether a request with this header can be decoded here."""
+    return _is_supported(header.api_key, header.api_version)
+
+
+def encode_request(message: Any, version: int, correlation_id: int, client_id: str | None) -> bytes:
+    """Return a request's frame payload.
+
+    Raises:
+        ValueError: this version is not supported.
+    """
+    return _encode(message, version, correlation_id=correlation_id, client_id=client_id)
+
+
+def decode_request(payload: bytes) -> tuple[Header, Any]:
+    """Return a supported request's header and message.
+
+    Raises:
+        MalformedFrame: the api or version is not supported, the bytes do not follow its layout to the last one, or the
+            message is above :data:`REQUEST_LIMITS`.
+    """
+    header = peek_header(payload)
+    if not is_supported(header):
+        raise MalformedFrame(f"api key {header.api_key} version {header.api_version} is not supported")
+    message_class, version = MESSAGES[header.api_key][0], header.api_version
+    budget = strict.Budget(*REQUEST_LIMITS)
+    with _malformed(f"a request of api key {header.api_key} version {version}"):
+        client_id, position = strict.read_nullable_string(payload, 8, budget)
+        if message_class.flexible_version_q(version):
+            position = strict.skip_tagged_fields(payload, position, budget)
+        message = _read_to_end(message_class, payload, position, version, budget)
+    return Header(header.api_key, version, header.correlation_id, client_id), message
+
+
+def encode_response(message: Any, version: int, correlation_id: int) -> bytes:
+    """Return a response's frame payload.
+
+    Raises:
+        ValueError: this version is not supported.
+    """
+    return _encode(message, version, correlation_id=correlation_id)
+
+
+def decode_response(payload: bytes, api_key: int, version: int) -> tuple[int, Any]:
+    """Return a response's correlation id and message.
+
+    An ApiVersions response with an error is read as version 0, as Kafka has it (``message.version`` is 0 then); its
+    header has no tagged fields in any version (KIP-511).
+
+    Raises:
+        MalformedFrame: the bytes do not follow the response's layout to the last one, the message is above
+            :data:`RESPONSE_LIMITS`, or the version is not supported.
+    """
+    budget = strict.Budget(*RESPONSE_LIMITS)
+    with _malformed(f"a response of api key {api_key} version {version}"):
+        (correlation_id,) = INT32.unpack_from(payload)
+        position = INT32.size
+        if api_key == API_VERSIONS_KEY and payload[position : position + 2] != b"\0\0":
+            version = 0
+        if not _is_supported(api_key, version):
+            raise ValueError("it is not supported")
+        message_class = MESSAGES[api_key][1]
+        if api_key != API_VERSIONS_KEY and message_class.flexible_version_q(version):
+            position = strict.skip_tagged_fields(payload, position, budget)
+        return correlation_id, _read_to_end(message_class, payload, position, version, budget)
+
+
+def metadata_question(
+    version: int,
+    correlation_id: int,
+    client_id: str | None,
+    topics: Iterable[str] | None,
+    *,
+    creation: bool = False,
+    cluster_operations: bool = False,
+    topic_operations: bool = False,
+) -> bytes:
+    """Return the frame payload of a request of Kafka's own Metadata.
+
+    Args:
+        version: 1 to 10.
+        topics: None for all.
+        creation: the broker may create a missing topic.
+        cluster_operations, topic_operations: the answer includes the operations that the user is authorized for (from
+            version 8 on).
+    """
+    request = KafkaMetadataRequest(
+        topics=None if topics is None else [KafkaMetadataRequest.MetadataRequestTopic(name=name) for name in topics],
+        allow_auto_topic_creation=creation,
+        include_cluster_authorized_operations=cluster_operations,
+        include_topic_authorized_operations=topic_operations,
+    )
+    return encode_request(request, version, correlation_id, client_id)
+
+
+def _is_supported(api_key: int, version: int) -> bool:
+    lowest, highest = VERSIONS.get(api_key, (0, -1))
+    return lowest <= version <= highest
+
+
+def _encode(message: Any, version: int, **header: Any) -> bytes:
+    if not _is_supported(message.API_KEY, version):
+        raise ValueError(f"api key {message.API_KEY} version {version} is not supported")
+    message._header = None  # of an earlier encoding; kafka-python would set the version in it, where it has none
+    message.API_VERSION = version
+    message.with_header(**header)
+    return bytes(message.encode(header=True))
+
+
+def _read_to_end(message_class: Any, data: bytes, position: int, version: int, budget: strict.Budget) -> Any:
+    message, position = strict.read_message(message_class, data, position, version, budget)
+    if rest := len(data) - position:
+        raise ValueError(f"{rest} bytes too many")
+    return message
+
+
+@contextmanager
+def _malformed(what: str) -> Iterator[None]:
+    """Turn errors of reading ``what`` into MalformedFrame."""
+    try:
+        yield
+    except IndexError as error:
+        raise MalformedFrame(f"{what} cannot be decoded: it ends too early") from error
+    except (ValueError, struct.error) as error:
+        raise MalformedFrame(f"{what} cannot be decoded: {error}") from error

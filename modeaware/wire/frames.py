@@ -1,11 +1,13 @@
-"""Framing of Kafka's protocol without IO: bytes in, whole frames out.
+"""Kafka's protocol as bytes, without IO and without schemas: frames, request headers, and fields read one by one.
 
-A frame is a 4-byte length and that many bytes.
+A frame is a 4-byte length and that many bytes. Every length is checked against a limit, or against the bytes that are
+left, before anything is kept or read for it.
 """
 
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 
 from modeaware.errors import ErrorCode, ModeAwareError, RequestRefused
 
@@ -14,19 +16,20 @@ MAX_REQUEST_BYTES = 1_048_576
 MAX_RESPONSE_BYTES = 16_777_216
 """The largest response: room for a million retired partitions."""
 
-_LENGTH = struct.Struct(">i")
+INT16, INT32 = struct.Struct(">h"), struct.Struct(">i")
+_REQUEST_PREFIX = struct.Struct(">hhi")
 
 
 class MalformedFrame(ModeAwareError):
-    """The peer sent bytes that are no message of Kafka's protocol, or not one that is spoken here."""
+    """The peer sent bytes that are no message of Kafka's protocol, or a message that is not supported here."""
 
     default_code = ErrorCode.INVALID_REQUEST
 
 
 class FrameReader:
-    """Cuts a byte stream into frames. Not safe to share between threads.
+    """Cuts a byte stream into frames. Not thread-safe.
 
-    Holds less than one frame and one received chunk; a length is checked before anything is kept for it.
+    Holds less than one frame and one received chunk.
 
     Args:
         max_bytes: the largest frame accepted, without its length.
@@ -42,7 +45,7 @@ class FrameReader:
         return bool(self._buffer)
 
     def receive(self, data: bytes) -> list[bytes]:
-        """Take bytes as they came from the peer; return the frames (without their lengths) that are complete now.
+        """Take bytes as they came from the peer; return the frames (without their lengths) that are now complete.
 
         Raises:
             MalformedFrame: a length is negative or above the limit. The stream cannot be read any further.
@@ -51,30 +54,119 @@ class FrameReader:
         frames = []
         position = 0
         while (end := self._frame_end(position)) is not None:
-            frames.append(bytes(self._buffer[position + _LENGTH.size : end]))
+            frames.append(bytes(self._buffer[position + INT32.size : end]))
             position = end
         del self._buffer[:position]
         return frames
 
     def _frame_end(self, position: int) -> int | None:
-        if len(self._buffer) - position < _LENGTH.size:
+        if len(self._buffer) - position < INT32.size:
             return None
-        (length,) = _LENGTH.unpack_from(self._buffer, position)
+        (length,) = INT32.unpack_from(self._buffer, position)
         if not 0 <= length <= self._max_bytes:
-            raise MalformedFrame(f"a frame of {length} bytes was announced; 0 to {self._max_bytes} are taken")
-        end = position + _LENGTH.size + int(length)
+            raise MalformedFrame(f"a frame of {length} bytes was announced; the limit is {self._max_bytes}")
+        end = position + INT32.size + int(length)
         return end if end <= len(self._buffer) else None
 
 
 def frame(payload: bytes, max_bytes: int) -> bytes:
-    """``payload`` with its length in front.
+    """Return ``payload`` with its length in front.
 
     Raises:
-        RequestRefused: it is larger than ``max_bytes``, and was not sent for that.
+        RequestRefused: ``payload`` is larger than ``max_bytes``.
     """
     if len(payload) > max_bytes:
         raise RequestRefused(
             f"a message of {len(payload)} bytes is above the limit of {max_bytes}: name fewer topics in one request",
             code=ErrorCode.MESSAGE_TOO_LARGE,
         )
-    return _LENGTH.pack(len(payload)) + payload
+    return INT32.pack(len(payload)) + payload
+
+
+@dataclass(frozen=True)
+class Header:
+    """A request's header; the response carries the same ``correlation_id``."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None = None
+
+
+def peek_header(payload: bytes) -> Header:
+    """Return the fields of a request's header that every version of every api has (not ``client_id``).
+
+    Raises:
+        MalformedFrame: the frame is too short to be a request.
+    """
+    if len(payload) < _REQUEST_PREFIX.size:
+        raise MalformedFrame(f"a frame of {len(payload)} bytes is no request")
+    return Header(*_REQUEST_PREFIX.unpack_from(payload))
+
+
+class Cursor:
+    """A position in some bytes, for reading them field by field.
+
+    Each method raises MalformedFrame, and nothing else, where the bytes do not follow its layout. Code that reads
+    ``body`` directly, for speed, has to check the end itself and to advance ``at``.
+    """
+
+    __slots__ = ("at", "body")
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+        self.at = 0
+
+    def take(self, size: int) -> bytes:
+        start, self.at = self.at, self.at + size
+        if self.at > len(self.body):
+            raise MalformedFrame(f"{size} bytes are announced, {len(self.body) - start} are left")
+        return self.body[start : self.at]
+
+    def unpack(self, layout: struct.Struct) -> tuple[int, ...]:
+        return layout.unpack(self.take(layout.size))
+
+    def varint(self) -> int:
+        """Read an unsigned varint."""
+        value = 0
+        for shift in range(0, 35, 7):
+            if self.at >= len(self.body):
+                raise MalformedFrame("a varint is announced, nothing is left")
+            byte = self.body[self.at]
+            self.at += 1
+            value |= (byte & 127) << shift
+            if byte < 128:
+                return value
+        raise MalformedFrame("a varint of more than 5 bytes")
+
+    def count(self, least_bytes: int = 1) -> int:
+        """Read the length of a compact array that is not null, whose elements have at least ``least_bytes`` bytes."""
+        count, left = self.varint() - 1, len(self.body) - self.at
+        if count < 0 or count * least_bytes > left:
+            raise MalformedFrame(f"{count} elements are announced, {left} bytes are left")
+        return count
+
+    def string(self) -> str | None:
+        """Read a compact string."""
+        length = self.varint() - 1
+        if length < 0:
+            return None
+        try:
+            return self.take(length).decode()
+        except UnicodeDecodeError as error:
+            raise MalformedFrame("a string that is not UTF-8") from error
+
+    def skip_plain_string(self) -> None:
+        """Skip a string of a version that is not flexible."""
+        (length,) = self.unpack(INT16)
+        self.take(max(length, 0))
+
+    def skip_tags(self) -> None:
+        for _ in range(self.varint()):
+            self.varint()
+            self.take(self.varint())
+
+    def end(self) -> None:
+        """Check that all bytes were read."""
+        if left := len(self.body) - self.at:
+            raise MalformedFrame(f"{left} bytes too many")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from modeaware.errors import ErrorCode, ModeAwareError, RequestRefused
 from modeaware.lifecycle.commands import (
@@ -23,20 +23,19 @@ from modeaware.wire.frames import MalformedFrame
 _NEVER = -1
 _BY_CHARACTERS = -1  # a rule of version 0, in which every group with a character of a glob is one
 _GLOB_SINCE = 1
-_Thing = TypeVar("_Thing", bound=Hashable)
 WHOLE_TOPIC = -1
 """The partition index that stands for the topic as a whole in a DeletePartitions response."""
 
 
 @dataclass(frozen=True)
 class TopicResult:
-    """What the controller answered for one topic.
+    """The controller's response for one topic.
 
     Attributes:
         topic: the topic's name.
-        retired: the mode now of each partition that is not ReadWrite; empty for CreatePartitions, whose answer does not
-            say.
-        message: what the controller had to say, such as the unread records an ``immediate_delete`` takes.
+        retired: the mode now of each partition that is not ReadWrite; empty for CreatePartitions, whose response has no
+            modes.
+        message: a note of the controller, such as the unread records an ``immediate_delete`` takes.
     """
 
     topic: str
@@ -53,10 +52,12 @@ def delete_partitions_request(
     accept_state_loss: Mapping[str, Sequence[str]] | None = None,
     evacuate: Collection[str] = (),
 ) -> Any:
-    """Ask to keep ``counts[topic]`` partitions of each topic. ``delay_ms`` -1 names the ``retention`` policy.
+    """Return the request to keep ``counts[topic]`` partitions of each topic.
 
-    ``accept_state_loss`` gives, per topic, the groups whose state per partition may be lost; ``evacuate`` names
-    topics that are compacted and have to be evacuated.
+    Args:
+        delay_ms: -1 for the ``retention`` policy.
+        accept_state_loss: per topic, the groups whose state per partition may be lost.
+        evacuate: topics that are compacted and have to be evacuated.
     """
     topic = codec.DeletePartitionsRequest.DeletePartitionsTopic
     accepted = accept_state_loss or {}
@@ -79,7 +80,7 @@ def delete_partitions_request(
 def create_partitions_request(
     commands: Iterable[CreatePartitionsCommand], *, validate_only: bool, timeout_ms: int
 ) -> Any:
-    """Ask for ``total_count`` writable partitions of each command's topic."""
+    """Return the request for ``total_count`` writable partitions of each command's topic."""
     topic = codec.CreatePartitionsRequest.CreatePartitionsTopic
     assignment = topic.CreatePartitionsAssignment
     return codec.CreatePartitionsRequest(
@@ -99,7 +100,7 @@ def create_partitions_request(
 
 
 def alter_group_rules_request(command: AlterGroupRulesCommand, *, timeout_ms: int) -> Any:
-    """Ask for rules about groups to be added and removed."""
+    """Return the request to add and remove rules about groups."""
     request = codec.AlterGroupRulesRequest
     return request(
         timeout_ms=timeout_ms,
@@ -121,7 +122,7 @@ def alter_group_rules_request(command: AlterGroupRulesCommand, *, timeout_ms: in
 
 
 def lost_in_version(message: Any, api_version: int) -> str | None:
-    """Return why an older controller would take a request for another one; None where it would not."""
+    """Return why an older controller would misread a request; None where it would not."""
     if not isinstance(message, codec.AlterGroupRulesRequest) or api_version >= _GLOB_SINCE:
         return None
     other = [rule.group for rule in message.add if bool(rule.glob) is not has_glob_characters(rule.group)]
@@ -134,11 +135,11 @@ def lost_in_version(message: Any, api_version: int) -> str | None:
 
 
 def commands_of(message: Any) -> list[Command]:
-    """The commands of a DeletePartitions, CreatePartitions or AlterGroupRules request.
+    """Return the commands of a DeletePartitions, CreatePartitions or AlterGroupRules request.
 
     Raises:
         MalformedFrame: a field that must not be null is.
-        RequestRefused: a topic, or a rule, stands in the request twice; a time is below 0.
+        RequestRefused: a topic, or a rule, is in the request twice; a time is below 0.
     """
     if isinstance(message, codec.AlterGroupRulesRequest):
         return [_alter_rules_command(message)]
@@ -196,72 +197,56 @@ def _group_rule(rule: Any) -> GroupRule:
     )
 
 
-def _repeated(things: Iterable[_Thing]) -> list[_Thing]:
-    return [thing for thing, times in Counter(things).items() if times > 1]
+def _repeated(keys: Iterable[Any]) -> list[Any]:
+    return [key for key, times in Counter(keys).items() if times > 1]
 
 
 def response_of(request: Any, results: Sequence[CommandResult]) -> Any:
-    """The answer to a request that was taken: its commands' results, in order."""
+    """Return the response to a request that was accepted: its commands' results, in order."""
     if isinstance(request, codec.DeletePartitionsRequest):
-        return delete_partitions_response(results)
+        return codec.DeletePartitionsResponse(responses=[(result.topic, _partitions(result)) for result in results])
     if isinstance(request, codec.AlterGroupRulesRequest):
-        return alter_group_rules_response(*results)
-    return create_partitions_response(results)
-
-
-def alter_group_rules_response(result: CommandResult) -> Any:
-    """The answer to an AlterGroupRules request."""
-    return codec.AlterGroupRulesResponse(throttle_time_ms=0, error_code=int(result.code), error_message=result.message)
-
-
-def delete_partitions_response(results: Sequence[CommandResult]) -> Any:
-    """The answer to a DeletePartitions request that was taken: per topic its retired partitions, or its error."""
-    return codec.DeletePartitionsResponse(
-        throttle_time_ms=0,
-        error_code=int(ErrorCode.NONE),
-        error_message=None,
-        responses=[(result.topic, _partitions(result)) for result in results],
+        (result,) = results
+        return codec.AlterGroupRulesResponse(error_code=int(result.code), error_message=result.message)
+    return codec.CreatePartitionsResponse(
+        results=[(result.topic, int(result.code), result.message) for result in results]
     )
 
 
 def _partitions(result: CommandResult) -> list[tuple[int, int, int, str | None]]:
+    """A topic's error, or its note and its retired partitions."""
+    whole = (WHOLE_TOPIC, int(PartitionMode.READ_WRITE), int(result.code), result.message)
     if result.code is not ErrorCode.NONE:
-        return [(WHOLE_TOPIC, int(PartitionMode.READ_WRITE), int(result.code), result.message)]
+        return [whole]
     retired = [(p, int(mode), int(ErrorCode.NONE), None) for p, mode in enumerate(result.modes) if not mode.writable]
-    note = [(WHOLE_TOPIC, int(PartitionMode.READ_WRITE), int(ErrorCode.NONE), result.message)] if result.message else []
-    return [*note, *retired]
-
-
-def create_partitions_response(results: Sequence[CommandResult]) -> Any:
-    """The answer to a CreatePartitions request: an error code and message per topic."""
-    return codec.CreatePartitionsResponse(
-        throttle_time_ms=0,
-        results=[(result.topic, int(result.code), result.message) for result in results],
-    )
+    return [whole, *retired] if result.message else [*retired]
 
 
 def failed_response(request: Any, error: ModeAwareError) -> Any:
-    """The answer to a request that failed as a whole."""
+    """Return the response to a request that failed as a whole."""
     code = int(error.code if error.code is not None else ErrorCode.UNKNOWN_SERVER_ERROR)
     if isinstance(request, codec.DeletePartitionsRequest):
-        return codec.DeletePartitionsResponse(
-            throttle_time_ms=0, error_code=code, error_message=error.message, responses=[]
-        )
+        return codec.DeletePartitionsResponse(error_code=code, error_message=error.message, responses=[])
     if isinstance(request, codec.AlterGroupRulesRequest):
-        return codec.AlterGroupRulesResponse(throttle_time_ms=0, error_code=code, error_message=error.message)
+        return codec.AlterGroupRulesResponse(error_code=code, error_message=error.message)
     names = dict.fromkeys(_text(topic.name) for topic in _list(request.topics))
-    return codec.CreatePartitionsResponse(throttle_time_ms=0, results=[(name, code, error.message) for name in names])
+    return codec.CreatePartitionsResponse(results=[(name, code, error.message) for name in names])
 
 
 def results_of(response: Any) -> dict[str, TopicResult | RequestRefused]:
-    """What each topic was answered; a refusal as the error to raise. AlterGroupRules is about no topic: ``""``.
+    """Return each topic's result; a refusal as the error to raise. AlterGroupRules is about no topic: ``""``.
 
     Raises:
         RequestRefused: the request failed as a whole.
-        MalformedFrame: the response holds a code that Kafka does not have, or null where a value must stand.
+        MalformedFrame: the response holds a code that Kafka does not have, or null where a value is required.
     """
     if isinstance(response, codec.CreatePartitionsResponse):
-        return {_text(r.name): _result(r.name, r.error_code, r.error_message) for r in _list(response.results)}
+        return {
+            _text(each.name): _refusal(each.error_code, each.error_message, each.name)
+            if each.error_code
+            else TopicResult(each.name, message=each.error_message)
+            for each in _list(response.results)
+        }
     if response.error_code:
         raise _refusal(response.error_code, response.error_message)
     if isinstance(response, codec.AlterGroupRulesResponse):
@@ -277,25 +262,17 @@ def _delete_result(topic: Any) -> TopicResult | RequestRefused:
             return _refusal(partition.error_code, partition.error_message, topic.name)
         if partition.partition_index == WHOLE_TOPIC:
             message = partition.error_message
-        else:
-            retired[partition.partition_index] = _mode(partition.status_code)
+            continue
+        try:
+            retired[partition.partition_index] = PartitionMode(partition.status_code)
+        except ValueError as error:
+            raise MalformedFrame(f"unknown partition mode {partition.status_code}") from error
     return TopicResult(topic.name, retired, message)
-
-
-def _result(topic: str, code: int, message: str | None) -> TopicResult | RequestRefused:
-    return _refusal(code, message, topic) if code else TopicResult(topic, message=message)
 
 
 def _refusal(code: int, message: str | None, topic: str | None = None) -> RequestRefused:
     known = ErrorCode(code) if code in set(ErrorCode) else ErrorCode.UNKNOWN_SERVER_ERROR
-    return RequestRefused(message or f"the controller answered with error {code}", code=known, topic=topic)
-
-
-def _mode(code: int) -> PartitionMode:
-    try:
-        return PartitionMode(code)
-    except ValueError as error:
-        raise MalformedFrame(f"the controller answered with partition mode {code}, which is unknown here") from error
+    return RequestRefused(message or f"the controller returned error {code}", code=known, topic=topic)
 
 
 def _text(value: Any) -> str:

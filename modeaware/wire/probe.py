@@ -1,243 +1,186 @@
-"""Asking servers whether they speak KIP-694's Metadata, without ever waiting longer than one is told to.
+"""Asking a client's bootstrap servers for their capabilities, without ever blocking longer than the caller allows.
 
-The sockets do not block: whoever probes has something better to do, and calls :meth:`Round.step` in between. A server's
-name is resolved in a thread of its own, which lives as long as the operating system takes for it.
+Each server has a thread, which makes one connection (TLS as the client has it, no SASL), sends ApiVersions and ends:
+the caller has other work, and looks in between with :meth:`Round.step`. A thread that resolves a host name may live as
+long as the operating system takes for that.
 """
 
 from __future__ import annotations
 
-import errno
-import os
-import select
+import queue
 import socket
 import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
+import time
+from collections.abc import Mapping
 from contextlib import suppress
-from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.errors import ConfigError, ModeSourceError
-from modeaware.wire import api_versions
-from modeaware.wire.api_versions import Offer
-from modeaware.wire.client_tls import DEFAULT_PORT, security_protocol, servers, split_address, ssl_context
+from modeaware.wire import capabilities
+from modeaware.wire.capabilities import Capabilities
 from modeaware.wire.frames import FrameReader, MalformedFrame, frame
+from modeaware.wire.security import DEFAULT_PORT, security_protocol, servers, split_address, ssl_context
 
 if TYPE_CHECKING:
     import ssl
 
-THREAD_NAME = "modeaware-names"
+THREAD_NAME = "modeaware-probe"
 TIMEOUT_S = 3.0
-"""How long a server has, from the connection to the answer."""
+"""How long a server has, from the connection to the response."""
 MAX_BYTES = 262_144
 _RECEIVE_BYTES = 16_384
 _FAMILIES = {"v4": socket.AF_INET, "v6": socket.AF_INET6}
 _CORRELATION_IDS = count(1)
-T = TypeVar("T")
-_Addresses = Sequence[tuple[Any, ...]]
-Steps = Generator[int, None, T]
-"""Yields the events (``select.POLLIN``, ``POLLOUT``) it waits for."""
 
 
 class Round:
-    """One question to each of a client's bootstrap servers, side by side. For one thread; no SASL is needed for it.
+    """One request to each of a client's bootstrap servers, side by side. For one thread.
 
     Attributes:
-        offers: what servers said, in the order in which they did.
-        failures: server -> why it said nothing that can be used.
+        offers: server -> its capabilities, in the order of the responses.
+        failures: server -> why there was no usable response.
 
     Args:
-        conf: the client's librdkafka settings. ``bootstrap.servers``, ``broker.address.family``,
-            ``security.protocol`` and those of TLS count.
+        conf: the client's librdkafka settings: ``bootstrap.servers``, ``broker.address.family``,
+            ``security.protocol`` and those of TLS are used.
     """
 
-    def __init__(self, conf: Mapping[str, Any], clock: Clock = SYSTEM_CLOCK) -> None:
-        self.offers: dict[str, Offer] = {}
+    def __init__(self, conf: Mapping[str, Any]) -> None:
+        self.offers: dict[str, Capabilities] = {}
         self.failures: dict[str, str] = {}
-        self._clock = clock
+        self._deadline_s = time.monotonic() + TIMEOUT_S
         self._asking: dict[str, _Probe] = {}
+        self._ended: queue.SimpleQueue[_Probe] = queue.SimpleQueue()
         try:
             context = ssl_context(conf) if security_protocol(conf).endswith("SSL") else None
-            deadline_s = clock.monotonic_s() + TIMEOUT_S
             family = _FAMILIES.get(str(conf.get("broker.address.family")).lower(), socket.AF_UNSPEC)
-            self._asking = {server: _Probe(server, family, context, deadline_s) for server in servers(conf)}
+            for server in servers(conf):
+                self._asking[server] = _Probe(server, family, context, self._deadline_s, self._ended)
         except ConfigError as error:
             self.failures["the configuration"] = str(error)
+        for probe in list(self._asking.values()):
+            try:
+                probe.start()
+            except RuntimeError as error:  # no more threads
+                self._take(probe, error)
 
     @property
     def done(self) -> bool:
-        """Whether nobody is waited for any more."""
+        """Whether all servers have responded or failed."""
         return not self._asking
 
     def step(self, wait_s: float = 0.0) -> None:
-        """Go as far as it goes, and wait for the servers no longer than ``wait_s`` in all."""
-        poller = select.poll()
-        waiting = [probe for probe in self._asking.values() if probe.events and probe.socket is not None]
-        for probe in waiting:
-            assert probe.socket is not None
-            poller.register(probe.socket, probe.events)
-        awake = {number for number, _ in poller.poll(int(wait_s * 1000))} if waiting else set()
-        now_s = self._clock.monotonic_s()
-        for server, probe in list(self._asking.items()):
-            started = probe.socket is not None
-            if not started or probe.socket.fileno() in awake or now_s > probe.patient_until_s:  # type: ignore[union-attr] # started
-                self._advance(server, probe, now_s)
+        """Take the responses that have arrived; wait up to ``wait_s`` for one."""
+        with suppress(queue.Empty):
+            while self._asking:
+                probe = self._ended.get(timeout=wait_s) if wait_s > 0 else self._ended.get_nowait()
+                wait_s = 0.0
+                self._take(probe, probe.result)
+        if time.monotonic() > self._deadline_s:
+            for probe in list(self._asking.values()):
+                self._take(probe, TimeoutError())
 
-    def _advance(self, server: str, probe: _Probe, now_s: float) -> None:
-        try:
-            offer = probe.advance(now_s)
-        except (OSError, ValueError, MalformedFrame, EOFError) as error:  # an SSLError is an OSError
-            self.failures[server] = str(error) or type(error).__name__
+    def _take(self, probe: _Probe, result: Capabilities | Exception) -> None:
+        if self._asking.pop(probe.server, None) is None:
+            return
+        if isinstance(result, Capabilities):
+            self.offers[probe.server] = result
+        elif isinstance(result, TimeoutError) and result.errno is None:
+            self.failures[probe.server] = f"no answer within {TIMEOUT_S:g} s"
         else:
-            if offer is None:
-                return
-            self.offers[server] = offer
-        probe.close()
-        del self._asking[server]
+            self.failures[probe.server] = str(result) or type(result).__name__
 
     def failure(self) -> ModeSourceError | None:
-        """What to report when nobody has answered; None when somebody has."""
+        """Return what to report when no server has responded; None when one has."""
         if self.offers or not self.failures:
             return None
         reasons = "; ".join(f"{server}: {why}" for server, why in sorted(self.failures.items()))
         return ModeSourceError(
-            "modes over the wire: no bootstrap server says whether it speaks KIP-694 "
-            f"({reasons}). It is asked again; modeaware.mode.source=log does without"
+            f"modes over the wire: no bootstrap server says whether it supports KIP-694 ({reasons}); retrying. "
+            "modeaware.mode.source=log does without"
         )
 
     def close(self) -> None:
-        """Let the connections go. Idempotent."""
+        """Abandon the connections; their threads close them. Idempotent."""
         for probe in self._asking.values():
-            probe.close()
+            probe.cancel()
         self._asking.clear()
 
 
-class _Probe:
-    """One server's turn: ``events`` says what the socket is waited for, and ``patient_until_s`` until when."""
+class _Probe(threading.Thread):
+    """One server's turn. Puts itself into ``ended`` when ``result`` is set."""
 
-    def __init__(self, server: str, family: int, context: ssl.SSLContext | None, deadline_s: float) -> None:
-        self.patient_until_s = deadline_s
-        self.socket: socket.socket | None = None
-        self.events = 0
+    def __init__(
+        self,
+        server: str,
+        family: int,
+        context: ssl.SSLContext | None,
+        deadline_s: float,
+        ended: queue.SimpleQueue[_Probe],
+    ) -> None:
+        super().__init__(name=THREAD_NAME, daemon=True)
+        self.server = server
+        self.result: Capabilities | Exception = EOFError()
+        self._family = family
+        self._context = context
         self._deadline_s = deadline_s
-        self._now_s = 0.0
-        self._steps = self._talk(server, family, context)
+        self._ended = ended
+        self._socket: socket.socket | None = None
 
-    def advance(self, now_s: float) -> Offer | None:
-        """Go on; None while there is more to wait for.
-
-        Raises:
-            OSError, ValueError, EOFError, MalformedFrame: there is no answer.
-        """
-        self._now_s = now_s
-        if now_s > self._deadline_s:
-            raise TimeoutError(f"no answer within {TIMEOUT_S:g} s")
+    def run(self) -> None:
         try:
-            self.events = next(self._steps)
-        except StopIteration as stop:
-            offer: Offer = stop.value
-            return offer
-        return None
+            self.result = self._ask()
+        except (OSError, ValueError, MalformedFrame, EOFError) as error:  # an SSLError is an OSError
+            self.result = error
+        self._ended.put(self)
 
-    def close(self) -> None:
-        self._steps.close()
-        if self.socket is not None:
+    def cancel(self) -> None:
+        """Wake the thread, if it waits for the server."""
+        made = self._socket
+        if made is not None:
             with suppress(OSError):
-                self.socket.close()
+                made.shutdown(socket.SHUT_RDWR)
 
-    def _talk(self, server: str, family: int, context: ssl.SSLContext | None) -> Steps[Offer]:
-        host, port = split_address(server, DEFAULT_PORT)
-        addresses = yield from self._resolve(host, port, family)
-        yield from self._connect(addresses)
-        if context is not None:
-            assert self.socket is not None
-            secured = context.wrap_socket(self.socket, server_hostname=host, do_handshake_on_connect=False)
-            self.socket = secured
-            yield from _when_possible(secured.do_handshake)
-        made = self.socket
-        assert made is not None
+    def _ask(self) -> Capabilities:
+        host, port = split_address(self.server, DEFAULT_PORT)
+        with self._connect(host, port) as plain:
+            plain.settimeout(self._left_s())
+            if self._context is None:
+                return self._talk(plain)
+            with self._context.wrap_socket(plain, server_hostname=host) as secured:
+                return self._talk(secured)
+
+    def _connect(self, host: str, port: int) -> socket.socket:
+        # Bytes: for a str, Python loads its codec for international names, which takes longer than all the rest.
+        name = host.encode() if host.isascii() else host
+        addresses = socket.getaddrinfo(name, port, self._family, socket.SOCK_STREAM)
+        failure: OSError = OSError("no address")
+        for number, (family, kind, protocol, _, address) in enumerate(addresses):
+            self._socket = made = socket.socket(family, kind, protocol)
+            made.settimeout(self._left_s() / (len(addresses) - number))  # the rest is for the addresses after it
+            try:
+                made.connect(address)
+                return made
+            except OSError as error:
+                failure = error
+                made.close()
+        raise failure
+
+    def _talk(self, made: socket.socket) -> Capabilities:
+        from modeaware import __version__
+
         correlation_id = next(_CORRELATION_IDS)
-        rest = frame(api_versions.request(correlation_id, _software_version()), MAX_BYTES)
-        while rest:
-            sent = yield from _when_possible(partial(made.send, rest), select.POLLOUT)
-            rest = rest[sent:]
+        made.settimeout(self._left_s())
+        made.sendall(frame(capabilities.request(correlation_id, __version__), MAX_BYTES))
         reader = FrameReader(MAX_BYTES)
         while True:
-            data = yield from _when_possible(lambda: made.recv(_RECEIVE_BYTES))
+            made.settimeout(self._left_s())
+            data = made.recv(_RECEIVE_BYTES)
             if not data:
                 raise EOFError("the connection was closed")
             if frames := reader.receive(data):
-                return api_versions.read(frames[0], correlation_id)
+                return capabilities.read(frames[0], correlation_id)
 
-    def _resolve(self, host: str, port: int, family: int) -> Steps[_Addresses]:
-        # Bytes: for a str, Python loads its codec for international names, which takes longer than all the rest.
-        look_up = partial(
-            socket.getaddrinfo, host.encode() if host.isascii() else host, port, family, socket.SOCK_STREAM
-        )
-        with suppress(socket.gaierror):  # it is a name
-            return look_up(flags=socket.AI_NUMERICHOST)
-        self.socket, there = socket.socketpair()
-        found: list[_Addresses | Exception] = []
-        try:
-            threading.Thread(target=_look_up, args=(look_up, found, there), name=THREAD_NAME, daemon=True).start()
-        except RuntimeError as error:
-            there.close()
-            raise OSError(f"{host} is not looked up: {error}") from error
-        yield select.POLLIN
-        if isinstance(found[0], Exception):
-            raise found[0]
-        return found[0]
-
-    def _connect(self, addresses: _Addresses) -> Steps[None]:
-        refusal = 0
-        for number, (family, kind, protocol, _, address) in enumerate(addresses):
-            if self.socket is not None:
-                self.socket.close()
-            self.socket = socket.socket(family, kind, protocol)
-            self.socket.setblocking(False)
-            refusal = self.socket.connect_ex(address)
-            if refusal in (errno.EINPROGRESS, errno.EAGAIN):
-                # Those that come after it, too, have a share of what is left.
-                self.patient_until_s = self._now_s + (self._deadline_s - self._now_s) / (len(addresses) - number)
-                yield select.POLLOUT
-                settled = _is_writable(self.socket)
-                refusal = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) if settled else errno.ETIMEDOUT
-            if not refusal:
-                self.patient_until_s = self._deadline_s
-                return
-        raise OSError(refusal, os.strerror(refusal) if refusal else "no address")
-
-
-def _when_possible(action: Callable[[], T], event: int = select.POLLIN) -> Steps[T]:
-    while True:
-        try:
-            return action()
-        except BlockingIOError:
-            yield event
-        except OSError as error:
-            # ssl's own two; without importing it where there is no TLS.
-            if type(error).__name__ not in ("SSLWantReadError", "SSLWantWriteError"):
-                raise
-            yield select.POLLIN if type(error).__name__ == "SSLWantReadError" else select.POLLOUT
-
-
-def _look_up(look_up: Callable[[], _Addresses], found: list[_Addresses | Exception], done: socket.socket) -> None:
-    """Closes ``done`` at its end, which is how the other one of the pair hears of it."""
-    with done:
-        try:
-            found.append(look_up())
-        except (OSError, ValueError) as error:
-            found.append(error)
-
-
-def _is_writable(made: socket.socket) -> bool:
-    poller = select.poll()
-    poller.register(made, select.POLLOUT)
-    return bool(poller.poll(0))
-
-
-def _software_version() -> str:
-    from modeaware import __version__
-
-    return __version__
+    def _left_s(self) -> float:
+        return max(self._deadline_s - time.monotonic(), 0.001)

@@ -26,8 +26,6 @@ from functools import cache
 from typing import Any
 from uuid import UUID
 
-__all__ = ["Budget", "read_message", "read_nullable_string", "skip_tagged_fields"]
-
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _FIXED = {"bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "int64": "q"}

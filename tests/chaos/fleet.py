@@ -17,6 +17,8 @@ from tests.chaos.setting import CONTROLLER_CONFIGS, GROUPS, WRITERS, Setting
 from tests.chaos.tasks import Task
 
 KILL_S = 20.0
+DEBUG = "%7|"
+"""How librdkafka's debug lines begin."""
 WATCH_S = 0.5
 FATAL_ERROR = "cimpl.KafkaException: KafkaError{FATAL"
 TRACEBACK_LINES = 60
@@ -33,6 +35,7 @@ class Child:
         command: what to run; the number of its incarnation is added for writers and readers.
 
     Attributes:
+        run: the number of its present incarnation, or of its last one.
         wanted: whether it is to run; if not, it is not started again when it has ended.
         turn: held by the thread that harms it or looks after it.
     """
@@ -41,6 +44,7 @@ class Child:
         self.name = name
         self.role = role
         self.group = group
+        self.run = 0
         self.wanted = False
         self.turn = threading.RLock()
         self._command = [sys.executable, "-m", *command]
@@ -55,6 +59,7 @@ class Child:
     def start(self, run: int) -> None:
         """Start its next incarnation."""
         with self.turn:
+            self.run = run
             self.wanted = True
             self._log_start = self._log.stat().st_size if self._log.exists() else 0
             numbered = [] if self.role == "controller" else [str(run)]
@@ -91,11 +96,15 @@ class Child:
         """Whether it has ended, within ``timeout_s`` at the latest."""
         return self._process is None or self._process.wait(timeout_s)
 
+    def log_lines(self) -> list[str]:
+        """What this incarnation has logged."""
+        if not self._log.exists():
+            return []
+        return self._log.read_bytes()[self._log_start :].decode(errors="replace").splitlines()
+
     def last_words(self) -> str:
         """Why this incarnation gave up, else the fatal error that its last traceback began with, else the last line."""
-        if not self._log.exists():
-            return ""
-        lines = self._log.read_bytes()[self._log_start :].decode(errors="replace").splitlines()
+        lines = [line for line in self.log_lines() if not line.startswith(DEBUG)]
         causes = (line for line in reversed(lines[-TRACEBACK_LINES:]) if line.startswith(FATAL_ERROR))
         last = next(causes, lines[-1] if lines else "")
         return next((line for line in reversed(lines) if GAVE_UP in line), last)[:400]

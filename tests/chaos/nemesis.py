@@ -17,8 +17,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from modeaware.errors import LocalKafkaError
-from modeaware.local import LocalKafka
-from modeaware.local.node import LocalBroker
+from modeaware.local import LocalBroker, LocalKafka
 from tests.chaos.chronicle import Chronicle
 from tests.chaos.fleet import Child, Fleet
 from tests.chaos.tasks import Task, until

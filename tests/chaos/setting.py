@@ -69,7 +69,8 @@ WRITERS = (
 GROUPS = (
     Group("range", 2, _CLASSIC),
     Group("cooperative", 2, {**_CLASSIC, "partition.assignment.strategy": "cooperative-sticky", **_LATEST}),
-    Group("consumer", 2, {"group.protocol": "consumer", **_LATEST}),
+    # With librdkafka's log of its membership, which tests.chaos.membership reads.
+    Group("consumer", 2, {"group.protocol": "consumer", **_LATEST, "debug": "cgrp", "log_level": 7}),
     Group("plain", 1, _CLASSIC, aware=False),
 )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -11,17 +13,20 @@ from confluent_kafka import KafkaException
 from modeaware.errors import ModeAwareError
 from modeaware.local import LocalKafka
 from tests.chaos.fleet import Child, Fleet
+from tests.chaos.membership import MissedAssignment, last_received, missed_assignments
 from tests.chaos.nemesis import BrokerLane, ProcessLane
 from tests.chaos.operators import Operator, Remaker
 from tests.chaos.plain import commit_zeros, create_topic, unread, write_contents
 from tests.chaos.setting import GROUPS, PARTITIONS, Setting
 from tests.chaos.tasks import until
 from tests.chaos.watch import Watch
-from tests.support.kafka_tools import run_tool
+from tests.support.kafka_tools import finish_tool
 
 START_S = 90.0
 END_S = 120.0
 DRAIN_S = 180.0
+LOOKS, LOOK_S = 2, 10.0
+TOOL_MS = 45_000
 SWITCHED_S = 15.0
 LONGER_S = 180.0
 """Harm goes on for up to so much longer until the first switch is :data:`SWITCHED_S` old: before it there is little to
@@ -126,11 +131,45 @@ class Story:
             return not left
 
         done = until(drained, DRAIN_S, 1.0)
+        if not done and self._restart_stale(group):
+            done = until(drained, DRAIN_S, 1.0)
         self.fleet.chronicle.note("drained" if done else "not-drained", group=group, left=dict(left))
-        if not done:
-            tool = f"kafka-consumer-groups.sh --bootstrap-server {self.setting.bootstrap_servers} --describe"
-            members = run_tool(f"{tool} --group {self.setting.topic}-{group} --members --verbose")
-            self.fleet.chronicle.note("members", group=group, members=members)
+
+    def _restart_stale(self, group: str) -> bool:
+        """Restart the members whose client missed its assignment (:mod:`tests.chaos.membership`).
+
+        The group still has to read every record afterwards.
+
+        Returns:
+            Whether any member was restarted.
+        """
+        readers = {f"{child.name}-{child.run}": child for child in self.fleet.of("reader") if child.group == group}
+        looks: list[list[MissedAssignment]] = []
+        for _ in range(LOOKS):
+            time.sleep(LOOK_S if looks else 0.0)  # an assignment in flight has arrived at the second look
+            description = self._describe_members(group)
+            received = {client_id: last_received(child.log_lines()) for client_id, child in readers.items()}
+            looks.append(missed_assignments(description, received))
+        stale = [each for each in looks[0] if all(each in look for look in looks)]
+        for each in stale:
+            self.fleet.chronicle.note("assignment-missed", group=group, **each._asdict())
+            child = readers[each.client_id]
+            with child.turn:
+                child.terminate()
+                if not child.wait(END_S):
+                    child.kill()
+                self.fleet.start_child(child)
+        return bool(stale)
+
+    def _describe_members(self, group: str) -> str:
+        """Note and return the coordinator's description of a group's members; empty if the tool does not end."""
+        tool = f"kafka-consumer-groups.sh --bootstrap-server {self.setting.bootstrap_servers} --timeout {TOOL_MS}"
+        try:
+            members = finish_tool(f"{tool} --describe --group {self.setting.topic}-{group} --members --verbose").out
+        except subprocess.TimeoutExpired:
+            members = ""
+        self.fleet.chronicle.note("members", group=group, members=members)
+        return members
 
     def _active(self, watch: Watch) -> Child | None:
         holder = watch.controller_id

@@ -24,8 +24,6 @@ from tests.support.fake_views import FakeViews, modes_of
 from tests.support.kafka_python_offline import OFFLINE, TOPIC, Made
 
 ZERO, ONE = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)
-# kafka-python leaves a socket open that has not connected when its client is closed.
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 producers = pytest.mark.parametrize("kind", [kafka.KafkaProducer, KafkaProducer], ids=["kafka-python", "ours"])
 consumers = pytest.mark.parametrize("kind", [kafka.KafkaConsumer, KafkaConsumer], ids=["kafka-python", "ours"])
 each_consumer = pytest.mark.parametrize(
@@ -104,11 +102,13 @@ def test_a_flush_that_times_out_leaves_the_producer_open_and_errbacks_are_called
 
 
 @producers
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")  # of producers that were never made
 def test_what_a_producer_and_its_send_refuse(kind: Any) -> None:
     with pytest.raises(ValueError, match="Unrecognized configs"):
         kind(**OFFLINE, unheard_of=1)
     with pytest.raises(KafkaConfigurationError):
         kind(**OFFLINE, acks=1, enable_idempotence=True)
+    gc.collect()
     made = Made(kind)
     for message, arguments in {
         "Need at least one": {},

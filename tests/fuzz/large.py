@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from modeaware.endpoint.api_versions import Awareness
-from modeaware.endpoint.desk import Submit, ToUpstream
+from modeaware.endpoint.facade import Submit, ToUpstream
 from modeaware.endpoint.limits import Limits
 from modeaware.endpoint.session import Session
-from modeaware.wire import codec, stock
+from modeaware.wire import codec
 from tests.fuzz.play import Player, traced
 from tests.fuzz.tally import Finding
 from tests.support.conversation import (
@@ -72,9 +72,9 @@ def play(player: Player, *, measure_memory: bool = True) -> None:
 def _converse(hand_on: Callable[..., Any], payload: bytes, answer: bytes | None) -> bytes | None:
     """The broker's answer; where it has been made already, it is not made again."""
     session = Session(FakeDesk(), Limits(), False)
-    session._client = Awareness(reads=True, heeds=True)  # as after ApiVersions
+    session._client = Awareness(reads=True, follows=True)  # as after ApiVersions
     for action in hand_on(session.from_client, payload):
-        if isinstance(action, ToUpstream) and codec.peek_header(action.payload).api_key == stock.METADATA_KEY:
+        if isinstance(action, ToUpstream) and codec.peek_header(action.payload).api_key == codec.METADATA_KEY:
             if answer is None:
                 header, asked = decoded_question(action.payload)
                 topics = {topic.name: (0, 1, ALTER_AND_DELETE) for topic in asked.topics}

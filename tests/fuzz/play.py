@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Any
 
-from modeaware.endpoint import desk
+from modeaware.endpoint import facade
 from modeaware.endpoint.api_versions import Awareness
 from modeaware.endpoint.limits import Limits
 from modeaware.endpoint.metadata import Answers
@@ -21,7 +21,7 @@ from modeaware.endpoint.session import Session
 from modeaware.errors import ControllerUnavailable, ErrorCode, ModeSourceError
 from modeaware.lifecycle.commands import CommandResult
 from modeaware.topic_view import TopicView
-from modeaware.wire import codec, stock
+from modeaware.wire import codec
 from modeaware.wire.frames import FrameReader, MalformedFrame, frame
 from tests.fuzz.events import Event, Kind, parse
 from tests.fuzz.tally import Finding, Tally
@@ -37,7 +37,6 @@ from tests.support.conversation import (
     metadata_answer,
     pass_through_answer,
 )
-from tests.support.golden import EVERYTHING
 
 LIMITS = Limits(
     request_bytes=16_384,
@@ -61,7 +60,7 @@ VIEWS = {
 }
 SECRET = b"fuzz-secret-token"
 """In the seeds' SASL frames; may stand in no reason of a Close."""
-SPOKEN = [(key, version) for key, (low, high) in EVERYTHING.versions.items() for version in range(low, high + 1)]
+SPOKEN = [(key, version) for key, (low, high) in codec.VERSIONS.items() for version in range(low, high + 1)]
 MOST_CPU_S = 1.0
 """Of one frame. CPU time: other work of the machine must not look like a hang."""
 MOST_PEAK_BYTES = 8_388_608
@@ -157,18 +156,18 @@ class Conversation:
         self._named = bool(setting & 16)
         self._answers = player.answers if setting & 8 else Answers(LIMITS)
         self._desk = FakeDesk(
-            known=VIEWS, old_clients=desk.REFUSE if setting & 2 else desk.SERVE, active=not setting & 4
+            known=VIEWS, old_clients=facade.REFUSE if setting & 2 else facade.SERVE, active=not setting & 4
         )
         self._connect(sasl=bool(setting & 1))
 
     def _connect(self, *, sasl: bool = False) -> None:
         self._session = Session(self._desk, LIMITS, sasl, self._answers)
-        said = Awareness(reads=self._named, heeds=self._named)
+        said = Awareness(reads=self._named, follows=self._named)
         self._session._client = said  # as after ApiVersions, without its cost each time
         self._client, self._broker = FrameReader(LIMITS.request_bytes), FrameReader(LIMITS.upstream_bytes)
         self._unanswered: deque[bytes] = deque()
         self._asked: deque[bytes] = deque()
-        self._submitted: desk.Submit | desk.Refresh | None = None
+        self._submitted: facade.Submit | facade.Refresh | None = None
 
     def run(self) -> None:
         for kind, argument, payload in self._events:
@@ -227,10 +226,10 @@ class Conversation:
         if submitted is None:
             self._take(self._session.resolved(argument, None))
             return
-        commands = submitted.commands if isinstance(submitted, desk.Submit) else ()
+        commands = submitted.commands if isinstance(submitted, facade.Submit) else ()
         done = [CommandResult(getattr(each, "topic", "")) for each in commands]
         outcomes: list[Any] = [
-            None if isinstance(submitted, desk.Refresh) else done,
+            None if isinstance(submitted, facade.Refresh) else done,
             [CommandResult("t", ErrorCode(37), "m" * 2_000, (RO,) * argument) for _ in commands],
             ControllerUnavailable("it stops"),
             ModeSourceError("cannot be read"),
@@ -245,26 +244,26 @@ class Conversation:
         fake = self._desk
         fake.active = not argument & 1
         fake.number += 1
-        unknown = desk.ActiveController("other", None, 0) if argument & 2 else None
-        fake.claimed = unknown if argument & 6 else desk.ActiveController("other", "active.example", 9691)
+        unknown = facade.ActiveController("other", None, 0) if argument & 2 else None
+        fake.claimed = unknown if argument & 6 else facade.ActiveController("other", "active.example", 9691)
         fake.failure = ModeSourceError("not yet") if argument & 24 == 24 else None
         fake.known = VIEWS if argument & 8 else {}
 
-    def _take(self, actions: list[desk.Action]) -> None:
+    def _take(self, actions: list[facade.Action]) -> None:
         session = self._session
         for number, action in enumerate(actions):
             match action:
-                case desk.ToClient(payload):
+                case facade.ToClient(payload):
                     self._player.tally.told += 1
                     if not self._unanswered or payload[:4] != self._unanswered.popleft():
                         raise Finding("an answer out of order, or to what was not asked")
-                case desk.ToUpstream(payload):
+                case facade.ToUpstream(payload):
                     self._asked.append(payload)
-                case desk.Submit() | desk.Refresh():
+                case facade.Submit() | facade.Refresh():
                     if self._submitted is not None:
                         raise Finding("two tickets at once")
                     self._submitted = action
-                case desk.Close(reason):
+                case facade.Close(reason):
                     self._player.tally.closed += 1
                     if number != len(actions) - 1 or not session.closed or session.pending:
                         raise Finding("something after a Close")
@@ -276,18 +275,15 @@ class Conversation:
             raise Finding(f"{session.pending} requests are pending, {len(self._unanswered)} have no answer")
 
 
-WITH_IDS = (stock.METADATA_KEY, stock.METADATA_WITH_IDS)
-
-
 @cache
 def good_answer(head: bytes, variant: int) -> bytes | None:
     """What a broker may answer to a request that begins with these four bytes; None: it is not looked into."""
     header = codec.peek_header(head + bytes(4))
-    if not stock.is_supported(header) and (header.api_key, header.api_version) != WITH_IDS:
+    if not codec.is_supported(header):
         return None
-    if header.api_key == stock.API_VERSIONS_KEY:
+    if header.api_key == codec.API_VERSIONS_KEY:
         return broker_versions(header.api_version, 0)
-    if header.api_key != stock.METADATA_KEY:
+    if header.api_key != codec.METADATA_KEY:
         return None
     rights = (ALTER_AND_DELETE, 1 << 8, NOT_SAID, 1 << 7)[variant % 4]
     error = (0, 0, 3, 29, 5)[variant % 5]
@@ -300,10 +296,10 @@ def decode(argument: int, payload: bytes) -> None:
     with suppress(MalformedFrame):
         match argument % 2:
             case 0:
-                _round_trip(payload, EVERYTHING.decode_request, _encode_request)
+                _round_trip(payload, codec.decode_request, _encode_request)
             case 1 if payload:
                 key, version = SPOKEN[payload[0] % len(SPOKEN)]
-                _round_trip(payload[1:], lambda data: EVERYTHING.decode_response(data, key, version), _encode_response)
+                _round_trip(payload[1:], lambda data: codec.decode_response(data, key, version), _encode_response)
 
 
 def _round_trip(data: bytes, read: Callable[[bytes], Any], write: Callable[[Any], bytes]) -> None:
@@ -319,9 +315,9 @@ def _round_trip(data: bytes, read: Callable[[bytes], Any], write: Callable[[Any]
 
 def _encode_request(read: tuple[Any, Any]) -> bytes:
     header, message = read
-    return EVERYTHING.encode_request(message, header.api_version, header.correlation_id, header.client_id)
+    return codec.encode_request(message, header.api_version, header.correlation_id, header.client_id)
 
 
 def _encode_response(read: tuple[int, Any]) -> bytes:
     correlation_id, message = read
-    return EVERYTHING.encode_response(message, message.version, correlation_id)  # 0: ApiVersions with an error
+    return codec.encode_response(message, message.version, correlation_id)  # 0: ApiVersions with an error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from modeaware.wire import stock
+from modeaware.wire import codec
 from tests.fuzz.events import Event, Kind, build, parse
 from tests.fuzz.play import SECRET, SPOKEN
 from tests.support.conversation import (
@@ -46,7 +46,7 @@ def _of_sessions() -> Iterator[bytes]:
         modes_request(4, ["größer"], include_topic_authorized_operations=True),
         modes_request(5, modes_only=True),
     ]
-    answer = _broker(metadata_answer(0, TOPICS, version=stock.METADATA_WITH_IDS))
+    answer = _broker(metadata_answer(0, TOPICS, version=codec.METADATA_WITH_IDS))
     for setting in (16, 20, 24, 26):
         yield build(setting, [*begun, *(event for each in modes for event in (_client(each), answer))])
         yield build(setting, [*begun, *map(_client, modes), *[answer] * len(modes)])
@@ -70,7 +70,7 @@ def _of_sessions() -> Iterator[bytes]:
         everything: list[str] | None = None if version else []
         old = [_client(old_metadata_request(7, version, topics)) for topics in (["orders", "t"], everything)]
         for setting in (2, 10, 18) if version else (0, 2):
-            newest = stock.METADATA_WITH_IDS if setting & 2 else version
+            newest = codec.METADATA_WITH_IDS if setting & 2 else version
             told = _broker(metadata_answer(0, TOPICS, version=newest))
             yield build(setting, [old[0], told, *old, told, told, old[1], Event(Kind.GOOD, version)])
     for version in range(6):

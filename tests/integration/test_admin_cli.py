@@ -10,7 +10,7 @@ from contextlib import closing
 import pytest
 
 from modeaware import cli
-from modeaware.cli.options import connect, connection
+from modeaware.cli.session import connect, connection
 from modeaware.controller.daemon import Controller
 from tests.conftest import MakeTopic
 from tests.support.command_line import QUICK, WAIT, Site
@@ -25,7 +25,7 @@ def test_shrink_and_wait_where_no_controller_runs_then_undo(site: Site, filled: 
     assert told.status == 0, told.err
     assert "WARNING: This feature is only enabled with Metadata version above 10" in told.err
     assert "2 divides 6" in told.err
-    assert "No controller is running: its work is done here." in told.err
+    assert "No controller is running: this command does its work." in told.err
     assert told.out.splitlines() == [f"{filled}: ReadOnly now: 2-5.", f"{filled}: done."]
     described = site.describe(filled)
     assert (described["phase"], described["writable"], described["deletion"]["policy"]) == ("done", 2, "drained")
@@ -59,8 +59,8 @@ def test_a_silent_first_server_does_not_end_a_command(site: Site) -> None:
     """A broker that takes connections and never answers is passed over, at the start as well."""
     with closing(socket.create_server(("127.0.0.1", 0))) as silent:
         servers = f"127.0.0.1:{silent.getsockname()[1]},{site.servers}"
-        with closing(connect(connection(Namespace(bootstrap_server=servers, command_config=None)))) as cluster:
-            assert cluster.brokers.node_ids()
+        with connect(connection(Namespace(bootstrap_server=servers, command_config=None))) as session:
+            assert session.cluster.brokers.node_ids()
 
 
 def test_a_dry_run_shows_the_plan_and_changes_nothing(site: Site, filled: str) -> None:

@@ -72,7 +72,7 @@ def test_a_file_is_applied_and_applied_again(site: Site, filled: str, make_topic
     assert "Topics: 3 to change." in shown.out
     assert site.run("apply", file, "--dry-run").status == 0
     asked = site.run("apply", file)
-    assert (asked.status, "say --yes" in asked.err) == (1, True)
+    assert (asked.status, "pass --yes" in asked.err) == (1, True)
     assert (state(site, filled, grows), exists(site, new)) == (before, False), "nothing was changed by all that"
 
     done = site.run("apply", file, "--yes", "--wait")
@@ -104,7 +104,7 @@ def test_in_mid_shrink(site: Site, filled: str, write: Write, make_group: Callab
     assert (same["status"], same["in_progress"], same["steps"]) == ("in_progress", "drain of partitions 4-5", [])
     other = {"partitions": 4, "shrink": {"policy": "retention"}}
     (warning,) = told_json(site, write(**{filled: other}), "--yes")[filled]["warnings"]
-    assert "goes on as it began (policy drained, delay_ms 0, without an evacuation)" in warning
+    assert "continues as it began (policy drained, delay_ms 0, without an evacuation)" in warning
     lower = told_json(site, write(**{filled: {"partitions": 2}}), "--yes", status=1)[filled]
     assert lower["status"] == "refused"
     assert f"take it back (modeaware topics --undo --topic {filled})" in lower["error"]

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from operator import methodcaller
 
 import pytest
 
 from modeaware.cluster import cluster
-from modeaware.cluster.cluster import Cluster
-from modeaware.cluster.groups.found import GroupsFound, find_groups
 from modeaware.controller.daemon import Controller
 from modeaware.errors import ClusterError, ControllerFenced, ControllerUnavailable, ErrorCode, ModeSourceError
 from modeaware.lifecycle.commands import DeletePartitionsCommand
-from modeaware.lifecycle.effects import CommitOffsets
 from modeaware.local import LocalBroker, LocalKafka
 from modeaware.modes import PartitionMode
 from modeaware.views import registry
@@ -27,12 +24,6 @@ from tests.support.waiting import eventually
 NONE, RW = PartitionMode.NONE, PartitionMode.READ_WRITE
 PATIENCE_S = 120
 """By chance the broker coordinates the election or the group, or leads the mode log: clients give it up one by one."""
-
-
-@pytest.fixture
-def setting(kafka3: LocalKafka) -> Iterator[Controlled]:
-    with Controlled(kafka3) as made:
-        yield made
 
 
 def restart(kafka: LocalKafka) -> None:
@@ -140,37 +131,3 @@ def test_nothing_is_concluded_from_the_silence_of_frozen_brokers(
         group.wait_for(unread)
         setting.wait_done(topic)
     setting.wait_done(other)
-
-
-def test_a_missing_broker_is_a_doubt_about_groups(kafka3: LocalKafka, make_group: Callable[[], str]) -> None:
-    seen = Cluster({"bootstrap.servers": kafka3.bootstrap_servers})
-    topic, prefix = topic_maker(kafka3)(1), make_group()
-    topic_id = eventually(lambda: seen.describe([topic]).get(topic)).topic_id  # brokers hear of it one by one
-
-    def committed(group: str) -> bool:
-        try:
-            seen.perform(CommitOffsets(topic, topic_id, group, {0: 0}))
-        except ClusterError:
-            return False
-        return True
-
-    # Twice: a coordinator that has just taken over may not show the last write of its partition until the next one.
-    for number in [*range(20), *range(20)]:
-        eventually(lambda group=f"{prefix}-{number}": committed(group))
-    found: list[GroupsFound] = []
-
-    def sure() -> bool:
-        try:
-            found.append(find_groups(seen, topic, range(1)))
-        except ClusterError:
-            return False
-        return found[-1].doubt is None
-
-    eventually(sure, 60)
-    everyone = set(found[-1].groups)
-    assert len(everyone) == 20
-    kafka3.brokers[1].kill()
-    found.clear()
-    eventually(sure, 60)
-    assert all(each.doubt is not None or set(each.groups) == everyone for each in found), "a sure answer is a whole one"
-    seen.close()

@@ -13,9 +13,8 @@ from confluent_kafka import OFFSET_INVALID, Message, TopicPartition
 from modeaware.confluent.consumer import Consumer
 from modeaware.local import Kafka
 from modeaware.modes import PartitionMode
-from tests.conftest import MakeTopic
-from tests.support.fake_views import FakeViews, modes_of
-from tests.support.group import await_held, held, read
+from tests.support.fake_views import modes_of
+from tests.support.group import Reading, await_held, held, read
 from tests.support.waiting import eventually
 
 NONE = PartitionMode.NONE
@@ -23,64 +22,50 @@ protocols = pytest.mark.parametrize("strategy", ["range,roundrobin", "cooperativ
 
 
 @protocols
-def test_a_thread_inside_an_endless_poll_follows(
-    make_consumer: Callable[..., Consumer],
-    fake_views: FakeViews,
-    make_topic: MakeTopic,
-    send: Callable[..., None],
-    strategy: str,
-) -> None:
-    topic = make_topic(4)
-    consumer = make_consumer(partition_assignment_strategy=strategy)
+def test_a_thread_inside_an_endless_poll_follows(reading: Reading, strategy: str) -> None:
+    topic = reading.topic(4)
+    consumer = reading.consumer(partition_assignment_strategy=strategy)
     consumer.subscribe([topic])
     await_held(consumer, range(4))
     polled: list[Message | None] = []
     poll = consumer.poll  # an alias
     thread = threading.Thread(target=lambda: polled.append(poll()), daemon=True)
     thread.start()
-    fake_views.set(topic, modes_of(4, 2, NONE))
+    reading.views.set(topic, modes_of(4, 2, NONE))
     eventually(lambda: consumer.modeaware_stats()["assigned"] == 2)
-    fake_views.set(topic, modes_of(4, 4))
+    reading.views.set(topic, modes_of(4, 4))
     eventually(lambda: consumer.modeaware_stats()["assigned"] == 4)
     assert thread.is_alive()
-    send(topic, 3)
+    reading.send(topic, 3)
     thread.join(30)
     assert polled[0] is not None
     assert polled[0].partition() == 3
 
 
 @protocols
-def test_pauses_stay_as_they_were(
-    make_consumer: Callable[..., Consumer],
-    fake_views: FakeViews,
-    make_topic: MakeTopic,
-    send: Callable[..., None],
-    strategy: str,
-) -> None:
-    topic = make_topic(4)
-    consumer = make_consumer(partition_assignment_strategy=strategy)
+def test_pauses_stay_as_they_were(reading: Reading, strategy: str) -> None:
+    topic = reading.topic(4)
+    consumer = reading.consumer(partition_assignment_strategy=strategy)
     consumer.subscribe([topic])
     await_held(consumer, range(4))
     paused = [TopicPartition(topic, 0), TopicPartition(topic, 3)]
     consumer.pause(paused)
-    fake_views.set(topic, modes_of(4, 2, NONE))
+    reading.views.set(topic, modes_of(4, 2, NONE))
     await_held(consumer, range(2))
     consumer.resume([TopicPartition(topic, 2)])
     for partition in range(4):
-        send(topic, partition)
+        reading.send(topic, partition)
     assert read(consumer, 1) == [(1, 0)], "hidden ones are not resumed, paused ones stay paused"
-    fake_views.set(topic, modes_of(4, 4))
+    reading.views.set(topic, modes_of(4, 4))
     assert read(consumer, 1) == [(2, 0)], "3 comes back as it went: paused"
     consumer.resume(paused)
     assert read(consumer, 2) == [(0, 0), (3, 0)]
 
 
-def test_eager_callbacks_see_a_rebalance_of_what_is_held_and_may_assign_themselves(
-    make_consumer: Callable[..., Consumer], fake_views: FakeViews, make_topic: MakeTopic, send: Callable[..., None]
-) -> None:
-    topic = make_topic(4)
+def test_eager_callbacks_see_a_rebalance_of_what_is_held_and_may_assign_themselves(reading: Reading) -> None:
+    topic = reading.topic(4)
     for partition in range(4):
-        send(topic, partition, 3)
+        reading.send(topic, partition, 3)
     calls: list[tuple[str, list[int]]] = []
 
     def on_assign(consumer: Consumer, partitions: list[TopicPartition]) -> None:
@@ -95,17 +80,17 @@ def test_eager_callbacks_see_a_rebalance_of_what_is_held_and_may_assign_themselv
         calls.append(("revoke", [p.partition for p in partitions]))
         consumer.unassign()
 
-    fake_views.set(topic, modes_of(4, 2, NONE))
-    consumer = make_consumer()
+    reading.views.set(topic, modes_of(4, 2, NONE))
+    consumer = reading.consumer()
     consumer.subscribe([topic], on_assign=on_assign, on_revoke=on_revoke)
     assert read(consumer, 3) == [(0, 0), (0, 1), (0, 2)]
     assert held(consumer) == [0]
-    fake_views.set(topic, modes_of(4, 4))
+    reading.views.set(topic, modes_of(4, 4))
     assert read(consumer, 4) == [(2, 2), (3, 0), (3, 1), (3, 2)]
     assert held(consumer) == [0, 2, 3]
-    fake_views.set(topic, modes_of(4, 3, NONE))
+    reading.views.set(topic, modes_of(4, 3, NONE))
     await_held(consumer, [0, 2])
-    send(topic, 0)
+    reading.send(topic, 0)
     found = read(consumer, 1)
     if found == [(2, 2)]:  # sent back to its own offset once more; or the record came while that was awaited
         found = read(consumer, 1)
@@ -119,11 +104,9 @@ def test_eager_callbacks_see_a_rebalance_of_what_is_held_and_may_assign_themselv
     ]
 
 
-def test_incremental_callbacks_see_what_goes_and_what_comes(
-    make_consumer: Callable[..., Consumer], fake_views: FakeViews, make_topic: MakeTopic, send: Callable[..., None]
-) -> None:
-    topic = make_topic(4)
-    send(topic, 3, 3)
+def test_incremental_callbacks_see_what_goes_and_what_comes(reading: Reading) -> None:
+    topic = reading.topic(4)
+    reading.send(topic, 3, 3)
     calls: list[tuple[str, list[int]]] = []
 
     def on_assign(consumer: Consumer, partitions: list[TopicPartition]) -> None:
@@ -134,12 +117,12 @@ def test_incremental_callbacks_see_what_goes_and_what_comes(
         calls.append(("revoke", [p.partition for p in partitions]))
         consumer.incremental_unassign(partitions)
 
-    consumer = make_consumer(partition_assignment_strategy="cooperative-sticky")
+    consumer = reading.consumer(partition_assignment_strategy="cooperative-sticky")
     consumer.subscribe([topic], on_assign=on_assign, on_revoke=on_revoke)
     assert read(consumer, 3) == [(3, 0), (3, 1), (3, 2)]
-    fake_views.set(topic, modes_of(4, 2, NONE))
+    reading.views.set(topic, modes_of(4, 2, NONE))
     await_held(consumer, range(2))
-    fake_views.set(topic, modes_of(4, 3, NONE))
+    reading.views.set(topic, modes_of(4, 3, NONE))
     await_held(consumer, range(3))
     consumer.close()
     assert calls == [
@@ -152,40 +135,38 @@ def test_incremental_callbacks_see_what_goes_and_what_comes(
 
 @protocols
 def test_an_exception_of_a_callback_is_raised_by_poll_and_what_is_held_is_right(
-    make_consumer: Callable[..., Consumer], fake_views: FakeViews, make_topic: MakeTopic, strategy: str
+    reading: Reading, strategy: str
 ) -> None:
     def fail(_: Consumer, partitions: list[TopicPartition]) -> None:
         raise ValueError(f"{len(partitions)} partitions")
 
-    topic = make_topic(4)
-    consumer = make_consumer(partition_assignment_strategy=strategy)
+    topic = reading.topic(4)
+    consumer = reading.consumer(partition_assignment_strategy=strategy)
     consumer.subscribe([topic], on_assign=fail)
-    fake_views.set(topic, modes_of(4, 3, NONE))
+    reading.views.set(topic, modes_of(4, 3, NONE))
     with pytest.raises(ValueError, match="3 partitions"):
         eventually(lambda: consumer.poll(0.1), 60)
     assert held(consumer) == [0, 1, 2]
-    fake_views.set(topic, modes_of(4, 4))
+    reading.views.set(topic, modes_of(4, 4))
     with pytest.raises(ValueError, match="partitions"):
         eventually(lambda: consumer.poll(0.1), 60)
     await_held(consumer, range(4))
 
 
-def test_partitions_assigned_by_hand_wait_and_go_on_where_they_were(
-    make_consumer: Callable[..., Consumer], fake_views: FakeViews, make_topic: MakeTopic, send: Callable[..., None]
-) -> None:
-    topic = make_topic(4)
+def test_partitions_assigned_by_hand_wait_and_go_on_where_they_were(reading: Reading) -> None:
+    topic = reading.topic(4)
     for partition in range(4):
-        send(topic, partition, 4)
-    fake_views.set(topic, modes_of(4, 3, NONE))
-    consumer = make_consumer()
+        reading.send(topic, partition, 4)
+    reading.views.set(topic, modes_of(4, 3, NONE))
+    consumer = reading.consumer()
     consumer.assign([TopicPartition(topic, partition, partition) for partition in range(4)])
     assert read(consumer, 4 + 3 + 2) == [(p, o) for p in range(3) for o in range(p, 4)]
-    fake_views.set(topic, modes_of(4, [0, 3], NONE))
+    reading.views.set(topic, modes_of(4, [0, 3], NONE))
     assert read(consumer, 1) == [(3, 3)]
     assert held(consumer) == [0, 3]
-    send(topic, 1)
+    reading.send(topic, 1)
     assert consumer.poll(0.5) is None
-    fake_views.set(topic, modes_of(4, 4))
+    reading.views.set(topic, modes_of(4, 4))
     assert read(consumer, 1) == [(1, 4)]
 
 

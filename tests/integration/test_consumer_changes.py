@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from confluent_kafka import OFFSET_INVALID, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from modeaware.confluent.consumer import Consumer
 from modeaware.local import Kafka
 from modeaware.modes import PartitionMode
-from tests.conftest import MakeTopic
-from tests.support.fake_views import FakeViews, modes_of
-from tests.support.group import await_held, committed, held, read
+from tests.support.fake_views import modes_of
+from tests.support.group import Reading, await_held, committed, held, read
 from tests.support.waiting import eventually
 
 NONE = PartitionMode.NONE
@@ -21,21 +17,15 @@ protocols = pytest.mark.parametrize("strategy", ["range,roundrobin", "cooperativ
 
 
 @protocols
-def test_positions_commits_and_the_own_poll_of_a_manual_committer_survive(
-    make_consumer: Callable[..., Consumer],
-    fake_views: FakeViews,
-    make_topic: MakeTopic,
-    send: Callable[..., None],
-    strategy: str,
-) -> None:
-    topic = make_topic(4)
-    consumer = make_consumer(enable_auto_commit=False, partition_assignment_strategy=strategy)
+def test_positions_commits_and_the_own_poll_of_a_manual_committer_survive(reading: Reading, strategy: str) -> None:
+    topic = reading.topic(4)
+    consumer = reading.consumer(enable_auto_commit=False, partition_assignment_strategy=strategy)
     consumer.subscribe([topic])
     await_held(consumer, range(4))
     for partition in (0, 3):
-        send(topic, partition, 5)
+        reading.send(topic, partition, 5)
     assert len(read(consumer, 10)) == 10
-    fake_views.set(topic, modes_of(4, 3, NONE))
+    reading.views.set(topic, modes_of(4, 3, NONE))
     await_held(consumer, range(3))
     assert consumer.poll.func.__self__ is consumer
     assert type(consumer.poll.func).__name__ == "builtin_function_or_method"
@@ -44,101 +34,85 @@ def test_positions_commits_and_the_own_poll_of_a_manual_committer_survive(
     assert committed(consumer, topic, 4) == {}, "nobody asked for a commit"
     consumer.commit(asynchronous=False)
     assert committed(consumer, topic, 4) == {0: 5, 3: 5}
-    send(topic, 0, 2)
-    send(topic, 3, 2)  # stragglers
+    reading.send(topic, 0, 2)
+    reading.send(topic, 3, 2)  # stragglers
     assert read(consumer, 2) == [(0, 5), (0, 6)]
-    fake_views.set(topic, modes_of(4, 4))
+    reading.views.set(topic, modes_of(4, 4))
     assert read(consumer, 2) == [(3, 5), (3, 6)]
 
 
-def test_the_start_of_idle_read_only_partitions_is_committed(
-    make_consumer: Callable[..., Consumer], fake_views: FakeViews, make_topic: MakeTopic, send: Callable[..., None]
-) -> None:
-    topic = make_topic(4)
-    send(topic, 0)
-    send(topic, 3, 7)
-    fake_views.set(topic, modes_of(4, 3))
-    consumer = make_consumer(enable_auto_commit=False, auto_offset_reset="latest")
+def test_the_start_of_idle_read_only_partitions_is_committed(reading: Reading) -> None:
+    topic = reading.topic(4)
+    reading.send(topic, 0)
+    reading.send(topic, 3, 7)
+    reading.views.set(topic, modes_of(4, 3))
+    consumer = reading.consumer(enable_auto_commit=False, auto_offset_reset="latest")
     consumer.subscribe([topic])
     await_held(consumer, range(4))
     assert committed(consumer, topic, 4) == {3: 7}, "ReadOnly from the start"
-    fake_views.set(topic, modes_of(4, 1))
+    reading.views.set(topic, modes_of(4, 1))
     consumer.poll(0)
     assert committed(consumer, topic, 4) == {1: 0, 2: 0, 3: 7}, "and when they become ReadOnly"
 
 
-def test_a_commit_of_the_group_is_never_taken_back(
-    make_consumer: Callable[..., Consumer], fake_views: FakeViews, make_topic: MakeTopic, send: Callable[..., None]
-) -> None:
-    topic = make_topic(2)
-    send(topic, 1, 5)
-    before = make_consumer(enable_auto_commit=False)
+def test_a_commit_of_the_group_is_never_taken_back(reading: Reading) -> None:
+    topic = reading.topic(2)
+    reading.send(topic, 1, 5)
+    before = reading.consumer(enable_auto_commit=False)
     before.commit(offsets=[TopicPartition(topic, 1, 5)], asynchronous=False)
-    consumer = make_consumer(enable_auto_commit=False)
+    consumer = reading.consumer(enable_auto_commit=False)
     consumer.subscribe([topic])
     await_held(consumer, range(2))
     consumer.seek(TopicPartition(topic, 1, 2))
-    fake_views.set(topic, modes_of(2, 1))
+    reading.views.set(topic, modes_of(2, 1))
     consumer.poll(0)
     assert committed(consumer, topic, 2) == {1: 5}
 
 
 @protocols
 @pytest.mark.parametrize("reset", ["earliest", "latest"])
-def test_what_was_fetched_and_not_delivered_is_not_skipped(
-    make_consumer: Callable[..., Consumer],
-    fake_views: FakeViews,
-    make_topic: MakeTopic,
-    send: Callable[..., None],
-    strategy: str,
-    reset: str,
-) -> None:
-    topic = make_topic(2)
-    consumer = make_consumer(auto_offset_reset=reset, partition_assignment_strategy=strategy)
+def test_what_was_fetched_and_not_delivered_is_not_skipped(reading: Reading, strategy: str, reset: str) -> None:
+    topic = reading.topic(2)
+    consumer = reading.consumer(auto_offset_reset=reset, partition_assignment_strategy=strategy)
     consumer.subscribe([topic])
     await_held(consumer, range(2))
-    send(topic, 1, 5)
+    reading.send(topic, 1, 5)
     fetched = TopicPartition(topic, 1)
     eventually(lambda: consumer.get_watermark_offsets(fetched, cached=True)[1] == 5)
-    fake_views.set(topic, modes_of(2, 1, NONE))
+    reading.views.set(topic, modes_of(2, 1, NONE))
     assert consumer.poll(0.3) is None
     assert held(consumer) == [0]
-    fake_views.set(topic, modes_of(2, 2))
+    reading.views.set(topic, modes_of(2, 2))
     assert read(consumer, 5) == [(1, offset) for offset in range(5)]
-    send(topic, 1, 5)
+    reading.send(topic, 1, 5)
     eventually(lambda: consumer.get_watermark_offsets(fetched, cached=True)[1] == 10)
-    fake_views.set(topic, modes_of(2, 1, NONE))
+    reading.views.set(topic, modes_of(2, 1, NONE))
     assert consumer.poll(0.3) is None
-    fake_views.set(topic, modes_of(2, 2))
+    reading.views.set(topic, modes_of(2, 2))
     assert read(consumer, 5) == [(1, offset) for offset in range(5, 10)]
 
 
 @pytest.mark.parametrize("held_before", [True, False])
 def test_a_reclaimed_partition_comes_back_at_its_resume_offset(
-    kafka: Kafka,
-    make_consumer: Callable[..., Consumer],
-    fake_views: FakeViews,
-    make_topic: MakeTopic,
-    send: Callable[..., None],
-    held_before: bool,
+    reading: Reading, kafka: Kafka, held_before: bool
 ) -> None:
-    topic = make_topic(2)
-    send(topic, 1, 5)
-    consumer = make_consumer(auto_offset_reset="latest")
+    topic = reading.topic(2)
+    reading.send(topic, 1, 5)
+    consumer = reading.consumer(auto_offset_reset="latest")
     if held_before:
         consumer.subscribe([topic])
         await_held(consumer, range(2))
         consumer.pause([TopicPartition(topic, 1)])
         consumer.seek(TopicPartition(topic, 1, 2))
-    fake_views.set(topic, modes_of(2, 1, NONE), resume_offsets={1: 5})
+    reading.views.set(topic, modes_of(2, 1, NONE), resume_offsets={1: 5})
     if not held_before:
         consumer.subscribe([topic])
     await_held(consumer, range(1))
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     for future in admin.delete_records([TopicPartition(topic, 1, 5)]).values():
         future.result(30)
-    send(topic, 1, 2)
-    fake_views.set(topic, modes_of(2, 1), resume_offsets={1: 5}, reclaimed={1})
+    reading.send(topic, 1, 2)
+    reading.views.set(topic, modes_of(2, 1), resume_offsets={1: 5}, reclaimed={1})
     if held_before:
         await_held(consumer, range(2))
         consumer.resume([TopicPartition(topic, 1)])
@@ -146,20 +120,14 @@ def test_a_reclaimed_partition_comes_back_at_its_resume_offset(
     assert read(consumer, 2) == [(1, 5), (1, 6)]
 
 
-def test_a_latest_group_reads_a_new_partition_from_the_start(
-    kafka: Kafka,
-    make_consumer: Callable[..., Consumer],
-    fake_views: FakeViews,
-    make_topic: MakeTopic,
-    send: Callable[..., None],
-) -> None:
-    topic = make_topic(2)
-    consumer = make_consumer(auto_offset_reset="latest", topic_metadata_refresh_interval_ms=500)
+def test_a_latest_group_reads_a_new_partition_from_the_start(reading: Reading, kafka: Kafka) -> None:
+    topic = reading.topic(2)
+    consumer = reading.consumer(auto_offset_reset="latest", topic_metadata_refresh_interval_ms=500)
     consumer.subscribe([topic])
     await_held(consumer, range(2))
-    fake_views.set(topic, modes_of(3, 2), resume_offsets={2: 0})
+    reading.views.set(topic, modes_of(3, 2), resume_offsets={2: 0})
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     admin.create_partitions([NewPartitions(topic, 3)])[topic].result(30)
-    fake_views.set(topic, modes_of(3, 3))  # opened before this consumer has even heard of the partition
-    send(topic, 2, 3)
+    reading.views.set(topic, modes_of(3, 3))  # opened before this consumer has even heard of the partition
+    reading.send(topic, 2, 3)
     assert read(consumer, 3) == [(2, 0), (2, 1), (2, 2)]

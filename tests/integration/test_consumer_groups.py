@@ -84,61 +84,6 @@ def test_under_the_consumer_protocol_the_coordinators_runs_stay(
         group.check(traffic.finish())
 
 
-@pytest.mark.parametrize("strategy", [None, "cooperative-sticky", "consumer"])
-def test_a_latest_group_skips_nothing_after_its_start(
-    kafka: Kafka, fake_views: FakeViews, make_topic: MakeTopic, make_member: Callable[..., Member], strategy: str | None
-) -> None:
-    topic = make_topic(6)
-    members = [make_member(topic, strategy=strategy, auto_offset_reset="latest") for _ in range(2)]
-    with Group(members) as group:
-        group.await_held(topic, range(6))
-        # Idle all the time before: the position of no partition is known to librdkafka when the modes change.
-        fake_views.set(topic, modes_of(6, 2))
-        fake_views.set(topic, modes_of(6, 2, NONE))
-        with Traffic(kafka.bootstrap_servers, {topic: range(2)}) as traffic:
-            group.await_held(topic, range(2))
-            # While they are hidden, records come: stragglers, and then all is writable again.
-            traffic.write_to(topic, list(range(6)))
-            fake_views.set(topic, modes_of(6, 2, NONE), resume_offsets=dict.fromkeys(range(2, 6), 0))
-            fake_views.set(topic, modes_of(6, 6))
-            group.await_held(topic, range(6))
-            group.check(traffic.finish())
-
-
-def test_members_come_and_go_while_partitions_are_hidden(
-    kafka: Kafka, fake_views: FakeViews, make_topic: MakeTopic, make_member: Callable[..., Member]
-) -> None:
-    topic = make_topic()
-    fake_views.set(topic, modes_of(12, 12))
-    first = [make_member(topic) for _ in range(2)]
-    with Traffic(kafka.bootstrap_servers, {topic: range(12)}) as traffic, Group(first) as group:
-        group.await_held(topic, range(12), [6, 6])
-        shrink(fake_views, traffic, group, topic, 12, 6)
-        group.await_held(topic, range(6), [3, 3])
-        late = make_member(topic)
-        late.start()
-        group.members.append(late)
-        group.await_held(topic, range(6), [2, 2, 2])
-        gone = group.members[0]
-        gone.stop()
-        gone.assigned = {}
-        group.await_held(topic, range(6), [0, 3, 3])
-        group.check(traffic.finish())
-
-
-def test_static_members_deal_again_too(
-    kafka: Kafka, fake_views: FakeViews, make_topic: MakeTopic, make_member: Callable[..., Member]
-) -> None:
-    topic = make_topic()
-    # Member ids and instance ids sort differently; the order is read off the partitions.
-    members = [make_member(topic, group_instance_id=name, client_id=name[::-1]) for name in ("za", "yb", "xc")]
-    with Traffic(kafka.bootstrap_servers, {topic: range(12)}) as traffic, Group(members) as group:
-        group.await_held(topic, range(12), [4, 4, 4])
-        shrink(fake_views, traffic, group, topic, 12, 4)
-        group.await_held(topic, range(4), [1, 1, 2])
-        group.check(traffic.finish())
-
-
 def test_a_group_of_three_follows_the_mode_log(
     kafka: Kafka, make_topic: MakeTopic, make_member: Callable[..., Member]
 ) -> None:

@@ -13,7 +13,7 @@ from modeaware import AdminClient
 from modeaware.cluster import observer
 from modeaware.errors import ErrorCode
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
-from modeaware.lifecycle.phases import topic_phase
+from modeaware.lifecycle.state import topic_phase
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modes import PartitionMode
 from tests.conftest import MakeTopic

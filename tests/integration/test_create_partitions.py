@@ -3,37 +3,27 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AclOperation, ResourceType
-from confluent_kafka.admin import AdminClient as StockAdminClient
 
-from modeaware import AdminClient, CreationResult, NewPartitions, NewTopic
+from modeaware import AdminClient, CreationResult, NewPartitions
 from modeaware.admin.creation import created_partitions
 from modeaware.admin.reassignments import replicas_by_broker
 from modeaware.errors import ErrorCode, RequestRefused
-from modeaware.lifecycle.phases import topic_phase
+from modeaware.lifecycle.state import topic_phase
 from modeaware.local import LocalKafka
 from modeaware.modes import PartitionMode
-from modeaware.wire.brokers.client import Brokers
+from modeaware.wire.brokers import Brokers
 from tests.conftest import topic_maker
 from tests.support.controlled import Controlled, produce
 from tests.support.plain import create_topic
-from tests.support.rights import Acls
-from tests.support.secured import SecuredKafka
 from tests.support.waiting import eventually
 
 TIMEOUT_S = 40.0
 RW, NONE = PartitionMode.READ_WRITE, PartitionMode.NONE
-
-
-@pytest.fixture
-def setting(kafka3: LocalKafka) -> Iterator[Controlled]:
-    with Controlled(kafka3) as made:
-        yield made
 
 
 @pytest.fixture
@@ -112,20 +102,3 @@ def test_retired_partitions_are_revived_first_and_assignments_are_for_the_new_on
     assert replicas(kafka3, topic) == {**before, 4: placed}
     setting.wait_for(topic, lambda record: topic_phase(record) == "done")
     assert setting.modes(topic) == (RW,) * 5
-
-
-def test_a_user_without_the_right(secured: SecuredKafka, acls: Acls, make_group: Callable[[], str]) -> None:
-    topic = make_group()
-    stock = StockAdminClient(secured.conf())
-    stock.create_topics([NewTopic(topic, 1, 1)])[topic].result(TIMEOUT_S)
-    acls.grant(
-        "client",
-        {
-            (ResourceType.TOPIC, topic, AclOperation.DESCRIBE),
-            (ResourceType.TOPIC, "__partition_modes", AclOperation.READ),
-        },
-    )
-    with AdminClient(secured.conf("client", "PLAIN")) as clerk:
-        assert refused(clerk, topic, 2).code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        acls.grant("client", {(ResourceType.TOPIC, topic, AclOperation.ALTER)})
-        assert grow(clerk, topic, 2).partitions == (1,)

@@ -22,7 +22,7 @@ from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modelog.records import ClaimRecord
 from modeaware.wire import client as wire_client
-from modeaware.wire import kip694, messages, stock
+from modeaware.wire import codec, messages
 from tests.support.guarded import (
     MODE_LOG,
     NOBODY,
@@ -88,10 +88,10 @@ def test_the_controllers_own_rights_are_nobodys(guarded: Guarded, active: Contro
     with guarded.raw(address_of(active)) as peer:
         peer.authenticate(NOBODY)
         peer.name_itself()
-        _, told = stock.decode_response(peer.ask(peer.metadata()), stock.METADATA_KEY, 9)
+        _, told = codec.decode_response(peer.ask(peer.metadata()), codec.METADATA_KEY, 9)
         assert (list(told.topics), max(told.cluster_authorized_operations, 0)) == ([], 0)
-        assert list(kip694.decode_modes_response(peer.ask(peer.modes()))[1].topics) == []
-        (named,) = kip694.decode_modes_response(peer.ask(peer.modes(shrunk)))[1].topics
+        assert list(codec.decode_response(peer.ask(peer.modes()), 3, 10)[1].topics) == []
+        (named,) = codec.decode_response(peer.ask(peer.modes(shrunk)), 3, 10)[1].topics
         assert (named.error_code, list(named.partitions), named.topic_id, named.mode_epoch) == (DENIED, [], None, -1)
         assert [peer.shrinks(name, 1) for name in (shrunk, topic, "missing")] == [DENIED] * 3
         growth = [CreatePartitionsCommand(name, 9) for name in (shrunk, topic)]

@@ -10,13 +10,12 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka.admin import AclOperation
 
-from modeaware import cli
 from modeaware.controller.daemon import Controller
 from modeaware.controller.status import Role
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle.commands import AlterGroupRulesCommand
 from modeaware.modelog.group_rules import GroupRule
-from modeaware.wire import kip694, messages
+from modeaware.wire import codec, messages
 from tests.support.guarded import OWNER, Guarded, address_of
 from tests.support.secured import ADMIN
 
@@ -81,24 +80,6 @@ def test_rights_that_are_taken_away_or_given_count_with_the_next_request(
         assert (peer.grows(topic, 4), guarded.writable(topic)) == (DENIED, 2)
 
 
-@pytest.mark.parametrize("by", ["brokers", "endpoint"])
-def test_the_command_changes_what_its_user_may_change(
-    guarded: Guarded, active: Controller, topic: str, by: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    servers = guarded.servers if by == "brokers" else address_of(active)
-    command = ["shrink", topic, "--to", "2", "--yes", "--bootstrap-server", servers]
-    command += ["--command-config", guarded.properties(OWNER)]
-    guarded.grant(OWNER, topic, ALTER, READ, AclOperation.DESCRIBE_CONFIGS)
-    assert cli.main([*command, "--wait"]) == 1
-    told = capsys.readouterr().err
-    assert f"topic {topic}: this needs ALTER and DELETE on the topic" in told
-    assert "its work is done here" not in told
-    assert guarded.record(topic) is None
-    guarded.grant(OWNER, topic, DELETE)
-    assert cli.main(command) == 0, capsys.readouterr().err
-    assert guarded.writable(topic) == 2
-
-
 def test_a_standby_tells_the_modes_and_names_the_active_one_for_changes(
     guarded: Guarded, active: Controller, standby: Controller, shrunk: str
 ) -> None:
@@ -108,10 +89,10 @@ def test_a_standby_tells_the_modes_and_names_the_active_one_for_changes(
     with guarded.raw(address_of(standby)) as peer:
         peer.authenticate(OWNER)
         peer.name_itself()
-        _, told = kip694.decode_modes_response(peer.ask(peer.modes(shrunk)))
-        node = next(broker for broker in told.brokers if broker.node_id == kip694.ACTIVE_NODE_ID)
+        _, told = codec.decode_response(peer.ask(peer.modes(shrunk)), 3, 10)
+        node = next(broker for broker in told.brokers if broker.node_id == codec.ACTIVE_NODE_ID)
         assert f"{node.host}:{node.port}" == active.address
-        assert (told.controller_id, told.controller_name) == (kip694.ACTIVE_NODE_ID, active.controller_id)
+        assert (told.controller_id, told.controller_name) == (codec.ACTIVE_NODE_ID, active.controller_id)
         assert {each.partition_index: each.mode for each in told.topics[0].partitions} == {0: 0, 1: 0, 2: 1, 3: 1}
         shrinking = messages.delete_partitions_request({shrunk: 1}, delay_ms=-1, immediate_delete=False, timeout_ms=9)
         ruling = messages.alter_group_rules_request(

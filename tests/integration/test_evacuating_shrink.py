@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from confluent_kafka import Consumer, TopicPartition
 
-from modeaware.config import ControllerConfig
+from modeaware.config import ClientConfig, ControllerConfig
 from modeaware.errors import ErrorCode
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import AlterGroupRulesCommand, CommandResult, DeletePartitionsCommand
-from modeaware.lifecycle.evacuation import evacuation_of
+from modeaware.lifecycle.drain import evacuation_of
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import TopicRecord
 from modeaware.modes import PartitionMode, ReplicaState
-from modeaware.reports.certificate import all_drained, take_certificate
+from modeaware.reports.certificate import take_certificate
 from modeaware.reports.describe import describe_topics
+from modeaware.reports.session import Session
 from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled, left, produce
 
 RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
+
+
+def session_of(served: Controlled) -> Session:
+    config = ControllerConfig(mode_log_topic=served.log)
+    return Session(served.conf, ClientConfig(mode_log_topic=served.log), config)
 
 
 def compacted(served: Controlled, make_topic: MakeTopic) -> str:
@@ -57,7 +63,7 @@ def test_it_waits_for_the_proof_and_leaves_the_records(served: Controlled, make_
     assert shrink(served, topic).code is ErrorCode.NONE
     record = wait_not_evacuated(served, topic)
     assert (record.modes, record.retired[1].seal_offset) == ((RW, RO), 10)
-    (description,) = describe_topics(served.conf, served.log, [topic])
+    (description,) = describe_topics(session_of(served), [topic])
     assert "modeaware.spark.evacuate" in str(description.partitions[1].waits_for)
     waiver = GroupRule("waive", str(evacuation_of(record)), topic, "in a hurry", 0)
     assert served.ask(AlterGroupRulesCommand(add=(waiver,))).code is ErrorCode.INVALID_REQUEST
@@ -71,11 +77,11 @@ def test_it_waits_for_the_proof_and_leaves_the_records(served: Controlled, make_
     )
     assert left(served, topic) == {0: 10, 1: 10}
     assert served.record(topic).epoch == record.epoch, "it rests"
-    (description,) = describe_topics(served.conf, served.log, [topic])
-    assert (description.phase, description.evacuation) == ("done", group)
-    certificate = take_certificate(served.conf, ControllerConfig(mode_log_topic=served.log), topic)
-    assert all_drained(certificate)
-    assert certificate["partitions"][0]["proof"] == {group: 10}
+    (description,) = describe_topics(session_of(served), [topic])
+    assert (description.phase, description.evacuation_group) == ("done", group)
+    certificate = take_certificate(session_of(served), topic)
+    assert certificate.all_drained
+    assert certificate.partitions[0].proof == {group: 10}
 
     served.grow(topic, 2)
     served.wait_for(topic, lambda record: record.modes == (RW, RW))

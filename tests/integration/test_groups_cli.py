@@ -55,15 +55,16 @@ def test_a_waiver_says_what_is_given_up_and_lets_the_drain_go_on(
     assert sum(groups[slow]["unread"].values()) == unread
     assert (groups[quick]["held_up"], sum(groups[quick]["unread"].values())) == ({}, 0)
 
+    assert site.run("certificate", "--topic", filled).status == 3, "not drained yet"
     waive = ("groups", "waive", slow, "--topic", filled, "--reason", "it is being retired", "--expires", "1d")
     asked = site.run(*waive)
     assert asked.status == 1
-    assert "say --yes" in asked.err
+    assert "pass --yes" in asked.err
     assert slow not in {group for _, group, _ in rules(site)}
     told = site.run(*waive, "--yes")
     assert told.status == 0, told.err
     assert f"{filled}: group '{slow}' has not read {unread} offsets of partitions 4-5: they are given up" in told.err
-    assert told.out == "The rule holds now.\n"
+    assert told.out == "The rule is in force.\n"
 
     wait_for_phase(site, filled, "done")
     assert all(start == end for p, (start, end) in watermarks(site.servers, filled).items() if p >= 4)

@@ -14,7 +14,7 @@ from confluent_kafka.admin import (
 
 from modeaware.errors import ClusterError, ControllerFenced, ModeSourceError, NotAuthorized
 from modeaware.local import Kafka
-from modeaware.modelog import tail
+from modeaware.modelog import reader
 from modeaware.modelog.reader import LogAbsent, read_mode_log
 from modeaware.modelog.topic import ensure_mode_log
 from modeaware.modelog.writer import ModeLogWriter
@@ -89,7 +89,7 @@ def test_a_log_that_is_deleted_and_made_anew_takes_no_view_back(log: RealLog) ->
 
 def test_a_first_view_misses_no_acknowledged_record(log: RealLog, monkeypatch: pytest.MonkeyPatch) -> None:
     """Behind another producer's open transaction what is appended is acknowledged, and not yet read."""
-    monkeypatch.setattr(tail, "MARKER_WAIT_S", 60.0)
+    monkeypatch.setattr(reader, "MARKER_WAIT_S", 60.0)
     log.create()
     with Producer({**log.conf, "transactional.id": f"other-{log.topic}"}) as other:
         other.init_transactions(30)

@@ -1,4 +1,4 @@
-"""Reassigning partitions on three real brokers: KIP-860's race, its guard, and compare-and-set."""
+"""Reassigning partitions on real brokers: KIP-860's race, its guard, and compare-and-set."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from modeaware import NewPartitions
-from modeaware.admin.reassignments import PartitionReassignment
+from modeaware.admin.reassignments import OPTION_NOT_SUPPORTED, PartitionReassignment
 from modeaware.confluent.admin import AdminClient
 from modeaware.errors import ErrorCode, ReplicasChanged, RequestRefused
 from modeaware.local import LocalKafka
@@ -16,13 +16,6 @@ from tests.support.reassigning import Moving
 from tests.support.waiting import eventually
 
 TIMEOUT_S = 30.0
-
-
-@pytest.fixture
-def moving(kafka3: LocalKafka) -> Iterator[Moving]:
-    made = Moving(kafka3)
-    yield made
-    made.close()
 
 
 @pytest.fixture
@@ -103,3 +96,23 @@ def test_a_topic_grows_only_once_its_replicas_are_where_they_go(moving: Moving, 
     moving.wait_until(topic, {0: (three, two)})
     assert admin.create_partitions(growth)[topic].result(TIMEOUT_S).partitions == (1,)
     assert len(moving.replicas(topic)[topic, 1]) == 2
+
+
+def test_an_older_broker_lacks_the_option_and_cancels_all_the_same(kafka40: LocalKafka, moving: Moving) -> None:
+    """One without version 1 of AlterPartitionReassignments: KIP-860's explicit error."""
+    (node,) = moving.nodes
+    topic = moving.topic([node], [node])
+    with AdminClient({"bootstrap.servers": kafka40.bootstrap_servers}) as admin:
+        futures = admin.alter_partition_reassignments(
+            {(topic, 0): [node], (topic, 1): None}, allow_replication_factor_change=False
+        )
+        error = futures[topic, 0].exception(TIMEOUT_S)
+        assert isinstance(error, RequestRefused)
+        assert error.code is ErrorCode.UNSUPPORTED_VERSION
+        assert str(error) == OPTION_NOT_SUPPORTED
+        cancelled = futures[topic, 1].exception(TIMEOUT_S)
+        assert isinstance(cancelled, RequestRefused)
+        assert cancelled.code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+
+        admin.alter_partition_reassignments({(topic, 0): [node]})[topic, 0].result(TIMEOUT_S)
+        assert admin.list_partition_reassignments().result(TIMEOUT_S) == {}

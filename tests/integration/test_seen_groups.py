@@ -11,7 +11,7 @@ from confluent_kafka import (
 )
 
 from modeaware.cluster.cluster import Cluster
-from modeaware.cluster.groups.found import GroupsFound, find_groups
+from modeaware.cluster.groups import GroupsFound, find_groups
 from modeaware.errors import ClusterError
 from modeaware.lifecycle.facts import GroupFacts
 from modeaware.local import Kafka

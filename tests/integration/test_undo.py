@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from modeaware.lifecycle.phases import topic_phase
+from modeaware.lifecycle.state import topic_phase
 from modeaware.modes import PartitionMode
 from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled, left, produce

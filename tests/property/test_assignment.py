@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modeaware.assignment import hidden, owned, possible_hidden, range_deal, range_order, rejoin_turns, share
+from modeaware.clients.assignment import hidden, owned, possible_hidden, range_deal, range_order, rejoin_turns, share
 from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
 

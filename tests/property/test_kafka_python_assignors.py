@@ -17,7 +17,7 @@ from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAs
 from kafka.coordinator.subscription import Subscription
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
-from modeaware.assignment import range_deal
+from modeaware.clients.assignment import range_deal
 from modeaware.kafka_python.assignors import ReadableAssignor, aware_strategy
 from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView

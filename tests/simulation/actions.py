@@ -12,7 +12,7 @@ from modeaware.lifecycle.commands import (
     CreatePartitionsCommand,
     DeletePartitionsCommand,
 )
-from modeaware.lifecycle.evacuation import evacuation_of
+from modeaware.lifecycle.drain import evacuation_of
 from modeaware.modelog.group_rules import GroupRule
 from tests.simulation.broker_actions import BrokerActions
 from tests.simulation.faults import Fault

@@ -11,17 +11,13 @@ from typing import TYPE_CHECKING, Any, cast
 from unittest.mock import patch
 
 from modeaware.cluster import cluster
-from modeaware.cluster.cluster import Cluster
-from modeaware.cluster.effect_requests import Check, no_check
+from modeaware.cluster.cluster import Check, Cluster, no_check
 from modeaware.config import ControllerConfig
-from modeaware.controller.election import Election
-from modeaware.controller.engine import Engine
-from modeaware.controller.failures import Failures
-from modeaware.controller.lease import LeasedEffects
-from modeaware.controller.replaced import TopicWatch
+from modeaware.controller.cluster_watch import TopicWatch
+from modeaware.controller.election import Election, LeasedEffects
+from modeaware.controller.engine import Engine, Failures
 from modeaware.errors import ClusterError, ControllerFenced, ErrorCode, ModeSourceError, NewerRecord
-from modeaware.lifecycle.commands import Command, CommandResult
-from modeaware.lifecycle.effects import CommitOffsets, CreatePartitions, DeleteRecords, Effect
+from modeaware.lifecycle.commands import Command, CommandResult, CommitOffsets, CreatePartitions, DeleteRecords, Effect
 from modeaware.modelog.records import TopicRecord
 from tests.simulation.broker import SESSION_MS
 from tests.simulation.faults import Fault, phase_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from modeaware.lifecycle.effects import DeleteRecords
+from modeaware.lifecycle.commands import DeleteRecords
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode, ReplicaState

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from enum import IntEnum, auto
 
-from modeaware.lifecycle.phases import topic_phase
+from modeaware.lifecycle.state import topic_phase
 from modeaware.modelog.records import TopicRecord
 
 PHASES = ("none", "seal", "drain", "reclaim", "done", "opening")
-"""The phase of the topic: ``none`` while no partition is retired; the others are modeaware.lifecycle.phases'."""
+"""The phase of the topic: ``none`` while no partition is retired; the others are modeaware.lifecycle.state'."""
 
 
 class Fault(IntEnum):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from modeaware.assignment import hidden, owned, possible_hidden, range_deal, share
-from modeaware.lifecycle.evacuation import evacuation_of
+from modeaware.clients.assignment import hidden, owned, possible_hidden, range_deal, share
+from modeaware.lifecycle.drain import evacuation_of
 from modeaware.modes import PartitionMode
 from tests.simulation.broker import MARKER, Log
 from tests.simulation.modelog import Reader

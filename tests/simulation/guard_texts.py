@@ -29,24 +29,24 @@ class Guard:
 
 TABLE = r"""
 seal waits for quiet  seal 1
-    lifecycle.steps: if now.now_ms < quiet_from_ms:
+    lifecycle.seal: if now_ms < quiet_from_ms:
 seal waits for open transactions  seal 35
-    lifecycle.steps: if not log.settled:\n        return _blocked(
+    lifecycle.seal: if not log.settled:\n        return blocked(
 high watermark = last stable offset  I2 1343
-    lifecycle.steps: if not log.settled:\n        return _blocked(
+    lifecycle.seal: if not log.settled:\n        return blocked(
     lifecycle.steps: if not log.settled:\n        return Drain(
 noted groups stay required  I2 843
-    lifecycle.requirement: {*noted, *using, *named} => {*using, *named}
+    lifecycle.drain: {*noted, *using, *named} => {*using, *named}
 groups that use the topic now are required  I2 5
-    lifecycle.requirement: {*noted, *using, *named} => {*noted, *named}
+    lifecycle.drain: {*noted, *using, *named} => {*noted, *named}
 registered groups are required  I2 20
-    lifecycle.requirement: {*noted, *using, *named} => {*noted, *using}
+    lifecycle.drain: {*noted, *using, *named} => {*noted, *using}
 a doubtful listing blocks  I2 14
     lifecycle.drain: if requirement.doubt is not None:
 a doubtful snapshot is marked  I1 11
-    lifecycle.shrinking: groups_complete=requirement.doubt is None => groups_complete=True
+    lifecycle.admission: groups_complete=requirement.doubt is None => groups_complete=True
 a doubtful snapshot is completed  I1 14
-    lifecycle.advance: if record.groups_complete or requirement.doubt is not None: => if True:
+    lifecycle.steps: if record.groups_complete or requirement.doubt is not None: => if True:
 lag blocks  I2 25
     lifecycle.drain: return None if committed >= seal_offset or caught_up else reasons.GROUP_LAG => return None
 a group without a commit blocks  I2 5
@@ -64,11 +64,11 @@ rules about groups expire  I2 5
 retention is waited for  I2 2
     lifecycle.steps: Drain(reason=None if log.log_start >= seal_offset else reasons.RETENTION) => Drain()
 never to wherever the end is  I1 7
-    lifecycle.steps: return Step(PartitionMode.NONE, retired, delete_up_to=reclaim_offset)
-        => return Step(PartitionMode.NONE, retired, delete_up_to=-1)
+    lifecycle.steps: return _Step(PartitionMode.NONE, retired, delete_up_to=reclaim_offset)
+        => return _Step(PartitionMode.NONE, retired, delete_up_to=-1)
 only up to the seal  I1 7
-    lifecycle.steps: return Step(PartitionMode.NONE, retired, delete_up_to=reclaim_offset)
-        => return Step(PartitionMode.NONE, retired, delete_up_to=retired.seal_offset + 1)
+    lifecycle.steps: return _Step(PartitionMode.NONE, retired, delete_up_to=reclaim_offset)
+        => return _Step(PartitionMode.NONE, retired, delete_up_to=retired.seal_offset + 1)
 never beyond a required group's commit  I1 14
     modelog.records: min([self.seal_offset, *self.drained.values()]) => self.seal_offset
     lifecycle.steps: lower = min(drain.proof.values(), default=reclaim_offset) < reclaim_offset => lower = False
@@ -90,33 +90,33 @@ None partitions are watched  I2 12
     lifecycle.steps: if retired.seal_offset is None or seal_broken_by(retired.seal_offset, log) is not None:
         => if retired.seal_offset is None:
 truncation shows by leader epoch  I1 57
-    lifecycle.drain: or (log.seal_epoch_end is not None and log.seal_epoch_end < seal_offset) =>
+    lifecycle.seal: or (log.seal_epoch_end is not None and log.seal_epoch_end < seal_offset) =>
 one change at a time  I1 12
-    lifecycle.shrinking: if in_progress(record):\n        raise
+    lifecycle.admission: if in_progress(current):
 the tail retires  I3 1
-    lifecycle.shrinking: for partition in range(keep, writable): => for partition in range(writable - keep):
+    lifecycle.admission: for partition in range(keep, writable): => for partition in range(writable - keep):
 ReadOnly comes before None  I2 5
-    lifecycle.shrinking: modes[partition] = PartitionMode.READ_ONLY => modes[partition] = PartitionMode.NONE
+    lifecycle.admission: modes[partition] = PartitionMode.READ_ONLY => modes[partition] = PartitionMode.NONE
 state is lost by name only  I1 32
-    lifecycle.shrinking: if stateful:\n
+    lifecycle.admission: if stateful:\n
 the lowest id is revived first  I3 19
-    lifecycle.growing: if p < total_count and not => if p >= len(record.modes) - total_count and not
+    lifecycle.growth: if p < total_count and not => if p >= len(record.modes) - total_count and not
 opening waits for groups  I2 11
-    lifecycle.opening: if waiting and now_ms < deadline_ms:
+    lifecycle.growth: if waiting and now_ms < deadline_ms:
 opening waits for a sure listing  I2 40
-    lifecycle.opening: waiting = facts.groups_doubt is not None or => waiting =
+    lifecycle.growth: waiting = facts.groups_doubt is not None or => waiting =
 gone only when confirmed  I4 14
-    lifecycle.advance: if facts.gone: => if facts.topic_id != record.topic_id:
+    lifecycle.steps: if facts.gone: => if facts.topic_id != record.topic_id:
 one broker's other id starts an inquiry only  I4 45
-    controller.replaced: for record in replaced_records(suspects, list(told.values()))) => for record in suspects)
+    controller.cluster_watch: for record in replaced_records(suspects, list(each.values()))) => for record in suspects)
 every broker names another id  I4 129
-    lifecycle.replaced: if told and all( => if told and any(
+    controller.cluster_watch: if answers and all( => if answers and any(
 the lease is shown before an effect  I5 979
     controller.engine: if not appended:
 leadership is confirmed before an effect  I5 40
-    controller.lease: if self._election.confirm(CONFIRM_TIMEOUT_S) is not True:
+    controller.election: if self._election.confirm(LEASE_CONFIRM_TIMEOUT_S) is not True:
 the lease is looked at before a request  I5 213
-    controller.lease: if self._clock.monotonic_s() - asked_s > self._lease_s:
+    controller.election: if self._clock.monotonic_s() - asked_s > self._lease_s:
 an epoch is claimed once  I5 1
     controller.engine: known, self._given) + 1 => known, self._given)
 fencing on append  I5 1
@@ -131,52 +131,52 @@ replaced controllers' records are dropped  I5 4
 versions only rise  I4 11
     modelog.replay: if held is not None and record.version < held.version:
 an explicit partition is refused  I3 1
-    routing: if view.is_writable(partition): => if True:
+    clients.routes: if view.is_writable(partition): => if True:
 a view applies to one topic id  I8 41
     topic_view: return topic_id is None or self.topic_id is None or self.topic_id == topic_id => return True
 versions do not order a topic made anew  I2 1000004458
-    assignment: if len(topic_ids) > 1:
+    clients.assignment: if len(topic_ids) > 1:
 state is lost by name only, in a drain too  I2 103
     lifecycle.drain: if group.stateful and name not in requirement.accept_state_loss:
 groups go on where the first seal was  I2 1
-    lifecycle.steps: resume_offset=min(log.lowest_end, resume) => resume_offset=log.end_offset
+    lifecycle.seal: resume_offset=min(log.lowest_end, resume) => resume_offset=log.end_offset
 switch offsets are noted  I3 1
-    lifecycle.shrinking: switch_offsets={p: facts.partitions[p].end_offset for p in range(keep)} => switch_offsets={}
+    lifecycle.admission: switch_offsets={p: facts.partitions[p].end_offset for p in range(keep)} => switch_offsets={}
 a waiver is on the record before deletion  I1 4460
     lifecycle.steps: if lower or not drain.waived.keys() <= now.record.waived.keys(): => if lower:
 a waiver may be for those without a commit  I2 1205
-    lifecycle.requirement: (rule.uncommitted_only and committed) or (rule.glob and is_registered)
+    lifecycle.drain: (rule.uncommitted_only and committed) or (rule.glob and is_registered)
         => (rule.glob and is_registered)
 unreadable rules are a doubt  I2 303
     controller.engine: if self._rules_unreadable and ( => if False and (
 deleted is said after it is done  I1 3143
-    lifecycle.steps: return Step(PartitionMode.NONE, retired, delete_up_to=reclaim_offset)
-        => return Step(PartitionMode.NONE, replace(retired, partition_state=PartitionState.NON_EXISTENT,
+    lifecycle.steps: return _Step(PartitionMode.NONE, retired, delete_up_to=reclaim_offset)
+        => return _Step(PartitionMode.NONE, replace(retired, partition_state=PartitionState.NON_EXISTENT,
         replica_state=ReplicaState.DELETION_SUCCESSFUL), delete_up_to=reclaim_offset)
 an immediate deletion takes no stragglers  I2 130
-    lifecycle.policy: now.stragglers > 0 or now.truncated_to => now.truncated_to
+    lifecycle.state: now.stragglers > 0 or now.truncated_to => now.truncated_to
 nor what replaced truncated records  I2 1306
-    lifecycle.policy: now.stragglers > 0 or now.truncated_to is not None or => now.stragglers > 0 or
+    lifecycle.state: now.stragglers > 0 or now.truncated_to is not None or => now.stragglers > 0 or
 the leader epoch of a seal is noted  I1 148
-    lifecycle.steps: seal_leader_epoch=log.leader_epoch, reason=None => reason=None
+    lifecycle.seal: seal_leader_epoch=log.leader_epoch, reason=None => reason=None
 what was truncated twice counts from the lowest end  I2 951571
-    lifecycle.steps: truncated_to=min(retired.truncated_to, log.lowest_end)) => truncated_to=retired.truncated_to)
+    lifecycle.seal: truncated_to=min(retired.truncated_to, log.lowest_end)) => truncated_to=retired.truncated_to)
 handover waits for the groups  order 1
-    lifecycle.handover: return check_drain(partition, until, truncated_to, log, now.facts, now.requirement).done
+    lifecycle.handover: return check_drain(partition, until, truncated_to, log, facts, requirement).done
         => return True
 survivors are noted after all seals  order 1
-    lifecycle.handover: record.modes[p] is PartitionMode.NONE or retired.seal_offset is not None => True
+    lifecycle.handover: record.modes[p] is PartitionMode.NONE or record.retired[p].seal_offset is not None => True
 groups are waited for beyond the shrink  order 185
-    lifecycle.requirement: return required_of(record.required_groups, facts, => return required_of((), facts,
+    lifecycle.steps: now_ms, beyond_change=True) => now_ms)
 a shrink on top hands over all or nothing  order 943
-    lifecycle.shrinking: earlier_counts=_not_handed_over(record), => earlier_counts=(),
+    lifecycle.admission: earlier_counts=tuple(sorted(waiting)), => earlier_counts=(),
 a shrink begins with nothing handed over  order 31
-    lifecycle.shrinking: handed_over=(),\n        handover_offsets={}, =>
+    lifecycle.admission: handed_over=(),\n        handover_offsets={}, =>
 an undo drops what was handed over  order 11
-    lifecycle.growing: deletion=deletion, handed_over=(), handover_offsets={}) => deletion=deletion)
+    lifecycle.growth: deletion=deletion, handed_over=(), handover_offsets={}) => deletion=deletion)
 a growth is on the log before it is done  I5 234
-    controller.engine: self._append(admission.record)\n            told =
-        => new is None or self._effects.perform(new)\n            self._append(admission.record)\n            told =
+    controller.engine: self._append(admission.record)\n            text =
+        => new is None or self._effects.perform(new)\n            self._append(admission.record)\n            text =
     controller.engine: if new is not None and admission.record is not None:
 unlisted partitions take no writes  I3 18
     topic_view: return 0 <= partition < len(self.modes) and self.modes[partition].writable
@@ -199,27 +199,27 @@ records for newer readers are left alone  I4 370
 rules for newer readers are left alone  I4 940
     controller.engine: if GROUP_RULES_KEY in self._newer:
 a compacted topic is not shrunk without an evacuation  evacuated 2000000018
-    lifecycle.shrinking: if facts.compacted and not command.evacuate:
+    lifecycle.admission: if facts.compacted and not command.evacuate:
 an evacuation is waited for  evacuated 2000000000
     lifecycle.drain: if requirement.evacuation is not None:
 a commit at the seal proves an evacuation  evacuated 2000000000
     lifecycle.drain: if job is None or reason is not None: => if job is None or partition not in job.committed:
 an evacuation is named by its epoch  evacuated 2000000050
-    lifecycle.evacuation: return f"{EVACUATION_PREFIX}{topic}-{epoch}" => return f"{EVACUATION_PREFIX}{topic}-0"
+    lifecycle.drain: return f"{EVACUATION_PREFIX}{topic}-{epoch}" => return f"{EVACUATION_PREFIX}{topic}-0"
 an evacuation begins anew when keys move again  evacuated 2000000606
-    lifecycle.growing: evacuation_epoch=record.epoch + 1 if deletion.evacuate else -1
+    lifecycle.growth: evacuation_epoch=record.epoch + 1 if deletion.evacuate else -1
         => evacuation_epoch=deletion.evacuation_epoch
 an evacuation cannot be waived  evacuated 2000000003
-    lifecycle.group_rules: if rule.kind == WAIVE and rule.group.startswith(EVACUATION_PREFIX):
+    lifecycle.admission: if rule.kind == WAIVE and rule.group.startswith(EVACUATION_PREFIX):
     lifecycle.drain: if requirement.evacuation is not None:
         => if requirement.evacuation is not None and not requirement.waiver(requirement.evacuation, None, partition):
 keys are handed over after they are evacuated  order 2000000000
-    lifecycle.handover: if retired is None:\n        now = => if True:\n        now =
+    lifecycle.handover: if retired is None:\n        requirement = => if True:\n        requirement =
 nobody reads for an earlier evacuation  order 2000000000
-    lifecycle.requirement: g for g in {*noted, *using, *named} if not is_evacuation_group(facts.topic, g)
+    lifecycle.drain: g for g in {*noted, *using, *named} if not is_evacuation_group(facts.topic, g)
         => {*noted, *using, *named}
 nobody commits for an evacuation  evacuated 2000000140
-    lifecycle.opening: if is_evacuation_group(record.topic, name):
+    lifecycle.growth: if is_evacuation_group(record.topic, name):
 nothing is deleted where brokers only compact  evacuated 2000000003
     lifecycle.steps: return due and now.facts.deletes and reclaim_policy( => return due and reclaim_policy(
 an evacuated topic under retention keeps its records  I1 2000000192

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeaware.lifecycle.effects import CommitOffsets, Effect
-from modeaware.lifecycle.phases import partition_phase
+from modeaware.lifecycle.commands import CommitOffsets, Effect
+from modeaware.lifecycle.state import MODE_TRANSITIONS, REPLICA_TRANSITIONS, partition_phase
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRulesRecord
 from modeaware.modelog.records import CLAIM_KEY, RetiredPartition, TopicRecord
 from modeaware.modelog.replay import Replay
-from modeaware.modes import MODE_TRANSITIONS, REPLICA_TRANSITIONS, PartitionMode
+from modeaware.modes import PartitionMode
 from tests.simulation.broker import Log
 from tests.simulation.drain_invariants import DrainJudge, Violation, by_order
 from tests.simulation.faults import Fault, phase_of

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts, WriterFacts
 from modeaware.lifecycle.handover import survivors_to_watch, waits_for_groups
-from modeaware.lifecycle.phases import in_progress, is_settled
-from modeaware.lifecycle.policy import drains
+from modeaware.lifecycle.state import drains, in_progress, is_settled
 from modeaware.modelog.group_rules import REQUIRE, GroupRule
 from modeaware.modelog.records import TopicRecord
 from tests.simulation.broker import Log, Topic

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from modeaware.routing import route_for
+from modeaware.clients.routes import route_for
 from modeaware.topic_view import TopicView
 from partitioners import PURE_HASHES, Hash, named
 from tests.simulation.broker import MARKER, Topic

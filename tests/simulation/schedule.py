@@ -8,8 +8,8 @@ from itertools import accumulate
 
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import AlterGroupRulesCommand, DeletePartitionsCommand
-from modeaware.lifecycle.evacuation import is_evacuation_group
-from modeaware.lifecycle.phases import awaits_handover, in_progress, rests
+from modeaware.lifecycle.drain import is_evacuation_group
+from modeaware.lifecycle.state import awaits_handover, in_progress, rests
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import TopicRecord
 from modeaware.modes import ReplicaState

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from modeaware.config import ControllerConfig
-from modeaware.lifecycle.effects import CreatePartitions, DeleteRecords
-from modeaware.lifecycle.phases import rests
+from modeaware.lifecycle.commands import CreatePartitions, DeleteRecords
+from modeaware.lifecycle.state import rests
 from modeaware.modelog.records import DeleteTopicPartitions, TopicRecord
 from modeaware.modes import PartitionMode
 from tests.simulation.broker import Coordinator, Log, Topic

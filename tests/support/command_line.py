@@ -51,7 +51,7 @@ class Site:
         return Told(status, *self._capsys.readouterr())
 
     def spawn(self, *arguments: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "modeaware.cli", *arguments, *self._common]
+        command = [sys.executable, "-m", "modeaware", *arguments, *self._common]
         pipe = subprocess.PIPE
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True)
 

@@ -14,7 +14,7 @@ from modeaware.config import ControllerConfig
 from modeaware.controller.daemon import Controller
 from modeaware.errors import ErrorCode
 from modeaware.lifecycle.commands import Command, CommandResult, CreatePartitionsCommand
-from modeaware.lifecycle.phases import topic_phase
+from modeaware.lifecycle.state import topic_phase
 from modeaware.local import Kafka
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modelog.records import ClaimRecord, TopicRecord

@@ -12,14 +12,14 @@ from uuid import UUID
 from kafka.protocol.metadata import MetadataRequest as KafkasQuestion
 from kafka.protocol.metadata import MetadataResponse as KafkasMetadata
 
-from modeaware.endpoint.desk import REFUSE, Action, ActiveController, Close, Refresh, Submit, ToClient, ToUpstream
+from modeaware.endpoint.facade import REFUSE, Action, ActiveController, Close, Refresh, Submit, ToClient, ToUpstream
 from modeaware.endpoint.limits import Limits
 from modeaware.endpoint.session import Session
 from modeaware.lifecycle.commands import AlterGroupRulesCommand, CreatePartitionsCommand
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
-from modeaware.wire import codec, kip694, messages, stock
+from modeaware.wire import codec, messages
 
 RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
 NOT_SAID = -(2**31)
@@ -100,9 +100,9 @@ class FakeBroker:
         """To the oldest request that has none."""
         payload = self.asked.popleft()
         header = codec.peek_header(payload)
-        if header.api_key == stock.METADATA_KEY:
+        if header.api_key == codec.METADATA_KEY:
             return self._metadata(payload)
-        if header.api_key == stock.API_VERSIONS_KEY:
+        if header.api_key == codec.API_VERSIONS_KEY:
             return broker_versions(header.api_version, header.correlation_id, {**BROKER_KEYS, 3: (0, self.newest)})
         return pass_through_answer(payload)
 
@@ -195,8 +195,8 @@ def pass_through_answer(payload: bytes) -> bytes:
 
 def hello(correlation_id: int = 0, name: str = "modeaware", version: int = 3, *, software_version: str = "1") -> bytes:
     """ApiVersions."""
-    message = stock.ApiVersionsRequest(client_software_name=name, client_software_version=software_version)
-    return stock.encode_request(message, version, correlation_id, "a client")
+    message = codec.ApiVersionsRequest(client_software_name=name, client_software_version=software_version)
+    return codec.encode_request(message, version, correlation_id, "a client")
 
 
 BROKER_KEYS = {0: (0, 13), 1: (4, 18), 3: (0, 13), 17: (0, 1), 18: (0, 4), 36: (0, 2), 37: (0, 9), 75: (0, 0)}
@@ -205,7 +205,7 @@ BROKER_KEYS = {0: (0, 13), 1: (4, 18), 3: (0, 13), 17: (0, 1), 18: (0, 4), 36: (
 def broker_versions(version: int, correlation_id: int, keys: dict[int, tuple[int, int]] | None = None) -> bytes:
     """A broker's ApiVersions answer."""
     offered = keys or BROKER_KEYS
-    message = stock.ApiVersionsResponse(
+    message = codec.ApiVersionsResponse(
         error_code=0,
         api_keys=[(key, *span) for key, span in offered.items()],
         throttle_time_ms=5,
@@ -213,7 +213,7 @@ def broker_versions(version: int, correlation_id: int, keys: dict[int, tuple[int
         finalized_features_epoch=77,
         finalized_features=[("metadata.version", 29, 29)],
     )
-    return stock.encode_response(message, version, correlation_id)
+    return codec.encode_response(message, version, correlation_id)
 
 
 def metadata_answer(
@@ -266,24 +266,24 @@ def _set_bits(number: int) -> set[int]:
     return {bit for bit in range(32) if number >> bit & 1}
 
 
-def decoded_question(payload: bytes) -> tuple[stock.Header, Any]:
+def decoded_question(payload: bytes) -> tuple[codec.Header, Any]:
     """A Metadata request, by kafka-python's own class."""
-    header = stock.peek_header(payload)
-    if header.api_version < stock.METADATA_WITH_IDS:
-        return stock.decode_request(payload)
+    header = codec.peek_header(payload)
+    if header.api_version < codec.METADATA_WITH_IDS:
+        return codec.decode_request(payload)
     return header, KafkasQuestion.decode(payload, version=header.api_version, header=True)
 
 
 def modes_request(correlation_id: int, topics: list[str] | None = None, **fields: Any) -> bytes:
     """KIP-694's Metadata."""
-    message = kip694.ModesRequest(topics=None if topics is None else [(name,) for name in topics], **fields)
-    return kip694.encode_modes_request(message, correlation_id, "a client")
+    message = codec.MetadataRequest(topics=None if topics is None else [(name,) for name in topics], **fields)
+    return codec.encode_request(message, codec.MODES_VERSION, correlation_id, "a client")
 
 
 def old_metadata_request(correlation_id: int, version: int, topics: list[str] | None, **fields: Any) -> bytes:
     """Kafka's own Metadata."""
-    message = stock.MetadataRequest(topics=None if topics is None else [(name,) for name in topics], **fields)
-    return stock.encode_request(message, version, correlation_id, "a client")
+    message = codec.MetadataRequest(topics=None if topics is None else [(name,) for name in topics], **fields)
+    return codec.encode_request(message, version, correlation_id, "a client")
 
 
 def delete(counts: dict[str, int], correlation_id: int = 1) -> bytes:
@@ -319,7 +319,7 @@ def refused(version: int, names: list[str] | None, **broker: Any) -> Any:
     talk.ask(old_metadata_request(5, version, names))
     told = talk.all_answered()
     assert talk.closed is None
-    correlation_id, answer = stock.decode_response(told[0], 3, version)
+    correlation_id, answer = codec.decode_response(told[0], 3, version)
     assert correlation_id == 5
     return answer
 
@@ -329,4 +329,4 @@ def asked(talk: Talk, payload: bytes) -> Any:
     talk.ask(hello(1), payload)
     told = talk.all_answered()
     assert talk.closed is None
-    return kip694.decode_modes_response(told[-1])[1]
+    return codec.decode_response(told[-1], 3, 10)[1]

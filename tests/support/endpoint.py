@@ -15,10 +15,10 @@ from typing import Any, Self, cast
 import pytest
 
 from modeaware.endpoint import server as server_module
-from modeaware.endpoint.desk import Action, Close, Desk, Outcome, Submit, ToClient, ToUpstream
+from modeaware.endpoint.facade import Action, Close, Controller, Outcome, Submit, ToClient, ToUpstream
 from modeaware.endpoint.limits import Limits
 from modeaware.endpoint.server import Server
-from modeaware.endpoint.upstream import Upstream
+from modeaware.endpoint.transport import Upstream
 from modeaware.errors import ModeAwareError
 from modeaware.lifecycle.commands import Command, CommandResult, DeletePartitionsCommand
 from modeaware.wire.frames import MAX_RESPONSE_BYTES, FrameReader, MalformedFrame, frame
@@ -245,7 +245,7 @@ def free_port() -> int:
 
 
 MakeServer = Callable[..., Server]
-"""``make(*broker_addresses, limits=..., quotas=..., tls=..., upstream=...)``: a started server with fake sessions."""
+"""``make(*broker_addresses, limits=..., tls=..., upstream=...)``: a started server with fake sessions."""
 
 
 @contextmanager
@@ -257,7 +257,7 @@ def servers(monkeypatch: pytest.MonkeyPatch, controller: StubController) -> Iter
 
     def make(*brokers: tuple[str, int], **arguments: Any) -> Server:
         upstream = arguments.pop("upstream", None) or Upstream(brokers)
-        desk = cast(Desk, None)  # fake sessions ask nothing
+        desk = cast(Controller, None)  # fake sessions ask nothing
         started.append(Server("127.0.0.1:0", desk, controller.submit, controller.refresh, upstream, **arguments))
         started[-1].start()
         return started[-1]

@@ -9,9 +9,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from modeaware.admin.reassignments import PartitionKey, PartitionReassignment, Replicas
-from modeaware.cluster.groups.listing import OFFSETS_TOPIC, partition_of
+from modeaware.cluster.group_listing import OFFSETS_TOPIC, partition_of
 from modeaware.errors import ClusterError, ErrorCode
-from modeaware.wire.brokers.client import Ask
+from modeaware.wire.brokers import Ask
 
 CLUSTER_DESCRIBE = 8
 OFFSET_NOT_AVAILABLE = 78

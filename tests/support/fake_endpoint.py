@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from modeaware.topic_view import TopicView
-from modeaware.wire import codec, kip694, stock
+from modeaware.wire import codec
 from modeaware.wire.frames import MalformedFrame
 from tests.support.endpoint import FakeBroker
 
@@ -90,14 +90,14 @@ class FakeEndpoint:
 
     def _answer(self, payload: bytes) -> bytes:
         header = codec.peek_header(payload)
-        if header.api_key == stock.API_VERSIONS_KEY:
+        if header.api_key == codec.API_VERSIONS_KEY:
             self._hold()
             return self._api_versions(header, payload)
-        if header.api_key != kip694.METADATA_KEY:
+        if header.api_key != codec.METADATA_KEY:
             raise MalformedFrame(f"api {header.api_key}")
-        if header.api_version != kip694.MODES_VERSION:
+        if header.api_version != codec.MODES_VERSION:
             return self._stock_metadata(header, payload)
-        _, request = kip694.decode_modes_request(payload)
+        _, request = codec.decode_request(payload)
         self.asked.append(request)
         self._hold()
         if (answer := self.tamper(self._metadata(header.correlation_id, request))) is None:
@@ -111,32 +111,32 @@ class FakeEndpoint:
 
     def _api_versions(self, header: Any, payload: bytes) -> bytes:
         if header.api_version > 3:
-            answer = stock.ApiVersionsResponse(error_code=35, api_keys=[(stock.API_VERSIONS_KEY, 0, 3)])
-            return stock.encode_response(answer, 0, header.correlation_id)
-        aware = header.api_version == 3 and stock.decode_request(payload)[1].client_software_name == "modeaware"
+            answer = codec.ApiVersionsResponse(error_code=35, api_keys=[(codec.API_VERSIONS_KEY, 0, 3)])
+            return codec.encode_response(answer, 0, header.correlation_id)
+        aware = header.api_version == 3 and codec.decode_request(payload)[1].client_software_name == "modeaware"
         self.probed += aware
-        features = [(kip694.FEATURE, 1, 1)] if self.has_feature else []
+        features = [("partition.mode", 1, 1)] if self.has_feature else []
         if self.ours and self.has_feature:
             features.append(("modeaware.controller.c-1", 1, 1))
-        answer = stock.ApiVersionsResponse(
+        answer = codec.ApiVersionsResponse(
             error_code=0,
-            api_keys=[(kip694.METADATA_KEY, 0, 10 if aware and self.has_feature else 9), (18, 0, 3)],
+            api_keys=[(codec.METADATA_KEY, 0, 10 if aware and self.has_feature else 9), (18, 0, 3)],
             supported_features=features,
         )
-        return stock.encode_response(answer, header.api_version, header.correlation_id)
+        return codec.encode_response(answer, header.api_version, header.correlation_id)
 
     def _stock_metadata(self, header: Any, payload: bytes) -> bytes:
         """For librdkafka, which looks for the mode log."""
-        _, request = stock.decode_request(payload)
+        _, request = codec.decode_request(payload)
         topics = [
-            kip694.ModesResponse.MetadataResponseTopic(
+            codec.MetadataResponse.MetadataResponseTopic(
                 version=header.api_version, error_code=3, name=topic.name, partitions=[]
             )
             for topic in request.topics or ()
         ]
         brokers = [(NODE_ID, "127.0.0.1", self.port, None)]
-        answer = stock.MetadataResponse(brokers=brokers, cluster_id="fake", controller_id=NODE_ID, topics=topics)
-        return stock.encode_response(answer, header.api_version, header.correlation_id)
+        answer = codec.MetadataResponse(brokers=brokers, cluster_id="fake", controller_id=NODE_ID, topics=topics)
+        return codec.encode_response(answer, header.api_version, header.correlation_id)
 
     def _metadata(self, correlation_id: int, request: Any) -> bytes:
         if request.topics is not None:
@@ -146,17 +146,19 @@ class FakeEndpoint:
             names = sorted({*self.views, *more} - self.hidden)
         topics = [self._topic(name) for name in names]
         brokers = [(NODE_ID, "127.0.0.1", self.port, None)]
-        response = kip694.ModesResponse(version=10, brokers=brokers, cluster_id="fake", controller_id=-1, topics=topics)
+        response = codec.MetadataResponse(
+            version=10, brokers=brokers, cluster_id="fake", controller_id=-1, topics=topics
+        )
         if self.controller is not None and self.ours:
             response.controller_name, port = self.controller
-            response.controller_id = kip694.ENDPOINT_NODE_ID
+            response.controller_id = codec.ENDPOINT_NODE_ID
             response.brokers.append((response.controller_id, "127.0.0.1", port, None))
         if self.ours:
             response.removed_topic_ids = [topic_id for topic_id in request.held_topic_ids if topic_id in self.removed]
-        return kip694.encode_modes_response(response, correlation_id)
+        return codec.encode_response(response, codec.MODES_VERSION, correlation_id)
 
     def _topic(self, name: str) -> Any:
-        topic_class = kip694.ModesResponse.MetadataResponseTopic
+        topic_class = codec.MetadataResponse.MetadataResponseTopic
         view = self.views.get(name)
         count = len(view.modes) if view is not None else self.existing.get(name, 0)
         error = self.topic_errors.get(name, 3 if view is None and name not in self.existing else 0)
@@ -173,7 +175,7 @@ class FakeEndpoint:
         return topic
 
     def _partition(self, number: int, view: TopicView | None) -> Any:
-        partition_class = kip694.ModesResponse.MetadataResponseTopic.MetadataResponsePartition
+        partition_class = codec.MetadataResponse.MetadataResponseTopic.MetadataResponsePartition
         partition = partition_class(
             version=10,
             error_code=0,

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from modeaware.testing.fake_views import FakeViews, modes_of
+from modeaware.testing.modes import FakeViews, modes_of
 
 __all__ = ["FakeViews", "modes_of"]

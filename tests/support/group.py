@@ -13,9 +13,11 @@ from confluent_kafka import KafkaError, Message, Producer, TopicPartition
 
 from modeaware import Producer as OurProducer
 from modeaware.confluent.consumer import Consumer
+from modeaware.local import Kafka
 from modeaware.modes import PartitionMode
 from tests.support.background import Background
 from tests.support.fake_views import FakeViews, modes_of
+from tests.support.plain import produce_keyed
 from tests.support.waiting import eventually
 
 Record = tuple[str, int, int]
@@ -216,6 +218,30 @@ class Keyed(Unending[OurProducer]):
     def stop(self) -> None:
         super().stop()
         self.producer.close()
+
+
+class Reading:
+    """Consumers of one group, which see ``views``, and topics and records for them on the shared Kafka."""
+
+    def __init__(self, kafka: Kafka, views: FakeViews, topic: Callable[[int], str], group: str) -> None:
+        self.views, self.topic = views, topic
+        self._servers, self._group = kafka.bootstrap_servers, group
+        self._made: list[Consumer] = []
+
+    def consumer(self, **settings: Any) -> Consumer:
+        """Settings with ``_`` for ``.``."""
+        named = {name.replace("_", "."): value for name, value in settings.items()}
+        conf = {"bootstrap.servers": self._servers, "group.id": self._group, "auto.offset.reset": "earliest", **FAST}
+        self._made.append(Consumer({**conf, **named}))
+        return self._made[-1]
+
+    def send(self, topic: str, partition: int, count: int = 1) -> None:
+        """Write records to one partition."""
+        produce_keyed(self._servers, topic, [(None, b"x")] * count, partition=partition)
+
+    def close(self) -> None:
+        for consumer in self._made:
+            consumer.close()
 
 
 def shrink(views: FakeViews, traffic: Traffic, group: Group, topic: str, count: int, kept: int) -> None:

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka.admin import AclOperation
 
-from modeaware.confluent.consumer import Consumer
 from modeaware.controller.daemon import Controller
 from modeaware.local import Kafka
 from modeaware.views import registry
 from tests.support.command_line import Site
 from tests.support.controlled import Controlled
 from tests.support.fake_views import FakeViews
-from tests.support.group import FAST
+from tests.support.group import Reading
 from tests.support.guarded import MODE_LOG, OTHER, OWNER, WIDE, Guarded
 from tests.support.plain import produce_keyed
+from tests.support.reassigning import Moving
 from tests.support.recreating import Recreating
 from tests.support.rights import Acls
 from tests.support.secured import SecuredKafka
@@ -33,43 +33,31 @@ def fake_views(monkeypatch: pytest.MonkeyPatch) -> FakeViews:
 
 
 @pytest.fixture
-def make_consumer(
-    kafka: Kafka, fake_views: FakeViews, make_group: Callable[[], str]
-) -> Iterator[Callable[..., Consumer]]:
-    """Makes consumers of one group of their own, with the fake views; settings with ``_`` for ``.``."""
-    made: list[Consumer] = []
-    group = make_group()
-
-    def consumer(**settings: Any) -> Consumer:
-        conf = {
-            "bootstrap.servers": kafka.bootstrap_servers,
-            "group.id": group,
-            "auto.offset.reset": "earliest",
-            **FAST,
-            **{name.replace("_", "."): value for name, value in settings.items()},
-        }
-        made.append(Consumer(conf))
-        return made[-1]
-
-    yield consumer
-    for each in made:
-        each.close()
+def reading(
+    kafka: Kafka, fake_views: FakeViews, make_topic: Callable[[int], str], make_group: Callable[[], str]
+) -> Iterator[Reading]:
+    with closing(Reading(kafka, fake_views, make_topic, make_group())) as made:
+        yield made
 
 
 @pytest.fixture
-def send(kafka: Kafka) -> Callable[..., None]:
+def send(reading: Reading) -> Callable[..., None]:
     """Writes records to one partition: ``send(topic, partition, count)``."""
-
-    def to(topic: str, partition: int, count: int = 1) -> None:
-        produce_keyed(kafka.bootstrap_servers, topic, [(None, b"x")] * count, partition=partition)
-
-    return to
+    return reading.send
 
 
 @pytest.fixture
-def setting(kafka: Kafka) -> Iterator[Controlled]:
-    """A mode log of the test's own on the shared cluster; its controllers are stopped with the test."""
-    with Controlled(kafka) as made:
+def setting(request: pytest.FixtureRequest) -> Iterator[Controlled]:
+    """A mode log of the test's own, on ``kafka3`` where the test asks for that, else on the shared cluster; its
+    controllers are stopped with the test."""
+    with Controlled(request.getfixturevalue("kafka3" if "kafka3" in request.fixturenames else "kafka")) as made:
+        yield made
+
+
+@pytest.fixture
+def moving(request: pytest.FixtureRequest) -> Iterator[Moving]:
+    """On ``kafka40`` where the test asks for that, else on ``kafka3``, which the test names, too."""
+    with closing(Moving(request.getfixturevalue("kafka40" if "kafka40" in request.fixturenames else "kafka3"))) as made:
         yield made
 
 

@@ -10,12 +10,10 @@ import pytest
 
 from modeaware.config import ControllerConfig
 from modeaware.errors import RequestRefused
-from modeaware.lifecycle.admission import Admission
-from modeaware.lifecycle.admit import admit
-from modeaware.lifecycle.advance import Advance, advance
-from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand, TopicCommand
-from modeaware.lifecycle.effects import DeleteRecords
+from modeaware.lifecycle.admission import Admission, admit
+from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand, DeleteRecords, TopicCommand
 from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts
+from modeaware.lifecycle.steps import Advance, advance
 from modeaware.modelog.group_rules import GroupRule, has_glob_characters
 from modeaware.modelog.records import TopicRecord
 from modeaware.modes import PartitionMode

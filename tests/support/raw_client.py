@@ -11,13 +11,13 @@ import uuid
 from typing import Any
 
 from modeaware.lifecycle.commands import CreatePartitionsCommand
-from modeaware.wire import codec, messages, stock
-from modeaware.wire.client_tls import split_address
+from modeaware.wire import codec, messages
+from modeaware.wire.security import split_address
 from tests.support.conversation import hello, modes_request, old_metadata_request
 from tests.support.endpoint import Peer
 from tests.support.secured import secret
 
-HANDSHAKE, AUTHENTICATE = stock.SASL_HANDSHAKE_KEY, stock.SASL_AUTHENTICATE_KEY
+HANDSHAKE, AUTHENTICATE = codec.SASL_HANDSHAKE_KEY, codec.SASL_AUTHENTICATE_KEY
 
 
 class RawClient(Peer):
@@ -67,7 +67,7 @@ class RawClient(Peer):
 
     def asked(self, message: Any) -> Any:
         """Send a command and read its answer."""
-        version = codec.SUPPORTED_VERSIONS[message.API_KEY][1]
+        version = codec.VERSIONS[message.API_KEY][1]
         answer = self.ask(codec.encode_request(message, version, self.next_id, None))
         return codec.decode_response(answer, message.API_KEY, version)[1]
 

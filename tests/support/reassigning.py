@@ -17,7 +17,7 @@ from modeaware.admin.reassignments import (
     replicas_by_broker,
 )
 from modeaware.local import LocalKafka
-from modeaware.wire.brokers.client import Brokers
+from modeaware.wire.brokers import Brokers
 from tests.support.plain import produce_keyed
 from tests.support.waiting import eventually
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from modeaware.errors import ClusterError, ErrorCode
-from modeaware.lifecycle.effects import CommitOffsets, CreatePartitions, DeleteRecords, Effect
+from modeaware.lifecycle.commands import CommitOffsets, CreatePartitions, DeleteRecords, Effect
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts
 from modeaware.lifecycle.handover import survivors_to_watch
 from modeaware.modelog.group_rules import GroupRule
@@ -173,11 +173,11 @@ class SimCluster:
     def perform(self, effect: Effect) -> None:
         if effect.topic_id != self.topic_id:
             raise ClusterError("not that topic any more", code=ErrorCode.UNKNOWN_TOPIC_ID)
-        if isinstance(effect, CreatePartitions):
-            self.create_partitions(effect)
-            return
         if self.refuses is not None:
             raise self.refuses
+        if isinstance(effect, CreatePartitions):
+            self._check_growth(effect)
+            self.partitions += [SimPartition() for _ in range(effect.total_count - len(self.partitions))]
         self.performed.append(effect)
         if isinstance(effect, DeleteRecords):
             for partition, offset in effect.offsets.items():
@@ -187,14 +187,12 @@ class SimCluster:
         elif isinstance(effect, CommitOffsets):
             self.groups[effect.group].committed.update(effect.offsets)
 
-    def create_partitions(self, effect: CreatePartitions, validate_only: bool = False) -> None:
-        if validate_only:
-            self.validated.append(effect)
-        refusal = self.refuses_checks if validate_only else self.refuses
-        if refusal is not None:
-            raise refusal
+    def validate_growth(self, effect: CreatePartitions) -> None:
+        self.validated.append(effect)
+        if self.refuses_checks is not None:
+            raise self.refuses_checks
+        self._check_growth(effect)
+
+    def _check_growth(self, effect: CreatePartitions) -> None:
         if effect.total_count <= len(self.partitions):
             raise ClusterError("not more than there are", code=ErrorCode.INVALID_PARTITIONS)
-        if not validate_only:
-            self.performed.append(effect)
-            self.partitions += [SimPartition() for _ in range(effect.total_count - len(self.partitions))]

@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import Message
 
 from modeaware.local import Kafka
-from modeaware.spark.kept_views import release_kept
+from modeaware.spark.snapshot import release_kept
 from tests.support.modelog import RealLog, topic_record
 from tests.support.plain import drain_topic
 
@@ -63,7 +63,7 @@ def writing_site(kafka: Kafka) -> Iterator[WritingSite]:
 
 def expected_places(keys: list[bytes], count: int, name: str) -> Mapping[bytes, set[int]]:
     """Where librdkafka puts keys with the partitioner ``name``, by its own functions."""
-    from modeaware.librdkafka_hashes import C_HASHES
+    from modeaware.librdkafka import C_HASHES
     from partitioners import named
 
     partitioner = named(name, hashes=C_HASHES).for_topic("any")

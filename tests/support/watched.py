@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from modeaware.clock import SYSTEM_CLOCK
-from modeaware.controller.status import Role
-from modeaware.controller.watched import OPERATIONS, Snapshot, TopicSeen
+from modeaware.controller.status import OPERATIONS, Role, Snapshot, TopicSeen
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, TopicFacts
 from modeaware.modelog.records import ClaimRecord, DeleteTopicPartitions, RetiredPartition, TopicRecord

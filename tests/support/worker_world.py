@@ -8,11 +8,10 @@ from typing import Any
 
 from modeaware.cluster.cluster import Cluster
 from modeaware.config import ControllerConfig
-from modeaware.controller.contact import NOWHERE
 from modeaware.controller.election import Seat
+from modeaware.controller.engine import Schedule, elapsed_ms
 from modeaware.controller.inbox import Inbox
-from modeaware.controller.parts import Parts
-from modeaware.controller.schedule import Schedule, elapsed_ms
+from modeaware.controller.log import NOWHERE
 from modeaware.controller.status import Status
 from modeaware.controller.worker import Worker, run_worker
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError
@@ -164,8 +163,8 @@ def make(world: World, clusters: tuple[Cluster, ...] = ()) -> Worker:
     anything: Any = world
     log: Any = world.log
     engine: Any = Engine(world)
-    parts = Parts(engine, log, anything, anything, world.inbox, world.status, clusters=clusters)
-    return Worker(parts, ControllerConfig(), NOWHERE, "me", world.clock)
+    inbox, status, config, clock = world.inbox, world.status, ControllerConfig(), world.clock
+    return Worker(engine, log, anything, anything, inbox, status, config, NOWHERE, "me", clock, clusters=clusters)
 
 
 def passes(world: World, seconds: float) -> Callable[[], None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import Any
@@ -246,6 +247,24 @@ def test_deadline_ends_the_retries_with_the_last_refusal(admin: AdminClient, con
     with pytest.raises(RequestRefused, match=r"no leader \(gave up after") as caught:
         admin.delete_partitions({"a": DeletePartitions(1)}, request_timeout=2.0)["a"].result(10)
     assert caught.value.code is ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def test_deadline_that_cuts_a_read_of_the_log_short_leaves_the_earlier_refusal(
+    admin: AdminClient, views: FakeViews, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    views.set_claim(None)
+    reads: list[float] = []
+
+    def refresh(timeout_s: float) -> None:
+        reads.append(timeout_s)
+        if len(reads) > 1:
+            time.sleep(timeout_s)  # as a read that does not reach the end of the log in time
+            raise ModeSourceError("the end of the log was not reached")
+
+    monkeypatch.setattr(views, "refresh", refresh)
+    with pytest.raises(ControllerUnavailable, match="no controller is running"):
+        admin.delete_partitions({"a": DeletePartitions(1)}, request_timeout=0.5)["a"].result(10)
+    assert len(reads) == 2
 
 
 class Doubtful:

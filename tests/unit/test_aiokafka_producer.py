@@ -246,7 +246,7 @@ def test_token_coroutine_runs_in_the_event_loop(acquired: Acquired) -> None:
 @pytest.mark.parametrize(
     ("configs", "error"),
     [
-        ({"modeaware_on_resize": "hold"}, "'hold' is not to be had with aiokafka"),
+        ({"modeaware_on_resize": "hold"}, "'hold' is not supported with aiokafka"),
         ({"modeaware_on_unknow": "block"}, "did you mean 'modeaware_on_unknown'"),
     ],
 )

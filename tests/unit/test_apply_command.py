@@ -11,44 +11,48 @@ from types import SimpleNamespace
 import pytest
 
 from modeaware import cli
-from modeaware.apply.desired import (
+from modeaware.apply.diff import (
     AcceptStateLoss,
     AlterConfigs,
+    ApplyReport,
     Create,
     CurrentTopic,
     Grow,
     Shrink,
-    ShrinkRules,
-    TopicPlan,
+    TopicDiff,
 )
+from modeaware.apply.file import ShrinkRules
 from modeaware.cli import apply
-from modeaware.cli.apply import Carrier, Found, Validation, plan_lines, plans_json
+from modeaware.cli.apply import Found
+from modeaware.cli.change import Change
 from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
 from modeaware.modelog.records import ClaimRecord
 from modeaware.modelog.replay import Replay
+from modeaware.reports.serialise import to_json
+from modeaware.reports.session import ModeLog
 
-DRAINED = "policy drained: their records are deleted once every group has read them"
+DRAINED = "policy drained: their records are deleted once every group has consumed them"
 SHRINK = Shrink(12, ShrinkRules("drained", 60_000, True, ("g",)).command("a", 4))
-PLANS = (
-    TopicPlan("a", "f, line 3", (SHRINK,), warnings=("keys move",), notes=("so it is",)),
-    TopicPlan("b", "f, line 9", (Create(3, 2, {"x": "1"}),)),
-    TopicPlan("c", "f, line 12", (AlterConfigs({"x": "1", "y": "2"}, ("z",), {"x": "0", "z": "9"}),)),
-    TopicPlan(
+DIFFS = (
+    TopicDiff("a", "f, line 3", (SHRINK,), warnings=("keys move",), notes=("so it is",)),
+    TopicDiff("b", "f, line 9", (Create(3, 2, {"x": "1"}),)),
+    TopicDiff("c", "f, line 12", (AlterConfigs({"x": "1", "y": "2"}, ("z",), {"x": "0", "z": "9"}),)),
+    TopicDiff(
         "d",
         "f, line 15",
         (Grow(4, CreatePartitionsCommand("d", 14), range(4, 12), range(12, 14), by_controller=True),),
         progress="drain of partitions 4-11",
     ),
-    TopicPlan("e", "f, line 18", refusal="no"),
-    TopicPlan("f", "f, line 21", progress="seal of partitions 2"),
-    TopicPlan("g", "f, line 24"),
-    TopicPlan("h", "f, line 27", (AcceptStateLoss(DeletePartitionsCommand("h", 2), ("s", "t")),)),
+    TopicDiff("e", "f, line 18", refusal="no"),
+    TopicDiff("f", "f, line 21", progress="seal of partitions 2"),
+    TopicDiff("g", "f, line 24"),
+    TopicDiff("h", "f, line 27", (AcceptStateLoss(DeletePartitionsCommand("h", 2), ("s", "t")),)),
 )
 
 
 def test_what_is_shown() -> None:
-    assert list(plan_lines(PLANS)) == [
+    assert list(ApplyReport(DIFFS).lines()) == [
         "a (f, line 3)",
         "  ~ partitions: 12 -> 4",
         f"      ReadOnly: 4-11; {DRAINED}, 60000 ms from now at the earliest; evacuated first",
@@ -71,16 +75,17 @@ def test_what_is_shown() -> None:
         "f (f, line 21)",
         "  = in progress: seal of partitions 2",
         "h (f, line 27)",
-        "  ~ the shrink in progress goes on although s, t keep state",
+        "  ~ the shrink in progress continues although s, t keep state",
         "Topics: 5 to change, 1 in progress, 1 as declared, 1 refused.",
     ]
-    assert list(plan_lines([])) == ["Topics: none."]
-    stays = TopicPlan("a", "f, line 3", (replace(SHRINK, records_stay=True),))
-    assert "their records stay on the brokers" in list(plan_lines([stays]))[2]
+    assert list(ApplyReport(()).lines()) == ["Topics: none."]
+    stays = TopicDiff("a", "f, line 3", (replace(SHRINK, deletes=False),))
+    assert "their records stay on the brokers" in list(ApplyReport((stays,)).lines())[2]
 
 
 def test_the_same_as_json() -> None:
-    told = plans_json(PLANS, {"b": None, "c": "broken"})
+    ends = {"b": {"applied": True}, "c": {"failure": "broken"}}
+    told = to_json(ApplyReport(tuple(replace(diff, **ends.get(diff.topic, {})) for diff in DIFFS)))
     assert json.loads(json.dumps(told)) == told
     topics = {topic["topic"]: topic for topic in told["topics"]}
     statuses = "pending applied failed pending refused in_progress unchanged pending"
@@ -110,17 +115,17 @@ class Cluster:
         file.write_text("version: 1\ntopics:\n  a: {partitions: 4}\n  b: {partitions: 2}\n")
         self.looks: list[dict[str, CurrentTopic]] = []
         self.taken: list[str] = []
-        monkeypatch.setattr(apply, "connect", lambda _: SimpleNamespace(close=lambda: None))
+        session = SimpleNamespace(conf={}, read_log=lambda: ModeLog("log", Replay()))
+        monkeypatch.setattr(apply, "open_session", lambda *_: nullcontext(session))
         monkeypatch.setattr(apply, "look_at", lambda *_: self._look())
         monkeypatch.setattr(apply, "is_running", lambda *_: True)
-        monkeypatch.setattr(apply, "read_mode_log", lambda *_: Replay())
-        monkeypatch.setattr(Validation, "of", lambda _, plan: plan)
-        monkeypatch.setattr(Carrier, "take", lambda _, plan: self.taken.append(plan.topic))
+        monkeypatch.setattr(apply, "validated", lambda _, diff, found: diff)
+        monkeypatch.setattr(apply, "carry_out", lambda _, topic, step: str(self.taken.append(topic)))
         monkeypatch.setattr(apply, "confirmed", lambda yes: True)
 
     def _look(self) -> Found:
         topics = self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
-        return Found(topics, {}, Replay())
+        return Found(topics, {}, ModeLog("log", Replay()))
 
     def run(self, *options: str) -> int:
         return cli.main(["apply", str(self.file), "--bootstrap-server", "127.0.0.1:1", "--timeout", "0.3", *options])
@@ -144,9 +149,7 @@ def test_after_the_question_it_has_to_be_what_was_shown(cluster: Cluster, capsys
 def test_controller_that_is_taking_over_is_waited_for(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """The claim that was found is a killed controller's; the next controller's follows."""
     claims = [None, None, ClaimRecord(2, "127.0.0.1:2", "next")]
-    monkeypatch.setattr(
-        apply, "read_mode_log", lambda *_: SimpleNamespace(claim=claims.pop(0) if len(claims) > 1 else claims[0])
-    )
+    monkeypatch.setattr(ModeLog, "claim", property(lambda _: claims.pop(0) if len(claims) > 1 else claims[0]))
     monkeypatch.setattr(apply, "is_running", lambda _, claim: claim is not None)
     cluster.looks = [{"a": CurrentTopic(6), "b": IDLE}]
     assert (cluster.run("--yes", "--timeout", "30"), cluster.taken) == (0, ["a"])
@@ -158,8 +161,8 @@ def test_an_error_while_waiting_does_not_say_that_nothing_was_changed(
     def fails(*_: object) -> None:
         raise KafkaException(KafkaError(KafkaError._TRANSPORT))
 
-    monkeypatch.setattr(apply, "wait_for_topic", fails)
-    monkeypatch.setattr(apply, "embedded_controller", lambda *_: nullcontext())
+    monkeypatch.setattr(Change, "wait", fails)
+    monkeypatch.setattr(Change, "embed", lambda *_: None)
     cluster.looks = [{"a": CurrentTopic(6), "b": IDLE}]
     assert cluster.run("--yes", "--wait") == apply.SOME_FAILED
     assert cluster.taken == ["a"]

@@ -9,18 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modeaware.apply.desired import (
-    AlterConfigs,
-    Create,
-    CurrentTopic,
-    DesiredTopic,
-    Grow,
-    Shrink,
-    ShrinkRules,
-    TopicPlan,
-)
-from modeaware.apply.planning import plan_topic
-from modeaware.apply.read import read_files, read_text
+from modeaware.apply.diff import AlterConfigs, Create, CurrentTopic, Grow, Shrink, TopicDiff, diff_topic
+from modeaware.apply.file import DesiredTopic, ShrinkRules, read_files, read_text
 from modeaware.errors import ConfigError
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
 from modeaware.lifecycle.facts import TopicFacts
@@ -42,10 +32,10 @@ class ModelTopic:
         policy = self.configs.get("cleanup.policy", "delete")
         return CurrentTopic(self.count, frozenset({1}), dict(self.configs), policy, record=self.record)
 
-    def plan(self, desired: DesiredTopic) -> TopicPlan:
-        return plan_topic(desired, self.current())
+    def plan(self, desired: DesiredTopic) -> TopicDiff:
+        return diff_topic(desired, self.current())
 
-    def take(self, plan: TopicPlan) -> None:
+    def take(self, plan: TopicDiff) -> None:
         """Every step; one that the controller's rules refuse fails the test."""
         for step in plan.steps:
             if isinstance(step, Create):
@@ -232,7 +222,7 @@ def test_the_target_of_a_shrink_in_progress_is_in_progress() -> None:
     assert (plan.status, plan.progress, plan.warnings) == ("in_progress", "seal of partitions 4-11", ())
     assert topic.plan(wanted(4)).warnings == (), "a file that says nothing of shrinks minds none"
     (warning,) = topic.plan(wanted(4, shrink=ShrinkRules())).warnings
-    assert "goes on as it began (policy drained, delay_ms 0, without an evacuation)" in warning
+    assert "continues as it began (policy drained, delay_ms 0, without an evacuation)" in warning
     topic.settle()
     assert topic.plan(wanted(4, shrink=ShrinkRules())).status == "unchanged"
 
@@ -268,19 +258,18 @@ def test_compacted_topics() -> None:
 
 def test_what_is_refused() -> None:
     current = CurrentTopic(2, frozenset({2, 3}))
-    factor = plan_topic(wanted(2, replication_factor=3), current).refusal
+    factor = diff_topic(wanted(2, replication_factor=3), current).refusal
     assert factor == (
-        "its replication factor is 2 and 3, not 3: change it with modeaware reassign-partitions (--generate, "
-        "--execute), or say what it is"
+        "its replication factor is 2 and 3, not 3: change it with modeaware reassign-partitions, or declare what it is"
     )
-    assert plan_topic(wanted(2), current).status == "unchanged"
-    assert "internal" in str(plan_topic(wanted(3), replace(current, internal=True)).refusal)
+    assert diff_topic(wanted(2), current).status == "unchanged"
+    assert "internal" in str(diff_topic(wanted(3), replace(current, internal=True)).refusal)
     for absent in ("__consumer_offsets", "__share_group_state"):
-        assert "internal" in str(plan_topic(replace(wanted(3), name=absent), None).refusal)
+        assert "internal" in str(diff_topic(replace(wanted(3), name=absent), None).refusal)
     blind = replace(current, overrides=None)
-    assert "DESCRIBE_CONFIGS" in str(plan_topic(wanted(2, configs={"a": "1"}), blind).refusal)
-    assert "DESCRIBE_CONFIGS" in str(plan_topic(wanted(1, shrink=ShrinkRules(evacuate=True)), blind).refusal)
-    assert plan_topic(wanted(2), blind).status == "unchanged"
+    assert "DESCRIBE_CONFIGS" in str(diff_topic(wanted(2, configs={"a": "1"}), blind).refusal)
+    assert "DESCRIBE_CONFIGS" in str(diff_topic(wanted(1, shrink=ShrinkRules(evacuate=True)), blind).refusal)
+    assert diff_topic(wanted(2), blind).status == "unchanged"
 
 
 RULES = st.none() | st.builds(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 # librdkafka gives no public way to its statistics of one partition, so what is made of them is tested where it is.
-from modeaware.confluent._backlog import MARGIN_S, Backlog, Backlogs
+from modeaware.confluent.statistics import MARGIN_S, Backlog, Backlogs
 
 LATER_S = MARGIN_S + 1
 

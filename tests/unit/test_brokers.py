@@ -15,11 +15,10 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
 from modeaware.errors import ClusterError, ConfigError, ErrorCode
-from modeaware.wire.brokers import messages
-from modeaware.wire.brokers.client import REQUEST_TIMEOUT_S, Brokers
-from modeaware.wire.brokers.patience import SILENT_FOR_S, SILENT_TIMEOUT_S, Patience
-from modeaware.wire.brokers.settings import kafka_python_settings
-from modeaware.wire.client_tls import ssl_context
+from modeaware.wire import requests
+from modeaware.wire.brokers import REQUEST_TIMEOUT_S, SILENT_FOR_S, SILENT_TIMEOUT_S, Brokers, SilentBrokers
+from modeaware.wire.security import ssl_context
+from modeaware.wire.transport import kafka_python_settings
 from tests.support.endpoint import free_port
 from tests.support.secured import Certificate, make_certificate
 
@@ -34,23 +33,23 @@ def test_nobody_answers() -> None:
     brokers.close()
     brokers.close()
     with pytest.raises(ClusterError, match="closed"):
-        brokers.ask(messages.ListGroupsRequest())
+        brokers.ask(requests.ListGroupsRequest())
 
 
-class TestPatience:
+class TestSilentBrokers:
     """A broker that hangs holds up one call; then it is asked briefly, until it answers or some time has passed."""
 
     def setup_method(self) -> None:
         self.now_s = 100.0
-        self.patience = Patience(lambda: self.now_s)
+        self.silent = SilentBrokers(lambda: self.now_s)
 
     def waited_s(self, node_id: int = 1) -> float:
-        return self.patience.until_s(node_id, self.now_s + REQUEST_TIMEOUT_S) - self.now_s
+        return self.silent.until_s(node_id, self.now_s + REQUEST_TIMEOUT_S) - self.now_s
 
     def let_it_run_out(self) -> None:
         until_s = self.now_s + self.waited_s()
         self.now_s = until_s
-        self.patience.failed(1, until_s)
+        self.silent.failed(1, until_s)
 
     def test_the_first_silence_costs_the_whole_time_and_the_next_ones_little(self) -> None:
         assert self.waited_s() == REQUEST_TIMEOUT_S
@@ -76,12 +75,12 @@ class TestEmbeddedProtocol:
     @pytest.mark.parametrize("version", [0, 1, 2, 3])
     def test_topics(self, version: int) -> None:
         subscription = ConsumerProtocolSubscription(version=version, topics=["a", "b"], user_data=b"x").encode()
-        assert messages.subscribed_topics(subscription) == {"a", "b"}
+        assert requests.subscribed_topics(subscription) == {"a", "b"}
         part = ConsumerProtocolAssignment.TopicPartition
         parts = [part(topic="a", partitions=[1]), part(topic="none", partitions=[])]
         assignment = ConsumerProtocolAssignment(version=version, assigned_partitions=parts, user_data=None).encode()
-        assert messages.assigned_topics(assignment) == {"a"}
-        assert messages.subscribed_topics(b"") == messages.assigned_topics(b"") == frozenset()
+        assert requests.assigned_topics(assignment) == {"a"}
+        assert requests.subscribed_topics(b"") == requests.assigned_topics(b"") == frozenset()
 
 
 SERVERS = {"bootstrap.servers": "a:1, PLAINTEXT://b:2"}

@@ -10,13 +10,26 @@ import pytest
 from modeaware.controller.election import group_id
 from modeaware.errors import ClusterError
 from modeaware.librdkafka import KafkaError
-from modeaware.reports.rights.asking import Asked, SeenTopic, ask
-from modeaware.reports.rights.endpoints import over_the_wire
-from modeaware.reports.rights.findings import Report, Right, State, Verdict
-from modeaware.reports.rights.needs import Role, Scope, controllers_name, needs
-from modeaware.reports.rights.settings import Settings
-from modeaware.reports.rights.told import Site, as_json, as_text
-from modeaware.wire.brokers.client import Ask, Brokers
+from modeaware.reports.rights import (
+    Asked,
+    Report,
+    Role,
+    Scope,
+    SeenTopic,
+    Settings,
+    Site,
+    State,
+    Verdict,
+    ask,
+    check_report,
+    check_text,
+    controllers_name,
+    needs,
+    over_the_wire,
+)
+from modeaware.reports.serialise import to_json
+from modeaware.wire.brokers import Brokers
+from modeaware.wire.transport import Ask
 from tests.support.fake_endpoint import FakeEndpoint
 from tests.support.rights import KINDS, documented
 
@@ -67,9 +80,8 @@ class Answering(Brokers):
 
 
 def asked_of(brokers: Answering, scope: Scope) -> tuple[dict[str, State], Asked]:
-    wanted = needs(scope)
-    found = ask(brokers, wanted, scope.mode_log)
-    return {str(need): v.state for need, v in zip(wanted, found.verdicts, strict=True)}, found
+    found = ask(brokers, needs(scope), scope.mode_log)
+    return {str(need): verdict.state for need, verdict in found.verdicts.items()}, found
 
 
 CONTROLLER = Scope(Role.CONTROLLER, topics=["a"], groups=["g"])
@@ -84,7 +96,7 @@ def test_nothing_that_changes_anything_is_asked() -> None:
     assert brokers.kinds() == {*harmless, *refused, "CreateTopicsRequest"}
     by_kind = {type(request).__name__: request for request in brokers.asked}
     assert by_kind["CreateTopicsRequest"].validate_only is True
-    assert by_kind["HeartbeatRequest"].member_id.startswith("nobody-")
+    assert by_kind["HeartbeatRequest"].member_id.startswith("modeaware-check-")
     assert by_kind["AddOffsetsToTxnRequest"].producer_id == 2**62
 
 
@@ -164,23 +176,24 @@ def report(role: Role, *failing: str) -> Report:
     scope = Scope(role, topics=["orders"], groups=["my group"])
     wanted = needs(scope)
     assert set(failing) <= set(map(str, wanted))
-    rights = tuple(Right(need, FAIL if str(need) in failing else PASS) for need in wanted)
-    return Report(scope, rights, (), log_missing=True, brokers=5)
+    rights = {need: FAIL if str(need) in failing else PASS for need in wanted}
+    return Report(scope, rights, {}, log_missing=True, brokers=5)
 
 
 def test_a_failure_has_its_command_in_text_and_json() -> None:
     lacking = "topic orders DELETE"
     found = report(Role.OPERATOR, lacking)
     assert not found.passed
-    lines = list(as_text(found, SITE))
+    lines = list(check_text(check_report(found, SITE), SITE))
     assert [line for line in lines if line.startswith("fail")] == [f"fail     {lacking}: shrinking"]
-    told = as_json(found, SITE)
+    told = to_json(check_report(found, SITE))
     (failed,) = [right for right in told["rights"] if right["state"] == "fail"]
     assert (failed["resource"], failed["name"], failed["operation"]) == ("topic", "orders", "DELETE")
     assert told["commands"] == [failed["command"]]
-    assert lines[lines.index(failed["command"]) - 1] == "To be pasted by an administrator:"
-    secured = list(as_text(found, Site("here:1", secured=True)))
-    assert "To be pasted by an administrator, with settings in admin.properties:" in secured
+    assert lines[lines.index(failed["command"]) - 1] == "For an administrator to run:"
+    site = Site("here:1", secured=True)
+    secured = list(check_text(check_report(found, site), site))
+    assert "For an administrator to run, with settings in admin.properties:" in secured
     assert told["notes"] == []
     assert told["passed"] is False
 
@@ -222,9 +235,9 @@ class Configured(Brokers):
     ],
 )
 def test_the_mode_log(seen: SeenTopic, policy: Any, state: State) -> None:
-    asked = Asked((), {LOG: seen}, 7, 3, None)
-    told = Settings(Configured(**{LOG: policy}), Scope(Role.CLIENT), asked, {}, readable=True).found()
-    assert {setting.name: setting.verdict.state for setting in told}[f"the mode log {LOG}"] is state
+    asked = Asked({}, {LOG: seen}, 7, 3, None)
+    found = Settings(Configured(**{LOG: policy}), Scope(Role.CLIENT), asked, {}, readable=True).found()
+    assert dict(found)[f"the mode log {LOG}"].state is state
 
 
 NOBODY = "127.0.0.1:1"
@@ -239,7 +252,7 @@ def test_who_is_told_the_modes_needs_nothing_on_the_log(source: str, endpoint: F
     scope, setting = over_the_wire(client(source), {"bootstrap.servers": f"{NOBODY},{endpoint.address}"})
     assert needs(scope) == ()
     assert setting is not None
-    assert (setting.verdict.state, setting.verdict.detail) == (State.PASS, f"told by {endpoint.address}")
+    assert (setting.state, setting.detail) == (State.PASS, f"returned by {endpoint.address}")
 
 
 def test_servers_that_do_not_tell_them_are_not_enough_for_the_wire(endpoint: FakeEndpoint) -> None:
@@ -248,8 +261,8 @@ def test_servers_that_do_not_tell_them_are_not_enough_for_the_wire(endpoint: Fak
     assert over_the_wire(client("auto"), conf) == (client("auto"), None)
     _, setting = over_the_wire(client("wire"), conf)
     assert setting is not None
-    assert setting.verdict.state is State.FAIL
-    assert "modeaware.mode.source=wire" in setting.verdict.detail
+    assert setting.state is State.FAIL
+    assert "modeaware.mode.source=wire" in setting.detail
 
 
 def test_where_nobody_answers_it_is_not_known() -> None:
@@ -257,5 +270,5 @@ def test_where_nobody_answers_it_is_not_known() -> None:
     assert over_the_wire(client("auto"), conf) == (client("auto"), None)
     _, setting = over_the_wire(client("wire"), conf)
     assert setting is not None
-    assert setting.verdict.state is State.UNKNOWN
-    assert NOBODY in setting.verdict.detail
+    assert setting.state is State.UNKNOWN
+    assert NOBODY in setting.detail

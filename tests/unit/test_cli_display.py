@@ -16,21 +16,26 @@ import pytest
 from rich.console import Console
 from rich.live import Live
 
-from modeaware.cli.certificate import HELP
-from modeaware.cli.display import JSON_HELP, describe_json, describe_text
-from modeaware.cli.progress import aside
-from modeaware.cli.waiting import LiveProgress, PlainProgress, wait_until_done
+from modeaware.cli.progress import Progress, run_interruptibly, wait_until_done
 from modeaware.errors import ControllerFenced
 from modeaware.lifecycle import reasons
+from modeaware.lifecycle.drain import required_of
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts
-from modeaware.lifecycle.requirement import required_of
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import DeleteTopicPartitions, RetiredPartition, Straggler, TopicRecord
 from modeaware.modes import PartitionMode, PartitionState, ReplicaState
-from modeaware.reports.certificate import Evidence, all_drained, certificate, check
-from modeaware.reports.describe import HandoverDescription, PartitionDescription, TopicDescription
+from modeaware.reports.certificate import Certificate, Evidence, certificate, check
+from modeaware.reports.describe import (
+    Description,
+    HandoverDescription,
+    PartitionDescription,
+    ShrinkDescription,
+    TopicDescription,
+    describe_text,
+)
+from modeaware.reports.serialise import json_help, to_json
 
-DRAINED = DeleteTopicPartitions(4, 60_000, False, 1_700_000_000_000, 6)
+DRAINED = ShrinkDescription.of(DeleteTopicPartitions(4, 60_000, False, 1_700_000_000_000, 6))
 
 
 def partition(number: int, **fields: object) -> PartitionDescription:
@@ -72,7 +77,7 @@ def test_partitions_that_are_alike_share_a_line() -> None:
     lines = describe_text([shrinking(draining(4), draining(5))], expand=False).splitlines()
     assert lines[:4] == [
         "Topic: orders  Id: id  Epoch: 3  Partitions: 6 (4 writable)  Phase: drain",
-        "  Shrink from 6 to 4, asked for 2023-11-14 22:13:20 UTC",
+        "  Shrink from 6 to 4, requested 2023-11-14 22:13:20 UTC",
         "  Policy drained: records are deleted once every group has consumed them, not before 2023-11-14 22:14:20 UTC",
         "  Required groups: audit, billing",
     ]
@@ -90,14 +95,15 @@ def test_what_is_left_to_be_handed_over() -> None:
     topic = replace(shrinking(draining(4)), handover=HandoverDescription(6, (0, 2), ("audit", "billing")))
     line = "  Keys that moved: handed over 2 of 6 partitions; unread by audit, billing"
     assert describe_text([topic], expand=False).splitlines()[3] == line
-    told = describe_json([topic, shrinking()])["topics"]
+    told = to_json([topic, shrinking()])
     assert told[0]["handover"] == {"previous_count": 6, "handed_over": [0, 2], "unread_by": ["audit", "billing"]}
     assert told[1]["handover"] is None
 
 
 def test_json_has_the_documented_fields_and_no_others() -> None:
-    topics = describe_json([shrinking(draining(4))])["topics"]
+    topics = to_json(Description((shrinking(draining(4)),)))["topics"]
     assert json.loads(json.dumps(topics)) == topics
+    assert topics[0]["writable"] == 4
     assert [p["mode"] for p in topics[0]["partitions"]] == ["ReadWrite"] * 4 + ["ReadOnly"]
     assert topics[0]["deletion"] == {
         "delete_partitions": 4,
@@ -112,7 +118,7 @@ def test_json_has_the_documented_fields_and_no_others() -> None:
     assert (topics[0]["groups_complete"], topics[0]["waived"], topics[0]["groups_doubt"]) == (True, {}, None)
     for documented in (topics[0], topics[0]["deletion"], topics[0]["partitions"][4]):
         for field in documented:
-            assert f'"{field}"' in JSON_HELP, "tell it in --help"
+            assert re.search(rf"^ +{field}\b", json_help(Description), re.MULTILINE), "document it in --help"
     partition = topics[0]["partitions"][4]
     assert (partition["mode"], partition["replica_state"]) == ("ReadOnly", "ReplicaDeletionIneligible")
     assert (partition["seal_offset"], partition["lag"], partition["lagging_group"]) == (1004, 7, "billing")
@@ -122,7 +128,7 @@ def test_json_has_the_documented_fields_and_no_others() -> None:
 # ``--wait``: when it ends, and that Ctrl-C ends it
 
 
-DELETION = DeleteTopicPartitions(4, 0, False, 0, 6)
+DELETION = ShrinkDescription.of(DeleteTopicPartitions(4, 0, False, 0, 6))
 NONE = PartitionMode.NONE
 
 
@@ -152,7 +158,7 @@ class Script:
 
 def _wait(script: Script, failure: BaseException | None = None) -> str:
     out = io.StringIO()
-    wait_until_done(script.look, script.changed, PlainProgress(out), lambda: failure, 10.0)
+    wait_until_done(script.look, script.changed, Progress(out), lambda: failure, 10.0)
     return out.getvalue()
 
 
@@ -172,7 +178,7 @@ def test_it_ends_when_the_embedded_controller_has_stopped() -> None:
 def test_the_live_display_shows_phases_and_share() -> None:
     out = io.StringIO()
     with Live(console=Console(file=out, force_terminal=True, width=120), auto_refresh=False) as live:
-        progress = LiveProgress(live)
+        progress = Progress(out, live)
         progress.show(DRAIN)
         progress.note("brokers [away]")
         progress.note("brokers [away]")
@@ -204,7 +210,7 @@ class Deaf:
 def test_ctrl_c_is_heard_and_only_work_that_can_be_stopped_has_ended(stoppable: bool) -> None:
     deaf = Deaf()
     with pytest.raises(KeyboardInterrupt):
-        aside(deaf.work, *([deaf.told_to_stop.set] if stoppable else []))
+        run_interruptibly(deaf.work, *([deaf.told_to_stop.set] if stoppable else []))
     assert deaf.ended.is_set() is stoppable
     deaf.told_to_stop.set()
 
@@ -284,20 +290,22 @@ def test_the_verdict_is_by_what_the_cluster_shows_now(
 ) -> None:
     shown = evidence(**changes)
     assert check(1, shown) == (verdict, reason)
-    document = certificate(shown, [1, 2])
+    found = certificate(shown, [1, 2])
+    document = to_json(found)
     assert document["partitions"][0]["verdict"].startswith(verdict)
     assert document["partitions"][1]["verdict"] == (
         "reclaimed" if "topic_id" not in changes else "not drained: " + UNAV
     )
-    assert all_drained(document) is (verdict != "not drained")
+    assert found.all_drained is (verdict != "not drained")
 
 
-UNAV = "the partition has no leader that answers: waiting for it"
+UNAV = "no leader available; waiting for one"
 
 
 def test_certificate_holds_what_the_log_says_and_what_the_cluster_shows_now() -> None:
     straggler = Straggler(9, 17, 1, 1_500)
-    document = certificate(evidence(replace(SEALED, drained={"billing": 10}, stragglers=1, straggler=straggler)), [1])
+    shown = evidence(replace(SEALED, drained={"billing": 10}, stragglers=1, straggler=straggler))
+    document = to_json(certificate(shown, [1]))
     assert json.loads(json.dumps(document)) == document
     assert (document["cluster_id"], document["topic"], document["mode_epoch"]) == ("cluster-1", "orders", 4)
     assert document["shrink"] == {
@@ -325,9 +333,9 @@ def test_certificate_holds_what_the_log_says_and_what_the_cluster_shows_now() ->
 
 
 def test_the_help_documents_every_field() -> None:
-    document = certificate(evidence(), [1, 2])
+    document = to_json(certificate(evidence(), [1, 2]))
     partition = document["partitions"][0]
     named = (document, document["shrink"], document["checked_now"], partition, partition["checked_now"])
     for fields in (*named, partition["check_with"][0]):
         for field in fields:
-            assert f'"{field}"' in HELP, "tell it in --help"
+            assert re.search(rf"^ +{field}\b", json_help(Certificate), re.MULTILINE), "document it in --help"

@@ -8,16 +8,17 @@ from concurrent.futures import Future
 import pytest
 
 from modeaware.cli import embedded
-from modeaware.cli.options import Connection
 from modeaware.config import ClientConfig, ControllerConfig
 from modeaware.controller.status import Role
 from modeaware.errors import ClusterError, ControllerUnavailable, ErrorCode, RequestRefused
 from modeaware.lifecycle.commands import AlterGroupRulesCommand, Command, CommandResult, DeletePartitionsCommand
 from modeaware.modelog.records import ClaimRecord
 from modeaware.modelog.replay import fold
+from modeaware.reports import session
+from modeaware.reports.session import Session
 
-TARGET = Connection({"bootstrap.servers": "127.0.0.1:1"}, ClientConfig())
 CONFIG = ControllerConfig(session_timeout_ms=1_000)
+TARGET = Session({"bootstrap.servers": "127.0.0.1:1", "log_level": 0}, ClientConfig(), CONFIG)
 COMMAND = AlterGroupRulesCommand(remove=(("waive", "g", "t"),))
 OLD, NEW = ClaimRecord(1, "127.0.0.1:1", "killed"), ClaimRecord(2, "127.0.0.1:2", "another")
 
@@ -94,12 +95,12 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
 
 def _claimed_by(monkeypatch: pytest.MonkeyPatch, claim: ClaimRecord) -> None:
-    monkeypatch.setattr(embedded, "read_mode_log", lambda *_: fold([("controller", claim.to_json())]))
+    monkeypatch.setattr(session, "read_mode_log", lambda *_: fold([("controller", claim.to_json())]))
 
 
 def test_one_that_stood_by_before_it_was_elected_is_asked_again(stub: type[StubController]) -> None:
     stub.stands_by = True
-    embedded.alter_group_rules(TARGET, CONFIG, OLD, COMMAND)
+    embedded.alter_group_rules(TARGET, OLD, COMMAND)
     assert stub.calls == ["submit", "start", "submit", "stop"]
 
 
@@ -108,10 +109,10 @@ def test_the_one_that_was_elected_instead_is_asked(
 ) -> None:
     stub.elected = False
     _claimed_by(monkeypatch, NEW)
-    embedded.alter_group_rules(TARGET, CONFIG, OLD, COMMAND)
+    embedded.alter_group_rules(TARGET, OLD, COMMAND)
     assert asked == [COMMAND.remove]
     assert "Another controller has taken over" in capsys.readouterr().err
-    with embedded.embedded_controller(TARGET, CONFIG, OLD) as controller:
+    with embedded.embedded_controller(TARGET, OLD) as controller:
         assert controller is None
 
 
@@ -120,8 +121,8 @@ def test_nobody_elected_in_time_is_an_error(stub: type[StubController], monkeypa
     monkeypatch.setattr(embedded, "ELECTION_SLACK_S", -0.5)
     _claimed_by(monkeypatch, OLD)
     with pytest.raises(ControllerUnavailable):
-        embedded.alter_group_rules(TARGET, CONFIG, OLD, COMMAND)
-    with pytest.raises(ControllerUnavailable), embedded.embedded_controller(TARGET, CONFIG, OLD):
+        embedded.alter_group_rules(TARGET, OLD, COMMAND)
+    with pytest.raises(ControllerUnavailable), embedded.embedded_controller(TARGET, OLD):
         raise AssertionError("nobody is active")
 
 
@@ -131,8 +132,8 @@ def test_controller_elected_late_is_followed(
     """The claim of the killed controller stands on the log until the next one is active."""
     stub.elected = False
     claims = [OLD, OLD, NEW]
-    monkeypatch.setattr(embedded, "read_mode_log", lambda *_: fold([("controller", claims.pop(0).to_json())]))
-    embedded.alter_group_rules(TARGET, CONFIG, OLD, COMMAND)
+    monkeypatch.setattr(session, "read_mode_log", lambda *_: fold([("controller", claims.pop(0).to_json())]))
+    embedded.alter_group_rules(TARGET, OLD, COMMAND)
     assert (asked, claims, stub.calls[-1]) == ([COMMAND.remove], [], "stop")
 
 
@@ -162,7 +163,7 @@ def test_failure_of_a_command_is_raised_and_the_controller_stopped(
     stub.code = code
     monkeypatch.setattr(embedded, "ANSWER_TIMEOUT_S", 0.0 if code is None else 10.0)
     with pytest.raises(error, match=told) as caught:
-        embedded.alter_group_rules(TARGET, CONFIG, None, COMMAND)
+        embedded.alter_group_rules(TARGET, None, COMMAND)
     assert type(caught.value) is error
     assert caught.value.code is (code or ErrorCode.REQUEST_TIMED_OUT)
     assert stub.calls[-1] == "stop"

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import UTC, datetime
 
 import pytest
 
 from modeaware import cli
 from modeaware.cli import groups
-from modeaware.cli.groups import LIST_JSON_HELP, GroupSituation, expiry, groups_json
+from modeaware.cli.groups import expiry
 from modeaware.lifecycle.commands import AlterGroupRulesCommand
 from modeaware.modelog.group_rules import GroupRule
+from modeaware.reports.groups import GroupSituation, GroupsReport
+from modeaware.reports.serialise import json_help, to_json
 from tests.unit.test_report_groups import FACTS, IGNORED, NOW, RECORD
 
 SERVER = ("--bootstrap-server", "127.0.0.1:1")
@@ -29,7 +33,7 @@ def situation(*rules: GroupRule) -> GroupSituation:
 def altered(monkeypatch: pytest.MonkeyPatch) -> list[AlterGroupRulesCommand]:
     """What would reach a controller; the topic ``orders`` is in a change, with the rule OLD."""
     commands: list[AlterGroupRulesCommand] = []
-    monkeypatch.setattr(groups, "connect", lambda target: None)
+    monkeypatch.setattr(groups, "open_session", lambda *_: nullcontext())
     monkeypatch.setattr(groups, "look_at_topics", lambda *_: situation(OLD))
     monkeypatch.setattr(groups, "alter_group_rules", lambda *arguments: commands.append(arguments[-1]))
     return commands
@@ -44,7 +48,7 @@ def altered(monkeypatch: pytest.MonkeyPatch) -> list[AlterGroupRulesCommand]:
         (["waive", "g", "--topic", "t", "--reason", "r", "--expires", "soon"], "'soon' is not a duration"),
         (["waive", "g", "--topic", "t", "--reason", "r", "--expires", "0d"], "not in the future"),
         (["forget", "waive", "--topic", "t"], "name the GROUP"),
-        (["forget", "closed", "g", "--topic", "t"], "names no GROUP"),
+        (["forget", "closed", "g", "--topic", "t"], "takes no GROUP"),
     ],
 )
 def test_bad_usage(arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -78,7 +82,7 @@ def test_options_make_the_rule(altered: list[AlterGroupRulesCommand]) -> None:
 
 
 def test_the_list_as_json_has_the_documented_fields_and_no_others() -> None:
-    shown = groups_json(situation(OLD, EXPIRED).topics, (OLD, EXPIRED), NOW)
+    shown = to_json(GroupsReport.of(situation(OLD, EXPIRED).topics(), (OLD, EXPIRED), NOW))
     assert json.loads(json.dumps(shown)) == shown
     (topic,) = shown["topics"]
     gone = next(group for group in topic["groups"] if group["group"] == "gone")
@@ -97,7 +101,7 @@ def test_the_list_as_json_has_the_documented_fields_and_no_others() -> None:
     assert [rule["expired"] for rule in shown["rules"]] == [False, True]
     for fields in (shown, topic, gone, shown["rules"][0]):
         for field in fields:
-            assert f'"{field}"' in LIST_JSON_HELP, "tell it in --help"
+            assert re.search(rf"^ +{field}\b", json_help(GroupsReport), re.MULTILINE), "document it in --help"
 
 
 @pytest.mark.parametrize(
@@ -143,7 +147,7 @@ def test_rule_that_may_lose_records_needs_a_yes(
 ) -> None:
     arguments = ("groups", *action, "--topic", "t", "--reason", "r", *SERVER)
     assert cli.main(list(arguments)) == 1
-    assert "say --yes" in capsys.readouterr().err
+    assert "pass --yes" in capsys.readouterr().err
     assert cli.main([*arguments, "--dry-run"]) == 0
     assert altered == []
 

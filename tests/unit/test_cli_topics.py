@@ -14,26 +14,36 @@ from uuid import UUID
 import pytest
 
 from modeaware import cli
-from modeaware.cli import change, plan, progress
-from modeaware.cli.change import CommandOf
-from modeaware.cli.situation import Situation
-from modeaware.cli.topics import deletion_plan
-from modeaware.cluster.topic_deletion import delete_topics
+from modeaware.cli import change, progress
+from modeaware.cli.change import (
+    CHANGING_WARNING,
+    FEATURE_WARNING,
+    GROWTH_WARNING,
+    Change,
+    CommandOf,
+    Situation,
+    preview,
+    undo_note,
+)
+from modeaware.cli.topics import deletion_lines
+from modeaware.cluster.cluster import delete_topics
+from modeaware.config import ClientConfig, ControllerConfig
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle.commands import Command, CreatePartitionsCommand, DeletePartitionsCommand
 from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts
 from modeaware.modelog.records import DeleteTopicPartitions, RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode, ReplicaState
-from modeaware.reports.topic_list import ListedTopic, named, named_for_change
-from modeaware.reports.topic_state import TopicState, topic_states
-from modeaware.wire.brokers.client import Ask, Brokers
-from modeaware.wire.brokers.messages import (
+from modeaware.reports.session import Session
+from modeaware.reports.topics import ListedTopic, TopicState, named, named_for_change, topic_states
+from modeaware.wire.brokers import Brokers
+from modeaware.wire.requests import (
     DeleteTopicsRequest,
     DescribeConfigsRequest,
     DescribeTopicPartitionsRequest,
     ListPartitionReassignmentsRequest,
     MetadataRequest,
 )
+from modeaware.wire.transport import Ask
 
 SERVER = ("--bootstrap-server", "127.0.0.1:1")
 
@@ -100,7 +110,7 @@ def test_options_make_the_command(
 ) -> None:
     made = []
 
-    def run_change(args: argparse.Namespace, topic: str, command_of: CommandOf, **_: object) -> int:
+    def run_change(args: argparse.Namespace, topic: str, command_of: CommandOf, *_: object) -> int:
         made.append((topic, command_of(FRESH)))
         return 0
 
@@ -119,8 +129,9 @@ def test_proposed_commands_connect_as_this_one_did(
     (tmp_path / "my conf").mkdir()
     (tmp_path / "my conf" / "c").touch()
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(change, "connect", lambda _: None)
-    monkeypatch.setattr(change, "look", lambda *_: SHRINKING)
+    session = Session({}, ClientConfig(), ControllerConfig(), cast(Any, None))
+    monkeypatch.setattr(change, "open_session", lambda *_: nullcontext(session))
+    monkeypatch.setattr(Change, "look", lambda *_: SHRINKING)
     monkeypatch.setattr(change, "wait_for_topic", interrupted)
     monkeypatch.setattr(change, "embedded_controller", lambda *_: nullcontext(SimpleNamespace(failure=None)))
     file = ("--command-config", "my conf/c")
@@ -151,11 +162,11 @@ def test_a_pattern_never_changes_internal_topics_or_the_mode_log() -> None:
     assert [topic.name for topic in named_for_change(LISTED, "c", "c")] == ["c"]
     internal = named_for_change(LISTED, "__offsets", "c")
     assert [topic.name for topic in internal] == ["__offsets"]
-    assert [line.split()[:2] for line in deletion_plan(internal, "c")] == [
+    assert [line.split()[:2] for line in deletion_lines(internal, "c")] == [
         ["WARNING:", "__offsets"],
         ["__offsets:", "is"],
     ]
-    assert "WARNING" not in deletion_plan(named_for_change(LISTED, "a.*", "c"), "c")[0]
+    assert "WARNING" not in deletion_lines(named_for_change(LISTED, "a.*", "c"), "c")[0]
 
 
 # What is said before a change: KIP-694's warnings, the plan, the note on keys, the question
@@ -178,16 +189,16 @@ SHRINK, GROW = DeletePartitionsCommand("t", 4, 0), CreatePartitionsCommand("t", 
 @pytest.mark.parametrize(
     ("command", "situation", "expected"),
     [
-        (SHRINK, FRESH, [plan.FEATURE_WARNING]),
-        (GROW, FRESH, [plan.GROWTH_WARNING]),
-        (GROW, SHRUNK, [plan.GROWTH_WARNING]),
-        (GROW, SHRINKING, [plan.GROWTH_WARNING, plan.CHANGING_WARNING]),
+        (SHRINK, FRESH, [FEATURE_WARNING]),
+        (GROW, FRESH, [GROWTH_WARNING]),
+        (GROW, SHRUNK, [GROWTH_WARNING]),
+        (GROW, SHRINKING, [GROWTH_WARNING, CHANGING_WARNING]),
     ],
 )
 def test_each_warning_is_given_where_it_applies(
     command: DeletePartitionsCommand | CreatePartitionsCommand, situation: Situation, expected: list[str]
 ) -> None:
-    assert [line for line in plan.warnings(command, situation) if line.startswith("WARNING")] == expected
+    assert [line for line in preview(command, situation) if line.startswith("WARNING")] == expected
 
 
 STREAMS = GroupFacts({0: 10}, has_members=True, kind="classic", stateful=True)
@@ -199,7 +210,7 @@ STATEFUL = replace(FRESH, facts=replace(FRESH.facts, groups={"app": STREAMS, "pl
 )
 def test_accepted_loss_of_state_names_what_does_not_move(target: int, what: str) -> None:
     command = DeletePartitionsCommand("t", target, accept_state_loss=("app", "plain", "absent"))
-    warning, plain, absent = plan.warnings(command, STATEFUL)[2:]
+    warning, plain, absent = preview(command, STATEFUL)[2:5]
     assert warning.startswith("WARNING: group 'app' keeps state per partition")
     assert f"(windows, joins, aggregates, tables) for {what} stays in the changelogs" in warning
     assert "plain: the group keeps no state that is known of" in plain
@@ -208,16 +219,18 @@ def test_accepted_loss_of_state_names_what_does_not_move(target: int, what: str)
 
 def test_an_undo_says_what_stays_deleted() -> None:
     logs = {**LOGS, 4: PartitionFacts(10, 10, 10, 0, 0), 6: PartitionFacts(7, 10, 10, 0, 0)}
-    kept, gone = plan.undo_plan(replace(SHRUNK, facts=replace(SHRUNK.facts, partitions=logs)))
+    kept, gone = undo_note(replace(SHRUNK, facts=replace(SHRUNK.facts, partitions=logs)))
     assert kept == "Given back: partitions 4-11 with the 63 offsets they still hold."
     assert gone.startswith("Records deleted before stay deleted: 17 offsets below the log starts of partitions 4,6 (")
 
 
 @pytest.mark.parametrize(
-    ("answer", "goes_on"), [("y", True), (" YES ", True), ("n", False), ("", False), ("yo", False)]
+    ("answer", "proceeds"), [("y", True), (" YES ", True), ("n", False), ("", False), ("yo", False)]
 )
-def test_the_question_is_answered_by_a_person(answer: str, goes_on: bool) -> None:
-    assert progress.ask("Go on?", yes=False, is_terminal=True, read_line=lambda prompt: answer) is goes_on
+def test_question_is_answered_on_a_terminal(answer: str, proceeds: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr("builtins.input", lambda prompt: answer)
+    assert progress.confirmed(yes=False) is proceeds
 
 
 # What is asked of brokers about topics: paging, older brokers, deletion by id

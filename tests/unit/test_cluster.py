@@ -13,7 +13,7 @@ import pytest
 from modeaware.cluster.cluster import Cluster, LogOffsets
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import KafkaError
-from modeaware.lifecycle.effects import CommitOffsets, CreatePartitions, DeleteRecords, Effect
+from modeaware.lifecycle.commands import CommitOffsets, CreatePartitions, DeleteRecords, Effect
 from modeaware.topic_view import base64_id
 from tests.support.fake_brokers import FakeBrokers
 from tests.support.source_tree import modules
@@ -223,7 +223,7 @@ class TestDeleteRecords:
 
     def test_a_low_watermark_that_stays_below(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
         fakes.low = 3
-        assert "records below 9 were to go, but the log starts at 3" in str(refused(cluster, self.EFFECT))
+        assert "records below 9 were to be deleted, but the log starts at 3" in str(refused(cluster, self.EFFECT))
 
     def test_another_topic_of_that_name(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
         fakes.topic_id = uuid.UUID(int=6)

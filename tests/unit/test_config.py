@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
 
+from modeaware.clients.settings import SAME_VALUES, librdkafka_conf, split_settings
 from modeaware.config import ClientConfig, ControllerConfig, parse_controller_config, split_client_config
 from modeaware.errors import ConfigError, ModeAwareError
-from modeaware.keyword_settings import SAME_VALUES, librdkafka_conf, split_settings
 from modeaware.librdkafka import Producer
 
 

@@ -101,7 +101,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bytes]]:
 @pytest.fixture
 def admin(monkeypatch: pytest.MonkeyPatch, cluster: CreatingBrokers, log: object) -> Iterator[AdminClient]:
     cluster.placed = {"t": [(1, 2, 3)]}
-    monkeypatch.setattr("modeaware.wire.brokers.client.Brokers", lambda conf: cluster)
+    monkeypatch.setattr("modeaware.wire.brokers.Brokers", lambda conf: cluster)
     monkeypatch.setattr("modeaware.views.registry.acquire", lambda conf, config: FakeViews())
     with AdminClient({"bootstrap.servers": "127.0.0.1:1", "log_level": 0}) as admin:
         yield admin

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from concurrent.futures import Future
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,14 +12,14 @@ import pytest
 from modeaware.cluster.cluster import Cluster
 from modeaware.config import ClientConfig, ControllerConfig
 from modeaware.controller import daemon as daemon_module
-from modeaware.controller.contact import Contact
 from modeaware.controller.daemon import Controller
-from modeaware.controller.lease import request_timeout_s
+from modeaware.controller.election import request_timeout_s
+from modeaware.controller.log import Contact
 from modeaware.controller.status import Role
 from modeaware.errors import ClusterError, ConfigError
 from modeaware.lifecycle.commands import CommandResult, DeletePartitionsCommand
 from modeaware.views import registry
-from modeaware.wire.brokers.client import REQUEST_TIMEOUT_S
+from modeaware.wire.brokers import REQUEST_TIMEOUT_S
 from tests.support.fake_views import FakeViews
 
 CONF = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
@@ -29,8 +30,9 @@ def contacts(monkeypatch: pytest.MonkeyPatch) -> list[Contact]:
     """What workers were to claim with. Each stands by until it is stopped."""
     contacts: list[Contact] = []
 
-    def worker(parts: Any, config: Any, contact: Contact, controller_id: str, clock: Any) -> None:
-        contacts.append(contact)
+    def worker(*parts: Any) -> Any:
+        contacts.append(parts[7])
+        return SimpleNamespace(claims=None)
 
     def thread(worker: Any, status: Any, inbox: Any) -> None:
         status.become(Role.STANDBY)

@@ -15,9 +15,12 @@ import promql_parser
 import pytest
 import yaml
 
+from docs.picture import draw
 from modeaware.cli import COMMANDS
 from modeaware.config import ClientConfig, ControllerConfig, parse_controller_config, split_client_config
+from modeaware.demo import report_lines
 from modeaware.lifecycle import reasons
+from modeaware.lifecycle.state import MODE_TRANSITIONS, REPLICA_TRANSITIONS
 from modeaware.metrics import ClientCollector
 from modeaware.modelog.group_rules import GroupRule, GroupRulesRecord
 from modeaware.modelog.records import (
@@ -28,7 +31,6 @@ from modeaware.modelog.records import (
     Straggler,
     TopicRecord,
 )
-from modeaware.modes import MODE_TRANSITIONS, REPLICA_TRANSITIONS
 from modeaware.monitoring.controller_metrics import ControllerCollector
 from tests.simulation.guard_texts import GUARDS, Change
 from tests.support.source_tree import ROOT, modules, tree
@@ -93,7 +95,7 @@ def test_the_table_of_replica_transitions_is_the_codes() -> None:
 
 
 def test_every_client_setting_is_documented_with_its_default() -> None:
-    documented = {name: cells[0].strip("`") for name, cells in table(read("README.md"), "setting").items()}
+    documented = {name: cells[0].strip("`") for name, cells in table(read("docs/settings.md"), "setting").items()}
     config, rest = split_client_config(documented)
     assert rest == {}, "these are no settings of ours"
     assert config == ClientConfig()
@@ -101,10 +103,18 @@ def test_every_client_setting_is_documented_with_its_default() -> None:
 
 
 def test_every_controller_config_is_documented_with_its_default() -> None:
-    documented = {name: cells[0].strip("`") for name, cells in table(read("README.md"), "config").items()}
+    documented = {name: cells[0].strip("`") for name, cells in table(read("docs/settings.md"), "config").items()}
     defaults = {name: value for name, value in documented.items() if value != "-"}  # "-": what was said before stays
     assert parse_controller_config(defaults) == ControllerConfig()
     assert len(documented) == len(fields(ControllerConfig))
+
+
+def test_the_readme_quotes_and_draws_the_recorded_run_of_the_demo() -> None:
+    report = json.loads(read("docs/demo-report.json"))
+    assert draw(report) == read("docs/shrink.svg"), "python docs/picture.py docs/demo-report.json docs/shrink.svg"
+    quoted = re.search(r"```text\n(  acknowledged.*?)```", read("README.md"), re.DOTALL)
+    assert quoted is not None
+    assert set(quoted[1].splitlines()) <= set(report_lines(report))
 
 
 def test_the_examples_of_the_mode_log_are_records() -> None:

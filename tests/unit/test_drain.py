@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from modeaware.errors import ErrorCode, RecordError, RequestRefused
+from modeaware.lifecycle.admission import LATEST_MS, alter_group_rules
 from modeaware.lifecycle.commands import AlterGroupRulesCommand
-from modeaware.lifecycle.drain import Drain, check_drain
+from modeaware.lifecycle.drain import Drain, check_drain, required_of
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts
-from modeaware.lifecycle.group_rules import LATEST_MS, alter_group_rules
-from modeaware.lifecycle.requirement import required_of
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule, GroupRulesRecord
 from modeaware.modelog.replay import fold
 from tests.support.lifecycle import LATER_MS, NOW_MS, TOPIC, facts, group, log, rule

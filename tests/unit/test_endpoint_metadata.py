@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from modeaware.endpoint.desk import REFUSE, ActiveController
+from modeaware.endpoint.facade import REFUSE, ActiveController
 from modeaware.endpoint.splice import Additions, with_modes, without_ids
 from modeaware.errors import ErrorCode, ModeSourceError
 from modeaware.topic_view import TopicView
-from modeaware.wire import kip694, stock
+from modeaware.wire import codec
 from modeaware.wire.frames import MalformedFrame
 from tests.support.conversation import (
     LIVE_IDS,
@@ -39,7 +39,7 @@ def topics(answer: Any) -> dict[str, Any]:
 def test_modes_are_the_views_and_the_rest_is_the_brokers() -> None:
     talk = Talk()
     answer = asked(talk, modes_request(2, ["orders", "plain"]))
-    _, brokers = stock.decode_response(
+    _, brokers = codec.decode_response(
         metadata_answer(2, {"orders": (0, 3, NOT_SAID), "plain": (0, 3, NOT_SAID)}), 3, 9
     )
     orders = topics(answer)["orders"]
@@ -57,9 +57,9 @@ def test_modes_are_the_views_and_the_rest_is_the_brokers() -> None:
             for name in (*names, "offline_replicas"):
                 assert getattr(ours, name) == getattr(theirs, name)
     assert answer.cluster_id == "cluster"
-    assert [broker.node_id for broker in answer.brokers] == [1, 2, 3, kip694.ENDPOINT_NODE_ID]
+    assert [broker.node_id for broker in answer.brokers] == [1, 2, 3, codec.ENDPOINT_NODE_ID]
     assert (answer.brokers[-1].host, answer.brokers[-1].port) == ("endpoint.example", 9690)
-    assert (answer.controller_id, answer.controller_name) == (kip694.ENDPOINT_NODE_ID, "c1")
+    assert (answer.controller_id, answer.controller_name) == (codec.ENDPOINT_NODE_ID, "c1")
 
 
 def test_of_the_topics_a_client_holds_those_whose_record_was_taken_back_are_named() -> None:
@@ -112,7 +112,7 @@ def views(topic: str) -> TopicView:
 @pytest.mark.parametrize("version", [9, 10])
 def test_an_answer_that_ends_early_or_late_is_none(version: int) -> None:
     answer = metadata_answer(1, {"orders": (0, 3, 0), "plain": (0, 130, 0)}, version=version)
-    with_ids = version == stock.METADATA_WITH_IDS
+    with_ids = version == codec.METADATA_WITH_IDS
     assert with_modes(answer, views, ADDED, with_ids=with_ids)
     for length in range(len(answer)):
         with pytest.raises(MalformedFrame):
@@ -137,8 +137,8 @@ def test_an_old_client_is_turned_away_from_that_topic_alone(version: int) -> Non
     orders, plain = topics(answer)["orders"], topics(answer)["plain"]
     assert (orders.error_code, orders.partitions) == (ErrorCode.LEADER_NOT_AVAILABLE, [])
     assert (plain.error_code, len(plain.partitions)) == (0, 3)
-    assert {broker.node_id for broker in answer.brokers} == {1, 2, kip694.ENDPOINT_NODE_ID}
-    assert version == 0 or answer.controller_id == kip694.ENDPOINT_NODE_ID
+    assert {broker.node_id for broker in answer.brokers} == {1, 2, codec.ENDPOINT_NODE_ID}
+    assert version == 0 or answer.controller_id == codec.ENDPOINT_NODE_ID
 
 
 @pytest.mark.parametrize("version", range(10))
@@ -147,9 +147,9 @@ def test_who_is_turned_away_keeps_asking_here_and_is_sent_to_the_active_controll
     """For growths; its questions are answered here as well."""
     talk = Talk(FakeDesk(old_clients=REFUSE, active=active))
     talk.ask(old_metadata_request(5, version, ["orders"]))
-    _, answer = stock.decode_response(talk.all_answered()[0], 3, version)
-    here = (kip694.ENDPOINT_NODE_ID, "endpoint.example", 9690)
-    nodes = [here] if active else [here, (kip694.ACTIVE_NODE_ID, "active.example", 9691)]
+    _, answer = codec.decode_response(talk.all_answered()[0], 3, version)
+    here = (codec.ENDPOINT_NODE_ID, "endpoint.example", 9690)
+    nodes = [here] if active else [here, (codec.ACTIVE_NODE_ID, "active.example", 9691)]
     assert [(b.node_id, b.host, b.port) for b in answer.brokers] == nodes
     assert version == 0 or answer.controller_id == nodes[-1][0]
 
@@ -158,7 +158,7 @@ def test_who_is_turned_away_keeps_asking_here_and_is_sent_to_the_active_controll
 def test_what_is_underneath_aware_clients_is_not_turned_away(name: str) -> None:
     talk = Talk(FakeDesk(old_clients=REFUSE))
     talk.ask(hello(1, name), old_metadata_request(5, 9, ["orders"]))
-    answer = stock.decode_response(talk.all_answered()[-1], 3, 9)[1]
+    answer = codec.decode_response(talk.all_answered()[-1], 3, 9)[1]
     assert (answer.topics[0].error_code, len(answer.topics[0].partitions)) == (0, 3)
 
 
@@ -185,21 +185,21 @@ def served(desk: FakeDesk, version: int, names: list[str] | None = None) -> tupl
 @pytest.mark.parametrize(
     ("active", "node"),
     [
-        (True, (kip694.ENDPOINT_NODE_ID, "endpoint.example", 9690)),
-        (False, (kip694.ENDPOINT_NODE_ID, "active.example", 9691)),
+        (True, (codec.ENDPOINT_NODE_ID, "endpoint.example", 9690)),
+        (False, (codec.ENDPOINT_NODE_ID, "active.example", 9691)),
     ],
 )
 def test_served_ones_are_told_the_active_controller_and_else_what_the_broker_says(
     version: int, names: list[str] | None, active: bool, node: tuple[int, str, int]
 ) -> None:
     upstream, told = served(FakeDesk(active=active), version, names)
-    correlation_id, answer = stock.decode_response(told, 3, version)
-    _, expected = stock.decode_response(upstream, 3, version)
+    correlation_id, answer = codec.decode_response(told, 3, version)
+    _, expected = codec.decode_response(upstream, 3, version)
     broker_class = type(expected).MetadataResponseBroker
     node_id, host, port = node
     expected.brokers.append(broker_class(version=version, node_id=node_id, host=host, port=port, rack=None))
     expected.controller_id = node_id
-    assert told == stock.encode_response(expected, version, 5)
+    assert told == codec.encode_response(expected, version, 5)
     assert (correlation_id, answer.controller_id) == (5, node_id)
 
 
@@ -240,7 +240,7 @@ def test_a_topic_made_anew_is_told_at_once_though_no_mode_has_changed() -> None:
     assert asked(talk, modes_request(2, ["orders"])).topics[0].mode_epoch == 7
     talk.broker.ids = REMADE
     talk.ask(modes_request(3, ["orders"]))
-    assert kip694.decode_modes_response(talk.all_answered()[-1])[1].topics[0].mode_epoch == -1
+    assert codec.decode_response(talk.all_answered()[-1], 3, 10)[1].topics[0].mode_epoch == -1
 
 
 @pytest.mark.parametrize("broker", [FakeBroker(newest=9, ids=REMADE), FakeBroker(ids={"orders": bytes(16)})])
@@ -249,7 +249,7 @@ def test_where_brokers_have_no_topic_ids_the_name_counts(broker: FakeBroker) -> 
     talk.ask(hello(1))
     talk.all_answered()
     talk.ask(modes_request(2, ["orders"]))
-    assert kip694.decode_modes_response(talk.all_answered()[-1])[1].topics[0].mode_epoch == 7
+    assert codec.decode_response(talk.all_answered()[-1], 3, 10)[1].topics[0].mode_epoch == 7
 
 
 @pytest.mark.parametrize("version", range(10))
@@ -261,11 +261,11 @@ def test_an_old_client_is_not_turned_away_from_a_topic_made_anew(version: int, n
 
 @pytest.mark.parametrize("version", range(10))
 def test_what_an_old_client_asks_for_is_asked_in_its_place(version: int) -> None:
-    message = stock.MetadataRequest(
+    message = codec.MetadataRequest(
         topics=[("orders",)], allow_auto_topic_creation=False, include_topic_authorized_operations=version >= 8
     )
     talk = Talk(FakeDesk(old_clients=REFUSE))
-    talk.ask(stock.encode_request(message, version, 5, "a client"))
+    talk.ask(codec.encode_request(message, version, 5, "a client"))
     header, asked_for = decoded_question(talk.sent[0])
     assert header.api_version == 10
     assert [topic.name for topic in asked_for.topics] == ["orders"]

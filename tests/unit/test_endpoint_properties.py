@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from modeaware.endpoint.desk import Action, Close, Refresh, Submit, ToClient, ToUpstream
+from modeaware.endpoint.facade import Action, Close, Refresh, Submit, ToClient, ToUpstream
 from modeaware.endpoint.limits import Limits
 from modeaware.endpoint.session import Session
 from modeaware.errors import ControllerUnavailable

@@ -14,11 +14,10 @@ from typing import Any
 import pytest
 
 from modeaware.endpoint import server as server_module
-from modeaware.endpoint import upstream as upstream_module
+from modeaware.endpoint import transport as transport_module
 from modeaware.endpoint.limits import Limits
-from modeaware.endpoint.quotas import Quotas
 from modeaware.endpoint.server import THREAD_NAME, Server
-from modeaware.endpoint.upstream import Upstream
+from modeaware.endpoint.transport import Upstream
 from modeaware.errors import ClusterError, ConfigError
 from tests.support.endpoint import FakeBroker, MakeServer, Peer, StubController, announce, free_port
 from tests.support.waiting import eventually
@@ -65,7 +64,7 @@ def test_where_no_broker_answers_clients_are_closed_and_the_log_says_it_once(
             assert peer.closed()
     messages = [record.getMessage() for record in caplog.records if record.levelno >= logging.INFO]
     assert len(messages) == 1
-    assert f"no broker takes a connection (127.0.0.1:{port}: " in messages[0]
+    assert f"no broker accepts a connection (127.0.0.1:{port}: " in messages[0]
 
 
 def test_a_broker_that_hangs_up_ends_its_client_after_the_answers(server: Server, broker: FakeBroker) -> None:
@@ -122,7 +121,7 @@ def test_fewer_connections_are_taken_where_files_are_few(
     assert set_to == [(1256, 1256)]
     assert "takes 500 connections, not 10000" in caplog.text
     assert server_module.affordable(300) == 300
-    assert Quotas().connections_per_peer < Limits().connections
+    assert Limits().connections_per_peer < Limits().connections
 
 
 @pytest.fixture
@@ -169,7 +168,7 @@ def test_one_client_at_a_time_finds_out_whether_it_is_back(
     _freeze(frozen)
     server = make_server(*(broker.address for broker in brokers))
     with monkeypatch.context() as brief:
-        brief.setattr(upstream_module, "DOUBT_S", 0.0)
+        brief.setattr(transport_module, "DOUBT_S", 0.0)
         _gives_up(server, frozen)
         assert [_asks(server), _asks(server)] == [b"re: x"] * 2
     with Peer(server.advertised) as patient:
@@ -193,7 +192,7 @@ def test_what_fails_at_the_start_is_raised_and_leaves_nothing_behind(
     port = free_port()
     nothing: Any = None  # no client gets as far as to ask
     server = Server(f"127.0.0.1:{port}", nothing, nothing, nothing, Upstream([("127.0.0.1", 1)]))
-    monkeypatch.setattr(server_module, "Places", fail)
+    monkeypatch.setattr(server_module, "ConnectionSlots", fail)
     with pytest.raises(ConfigError, match=re.escape(str(failure))) as raised:
         server.start()
     assert raised.value.__cause__ is failure
@@ -211,7 +210,7 @@ SOON_S = 0.5
 
 @pytest.fixture
 def hasty(make_server: MakeServer, broker: FakeBroker) -> Server:
-    return make_server(broker.address, quotas=Quotas(drain_s=SOON_S, linger_s=SOON_S))
+    return make_server(broker.address, limits=Limits(drain_s=SOON_S, linger_s=SOON_S))
 
 
 @pytest.fixture
@@ -295,7 +294,7 @@ def test_who_reads_no_answers_is_closed_and_its_broker_is_not_emptied(
 def test_connections_beyond_the_limit_are_closed(
     make_server: MakeServer, broker: FakeBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server = make_server(broker.address, limits=Limits(connections=3), quotas=Quotas(connections_per_peer=2))
+    server = make_server(broker.address, limits=Limits(connections=3, connections_per_peer=2))
     here, there = "127.0.0.1", "127.0.0.2"
     with Peer(server.advertised, source=here) as one, Peer(server.advertised, source=here) as two:
         assert [one.ask(b"1"), two.ask(b"2")] == [b"re: 1", b"re: 2"]
@@ -306,7 +305,7 @@ def test_connections_beyond_the_limit_are_closed(
             assert of_all.closed()
         assert [one.ask(b"1"), two.ask(b"2")] == [b"re: 1", b"re: 2"]
     assert "2 of 127.0.0.1 are open" in caplog.text
-    assert "3 are open, as many as are taken" in caplog.text
+    assert "3 are open, which is the limit" in caplog.text
     eventually(lambda: _served(server), message="places are given back")
 
 
@@ -322,7 +321,7 @@ def _served(server: Server) -> bool:
 def test_who_holds_most_goes_when_all_hold_too_much(
     make_server: MakeServer, broker: FakeBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server = make_server(broker.address, quotas=Quotas(buffered_bytes=1_200_000))
+    server = make_server(broker.address, limits=Limits(buffered_bytes=1_200_000))
     with Peer(server.advertised) as greedy, Peer(server.advertised) as modest, Peer(server.advertised) as other:
         assert modest.ask(b"x") == b"re: x"
         greedy.socket.sendall(announce(1_000_000) + bytes(900_000))

@@ -10,10 +10,9 @@ from typing import Any, cast
 
 import pytest
 
-from modeaware.endpoint.desk import Desk
+from modeaware.endpoint.facade import Controller
 from modeaware.endpoint.server import Server
-from modeaware.endpoint.tls import server_context
-from modeaware.endpoint.upstream import Upstream
+from modeaware.endpoint.transport import Upstream, server_context
 from modeaware.errors import ConfigError
 from tests.support.endpoint import FakeBroker, MakeServer, Peer, StubController
 from tests.support.secured import Certificate, make_certificate
@@ -136,7 +135,7 @@ def test_a_certificate_that_cannot_be_used_is_a_clear_error(
 
 def _make(listen: str, upstream: Upstream, **arguments: Any) -> Server:
     controller = StubController()
-    return Server(listen, cast(Desk, None), controller.submit, controller.refresh, upstream, **arguments)
+    return Server(listen, cast(Controller, None), controller.submit, controller.refresh, upstream, **arguments)
 
 
 def test_ssl_without_sasl_is_refused_with_what_to_do() -> None:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from modeaware.endpoint.authorise import AclOperation, granted
-from modeaware.endpoint.desk import ActiveController
+from modeaware.endpoint.changes import AclOperation, granted
+from modeaware.endpoint.facade import ActiveController
 from modeaware.endpoint.limits import Limits
 from modeaware.errors import ClusterError, ControllerFenced, ControllerUnavailable, ErrorCode, ModeSourceError
 from modeaware.lifecycle.commands import CommandResult
-from modeaware.wire import codec, stock
+from modeaware.wire import codec
 from tests.support.conversation import (
     ALTER_AND_DELETE,
     NONE,
@@ -96,7 +96,7 @@ def test_a_log_that_cannot_be_read_now_gives_no_old_modes_for_fresh_ones() -> No
     talk.ask(hello(1), modes_request(2, fresh=True))
     talk.broker_answers()
     talk.resolve(ModeSourceError("the log's leader is away: secret"))
-    assert talk.closed == "the end of the mode log, which was asked for, cannot be read now"
+    assert talk.closed == "the end of the mode log, which was requested, cannot be read now"
     assert ids(talk.told) == [1]
 
 
@@ -114,7 +114,7 @@ def test_what_is_decoded_here_is_bounded() -> None:
     for payload in (delete({f"topic-{n}": 1 for n in range(50)}, 2), modes_request(2, ["x" * 200] * 3)):
         talk = Talk(limits=Limits(change_bytes=400, modes_bytes=400))
         talk.ask(hello(1), payload)
-        assert talk.closed == f"a request of {len(payload)} bytes; 400 are taken of this api"
+        assert talk.closed == f"a request of {len(payload)} bytes; the limit of this api is 400"
 
 
 def test_a_change_at_a_standby_is_sent_on_by_name() -> None:
@@ -162,7 +162,7 @@ def test_a_large_question_about_versions_closes_before_it_is_decoded(version: in
     payload = request(18, version, 1, bytes(4_096))
     talk = Talk(sasl=True)
     talk.ask(payload)
-    assert talk.closed == f"a request of {len(payload)} bytes; 4096 are taken of this api"
+    assert talk.closed == f"a request of {len(payload)} bytes; the limit of this api is 4096"
     assert talk.sent == talk.told == []
 
 
@@ -173,7 +173,7 @@ def versions(name: str = "modeaware", version: int = 3, keys: dict[int, tuple[in
     talk = Talk(FakeDesk())
     talk.ask(hello(9, name, version))
     talk.broker_answers(broker_versions(version, 9, keys))
-    correlation_id, answer = stock.decode_response(talk.told[0], 18, version)
+    correlation_id, answer = codec.decode_response(talk.told[0], 18, version)
     assert correlation_id == 9
     return answer
 
@@ -221,7 +221,7 @@ def test_a_version_that_is_not_known_is_told_which_are(version: int) -> None:
     payload = hello(9)
     talk.ask(payload[:2] + version.to_bytes(2, "big", signed=True) + payload[4:])
     assert talk.sent == []
-    correlation_id, answer = stock.decode_response(talk.told[0], 18, 3)
+    correlation_id, answer = codec.decode_response(talk.told[0], 18, 3)
     assert (correlation_id, answer.error_code) == (9, ErrorCode.UNSUPPORTED_VERSION)
     assert spans(answer) == {18: (0, 4)}
 
@@ -306,7 +306,7 @@ def test_a_change_before_a_second_exchange_is_asked_about_before_it() -> None:
     talk = authenticated()
     talk.ask(delete({"orders": 2}, 3), request(17, 1, 4), authenticate(5), modes_request(6))
     keys = [codec.peek_header(payload).api_key for payload in talk.sent[2:]]
-    assert keys == [stock.METADATA_KEY]
+    assert keys == [codec.METADATA_KEY]
     talk.broker_answers()
     assert len(talk.sent) == 3
     talk.resolve([])
@@ -443,7 +443,7 @@ def test_a_rule_for_many_topics_needs_alter_on_the_cluster(payload: bytes, clust
     talk = Talk(broker=FakeBroker(cluster=cluster))
     talk.ask(payload)
     talk.all_answered()
-    assert stock.decode_request(talk.sent[0])[1].include_cluster_authorized_operations
+    assert codec.decode_request(talk.sent[0])[1].include_cluster_authorized_operations
     assert bool(talk.submitted) is may
     if not may:
         assert answered(talk, 695).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -457,9 +457,9 @@ def test_topic_that_the_broker_does_not_plainly_grant_is_refused(code: int, name
     """An error, no mention, or two mentions of the topic."""
     talk = Talk()
     talk.ask(delete({"orders": 2}))
-    _, message = stock.decode_response(metadata_answer(-1, {name: (code, 3, ALTER_AND_DELETE)}), 3, 9)
+    _, message = codec.decode_response(metadata_answer(-1, {name: (code, 3, ALTER_AND_DELETE)}), 3, 9)
     message.topics = message.topics * copies
-    talk.broker_answers(stock.encode_response(message, 9, -1))
+    talk.broker_answers(codec.encode_response(message, 9, -1))
     assert talk.submitted == []
     assert topic_code(talk) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 

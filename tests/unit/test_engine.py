@@ -10,15 +10,13 @@ from typing import Any
 import pytest
 
 from modeaware.config import ControllerConfig
-from modeaware.controller import claims as claims_module
-from modeaware.controller.claims import ClaimWatch
-from modeaware.controller.contact import Contact
-from modeaware.controller.schedule import elapsed_ms
+from modeaware.controller import log as log_module
+from modeaware.controller.engine import elapsed_ms
+from modeaware.controller.log import ClaimWatch, Contact
 from modeaware.errors import ClusterError, ConfigError, ControllerFenced, ErrorCode
-from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
-from modeaware.lifecycle.effects import Effect
+from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand, Effect
 from modeaware.lifecycle.facts import TopicFacts
-from modeaware.lifecycle.phases import topic_phase
+from modeaware.lifecycle.state import topic_phase
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.reader import LogAbsent, LogRecord, LogRewound
 from modeaware.modelog.records import CLAIM_KEY, ClaimRecord, TopicRecord
@@ -203,7 +201,7 @@ class TestClaim:
         assert "tail" not in caplog.text
         world.log.entries = kept
         assert world.engine.claim("test") == 3
-        assert "has lost its tail: it ends with epoch 1, and 2 was there" in caplog.text
+        assert "has lost its tail: its last epoch is 1, but 2 was read before" in caplog.text
         world.shrink(6)
         assert (world.record.controller_epoch, world.record.epoch) == (3, 0)
         assert world.engine.claim("test", seen_epoch=7) == 8, "it was another controller's, and the log has lost it"
@@ -265,7 +263,7 @@ def test_a_topic_that_cannot_be_looked_at_holds_up_no_other(odd: Odd, caplog: py
     assert odd.looks == 5, "after 1, 2, 4, 8 s"
     assert odd.told(caplog) == [logging.ERROR] + [logging.DEBUG] * 4
     assert "ValueError: year 58859 is out of range" in caplog.text
-    assert caplog.text.count(f"topic {ODD}: cannot be checked now") == 5
+    assert caplog.text.count(f"topic {ODD}: check failed, retrying") == 5
 
 
 def test_a_command_for_such_a_topic_is_refused(odd: Odd, caplog: pytest.LogCaptureFixture) -> None:
@@ -343,7 +341,7 @@ class Reads:
 
 def test_a_claim_goes_with_its_log_and_the_highest_epoch_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     reads = Reads(CLAIM, LogRewound("shorter"), None, LogAbsent("none"), replace(CLAIM, controller_epoch=3))
-    monkeypatch.setattr(claims_module, "read_to_end", reads)
+    monkeypatch.setattr(log_module, "read_to_end", reads)
     seen = ClaimWatch({}, "modes")
     seen.look(1)
     assert seen.look(1) is None, "a log that was made again has no claim of the one before"

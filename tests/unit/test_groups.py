@@ -11,10 +11,9 @@ import pytest
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
 from modeaware.cluster import commits as commits_module
-from modeaware.cluster.commits import CommitsChecked, check_commits
-from modeaware.cluster.control_records import Gap
-from modeaware.cluster.groups.found import GroupsFound, find_groups
-from modeaware.cluster.groups.listing import partition_of
+from modeaware.cluster.commits import CommitsChecked, Gap, check_commits
+from modeaware.cluster.group_listing import partition_of
+from modeaware.cluster.groups import GroupsFound, find_groups
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts
 from modeaware.modelog.records import TopicRecord
 from tests.support.fake_brokers import FakeBrokers, FakeGroup
@@ -201,7 +200,7 @@ def test_a_group_s_partition_is_java_s(group: str, hash_code: int) -> None:
     [
         (lambda b: b.list_error.update({1: 15}), "broker 1 did not list its groups: COORDINATOR"),
         # Just elected, a leader answers by a high watermark that may lie before acknowledged commits.
-        (lambda b: b.behind.add(2), "the leader of __consumer_offsets-2 does not know yet all that was committed"),
+        (lambda b: b.behind.add(2), "the leader of __consumer_offsets-2 does not have all that was committed yet"),
         (lambda b: b.loading.add(1), "has not loaded all its groups: COORDINATOR_LOAD_IN_PROGRESS"),
         (lambda b: b.views.update({2: {**b.leaders, 0: (2, 8)}}), "disagree on the leaders"),
         (lambda b: b.alive.update({2: (1, 2, 3)}), "broker 3 is alive"),

@@ -11,7 +11,7 @@ import pytest
 from modeaware.cluster.cluster import LogOffsets
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts
 from modeaware.lifecycle.handover import survivors_to_watch, waits_for_groups
-from modeaware.lifecycle.phases import awaits_handover
+from modeaware.lifecycle.state import awaits_handover
 from modeaware.modelog.records import TopicRecord
 from modeaware.reports.describe import HandoverDescription, describe_handover
 from tests.support.lifecycle import LATER_MS, QUIET_MS, admitted, after, facts, group, grow, log, look, shrink

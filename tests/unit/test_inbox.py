@@ -6,14 +6,12 @@ import asyncio
 
 import pytest
 
-from modeaware.controller import leader as leader_module
-from modeaware.controller import parts as parts_module
 from modeaware.controller import worker as worker_module
 from modeaware.controller.election import Seat
 from modeaware.controller.inbox import Inbox, Job
-from modeaware.endpoint.desk import Outcome
-from modeaware.endpoint.quotas import Seldom
-from modeaware.endpoint.tickets import Ticket
+from modeaware.endpoint.connection import Ticket
+from modeaware.endpoint.facade import Outcome
+from modeaware.endpoint.limits import RateLimitedLogger
 from modeaware.errors import ClusterError, ControllerFenced, ControllerUnavailable, ErrorCode, ModeAwareError
 from modeaware.lifecycle.commands import Command, CommandResult, DeletePartitionsCommand
 from tests.support.simulated import SimClock
@@ -25,7 +23,7 @@ MANY = [DeletePartitionsCommand(f"topic-{number}", 1) for number in range(5)]
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(worker_module, "RETRY_DELAY_S", 0)
-    monkeypatch.setattr(parts_module, "POLL_S", 0.001)
+    monkeypatch.setattr(worker_module, "POLL_S", 0.001)
     return World()
 
 
@@ -118,7 +116,7 @@ class TestJob:
         loop = asyncio.new_event_loop()
         try:
             told: asyncio.Future[Outcome] = loop.create_future()
-            Ticket(loop, Seldom(loop.time), "a command", job, 0.01, "late", told.set_result)
+            Ticket(loop, RateLimitedLogger(loop.time), "a command", job, 0.01, "late", told.set_result)
             outcome = loop.run_until_complete(asyncio.wait_for(told, 30))
         finally:
             loop.close()
@@ -204,10 +202,10 @@ def test_an_append_that_fails_is_the_outcome_of_its_own_command(world: World, fa
 def test_a_memory_of_an_earlier_term_is_not_proved_by_a_later_claim(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leader_module, "SLICE_S", 0)
+    monkeypatch.setattr(worker_module, "SLICE_S", 0)
     world.appends_nothing = True
     world.confirmations.extend([True, None])
-    monkeypatch.setattr(leader_module, "CONFIRM_TIMEOUT_S", -1)
+    monkeypatch.setattr(worker_module, "CONFIRM_TIMEOUT_S", -1)
     job = world.inbox.put(MANY[:2])
     run(world, sits(world, Seat.LEADER), nothing, nothing, sits(world, Seat.LEADER, 2), *[nothing] * 20)
     assert codes(job) == [ErrorCode.THROTTLING_QUOTA_EXCEEDED, ErrorCode.NONE]

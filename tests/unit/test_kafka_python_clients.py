@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -11,22 +11,12 @@ from confluent_kafka import murmur2
 from kafka.partitioner import DefaultPartitioner
 from kafka.structs import TopicPartition
 
+from modeaware.clients.starts import Key, Starts
 from modeaware.kafka_python import HeldKeyError, KafkaConsumer, KafkaProducer, RetiredPartitionError
-from modeaware.kafka_python._starts import Starts, start_offset
-from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
 from tests.support.fake_views import FakeViews, modes_of
 from tests.support.kafka_python_offline import OFFLINE, TOPIC, Made
 from tests.support.waiting import eventually
-
-# kafka-python leaves a socket open that has not connected when its client is closed.
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def collected() -> Iterator[None]:
-    yield
-    gc.collect()  # those sockets, while their warnings are ignored
 
 
 def test_a_consumer_that_is_dropped_gives_its_views_back(views: FakeViews) -> None:
@@ -41,70 +31,49 @@ def test_a_consumer_that_is_dropped_gives_its_views_back(views: FakeViews) -> No
     net.close()
 
 
-VIEW = TopicView("t", "id", (1, 3), modes_of(2, 1), {1: 50})
+class Offsets:
+    """Two partitions of a group without commits; their logs begin at 0 and end at 99."""
+
+    def committed(self, keys: Collection[Key]) -> dict[Key, int | None]:
+        return dict.fromkeys(keys)
+
+    def log_starts(self, keys: Collection[Key]) -> dict[Key, int]:
+        return dict.fromkeys(keys, 0)
+
+    def log_ends(self, keys: Collection[Key]) -> dict[Key, int]:
+        return dict.fromkeys(keys, 99)
 
 
-RECLAIMED = TopicView("t", "id", (1, 3), modes_of(2, 1, PartitionMode.NONE), {1: 50}, frozenset({1}))
+def test_resume_offsets_outlive_the_view_that_named_them_for_one_assignment() -> None:
+    views, one = FakeViews(), TopicPartition("t", 1)
+    starts = Starts(views, "latest")
+
+    def follow(epoch: int, writable: int, resume: dict[int, int], topic_id: str = "id") -> None:
+        views.put(TopicView("t", topic_id, (1, epoch), modes_of(2, writable), resume))
+        starts.remember(views.view("t"))
+
+    def start() -> int | None:
+        return starts.find([one], Offsets(), ask_again=True).starts.get(one)
+
+    follow(3, 1, {1: 50})
+    follow(4, 1, {1: 60})
+    follow(5, 2, {})
+    assert start() == 50, "the oldest"
+    assert start() == 99
+    starts.remember(TopicView("t", "other", (1, 6), modes_of(2, 1), {1: 70}))
+    assert start() == 99, "of another topic with the name"
+    assert Starts(views, "earliest").find([one], Offsets(), group=False).starts == {one: 0}
+    assert Starts(views, "none").find([one], Offsets()).starts == {}
 
 
-@pytest.mark.parametrize(
-    ("view", "committed", "resume", "named", "log_start", "start"),
-    [
-        (VIEW, 7, 50, None, None, 7),  # the group's commit
-        (VIEW, 7, None, None, 9, 9),  # but not below the log start, or the reset would skip to the end
-        (VIEW, None, 50, 90, None, 50),  # came back, or is new: latest skips nothing
-        (VIEW, None, 50, 30, None, 30),  # truncated, or another topic
-        (VIEW, None, 50, 90, 60, 60),
-        (VIEW, None, None, 90, None, 90),  # what the reset names
-        (VIEW, None, None, None, None, None),
-        (RECLAIMED, 7, None, None, None, 50),  # nothing below is there
-        (RECLAIMED, 70, None, None, None, 70),
-        (RECLAIMED, 7, None, None, 9, 9),  # the brokers' word goes before the view's: it is of the live topic
-        (RECLAIMED, None, None, 0, None, 0),  # which is theirs, too
-    ],
-)
-def test_start_offset(
-    view: TopicView,
-    committed: int | None,
-    resume: int | None,
-    named: int | None,
-    log_start: int | None,
-    start: int | None,
-) -> None:
-    assert start_offset(view, 1, committed, resume, named, log_start) == start
-
-
-def test_resume_offsets_outlive_the_view_that_told_them_for_one_assignment() -> None:
-    views = {"t": VIEW}
-    starts = Starts(lambda topic: views[topic], "latest")
-    starts.remember(VIEW, TopicPartition)
-    starts.remember(TopicView("t", "id", (1, 4), modes_of(2, 1), {1: 60}), TopicPartition)
-    views["t"] = TopicView("t", "id", (1, 5), modes_of(2, 2))
-    one = TopicPartition("t", 1)
-
-    class Stock:
-        def fetch_committed(self, partitions: object, timeout_ms: object) -> dict[TopicPartition, object]:
-            return {}
-
-        def beginning_offsets(self, partitions: set[TopicPartition], timeout_ms: object) -> dict[TopicPartition, int]:
-            return dict.fromkeys(partitions, 0)
-
-        def end_offsets(self, partitions: set[TopicPartition], timeout_ms: object) -> dict[TopicPartition, int]:
-            return dict.fromkeys(partitions, 99)
-
-    assert starts.find([one], Stock(), None, group=True).starts == {one: 50}, "the oldest"
-    assert starts.find([one], Stock(), None, group=True).starts == {one: 99}
-    starts.remember(TopicView("t", "other", (1, 6), modes_of(2, 1), {1: 70}), TopicPartition)
-    assert starts.find([one], Stock(), None, group=True).starts == {one: 99}, "of another topic with the name"
-    starts.remember(TopicView("t", "other", (1, 6), modes_of(2, 1), {1: 70}), TopicPartition)
-    views["t"] = TopicView.unlisted("t")
-    assert starts.find([one], Stock(), None, group=True).starts == {one: 99}, "of a topic id that is gone"
-    starts.remember(TopicView("t", "other", (1, 6), modes_of(2, 1), {1: 70}), TopicPartition)
-    views["t"] = TopicView("t", "other", (1, 7), modes_of(2, 2))
-    starts.remember(TopicView("t", "other", (1, 6), modes_of(2, 1), {1: 70}), TopicPartition)
-    assert starts.find([one], Stock(), None, group=True).starts == {one: 70}
-    assert Starts(lambda topic: VIEW, "earliest").find([one], Stock(), None, group=False).starts == {one: 0}
-    assert Starts(lambda topic: VIEW, "none").find([one], Stock(), None, group=True).starts == {}
+def test_topic_created_again_with_more_partitions_is_new_to_a_latest_group() -> None:
+    views, two = FakeViews(), [TopicPartition("t", partition) for partition in range(2)]
+    starts = Starts(views, "latest")
+    views.set("t", modes_of(1, 1), topic_id="old")
+    assert starts.find(two[:1], Offsets(), ask_again=True).starts == {two[0]: 99}
+    views.live_ids["t"] = "new"
+    views.verify(["t"], 1.0)
+    assert starts.find(two, Offsets(), ask_again=True).starts == dict.fromkeys(two, 0)
 
 
 # The producer

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from modeaware.controller.lease import LeasedEffects, request_timeout_s
+from modeaware.controller.election import LeasedEffects, request_timeout_s
 from modeaware.errors import ClusterError, ErrorCode
-from modeaware.lifecycle.effects import CreatePartitions, DeleteRecords, Effect
-from modeaware.wire.brokers.client import REQUEST_TIMEOUT_S
+from modeaware.lifecycle.commands import CreatePartitions, DeleteRecords, Effect
+from modeaware.wire.brokers import REQUEST_TIMEOUT_S
 from tests.support.simulated import SimClock
 
 DELETE = DeleteRecords("orders", "id", {1: 5})
@@ -43,7 +43,7 @@ class World:
         self.done.append((effect, validate_only))
 
     def put_off(self) -> None:
-        for attempt in (lambda: self.effects.perform(DELETE), lambda: self.effects.create_partitions(CREATE)):
+        for attempt in (lambda: self.effects.perform(DELETE), lambda: self.effects.perform(CREATE)):
             with pytest.raises(ClusterError, match="put off") as error:
                 attempt()
             assert error.value.code is ErrorCode.REQUEST_TIMED_OUT, "which keeps the record that announces it"
@@ -54,13 +54,13 @@ class World:
 def test_without_a_confirmation_nothing_is_even_looked_up(answer: bool | None) -> None:
     world = World()
     world.effects.perform(DELETE)
-    world.effects.create_partitions(CREATE)
+    world.effects.perform(CREATE)
     assert world.done == [DELETE, CREATE]
     world.done, world.looked = [], 0
     world.confirms = answer
     world.put_off()
     assert world.looked == 0
-    world.effects.create_partitions(CREATE, validate_only=True)
+    world.effects.validate_growth(CREATE)
     assert world.done == [(CREATE, True)], "a look changes nothing"
 
 

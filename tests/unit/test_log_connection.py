@@ -59,7 +59,7 @@ def test_tail_reaches_the_cluster_as_the_client_does_and_has_nothing_else_of_it(
 def test_endpoint_that_refuses_old_clients_serves_our_own() -> None:
     name = connection_conf({}, "ids")["client.software.name"]
     hello = codec.ApiVersionsRequest(client_software_name=name, client_software_version="1")
-    assert awareness(codec.encode_request(hello, 3, 1, None)).heeds
+    assert awareness(codec.encode_request(hello, 3, 1, None)).follows
 
 
 def test_clients_of_one_cluster_and_user_share_a_tail() -> None:

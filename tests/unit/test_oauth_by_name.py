@@ -9,10 +9,10 @@ import pytest
 from kafka.errors import SaslAuthenticationFailedError
 
 import modeaware
-from modeaware.cli import options
+from modeaware.cli import session
 from modeaware.config import named_function, split_client_config
 from modeaware.errors import ConfigError
-from modeaware.wire.brokers.settings import OauthCallback, kafka_python_settings
+from modeaware.wire.transport import OauthCallback, kafka_python_settings
 
 NAME = "modeaware_test_tokens:Source.token"
 BEARER = {"bootstrap.servers": "kafka:9092", "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}
@@ -37,9 +37,9 @@ def test_a_file_of_settings_names_it_for_both_libraries(tmp_path: Path) -> None:
     lines = {**BEARER, "oauth_cb": NAME, "sasl.oauthbearer.config": "x=1"}
     file.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
     parser = argparse.ArgumentParser()
-    options.add_connection_options(parser)
+    session.add_connection_options(parser)
     args = parser.parse_args(["--bootstrap-server", "kafka:9092", "--command-config", str(file)])
-    conf = options.connection(args).conf
+    conf = session.connection(args).conf
     assert conf["oauth_cb"]("x=1")[0] == "token for x=1"
     provider = kafka_python_settings(conf)["sasl_oauth_token_provider"]
     assert (provider.token(), provider.extensions()) == ("token for x=1", {"a": "b"})

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from modeaware.cluster.registered import Registered, RegisteredBroker
-from modeaware.controller.observed import LOOK_INTERVAL_S, BrokerWatch
+from modeaware.cluster.metadata import Registered, RegisteredBroker
+from modeaware.controller.cluster_watch import BROKERS_INTERVAL_S, BrokerWatch
 from modeaware.errors import ControllerFenced, RecordError
 from modeaware.modelog.records import CLAIM_KEY, OBSERVED_BROKERS_KEY, ClaimRecord, ObservedBrokersRecord
 from modeaware.modelog.replay import fold
@@ -98,7 +98,7 @@ class World:
         """Step now and when it is due; what was appended."""
         before = len(self.log.appended)
         self.watch.step(epoch)
-        self.clock.advance(round(LOOK_INTERVAL_S * 1000))
+        self.clock.advance(round(BROKERS_INTERVAL_S * 1000))
         self.watch.step(epoch)
         return self.log.appended[before:]
 

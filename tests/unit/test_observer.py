@@ -10,10 +10,9 @@ import pytest
 from modeaware.cluster import commits
 from modeaware.cluster import observer as module
 from modeaware.cluster.cluster import LogOffsets, TopicShape
-from modeaware.cluster.control_records import Gap, without_records
-from modeaware.cluster.groups.found import GroupsFound
-from modeaware.cluster.observer import GONE_AFTER_MS, Observer
-from modeaware.cluster.stragglers import sample_records
+from modeaware.cluster.commits import Gap, without_records
+from modeaware.cluster.groups import GroupsFound
+from modeaware.cluster.observer import GONE_AFTER_MS, Observer, sample_records
 from modeaware.errors import ClusterError
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, WriterFacts
 from modeaware.modelog.group_rules import GroupRule

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modeaware.plan import read
+from modeaware.plan import sample as read
 from modeaware.plan.recognise import log10_odds_of_chance
 from modeaware.plan.sample import Sample, SampledRecord, Stretch, choose_stretches, recent_from
 

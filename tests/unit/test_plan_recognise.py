@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
+from modeaware.plan.effects import Effect, choose_targets, effects
 from modeaware.plan.recognise import Recognition, recognise
 from modeaware.plan.sample import Sample
-from modeaware.plan.targets import Effect, choose_targets, effects
 from partitioners import PURE_HASHES, Hash, HashFunction, least_share_moved, share_moved
 from partitioners.hashes import murmur2
 from partitioners.minimal_movement import jump_over

@@ -12,9 +12,10 @@ import pytest
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts
 from modeaware.plan.html import plan_html
-from modeaware.plan.report import ResizePlan, make_plan, plan_json
+from modeaware.plan.report import ResizePlan, make_plan
 from modeaware.plan.sample import TopicLook
-from modeaware.plan.text import JSON_HELP, plan_text, target_text, verdict_text
+from modeaware.plan.text import plan_text, target_text, verdict_text
+from modeaware.reports.serialise import json_help, to_json
 from partitioners import PURE_HASHES, Hash
 from partitioners.hashes import murmur2
 from partitioners.minimal_movement import jump_over
@@ -99,14 +100,14 @@ def names_of(told: object) -> set[str]:
 
 
 def test_the_help_names_every_field_of_json_and_no_other() -> None:
-    documented = set(re.findall(r'"(\w+)"', JSON_HELP))
-    assert documented == names_of(plan_json(planned("murmur2")))
+    documented = set(re.findall(r"^ {2,6}(\w+)(?::|$)", json_help(ResizePlan), re.MULTILINE))
+    assert documented == names_of(to_json(planned("murmur2"))) | {"bytes", "records", "span_ms"}
 
 
 @pytest.mark.parametrize("place", ["murmur2", "half own", "grown"])
 def test_json_says_the_same(place: str) -> None:
     plan = planned(place, 3)
-    told = json.loads(json.dumps(plan_json(plan)))
+    told = json.loads(json.dumps(to_json(plan)))
     assert (told["topic"], told["partitions"], told["placed_over"], told["target"]) == ("orders", 12, plan.base, 3)
     assert [effect["target"] for effect in told["targets"]] == [effect.target for effect in plan.effects]
     assert told["hash"]["verdict"] == plan.recognition.verdict
@@ -120,6 +121,7 @@ def test_json_says_the_same(place: str) -> None:
 @pytest.mark.parametrize("place", ["murmur2", "half own", "grown"])
 def test_page_needs_nothing_else_and_shows_names_as_text(place: str) -> None:
     page = plan_html(planned(place, 3, topic="<script>alert(1)</script>&"))
+    assert page.startswith("<!DOCTYPE html>")
     assert not re.search(r"<(?:script|link|img|iframe|object|use|image|a)\b", page)
     assert not re.search(r"url\(|@import|https?:|src=|href=|\son\w+=", page)
     assert "&lt;script&gt;alert(1)&lt;/script&gt;&amp;: " in page

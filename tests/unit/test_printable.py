@@ -18,21 +18,18 @@ from rich.console import Console
 from rich.live import Live
 
 from modeaware import cli
-from modeaware.cli.display import describe_text
-from modeaware.cli.embedded import tell
-from modeaware.cli.groups import given_up, groups_json, groups_text, rule_text
-from modeaware.cli.progress import Lines
+from modeaware.cli.progress import Progress, progress_on, tell
 from modeaware.cli.reassign import _failed  # private: the lines of a refusal
-from modeaware.cli.waiting import LiveProgress, PlainProgress, progress_on
 from modeaware.confluent.errors import RetiredPartitionChosen
 from modeaware.errors import LocalKafkaError, ModeAwareError
 from modeaware.lifecycle.facts import GroupFacts
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.plan.html import plan_html
 from modeaware.plan.text import plan_text
-from modeaware.printable import printable, printable_lines
-from modeaware.reports.groups import report_groups
-from modeaware.reports.table import table
+from modeaware.printable import printable, printable_lines, table
+from modeaware.reports.describe import describe_text
+from modeaware.reports.groups import GroupsReport, given_up, groups_text, report_groups, rule_text
+from modeaware.reports.serialise import to_json
 from tests.unit.test_cli_display import draining, shrinking
 from tests.unit.test_plan_report import planned
 from tests.unit.test_report_groups import FACTS, IGNORED, NOW, RECORD
@@ -73,8 +70,9 @@ def _group_texts(name: str) -> list[str]:
     facts = replace(FACTS, groups={**FACTS.groups, name: GroupFacts({})})
     topics = [report_groups(RECORD, facts, [rule], IGNORED, NOW)]
     without = [report_groups(RECORD, facts, [], IGNORED, NOW)]
-    assert json.loads(json.dumps(groups_json(topics, [rule], NOW)))["rules"][0]["group"] == name, "JSON is exact"
-    text = groups_text([replace(topics[0], topic=name, doubt=name)], [rule], NOW)
+    shown = to_json(GroupsReport.of(topics, [rule], NOW))
+    assert json.loads(json.dumps(shown))["rules"][0]["group"] == name, "JSON is exact"
+    text = groups_text(GroupsReport.of([replace(topics[0], topic=name, doubt=name)], [rule], NOW))
     assert printable(name) in text
     with redirect_stderr(io.StringIO()) as told:
         tell(rule_text(rule), *given_up(without, topics, rule))
@@ -89,12 +87,13 @@ def _descriptions(name: str) -> Any:
 
 def _progress(name: str) -> list[str]:
     out, screen = io.StringIO(), io.StringIO()
-    PlainProgress(out).show(_descriptions(name))
-    Lines(out).note(name)
+    Progress(out).show(_descriptions(name))
+    Progress(out).note(name)
     console = Console(file=screen, markup=False, emoji=False, width=500)
     with Live(console=console, auto_refresh=False) as live:
-        picture = LiveProgress(live)
-        console.print(picture._picture(_descriptions(name)))
+        picture = Progress(screen, live)
+        picture.show(_descriptions(name))
+        live.refresh()
         picture.note(name)
     assert printable(name) in screen.getvalue()
     return [out.getvalue(), screen.getvalue()]

@@ -11,12 +11,11 @@ from typing import Any, ClassVar
 
 import pytest
 
-from modeaware.clock import Clock
 from modeaware.errors import ModeSourceError
 from modeaware.views import choice
 from modeaware.views.choice import FIRST_BACKOFF_S, LAST_BACKOFF_S, FeatureProbe, Found
-from modeaware.wire import api_versions, probe, stock
-from modeaware.wire.api_versions import Offer
+from modeaware.wire import capabilities, codec, probe
+from modeaware.wire.capabilities import Capabilities
 from modeaware.wire.frames import MalformedFrame
 from modeaware.wire.probe import Round
 from tests.support.fake_endpoint import FakeEndpoint
@@ -24,10 +23,22 @@ from tests.support.secured import make_certificate
 from tests.support.simulated import SimClock
 from tests.support.waiting import eventually
 
+NONE, MODES, OURS = (False, False), (True, False), (True, True)
+SPOKEN, FEATURE = {3: (0, 10)}, {"partition.mode": (1, 1)}
+
+
+def said(found: Capabilities) -> tuple[bool, bool]:
+    """Whether a server returns modes, and whether it is an endpoint of modeaware."""
+    return found.modes, found.ours
+
+
+def offers(asked: Round) -> dict[str, tuple[bool, bool]]:
+    return {server: said(found) for server, found in asked.offers.items()}
+
 
 def answer(**fields: object) -> bytes:
     named = {"error_code": 0, "api_keys": [(3, 0, 10), (18, 0, 4)], "supported_features": [("partition.mode", 1, 1)]}
-    return stock.encode_response(stock.ApiVersionsResponse(**{**named, **fields}), 3, 7)
+    return codec.encode_response(codec.ApiVersionsResponse(**{**named, **fields}), 3, 7)
 
 
 def ask(*servers: str, **conf: str) -> Round:
@@ -39,15 +50,15 @@ def ask(*servers: str, **conf: str) -> Round:
 
 class TestBytes:
     def test_the_request_is_what_a_server_reads(self) -> None:
-        header, request = stock.decode_request(api_versions.request(7, "1.2.3"))
+        header, request = codec.decode_request(capabilities.request(7, "1.2.3"))
         assert (header.api_key, header.api_version, header.correlation_id, header.client_id) == (18, 3, 7, "modeaware")
         assert (request.client_software_name, request.client_software_version) == ("modeaware", "1.2.3")
 
     def test_a_server_with_the_feature(self) -> None:
-        assert api_versions.read(answer(), 7) == Offer(modes=True)
+        assert said(capabilities.read(answer(), 7)) == MODES
         features = [("kraft.version", 0, 1), ("modeaware.controller.c", 1, 1), ("partition.mode", 1, 2)]
         told = answer(supported_features=features, finalized_features_epoch=3, finalized_features=[("a", 1, 0)])
-        assert api_versions.read(told, 7) == Offer(modes=True, ours=True)
+        assert said(capabilities.read(told, 7)) == OURS
 
     @pytest.mark.parametrize(
         "fields",
@@ -58,22 +69,22 @@ class TestBytes:
         ],
     )
     def test_a_server_without_it(self, fields: dict[str, object]) -> None:
-        assert api_versions.read(answer(**fields), 7) == Offer(modes=False)
+        assert said(capabilities.read(answer(**fields), 7)) == NONE
 
     def test_every_cut_and_every_addition_is_noticed(self) -> None:
         whole = answer(finalized_features=[("a", 1, 0)])
         for length in range(len(whole)):
             with pytest.raises(MalformedFrame):
-                api_versions.read(whole[:length], 7)
+                capabilities.read(whole[:length], 7)
         with pytest.raises(MalformedFrame, match="1 bytes too many"):
-            api_versions.read(whole + b"\0", 7)
+            capabilities.read(whole + b"\0", 7)
 
     def test_server_that_is_too_old_has_no_features_and_any_other_error_is_no_answer(self) -> None:
-        told = stock.encode_response(stock.ApiVersionsResponse(error_code=35, api_keys=[(18, 0, 2)]), 0, 7)
-        assert api_versions.read(told, 7) == Offer(modes=False)
-        told = stock.encode_response(stock.ApiVersionsResponse(error_code=42, api_keys=[]), 0, 7)
+        told = codec.encode_response(codec.ApiVersionsResponse(error_code=35, api_keys=[(18, 0, 2)]), 0, 7)
+        assert capabilities.read(told, 7) == Capabilities()
+        told = codec.encode_response(codec.ApiVersionsResponse(error_code=42, api_keys=[]), 0, 7)
         with pytest.raises(MalformedFrame, match="error 42"):
-            api_versions.read(told, 7)
+            capabilities.read(told, 7)
 
 
 class TestServers:
@@ -81,10 +92,7 @@ class TestServers:
         other = FakeEndpoint()
         other.has_feature = False
         asked = ask(endpoint.address, f"PLAINTEXT://{other.address}")
-        assert asked.offers == {
-            endpoint.address: Offer(modes=True, ours=True),
-            other.address: Offer(modes=False),
-        }
+        assert offers(asked) == {endpoint.address: OURS, other.address: NONE}
         assert asked.failure() is None
         other.stop()
 
@@ -119,7 +127,7 @@ class TestServers:
         assert not asked.done
         go_on.set()
         eventually(lambda: asked.step(0.05) or asked.done, interval_s=0)
-        assert asked.offers == {server: Offer(modes=True, ours=True)}
+        assert offers(asked) == {server: OURS}
 
     @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
     def test_only_of_the_family_that_is_wanted(self, endpoint: FakeEndpoint, host: str) -> None:
@@ -137,7 +145,7 @@ def test_tls_is_as_the_client_has_it_and_an_unknown_certificate_is_refused(tmp_p
     secure = FakeEndpoint(tls=context)
     for protocol in ("ssl", "SASL_SSL"):
         conf = {"security.protocol": protocol, "ssl.ca.location": str(certificate.certificate)}
-        assert ask(secure.address, **conf).offers == {secure.address: Offer(modes=True, ours=True)}
+        assert offers(ask(secure.address, **conf)) == {secure.address: OURS}
     asked = ask(secure.address, **{"security.protocol": "ssl"})
     assert asked.offers == {}
     assert "certificate verify failed" in str(asked.failure())
@@ -150,11 +158,11 @@ def test_tls_is_as_the_client_has_it_and_an_unknown_certificate_is_refused(tmp_p
 class FakeRound:
     """Answers at once with what the class is told."""
 
-    offers: ClassVar[dict[str, Offer]] = {}
+    offers: ClassVar[dict[str, Capabilities]] = {}
     failures: ClassVar[dict[str, str]] = {}
     made = 0
 
-    def __init__(self, _conf: Any, _clock: Clock) -> None:
+    def __init__(self, _conf: Any) -> None:
         FakeRound.made += 1
         self.done = False
 
@@ -188,11 +196,14 @@ def rounds_until(made: FeatureProbe, clock: SimClock, until_s: float) -> list[fl
 
 
 def test_no_is_asked_again_at_each_interval(clock: SimClock) -> None:
-    FakeRound.offers = {"a:1": Offer(modes=False)}
+    FakeRound.offers = {"a:1": Capabilities()}
     made = FeatureProbe({}, 10.0, clock)
     assert rounds_until(made, clock, 25.0) == pytest.approx([0, 10, 20], abs=0.2)
     assert (made.absent, made.found, made.error) == (True, None, None)
-    FakeRound.offers = {"a:1": Offer(modes=False), "b:1": Offer(modes=True, ours=True)}
+    FakeRound.offers = {
+        "a:1": Capabilities(),
+        "b:1": Capabilities(SPOKEN, FEATURE | {capabilities.identity("c"): (1, 1)}),
+    }
     rounds_until(made, clock, 31.0)
     assert (made.absent, made.found) == (False, Found("b:1", ours=True))
 
@@ -205,6 +216,6 @@ def test_failures_are_asked_again_with_growing_pauses_and_never_mean_no(clock: S
     assert pauses[0] == pytest.approx(FIRST_BACKOFF_S, abs=0.2)
     assert pauses[-1] == pytest.approx(LAST_BACKOFF_S, abs=0.2)
     assert (made.absent, made.found, str(made.error)) == (False, None, "nobody")
-    FakeRound.offers = {"a:1": Offer(modes=True)}
+    FakeRound.offers = {"a:1": Capabilities(SPOKEN, FEATURE)}
     rounds_until(made, clock, 75.0)
     assert (made.found, made.error) == (Found("a:1", ours=False), None)

@@ -11,10 +11,10 @@ import pytest
 from confluent_kafka import KafkaException
 
 from modeaware.confluent import producer as producer_module
-from modeaware.confluent._every_topic import EveryTopic  # private: when brokers are asked for counts
-from modeaware.confluent._load import QueueLoads  # private: librdkafka sends no figures without a broker
 from modeaware.confluent.errors import RetiredPartitionChosen
 from modeaware.confluent.producer import Producer
+from modeaware.confluent.router import EveryTopic  # private: when brokers are asked for counts
+from modeaware.confluent.statistics import QueueLoads  # private: librdkafka sends no figures without a broker
 from modeaware.errors import ConfigError
 from partitioners import RoundRobin, named
 from tests.support.fake_views import FakeViews, modes_of
@@ -82,8 +82,8 @@ def test_a_users_partitioner_picks_among_all_and_then_among_the_writable(
 @pytest.mark.parametrize(
     ("chosen", "text"),
     [
-        ("no.such.module:name", "cannot be loaded"),
-        (NAME + "CONF", "is no partitioner"),
+        ("no.such.module:name", "cannot load"),
+        (NAME + "CONF", "is not a partitioner"),
         ("sticky", "uniform_sticky"),
     ],
 )
@@ -128,7 +128,7 @@ class TestEveryTopic:
         now[0] = 301.0
         assert routes.get("orders") is routes.get("orders") is first
         assert len(asked) == 2  # not with each record
-        assert "orders: goes on with 4 partitions: no brokers" in caplog.text
+        assert "orders: continuing with 4 partitions: no brokers" in caplog.text
 
 
 # The load that uniform_sticky follows

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, murmur2
 
-from modeaware.aio.producer import _BatchProducer  # private: one batch, message by message
-from modeaware.confluent._backlog import Backlogs  # private: see make()
+from modeaware.aio import _BatchProducer  # private: one batch, message by message
 from modeaware.confluent.errors import MovedKeyRefused
 from modeaware.confluent.producer import Producer
+from modeaware.confluent.statistics import Backlogs  # private: see make()
 from modeaware.errors import KeyHeld, ModeAwareError, ResizeWarning
 from modeaware.modes import PartitionMode
 from modeaware.resize import Resize
@@ -171,7 +171,7 @@ class TestHold:
         for key in KEPT_12_TO_5:
             producer.produce("orders", b"v", key)
         for key in MOVED_12_TO_5:
-            with pytest.raises(KeyHeld, match=rf"read partition {murmur2(key, 12)}: ") as caught:
+            with pytest.raises(KeyHeld, match=rf"read partition {murmur2(key, 12)}; ") as caught:
                 producer.produce("orders", b"v", key)
             assert isinstance(caught.value, BufferError)
         producer.produce("orders", b"v")
@@ -193,14 +193,14 @@ class TestHold:
         in_9_then_5 = next(key for key in KEYS if (murmur2(key, 12), murmur2(key, 8)) == (9, 5))
         never_moved = next(key for key in KEYS if murmur2(key, 12) == murmur2(key, 8) == murmur2(key, 4))
         views.set("orders", modes_of(12, 8), previous_count=12, handed_over=[8, 9, 10, 11])
-        with pytest.raises(KeyHeld, match="read partition 7: "):
+        with pytest.raises(KeyHeld, match="read partition 7; "):
             producer.produce("orders", b"v", in_7_then_3)
         producer.produce("orders", b"v", in_9_then_5)
         views.set("orders", modes_of(12, 4), previous_count=8)
         views.set("orders", modes_of(12, 4), previous_count=8, handed_over=[3])
-        with pytest.raises(KeyHeld, match="read partition 7: "):
+        with pytest.raises(KeyHeld, match="read partition 7; "):
             producer.produce("orders", b"v", in_7_then_3)
-        with pytest.raises(KeyHeld, match="read partition 5: "):
+        with pytest.raises(KeyHeld, match="read partition 5; "):
             producer.produce("orders", b"v", in_9_then_5)
         producer.produce("orders", b"v", never_moved)
         views.set("orders", modes_of(12, 4), previous_count=8, handed_over=[5, 7])

@@ -12,12 +12,12 @@ from confluent_kafka import KafkaError, KafkaException
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modeaware.confluent import _routed  # private: what reaches librdkafka, call by call
-from modeaware.confluent._partitioner_conf import partitioner_of  # private: likewise
-from modeaware.confluent._routed import Unverified  # private: likewise
+from modeaware.clients.routes import Route, route_for
+from modeaware.clients.settings import partitioner_of  # private: likewise
+from modeaware.confluent import router  # private: what reaches librdkafka, call by call
 from modeaware.confluent.errors import RetiredPartitionChosen
-from modeaware.librdkafka_hashes import C_HASHES
-from modeaware.routing import Route, route_for
+from modeaware.confluent.router import Unverified  # private: likewise
+from modeaware.librdkafka import C_HASHES
 from modeaware.topic_view import TopicView
 from partitioners import Hash
 from tests.support.fake_views import modes_of
@@ -53,12 +53,12 @@ def route(modes: int = 12, writable: int | tuple[int, ...] = 4, partitioner: str
 
 
 def fast(base: Callable[..., Any], orders: Route | None) -> Callable[..., Any]:
-    counts = {"orders": _routed.hashed_count(orders)}
-    return _routed.fast_produce(base, {"orders": orders}, counts, C_HASHES[Hash.MURMUR2])
+    counts = {"orders": router.hashed_count(orders)}
+    return router.fast_produce(base, {"orders": orders}, counts, C_HASHES[Hash.MURMUR2])
 
 
 def faithful(base: Callable[..., Any], orders: Route | None) -> Callable[..., Any]:
-    return _routed.faithful_produce(base, {"orders": orders})
+    return router.faithful_produce(base, {"orders": orders})
 
 
 Make = Callable[[Callable[..., Any], Route | None], Callable[..., Any]]
@@ -198,7 +198,7 @@ class Batches:
 def test_a_batch_goes_out_by_partition_with_the_callers_own_dicts() -> None:
     base = Batches()
     messages = [{"key": f"k{n}", "value": "full" if n == 7 else "v"} for n in range(20)]
-    queued = _routed.produce_batch(base, {"orders": route()})("orders", messages, on_delivery=on_delivery)
+    queued = router.routed_batch(base, {"orders": route()})("orders", messages, on_delivery=on_delivery)
     assert queued == 19
     assert messages[7]["_error"] == "queue full"
     sent = {id(message): partition for _, group, partition, _, _ in base.calls for message in group}
@@ -209,7 +209,7 @@ def test_a_batch_goes_out_by_partition_with_the_callers_own_dicts() -> None:
 def test_a_batchs_own_partitions_count() -> None:
     base = Batches()
     messages: list[dict[str, Any]] = [{"partition": 2}, {"partition": None}, {"partition": -1, "key": b"k"}, {}]
-    assert _routed.produce_batch(base, {"orders": route()})("orders", messages, 1) == 4
+    assert router.routed_batch(base, {"orders": route()})("orders", messages, 1) == 4
     assert {id(m): partition for _, group, partition, *_ in base.calls for m in group} == {
         id(messages[0]): 2,
         id(messages[1]): 1,
@@ -223,7 +223,7 @@ def test_a_bad_batch_is_refused_as_librdkafka_refuses_it(messages: Any, stock: c
     with pytest.raises(Exception) as theirs:
         stock.produce_batch("orders", messages)
     with pytest.raises(theirs.type):
-        _routed.produce_batch(stock.produce_batch, {"orders": route()})("orders", messages)
+        router.routed_batch(stock.produce_batch, {"orders": route()})("orders", messages)
 
 
 class TestDoubt:
@@ -244,7 +244,7 @@ class TestDoubt:
     @pytest.mark.parametrize("fast", [True, False])
     def test_record_that_was_not_queued_is_placed_anew_if_the_view_has_changed(self, fast: bool, changed: bool) -> None:
         routes: dict[str, Route | Unverified | None] = {"orders": route()}
-        counts = {"orders": _routed.hashed_count(route())}
+        counts = {"orders": router.hashed_count(route())}
         calls: list[int] = []
 
         def doubt(topic: str) -> None:
@@ -253,9 +253,9 @@ class TestDoubt:
 
         base = self.refusing(calls)
         if fast:
-            produce = _routed.fast_produce(base, routes, counts, C_HASHES[Hash.MURMUR2], doubt)
+            produce = router.fast_produce(base, routes, counts, C_HASHES[Hash.MURMUR2], doubt)
         else:
-            produce = _routed.faithful_produce(base, routes, doubt)
+            produce = router.faithful_produce(base, routes, doubt)
         key = next(b"%d" % n for n in range(100) if C_HASHES[Hash.MURMUR2](b"%d" % n, 4) > 1)
         with nullcontext() if changed else pytest.raises(KafkaException):
             produce("orders", b"v", key)
@@ -274,7 +274,7 @@ class TestDoubt:
             queued.extend([partition] * len(messages))
             return len(messages)
 
-        produce = _routed.produce_batch(base, routes, lambda topic: routes.update({topic: None}))
+        produce = router.routed_batch(base, routes, lambda topic: routes.update({topic: None}))
         messages = [{"value": b"v", "key": b"%d" % n} for n in range(40)]
         assert produce("orders", messages) == 40
         assert {0, 1, -1} == set(queued)

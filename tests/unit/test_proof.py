@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from modeaware.errors import ErrorCode
-from modeaware.lifecycle.effects import DeleteRecords
+from modeaware.lifecycle.commands import DeleteRecords
 from modeaware.lifecycle.facts import PartitionFacts, TopicFacts, WriterFacts
 from modeaware.modelog.records import Straggler, TopicRecord
 from modeaware.modes import ReplicaState

@@ -16,8 +16,16 @@ import pytest
 from modeaware import cli
 from modeaware.admin.reassignments import MoveState, PartitionReassignment
 from modeaware.cli import reassign
-from modeaware.cli.progress import Lines
-from modeaware.cli.reassign import execute, format_plan, listing, parse_plan, status, verify, wait_until_settled
+from modeaware.cli.progress import Progress
+from modeaware.cli.reassign import (
+    execute,
+    format_assignment,
+    listing,
+    parse_assignment,
+    status,
+    verify,
+    wait_until_settled,
+)
 from modeaware.errors import ErrorCode, RequestRefused
 from tests.support.fake_brokers import FakeCluster
 
@@ -86,16 +94,16 @@ def test_what_kafkas_tool_prints_is_read_and_printed_to_the_letter() -> None:
         '{"version":1,"partitions":[{"topic":"a","partition":0,"replicas":[1,2],"log_dirs":["any","any"]},'
         '{"topic":"a","partition":10,"replicas":[3],"log_dirs":["any"]}]}'
     )
-    plan = parse_plan(printed)
+    plan = parse_assignment(printed)
     assert plan == {("a", 0): (1, 2), ("a", 10): (3,)}
-    assert format_plan(plan) == printed
+    assert format_assignment(plan) == printed
 
 
 def test_log_directories_are_ignored_with_a_note(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Kafka's tool prints the directories of the present replicas in the file for the way back."""
     file = tmp_path / "plan.json"
     file.write_text(json.dumps(plan_of({**ENTRY, "log_dirs": ["any", "/b"]})))
-    assert parse_plan(file.read_text()) == {("t", 0): (1, 2)}
+    assert parse_assignment(file.read_text()) == {("t", 0): (1, 2)}
     assert cli.main(["reassign-partitions", *SERVER, "--verify", "--reassignment-json-file", str(file)]) == 1
     assert "log_dirs are ignored" in capsys.readouterr().err
 
@@ -120,7 +128,7 @@ def plan_of(*entries: object, **fields: object) -> dict[str, object]:
 )
 def test_malformed_plans_are_refused(document: Any, complaint: str) -> None:
     with pytest.raises(RequestRefused) as raised:
-        parse_plan(document if isinstance(document, str) else json.dumps(document))
+        parse_assignment(document if isinstance(document, str) else json.dumps(document))
     assert complaint in str(raised.value)
 
 
@@ -171,7 +179,7 @@ def test_unexpected_replicas_are_not_reassigned(cluster: FakeCluster) -> None:
 def test_the_progress_is_shown_until_nothing_moves(cluster: FakeCluster) -> None:
     cluster.in_progress = [{("t", 0): MOVING}, {("u", 0): MOVING}]
     out = io.StringIO()
-    wait_until_settled(cluster, {("t", 0): (3, 2), ("t", 1): (1, 2)}, Lines(out))
+    wait_until_settled(cluster, {("t", 0): (3, 2), ("t", 1): (1, 2)}, Progress(out))
     [line] = out.getvalue().splitlines()
     assert line.endswith("1 of 2 partitions done; moving: t-0")
 

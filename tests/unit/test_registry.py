@@ -145,24 +145,6 @@ class TestWire:
         assert views.wait_ready(30)
         eventually(lambda: views.error() is None)
 
-    def test_the_last_views_outlive_the_server(
-        self, acquire: Acquire, endpoint: FakeEndpoint, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        endpoint.views["orders"] = topic_record("orders", 1).view()
-        views = acquire(interval_ms=100)
-        assert views.wait_ready(30)
-        endpoint.stop()
-        eventually(lambda: views.error())
-        assert views.view("orders").epoch == 1
-        assert views.stats()["stale"] is True
-        with pytest.raises(ModeSourceError):
-            views.refresh(1)
-        assert any("the last views stay in force" in message for message in caplog.messages)
-        endpoint.views["orders"] = topic_record("orders", 2).view()
-        endpoint.start()
-        eventually(lambda: views.view("orders").epoch == 2)
-        eventually(lambda: views.error() is None)
-
 
 class TestSharing:
     def test_a_close_ends_a_question_that_is_under_way(self, endpoint: FakeEndpoint) -> None:

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from modeaware.cluster.topic_identity import ids_of_one_broker
-from modeaware.controller.replaced import COST_SHARE, LOOK_INTERVAL_S, TopicWatch
+from modeaware.cluster.metadata import ids_of_one_broker
+from modeaware.controller.cluster_watch import COST_SHARE, TOPICS_INTERVAL_S, TopicWatch, replaced_records
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import KafkaError
-from modeaware.lifecycle.replaced import missing_records, replaced_records
 from modeaware.modelog.replay import fold
 from tests.support.engine_world import INTERVAL_MS, World
 from tests.support.lifecycle import TOPIC_ID, admitted, shrink
@@ -37,7 +36,7 @@ RECORD = admitted(shrink(4))
 def test_a_record_is_replaced_when_every_broker_names_another_id(told: Sequence[str | None], replaced: bool) -> None:
     found = replaced_records([RECORD], [{RECORD.topic: topic_id, "other": "x"} for topic_id in told])
     assert found == ((RECORD,) if replaced else ())
-    assert replaced_records([RECORD], [{RECORD.topic: OTHER}, {}]) == missing_records([RECORD], {}) == ()
+    assert replaced_records([RECORD], [{RECORD.topic: OTHER}, {}]) == ()
 
 
 def test_broker_that_returns_no_topic_id_decides_nothing() -> None:
@@ -93,17 +92,19 @@ class TestWatch:
         if doubt is not None:
             brokers.told = [OTHER, world.record.topic_id if doubt == "the record's id" else None]
             brokers.failure = ClusterError(doubt, code=ErrorCode.REQUEST_TIMED_OUT) if doubt == "no answer" else None
-            world.clock.advance(round(LOOK_INTERVAL_S * 1000))
+            world.clock.advance(round(TOPICS_INTERVAL_S * 1000))
             watch.step()
             assert len(world.engine.records) == 1
         brokers.told, brokers.failure = [OTHER, OTHER], None
-        world.clock.advance(round(LOOK_INTERVAL_S * 1000))
+        world.clock.advance(round(TOPICS_INTERVAL_S * 1000))
         watch.step()
         assert world.engine.records == ()
         assert fold(world.log.entries).records == {}
         assert world.engine.schedule.next_ms() is None
 
-    @pytest.mark.parametrize(("cost_ms", "apart_ms"), [(0, round(LOOK_INTERVAL_S * 1000)), (1_000, COST_SHARE * 1_000)])
+    @pytest.mark.parametrize(
+        ("cost_ms", "apart_ms"), [(0, round(TOPICS_INTERVAL_S * 1000)), (1_000, COST_SHARE * 1_000)]
+    )
     def test_looks_are_the_further_apart_the_longer_they_take(
         self, world: World, brokers: Brokers, watch: TopicWatch, cost_ms: int, apart_ms: int
     ) -> None:
@@ -123,7 +124,7 @@ class TestWatch:
         (topic_id,) = (record.topic_id for record in world.engine.records)
         for _ in range(2):  # noticed once
             watch.step()
-            world.clock.advance(round(LOOK_INTERVAL_S * 1000))
+            world.clock.advance(round(TOPICS_INTERVAL_S * 1000))
         assert world.engine.schedule.due(world.clock.now_ms()) == [topic_id]
         assert not world.engine.check(topic_id)
         assert brokers.asked == ["one"] * 2

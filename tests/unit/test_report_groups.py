@@ -73,7 +73,7 @@ def test_unread_offsets_and_what_is_held_up() -> None:
 def test_a_waiver_takes_the_place_of_what_is_held_up() -> None:
     waiver = _rule("waive", "gone")
     group = _groups(waiver)["gone"]
-    assert (group.held_up, group.waived) == ({}, {2: waiver, 3: waiver})
+    assert (group.held_up, group.waivers) == ({}, {2: waiver, 3: waiver})
     assert group.unread == {2: 8, 3: 20}, "that is what the waiver gives up"
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from modeaware.clients.routes import Route, route_for
 from modeaware.modes import PartitionMode, to_ranges
-from modeaware.routing import Route, route_for
 from modeaware.topic_view import TopicView
 from partitioners import PURE_HASHES, RULES, Hash, named
 from tests.support.fake_views import modes_of

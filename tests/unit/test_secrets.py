@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 import modeaware
+from modeaware.clients.settings import split_settings
 from modeaware.config import split_client_config
 from modeaware.errors import ConfigError, ModeAwareError
-from modeaware.keyword_settings import split_settings
 from modeaware.librdkafka import KafkaException
 from modeaware.properties import read_properties
-from modeaware.spark.java_conf import spark_options
+from modeaware.spark.connector import spark_options
 
 SECRET = "h0rse-battery-staple"
 NOBODY = "127.0.0.1:1"

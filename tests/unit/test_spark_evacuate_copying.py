@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modeaware.spark.evacuation.copying import Copied, Copy, Copying, CopyJob
-from modeaware.spark.evacuation.errors import EvacuationFailed
-from modeaware.spark.evacuation.survivor_log import Held
+from modeaware.spark.errors import EvacuationFailed
+from modeaware.spark.evacuation.copies import Copied, Copy, Copying, CopyJob
 from modeaware.spark.evacuation.versions import HEADER, Order, Source, Version
 
 HOME, RETIRED = 1, 7
@@ -69,7 +68,7 @@ class FakeLog:
 
     def __init__(self, survivor: Survivor) -> None:
         self.survivor = survivor
-        self.newest: dict[bytes, Held] = {}
+        self.newest: dict[bytes, Copy] = {}
         self.position = 0
         self.clean_up_to = 0
 
@@ -83,7 +82,7 @@ class FakeLog:
             source = next((Source.parse(value) for name, value in record.headers if name == HEADER), None)
             if record.state == "committed":
                 version = Version(HOME, offset, record.timestamp_ms, source)
-                self.newest[record.key] = Held(version, record.value, record.headers)
+                self.newest[record.key] = Copy(record.key, record.value, record.headers, version)
         self.position = max(self.position, self.survivor.stable)
 
     def others(self, own: Container[int], last: int) -> dict[bytes, int]:
@@ -195,6 +194,6 @@ def test_a_newer_value_before_an_aborted_copy_is_written_once_more() -> None:
 def test_a_key_that_is_written_all_the_time_is_given_up_in_the_end() -> None:
     write_before_each_copy = cycle([("pass", b"")] * 2 + [("write", b"a")] + [("pass", b"")] * 3)
     survivor = Survivor(write_before_each_copy)
-    with pytest.raises(EvacuationFailed, match="each of the 3 times"):
+    with pytest.raises(EvacuationFailed, match="each of the 3 tries"):
         copying(survivor, tries=3).write(copies([b"a"]))
     assert all(r.state == "aborted" for r in survivor.log if r.whose == "copy")

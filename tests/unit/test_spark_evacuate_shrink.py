@@ -9,9 +9,9 @@ import pytest
 
 from modeaware.modelog.records import DeleteTopicPartitions, RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode
-from modeaware.spark.evacuation import NothingToEvacuate
-from modeaware.spark.evacuation.placing import Placing
+from modeaware.spark.errors import NothingToEvacuate
 from modeaware.spark.evacuation.shrink import EvacuatingShrink, shrink_of
+from modeaware.spark.evacuation.verdicts import KeyPlaces
 from modeaware.spark.evacuation.versions import Order, Source, Verdict, Version
 
 RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
@@ -84,9 +84,9 @@ def test_work_counts_while_the_record_asks_for_it() -> None:
 
 
 def test_a_partitioner_of_the_users_own_places_keys() -> None:
-    placing = Placing.of({"partitioner": "tests.unit.test_spark_evacuate_shrink:by_length"}, "orders")
-    assert placing.indices([b"a", b"bb", b"ccc", b""], 3).tolist() == [1, 2, 0, 0]
-    assert placing.empty_placed
+    places = KeyPlaces.of({"partitioner": "tests.unit.test_spark_evacuate_shrink:by_length"}, "orders")
+    assert places.indices([b"a", b"bb", b"ccc", b""], 3).tolist() == [1, 2, 0, 0]
+    assert places.empty_placed
 
 
 def by_length(key: bytes | None, count: int) -> int:

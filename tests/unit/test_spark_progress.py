@@ -1,9 +1,9 @@
-"""Publishing progress: what is tried again, what is told, and which rules are made."""
+"""Publishing progress: what is retried, what is logged, and which rules are made."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import closing
 from types import SimpleNamespace
@@ -14,15 +14,16 @@ import pytest
 from modeaware.errors import ControllerUnavailable
 from modeaware.librdkafka import KafkaError, KafkaException, TopicPartition
 from modeaware.modelog.group_rules import REQUIRE, WAIVE, GroupRule
-from modeaware.spark.read import publisher as publisher_module
-from modeaware.spark.read.progress import ProgressListener
-from modeaware.spark.read.publisher import Publisher, Registrar
+from modeaware.spark import progress as module
+from modeaware.spark.progress import ProgressListener
 
 CONF = {"bootstrap.servers": "127.0.0.1:1", "group.id": "theirs", "fetch.min.bytes": 5}
 
 
 class World:
     """What clients were asked for, in order; ``refuse`` makes the next such requests fail."""
+
+    admin: FakeAdmin
 
     def __init__(self) -> None:
         self.done: list[tuple[Any, ...]] = []
@@ -52,48 +53,77 @@ class FakeConsumer:
         self._world.done.append(("close", self._group))
 
 
+class FakeAdmin:
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.rules: list[GroupRule] = []
+
+    def describe_group_rules(self, timeout_s: float) -> Future[tuple[GroupRule, ...]]:
+        future: Future[tuple[GroupRule, ...]] = Future()
+        future.set_result(tuple(self.rules))
+        return future
+
+    def alter_group_rules(self, add: list[GroupRule], request_timeout: float) -> Future[None]:
+        future: Future[None] = Future()
+        [group], [reason] = {rule.group for rule in add}, {rule.reason for rule in add}
+        if self._world.ask("require", group, [rule.topic for rule in add], reason):
+            self.rules.extend(add)
+            future.set_result(None)
+        else:
+            future.set_exception(ControllerUnavailable("no controller is running"))
+        return future
+
+    def close(self) -> None:
+        """Nothing."""
+
+
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     made = World()
-
-    def require(_: Registrar, group: str, topics: Iterable[str], reason: str, timeout_s: float) -> None:
-        if not made.ask("require", group, sorted(topics), reason):
-            raise ControllerUnavailable("no controller is running")
-
-    monkeypatch.setattr(publisher_module, "Consumer", lambda conf: FakeConsumer(made, conf))
-    monkeypatch.setattr(Registrar, "require", require)
-    monkeypatch.setattr(publisher_module, "FIRST_RETRY_S", 0.01)
-    monkeypatch.setattr(publisher_module, "LONGEST_RETRY_S", 0.01)
+    made.admin = FakeAdmin(made)
+    monkeypatch.setattr(module, "Consumer", lambda conf: FakeConsumer(made, conf))
+    monkeypatch.setattr(module, "AdminClient", lambda conf: made.admin)
+    monkeypatch.setattr(module, "FIRST_RETRY_S", 0.01)
+    monkeypatch.setattr(module, "LONGEST_RETRY_S", 0.01)
     return made
 
 
 @pytest.fixture
-def published(world: World) -> Iterator[Publisher]:
-    made = Publisher(CONF)
-    yield made
-    made.close(10)
+def listener(world: World) -> Iterator[ProgressListener]:
+    with closing(listening()) as made:
+        yield made
 
 
-def test_the_group_is_required_before_its_first_offsets_are_committed(world: World, published: Publisher) -> None:
-    published.publish("g", {"flights": {0: 5, 1: 0}}, "why")
-    assert published.flush(10)
+def listening() -> ProgressListener:
+    return ProgressListener(CONF, group=lambda progress: progress.name)
+
+
+def event(name: str | None, *ends: str | None, description: str = "KafkaV2[Subscribe[flights]]") -> Any:
+    """As Spark's."""
+    sources = [SimpleNamespace(description=description, endOffset=end) for end in ends]
+    return SimpleNamespace(progress=SimpleNamespace(name=name, id="an-id", sources=sources))
+
+
+def test_the_group_is_required_before_its_first_offsets_are_committed(world: World, listener: ProgressListener) -> None:
+    listener.onQueryProgress(event("g", '{"flights": {"0": 5, "1": 0}}'))
+    assert listener.flush(10)
     assert world.done == [
-        ("require", "g", ["flights"], "why"),
+        ("require", "g", ["flights"], "the Spark query g"),
         ("commit", "g", {("flights", 0, 5), ("flights", 1, 0)}),
     ]
 
 
 @pytest.mark.parametrize("kind", ["require", "commit"])
-def test_what_fails_is_told_and_tried_again(
-    kind: str, world: World, published: Publisher, caplog: pytest.LogCaptureFixture
+def test_a_failure_is_logged_and_retried(
+    kind: str, world: World, listener: ProgressListener, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.refuse[kind] = 3
     with caplog.at_level(logging.WARNING):
-        published.publish("g", {"flights": {0: 5}}, "why")
-        assert published.flush(10)
+        listener.onQueryProgress(event("g", '{"flights": {"0": 5}}'))
+        assert listener.flush(10)
     assert {entry[0] for entry in world.done} >= {"require", "commit"}
     first, last = [record.message for record in caplog.records]
-    assert "g is not published" in first
+    assert "progress of g not published" in first
     assert {"require": "no controller is running", "commit": "no coordinator"}[kind] in first
     assert "published again" in last
 
@@ -101,65 +131,42 @@ def test_what_fails_is_told_and_tried_again(
 def test_closing_publishes_what_is_left_or_says_that_it_does_not(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    ended = Publisher(CONF)
-    ended.publish("g", {"flights": {0: 5}}, "why")
+    ended = listening()
+    ended.onQueryProgress(event("g", '{"flights": {"0": 5}}'))
     ended.close(10)
     assert world.done[-2:] == [("commit", "g", {("flights", 0, 5)}), ("close", "g")]
-    ended.publish("g", {"flights": {0: 6}}, "why")
+    ended.onQueryProgress(event("g", '{"flights": {"0": 6}}'))
     ended.close(10)
     assert world.done[-1] == ("close", "g")
 
     world.refuse["commit"] = 10**9
-    stuck = Publisher(CONF)
-    stuck.publish("lost", {"flights": {0: 5}}, "why")
+    stuck = listening()
+    stuck.onQueryProgress(event("lost", '{"flights": {"0": 5}}'))
     stuck.close(0.05)
     assert "lost" in caplog.text
-    assert "no time is left" in caplog.text
+    assert "not published within" in caplog.text
 
 
-def test_only_rules_that_are_missing_are_made_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = GroupRule(REQUIRE, "g", "kept", "", 1)
-    passing = GroupRule(REQUIRE, "g", "passing", "", 1, expires_ms=2)
-    waived = GroupRule(WAIVE, "g", "waived", "because", 1)
-    rules = [kept, passing, waived]
-    changes: list[list[GroupRule]] = []
-
-    def answer(value: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        future.set_result(value)
-        return future
-
-    def alter(add: list[GroupRule], request_timeout: float) -> Future[Any]:
-        changes.append(add)
-        rules.extend(add)
-        return answer(None)
-
-    admin = SimpleNamespace(
-        describe_group_rules=lambda _: answer(tuple(rules)), alter_group_rules=alter, close=lambda: None
-    )
-    monkeypatch.setattr(publisher_module, "AdminClient", lambda conf: admin)
-    made = Registrar(CONF)
-    for _ in range(2):
-        made.require("g", ["kept", "passing", "waived"], "a Spark query")
-    assert [(rule.kind, rule.topic, rule.reason) for add in changes for rule in add] == [
-        (REQUIRE, topic, "a Spark query") for topic in ("passing", "waived")
+def test_only_rules_that_are_missing_are_made_and_once(world: World, listener: ProgressListener) -> None:
+    world.admin.rules = [
+        GroupRule(REQUIRE, "g", "kept", "", 1),
+        GroupRule(REQUIRE, "g", "passing", "", 1, expires_ms=2),
+        GroupRule(WAIVE, "g", "waived", "because", 1),
     ]
-    made.require("other", ["kept"], "a Spark query")
-    assert len(changes) == 2
-
-
-def told(name: str | None, *ends: str | None, description: str = "KafkaV2[Subscribe[flights]]") -> Any:
-    """An event as Spark's."""
-    sources = [SimpleNamespace(description=description, endOffset=end) for end in ends]
-    return SimpleNamespace(progress=SimpleNamespace(name=name, id="an-id", sources=sources))
+    for _ in range(2):
+        listener.require("g", ["kept", "passing", "waived"])
+    reason = "a Spark query, before its first batch"
+    assert world.done == [("require", "g", ["passing", "waived"], reason)]
+    listener.require("other", ["kept"])
+    assert world.done[1:] == [("require", "other", ["kept"], reason)]
 
 
 def test_each_query_has_a_group_of_its_own(world: World) -> None:
     with closing(ProgressListener(CONF)) as listener:
-        listener.onQueryProgress(told("billing", '{"orders": {"0": 5}}', '{"orders": {"0": 4}, "rates": {"1": 2}}'))
+        listener.onQueryProgress(event("billing", '{"orders": {"0": 5}}', '{"orders": {"0": 4}, "rates": {"1": 2}}'))
         assert listener.flush(10)
-        listener.onQueryProgress(told(None, '{"orders": {"0": 7}}'))
-        listener.onQueryProgress(told("files", '{"orders": {"0": 7}}', description="FileStreamSource[there]"))
+        listener.onQueryProgress(event(None, '{"orders": {"0": 7}}'))
+        listener.onQueryProgress(event("files", '{"orders": {"0": 7}}', description="FileStreamSource[there]"))
         assert listener.flush(10)
     assert [entry for entry in world.done if entry[0] == "commit"] == [
         ("commit", "modeaware-spark-billing", {("orders", 0, 4), ("rates", 1, 2)}),

@@ -9,12 +9,21 @@ import pytest
 
 from modeaware.errors import ConfigError
 from modeaware.modes import PartitionMode
-from modeaware.spark.read.options import caller_options, only_partitions
-from modeaware.spark.read.positions import positions_of
-from modeaware.spark.source.errors import RecordsLost
-from modeaware.spark.source.options import EARLIEST, LATEST, parse_options
-from modeaware.spark.source.reader import StreamReader
-from modeaware.spark.source.stretches import Stretch, readable_to, resolve, stretches_between
+from modeaware.spark import datasource
+from modeaware.spark.datasource import (
+    EARLIEST,
+    LATEST,
+    OffsetRange,
+    StreamReader,
+    parse_options,
+    ranges_between,
+    readable_to,
+    resolve,
+)
+from modeaware.spark.errors import RecordsLost
+from modeaware.spark.progress import positions_of
+from modeaware.spark.snapshot import TopicDescription
+from modeaware.spark.source import caller_options, only_partitions
 from modeaware.topic_view import TopicView
 
 RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
@@ -79,26 +88,25 @@ def test_a_stream_may_read_to_the_ends_and_to_the_seals_of_partitions_in_mode_no
 
 
 def test_a_batch_reads_what_lies_between_and_new_partitions_from_their_first_record() -> None:
-    assert stretches_between("t", {0: 5, 1: 7}, {0: 9, 1: 7, 2: 3, 3: 0}, strict=True) == [
-        Stretch("t", 0, 5, 9),
-        Stretch("t", 2, 0, 3),
+    assert ranges_between("t", {0: 5, 1: 7}, {0: 9, 1: 7, 2: 3, 3: 0}, strict=True) == [
+        OffsetRange("t", 0, 5, 9),
+        OffsetRange("t", 2, 0, 3),
     ]
 
 
 @pytest.mark.parametrize(("end", "message"), [({0: 4}, "ends at 4"), ({1: 9}, "is gone")])
 def test_an_offset_that_went_back_fails_the_query_unless_it_may_lose_records(end: dict[int, int], message: str) -> None:
     with pytest.raises(RecordsLost, match=f"partition 0 of t {message}") as caught:
-        stretches_between("t", {0: 5}, end, strict=True)
+        ranges_between("t", {0: 5}, end, strict=True)
     assert (caught.value.topic, caught.value.partition) == ("t", 0)
-    assert all(stretch.partition == 1 for stretch in stretches_between("t", {0: 5}, end, strict=False))
+    assert all(each.partition == 1 for each in ranges_between("t", {0: 5}, end, strict=False))
 
 
 def test_offsets_pass_through_checkpoints_and_readers_through_pickle() -> None:
     reader = StreamReader(parse_options({**SERVERS, "topic": "t"}))
     start, end = ({"modeaware:offsets": 1, "t": {"0": first, "10": 4}} for first in (2, 8))
     start = json.loads(json.dumps(start))
-    assert pickle.loads(pickle.dumps(reader)).partitions(start, end) == [Stretch("t", 0, 2, 8)]
-    reader.stop()
+    assert pickle.loads(pickle.dumps(reader)).partitions(start, end) == [OffsetRange("t", 0, 2, 8)]
 
 
 def offsets(topic_id: str | None, **by_partition: int) -> dict[str, object]:
@@ -111,33 +119,31 @@ def test_offsets_of_another_topic_id_fail_the_query_unless_it_may_lose_records()
     with pytest.raises(RecordsLost, match="its id is new, and the query has read old"):
         StreamReader(parse_options({**SERVERS, "topic": "t"})).partitions(start, end)
     lossy = StreamReader(parse_options({**SERVERS, "topic": "t", "failondataloss": "false"}))
-    assert lossy.partitions(start, end) == [Stretch("t", 0, 0, 30), Stretch("t", 1, 0, 4)]
+    assert lossy.partitions(start, end) == [OffsetRange("t", 0, 0, 30), OffsetRange("t", 1, 0, 4)]
 
 
 @pytest.mark.parametrize("ids", [("id", "id"), (None, "id"), ("id", None)])
 def test_offsets_of_one_topic_id_or_of_an_unknown_one_go_on(ids: tuple[str | None, str | None]) -> None:
     reader = StreamReader(parse_options({**SERVERS, "topic": "t"}))
-    assert reader.partitions(offsets(ids[0], p0=20), offsets(ids[1], p0=30)) == [Stretch("t", 0, 20, 30)]
+    assert reader.partitions(offsets(ids[0], p0=20), offsets(ids[1], p0=30)) == [OffsetRange("t", 0, 20, 30)]
 
 
-def test_how_far_a_stream_might_read_is_forgotten_with_the_topic_id() -> None:
+def test_how_far_a_stream_might_read_is_forgotten_with_the_topic_id(monkeypatch: pytest.MonkeyPatch) -> None:
     ids = ["old", "new", None]
 
-    class Cluster:
-        def topic_id(self) -> str | None:
-            return ids.pop(0)
-
-        def partitions(self) -> list[int]:
-            return [0]
+    class Client:
+        def describe(self) -> TopicDescription:
+            return TopicDescription([0], ids.pop(0))
 
         def ends(self, partitions: object) -> dict[int, int]:
             return {0: 90}
 
-        def view(self) -> TopicView:
-            return TopicView("t", "id", (1, 1), (NONE,), {0: 5}) if len(ids) < 2 else TopicView.unlisted("t")
+    def view(conf: object, topic: str, stale: bool) -> TopicView:
+        return TopicView("t", "id", (1, 1), (NONE,), {0: 5}) if len(ids) < 2 else TopicView.unlisted("t")
 
+    monkeypatch.setattr(datasource, "topic_view", view)
     reader = StreamReader(parse_options({**SERVERS, "topic": "t"}))
-    reader._kept = Cluster()  # type: ignore[assignment]  # no Kafka
+    reader._client = Client()  # type: ignore[assignment]  # no Kafka
     assert reader.latestOffset() == offsets("old", p0=90)
     assert reader.latestOffset() == offsets("new", p0=5), "not held at what was read of the old topic"
     assert reader.latestOffset() == offsets("new", p0=5), "no answer changes nothing"

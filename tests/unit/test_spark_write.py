@@ -16,12 +16,12 @@ import pytest
 from modeaware.confluent.errors import FirstViewPending, RetiredPartitionChosen
 from modeaware.errors import ConfigError, ErrorCode, KeyHeld, ModeSourceError, PartitionRetired, ViewTimeout
 from modeaware.librdkafka import KafkaError, KafkaException
-from modeaware.spark.write import producers
-from modeaware.spark.write.errors import WriteFailed
-from modeaware.spark.write.placing import asks_for_partitions, partitioner_named, placing
-from modeaware.spark.write.producers import borrow, key_of, producer_conf
-from modeaware.spark.write.sending import POLL_EVERY, Sender
-from modeaware.spark.write.worker import forget_archive_finders
+from modeaware.spark import sender as sender_module
+from modeaware.spark.connector import chosen_partitioner
+from modeaware.spark.errors import WriteFailed
+from modeaware.spark.sender import POLL_EVERY, Sender, borrow, forget_parent, key_of, producer_conf
+from modeaware.spark.sink import JAVA_NAME, placement
+from modeaware.spark.worker import forget_archive_finders
 from modeaware.topic_view import TopicView
 from partitioners import NAMES, Manual
 from tests.support.fake_views import FakeViews, modes_of
@@ -74,9 +74,9 @@ class FakeProducer:
 def views(monkeypatch: pytest.MonkeyPatch) -> FakeViews:
     made = FakeViews()
     FakeProducer.made = []
-    monkeypatch.setattr(producers, "Producer", FakeProducer)
-    monkeypatch.setattr(producers, "acquire", lambda conf, config: made)
-    producers._kept.forget_parent()  # private: what a worker process keeps, and each test is one
+    monkeypatch.setattr(sender_module, "Producer", FakeProducer)
+    monkeypatch.setattr(sender_module, "acquire", lambda conf, config: made)
+    forget_parent()  # each test is a worker process
     return made
 
 
@@ -96,15 +96,15 @@ def test_records_are_passed_on_with_what_they_have() -> None:
 
 
 def test_a_full_queue_is_waited_for() -> None:
-    sender = Sender("orders", CONF)
-    [producer] = FakeProducer.made
-    producer.errors = [BufferError("full"), BufferError("full"), KeyHeld("held")]
-    sender.send(b"k", b"v")
-    assert len(producer.taken) == 1
-    assert producer.polls == 3
-    producer.errors = [BufferError("full")]
-    sender.send_pairs([(b"k", b"v")])
-    assert sender.finish() == 2
+    with Sender("orders", CONF) as sender:
+        [producer] = FakeProducer.made
+        producer.errors = [BufferError("full"), BufferError("full"), KeyHeld("held")]
+        sender.send(b"k", b"v")
+        assert len(producer.taken) == 1
+        assert producer.polls == 3
+        producer.errors = [BufferError("full")]
+        sender.send_pairs([(b"k", b"v")])
+    assert sender.sent == 2
 
 
 def test_it_looks_at_deliveries_as_it_goes() -> None:
@@ -116,7 +116,6 @@ def test_it_looks_at_deliveries_as_it_goes() -> None:
     with pytest.raises(WriteFailed, match="partition 3 of orders: a record was not delivered: broken") as failed:
         sender.send_pairs([(b"k", b"v")] * POLL_EVERY)
     assert (failed.value.topic, failed.value.partition) == ("orders", 3)
-    sender.abandon()
 
 
 @pytest.mark.parametrize(
@@ -134,24 +133,22 @@ def test_what_cannot_be_waited_for_is_raised(error: Exception, raised: type[Exce
         sender.send(b"k", b"v")
     with pytest.raises(raised):
         sender.send_pairs([(b"k", b"v")])
-    sender.abandon()
-    sender.abandon()
 
 
 def test_a_fatal_error_costs_the_producer() -> None:
-    sender, beside = Sender("orders", CONF), Sender("orders", CONF)
-    [producer] = FakeProducer.made
-    sender.send(b"k", b"v")
-    producer.fail(KafkaError._FATAL)  # the code is all that a delivery report says of it
-    with pytest.raises(WriteFailed):
-        sender.finish()
-    assert not producer.closed  # somebody else is at it
-    Sender("orders", CONF).abandon()
-    assert len(FakeProducer.made) == 2
-    beside.abandon()
+    with Sender("orders", CONF):
+        [producer] = FakeProducer.made
+        failing = Sender("orders", CONF)
+        failing.send(b"k", b"v")
+        producer.fail(KafkaError._FATAL)  # a delivery report has only the code
+        with pytest.raises(WriteFailed):
+            failing.__exit__(None, None, None)
+        assert not producer.closed, "the other sender uses it"
+        with Sender("orders", CONF):
+            assert len(FakeProducer.made) == 2
     assert producer.closed
-    Sender("orders", CONF).abandon()
-    assert len(FakeProducer.made) == 2
+    with Sender("orders", CONF):
+        assert len(FakeProducer.made) == 2
 
 
 def test_modes_that_do_not_come_fail_the_task(views: FakeViews) -> None:
@@ -159,8 +156,7 @@ def test_modes_that_do_not_come_fail_the_task(views: FakeViews) -> None:
     views.failure = ModeSourceError("the mode log is out of reach")
     with pytest.raises(ViewTimeout, match=r"planned by epoch 2 .* orders epoch 1.*out of reach; nothing was written"):
         Sender("orders", CONF, at_least=(1, 2))
-    producers.close_idle()
-    assert FakeProducer.made[0].closed, "it was given back"
+    assert borrow(key_of(CONF), CONF).users == 1, "it was given back"
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
@@ -195,34 +191,31 @@ SHRUNK = FakeViews().set("orders", modes_of(6, 4))
 @pytest.mark.parametrize("name", NAMES)
 def test_while_all_are_writable_javas_own_way_is_left_alone(name: str) -> None:
     conf = {"partitioner": name}
+    made = placement(WHOLE, conf, lambda: list(range(7)))
     if name in ("murmur2_random", "sticky", "uniform_sticky"):
-        assert not asks_for_partitions(WHOLE, conf)
-        assert placing(WHOLE, conf, None) is None
+        assert made is None
         return
-    assert asks_for_partitions(WHOLE, conf)
-    made = placing(WHOLE, conf, range(7))
     assert made is not None
-    assert (made.partitions, made.name, made.retired) == (tuple(range(7)), name, "")
+    assert (made.partitions, made.name, made.refusal) == (tuple(range(7)), name, "")
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_shrunk_topic_has_its_writable_partitions(name: str) -> None:
-    assert not asks_for_partitions(SHRUNK, {"partitioner": name})
-    made = placing(SHRUNK, {"partitioner": name}, None)
+    made = placement(SHRUNK, {"partitioner": name})
     assert made is not None
-    assert (made.partitions, made.dense, made.name) == ((0, 1, 2, 3), True, name)
-    assert "ReadOnly 4-5" in made.retired
+    assert (made.partitions, made.name) == ((0, 1, 2, 3), name)
+    assert "ReadOnly 4-5" in made.refusal
     assert made.rule is not None
     assert made.rule.name == name
 
 
 def test_objects_are_taken_and_nonsense_is_refused() -> None:
-    made = placing(SHRUNK, {"partitioner": Manual()}, None)
+    made = placement(SHRUNK, {"partitioner": Manual()})
     assert made is not None
     assert (made.name, made.rule) == (None, None)
     for nonsense in ("murmur3", "no.such.module:thing", 7):
         with pytest.raises(ConfigError, match="partitioner"):
-            partitioner_named({"partitioner": nonsense})
+            chosen_partitioner({"partitioner": nonsense}, JAVA_NAME)
 
 
 # What is forgotten between tasks of a Python worker

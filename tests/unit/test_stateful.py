@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from modeaware.cluster.groups.stateful import owner, stateful_groups
+from modeaware.cluster.groups import owner, stateful_groups
 
 
 @pytest.mark.parametrize(

@@ -140,6 +140,11 @@ class TestIdChecks:
         assert cluster.asked == [["orders"]]
         assert checks.found == [("orders", "id-1")]
 
+    def test_live_id_is_requested_of_a_topic_whose_record_was_taken_back(self, checks: Checks) -> None:
+        checks.recorded = set()
+        assert checks.checks.live_id("orders", 1.0) == "id-1"
+        assert checks.checks.live_id("unknown", 1.0) is None
+
     def test_topics_in_use_are_compared_again_in_the_background(self, checks: Checks, cluster: Cluster) -> None:
         checks.checks.verify(["orders", "other"], 1.0, 0.0)
         checks.checks.step()
@@ -253,6 +258,17 @@ class TestViewStore:
         assert store.held("orders") is None
         store.choose("orders", "live")
         assert store.held("orders") == view("live", 6)
+
+    def test_only_the_latest_views_of_other_ids_are_remembered(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("modeaware.views.store.REMEMBERED_IDS", 2)
+        store = ViewStore(lambda fresh, timeout_s: None, 1000)
+        for topic in ("a", "b", "c"):
+            store.publish([TopicView(topic, f"old-{topic}", (1, 1), (PartitionMode.READ_ONLY,))])
+            store.choose(topic, "new")
+        assert store.recorded(["a", "b", "c"]) == {"b", "c"}
+        assert [store.is_aside(f"old-{topic}") for topic in "abc"] == [False, True, True]
+        store.forget_aside("old-b")
+        assert store.recorded(["a", "b", "c"]) == {"c"}
 
     def test_new_id_that_a_record_names_needs_no_answer(self, store: ViewStore) -> None:
         store.publish([view("old")])

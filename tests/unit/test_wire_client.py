@@ -17,6 +17,7 @@ from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import ClaimRecord
 from modeaware.modes import PartitionMode
 from modeaware.wire import client, codec, messages
+from modeaware.wire.capabilities import identity
 from tests.support.endpoint import FakeBroker, StubController, permit, served
 
 ID = "controller-1"
@@ -80,7 +81,7 @@ def test_an_answer_that_cannot_be_read_is_none(broker: FakeBroker) -> None:
         header = codec.peek_header(payload)
         if header.api_key != codec.API_VERSIONS_KEY:
             return payload[4:8] + b"rubbish"
-        features = [(client.identity(ID), 1, 1)]
+        features = [(identity(ID), 1, 1)]
         hello = codec.ApiVersionsResponse(error_code=0, api_keys=[(18, 0, 4), (694, 0, 0)], supported_features=features)
         return codec.encode_response(hello, min(header.api_version, 4), header.correlation_id)
 

@@ -79,19 +79,19 @@ def test_rules_that_contradict_themselves_are_refused(command: AlterGroupRulesCo
 
 
 @pytest.mark.parametrize(
-    "header", [codec.Header(3, 9, 1), codec.Header(694, 1, 1), codec.Header(695, 2, 1), codec.Header(37, 9, 1)]
+    "header", [codec.Header(3, 11, 1), codec.Header(694, 1, 1), codec.Header(695, 2, 1), codec.Header(37, 9, 1)]
 )
-def test_what_is_not_spoken_is_named(header: codec.Header) -> None:
+def test_unsupported_version_is_named(header: codec.Header) -> None:
     payload = struct.pack(">hhih", header.api_key, header.api_version, 1, -1)
     assert not codec.is_supported(header)
     with pytest.raises(MalformedFrame, match=f"api key {header.api_key} version {header.api_version}"):
         codec.decode_request(payload)
 
 
-@pytest.mark.parametrize("first", ["kafka.protocol.metadata", "modeaware.wire.kip694"])
+@pytest.mark.parametrize("first", ["kafka.protocol.metadata", "modeaware.wire.codec"])
 def test_whoever_is_imported_first_kafka_python_decodes_its_own_metadata(first: str) -> None:
     program = (
-        f"import {first}, kafka, modeaware.wire.stock, modeaware.wire.kip694\n"
+        f"import {first}, kafka, modeaware.wire.codec, modeaware.wire.codec\n"
         "from kafka.protocol.metadata import MetadataRequest, MetadataResponse\n"
         "request = MetadataRequest[12]()\n"
         "request.with_header()\n"

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from modeaware.wire import kip694, stock
-from tests.support.golden import EVERYTHING
+from modeaware.wire import codec
 
 DATA = Path(__file__).parents[1] / "data" / "wire-frames.jsonl"
 FRAMES: list[dict[str, Any]] = [json.loads(line) for line in DATA.read_text(encoding="utf-8").splitlines()]
@@ -27,24 +26,24 @@ def frames(name: str) -> list[bytes]:
 def test_fields_and_bytes_become_each_other(frame: dict[str, Any]) -> None:
     data, version, fields = bytes.fromhex(frame["hex"]), frame["version"], frame["fields"]
     if frame["kind"] == "request":
-        header, message = EVERYTHING.decode_request(data)
+        header, message = codec.decode_request(data)
         assert (header.api_key, header.api_version, header.correlation_id) == (frame["key"], version, 7)
-        encoded = EVERYTHING.encode_request(message, version, 7, header.client_id)
+        encoded = codec.encode_request(message, version, 7, header.client_id)
     else:
-        correlation_id, message = EVERYTHING.decode_response(data, frame["key"], version)
+        correlation_id, message = codec.decode_response(data, frame["key"], version)
         assert correlation_id == 7
-        encoded = EVERYTHING.encode_response(message, version, 7)
+        encoded = codec.encode_response(message, version, 7)
     assert json.loads(json.dumps(message.to_dict(), default=str)) == fields
     assert encoded == data
 
 
 def test_every_version_of_every_api_that_is_spoken_has_a_frame() -> None:
     told = {(frame["key"], frame["version"]) for frame in FRAMES}
-    assert told >= {(key, v) for key, (low, high) in EVERYTHING.versions.items() for v in range(low, high + 1)}
+    assert told >= {(key, v) for key, (low, high) in codec.VERSIONS.items() for v in range(low, high + 1)}
 
 
 def test_kafkas_version_9_becomes_kip_694s_version_10() -> None:
-    _, message = stock.decode_response(frames("Metadata response 9")[0], 3, 9)
+    _, message = codec.decode_response(frames("Metadata response 9")[0], 3, 9)
     for partition, mode in zip(message.topics[0].partitions, (0, 1, -1), strict=True):
         partition.mode = mode
-    assert kip694.encode_modes_response(message, 7) == frames("Metadata response 10")[0]
+    assert codec.encode_response(message, codec.MODES_VERSION, 7) == frames("Metadata response 10")[0]

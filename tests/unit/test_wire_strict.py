@@ -16,11 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modeaware.errors import RequestRefused
-from modeaware.wire import codec, kip694, messages, stock
-from modeaware.wire.cursor import Cursor
-from modeaware.wire.dialect import REQUEST_LIMITS
-from modeaware.wire.frames import MAX_REQUEST_BYTES, MalformedFrame
-from tests.support.golden import EVERYTHING
+from modeaware.wire import codec, messages
+from modeaware.wire.codec import REQUEST_LIMITS
+from modeaware.wire.frames import MAX_REQUEST_BYTES, Cursor, MalformedFrame
 
 
 class Wire:
@@ -81,7 +79,7 @@ def request_header(api_key: int, version: int, *, flexible: bool, client_id: str
     return wire.TAG_BUFFER() if flexible else wire
 
 
-SPOKEN = [(key, version) for key, (low, high) in EVERYTHING.versions.items() for version in range(low, high + 1)]
+SPOKEN = [(key, version) for key, (low, high) in codec.VERSIONS.items() for version in range(low, high + 1)]
 COMMANDS = (codec.CREATE_PARTITIONS_KEY, codec.DELETE_PARTITIONS_KEY, codec.ALTER_GROUP_RULES_KEY)
 MOST = 2**31 - 1
 ALLOWED_BYTES = 50_000
@@ -164,16 +162,16 @@ def calls(attempt: Callable[[], object]) -> int:
 def test_a_hostile_request_is_refused_and_nothing_is_made_for_it(name: str) -> None:
     frame = HOSTILE_REQUESTS[name]
     with pytest.raises(MalformedFrame):  # also builds what is built once
-        stock.decode_request(frame)
-    assert grown_bytes(lambda: stock.decode_request(frame)) < ALLOWED_BYTES
-    assert calls(lambda: stock.decode_request(frame)) < ALLOWED_CALLS
+        codec.decode_request(frame)
+    assert grown_bytes(lambda: codec.decode_request(frame)) < ALLOWED_BYTES
+    assert calls(lambda: codec.decode_request(frame)) < ALLOWED_CALLS
 
 
 def test_an_unknown_tagged_field_is_passed_over_and_not_kept() -> None:
     start = request_header(3, 10, flexible=True).COMPACT_ARRAY(None).INT8(0).INT8(0).INT8(0).made
-    _, message = kip694.decode_modes_request(start + b"\2\1\1\1\x7f\3abc")
+    _, message = codec.decode_request(start + b"\2\1\1\1\x7f\3abc")
     assert (message.modes_only, message.fresh, message.unknown_tags) == (False, True, None)
-    assert kip694.encode_modes_request(message, 7, "me") == start + b"\1\1\1\1"
+    assert codec.encode_request(message, codec.MODES_VERSION, 7, "me") == start + b"\1\1\1\1"
 
 
 @pytest.mark.parametrize(("key", "version"), SPOKEN)
@@ -182,12 +180,12 @@ def test_every_cut_of_an_empty_message_is_malformed(key: int, version: int) -> N
         message_class = codec.MESSAGES[key][which]
         message = message_class(version=version)
         if which == 0:
-            whole, decode = EVERYTHING.encode_request(message, version, 1, "me"), EVERYTHING.decode_request
+            whole, decode = codec.encode_request(message, version, 1, "me"), codec.decode_request
         else:
-            whole = EVERYTHING.encode_response(message, version, 1)
+            whole = codec.encode_response(message, version, 1)
 
             def decode(payload: bytes) -> Any:
-                return EVERYTHING.decode_response(payload, key, version)
+                return codec.decode_response(payload, key, version)
 
         decode(whole)
         for broken in [whole[:cut] for cut in range(len(whole))] + [whole + b"\0"]:
@@ -200,35 +198,35 @@ def test_every_cut_of_an_empty_message_is_malformed(key: int, version: int) -> N
 def test_rubbish_is_malformed_or_a_message_that_can_be_encoded(spoken: tuple[int, int], rest: bytes) -> None:
     key, version = spoken
     with suppress(MalformedFrame):
-        header, message = EVERYTHING.decode_request(struct.pack(">hhi", key, version, 1) + rest)
-        EVERYTHING.encode_request(message, version, 1, header.client_id)
+        header, message = codec.decode_request(struct.pack(">hhi", key, version, 1) + rest)
+        codec.encode_request(message, version, 1, header.client_id)
         with suppress(RequestRefused):
             commands = messages.commands_of(message) if key in COMMANDS else []
             assert isinstance(commands, list)
     with suppress(MalformedFrame):
-        _, message = EVERYTHING.decode_response(struct.pack(">i", 1) + rest, key, version)
-        EVERYTHING.encode_response(message, message.version, 1)
+        _, message = codec.decode_response(struct.pack(">i", 1) + rest, key, version)
+        codec.encode_response(message, message.version, 1)
 
 
-@pytest.mark.parametrize(("key", "version"), [(3, 10), (694, 0), (3, -1), (18, 5), (37, 4)])
-def test_versions_of_others_are_not_stock(key: int, version: int) -> None:
-    with pytest.raises(MalformedFrame, match="not spoken here"):
-        stock.decode_request(struct.pack(">hhih", key, version, 1, -1) + bytes(20))
-    with pytest.raises(MalformedFrame, match="not spoken here"):
-        stock.decode_response(bytes(20), key, version)
-    with pytest.raises(ValueError, match="not spoken here"):
-        stock.encode_request(codec.MESSAGES[key][0](), version, 1, "me")
+@pytest.mark.parametrize(("key", "version"), [(3, 11), (694, 1), (3, -1), (18, 5), (37, 4)])
+def test_versions_that_are_not_supported(key: int, version: int) -> None:
+    with pytest.raises(MalformedFrame, match="not supported"):
+        codec.decode_request(struct.pack(">hhih", key, version, 1, -1) + bytes(20))
+    with pytest.raises(MalformedFrame, match="not supported"):
+        codec.decode_response(bytes(20), key, version)
+    with pytest.raises(ValueError, match="not supported"):
+        codec.encode_request(codec.MESSAGES[key][0](), version, 1, "me")
 
 
 def test_what_is_not_in_the_bytes_is_nobody_elses() -> None:
     """kafka-python gives every message the same empty list as a default: what one adds to it, all would have."""
-    features = stock.encode_response(stock.ApiVersionsResponse(error_code=0, api_keys=[]), 3, 1)
+    features = codec.encode_response(codec.ApiVersionsResponse(error_code=0, api_keys=[]), 3, 1)
     deletion = codec.DeletePartitionsRequest(topics=[codec.DeletePartitionsRequest.DeletePartitionsTopic(name="t")])
     topics = codec.encode_request(deletion, 0, 1, "me")
     for _ in range(2):
-        message = stock.decode_response(features, stock.API_VERSIONS_KEY, 3)[1]
+        message = codec.decode_response(features, codec.API_VERSIONS_KEY, 3)[1]
         assert message.supported_features == []
-        message.supported_features.append((kip694.FEATURE, 1, 1))
+        message.supported_features.append(("partition.mode", 1, 1))
         (topic,) = codec.decode_request(topics)[1].topics
         assert topic.accept_state_loss == []
         topic.accept_state_loss.append("app")
@@ -237,11 +235,11 @@ def test_what_is_not_in_the_bytes_is_nobody_elses() -> None:
 def test_small_elements_are_counted_because_they_are_large_in_memory() -> None:
     count = REQUEST_LIMITS.elements
     most = compact_request().COMPACT_ARRAY(count).made + b"\1\0" * count + b"\0\0\0\0"
-    assert len(stock.decode_request(most)[1].topics) == count
+    assert len(codec.decode_request(most)[1].topics) == count
     more = compact_request().COMPACT_ARRAY(count + 1).made + b"\1\0" * (count + 1) + b"\0\0\0\0"
     with pytest.raises(MalformedFrame, match="1 elements more than one message may have"):
-        stock.decode_request(more)
-    assert grown_bytes(lambda: stock.decode_request(more)) < ALLOWED_BYTES
+        codec.decode_request(more)
+    assert grown_bytes(lambda: codec.decode_request(more)) < ALLOWED_BYTES
 
 
 @pytest.mark.parametrize(

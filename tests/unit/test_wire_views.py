@@ -13,7 +13,7 @@ from modeaware.modelog.records import ClaimRecord
 from modeaware.topic_view import TopicView
 from modeaware.views import wire as wire_module
 from modeaware.views.store import ViewStore
-from modeaware.views.wire import TopicsNotTold, WireSource
+from modeaware.views.wire import TopicsMissing, WireSource
 from tests.support.fake_endpoint import FakeEndpoint
 from tests.support.modelog import NONE, RO, RW, topic_record
 
@@ -178,7 +178,7 @@ class TestNeverBack:
             wire.endpoint.existing["orders"] = 12
         else:
             wire.store.publish((), ["orders"])
-        with suppress(TopicsNotTold):
+        with suppress(TopicsMissing):
             wire.ask()
         assert wire.views.confirm_due_s is None
         assert wire.held() == (None if turn.startswith("removed") else view)
@@ -189,7 +189,7 @@ class TestNeverBack:
         wire.ask()
         wire.endpoint.topic_errors["orders"] = code
         other = wire.put("other", 2)
-        with pytest.raises(TopicsNotTold, match=rf"orders \(error {code}\)") as caught:
+        with pytest.raises(TopicsMissing, match=rf"orders \(error {code}\)") as caught:
             wire.ask()
         assert isinstance(caught.value, NotAuthorized) == (code == 29)
         assert (wire.held("orders"), wire.held("other")) == (kept, other)
@@ -200,7 +200,7 @@ class TestNeverBack:
         del wire.endpoint.views["orders"]
         wire.endpoint.existing["orders"] = 12
         wire.endpoint.tamper = lambda answer: answer.replace(b"orders", b"others")
-        with pytest.raises(TopicsNotTold):
+        with pytest.raises(TopicsMissing):
             wire.ask()
         assert wire.held() == kept
 

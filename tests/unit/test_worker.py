@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from modeaware.controller import leader as leader_module
-from modeaware.controller import parts as parts_module
 from modeaware.controller import worker as worker_module
 from modeaware.controller.election import Seat
 from modeaware.controller.status import Role
@@ -27,7 +25,7 @@ from tests.support.worker_world import COMMAND, Engine, World, loses, nothing, p
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(worker_module, "RETRY_DELAY_S", 0)
-    monkeypatch.setattr(parts_module, "POLL_S", 0.001)
+    monkeypatch.setattr(worker_module, "POLL_S", 0.001)
     return World()
 
 
@@ -107,7 +105,7 @@ def test_a_start_is_tried_again_where_nobody_answers(world: World) -> None:
 def test_a_leader_that_cannot_claim_goes_to_the_end_of_the_queue(world: World) -> None:
     world.status.become(Role.STANDBY)
     world.claim_errors.extend([ClusterError("not allowed to write")] * 2)
-    late = passes(world, leader_module.STUCK_S + 1)
+    late = passes(world, worker_module.STUCK_S + 1)
     did = run(world, sits(world, Seat.LEADER), nothing, late, sits(world, Seat.STANDBY))
     assert did == ["join after 70", "confirm", "confirm", "leave", "join after 70", "leave"]
 
@@ -144,7 +142,7 @@ def test_a_record_that_is_too_large_is_answered_and_not_claimed_for(world: World
 
 
 def test_a_rebalance_that_never_ends_is_left(world: World) -> None:
-    late = passes(world, leader_module.STUCK_S + 1)
+    late = passes(world, worker_module.STUCK_S + 1)
     did = run(world, sits(world, Seat.LEADER), sits(world, Seat.WAITING), late, nothing, sits(world, Seat.STANDBY))
     assert did == ["join after 70", "confirm", "claim", "leave", "join after 70", "leave"]
 

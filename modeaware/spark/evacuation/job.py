@@ -1,4 +1,4 @@
-"""The evacuation of a compacted topic that is being shrunk, from its start to its proof."""
+"""The evacuation of a compacted topic that is being shrunk, from the seals to the proof."""
 
 from __future__ import annotations
 
@@ -17,14 +17,20 @@ from modeaware.errors import ClusterError
 from modeaware.librdkafka import Consumer, KafkaException, TopicPartition
 from modeaware.modelog.connection import connection_conf
 from modeaware.modes import format_ranges
-from modeaware.spark.evacuation.copying import Copied, Copy, CopyJob, copy_all
-from modeaware.spark.evacuation.errors import EvacuationFailed, OtherPartitioner
-from modeaware.spark.evacuation.latest import UNKEYED, decided, watermarks
-from modeaware.spark.evacuation.placing import LEAST_SHARE, PLACER_OF, Placing, recognised
-from modeaware.spark.evacuation.report import EvacuationReport
-from modeaware.spark.evacuation.shrink import EvacuatingShrink, await_seals, check_topic_id, read_shrink
-from modeaware.spark.evacuation.tombstones import warn_of_lost_tombstones
-from modeaware.spark.evacuation.versions import Source, Verdict, Version
+from modeaware.plan.recognise import recognise
+from modeaware.plan.sample import Sample, SampledRecord, Stretch
+from modeaware.spark.errors import EvacuationFailed, OtherPartitioner
+from modeaware.spark.evacuation.copies import Copied, Copy, CopyJob, copy_all
+from modeaware.spark.evacuation.shrink import (
+    EvacuatingShrink,
+    await_seals,
+    check_topic_id,
+    read_shrink,
+    warn_of_lost_tombstones,
+)
+from modeaware.spark.evacuation.verdicts import UNKEYED, KeyPlaces, judged, version_of
+from modeaware.spark.evacuation.versions import Verdict
+from modeaware.spark.snapshot import TopicClient
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,7 +39,60 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_WAIT_S = 300.0
 DEFAULT_PASSES = 10
+LEAST_SHARE = 0.99
+"""Of the keys in the retired partitions, how many must lie where the partitioner places them."""
 _RECOGNISED_KEYS = 10_000
+
+
+@dataclass(frozen=True)
+class EvacuationReport:
+    """The figures of an evacuation whose proof is committed.
+
+    Attributes:
+        topic: its name.
+        group: the consumer group whose commits are the proof.
+        seals: retired partition -> the offset up to which it is evacuated. Empty: nothing was left to do.
+        keys: how many keys the retired partitions hold.
+        copied: how many of them were copied to the partition they belong to now.
+        tombstones: how many of those are deleted keys (null values).
+        placed: keys whose copy an earlier run has made.
+        newer: keys that have a newer value in a partition that stays.
+        repaired: values written once more, because an aborted copy lies behind them.
+        retries: how many transactions of copies were aborted because a producer had written one of their keys.
+        unkeyed: records without a key in the retired partitions; compaction does not apply to them, they stay behind.
+        passes: how often the partitions were read: more than once where a seal was broken meanwhile.
+    """
+
+    topic: str
+    group: str
+    seals: Mapping[int, int]
+    keys: int = 0
+    copied: int = 0
+    tombstones: int = 0
+    placed: int = 0
+    newer: int = 0
+    repaired: int = 0
+    retries: int = 0
+    unkeyed: int = 0
+    passes: int = 0
+
+    def __str__(self) -> str:
+        if not self.seals:
+            return f"{self.topic}: every retired partition is evacuated already."
+        lines = [
+            f"{self.topic}: partitions {format_ranges(sorted(self.seals))} are evacuated, each up to its seal.",
+            f"  {self.keys} keys: {self.copied} copied ({self.tombstones} of them as deleted ones).",
+            f"  {self.placed} were copied before, {self.newer} have a newer value in a partition that stays.",
+        ]
+        if self.retries:
+            lines.append(
+                f"  Producers wrote the same keys meanwhile: {self.retries} transactions of copies were aborted and "
+                f"retried; {self.repaired} newer values were written once more."
+            )
+        if self.unkeyed:
+            lines.append(f"  {self.unkeyed} records without a key stay behind.")
+        lines.append(f"  The proof is committed for group {self.group!r}; the controller's next check finds it.")
+        return "\n".join(lines)
 
 
 def evacuate(
@@ -46,107 +105,72 @@ def evacuate(
     check_partitioner: bool = True,
     options: Mapping[str, str] | None = None,
 ) -> EvacuationReport:
-    """Copy the latest value of each key in the retired partitions to the partition it belongs to now, and record that.
+    """Copy the latest value of each key in the retired partitions to the partition it belongs to now, and prove that.
 
-    For a shrink that was asked for with ``--evacuate``, of a compacted topic: no retired partition of it becomes NONE
-    before this has run. A key whose value in a partition that stays is newer
-    (``modeaware.spark.evacuation.versions`` says which is) is left alone, whenever that value comes; deleted keys
-    are copied as what they are, with null values; keys, headers and timestamps are kept (but not the timestamps of a
-    topic with ``message.timestamp.type=LogAppendTime``), and one header is added. Producers and consumers go on
-    meanwhile.
+    For a shrink of a compacted topic that was requested with ``--evacuate``: no retired partition becomes NONE before
+    this has run. A key whose value in a partition that stays is newer is left alone, whenever that value arrives.
+    Deleted keys are copied as null values. Keys, headers and timestamps are kept (not with ``LogAppendTime``), and one
+    header is added. Producers and consumers continue meanwhile.
 
-    Run it within ``delete.retention.ms`` of the shrink (24 h by default): the tombstone of a key that is deleted
-    meanwhile lies in another partition than its value, and is dropped then (``modeaware.spark.evacuation.tombstones``).
+    Run it within ``delete.retention.ms`` of the shrink (24 h by default): later, the tombstone of a key deleted in the
+    meantime may be gone. It may be stopped and run again at any time, and copies nothing twice. Of two at once the
+    later one stops the other. The proof is the offsets that it commits at the end for the shrink's group.
 
-    It may be stopped and run again at any time: what is copied already is not copied twice. Two at once do no harm, the
-    later one stops the other. The proof is the offsets that it commits, once all is copied, for the consumer group that
-    ``modeaware.lifecycle.evacuation`` names.
-
-    Needs, beside reading and writing the topic and reading the mode log: WRITE and DESCRIBE on the transactional ids
-    ``modeaware-evacuation-<topic>-*``, READ on the group ``modeaware-evacuation-<topic>-*``.
+    The user needs, beside reading and writing the topic and reading the mode log: WRITE and DESCRIBE on the
+    transactional ids ``modeaware-evacuation-<topic>-*``, READ on the group ``modeaware-evacuation-<topic>-*``.
 
     Args:
         spark: a session with the connector (:func:`modeaware.spark.packages`).
-        conf: as for :class:`modeaware.Producer`; its ``partitioner`` has to be that of the topic's producers.
-        wait_s: how long to wait for retired partitions to be sealed, in seconds.
-        passes: how often to begin anew where a seal is broken meanwhile, and how often the copy of one key is tried
-            which producers write all the time.
-        check_partitioner: refuse where less than 99 % of the keys lie where ``partitioner`` has put them.
+        conf: as for :class:`modeaware.Producer`; its ``partitioner`` must be that of the topic's producers.
+        wait_s: how long to wait for the seals, in seconds.
+        passes: how often to begin again where a seal is broken meanwhile, and how often to try the copy of a key that
+            producers keep writing.
+        check_partitioner: refuse where less than 99 % of the keys lie where ``partitioner`` places them.
         options: more options of Spark's Kafka source, such as ``minPartitions``.
 
     Raises:
         NothingToEvacuate: no such shrink of the topic is in force.
         NotSealed: retired partitions are not sealed within ``wait_s``.
-        OtherPartitioner: the keys were placed by another partitioner.
-        EvacuationFailed: see its message. It has recorded nothing. From an executor it comes as Spark's
-            ``PythonException``, with the message in it.
+        OtherPartitioner: another partitioner has placed the keys.
+        EvacuationFailed: no proof is committed. From an executor it arrives as Spark's ``PythonException``.
         ModeSourceError, ClusterError, ConfigError: see their messages.
     """
-    placing = Placing.of(split_client_config(conf)[1], topic)
-    report = EvacuationReport(topic, "", {})
+    places = KeyPlaces.of(conf, topic)
+    client = TopicClient({**conf, "isolation.level": "read_committed"}, topic)
     for number in range(1, passes + 1):
         shrink = await_seals(conf, topic, wait_s)
         if not shrink.seals:
             return EvacuationReport(topic, shrink.group, {})
-        check_topic_id(conf, shrink)
+        check_topic_id(client, shrink)
         logger.info("%s: evacuating partitions %s", topic, format_ranges(sorted(shrink.seals)))
         if number == 1:
-            warn_of_lost_tombstones(conf, topic, shrink.order.admitted_ms)
-        report = _Pass(spark, dict(conf), shrink, placing, passes, dict(options or {})).run(check_partitioner)
+            warn_of_lost_tombstones(client, shrink.order.admitted_ms)
+        log_starts = client.starts(shrink.starts)
+        starts = {p: start for p, start in shrink.starts.items() if start > log_starts[p]}
+        ends = client.ends(shrink.survivors)
+        frame = judged(spark, conf, shrink, places, starts, ends, dict(options or {}))
+        job = CopyJob(topic, shrink.epoch, dict(conf), shrink.order, ends, passes)
+        report = _copy(frame, job, shrink, places if check_partitioner else None)
         now, _ = read_shrink(conf, topic)
         if shrink.still_holds(now):
-            check_topic_id(conf, shrink)
-            _record(conf, shrink, report)
+            check_topic_id(client, shrink)
+            _prove(conf, shrink, report)
             return replace(report, passes=number)
-        logger.warning("%s: its retired partitions or their seals have changed meanwhile: once more", topic)
+        logger.warning("%s: its retired partitions or their seals have changed meanwhile; reading again", topic)
     raise EvacuationFailed(
         f"{topic}: its retired partitions or their seals changed in each of {passes} passes (a producer that honours "
-        "no modes?): nothing is recorded",
+        "no modes?); no proof is committed",
         topic=topic,
     )
 
 
-@dataclass(frozen=True)
-class _Pass:
-    spark: SparkSession
-    conf: Mapping[str, Any]
-    shrink: EvacuatingShrink
-    placing: Placing
-    tries: int
-    options: Mapping[str, str]
+def _copy(frame: DataFrame, job: CopyJob, shrink: EvacuatingShrink, checked: KeyPlaces | None) -> EvacuationReport:
+    """Count the verdicts, check the partitioner by them, and copy."""
+    from pyspark import StorageLevel
+    from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
-    def run(self, check_partitioner: bool) -> EvacuationReport:
-        from pyspark import StorageLevel
-
-        shrink = self.shrink
-        ends = {p: end for p, (_, end) in watermarks(self.conf, shrink.topic, shrink.survivors).items()}
-        frame = decided(self.spark, self.conf, shrink, self.placing, ends, self.options)
-        frame = frame.persist(StorageLevel.MEMORY_AND_DISK)
-        try:
-            counts = self._count(frame)
-            if check_partitioner:
-                self._check(frame, counts)
-            done = self._copy(frame, ends) if counts.get(Verdict.COPY.value) else Copied()
-        finally:
-            frame.unpersist()
-        return EvacuationReport(
-            shrink.topic,
-            shrink.group,
-            dict(shrink.seals),
-            keys=sum(counts.get(verdict.value, 0) for verdict in Verdict),
-            copied=done.copied,
-            tombstones=done.tombstones,
-            placed=counts.get(Verdict.PLACED.value, 0) + done.placed,
-            newer=counts.get(Verdict.NEWER.value, 0) + done.superseded,
-            repaired=done.repaired,
-            retries=done.retries,
-            unkeyed=counts.get(UNKEYED, 0),
-        )
-
-    def _count(self, frame: DataFrame) -> dict[str, int]:
-        """Verdict -> keys; of :data:`UNKEYED` the records; and how many keys could be checked, and lie right."""
-        from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-
+    frame = frame.persist(StorageLevel.MEMORY_AND_DISK)
+    try:
         rows = (
             frame.groupBy("verdict")
             .agg(
@@ -157,46 +181,64 @@ class _Pass:
             )
             .collect()
         )
-        counts = {row["verdict"]: row["records"] if row["verdict"] == UNKEYED else row["keys"] for row in rows}
-        return counts | {name: sum(row[name] for row in rows) for name in ("checked", "right")}
+        keys = {row["verdict"]: row["keys"] for row in rows if row["verdict"] != UNKEYED}
+        right, of = (sum(row[name] for row in rows) for name in ("right", "checked"))
+        if checked is not None and right < LEAST_SHARE * of:
+            _check_partitioner(frame, checked, shrink.count, right, of)
+        done = Copied()
+        if keys.get(Verdict.COPY.value):
+            copied = (
+                frame.where(f"verdict = '{Verdict.COPY.value}'")
+                .repartition(len(shrink.survivors), "home")  # all of a survivor in one task: one transactional id
+                .sortWithinPartitions("home")
+                .mapInArrow(_Copier(job), ", ".join(f"{each.name} long" for each in fields(Copied)))
+                .collect()
+            )
+            done = Copied(*(sum(row[each.name] for row in copied) for each in fields(Copied)))
+    finally:
+        frame.unpersist()
+    return EvacuationReport(
+        shrink.topic,
+        shrink.group,
+        dict(shrink.seals),
+        keys=sum(keys.values()),
+        copied=done.copied,
+        tombstones=done.tombstones,
+        placed=keys.get(Verdict.PLACED.value, 0) + done.placed,
+        newer=keys.get(Verdict.NEWER.value, 0) + done.superseded,
+        repaired=done.repaired,
+        retries=done.retries,
+        unkeyed=sum(row["records"] for row in rows if row["verdict"] == UNKEYED),
+    )
 
-    def _check(self, frame: DataFrame, counts: Mapping[str, int]) -> None:
-        checked, right = counts["checked"], counts["right"]
-        if right >= LEAST_SHARE * checked:
-            return
-        topic, count, name = self.shrink.topic, self.shrink.count, self.placing.partitioner
-        rows = frame.where("placed IS NOT NULL").select("key", "partition").limit(_RECOGNISED_KEYS).collect()
-        shares = recognised(topic, count, [(bytes(row["key"]), row["partition"]) for row in rows])
-        ours = PLACER_OF.get(name) if isinstance(name, str) else None
-        if ours is not None and shares.get(ours, 0.0) >= LEAST_SHARE:
-            return  # over several counts: the topic was grown once
-        fitting = ", ".join(f"{placer} ({share:.1%})" for placer, share in shares.items())
-        raise OtherPartitioner(
-            f"{topic}: only {right} of {checked} keys in its retired partitions lie where {name!r} puts them among "
-            f"{count} partitions: it would copy keys to where producers do not write them. "
-            + (f"The keys look like those of {fitting}: give that as the partitioner" if fitting else "")
-            + ("" if fitting else "No hash that is known fits")
-            + ", or turn the check off (check_partitioner, --no-partitioner-check). Nothing was copied",
-            topic=topic,
-        )
 
-    def _copy(self, frame: DataFrame, ends: Mapping[int, int]) -> Copied:
-        shrink = self.shrink
-        job = CopyJob(shrink.topic, shrink.epoch, self.conf, shrink.order, ends, self.tries)
-        rows = (
-            frame.where(f"verdict = '{Verdict.COPY.value}'")
-            .select("home", "key", "value", "headers", "partition", "offset", "timestamp_ms", "source")
-            .repartition(len(shrink.survivors), "home")  # all of a survivor in one task: one transactional id
-            .sortWithinPartitions("home")
-            .mapInArrow(_Copier(job), ", ".join(f"{each.name} long" for each in fields(Copied)))
-            .collect()
-        )
-        return Copied(*(sum(row[each.name] for row in rows) for each in fields(Copied)))
+def _check_partitioner(frame: DataFrame, places: KeyPlaces, count: int, right: int, of: int) -> None:
+    """Refuse, unless the same partitioner has placed the keys over several counts: the topic was grown once."""
+    rows = frame.where("placed IS NOT NULL").select("key", "partition").limit(_RECOGNISED_KEYS).collect()
+    records = tuple(SampledRecord(row["partition"], n, bytes(row["key"]), 0) for n, row in enumerate(rows))
+    stretches = {p: Stretch(0, len(records)) for p in range(count)}
+    known = recognise(Sample(places.topic, count, len(records), stretches, records))
+    keys, ours, shares = list(known.numbers), 0.0, dict[str, float]()
+    for found in known.placements:
+        share = found.matched / max(known.keys, 1)
+        shares[found.name] = shares.get(found.name, 0.0) + share
+        expected = [found.candidate.puts(known.numbers[key]) for key in keys]
+        ours += share * (places.indices(keys, found.over).tolist() == expected)
+    if ours >= LEAST_SHARE:
+        return
+    fitting = ", ".join(f"{name} ({share:.1%})" for name, share in shares.items())
+    advice = f"the keys look like those of {fitting}; use that partitioner" if fitting else "no known hash fits"
+    raise OtherPartitioner(
+        f"{places.topic}: only {right} of {of} keys in its retired partitions lie where {places.partitioner!r} places "
+        f"them among {count} partitions, so keys would be copied to where producers do not write them; {advice}, or "
+        "disable the check (check_partitioner, --no-partitioner-check). Nothing was copied",
+        topic=places.topic,
+    )
 
 
 @dataclass(frozen=True)
 class _Copier:
-    """What ``mapInArrow`` calls on the executors: rows sorted by home to one row of :class:`Copied` for each home."""
+    """What ``mapInArrow`` calls on the executors: rows sorted by home become one row of :class:`Copied` a home."""
 
     job: CopyJob
 
@@ -209,13 +251,11 @@ class _Copier:
 
 def _copy_of(row: Mapping[str, Any]) -> Copy:
     headers = [(header["key"], header["value"]) for header in row["headers"] or ()]
-    version = Version(row["partition"], row["offset"], row["timestamp_ms"], Source.parse(row["source"]))
-    return Copy(row["key"], row["value"], headers, version)
+    return Copy(row["key"], row["value"], headers, version_of(row))
 
 
-def _record(conf: Mapping[str, Any], shrink: EvacuatingShrink, report: EvacuationReport) -> None:
-    """Commit the seals: the proof, which the controller waits for."""
-    _, rest = split_client_config(conf)
+def _prove(conf: Mapping[str, Any], shrink: EvacuatingShrink, report: EvacuationReport) -> None:
+    """Commit the seals for the shrink's group, which the controller waits for."""
     note = json.dumps({"keys": report.keys, "copied": report.copied, "newer": report.newer})
     offsets = [
         TopicPartition(shrink.topic, p, seal, note, shrink.seal_epochs[p])
@@ -225,18 +265,13 @@ def _record(conf: Mapping[str, Any], shrink: EvacuatingShrink, report: Evacuatio
     ]
     settings = {"group.id": shrink.group, "enable.auto.commit": False}
     try:
-        with closing(Consumer({**connection_conf(rest, "evacuate"), **settings})) as proving:
-            committed = proving.commit(offsets=offsets, asynchronous=False)
+        with closing(Consumer({**connection_conf(split_client_config(conf)[1], "evacuate"), **settings})) as consumer:
+            for done in consumer.commit(offsets=offsets, asynchronous=False) or ():
+                if done.error is not None:
+                    raise KafkaException(done.error)
     except KafkaException as error:
-        raise _unproved(shrink, error.args[0].str()) from error
-    failed = {str(each.error) for each in committed or () if each.error is not None}
-    if failed:
-        raise _unproved(shrink, "; ".join(sorted(failed)))
-
-
-def _unproved(shrink: EvacuatingShrink, why: str) -> ClusterError:
-    return ClusterError(
-        f"{shrink.topic}: all is copied, but its proof could not be committed for group {shrink.group!r}: {why}. Run "
-        "it again: nothing is copied twice",
-        topic=shrink.topic,
-    )
+        raise ClusterError(
+            f"{shrink.topic}: all is copied, but the proof could not be committed for group {shrink.group!r}: "
+            f"{error.args[0].str()}. Run the evacuation again: nothing is copied twice",
+            topic=shrink.topic,
+        ) from error

@@ -11,37 +11,36 @@ from typing import Any
 from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.config import split_client_config
 from modeaware.errors import ClusterError
-from modeaware.librdkafka_admin import AdminClient, TopicCollection
 from modeaware.lifecycle import reasons
-from modeaware.lifecycle.evacuation import evacuation_of
-from modeaware.modelog.connection import connection_conf
+from modeaware.lifecycle.drain import evacuation_of
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modelog.records import TopicRecord
 from modeaware.modes import PartitionMode, format_ranges
-from modeaware.spark.evacuation.errors import NothingToEvacuate, NotSealed
+from modeaware.spark.errors import NothingToEvacuate, NotSealed
 from modeaware.spark.evacuation.versions import Order
-from modeaware.views.topic_ids import TopicIdUnknown, id_from
+from modeaware.spark.snapshot import TopicClient
 
 logger = logging.getLogger(__name__)
 
 LOG_TIMEOUT_S = 30.0
-LOOK_EVERY_S = 1.0
+CHECK_EVERY_S = 1.0
+RETENTION = "delete.retention.ms"
 
 
 @dataclass(frozen=True)
 class EvacuatingShrink:
-    """What there is to do, fixed: while the record says the same, work done by it counts.
+    """What is to be done. Work done for it counts while the record says the same.
 
     Attributes:
-        topic, topic_id: its name, and the id (Kafka's base64 form) that the record is about.
+        topic, topic_id: its name, and the id (Kafka's base64 form) of the record's topic.
         group: the consumer group that proves this evacuation.
         epoch: the evacuation's, which is in the group's name and in the header of each copy.
         count: how many partitions were writable before the shrink.
         survivors: the writable partitions, ascending: where keys belong now.
-        seals: retired partition -> the offset up to which it is to be evacuated. Not those that are evacuated already.
-        starts: where to begin, for retired partitions that were evacuated up to there before. Of a key with nothing
-            behind it, survivors know all there is to know: its tombstone there may be compacted away by now.
-        seal_epochs: the leader epochs of those seals, where they are known.
+        seals: retired partition -> the offset up to which to evacuate it; without those that are evacuated.
+        starts: where to begin in retired partitions that were evacuated up to there before. For a key without later
+            records the survivors are complete: its tombstone there may be compacted away by now.
+        seal_epochs: the leader epochs of the seals, where known.
         order: which value is the newest.
     """
 
@@ -57,8 +56,8 @@ class EvacuatingShrink:
     order: Order
 
     def still_holds(self, now: EvacuatingShrink | None) -> bool:
-        """Whether work that was done for this is what ``now`` asks for. Partitions may have become None meanwhile:
-        empty ones do so without an evacuation."""
+        """Whether work done for this is what ``now`` requires. Partitions may have become None: empty ones do so
+        without an evacuation."""
         mine = (self.topic_id, self.group, self.survivors)
         if now is None or (now.topic_id, now.group, now.survivors) != mine:
             return False
@@ -66,23 +65,16 @@ class EvacuatingShrink:
 
 
 def shrink_of(topic: str, record: TopicRecord | None) -> EvacuatingShrink | None:
-    """What a record asks for; None while one of its retired partitions is not sealed.
-
-    Raises:
-        NothingToEvacuate: no shrink of the topic is in force, or one without an evacuation.
-    """
+    """Return what a record requires; None while one of its retired partitions is not sealed. Raises NothingToEvacuate
+    where no shrink of the topic is in force, or one without an evacuation."""
     group = evacuation_of(record)
-    if record is None or record.deletion is None:
+    if record is None or record.deletion is None or group is None:
+        found = "no shrink is in force" if record is None or record.deletion is None else "its shrink evacuates nothing"
         raise NothingToEvacuate(
-            f"topic {topic!r}: no shrink is in force: start one with modeaware shrink --evacuate", topic=topic
-        )
-    if group is None:
-        raise NothingToEvacuate(
-            f"topic {topic!r}: the shrink in force evacuates nothing: a compacted topic is shrunk with "
-            "modeaware shrink --evacuate",
+            f"topic {topic!r}: {found}; start one with modeaware shrink --evacuate, which compacted topics require",
             topic=topic,
         )
-    # What is None was evacuated, by this shrink or an earlier one: what was written since lies elsewhere.
+    # A partition in mode None was evacuated, by this shrink or an earlier one: later records lie elsewhere.
     left = {
         p: retired
         for p, retired in record.retired.items()
@@ -113,28 +105,15 @@ def shrink_of(topic: str, record: TopicRecord | None) -> EvacuatingShrink | None
 
 
 def read_shrink(conf: Mapping[str, Any], topic: str) -> tuple[EvacuatingShrink | None, TopicRecord | None]:
-    """The shrink in force now (see :func:`shrink_of`), and the topic's record.
-
-    Args:
-        conf: as for :class:`modeaware.Producer`.
-
-    Raises:
-        NothingToEvacuate: there is none, or it asks for no evacuation.
-        ModeSourceError: the mode log cannot be read.
-    """
+    """Return :func:`shrink_of` the record on the mode log now, and the record."""
     config, rest = split_client_config(conf)
     record = read_mode_log(rest, config.mode_log_topic, LOG_TIMEOUT_S).record(topic)
     return shrink_of(topic, record), record
 
 
 def await_seals(conf: Mapping[str, Any], topic: str, wait_s: float, clock: Clock = SYSTEM_CLOCK) -> EvacuatingShrink:
-    """The shrink in force, once every partition that it retires is sealed.
-
-    Raises:
-        NotSealed: not within ``wait_s`` seconds; says what they wait for.
-        NothingToEvacuate, ModeSourceError: see :func:`read_shrink`.
-    """
-    deadline_s, told = clock.monotonic_s() + wait_s, False
+    """Return the shrink in force once every partition that it retires is sealed; NotSealed after ``wait_s`` seconds."""
+    deadline_s, logged = clock.monotonic_s() + wait_s, False
     while True:
         shrink, record = read_shrink(conf, topic)
         if shrink is not None:
@@ -148,29 +127,42 @@ def await_seals(conf: Mapping[str, Any], topic: str, wait_s: float, clock: Clock
                 f"{'; '.join(sorted(why)) or 'is the controller running?'}. Nothing was copied",
                 topic=topic,
             )
-        if not told:
+        if not logged:
             logger.info("%s: waiting for the seals of partitions %s", topic, format_ranges(sorted(waiting)))
-            told = True
-        time.sleep(LOOK_EVERY_S)  # the controller seals when it is quiet: nothing tells us
+            logged = True
+        time.sleep(CHECK_EVERY_S)  # the controller seals quiet partitions in its own time
 
 
-def check_topic_id(conf: Mapping[str, Any], shrink: EvacuatingShrink) -> None:
-    """See that the topic is the one that the mode log speaks of, and not another one that has its name by now.
-
-    Raises:
-        NothingToEvacuate: it is another one.
-        ClusterError: no broker answers.
-    """
-    _, rest = split_client_config(conf)
-    admin = AdminClient(connection_conf(rest, "evacuate"))  # it has to live until the answer is there
-    asked = admin.describe_topics(TopicCollection([shrink.topic]), request_timeout=LOG_TIMEOUT_S)
-    try:
-        found = id_from(asked[shrink.topic], LOG_TIMEOUT_S + 1)
-    except TopicIdUnknown as error:
-        raise ClusterError(f"topic {shrink.topic!r} cannot be described: {error}", topic=shrink.topic) from error
+def check_topic_id(client: TopicClient, shrink: EvacuatingShrink) -> None:
+    """Verify that the live topic is the one of the mode log; NothingToEvacuate where another has its name now."""
+    found = client.describe().topic_id
+    if found is None:
+        raise ClusterError(f"topic {shrink.topic!r}: the brokers return no topic ids", topic=shrink.topic)
     if found != shrink.topic_id:
         raise NothingToEvacuate(
-            f"topic {shrink.topic!r} has been deleted and recreated since its shrink: the id is {found} now, and "
+            f"topic {shrink.topic!r} was deleted and recreated after its shrink: its id is {found}, and "
             f"{shrink.topic_id} in the mode log. The controller forgets the old one by itself",
             topic=shrink.topic,
+        )
+
+
+def warn_of_lost_tombstones(client: TopicClient, admitted_ms: int, clock: Clock = SYSTEM_CLOCK) -> None:
+    """Log a warning where a shrink is older than the topic keeps tombstones.
+
+    The tombstone of a key deleted since then lies in another partition than its value. Once compaction has dropped it,
+    nothing shows that the value is deleted: neither to a consumer that reads the topic from its start, nor to an
+    evacuation, which copies the value. So run the evacuation within ``delete.retention.ms`` (24 h) of the shrink.
+    """
+    try:
+        kept_ms = client.setting(RETENTION)
+    except ClusterError as error:
+        logger.info("%s: its %s is unknown: %s", client.topic, RETENTION, error)
+        return
+    if kept_ms is not None and kept_ms.isdecimal() and clock.now_ms() - admitted_ms > int(kept_ms):
+        logger.warning(
+            "%s: its shrink is older than %s (%s ms): tombstones of keys deleted since may be gone, and then the old "
+            "values are copied",
+            client.topic,
+            RETENTION,
+            kept_ms,
         )

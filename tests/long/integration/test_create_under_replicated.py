@@ -11,12 +11,12 @@ import pytest
 
 from modeaware import AdminClient, CreationResult, NewPartitions, NewTopic
 from modeaware.admin.creation import created_partitions, missing_replicas
-from modeaware.cluster.registered import registered_brokers
+from modeaware.cluster.metadata import registered_brokers
 from modeaware.config import ENABLED, PREFER_OBSERVED
 from modeaware.errors import CreatedUnderReplicated, ErrorCode, RequestRefused
 from modeaware.local import LocalKafka
 from modeaware.modelog.reader import read_mode_log
-from modeaware.wire.brokers.client import Brokers
+from modeaware.wire.brokers import Brokers
 from tests.support.controlled import Controlled, produce
 from tests.support.plain import create_topic
 from tests.support.waiting import eventually
@@ -24,12 +24,6 @@ from tests.support.waiting import eventually
 TIMEOUT_S = 60.0
 RACKS = {1: "rack-1", 2: "rack-2", 3: "rack-3"}
 DOWN = 3
-
-
-@pytest.fixture
-def setting(kafka3: LocalKafka) -> Iterator[Controlled]:
-    with Controlled(kafka3) as made:
-        yield made
 
 
 def follow(setting: Controlled, policy: str) -> None:

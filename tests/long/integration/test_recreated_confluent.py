@@ -5,15 +5,12 @@ No controller runs to remove the old record. The short tier has one case of each
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from confluent_kafka import TopicPartition
 
-from modeaware import Consumer, Producer
 from modeaware.views import registry
-from tests.support.recreating import COUNT, WRITABLE, Recreating, send_all
+from tests.support.recreating import COUNT, WRITABLE, Recreating
 from tests.support.waiting import eventually
 
 PROTOCOLS = ["range", "cooperative-sticky", "consumer"]
@@ -42,33 +39,6 @@ def test_living_group_reads_every_record_of_the_new_topic(
         recreating.recreate()
         group.check(recreating.send())
         group.await_held(recreating.topic, range(COUNT))
-
-
-def test_assigned_consumer_reads_every_partition_of_the_new_topic(
-    recreating: Recreating, make_group: Callable[[], str]
-) -> None:
-    recreating.recreate()
-    sent = recreating.send()
-    consumer = Consumer(recreating.conf(group_id=make_group(), auto_offset_reset="earliest"))
-    consumer.assign([TopicPartition(recreating.topic, partition) for partition in range(COUNT)])
-    read: Counter[tuple[str, int, int]] = Counter()
-
-    def all_read() -> bool:
-        read.update((m.topic(), m.partition(), m.offset()) for m in consumer.consume(100, 0.1) if m.error() is None)
-        return read.keys() >= sent
-
-    eventually(all_read, 60)
-    assert read == Counter(sent)
-    consumer.close()
-
-
-@pytest.mark.parametrize("partitions", [COUNT, 2])
-def test_new_producer_sends_to_every_partition_of_the_new_topic(recreating: Recreating, partitions: int) -> None:
-    recreating.recreate(partitions)
-    producer = Producer(recreating.conf())
-    assert send_all(producer, recreating.topic) == set(range(partitions))
-    assert producer.modeaware_stats()["state"] == "direct"
-    producer.close()
 
 
 def test_topic_that_is_gone_keeps_its_view_and_is_not_created_by_the_comparison(recreating: Recreating) -> None:

@@ -44,7 +44,7 @@ def page() -> Iterator[Page]:
 def watched(site: Site, tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """A controller in a process of its own: where its pages are, and the process."""
     told = tmp_path / "controller.log"
-    command = [sys.executable, "-m", "modeaware.cli", "controller", "--bootstrap-server", site.servers]
+    command = [sys.executable, "-m", "modeaware", "controller", "--bootstrap-server", site.servers]
     command += ["--command-config", str(tmp_path / "client.properties"), "--http", "127.0.0.1:0", *QUICK]
     with told.open("wb") as log:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)

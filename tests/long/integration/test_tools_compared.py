@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from modeaware import cli
 from modeaware.admin.reassignments import list_reassignments, replicas_by_broker
 from modeaware.local import Kafka, LocalKafka
-from modeaware.wire.brokers.client import Brokers
+from modeaware.wire.brokers import Brokers
 from tests.support.kafka_tools import finish_tool
 from tests.support.plain import TIMEOUT_S, produce_keyed
 from tests.support.reassigning import Moving

@@ -16,8 +16,9 @@ MODE = re.compile(r"\tMode: (ReadWrite|ReadOnly|None)$")
 
 
 def kafkas(site: Site, *arguments: str) -> list[str]:
-    """What ``kafka-topics.sh`` prints."""
-    return finish_tool(f"kafka-topics.sh --bootstrap-server {site.servers} " + " ".join(arguments)).out.splitlines()
+    """What ``kafka-topics.sh`` prints, with the configs of a topic in order."""
+    lines = finish_tool(f"kafka-topics.sh --bootstrap-server {site.servers} " + " ".join(arguments)).out.splitlines()
+    return [re.sub(r"(?<=Configs: )\S+", lambda found: ",".join(sorted(found[0].split(","))), line) for line in lines]
 
 
 def ours(site: Site, *arguments: str) -> list[str]:

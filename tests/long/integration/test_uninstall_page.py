@@ -27,7 +27,7 @@ from confluent_kafka.admin import (
 )
 
 import modeaware
-from modeaware.lifecycle.phases import topic_phase
+from modeaware.lifecycle.state import topic_phase
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modelog.records import TopicRecord
 from modeaware.modes import PartitionMode

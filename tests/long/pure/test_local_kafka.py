@@ -12,13 +12,21 @@ from types import SimpleNamespace
 
 import pytest
 
+import modeaware.local
 from modeaware.errors import ConfigError, LocalKafkaError
-from modeaware.local import LocalKafka, container, jars, start_kafka
-from modeaware.local.choose import ExternalKafka, Way, choose_way
-from modeaware.local.container import ContainerKafka
+from modeaware.local import (
+    ContainerKafka,
+    ExternalKafka,
+    LocalKafka,
+    Way,
+    choose_way,
+    engine_answers,
+    jars,
+    start_kafka,
+)
 from modeaware.local.settings import Seat, server_properties, write_properties
 
-choose = sys.modules[choose_way.__module__]
+choose = modeaware.local
 
 
 def unasked() -> bool:
@@ -112,14 +120,14 @@ def test_an_engine_is_what_answers_a_ping(
     tcp = family is socket.AF_INET
     address = f"tcp://127.0.0.1:{listener.getsockname()[1]}" if tcp else f"unix://{tmp_path}/engine"
     monkeypatch.setenv("DOCKER_HOST", address)
-    assert container.engine_answers.__wrapped__() is there
+    assert engine_answers.__wrapped__() is there
     server.join()
 
 
 @pytest.mark.parametrize("address", ["unix:///nowhere/docker.sock", "ssh://host", "tcp://host", "rubbish"])
 def test_no_engine_there(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", address)
-    assert not container.engine_answers.__wrapped__()
+    assert not engine_answers.__wrapped__()
 
 
 def test_a_containers_logs_are_there_until_it_is_stopped() -> None:
@@ -304,9 +312,9 @@ def test_one_to_three_nodes(nodes: int) -> None:
 
 
 def test_a_folder_in_use_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "somebody's").touch()
+    (tmp_path / "other").touch()
     kafka = LocalKafka(folder=tmp_path)
     with pytest.raises(LocalKafkaError, match="is not empty"):
         kafka.start()
     kafka.stop()
-    assert (tmp_path / "somebody's").exists()
+    assert (tmp_path / "other").exists()

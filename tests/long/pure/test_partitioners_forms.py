@@ -8,19 +8,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from modeaware.local.jars import find_java, kafka_jars
-from partitioners import NUMBERS, PURE_HASHES, Hash, named
+from partitioners import NUMBERS, Hash, named
 from partitioners.call_forms import for_aiokafka, for_kafka_python
-from partitioners.columns import hash_column, partition_column
+from partitioners.columns import hash_column
 from tests.support.partitioning import C_HASHES, HIGHEST, Metadata
 from tests.support.random_keys import COUNTS, RandomKeys, million_keys
 
@@ -35,10 +31,6 @@ _PROGRAM = Path(__file__).parents[2] / "support" / "java" / "KeyPartitions.java"
 
 def scalar(function_of: Callable[[Hash], Callable[[bytes, int], int]]) -> Form:
     return lambda which, keys, counts: list(map(function_of(which), keys, counts))
-
-
-def by_number(which: Hash) -> Callable[[bytes, int], int]:
-    return lambda key, count: NUMBERS[which](key) % count
 
 
 def by_kafka_python(which: Hash) -> Callable[[bytes, int], int]:
@@ -61,46 +53,10 @@ def metadata(count: int) -> Metadata:
     return Metadata(range(count))
 
 
-def column(made: Callable[[Sequence[bytes]], Any]) -> Form:
-    """The vectorised form over the column that ``made`` makes of keys."""
-
-    def vectorised(which: Hash, keys: Sequence[bytes], counts: Sequence[int]) -> list[int]:
-        found = hash_column(made(keys), which)
-        indices: list[int] = (found.astype(np.int64) % np.asarray(counts, np.int64)).tolist()
-        return indices
-
-    return vectorised
-
-
-def sliced(keys: Sequence[bytes]) -> Any:
-    """An Arrow array that begins and ends within its buffers."""
-    return pa.array([b"x" * 7, *keys, b"y"], pa.binary())[1:-1]
-
-
-def chunked(keys: Sequence[bytes]) -> Any:
-    """In three chunks, one of them empty, each with buffers of its own."""
-    half = len(keys) // 2
-    return pa.chunked_array([pa.array(part, pa.large_binary()) for part in (keys[:half], [], keys[half:])])
-
-
 WRAPPED: Mapping[str, Form] = {
     "kafka-python": scalar(by_kafka_python),
     "older kafka-python": scalar(by_older_kafka_python),
     "aiokafka": scalar(by_aiokafka),
-}
-FORMS: Mapping[str, Form] = {
-    **WRAPPED,
-    "pure": scalar(lambda which: PURE_HASHES[which]),
-    "numbers": scalar(by_number),
-    "librdkafka": scalar(lambda which: C_HASHES[which]),
-    "seam": scalar(lambda which: named(NAMES[which]).for_topic("t").partition),
-    "list": column(list),
-    "tuple": column(tuple),
-    "objects": column(lambda keys: np.array([*keys, None], object)[:-1]),
-    "Arrow": column(lambda keys: pa.array(keys, pa.binary())),
-    "sliced Arrow": column(sliced),
-    "chunked Arrow": column(chunked),
-    "dictionary": column(lambda keys: pa.array(keys, pa.binary()).dictionary_encode()),
 }
 
 
@@ -143,15 +99,6 @@ def ask_java(keys: RandomKeys) -> JavaPartitions:
 
 
 @pytest.mark.parametrize("which", list(Hash))
-@given(keys=st.lists(st.binary(max_size=80), max_size=20), count=st.integers(1, 500))
-def test_all_forms_agree(which: Hash, keys: list[bytes], count: int) -> None:
-    counts = [(count + row) % 500 + 1 for row in range(len(keys))]
-    expected = FORMS["pure"](which, keys, counts)
-    for name, form in FORMS.items():
-        assert form(which, keys, counts) == expected, name
-
-
-@pytest.mark.parametrize("which", list(Hash))
 def test_a_million_keys_are_librdkafkas(which: Hash) -> None:
     keys = million_keys()
     numbers = hash_column(keys.arrow(), which)
@@ -190,10 +137,3 @@ def test_a_million_keys_by_1_to_500_partitions_are_javas() -> None:
         np.testing.assert_array_equal(ours.murmur2, java.murmur2 & 0x7FFFFFFF)
         np.testing.assert_array_equal(ours.own, java.own)
         np.testing.assert_array_equal(ours.sums, java.sums)
-
-
-def test_the_partitioners_names_that_java_shares() -> None:
-    keys = million_keys().arrow()[:20_000]
-    for name in ("murmur2", "murmur2_random", "sticky", "uniform_sticky"):
-        expected = hash_column(keys, Hash.MURMUR2) % np.uint32(48)
-        np.testing.assert_array_equal(partition_column(keys, 48, name), expected)

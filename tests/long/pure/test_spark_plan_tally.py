@@ -13,14 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modeaware.lifecycle.facts import TopicFacts
-from modeaware.plan.counted import Counted
+from modeaware.plan.effects import Counted, Effect
 from modeaware.plan.recognise import recognise
 from modeaware.plan.report import ResizePlan, ask_for_counts, make_counted_plan, make_plan
 from modeaware.plan.sample import Sample, TopicLook
-from modeaware.plan.targets import Effect
-from modeaware.spark.planning import frame
-from modeaware.spark.planning.frame import Counting
-from modeaware.spark.planning.tally import Sums, counted_of
+from modeaware.spark import counting
+from modeaware.spark.counting import Counting, Sums, Tally
 from partitioners import PURE_HASHES, Hash
 from partitioners.hashes import murmur2
 from partitioners.minimal_movement import jump_over
@@ -77,10 +75,12 @@ def counted(sample: Sample, target: int, tasks: int = 3, length: int = 100) -> C
     shares: list[list[tuple[bytes | None, int, int, int, int, int]]] = [[] for _ in range(tasks)]
     for row in rows_of(sample):
         shares[sum(row[0] or b"") % tasks].append(row)
-    sums = [
-        row for share in shares for batch in Counting(question)(batches_of(share, length)) for row in batch.to_pylist()
-    ]
-    return counted_of(question, [Sums(**row) for row in sums])
+    tally = Tally(question)
+    for share in shares:
+        for batch in Counting(question)(batches_of(share, length)):
+            for row in batch.to_pylist():
+                tally.merge(Sums(**row))
+    return tally.counted()
 
 
 def both(sample: Sample, target: int) -> tuple[ResizePlan, ResizePlan]:
@@ -125,7 +125,7 @@ def test_counting_says_what_a_sample_of_everything_says(place: str, keys: str, t
 
 @pytest.mark.parametrize("length", [1, 2, 7, 1000])
 def test_a_key_may_go_on_in_the_next_batch(monkeypatch: pytest.MonkeyPatch, length: int) -> None:
-    monkeypatch.setattr(frame, "_AT_ONCE", 5)  # private: as many rows as matter would take minutes
+    monkeypatch.setattr(counting, "_AT_ONCE", 5)  # private: as many rows as matter would take minutes
     sample = sample_of(records_of(KEYS["some without"], PLACES["none"]), COUNT)
     some, all_ = counted(sample, 5, length=length), counted(sample, 5, tasks=1, length=10_000)
     assert (some.held, some.placed, some.keys, some.repeated) == (all_.held, all_.placed, all_.keys, all_.repeated)

@@ -20,11 +20,12 @@ from pyspark.sql import SparkSession
 from modeaware import Producer
 from modeaware.errors import ErrorCode
 from modeaware.lifecycle.commands import DeletePartitionsCommand
-from modeaware.lifecycle.evacuation import evacuation_of
+from modeaware.lifecycle.drain import evacuation_of
 from modeaware.local.jars import cache_folder, find_java
 from modeaware.modes import PartitionMode
-from modeaware.spark.evacuation import EvacuationReport, OtherPartitioner, evacuate
-from modeaware.spark.evacuation.command import main
+from modeaware.spark import EvacuationReport, evacuate
+from modeaware.spark.command import evacuate_main
+from modeaware.spark.errors import OtherPartitioner
 from partitioners import named
 from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled
@@ -160,10 +161,10 @@ def test_the_command(
     settings = tmp_path / "client.properties"
     settings.write_text(f"modeaware.mode.log.topic={served.log}\n", encoding="utf-8")
     words = ["--bootstrap-server", served.servers, "--topic", topic, "--command-config", str(settings)]
-    assert main(words) == 1
+    assert evacuate_main(words) == 1
     assert "no shrink is in force" in capsys.readouterr().err
     shrink(served, topic)
-    assert main([*words, "--json"]) == 0
+    assert evacuate_main([*words, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["topic"], found["copied"]) == (topic, len(moved()))
     served.wait_done(topic)

@@ -17,9 +17,8 @@ from modeaware.confluent.consumer import Consumer
 from modeaware.confluent.producer import Producer
 from modeaware.demo import Flight, load_flights
 from modeaware.modes import PartitionMode
-from modeaware.spark import ProgressListener, foreach_batch_writer, read_stream_from_kafka
-from modeaware.spark.driver import topic_view
-from modeaware.spark.read.progress import progress_group
+from modeaware.spark import ProgressListener, foreach_batch_writer, progress_group, read_stream_from_kafka
+from modeaware.spark.snapshot import topic_view
 from tests.conftest import MakeTopic
 from tests.support.background import Background
 from tests.support.controlled import Controlled, left

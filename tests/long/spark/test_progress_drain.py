@@ -12,8 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from modeaware.modelog.group_rules import REQUIRE
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modes import PartitionMode
-from modeaware.spark import ProgressListener, read_stream_from_kafka
-from modeaware.spark.read.progress import progress_group
+from modeaware.spark import ProgressListener, progress_group, read_stream_from_kafka
 from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled, left, produce
 from tests.support.plain import watermarks

@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from modeaware.spark import foreach_batch_writer
-from modeaware.spark.java_conf import spark_options
-from modeaware.spark.write.batches import THROUGH, BatchWriter, Through
+from modeaware.spark.connector import spark_options
+from modeaware.spark.sink import THROUGH, BatchWriter, Through
 from tests.conftest import MakeTopic
 from tests.support.plain import produce_keyed
 from tests.support.spark_writing import WritingSite
@@ -41,7 +41,7 @@ class Shrinking(BatchWriter):
 
 
 def shrinking(site: WritingSite, topic: str, changes: list[int], through: Through, retries: int = 3) -> Shrinking:
-    writer = Shrinking(topic, site.conf, through=through, retries=retries, hash_in="python", options={})
+    writer = Shrinking(topic, site.conf, through, retries, "python", {})
     writer.site, writer.changes = site, changes
     return writer
 
@@ -80,7 +80,7 @@ def test_a_batch_is_written_again_when_the_epoch_moved(
         per_key.setdefault(message.key(), []).append(message.partition())
     assert all(min(partitions) < 4 for partitions in per_key.values())
     assert len(per_key) == RECORDS
-    assert "moved from epoch 1 to 2 while batch 7 was written; it is written again" in caplog.text
+    assert "moved from epoch 1 to 2 while batch 7 was written; writing it again" in caplog.text
 
 
 def test_a_query_that_failed_writes_the_batch_again_from_its_checkpoint(

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from modeaware.spark import foreach_partition_writer, write_arrow, write_to_kafka
-from modeaware.spark.write import column
+from modeaware.spark import column, foreach_partition_writer, write_arrow, write_to_kafka
 from tests.conftest import MakeTopic
 from tests.support.spark_writing import WritingSite, expected_places
 

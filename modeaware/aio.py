@@ -1,0 +1,149 @@
+"""confluent_kafka's asyncio clients (``confluent_kafka.aio``) over ours: same constructors and methods.
+
+This module alone imports ``confluent_kafka.aio``, apart from the other clients so that they need not load it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import FunctionType, SimpleNamespace
+from typing import Any, Generic, TypeVar
+
+from confluent_kafka import aio as stock
+
+from modeaware.config import with_oauth_callback
+from modeaware.confluent.consumer import Consumer
+from modeaware.confluent.producer import Producer
+from modeaware.confluent.router import key_bytes
+from modeaware.errors import ModeAwareError
+from modeaware.librdkafka import KafkaError, KafkaException
+
+__all__ = ["AIOConsumer", "AIOProducer", "AsyncDeserializingConsumer", "AsyncSerializingProducer"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def with_names(init: Callable[..., Any], **others: Any) -> Callable[..., Any]:
+    """``init`` (a constructor of ``confluent_kafka.aio``) with ``others`` for the globals of those names.
+
+    Those constructors make their client by ``confluent_kafka.Producer(conf)``, which nothing lets one replace: made
+    first and thrown away, it would have connected already. So the same code runs with another ``confluent_kafka``.
+    """
+    assert isinstance(init, FunctionType)
+    if not others.keys() <= set(init.__code__.co_names) or init.__closure__:
+        raise TypeError(f"{init.__qualname__} makes its client in another way than confluent-kafka 2.16's does")
+    made = FunctionType(init.__code__, {**init.__globals__, **others}, init.__name__, init.__defaults__)
+    made.__kwdefaults__ = init.__kwdefaults__
+    return made
+
+
+class _BatchProducer(Producer):
+    """A rejected batch fails message by message.
+
+    ``AIOProducer`` takes what ``produce_batch`` raises for a transient error of the batch: it fails the batch's
+    futures, keeps the messages nevertheless, and sends them again, for ever.
+    """
+
+    def produce_batch(self, topic: str, messages: list[dict[str, Any]], *args: Any, **kwargs: Any) -> int:
+        try:
+            return super().produce_batch(topic, messages, *args, **kwargs)
+        except ModeAwareError as refusal:  # before anything is queued
+            if len(messages) == 1:
+                messages[0]["_error"] = _as_kafka_error(refusal)
+                return 0
+        # One may be refused for its key, and the others not. A first view may also arrive between two messages: after
+        # a refusal that may be tried again, later records of that key are refused, too, or they would overtake it.
+        queued = 0
+        refused: dict[bytes, KafkaError] = {}
+        for message in messages:
+            key = key_bytes(message)
+            if key in refused:
+                message["_error"] = refused[key]
+                continue
+            message.pop("_error", None)
+            queued += self.produce_batch(topic, [message], *args, **kwargs)
+            error = message.get("_error")
+            if error is not None and error.code() == KafkaError._QUEUE_FULL and key is not None:
+                refused[key] = error
+        return queued
+
+
+def _as_kafka_error(refusal: ModeAwareError) -> KafkaError:
+    if isinstance(refusal, KafkaException):
+        error: KafkaError = refusal.args[0]
+        return error
+    return KafkaError(KafkaError._QUEUE_FULL, str(refusal))  # a BufferError: try again
+
+
+_init_producer = with_names(stock.AIOProducer.__init__, confluent_kafka=SimpleNamespace(Producer=_BatchProducer))
+
+
+class AIOProducer(stock.AIOProducer):
+    """``confluent_kafka.aio.AIOProducer`` with the same arguments and methods, over ``modeaware.Producer``.
+
+    ``modeaware.`` settings are ours. Messages are placed when their batch goes to librdkafka. One that names a retired
+    partition fails with a ``KafkaException`` of code ``_UNKNOWN_PARTITION``; without a first view of the modes
+    (``modeaware.on.unknown=block``) with ``_QUEUE_FULL``, and may be tried again. ``close()`` closes the client inside
+    as well, and gives its share of the views back.
+
+    To be made inside a running event loop, and closed.
+
+    Raises:
+        ConfigError: an unknown or bad ``modeaware.`` setting.
+        KafkaException: as confluent_kafka.
+    """
+
+    _producer: Producer
+
+    def __init__(self, producer_conf: dict[str, Any], *args: Any, **kwargs: Any) -> None:
+        _init_producer(self, with_oauth_callback(producer_conf), *args, **kwargs)
+
+    async def close(self) -> None:
+        """As ``confluent_kafka.aio.AIOProducer.close``. Where that fails or is cancelled, messages may be outstanding,
+        and the client inside, whose own close waits for them, goes when it is dropped."""
+        await super().close()
+        await asyncio.get_running_loop().run_in_executor(None, self._producer.close)
+
+    def modeaware_stats(self) -> dict[str, Any]:
+        """See :meth:`modeaware.Producer.modeaware_stats`; does not wait for anything."""
+        return self._producer.modeaware_stats()
+
+
+_init_consumer = with_names(stock.AIOConsumer.__init__, confluent_kafka=SimpleNamespace(Consumer=Consumer))
+
+
+class AIOConsumer(stock.AIOConsumer):
+    """``confluent_kafka.aio.AIOConsumer`` with the same arguments, methods and callbacks, over ``modeaware.Consumer``.
+
+    ``modeaware.`` settings are ours. Changes of modes are applied within ``poll`` and ``consume``; callbacks are
+    awaited as confluent_kafka's are. To be made inside a running event loop, and closed.
+
+    Raises:
+        ConfigError: an unknown or bad ``modeaware.`` setting.
+        KafkaException, ValueError: as confluent_kafka.
+    """
+
+    _consumer: Consumer
+
+    def __init__(self, consumer_conf: dict[str, Any], *args: Any, **kwargs: Any) -> None:
+        _init_consumer(self, with_oauth_callback(consumer_conf), *args, **kwargs)
+
+    def modeaware_stats(self) -> dict[str, Any]:
+        """See :meth:`modeaware.Consumer.modeaware_stats`; does not wait for anything."""
+        return self._consumer.modeaware_stats()
+
+
+class AsyncSerializingProducer(stock.AsyncSerializingProducer[K, V], AIOProducer, Generic[K, V]):
+    """``confluent_kafka.aio.AsyncSerializingProducer`` (experimental there) with the same settings, over
+    :class:`AIOProducer`. Keys are hashed as they were serialized."""
+
+    __init__ = with_names(stock.AsyncSerializingProducer.__init__, AIOProducer=AIOProducer)
+
+
+class AsyncDeserializingConsumer(stock.AsyncDeserializingConsumer[K, V], AIOConsumer, Generic[K, V]):
+    """``confluent_kafka.aio.AsyncDeserializingConsumer`` (experimental there) with the same settings, over
+    :class:`AIOConsumer`."""
+
+    __init__ = with_names(stock.AsyncDeserializingConsumer.__init__, AIOConsumer=AIOConsumer)

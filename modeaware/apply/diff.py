@@ -1,0 +1,494 @@
+"""From a topic as it is to the one that a file declares: steps, warnings, or why not; as a diff and as JSON. Pure.
+
+A topic is never deleted, and no step concerns a topic that no file names. A config that the file does not name stays as
+it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import ClassVar
+
+from modeaware.apply.file import DRAINED, RETENTION, DesiredTopic, ShrinkRules
+from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
+from modeaware.lifecycle.state import in_progress, partition_phase, topic_phase
+from modeaware.modelog.records import RETENTION_DELAY_MS, DeleteTopicPartitions, TopicRecord
+from modeaware.modes import format_ranges
+from modeaware.reports.describe import NOT_EVACUATED, reclaim_text
+from partitioners import share_moved
+
+
+@dataclass(frozen=True)
+class CurrentTopic:
+    """One topic as it is.
+
+    Attributes:
+        count: the number of partitions on the brokers.
+        replication_factors: of its partitions (as before a reassignment that is in progress).
+        overrides: the configs of its own; None where the user may not see them.
+        cleanup_policy: the one in force.
+        record: its record in the mode log; None for a topic that was never changed.
+    """
+
+    count: int
+    replication_factors: frozenset[int] = frozenset()
+    overrides: Mapping[str, str] | None = field(default_factory=dict)
+    cleanup_policy: str = "delete"
+    internal: bool = False
+    record: TopicRecord | None = None
+
+    @property
+    def listed(self) -> int:
+        """The number of partitions that the record lists; without one, of those that exist."""
+        return len(self.record.modes) if self.record is not None else self.count
+
+    @property
+    def writable(self) -> int:
+        """The number that take writes. What another tool has added does while none is retired."""
+        if self.record is None:
+            return self.count
+        added = max(self.count - self.listed, 0) if not self.record.retired else 0
+        return self.record.writable_count + added
+
+    @property
+    def goal(self) -> int:
+        """The number that will take writes once new partitions that are being opened do."""
+        retired = self.record.retired.values() if self.record is not None else ()
+        opening = [partition.opening for partition in retired]
+        if opening and all(opening):  # then none is retired any more
+            return max(self.count, self.listed)
+        return self.writable + sum(opening)
+
+    @property
+    def in_progress(self) -> bool:
+        return in_progress(self.record)
+
+    @property
+    def progress(self) -> str | None:
+        """What is in progress, in words, such as ``drain of partitions 4-11``; None: nothing."""
+        if self.record is None or not self.in_progress:
+            return None
+        record, phase = self.record, topic_phase(self.record)
+        those = [p for p, r in sorted(record.retired.items()) if partition_phase(record.modes[p], r) == phase]
+        return f"{phase} of partitions {format_ranges(those)}"
+
+
+UNCHANGED, IN_PROGRESS, PENDING, REFUSED = "unchanged", "in_progress", "pending", "refused"
+APPLIED, FAILED = "applied", "failed"
+_DEFAULT = "the cluster's default"
+
+
+@dataclass(frozen=True)
+class Create:
+    """A topic that does not exist."""
+
+    json_also: ClassVar = ("step",)
+    step: ClassVar = "create"
+
+    partitions: int
+    replication_factor: int | None
+    configs: Mapping[str, str]
+
+    def lines(self) -> list[str]:
+        factor = "" if self.replication_factor is None else f", replication factor {self.replication_factor}"
+        configs = [f"    + {name}: {value}" for name, value in self.configs.items()]
+        return [f"+ create with {self.partitions} partitions{factor}", *configs]
+
+
+@dataclass(frozen=True)
+class AlterConfigs:
+    """Configs to set, and those to remove, so that the cluster's default holds; ``before``: what they are now."""
+
+    json_also: ClassVar = ("step",)
+    step: ClassVar = "alter_configs"
+
+    set: Mapping[str, str]
+    remove: tuple[str, ...] = ()
+    before: Mapping[str, str] = field(default_factory=dict, metadata={"json": None})
+
+    def lines(self) -> list[str]:
+        changed = [
+            f"{'~' if name in self.before else '+'} {name}: {self.before.get(name, _DEFAULT)} -> {value}"
+            for name, value in self.set.items()
+        ]
+        return changed + [f"- {name}: {self.before.get(name)} -> {_DEFAULT}" for name in self.remove]
+
+
+@dataclass(frozen=True)
+class Grow:
+    """More writable partitions: ``revived`` retired ones first, then ``created`` ones.
+
+    Attributes:
+        before: the number of writable ones now.
+        by_controller: the topic has a record in the mode log, so a controller has to do it.
+    """
+
+    json_also: ClassVar = ("step", "to")
+    step: ClassVar = "grow"
+
+    before: int = field(metadata={"json": "from"})
+    command: CreatePartitionsCommand = field(metadata={"json": None})
+    revived: range = range(0)
+    created: range = range(0)
+    by_controller: bool = field(default=False, metadata={"json": None})
+
+    @property
+    def to(self) -> int:
+        return self.command.total_count
+
+    def lines(self) -> list[str]:
+        revived = [f"    ReadWrite again: {format_ranges(self.revived)}"] if self.revived else []
+        created = [f"    new: {format_ranges(self.created)}"] if self.created else []
+        return [f"~ partitions: {self.before} -> {self.to}", *revived, *created]
+
+
+@dataclass(frozen=True)
+class Shrink:
+    """Fewer writable partitions; those from ``command.total_count`` on are retired. Never a deletion of the topic.
+
+    Attributes:
+        deletes: cleanup.policy has ``delete``.
+    """
+
+    json_also: ClassVar = ("step", "to", "policy", "delay_ms", "evacuate", "accept_state_loss")
+    step: ClassVar = "shrink"
+
+    before: int = field(metadata={"json": "from"})
+    command: DeletePartitionsCommand = field(metadata={"json": None})
+    deletes: bool = field(default=True, metadata={"json": None})
+
+    @property
+    def to(self) -> int:
+        return self.command.total_count
+
+    @property
+    def policy(self) -> str:
+        return RETENTION if self.command.delay_ms == RETENTION_DELAY_MS else DRAINED
+
+    @property
+    def delay_ms(self) -> int | None:
+        return None if self.policy == RETENTION else self.command.delay_ms
+
+    @property
+    def evacuate(self) -> bool:
+        return self.command.evacuate
+
+    @property
+    def accept_state_loss(self) -> tuple[str, ...]:
+        return self.command.accept_state_loss
+
+    def lines(self) -> list[str]:
+        evacuated = "; evacuated first" if self.evacuate else ""
+        reclaim = f"policy {self.policy}: {reclaim_text(self.command, self.deletes)}{evacuated}"
+        head = f"~ partitions: {self.before} -> {self.to}"
+        return [head, f"    ReadOnly: {format_ranges(range(self.to, self.before))}; {reclaim}"]
+
+
+@dataclass(frozen=True)
+class AcceptStateLoss:
+    """A shrink in progress, which further groups shall not hold up."""
+
+    json_also: ClassVar = ("step",)
+    step: ClassVar = "accept_state_loss"
+
+    command: DeletePartitionsCommand = field(metadata={"json": None})
+    groups: tuple[str, ...]
+
+    def lines(self) -> list[str]:
+        return [f"~ the shrink in progress continues although {', '.join(self.groups)} keep state"]
+
+
+Step = Create | AlterConfigs | Grow | Shrink | AcceptStateLoss
+
+
+@dataclass(frozen=True)
+class TopicDiff:
+    """What is to be done about one topic.
+
+    Attributes:
+        where: the file and line that declare it.
+        steps: each has step (create, grow, shrink, alter_configs or accept_state_loss) and what belongs to it.
+        warnings: what it costs.
+        in_progress: a change that has begun before and is not done: its phase, in words.
+        status: unchanged, in_progress, pending, refused, applied or failed.
+        error: why nothing can be done, or why the steps failed.
+    """
+
+    json_also: ClassVar = ("status", "error")
+
+    topic: str
+    where: str
+    steps: tuple[Step, ...] = ()
+    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    refusal: str | None = field(default=None, metadata={"json": None})
+    progress: str | None = field(default=None, metadata={"json": "in_progress"})
+    failure: str | None = field(default=None, metadata={"json": None})
+    applied: bool = field(default=False, metadata={"json": None})
+
+    @property
+    def status(self) -> str:
+        if self.failure is not None or self.applied:
+            return APPLIED if self.failure is None else FAILED
+        if self.refusal is not None:
+            return REFUSED
+        if self.steps:
+            return PENDING
+        return IN_PROGRESS if self.progress is not None else UNCHANGED
+
+    @property
+    def error(self) -> str | None:
+        return self.failure if self.failure is not None else self.refusal
+
+    @property
+    def needs_controller(self) -> bool:
+        """Whether a step is a controller's work."""
+        return any(
+            isinstance(step, (Shrink, AcceptStateLoss)) or (isinstance(step, Grow) and step.by_controller)
+            for step in self.steps
+        )
+
+    def lines(self) -> Iterator[str]:
+        """The diff. Marks: ``+`` new, ``~`` other, ``-`` gone, ``!`` read this."""
+        yield f"{self.topic} ({self.where})"
+        if self.refusal is not None:
+            yield f"  ! refused: {self.refusal}"
+            return
+        yield from (f"  {line}" for step in self.steps for line in step.lines())
+        yield from (f"  ! WARNING: {warning}" for warning in self.warnings)
+        if self.progress is not None:
+            yield f"  = in progress: {self.progress}"
+        yield from (f"    ({note})" for note in self.notes)
+
+
+@dataclass(frozen=True)
+class ApplyReport:
+    """What ``modeaware apply`` shows.
+
+    Attributes:
+        changed: the number of topics whose steps were taken without a failure.
+    """
+
+    json_also: ClassVar = ("version", "changed")
+    version: ClassVar = 1
+
+    topics: tuple[TopicDiff, ...]
+
+    @property
+    def changed(self) -> int:
+        return sum(topic.status == APPLIED for topic in self.topics)
+
+    def lines(self) -> Iterator[str]:
+        """Each topic that is not as declared, and the sum."""
+        for topic in self.topics:
+            if topic.status in (PENDING, REFUSED) or topic.progress is not None:
+                yield from topic.lines()
+        statuses = [topic.status for topic in self.topics]
+        words = {PENDING: "to change", IN_PROGRESS: "in progress", UNCHANGED: "as declared", REFUSED: "refused"}
+        counts = ", ".join(f"{statuses.count(each)} {text}" for each, text in words.items() if each in statuses)
+        yield f"Topics: {counts or 'none'}."
+
+
+CLEANUP_POLICY = "cleanup.policy"
+INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"})
+"""Kafka's own, there or not yet."""
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_HIDDEN = "its configs may not be seen: the right DESCRIBE_CONFIGS on the topic is missing"
+_OLD_CLIENTS = "clients that are not mode-aware continue to write to these partitions, which then stay until that stops"
+_INTERNAL = "an internal topic: its partitions and configs are its owner's business"
+
+
+class _RefusedError(Exception):
+    """Why nothing can be done, and what to do instead."""
+
+
+def diff_topic(desired: DesiredTopic, current: CurrentTopic | None) -> TopicDiff:
+    """Return what is to be done; ``current`` None: there is no topic of that name."""
+    name, where = desired.name, desired.where
+    if name in INTERNAL:
+        return TopicDiff(name, where, refusal=_INTERNAL)
+    if current is None:
+        configs = {key: value for key, value in desired.configs.items() if value is not None}
+        return TopicDiff(name, where, (Create(desired.partitions, desired.replication_factor, configs),))
+    try:
+        _check(desired, current)
+        resize, warnings, notes = _resize(desired, current)
+        alter = _configs(desired, current)
+        if alter is not None and (current.in_progress or any(isinstance(step, Shrink) for step in resize)):
+            _check_cleanup_policy(alter)
+    except _RefusedError as refused:
+        return TopicDiff(name, where, refusal=str(refused), progress=current.progress)
+    others = sorted((current.overrides or {}).keys() - desired.configs.keys())
+    if others:
+        notes += (f"configs of its own that the file does not name stay: {', '.join(others)}",)
+    steps = resize if alter is None else (*resize, alter)
+    return TopicDiff(name, where, steps, warnings, notes, progress=current.progress)
+
+
+def _check(desired: DesiredTopic, current: CurrentTopic) -> None:
+    if current.internal:
+        raise _RefusedError(_INTERNAL)
+    factor = desired.replication_factor
+    if factor is not None and current.replication_factors != {factor}:
+        now = " and ".join(map(str, sorted(current.replication_factors)))
+        raise _RefusedError(
+            f"its replication factor is {now}, not {factor}: change it with modeaware reassign-partitions, or "
+            "declare what it is"
+        )
+    if desired.configs and current.overrides is None:
+        raise _RefusedError(_HIDDEN)
+
+
+_Resize = tuple[tuple[Step, ...], tuple[str, ...], tuple[str, ...]]
+
+
+def _resize(desired: DesiredTopic, current: CurrentTopic) -> _Resize:
+    if desired.partitions > current.goal:
+        return _growth(desired, current)
+    if current.in_progress:
+        return _in_progress(desired, current)
+    if desired.partitions == current.goal:
+        return (), (), ()
+    return _shrink(desired, current)
+
+
+def _growth(desired: DesiredTopic, current: CurrentTopic) -> _Resize:
+    before, after, record = current.writable, desired.partitions, current.record
+    if current.listed <= after < current.count:  # with nothing retired any more, those would take writes as well
+        _check_added(current)
+    opening = record is not None and any(retired.opening for retired in record.retired.values())
+    revived = range(0) if opening else range(before, min(after, current.listed))
+    created = range(max(current.listed, current.count), after)
+    notes = []
+    if record is not None and current.in_progress and not opening:
+        notes.append(f"takes back the shrink that is in progress ({current.progress}), or a part of it")
+    command = CreatePartitionsCommand(desired.name, after)
+    step = Grow(before, command, revived, created, by_controller=record is not None)
+    accepted = _accepted(desired, current, after)
+    warnings = (keys_that_move(before, after), *(w for also in accepted for w in _state_lost(also.groups)))
+    return (step, *accepted), warnings, tuple(notes)
+
+
+def _in_progress(desired: DesiredTopic, current: CurrentTopic) -> _Resize:
+    """The target, or fewer, while something is in progress."""
+    if desired.partitions != current.goal:
+        undo = f", or take it back (modeaware topics --undo --topic {desired.name})"
+        undo = "" if current.goal > current.writable else undo  # only a shrink can be taken back
+        raise _RefusedError(
+            f"a change to {current.goal} partitions is in progress ({current.progress}), and {desired.partitions} are "
+            f"fewer: wait until it is done{undo}, then apply again"
+        )
+    deletion = current.record.deletion if current.record is not None else None
+    if deletion is None or desired.shrink is None or current.goal > current.writable:
+        return (), (), ()
+    accepted = _accepted(desired, current, desired.partitions)
+    lost = (warning for step in accepted for warning in _state_lost(step.groups))
+    return accepted, (*_other_rules(desired.shrink, deletion), *lost), ()
+
+
+def _accepted(desired: DesiredTopic, current: CurrentTopic, count: int) -> tuple[AcceptStateLoss, ...]:
+    """For the shrink that is still in progress with ``count`` writable partitions: the groups it does not name yet."""
+    record = current.record
+    deletion = record.deletion if record is not None else None
+    if record is None or deletion is None or desired.shrink is None:
+        return ()
+    left = {partition_phase(record.modes[p], r) for p, r in record.retired.items() if p >= count and not r.opening}
+    groups = tuple(sorted(set(desired.shrink.accept_state_loss) - set(deletion.accept_state_loss)))
+    if not groups or left <= {"done"}:
+        return ()
+    command = DeletePartitionsCommand(  # as it began: with anything else it would be refused
+        desired.name, count, deletion.delay_ms, deletion.immediate_delete, groups, deletion.evacuate
+    )
+    return (AcceptStateLoss(command, groups),)
+
+
+def _shrink(desired: DesiredTopic, current: CurrentTopic) -> _Resize:
+    before, after, rules = current.writable, desired.partitions, desired.shrink_rules
+    _check_added(current)
+    if current.overrides is None:  # nor is the cleanup.policy known
+        raise _RefusedError(_HIDDEN)
+    _check_evacuation(rules, current.cleanup_policy)
+    warnings = [keys_that_move(before, after)]
+    if rules.evacuate:
+        warnings.append(
+            "it is compacted: the shrink waits for the Spark job modeaware.spark.evacuate, once it is sealed"
+        )
+        if before % after:
+            warnings.append(f"{NOT_EVACUATED}. A number that divides {before} moves no such key")
+    warnings += _state_lost(rules.accept_state_loss)
+    deletes = "delete" in current.cleanup_policy
+    return (Shrink(before, rules.command(desired.name, after), deletes),), tuple(warnings), (_OLD_CLIENTS,)
+
+
+def _check_added(current: CurrentTopic) -> None:
+    if current.count > current.listed and current.record is not None and current.record.retired:
+        raise _RefusedError(
+            f"it has {current.count} partitions, of which another tool than modeaware has added "
+            f"{format_ranges(range(current.listed, current.count))}: grow it to {current.count} first, then apply again"
+        )
+
+
+def _check_evacuation(rules: ShrinkRules, cleanup_policy: str) -> None:
+    compacted = cleanup_policy.strip() != "delete"
+    if compacted and not rules.evacuate:
+        raise _RefusedError(
+            f"cleanup.policy is {cleanup_policy!r}, and the latest value of a key in a retired partition must not go: "
+            "declare shrink: {evacuate: true}, and run the Spark job modeaware.spark.evacuate once it is sealed"
+        )
+    if rules.evacuate and not compacted:
+        raise _RefusedError("cleanup.policy is 'delete', there is nothing to evacuate: leave shrink.evacuate out")
+
+
+def _other_rules(wanted: ShrinkRules, deletion: DeleteTopicPartitions) -> tuple[str, ...]:
+    same = (deletion.delay_ms, deletion.immediate_delete, deletion.evacuate)
+    if (wanted.command_delay_ms, False, wanted.evacuate) == same:
+        return ()
+    how = f"policy {deletion.policy}" + (f", delay_ms {deletion.delay_ms}" if deletion.policy == "drained" else "")
+    how += f", {'with' if deletion.evacuate else 'without'} an evacuation"
+    return (f"the shrink in progress continues as it began ({how}): what the file says counts for the next one",)
+
+
+def _state_lost(groups: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(f"group {group!r} loses the state of the keys that move, where it keeps any" for group in groups)
+
+
+def keys_that_move(before: int, after: int) -> str:
+    """Return what a change of the number of partitions does to keys."""
+    share = f"{share_moved(before, after):.0%} of the keys move to another partition where producers hash them"
+    hashes = "(murmur2 in Java and kafka-python, CRC32 in librdkafka, modulo the number of partitions)"
+    few, many = sorted((before, after))
+    divides = f"{few} divides {many}, it cannot be less" if many % few == 0 else f"{few} does not divide {many}"
+    return f"{share} {hashes}; {divides}"
+
+
+def _configs(desired: DesiredTopic, current: CurrentTopic) -> AlterConfigs | None:
+    now = current.overrides or {}
+    different = {key: value for key, value in desired.configs.items() if not same_value(now.get(key), value)}
+    if not different:
+        return None
+    wanted = {key: value for key, value in different.items() if value is not None}
+    removed = tuple(key for key, value in different.items() if value is None)
+    return AlterConfigs(wanted, removed, {key: now[key] for key in different if key in now})
+
+
+def same_value(now: str | None, wanted: str | None) -> bool:
+    """Return whether ``wanted`` is set: brokers return ``0.5`` and ``a,b`` where ``0.50`` and ``a, b`` were set."""
+    return now == wanted or (now is not None and wanted is not None and _normal(now) == _normal(wanted))
+
+
+def _normal(value: str) -> object:
+    parts = ",".join(part.strip() for part in value.split(","))
+    if _NUMBER.fullmatch(parts):
+        return Decimal(parts)
+    return parts.lower() if parts.lower() in ("true", "false") else parts
+
+
+def _check_cleanup_policy(alter: AlterConfigs) -> None:
+    if CLEANUP_POLICY in (*alter.set, *alter.remove):
+        raise _RefusedError(
+            "its cleanup.policy cannot be altered together with a shrink, which goes by it, nor during one: apply the "
+            "one, wait until it is done, then the other"
+        )

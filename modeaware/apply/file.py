@@ -1,0 +1,269 @@
+"""Topics as files declare them, and reading these files. An unknown key, or one given twice, is an error with its line.
+
+The format is documented in docs/apply.md.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from modeaware.errors import ConfigError
+from modeaware.lifecycle.commands import DeletePartitionsCommand
+from modeaware.modelog.records import MAX_PARTITIONS, RETENTION_DELAY_MS
+from modeaware.printable import printable_lines
+
+VERSION = 1
+_FILE = ("version", "topics")
+_TOPIC = ("partitions", "replication_factor", "configs", "shrink")
+_SHRINK = ("policy", "delay_ms", "evacuate", "accept_state_loss")
+_OTHERS_WORDS = {
+    "replicas": "replication_factor",
+    "replication": "replication_factor",
+    "config": "configs",
+    "settings": "configs",
+    "delay": "delay_ms",
+}
+_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_INTEGER = re.compile(r"-?(0|[1-9][0-9]*)")
+_TAG = "tag:yaml.org,2002:"
+_STR, _INT, _BOOL, _FLOAT, _NULL = (f"{_TAG}{kind}" for kind in ("str", "int", "bool", "float", "null"))
+_MOST_REPLICAS = 32_767
+_MOST_MS = 2**62
+"""Of a delay: with the time of the request added it is still a time."""
+
+
+RETENTION, DRAINED = "retention", "drained"
+POLICIES = (RETENTION, DRAINED)
+
+
+@dataclass(frozen=True)
+class ShrinkRules:
+    """How a topic is shrunk, in the words of ``modeaware shrink``.
+
+    Attributes:
+        policy: ``retention``: the topic's own retention removes the records of retired partitions; ``drained``: they
+            are deleted once every group has consumed them.
+        delay_ms: of ``drained``: no earlier than this many milliseconds after the shrink began.
+        evacuate: of a compacted topic: wait for the Spark job that copies the latest values.
+        accept_state_loss: groups that keep state per partition and may lose that of the keys that move.
+    """
+
+    policy: str = RETENTION
+    delay_ms: int = 0
+    evacuate: bool = False
+    accept_state_loss: tuple[str, ...] = ()
+
+    @property
+    def command_delay_ms(self) -> int:
+        return RETENTION_DELAY_MS if self.policy == RETENTION else self.delay_ms
+
+    def command(self, topic: str, count: int) -> DeletePartitionsCommand:
+        """Return the shrink of ``topic`` to ``count`` partitions."""
+        return DeletePartitionsCommand(
+            topic, count, self.command_delay_ms, False, self.accept_state_loss, evacuate=self.evacuate
+        )
+
+
+@dataclass(frozen=True)
+class DesiredTopic:
+    """One topic as a file declares it.
+
+    Attributes:
+        partitions: the number of writable ones.
+        replication_factor: None: any; of a new topic the cluster's default.
+        configs: those that the file names; None as a value: the topic has none of its own, the cluster's default holds.
+        shrink: None where the file does not say, which means the defaults.
+        where: the file and line.
+    """
+
+    name: str
+    partitions: int
+    replication_factor: int | None = None
+    configs: Mapping[str, str | None] = field(default_factory=dict)
+    shrink: ShrinkRules | None = None
+    where: str = ""
+
+    @property
+    def shrink_rules(self) -> ShrinkRules:
+        return self.shrink if self.shrink is not None else ShrinkRules()
+
+
+def read_files(paths: Iterable[Path]) -> list[DesiredTopic]:
+    """The topics of these files, in the order in which they stand there.
+
+    Raises:
+        ConfigError: a file cannot be read, is not as docs/apply.md has it, or two name the same topic. The message has
+            a line for each mistake that was found, with file and line.
+    """
+    found: dict[str, DesiredTopic] = {}
+    mistakes: list[str] = []
+    for path in paths:
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            mistakes.append(f"cannot read {path}: {error}")
+            continue
+        topics, wrong = _read(text, str(path))
+        mistakes += wrong
+        for topic in topics:
+            if topic.name in found:
+                mistakes.append(f"{topic.where}: topic {topic.name!r} stands in {found[topic.name].where} already")
+            found.setdefault(topic.name, topic)
+    if mistakes:
+        raise ConfigError(printable_lines(mistakes))
+    return list(found.values())
+
+
+def read_text(text: str, name: str = "topics.yaml") -> list[DesiredTopic]:
+    """The topics of one file's text; ``name`` is what errors call it.
+
+    Raises:
+        ConfigError: as of :func:`read_files`.
+    """
+    topics, mistakes = _read(text, name)
+    if mistakes:
+        raise ConfigError(printable_lines(mistakes))
+    return topics
+
+
+def _read(text: str, name: str) -> tuple[list[DesiredTopic], list[str]]:
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)  # nodes keep their lines and their duplicates
+    except yaml.MarkedYAMLError as error:
+        line = f", line {error.problem_mark.line + 1}" if error.problem_mark is not None else ""
+        return [], [f"{name}{line}: no YAML: {error.problem or error.context}"]
+    except (yaml.YAMLError, RecursionError) as error:
+        return [], [f"{name}: no YAML: {' '.join(str(error).split())}"]
+    reader = _Reader(name)
+    return reader.topics(root), reader.mistakes
+
+
+class _Reader:
+    """One file. A mistake is noted and reading continues, so that all mistakes are reported at once."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.mistakes: list[str] = []
+
+    def topics(self, root: yaml.Node | None) -> list[DesiredTopic]:
+        if root is None:
+            self.mistakes.append(f"{self._name}: it is empty: version: {VERSION} and topics: are needed")
+            return []
+        parts = self._mapping(root, "the file", _FILE)
+        version = parts.get("version")
+        if version is None or self._text(version) != str(VERSION):
+            self._wrong(version or root, f"version: {VERSION} is needed; it says how the file is to be read")
+            return []
+        if "topics" not in parts:
+            self._wrong(root, "topics: is needed")
+            return []
+        named, lines = self._keyed(parts["topics"], "topics", ())
+        topics = [self._topic(name, node, lines[name]) for name, node in named.items()]
+        return [topic for topic in topics if topic is not None]
+
+    def _topic(self, name: str, node: yaml.Node, line: int) -> DesiredTopic | None:
+        where = f"{self._name}, line {line}"
+        if not _NAME.fullmatch(name) or name in (".", ".."):
+            self.mistakes.append(f"{where}: {name!r} cannot be a topic's name")
+        parts = self._mapping(node, f"topic {name!r}", _TOPIC)
+        if "partitions" not in parts:
+            if isinstance(node, yaml.MappingNode):
+                self.mistakes.append(f"{where}: topic {name!r}: partitions: is needed")
+            return None
+        partitions = self._integer(parts["partitions"], "partitions", 1, MAX_PARTITIONS)
+        factor = parts.get("replication_factor")
+        replicas = None if factor is None else self._integer(factor, "replication_factor", 1, _MOST_REPLICAS)
+        configs = self._configs(parts["configs"]) if "configs" in parts else {}
+        shrink = self._shrink(parts["shrink"]) if "shrink" in parts else None
+        return DesiredTopic(name, partitions, replicas, configs, shrink, where)
+
+    def _configs(self, node: yaml.Node) -> dict[str, str | None]:
+        return {name: self._config(name, value) for name, value in self._mapping(node, "configs").items()}
+
+    def _config(self, name: str, node: yaml.Node) -> str | None:
+        """A config's value, as a broker is to get it: text as it stands there, never as YAML would print it again."""
+        text = self._text(node)
+        if node.tag == _NULL:
+            return None
+        if node.tag == _BOOL and text.lower() in ("true", "false"):
+            return text.lower()
+        if node.tag in (_STR, _FLOAT) or (node.tag == _INT and _INTEGER.fullmatch(text)):
+            return text
+        self._wrong(node, f"config {name}: a text, a decimal number, true, false or null; anything else in quotes")
+        return ""
+
+    def _shrink(self, node: yaml.Node) -> ShrinkRules:
+        parts = self._mapping(node, "shrink", _SHRINK)
+        policy = self._text(parts["policy"]) if "policy" in parts else RETENTION
+        if policy not in POLICIES:
+            hint = " (modeaware shrink --immediate-delete is for a person to say)" if "immediate" in policy else ""
+            self._wrong(parts["policy"], f"policy: one of {', '.join(POLICIES)}, not {policy!r}{hint}")
+        if "delay_ms" in parts and policy == RETENTION:
+            self._wrong(parts["delay_ms"], f"delay_ms belongs to policy: {DRAINED}")
+        delay_ms = self._integer(parts["delay_ms"], "delay_ms", 0, _MOST_MS) if "delay_ms" in parts else 0
+        evacuate = self._boolean(parts["evacuate"], "evacuate") if "evacuate" in parts else False
+        groups = self._groups(parts["accept_state_loss"]) if "accept_state_loss" in parts else ()
+        return ShrinkRules(policy, delay_ms, evacuate, groups)
+
+    def _groups(self, node: yaml.Node) -> tuple[str, ...]:
+        if not isinstance(node, yaml.SequenceNode):
+            self._wrong(node, "accept_state_loss: a list of groups is needed")
+            return ()
+        for item in node.value:
+            if item.tag != _STR or not item.value:
+                self._wrong(item, "accept_state_loss: a group's name is needed, in quotes where it looks like a number")
+        return tuple(dict.fromkeys(self._text(item) for item in node.value))
+
+    def _mapping(self, node: yaml.Node, what: str, known: tuple[str, ...] = ()) -> Mapping[str, yaml.Node]:
+        """The values by their keys; without ``known`` any key will do."""
+        return self._keyed(node, what, known)[0]
+
+    def _keyed(self, node: yaml.Node, what: str, known: tuple[str, ...]) -> tuple[dict[str, yaml.Node], dict[str, int]]:
+        """The values by their keys, and the lines of the keys."""
+        if not isinstance(node, yaml.MappingNode):
+            self._wrong(node, f"{what}: keys with values are needed")
+            return {}, {}
+        found: dict[str, yaml.Node] = {}
+        lines: dict[str, int] = {}
+        for key, value in node.value:
+            name = self._text(key)
+            if not isinstance(key, yaml.ScalarNode) or key.tag == _NULL:
+                self._wrong(key, f"{what}: a key has to be a text")
+            elif name in found:
+                self._wrong(key, f"{what}: {name!r} stands in line {lines[name]} already")
+            elif known and name not in known:
+                self._wrong(key, f"{what}: unknown key {name!r}: {_hint(name, known)}")
+            else:
+                found[name], lines[name] = value, key.start_mark.line + 1
+        return found, lines
+
+    def _integer(self, node: yaml.Node, what: str, least: int, most: int) -> int:
+        text = self._text(node)
+        if node.tag != _INT or not _INTEGER.fullmatch(text) or len(text) > 19 or not least <= int(text) <= most:
+            self._wrong(node, f"{what}: a whole number from {least} to {most} is needed, not {text!r}")
+            return least
+        return int(text)
+
+    def _boolean(self, node: yaml.Node, what: str) -> bool:
+        text = self._text(node)
+        if node.tag != _BOOL or text.lower() not in ("true", "false"):
+            self._wrong(node, f"{what}: true or false is needed, not {text!r}")
+        return text.lower() == "true"
+
+    @staticmethod
+    def _text(node: yaml.Node) -> str:
+        return str(node.value) if isinstance(node, yaml.ScalarNode) else ""
+
+    def _wrong(self, node: yaml.Node, text: str) -> None:
+        self.mistakes.append(f"{self._name}, line {node.start_mark.line + 1}: {text}")
+
+
+def _hint(name: str, known: tuple[str, ...]) -> str:
+    near = [_OTHERS_WORDS[name]] if _OTHERS_WORDS.get(name) in known else difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"

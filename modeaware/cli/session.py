@@ -1,0 +1,236 @@
+"""Options that several commands share, and the session that they open on a cluster."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from modeaware.adoption.installing import from_environment, variable_of
+from modeaware.cli import key_value
+from modeaware.cluster.cluster import Cluster, cluster_error
+from modeaware.config import PREFIX, ClientConfig, ControllerConfig, parse_controller_config, split_client_config
+from modeaware.confluent.controller_calls import REQUEST_TIMEOUT_S
+from modeaware.errors import ClusterError, ConfigError
+from modeaware.librdkafka import KafkaError, KafkaException
+from modeaware.librdkafka_admin import AdminClient
+from modeaware.properties import read_properties
+from modeaware.reports.session import Session
+from modeaware.retries import RetryPolicy
+from modeaware.wire.requests import MetadataRequest
+
+CONTROLLER_CONFIGS = (
+    "delete.topic.partition.enable",
+    "delete.topic.partition.check.interval.ms",
+    "modeaware.seal.quiet.ms",
+    "modeaware.open.timeout.ms",
+    "modeaware.ignored.groups",
+    "modeaware.controller.session.timeout.ms",
+    "modeaware.mode.log.topic",
+    "modeaware.old.clients",
+    "modeaware.under.replicated.creation",
+)
+_MODE_LOG_TOPIC = "modeaware.mode.log.topic"
+_JAVA_ONLY = {
+    "sasl.jaas.config": "use sasl.username and sasl.password",
+    "ssl.truststore.location": "use ssl.ca.location (PEM)",
+    "ssl.keystore.type": "use ssl.keystore.location (PKCS#12), or ssl.certificate.location and ssl.key.location",
+    "sasl.client.callback.handler.class": "use oauth_cb=package.module:name",
+    "sasl.login.callback.handler.class": "use oauth_cb=package.module:name",
+}
+
+
+def add_connection_options(parser: argparse.ArgumentParser) -> None:
+    """Add ``--bootstrap-server`` and ``--command-config``, as Kafka's own tools have them."""
+    parser.add_argument(
+        "--bootstrap-server", required=True, metavar="HOST:PORT[,...]", help="the Kafka brokers to connect to"
+    )
+    parser.add_argument(
+        "--command-config",
+        type=Path,
+        metavar="FILE",
+        help="client settings, one KEY=VALUE a line: librdkafka's (security.protocol, ...) and modeaware's, and "
+        "oauth_cb=package.module:name",
+    )
+
+
+def add_controller_config_option(parser: argparse.ArgumentParser, name: str, note: str = "") -> None:
+    """Add configs of a controller, as ``KEY=VALUE``, to be repeated."""
+    parser.add_argument(
+        name,
+        action="append",
+        default=[],
+        type=key_value,
+        dest="controller_config",
+        metavar="KEY=VALUE",
+        help=f"a config of the controller ({', '.join(CONTROLLER_CONFIGS)}), may be repeated{note}",
+    )
+
+
+def add_change_options(parser: argparse.ArgumentParser) -> None:
+    """Add ``--yes``, ``--dry-run``, ``--wait`` and ``--timeout``, and the configs of the controller of ``--wait``."""
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--dry-run", action="store_true", help="validate, and show the changes; change nothing")
+    parser.add_argument(
+        "--wait",
+        action="store_true",
+        help="show the progress until all is done (Ctrl-C leaves it without harm); does the controller's work where "
+        "none runs",
+    )
+    parser.add_argument(
+        "--timeout",
+        type=seconds,
+        default=REQUEST_TIMEOUT_S,
+        metavar="SECONDS",
+        help="retry for so long where nothing was done: no controller answers, no leader is available (default: "
+        f"{REQUEST_TIMEOUT_S:g}); an unknown topic is retried for {RetryPolicy.unknown_topic_s:g} s at most",
+    )
+    add_controller_config_option(parser, "--controller-config", " (for --wait where no controller runs)")
+
+
+class Connection(NamedTuple):
+    """How to reach the cluster: librdkafka's settings, ours, and the controller's configs."""
+
+    conf: Mapping[str, Any]
+    config: ClientConfig
+    controller: ControllerConfig
+
+
+def connection(args: argparse.Namespace, log_level: int | None = 0) -> Connection:
+    """Return the connection the options ask for. Contacts no broker.
+
+    Settings are taken from the options, else the file of ``--command-config``, else the environment
+    (``MODEAWARE_MODE_LOG_TOPIC`` and so on), else they have their defaults. The controller is on the clients' mode log.
+
+    Args:
+        log_level: librdkafka's; 0: a command prints one line where librdkafka would print many. None: the file's.
+
+    Raises:
+        ConfigError: a bad file, an unknown setting, or a bad value.
+    """
+    settings: dict[str, Any] = {} if log_level is None else {"log_level": log_level}
+    for name, value in from_environment(os.environ).items():
+        _checked_variable(name, partial(split_client_config, {name: value}))
+        settings[name] = value
+    if args.command_config is not None:
+        settings |= read_properties(args.command_config)
+    asked_for = dict(getattr(args, "controller_config", ()))
+    if _MODE_LOG_TOPIC in asked_for:  # of the whole command: it must not look at one log and keep another
+        settings[_MODE_LOG_TOPIC] = asked_for[_MODE_LOG_TOPIC]
+    settings["bootstrap.servers"] = args.bootstrap_server
+    config, conf = split_client_config(settings)
+    for name, advice in _JAVA_ONLY.items():
+        if name in conf:
+            raise ConfigError(f"{args.command_config}: {name} is a setting of Java clients: {advice}")
+    controllers: dict[str, str] = {}
+    if hasattr(args, "controller_config"):
+        own = [name for name in CONTROLLER_CONFIGS if name.startswith(PREFIX) and name != _MODE_LOG_TOPIC]
+        controllers = {name: os.environ[variable_of(name)] for name in own if variable_of(name) in os.environ}
+    for name, value in controllers.items():
+        _checked_variable(name, partial(parse_controller_config, {name: value}))
+    ours = {**controllers, _MODE_LOG_TOPIC: config.mode_log_topic, **asked_for}
+    return Connection(conf, config, parse_controller_config(ours))
+
+
+def _checked_variable(name: str, check: Callable[[], object]) -> None:
+    try:
+        check()
+    except ConfigError as error:
+        raise ConfigError(f"environment variable {variable_of(name)}: {error.message}") from error
+
+
+@contextmanager
+def open_session(args: argparse.Namespace, what: str) -> Iterator[Session]:
+    """Open a session on the cluster that the options name; ``what`` the command does there, for errors.
+
+    Raises:
+        ConfigError: a bad setting.
+        ClusterError: no broker answers; also in place of a KafkaException.
+    """
+    with kafka_errors(what), connect(connection(args)) as session:
+        yield session
+
+
+def connect(connection: Connection) -> Session:
+    """Return a session on a cluster that has answered.
+
+    Raises:
+        ConfigError: a setting librdkafka does not take, or kafka-python has nothing like.
+        ClusterError: no broker answers.
+    """
+    try:
+        cluster = Cluster(connection.conf)
+    except KafkaException as error:
+        raise ConfigError(f"client settings: {error.args[0].str()}") from error
+    session = Session(*connection, cluster)
+    try:
+        # Not librdkafka's describe_cluster, which waits for the one broker it has picked, were it frozen.
+        cluster.brokers.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False))
+    except ClusterError as error:
+        cluster.close()
+        why = _refusal(connection.conf) or str(error)
+        raise ClusterError(f"no broker answers at {session.bootstrap_server}: {why}", code=error.code) from error
+    return session
+
+
+def _refusal(conf: Mapping[str, Any]) -> str | None:
+    """What librdkafka says of TLS or SASL, if that is the trouble.
+
+    kafka-python loses an answer that comes together with the end of the connection, as a refusal does.
+    """
+    errors: list[KafkaError] = []
+    settings: dict[str, Any] = {**conf, "error_cb": errors.append, "log_level": 0}
+    client = AdminClient(settings)
+    for _ in range(20):
+        with suppress(KafkaException):
+            client.list_topics(timeout=0.15)
+            break
+        client.poll(0)
+        if errors:
+            break
+    return next((e.str() for e in errors if e.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL)), None)
+
+
+@contextmanager
+def kafka_errors(what: str) -> Iterator[None]:
+    """Raise librdkafka's errors as ours, so that the command ends with one line.
+
+    Raises:
+        ClusterError: in place of a KafkaException.
+    """
+    try:
+        yield
+    except KafkaException as error:
+        raise cluster_error(what, error) from error
+
+
+def seconds(text: str) -> float:
+    """argparse type: seconds, more than 0."""
+    try:
+        number = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
+    return number
+
+
+def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:
+    """argparse type: a whole number from ``least`` to ``most``."""
+
+    def parse(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+        if number < least:
+            raise argparse.ArgumentTypeError(f"{number} is below {least}")
+        if most is not None and number > most:
+            raise argparse.ArgumentTypeError(f"{number} is more than {most}")
+        return number
+
+    return parse

@@ -1,0 +1,6 @@
+"""The core that every client flavour shares; the packages of the client libraries are shells over it.
+
+``following``: the client's share of the views, and the wait for the first one. ``routes``: view and partitioner give
+the choice of a producer. ``starts``: where a consumer starts to read. ``assignment``: which partitions a member of a
+group reads. ``settings``: what an application's configuration says.
+"""

@@ -1,0 +1,145 @@
+"""Which partitions a member of a consumer group reads: pure decisions, no client and no clock.
+
+A stock coordinator assigns *all* partitions of a topic, those in mode None included. Leaving the latter out is right
+for every strategy but ``range``, which assigns contiguous runs: after 12 -> 4 the first member would hold all
+survivors. So members of a ``range`` group assign again, by range's own rule and in range's own order of members, over
+the readable partitions only.
+
+No member can tell which view of the modes the others used. Two members never hold one partition, because:
+
+* Before it joins, a member notes the view in force. Let J be the newest view that any member of a generation noted
+  before it joined. A rebalance completes after every join, so a member that reads the mode log *after* it got its
+  assignment sees J or a newer view.
+* In one generation every partition has one owner: by J, the member that range assigns it to over the readable
+  partitions, or if it is hidden in J, the member that the coordinator gave it to (:func:`owned`). Modes that change
+  within the generation change who *reads*, never who owns.
+* For a member whose view after the join is the one it noted before, that view is J. Any other member takes only what it
+  owns under every view that may be J (:func:`share`), and requests another rebalance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from modeaware.topic_view import TopicView
+
+Given = Mapping[str, Sequence[int]]
+"""One topic's partitions as the coordinator gave them to the members of a group, by member id."""
+
+
+def hidden(view: TopicView) -> frozenset[int]:
+    """Return the partitions of mode None: those no member reads."""
+    if view.all_readable:
+        return frozenset()
+    return frozenset(range(len(view.modes))).difference(view.readable)
+
+
+def range_order(given: Given) -> tuple[str, ...] | None:
+    """Return the members in range's order, or None if ``given`` is not range's assignment of partitions 0..P-1.
+
+    Read off the partitions themselves, so it does not depend on how a client sorts member ids or group instance ids.
+    Members without a partition are left out: range gives them none of fewer partitions either.
+    """
+    holders = sorted((min(partitions), member) for member, partitions in given.items() if partitions)
+    order = tuple(member for _, member in holders)
+    count = sum(len(given[member]) for member in order)
+    dealt = range_deal(order, range(count))
+    return order if all(sorted(given[member]) == list(dealt[member]) for member in order) else None
+
+
+def range_deal(order: Sequence[str], partitions: Iterable[int]) -> dict[str, tuple[int, ...]]:
+    """Return range's assignment of ``partitions`` (KIP-54): ascending runs of equal length; the first members get one
+    more."""
+    ascending = sorted(partitions)
+    if not order:
+        return {}
+    length, longer = divmod(len(ascending), len(order))
+    dealt = {}
+    start = 0
+    for index, member in enumerate(order):
+        end = start + length + (index < longer)
+        dealt[member] = tuple(ascending[start:end])
+        start = end
+    return dealt
+
+
+def owned(given: Given, hidden_partitions: frozenset[int]) -> dict[str, frozenset[int]]:
+    """Return what each member owns in a generation that assigns by a view with these hidden partitions.
+
+    Readable ones are assigned by :func:`range_deal`; hidden ones stay with the member they were given to, which reads
+    them when they return. Where ``given`` is not range's assignment (rack-aware placement, another strategy), each
+    member owns what it was given.
+    """
+    own = {member: frozenset(partitions) for member, partitions in given.items()}
+    order = range_order(given)
+    if order is None:
+        return own
+    every = frozenset().union(*own.values())
+    dealt = range_deal(order, every - hidden_partitions)
+    return {m: frozenset(dealt.get(m, ())) | (partitions & hidden_partitions) for m, partitions in own.items()}
+
+
+def share(given: Given, member: str, possible: Iterable[frozenset[int]] | None) -> frozenset[int]:
+    """Return what ``member`` may take in this generation: what it owns by each of the ``possible`` hidden sets.
+
+    None (anything is possible) leaves nothing, unless every member owns what it was given anyway.
+    """
+    order = range_order(given)
+    if order is None or len(order) == 1:
+        return frozenset(given.get(member, ()))
+    if possible is None:
+        return frozenset()
+    shares = [owned(given, candidate).get(member, frozenset()) for candidate in possible]
+    return frozenset.intersection(*shares) if shares else frozenset()
+
+
+def possible_hidden(
+    known: TopicView | None, seen: Iterable[TopicView], now: TopicView
+) -> frozenset[frozenset[int]] | None:
+    """Return the hidden sets of all views from ``known`` (before the join) to ``now`` (after the assignment).
+
+    Args:
+        known: the view at the join; None if there was none yet.
+        seen: the views that arrived since, in any order, repeats allowed.
+        now: the view in force.
+
+    Returns:
+        None if a view in between may have been missed. A topic's first record hides nothing (a partition is ReadOnly
+        before it is None), hence epoch 0 may be missed. None as well if the topic went or was recreated in between,
+        even if an old record of it came again after its tombstone: versions do not order those views, and a partition
+        that no member reads would keep its records from the group (invariant I2).
+    """
+    if known is None:
+        return None
+    views = (*seen, now)
+    topic_ids = {view.topic_id for view in (known, *views)}
+    if known.topic_id is None:
+        topic_ids.discard(None)  # it had no record yet
+    if len(topic_ids) > 1:
+        return None
+    steps = sorted({view.version: view for view in views if view.version > known.version}.items())
+    sets = {hidden(known), hidden(now)}
+    before = known
+    for _, view in steps:
+        first = before.topic_id is None and view.epoch <= 1
+        if not first and (view.topic_id != before.topic_id or view.epoch != before.epoch + 1):
+            return None
+        sets.add(hidden(view))
+        before = view
+    return frozenset(sets) if before.version == now.version else None
+
+
+def rejoin_turns(
+    given: Given, dealt_by: Iterable[frozenset[int]] | None, hidden_now: frozenset[int]
+) -> tuple[str, ...]:
+    """Return the members that would read other partitions after a new rebalance than they may now, in range's order.
+
+    Empty if no rebalance is needed. All members of a generation come to the same answer, so the first one requests the
+    rebalance and the others only do it in its place when it does not.
+    """
+    order = range_order(given)
+    if order is None:
+        return ()
+    after = owned(given, hidden_now)
+    possible = None if dealt_by is None else list(dealt_by)
+    return tuple(m for m in order if share(given, m, possible) - hidden_now != after[m] - hidden_now)

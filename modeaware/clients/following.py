@@ -1,0 +1,170 @@
+"""Following the views on behalf of one client: its share of them, and the wait for the first view.
+
+A client that is dropped without ``close()`` must not be kept alive by the views, and gives its share back. Without a
+first view within ``modeaware.view.timeout.ms``, ``modeaware.on.unknown`` decides: ``block`` rejects records, or reads
+nothing, until there is one; ``writable`` takes every partition as ReadWrite until then; ``error`` raises.
+"""
+
+from __future__ import annotations
+
+import _thread
+import logging
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import Any, NamedTuple, NoReturn
+
+from modeaware.config import ClientConfig
+from modeaware.errors import KeyHeld, KeyMoved, ModeSourceError, PartitionRetired, ViewTimeout
+from modeaware.topic_view import TopicView
+from modeaware.views import registry
+from modeaware.views.source import ViewListener, Views
+
+log = logging.getLogger(__name__)
+
+
+class ClientErrors(NamedTuple):
+    """A client library's own forms of what is raised."""
+
+    retired: type[PartitionRetired] = PartitionRetired
+    moved: type[KeyMoved] = KeyMoved
+    held: type[KeyHeld] = KeyHeld
+    pending: type[ModeSourceError] = ModeSourceError
+    timeout: type[ViewTimeout] = ViewTimeout
+
+
+@contextmanager
+def acquired(conf: Mapping[str, Any], config: ClientConfig) -> Iterator[Views]:
+    """Acquire a share of the views for a client whose constructor is the block; given back where that raises.
+
+    Without the application's callback: the source of the views outlives the client, and must not keep what hangs on it.
+    """
+    views = registry.acquire(conf, replace(config, resize_callback=None))
+    with ExitStack() as undo:
+        undo.callback(views.close)
+        yield views
+        undo.pop_all()
+
+
+class ViewShare:
+    """Has ``follow`` called with views for as long as ``client`` lives and has not released its share.
+
+    Args:
+        client: is not kept alive.
+        views: the handle to give back.
+        follow: a method, whose object is not kept alive either.
+    """
+
+    def __init__(self, client: object, views: Views, follow: Callable[[Mapping[str, TopicView]], object]) -> None:
+        method = weakref.WeakMethod(follow)
+
+        def listener(changed: Mapping[str, TopicView]) -> None:
+            following = method()
+            if following is not None:
+                following(changed)
+
+        self._views = views
+        self._listener = listener
+        self._finalizer = weakref.finalize(client, _abandon, views, listener, os.getpid())
+        self._finalizer.atexit = False  # the registry of sources ends them at exit
+        views.subscribe(listener)
+
+    def release(self) -> None:
+        """Give the views back; the last ones stay in force. Idempotent."""
+        if self._finalizer.detach() is not None:
+            _release(self._views, self._listener)
+
+
+def _release(views: Views, listener: ViewListener) -> None:
+    views.unsubscribe(listener)
+    views.close()
+
+
+def _abandon(views: Views, listener: ViewListener, pid: int) -> None:
+    # The garbage collector may run this, in any thread and in the middle of anything, so no lock may be taken here:
+    # another thread does it. A forked child leaves its parent's alone.
+    if os.getpid() != pid:
+        return
+    try:
+        _thread.start_new_thread(_release, (views, listener))
+    except RuntimeError as error:
+        log.debug("the interpreter is exiting, which ends the views as well: %s", error)
+
+
+class FirstView:
+    """The wait for the first view, to one deadline for all calls of a client. Any thread may call.
+
+    Args:
+        config: our settings.
+        wait: waits for the first view, up to so many seconds; returns whether the client follows it now.
+        failure: why the source of the views cannot be read now.
+        errors: what is raised.
+
+    Attributes:
+        over: calls may proceed: there is a view, or every partition is taken as ReadWrite until there is one.
+    """
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        wait: Callable[[float], bool],
+        failure: Callable[[], Exception | None],
+        errors: ClientErrors,
+    ) -> None:
+        self._config = config
+        self._wait = wait
+        self._failure = failure
+        self._errors = errors
+        self._lock = threading.Lock()
+        self._deadline_s: float | None = None
+        self.over = False
+
+    def wait(self) -> None:
+        """Return when calls may proceed.
+
+        Raises:
+            ClientErrors.pending: not in time, and ``on_unknown`` is ``block``.
+            ClientErrors.timeout: not in time, and ``on_unknown`` is ``error``.
+        """
+        if not self.over and not self.arrived():
+            self.refuse()
+
+    def arrived(self, at_most_s: float | None = None) -> bool:
+        """Return whether calls may proceed, after a wait to the deadline, or for ``at_most_s``. With ``block`` that may
+        never be.
+
+        Raises:
+            ClientErrors.timeout: the deadline has passed, and ``on_unknown`` is ``error``.
+        """
+        with self._lock:
+            deadline_s = self.begin() if self._deadline_s is None else self._deadline_s
+        left_s = max(deadline_s - time.monotonic(), 0.0)
+        if self.over or self._wait(left_s if at_most_s is None else at_most_s):
+            self.over = True
+        elif time.monotonic() >= deadline_s and self._config.on_unknown != "block":
+            if self._config.on_unknown == "error":
+                self.refuse()
+            self.over = True
+            log.warning("%s; every partition is taken as ReadWrite until there is one", self._message())
+        return self.over
+
+    def begin(self) -> float:
+        """Begin a wait, and return its deadline on the monotonic clock. The first :meth:`arrived` does it by itself."""
+        self.over, self._deadline_s = False, time.monotonic() + self._config.view_timeout_ms / 1000
+        return self._deadline_s
+
+    def refuse(self) -> NoReturn:
+        """Raise what a call without a first view raises."""
+        if self._config.on_unknown == "error":
+            raise self._errors.timeout(f"{self._message()}; nothing was queued or read")
+        raise self._errors.pending(f"{self._message()}; nothing was queued, try again")
+
+    def _message(self) -> str:
+        return (
+            f"no view of the partition modes within {self._config.view_timeout_ms} ms (modeaware.view.timeout.ms): "
+            f"{self._failure() or 'the mode log was not read to its end yet'}"
+        )

@@ -1,0 +1,256 @@
+"""Where a record goes while its topic has retired partitions: a view and a partitioner make a route.
+
+A partitioner picks an index among the writable partitions, so a keyed record goes to
+``writable[hash % len(writable)]``, by the view alone (invariant I3). A shrink retires the highest partitions, hence
+``writable`` is nearly always ``0 .. n-1`` and the index is the partition. Where ``n`` divides the old count,
+``h % old % n == h % n``: only the keys of the retired partitions move.
+
+A topic whose partitions are all writable has no route: the client library's own choice is right.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from modeaware.clients.following import ClientErrors
+from modeaware.config import ClientConfig
+from modeaware.errors import PartitionRetired
+from modeaware.resize import Backlog, Resizes, look_at_key, sees_keys, without_finished_guards
+from modeaware.tally import SENDS_REFUSED, TALLY
+from modeaware.topic_view import TopicView
+from modeaware.views.source import VERIFY_TIMEOUT_S, Views
+from partitioners import LoadAware, Partitioner, TopicPartitioner, named
+
+Load = Callable[[str, tuple[int, ...]], Sequence[int]]
+"""Returns the load of a topic's candidates; empty where it is not known."""
+NO_STATS: Mapping[str, Any] = {"state": "waiting", "routed_topics": 0, "view_changes": 0, "resizes": 0, "views": {}}
+"""``modeaware_stats()`` of a producer whose constructor has not run."""
+
+
+@dataclass(frozen=True, eq=False)
+class Route:
+    """Where the records of one topic go at one epoch. Safe to use from several threads.
+
+    Attributes:
+        view: the view it follows.
+        writable: the partitions to choose from, ascending.
+        dense: ``writable`` is ``0 .. n-1``, so an index is the partition itself.
+        by_load: picks for records that need no consistency by their size and the load, where the partitioner can
+            (KIP-794).
+        load: None where the load is never known.
+        open: the partitioner need not see every key: where it hashes, the hash alone gives the index.
+    """
+
+    view: TopicView
+    writable: tuple[int, ...]
+    dense: bool
+    partitioner: TopicPartitioner
+    by_load: Callable[[bytes | None, int, int, Sequence[int]], int] | None = None
+    load: Load | None = None
+    open: bool = True
+
+    def pick(self, key: bytes | None, size: int = 0) -> int:
+        """Return the partition for a record with ``key`` (None: it has none) of ``size`` bytes.
+
+        Raises:
+            ValueError: no partition is writable, or the partitioner requires an explicit one.
+            KeyHeld, KeyMoved: see :class:`~modeaware.resize.KeyGuard`.
+        """
+        if self.by_load is not None and not self.partitioner.requires_consistency(key):
+            load = () if self.load is None else self.load(self.view.topic, self.writable)
+            index = self.by_load(key, len(self.writable), size, load)
+        else:
+            index = self.partitioner.partition(key, len(self.writable))
+        return index if self.dense else self.writable[index]
+
+    def refusal(self, partition: int) -> str | None:
+        """Return why a record may not be addressed to ``partition`` (invariant I3); None where it may."""
+        view = self.view
+        if view.is_writable(partition):
+            return None
+        if not self.writable:
+            return f"no partition of {view.topic} takes records now ({view.describe()}): grow the topic"
+        listed = partition < len(view.modes)
+        state = f"is {view.mode(partition).label}" if listed else "is not listed in the topic's record"
+        return (
+            f"partition {partition} of {view.topic} {state} and takes no records ({view.describe()}): "
+            "leave the partition out, or choose a ReadWrite one"
+        )
+
+    def refuse_retired(self, partition: int, error: type[PartitionRetired]) -> None:
+        """Raise ``error`` where ``partition`` takes no records."""
+        refusal = self.refusal(partition)
+        if refusal is not None:
+            TALLY.add(SENDS_REFUSED)
+            raise error(refusal, topic=self.view.topic, partition=partition)
+
+
+def route_for(view: TopicView, partitioner: Partitioner) -> Route | None:
+    """Return the route that ``view`` requires; None where every partition is writable."""
+    return None if view.all_writable else route_over(view, partitioner.for_topic(view.topic))
+
+
+def route_over(view: TopicView, picks: TopicPartitioner, load: Load | None = None) -> Route:
+    """Return the route over the writable partitions of a ``view`` that has a record, even where all are."""
+    writable = view.writable
+    dense = not writable or writable[-1] == len(writable) - 1
+    innermost: Any = picks
+    while sees_keys(innermost):
+        innermost = innermost.inner
+    by_load = innermost.partition_by_load if isinstance(innermost, LoadAware) else None
+    return Route(view, writable, dense, picks, by_load, load, open=not sees_keys(picks))
+
+
+class Routes:
+    """The routes of one producer's topics. One thread at a time calls :meth:`follow`, any may look.
+
+    A send uses the route in force when it looks the topic up, and nothing of it is decided again later (invariant I7).
+
+    Args:
+        config: our settings: what to do about resizes.
+        errors: what is raised.
+        partitioner: the producer's, if it is one of :mod:`partitioners`; any other is taken to place records with a
+            key by murmur2, as kafka-python's and aiokafka's do.
+        backlog: returns what the producer has queued for a topic now; None: it never has anything queued.
+        load: for partitioners that follow it.
+
+    Attributes:
+        known: set when the first views are followed.
+        changes: how often views came.
+    """
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        errors: ClientErrors,
+        partitioner: Partitioner | None = None,
+        backlog: Callable[[str], Backlog] | None = None,
+        load: Load | None = None,
+    ) -> None:
+        # Where the producer's own partitioner picks, ours says which keys stay, and what share of them moves.
+        self._picker = named("murmur2_random") if partitioner is None else partitioner
+        self._errors = errors
+        self._load = load
+        self._resizes = Resizes(
+            config.on_resize,
+            self._picker,
+            config.resize_callback,
+            self._lighten,
+            backlog=backlog,
+            held=errors.held,
+            refused=errors.moved,
+        )
+        self._routes: dict[str, Any] = {}
+        self._lock = threading.RLock()
+        self.known = threading.Event()
+        self.changes = 0
+
+    def follow(self, changed: Mapping[str, TopicView]) -> None:
+        """Put views in force. What the application's callback for resizes raises is raised afterwards."""
+        with self._lock:
+            for topic, view in changed.items():
+                route = route_for(view, self._picker)
+                picks = None if route is None else route.partitioner
+                picks = self._resizes.guarded(view, picks, first=not self.known.is_set())
+                self._put(topic, None if picks is None else route_over(view, picks, self._load))
+            self.changes += 1
+            self._point()
+            self.known.set()
+            due = self._resizes.take_due()
+        self._resizes.report(due)
+
+    def _put(self, topic: str, route: Route | None) -> None:
+        self._routes[topic] = route
+
+    def _point(self) -> None:
+        """Routes have changed (under the lock)."""
+
+    def _lighten(self, topic: str) -> None:
+        """A guard of ``topic`` is over."""
+        with self._lock:
+            route = self.of(topic)
+            if route is not None and not route.open:
+                left = without_finished_guards(route.partitioner)
+                self._put(topic, replace(route, partitioner=left, open=not sees_keys(left)))
+
+    def of(self, topic: str) -> Route | None:
+        """Return the route in force; None where every partition is writable."""
+        route: Route | None = self._routes.get(topic)
+        return route
+
+    def look_at_key(self, topic: str, key: bytes, chosen: int, before: Callable[[int], int]) -> None:
+        """Apply the policy for resizes to a record that is about to be queued in ``chosen``; see
+        :func:`modeaware.resize.look_at_key`."""
+        route = self.of(topic)
+        if route is not None and not route.open:
+            look_at_key(route.partitioner, key, before, chosen)
+
+    def refuse_retired(self, topic: str, partition: int) -> None:
+        """
+        Raises:
+            PartitionRetired: ``partition`` takes no records.
+        """
+        route = self.of(topic)
+        if route is not None:
+            route.refuse_retired(partition, self._errors.retired)
+
+    @property
+    def routed_topics(self) -> int:
+        """How many topics have retired partitions."""
+        return sum(route is not None for route in list(self._routes.values()))
+
+    def stats(self, views: Views, *, known: bool) -> dict[str, Any]:
+        """Return a producer's ``modeaware_stats()``."""
+        return {
+            "state": ("routed" if self._is_routed() else "direct") if known else "waiting",
+            "routed_topics": self.routed_topics,
+            "view_changes": max(self.changes - 1, 0),
+            "resizes": self._resizes.count,
+            "views": views.stats(),
+        }
+
+    def _is_routed(self) -> bool:
+        return bool(self.routed_topics)
+
+
+class VerifiedRoutes:
+    """Has each route verified before its first record, and again when the client's metadata has changed.
+
+    A topic that was deleted and created again under its name takes the first record by its own partitions, not by the
+    modes of the old topic. Thread-safe.
+
+    Args:
+        timeout_s: how long a call of :meth:`check` may take.
+    """
+
+    def __init__(self, views: Views, routes: Routes, timeout_s: float) -> None:
+        self._views = views
+        self._routes = routes
+        self._timeout_s = min(timeout_s, VERIFY_TIMEOUT_S)
+        self._verified: dict[str, Route | None] = {}
+
+    def has(self, topic: str) -> bool:
+        """Return whether the route in force of ``topic`` is verified."""
+        route = self._routes.of(topic)
+        return route is None or self._verified.get(topic) is route
+
+    def check(self, topic: str) -> None:
+        """Have the view of ``topic`` verified, unless its route is (invariant I8); see ``Views.verify``."""
+        if not self.has(topic):
+            self.verify(topic)
+            self.mark(topic)
+
+    def verify(self, topic: str) -> None:
+        """The first half of :meth:`check`, which may block."""
+        self._views.verify([topic], self._timeout_s)
+
+    def mark(self, topic: str) -> None:
+        """The second half: the route in force is verified. Not before the view that was found is followed."""
+        self._verified[topic] = self._routes.of(topic)
+
+    def metadata_changed(self, _: object = None) -> None:
+        """The client's metadata has changed: verify again."""
+        self._verified.clear()

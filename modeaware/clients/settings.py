@@ -1,0 +1,267 @@
+"""What a client's configuration says: our settings, the partitioner, and how to reach the cluster.
+
+librdkafka reads the views of the modes (:mod:`modeaware.views`), whichever client they serve. So of the keyword
+arguments of kafka-python and aiokafka those that name the cluster and its credentials are translated to librdkafka's
+settings; all that is about producing, consuming and groups stays with that library. A setting that decides how to
+connect, and has no equivalent in librdkafka, is an error.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from modeaware.config import ClientConfig, split_client_config, with_process_settings, with_topic_config
+from modeaware.errors import ConfigError
+from modeaware.librdkafka import C_HASHES
+from partitioners import (
+    DEFAULT_NAME,
+    LIBRDKAFKA_NAMES,
+    NAMES,
+    Partitioner,
+    as_partitioner,
+    is_plug_in,
+    load,
+    named,
+    wants_batches,
+)
+
+PREFIX = "modeaware_"
+OVERRIDES = "modeaware_librdkafka"
+"""Our keyword for librdkafka settings (a dict) that replace what was translated."""
+TOKEN_LIFETIME_S = 60.0
+"""The lifetime assumed of a token without an expiry: librdkafka requests the next one before that is over."""
+
+_DOTTED = PREFIX.replace("_", ".")
+_UNDERSCORED = {"modeaware.resize.cb": "modeaware.resize_cb"}  # our names that have an underscore themselves
+
+# kafka-python's name -> librdkafka's, with the same values.
+SAME_VALUES: Mapping[str, str] = {
+    "client_id": "client.id",
+    "client_dns_lookup": "client.dns.lookup",
+    "metadata_max_age_ms": "topic.metadata.refresh.interval.ms",
+    "sasl_kerberos_service_name": "sasl.kerberos.service.name",
+    "sasl_mechanism": "sasl.mechanisms",
+    "sasl_plain_password": "sasl.password",
+    "sasl_plain_username": "sasl.username",
+    "security_protocol": "security.protocol",
+    "ssl_cafile": "ssl.ca.location",
+    "ssl_certfile": "ssl.certificate.location",
+    "ssl_ciphers": "ssl.cipher.suites",
+    "ssl_crlfile": "ssl.crl.location",
+    "ssl_keyfile": "ssl.key.location",
+    "ssl_password": "ssl.key.password",
+}
+# Decide how to connect and have no equivalent in librdkafka -> the settings of librdkafka to give instead.
+_INSTEAD: Mapping[str, str] = {
+    "ssl_context": "ssl.ca.location, ssl.certificate.location, ...",
+    "sasl_kerberos_name": "sasl.kerberos.service.name, sasl.kerberos.principal",
+    "sasl_kerberos_domain_name": "bootstrap.servers with the brokers' own names",
+    "proxy_url": "bootstrap.servers that need no proxy",
+    "socks5_proxy": "bootstrap.servers that need no proxy",
+}
+_LINGER_NAMES = ("queue.buffering.max.ms", "linger.ms")  # the second is librdkafka's alias of the first
+_DEFAULT_LINGER_MS = 5.0
+_MOST_STICKY_LINGER_MS = 900_000
+_DEFAULT_BATCH_SIZE = 1_000_000  # librdkafka's batch.size
+_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A client's keyword arguments, parted.
+
+    Attributes:
+        config: our settings.
+        conf: how to reach the cluster, as librdkafka's settings.
+        theirs: the keyword arguments of that library.
+    """
+
+    config: ClientConfig
+    conf: Mapping[str, Any]
+    theirs: dict[str, Any]
+
+
+def split_settings(configs: Mapping[str, Any]) -> Settings:
+    """Part the keyword arguments of a ``KafkaProducer`` or ``KafkaConsumer``.
+
+    Ours are those of :class:`~modeaware.config.ClientConfig` with underscores (``modeaware_view_timeout_ms``), and
+    ``modeaware_librdkafka``: a dict of librdkafka settings for the source of the modes, which replace translated ones.
+
+    Raises:
+        ConfigError: an unknown setting of ours (the message gives the nearest known name), a bad value, or a setting
+            of kafka-python that decides how to connect and cannot be translated.
+    """
+    ours = {_dotted(name): value for name, value in configs.items() if _is_ours(name) and name != OVERRIDES}
+    theirs = {name: value for name, value in configs.items() if not _is_ours(name)}
+    overrides = configs.get(OVERRIDES) or {}
+    if not isinstance(overrides, Mapping):
+        raise ConfigError(f"{OVERRIDES}: must be a dict of librdkafka settings, not {type(overrides).__name__}")
+    try:
+        config, conf = split_client_config(with_process_settings({**librdkafka_conf(theirs, overrides), **ours}))
+    except ConfigError as error:
+        raise ConfigError(_underscored(error.message)) from None
+    return Settings(config, conf, theirs)
+
+
+def librdkafka_conf(configs: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Return librdkafka's settings to reach the cluster of ``configs`` (kafka-python's).
+
+    Args:
+        configs: what the application gave; kafka-python's defaults are librdkafka's.
+        overrides: librdkafka settings that replace what is translated.
+
+    Raises:
+        ConfigError: a setting cannot be translated and nothing in ``overrides`` stands in for it.
+    """
+    conf: dict[str, Any] = {"bootstrap.servers": _servers(configs.get("bootstrap_servers", "localhost"))}
+    given = {name: value for name, value in configs.items() if value is not None}
+    protocol = str(given.get("security_protocol", "PLAINTEXT")).upper()
+    for name, value in given.items():
+        if name in SAME_VALUES and _concerns(name, protocol):
+            conf[SAME_VALUES[name]] = value
+        elif name in _INSTEAD and _concerns(name, protocol) and not overrides:
+            raise ConfigError(
+                f"{name} cannot be passed on to the source of the partition modes (librdkafka): "
+                f"give {OVERRIDES}={{...}} with {_INSTEAD[name]}"
+            )
+    if "SSL" in protocol.split("_") and not given.get("ssl_check_hostname", True):
+        conf["ssl.endpoint.identification.algorithm"] = "none"
+    if protocol.startswith("SASL"):
+        _translate_sasl(conf, given, overrides)
+    return {**conf, **overrides}
+
+
+def _is_ours(name: str) -> bool:
+    return name.startswith((PREFIX, _DOTTED))
+
+
+def _dotted(name: str) -> str:
+    dotted = name.replace("_", ".")
+    return _UNDERSCORED.get(dotted, dotted)
+
+
+def _concerns(name: str, protocol: str) -> bool:
+    """Whether a setting applies: one of TLS or SASL only where the protocol has them."""
+    part, underscore, _ = name.partition("_")
+    return not underscore or part not in ("ssl", "sasl") or part.upper() in protocol.split("_")
+
+
+def _servers(value: Any) -> str:
+    return value if isinstance(value, str) else ",".join(str(server) for server in value)
+
+
+def _translate_sasl(conf: dict[str, Any], given: Mapping[str, Any], overrides: Mapping[str, Any]) -> None:
+    mechanism = str(given.get("sasl_mechanism", ""))
+    if mechanism not in _MECHANISMS and not overrides:
+        raise ConfigError(
+            f"sasl_mechanism: {mechanism!r} cannot be passed on to the source of the partition modes (librdkafka), "
+            f"which has {', '.join(_MECHANISMS)}: give {OVERRIDES}={{...}} with another mechanism"
+        )
+    if mechanism != "GSSAPI":
+        conf.pop("sasl.kerberos.service.name", None)
+    provider = given.get("sasl_oauth_token_provider")
+    if mechanism == "OAUTHBEARER" and provider is not None:
+        conf["oauth_cb"] = TokenCallback(provider)
+
+
+@dataclass(frozen=True)
+class TokenCallback:
+    """confluent_kafka's ``oauth_cb`` over a token provider of kafka-python's. Equal for the same provider, so that
+    clients that share it share their views."""
+
+    provider: Any
+    clock: Callable[[], float] = time.time
+
+    def __call__(self, _: str) -> tuple[str, float, str, dict[str, str]]:
+        extensions = getattr(self.provider, "extensions", dict)
+        return str(self.provider.token()), self.clock() + TOKEN_LIFETIME_S, "", dict(extensions() or {})
+
+
+def _underscored(message: str) -> str:
+    return re.sub(r"\bmodeaware(\.[a-z]+)+", lambda found: found[0].replace(".", "_"), message)
+
+
+def own_partitioner(partitioner: Any) -> Partitioner | None:
+    """Return the partitioner of :mod:`partitioners` that is given, or named (``murmur2_random``,
+    ``package.module:name``); None for anything else, which is kafka-python's to take or reject.
+
+    Raises:
+        ValueError, TypeError: the name means no partitioner; the message has the reason.
+    """
+    if isinstance(partitioner, str):
+        return load(partitioner) if is_plug_in(partitioner) else named(partitioner, hashes=C_HASHES)
+    return partitioner if callable(getattr(partitioner, "for_topic", None)) else None
+
+
+def is_beyond_librdkafka(partitioner: object) -> bool:
+    """Return whether this value of ``partitioner`` is for us alone: one of ours by name, ``"package.module:name"``, or
+    an object. Other names are librdkafka's, or unknown, which it reports."""
+    if isinstance(partitioner, str):
+        return (partitioner in NAMES and partitioner not in LIBRDKAFKA_NAMES) or is_plug_in(partitioner)
+    return partitioner is not None
+
+
+def partitioner_of(
+    conf: Mapping[str, Any],
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    randomness: Callable[[], float] = random.random,
+) -> Partitioner:
+    """Return the partitioner of ``partitioner`` and ``sticky.partitioning.linger.ms``, with the hashes in C.
+
+    Args:
+        conf: a configuration whose rest librdkafka has accepted; ``default.topic.config`` in it overrides the rest, as
+            there.
+        clock, randomness: see :func:`partitioners.named`.
+
+    Raises:
+        ConfigError: what it names, or holds, is no partitioner.
+    """
+    settings = with_topic_config(conf)
+    chosen = settings.get("partitioner")
+    try:
+        if isinstance(chosen, str) and is_plug_in(chosen):
+            return load(chosen)
+        if chosen is not None and not isinstance(chosen, str):
+            return as_partitioner(chosen, repr(chosen))
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"partitioner: {error}") from error
+    partitioner = named(
+        DEFAULT_NAME if chosen is None else chosen,
+        hashes=C_HASHES,
+        linger_s=_sticky_linger_ms(settings) / 1000,
+        batch_size=int(_number(settings.get("batch.size", ""), _DEFAULT_BATCH_SIZE)),
+        clock=clock,
+        randomness=randomness,
+    )
+    if wants_batches(partitioner):
+        usable = [name for name in NAMES if not wants_batches(named(name))]
+        raise ConfigError(
+            f"partitioner: {chosen!r} needs to know when a batch ends, which librdkafka does not report; "
+            f"use one of {', '.join(usable)}"
+        )
+    return partitioner
+
+
+def _sticky_linger_ms(settings: Mapping[str, Any]) -> int:
+    if "sticky.partitioning.linger.ms" in settings:
+        return int(_number(settings["sticky.partitioning.linger.ms"], 2 * _DEFAULT_LINGER_MS))
+    linger_ms = _DEFAULT_LINGER_MS
+    for name, value in settings.items():  # the last one counts
+        if name in _LINGER_NAMES:
+            linger_ms = _number(value, _DEFAULT_LINGER_MS)
+    return min(_MOST_STICKY_LINGER_MS, int(2 * linger_ms))
+
+
+def _number(value: Any, default: float) -> float:
+    # As strtol and strtod: "0x10" and "10ms" are numbers there.
+    found = re.match(r"\s*(0[xX][0-9a-fA-F]+|\d+\.?\d*(?:[eE]\d+)?)", str(value))
+    if found is None:
+        return default
+    text = found[1]
+    return float(int(text, 16)) if text[:2] in ("0x", "0X") else float(text)

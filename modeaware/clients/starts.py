@@ -1,0 +1,264 @@
+"""Where a consumer starts to read: every start offset a number, decided once, when the partition is assigned.
+
+``auto.offset.reset`` is resolved then and never decides in mid-life: a partition that is assigned a second time before
+it delivered anything would otherwise skip what arrived in between (``latest``). :func:`start_offset` is the rule:
+
+1. the group's committed offset; else
+2. where ``latest`` would skip records, the *resume offset*: of a partition that returned or is new, the offset that the
+   mode log names (its seal, or the offset at which it was opened); of a topic that was created again while this
+   consumer lived, 0, because all of it is new to the group; else
+3. the log start or the log end, as ``auto.offset.reset`` names it;
+
+and never an offset below the log start that the brokers return: that one would be reset in mid-life.
+
+A topic that was deleted and created again under its name is another topic: neither resume offsets nor positions nor
+commits of the old one count for it (invariant I8). Another topic id in the view in force proves it, or a view that was
+set aside because the cluster has returned another id. A record that was merely taken back proves nothing, its topic may
+live on: then the cluster's id decides.
+
+librdkafka commits what was delivered, and an application may commit by itself what it has handled. So a partition that
+delivers nothing never shows as read to the controller, which waits for the group's commit, and ``latest`` would decide
+again for its next owner. Hence consumers commit the start offsets of idle partitions (:meth:`Starts.idle`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple, Protocol
+
+from modeaware.modes import PartitionMode
+from modeaware.topic_view import TopicView
+from modeaware.views.source import VERIFY_TIMEOUT_S, Views
+
+Key = tuple[str, int]
+"""A topic and a partition; kafka-python's ``TopicPartition`` is such a tuple."""
+
+EARLIEST = frozenset({"smallest", "earliest", "beginning"})
+LATEST = frozenset({"largest", "latest", "end"})
+
+
+def start_offset(committed: int | None, resume: int | None, named: int | None, log_start: int | None) -> int | None:
+    """Return where to start; None where nothing is known.
+
+    Args:
+        committed: the group's committed offset, if there is one.
+        resume: the offset at which a ``latest`` group reads a partition that returned or is new; None where another
+            rule holds.
+        named: what ``auto.offset.reset`` names: the log start or the end; None where it names nothing.
+        log_start: the partition's log start.
+    """
+    start = committed
+    if start is None and resume is not None:
+        # An end below it: the log was truncated, or another topic has the name now.
+        start = resume if named is None else min(resume, named)
+    if start is None:
+        return named
+    return start if log_start is None else max(start, log_start)
+
+
+class BrokerOffsets(Protocol):
+    """Offsets that a client library requests from brokers. Partitions without an answer are left out."""
+
+    def committed(self, keys: Collection[Key]) -> Mapping[Key, int | None]:
+        """Return the group's committed offsets; None where it has none."""
+
+    def log_starts(self, keys: Collection[Key]) -> Mapping[Key, int]: ...
+
+    def log_ends(self, keys: Collection[Key]) -> Mapping[Key, int]: ...
+
+
+class Found(NamedTuple):
+    """What :meth:`Starts.find` found.
+
+    Attributes:
+        starts: start offsets.
+        unknown: partitions about which an answer is missing (their leader is away, say).
+    """
+
+    starts: dict[Key, int]
+    unknown: set[Key]
+
+
+class _Started(NamedTuple):
+    offset: int | None
+    topic_id: str | None
+
+
+class Starts:
+    """Finds start offsets, and remembers where partitions started. All but :meth:`remember` is for the polling thread.
+
+    Args:
+        views: the client's share.
+        reset: ``auto.offset.reset``.
+
+    Attributes:
+        has_commit: partitions the group is known to have a committed offset for.
+    """
+
+    def __init__(self, views: Views, reset: str) -> None:
+        self._views = views
+        self.earliest = reset.lower() in EARLIEST
+        self.latest = reset.lower() in LATEST
+        self._lock = threading.Lock()
+        self._resume: dict[Key, tuple[str | None, int]] = {}
+        self._ids: dict[str, str | None] = {}  # the last known ids of topics of which partitions were assigned
+        self._created_again: dict[str, set[int]] = {}  # and their partitions that have started since
+        self._started: dict[Key, _Started] = {}
+        self.has_commit: set[Key] = set()
+
+    def remember(self, view: TopicView) -> None:
+        """Keep the resume offsets of ``view``, for when a later view no longer has them (any thread).
+
+        The oldest one counts: a partition may be revived and retired again before this consumer returns to it.
+        """
+        with self._lock:
+            for partition, offset in view.resume_offsets.items():
+                topic_id, known = self._resume.get((view.topic, partition), (None, offset))
+                oldest = min(known, offset) if topic_id == view.topic_id else offset
+                self._resume[view.topic, partition] = view.topic_id, oldest
+            if view.topic in self._ids and self._ids[view.topic] is None:  # assigned before it had a record
+                self._ids[view.topic] = view.topic_id
+
+    def assigning(self, topics: Iterable[str]) -> None:
+        """Partitions of ``topics`` are being assigned; their views have been verified, as far as they could be."""
+        for topic in topics:
+            view = self._views.view(topic)
+            self.remember(view)
+            if self._is_another(topic, self._ids.get(topic)):
+                with self._lock:
+                    self._resume = {
+                        key: kept for key, kept in self._resume.items() if key[0] != topic or kept[0] == view.topic_id
+                    }
+                self.has_commit = {key for key in self.has_commit if key[0] != topic}
+                self._created_again[topic] = set()
+                self._ids[topic] = view.topic_id
+            else:
+                self._ids[topic] = view.topic_id or self._ids.get(topic)
+
+    def _is_another(self, topic: str, topic_id: str | None) -> bool:
+        """Whether the name belongs to another topic than the one with ``topic_id``."""
+        view = self._views.view(topic)
+        if topic_id is None or view.topic_id == topic_id:
+            return False
+        if view.topic_id is not None or self._views.recorded((topic,)):
+            return True
+        return self._views.live_id(topic, VERIFY_TIMEOUT_S) not in (None, topic_id)  # the record was taken back
+
+    def find(
+        self, keys: Iterable[Key], offsets: BrokerOffsets, *, group: bool = True, ask_again: bool = False
+    ) -> Found:
+        """Find the start offsets of partitions for which the application has set none.
+
+        Args:
+            offsets: what the brokers return.
+            group: whether the consumer has a group, whose commits count.
+            ask_again: partitions about which an answer is missing do not start yet; else they start at what is known.
+        """
+        parts = set(keys)
+        self.assigning({topic for topic, _ in parts})
+        commits = offsets.committed(parts) if group else dict.fromkeys(parts)
+        committed = {key: offset for key, offset in commits.items() if offset is not None}
+        new = commits.keys() - committed.keys()
+        resumed = {key: offset for key in new if (offset := self._resume_offset(key)) is not None}
+        to_name = new if self.earliest or self.latest else set()
+        behind = {key for key in (*committed, *resumed) if self._may_be_behind(key)}
+        named: Mapping[Key, int] = {}
+        if to_name:
+            named = offsets.log_starts(to_name) if self.earliest else offsets.log_ends(to_name)
+        log_starts = offsets.log_starts(behind) if behind else {}
+        unknown = (parts - commits.keys()) | (to_name - named.keys()) | (behind - log_starts.keys())
+        starts = {}
+        for key in commits.keys() - unknown if ask_again else commits:
+            start = start_offset(committed.get(key), resumed.get(key), named.get(key), log_starts.get(key))
+            if start is not None:
+                starts[key] = start
+        self.has_commit.update(committed)
+        self.settled(parts - unknown if ask_again else parts)
+        return Found(starts, unknown)
+
+    def _may_be_behind(self, key: Key) -> bool:
+        """Whether an offset may lie below the log start: deleted with a seal, or before a transaction's marker."""
+        view = self._views.view(key[0])
+        marked = view.topic_id is not None or key[0] in self._created_again
+        return (self.latest and marked) or key[1] in view.reclaimed
+
+    def _resume_offset(self, key: Key) -> int | None:
+        topic, partition = key
+        view = self._views.view(topic)
+        if self.earliest or (not self.latest and view.is_readable(partition)):
+            return None
+        if topic in self._created_again and partition not in self._created_again[topic]:
+            return 0
+        with self._lock:
+            topic_id, remembered = self._resume.get(key, (None, None))
+        known = [view.resume_offsets.get(partition), remembered if view.topic_id == topic_id else None]
+        return min((offset for offset in known if offset is not None), default=None)
+
+    def settled(self, keys: Iterable[Key]) -> None:
+        """``keys`` have a start, found or set by the application: from now on the group reads by itself.
+
+        A resume offset counts for one assignment after the view no longer has it.
+        """
+        with self._lock:
+            for topic, partition in keys:
+                if partition not in self._views.view(topic).resume_offsets:
+                    self._resume.pop((topic, partition), None)
+                if topic in self._created_again:
+                    self._created_again[topic].add(partition)
+
+    # Partitions of this assignment
+
+    def started(self, key: Key, offset: int | None) -> None:
+        """``key`` starts at ``offset``; None or a negative one: the client library decides."""
+        self._started[key] = _Started(offset, self._views.view(key[0]).topic_id)
+
+    def hidden(self, key: Key) -> None:
+        """``key`` is not read for a while. A view that hides it has its topic's id, which none had when it started."""
+        before = self._started.get(key, _Started(None, None))
+        if before.topic_id is None:
+            self._started[key] = before._replace(topic_id=self._views.view(key[0]).topic_id)
+
+    def forget(self, keys: Iterable[Key]) -> None:
+        """``keys`` are no longer assigned."""
+        for key in keys:
+            self._started.pop(key, None)
+            self.has_commit.discard(key)
+
+    def keep(self, keys: Collection[Key]) -> None:
+        """``keys`` are assigned, and no others."""
+        self.forget((self._started.keys() | self.has_commit).difference(keys))
+
+    def start_of(self, key: Key) -> int | None:
+        """Return where ``key`` started, as it was given to :meth:`started`."""
+        return self._started.get(key, _Started(None, None)).offset
+
+    def is_of_another_topic(self, key: Key) -> bool:
+        """Return whether the topic was deleted and created again since ``key`` started. May request the topic's id."""
+        return self._is_another(key[0], self._started.get(key, _Started(None, None)).topic_id)
+
+    def reclaimed_to(self, key: Key) -> int:
+        """Return the offset below which the records of ``key`` were deleted, by the view; 0 where none were."""
+        view = self._views.view(key[0])
+        return view.resume_offsets.get(key[1], 0) if key[1] in view.reclaimed else 0
+
+    def idle(self, keys: Iterable[Key], *, leaving: bool = False) -> dict[Key, int]:
+        """Return the start offsets to commit for those of ``keys`` that delivered nothing and have no commit.
+
+        Args:
+            leaving: partitions of topics with modes, where ``latest`` would decide once more for their next owner; else
+                ReadOnly ones, which the controller waits for.
+        """
+        starts = {
+            key: self._started[key].offset for key in set(keys) & self._started.keys() if key not in self.has_commit
+        }
+        topics = {topic for topic, _ in starts}
+        with_modes = self._views.recorded(topics) | (topics & self._created_again.keys()) if self.latest else set()
+        return {
+            key: start
+            for key, start in starts.items()
+            if start is not None
+            and start >= 0
+            and self._started[key].topic_id in (None, self._views.view(key[0]).topic_id)
+            and (key[0] in with_modes if leaving else self._views.view(key[0]).mode(key[1]) is PartitionMode.READ_ONLY)
+        }

@@ -1,0 +1,198 @@
+"""Every group the brokers list, of every type and state, and whether that can be all of them.
+
+A broker lists the groups it coordinates: those of the partitions of ``__consumer_offsets`` that it leads *and has
+loaded*. A group that moves between two brokers' responses, or is not loaded yet, is left out without an error. So a
+listing is trusted only if every broker answered, all of them agreed on the leaders and leader epochs, before and after,
+and each leader confirmed beforehand that it has loaded each of its partitions. Anything else is a doubt.
+
+A leader that has just been elected answers by its high watermark, which may lie before what its predecessor has
+acknowledged; ListOffsets reports that (OFFSET_NOT_AVAILABLE, KIP-207). What remains: the coordinator there may miss the
+very last write of the partition until another one follows (seen with Kafka 4.2). A group whose first commit was that
+write is missing until then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+from modeaware.cluster.metadata import Route, end_offsets, metadata_request
+from modeaware.errors import ClusterError
+from modeaware.librdkafka import KafkaError
+from modeaware.lifecycle.facts import GroupsDoubt
+from modeaware.wire.brokers import BULK_TIMEOUT_S, Ask, Brokers
+from modeaware.wire.requests import (
+    DescribeClusterRequest,
+    ListGroupsRequest,
+    OffsetFetchRequest,
+)
+
+OFFSETS_TOPIC = "__consumer_offsets"
+_DESCRIBE_OPERATION = 8
+_Leaders = Mapping[int, Route]
+
+
+@dataclass(frozen=True)
+class ListedGroup:
+    """One group as its coordinator lists it; ``kind`` is ``classic``, ``consumer``, ``share`` or ``streams``."""
+
+    name: str
+    kind: str
+    state: str
+    protocol_type: str
+    coordinator: int
+
+    @property
+    def consumes(self) -> bool:
+        """Return whether its members are consumers: groups of Connect workers are not, "" may become one."""
+        return self.kind != "classic" or self.protocol_type in ("consumer", "")
+
+
+@dataclass
+class Listing:
+    """All listed groups by name.
+
+    ``doubts`` say why there may be more. ``none_yet``: the cluster never had a group. ``silent`` are brokers that did
+    not answer: each is one doubt, and no further request waits for it.
+    """
+
+    groups: dict[str, ListedGroup] = field(default_factory=dict)
+    doubts: list[GroupsDoubt] = field(default_factory=list)
+    none_yet: bool = False
+    silent: set[int] = field(default_factory=set)
+
+    def doubt(self, detail: str, *, hidden: bool = False) -> None:
+        self.doubts.append(GroupsDoubt(detail, hidden))
+
+
+def list_groups(brokers: Brokers) -> Listing:
+    """List the groups of every broker."""
+    listing = Listing()
+    nodes = brokers.node_ids()
+    _check_authorization(brokers, listing)
+    before = _leaders(brokers, nodes, listing)
+    _check_caught_up(brokers, before, listing)
+    _check_loaded(brokers, before, listing)
+    _collect(brokers, nodes, listing)
+    after = _leaders(brokers, nodes, listing)
+    if before != after:
+        moved = sorted(p for p in {*before, *after} if before.get(p) != after.get(p))
+        listing.doubt(f"{OFFSETS_TOPIC}-{moved[0]} moved while groups were listed")
+    listing.none_yet = not before and not listing.doubts
+    return listing
+
+
+def error_name(code: int) -> str:
+    """Return Kafka's name of an error code."""
+    return str(KafkaError(code).name())
+
+
+def _check_authorization(brokers: Brokers, listing: Listing) -> None:
+    answer = brokers.ask(DescribeClusterRequest(include_cluster_authorized_operations=True))
+    if answer.error_code:
+        listing.doubt(f"the cluster cannot be described: {error_name(answer.error_code)}")
+    elif _DESCRIBE_OPERATION not in (answer.authorized_operations or ()):
+        listing.doubt("the right to DESCRIBE the cluster is missing, without which brokers hide groups", hidden=True)
+
+
+def _leaders(brokers: Brokers, nodes: Iterable[int], listing: Listing) -> _Leaders:
+    """Return the leaders of ``__consumer_offsets``, on which all brokers must agree; empty before it exists."""
+    views: dict[int, _Leaders | None] = {}
+    known = set(nodes)
+    requests = {node: metadata_request([OFFSETS_TOPIC]) for node in known}
+    for node, answer in _answers(brokers, requests, listing, "did not return the coordinators"):
+        if strangers := {int(broker.node_id) for broker in answer.brokers} ^ known:
+            listing.doubt(f"brokers disagree on whether broker {min(strangers)} is alive")
+        topic = answer.topics[0]
+        if topic.error_code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            listing.doubt(f"the right to DESCRIBE the topic {OFFSETS_TOPIC} is missing", hidden=True)
+            return {}
+        views[node] = {p.partition_index: (p.leader_id, p.leader_epoch) for p in topic.partitions}
+        if topic.error_code not in (KafkaError.NO_ERROR, KafkaError.UNKNOWN_TOPIC_OR_PART):
+            listing.doubt(f"broker {node} does not have the coordinators: {error_name(topic.error_code)}")
+    found = next(iter(views.values()), None) or {}
+    if any(view != found for view in views.values()):
+        listing.doubt(f"brokers disagree on the leaders of {OFFSETS_TOPIC}")
+    for partition, (leader, _) in sorted(found.items()):
+        if leader not in known:
+            listing.doubt(f"{OFFSETS_TOPIC}-{partition} has no leader that can be asked: its groups are not listed")
+            break
+    return found
+
+
+def _check_caught_up(brokers: Brokers, leaders: _Leaders, listing: Listing) -> None:
+    """Request the end of each partition, which its leader returns once it has all that was ever acknowledged."""
+    led = {p: route for p, route in leaders.items() if route[0] >= 0 and route[0] not in listing.silent}
+    missing = sorted(led.keys() - end_offsets(brokers, OFFSETS_TOPIC, led, led).keys())
+    if missing:
+        listing.doubt(f"the leader of {OFFSETS_TOPIC}-{missing[0]} does not have all that was committed yet")
+
+
+def _check_loaded(brokers: Brokers, leaders: _Leaders, listing: Listing) -> None:
+    """Request a group of each partition from its leader: only here a partition that is not loaded shows."""
+    names = names_for_partitions(len(leaders))
+    led: dict[int, list[int]] = {}
+    for partition, (leader, _) in leaders.items():
+        led.setdefault(leader, []).append(partition)
+    group = OffsetFetchRequest.OffsetFetchRequestGroup
+    requests = {
+        leader: OffsetFetchRequest(
+            groups=[group(group_id=names[p], topics=[]) for p in partitions], min_version=8, max_version=9
+        )
+        for leader, partitions in led.items()
+        if leader >= 0
+    }
+    for node, answer in _answers(brokers, requests, listing, "does not answer for its groups"):
+        # The right to list all groups does not include every group's offsets; without it this cannot be checked.
+        codes = {g.error_code for g in answer.groups} - {0, KafkaError.GROUP_AUTHORIZATION_FAILED}
+        if codes:
+            listing.doubt(f"broker {node} has not loaded all its groups: {error_name(min(codes))}")
+
+
+def _collect(brokers: Brokers, nodes: Iterable[int], listing: Listing) -> None:
+    requests = {node: ListGroupsRequest() for node in nodes}
+    for node, answer in _answers(brokers, requests, listing, "did not list its groups", BULK_TIMEOUT_S):
+        if answer.error_code:
+            listing.doubt(f"broker {node} did not list its groups: {error_name(answer.error_code)}")
+        for group in answer.groups:
+            if group.group_id in listing.groups:
+                listing.doubt(f"group {group.group_id!r} is listed by two brokers")
+            kind = (group.group_type or "classic").lower()
+            state = group.group_state or ""
+            listing.groups[group.group_id] = ListedGroup(group.group_id, kind, state, group.protocol_type, node)
+
+
+def _answers(
+    brokers: Brokers, requests: Mapping[int, Any], listing: Listing, silence: str, timeout_s: float | None = None
+) -> Iterator[tuple[int, Any]]:
+    """Yield the responses of brokers by node id; a broker that does not answer is a doubt, named by ``silence``."""
+    asks = [Ask(node, request) for node, request in sorted(requests.items()) if node not in listing.silent]
+    for ask, answer in zip(asks, brokers.ask_each(asks, timeout_s), strict=True):
+        if isinstance(answer, ClusterError):
+            listing.silent.add(ask.node_id)
+            listing.doubt(f"broker {ask.node_id} {silence}: {answer}")
+        else:
+            yield ask.node_id, answer
+
+
+def names_for_partitions(partitions: int) -> dict[int, str]:
+    """Return a group name for each partition of ``__consumer_offsets`` that belongs there (Java's ``hashCode``)."""
+    names: dict[int, str] = {}
+    for number in count():
+        if len(names) >= partitions:
+            return names
+        name = f"modeaware-probe-{number}"
+        names.setdefault(partition_of(name, partitions), name)
+    raise AssertionError("count() does not end")
+
+
+def partition_of(group: str, partitions: int) -> int:
+    """Return the partition of ``__consumer_offsets`` that keeps a group: ``abs(hashCode) % partitions``."""
+    value = 0
+    units = group.encode("utf-16-be")
+    for place in range(0, len(units), 2):
+        value = (31 * value + int.from_bytes(units[place : place + 2], "big")) & 0xFFFFFFFF
+    value = value - (1 << 32) if value >= 1 << 31 else value
+    return (0 if value == -(1 << 31) else abs(value)) % partitions

@@ -1,0 +1,350 @@
+"""The partitions of a confluent_kafka consumer: which of them it reads, and from where.
+
+librdkafka is assigned every partition this consumer owns. Those in mode None are *hidden*: paused by us, and left out
+of what the application sees. So a change of modes between two rebalances is a pause, or a seek and a resume, and skips
+and repeats no record. The alternative, changing librdkafka's assignment, would throw away positions and stored offsets
+under an eager protocol; and under an incremental one librdkafka takes such a call for the answer to a revocation that
+may already wait in its queue.
+
+All of it is for the polling thread. ``stock`` are the client's own methods.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+from modeaware.clients.starts import Key, Starts
+from modeaware.librdkafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    OFFSET_INVALID,
+    OFFSET_STORED,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+from modeaware.modes import format_ranges
+from modeaware.tally import PARTITIONS_LEFT_OUT, PARTITIONS_TAKEN_UP, TALLY
+from modeaware.topic_view import TopicView
+
+log = logging.getLogger(__name__)
+
+TIMEOUT_S = 10.0
+RETRY_S = 0.1
+# While a leader or coordinator moves, and when a connection breaks.
+_RETRIABLE = frozenset(
+    {
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.KAFKA_STORAGE_ERROR,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError._TRANSPORT,
+        KafkaError._TIMED_OUT,
+        KafkaError._DESTROY_BROKER,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._RESOLVE,
+        KafkaError._WAIT_COORD,
+    }
+)
+
+
+def key_of(partition: TopicPartition) -> Key:
+    return (partition.topic, partition.partition)
+
+
+def parts_of(keys: Iterable[Key], offset: int = OFFSET_INVALID) -> list[TopicPartition]:
+    return [TopicPartition(topic, partition, offset) for topic, partition in sorted(keys)]
+
+
+class LibrdkafkaOffsets:
+    """Offsets that librdkafka requests from brokers: :class:`~modeaware.clients.starts.BrokerOffsets`, and commits."""
+
+    def __init__(self, stock: Any, group_id: str) -> None:
+        self._stock = stock
+        self._group_id = group_id
+
+    def committed(self, keys: Collection[Key]) -> dict[Key, int | None]:
+        if not keys:
+            return {}
+        try:
+            answer = self._stock.committed(parts_of(keys), timeout=TIMEOUT_S)
+        except KafkaException as error:
+            log.warning(
+                "%s: committed offsets not known (%s): librdkafka decides the start of %d partitions",
+                self._group_id, error, len(keys),
+            )  # fmt: skip
+            return {}
+        for partition in answer:
+            if partition.error is not None:
+                log.warning("%s: committed offset of %s: %s", self._group_id, partition, partition.error)
+        return {key_of(p): p.offset if p.offset >= 0 else None for p in answer if p.error is None}
+
+    def log_starts(self, keys: Collection[Key]) -> dict[Key, int]:
+        return self.listed(dict.fromkeys(keys, OFFSET_BEGINNING))
+
+    def log_ends(self, keys: Collection[Key]) -> dict[Key, int]:
+        return self.listed(dict.fromkeys(keys, OFFSET_END))
+
+    def listed(self, logical: Mapping[Key, int]) -> dict[Key, int]:
+        """Return the offsets that logical offsets stand for now; those without an answer are left out."""
+        # ListOffsets' special timestamps are librdkafka's logical offsets.
+        known: dict[Key, int] = {}
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while left := [TopicPartition(*key, offset) for key, offset in logical.items() if key not in known]:
+            error: KafkaError | None = None
+            try:
+                answer = self._stock.offsets_for_times(left, timeout=TIMEOUT_S)
+            except KafkaException as failure:
+                error = failure.args[0]
+            else:
+                known |= {key_of(p): p.offset for p in answer if p.error is None and p.offset >= 0}
+                error = next((p.error for p in answer if p.error is not None), None)
+            if len(known) == len(logical):
+                break
+            if error is None or error.code() not in _RETRIABLE or time.monotonic() > deadline_s:
+                log.warning(
+                    "%s: start offsets of %d partitions not known (%s): auto.offset.reset decides at their first fetch",
+                    self._group_id, len(logical) - len(known), error,
+                )  # fmt: skip
+                break
+            time.sleep(RETRY_S)  # a leader is being elected; other partitions wait for this answer as well
+        return known
+
+    def commit(self, starts: Mapping[Key, int], has_commit: set[Key]) -> None:
+        """Commit the start offsets of partitions that delivered nothing, unless the group has a commit for them.
+
+        Args:
+            has_commit: updated with what is found and done.
+        """
+        idle = {key_of(p) for p in self._stock.position(parts_of(starts)) if p.offset < 0} if starts else set()
+        # Requested now: an earlier owner, or the application by other means, may have committed since.
+        committed = self.committed(idle)
+        without = [TopicPartition(*key, starts[key]) for key, offset in committed.items() if offset is None]
+        has_commit.update(key for key, offset in committed.items() if offset is not None)
+        if not without:
+            return
+        try:
+            self._stock.commit(offsets=without, asynchronous=False)
+        except KafkaException as error:
+            log.warning(
+                "%s: start offsets of %d idle partitions not committed: %s", self._group_id, len(without), error
+            )
+        else:
+            has_commit.update(key_of(p) for p in without)
+
+
+class Partitions:
+    """The partitions a consumer owns, and those of them that it reads.
+
+    Attributes:
+        mine: what librdkafka is assigned.
+        held: what the application sees of it: all but the hidden ones (and those it declined).
+        manual: the application assigns by itself, outside any subscription.
+        starts: where they started.
+    """
+
+    def __init__(self, stock: Any, group_id: str, starts: Starts, view: Callable[[str], TopicView]) -> None:
+        self._stock = stock
+        self._offsets = LibrdkafkaOffsets(stock, group_id)
+        self._view = view
+        self._declined: set[Key] = set()
+        # librdkafka keeps a partition's pause flag over assignments, so these outlive them too.
+        self._paused_by_us: set[Key] = set()
+        self._paused_by_application: set[Key] = set()
+        self.starts = starts
+        self.mine: set[Key] = set()
+        self.held: set[Key] = set()
+        self.manual = False
+
+    def readable(self, keys: Iterable[Key]) -> set[Key]:
+        """Return those of ``keys`` that are not in mode None, by the views in force."""
+        return {key for key in keys if self._view(key[0]).is_readable(key[1])}
+
+    @property
+    def target(self) -> set[Key]:
+        """What should be held by the views in force."""
+        return self.readable(self.mine) - self._declined
+
+    # Changes of the assignment: in a rebalance, or by the application
+
+    def assign(self, partitions: Iterable[TopicPartition], *, hidden: Iterable[Key] = ()) -> None:
+        """Replace the assignment by ``partitions`` and the ``hidden`` ones."""
+        starts = self._resolved([*partitions, *parts_of(hidden)])
+        self._stock.assign(starts)
+        self.clear()
+        self._assigned(starts)
+
+    def add(self, partitions: Iterable[TopicPartition], *, hidden: Iterable[Key] = ()) -> None:
+        """Add ``partitions`` and the ``hidden`` ones to the assignment (incremental protocols)."""
+        starts = self._resolved([*partitions, *parts_of(hidden)])
+        self._stock.incremental_assign(starts)
+        self._assigned(starts)
+
+    def remove(self, partitions: list[TopicPartition]) -> None:
+        """Take ``partitions`` from the assignment (incremental protocols)."""
+        self._stock.incremental_unassign(partitions)
+        self.forget(key_of(p) for p in partitions)
+
+    def unassign(self) -> None:
+        self._stock.unassign()
+        self.clear()
+
+    def forget(self, keys: Iterable[Key]) -> None:
+        """``keys`` are no longer assigned."""
+        gone = set(keys)
+        for assigned in (self.mine, self.held, self._declined):
+            assigned -= gone
+        self.starts.forget(gone)
+
+    def clear(self) -> None:
+        """Nothing is assigned any more."""
+        self.forget(self.mine)
+
+    def _resolved(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        self.starts.assigning({p.topic for p in partitions})
+        return partitions if self.manual else self.resolve(partitions)
+
+    def resolve(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Return the partitions with a number as offset, wherever one is known.
+
+        Where none was set, by the rule of :mod:`modeaware.clients.starts`; "beginning" and "end" become the numbers
+        they are now. A partition whose offset is not known keeps what it came with: librdkafka decides then.
+        """
+        parts = {key_of(p): p for p in partitions}
+        unset = {key for key, p in parts.items() if p.offset in (OFFSET_INVALID, OFFSET_STORED)}
+        logical = {key: p.offset for key, p in parts.items() if p.offset in (OFFSET_BEGINNING, OFFSET_END)}
+        found = self.starts.find(unset, self._offsets).starts if unset else {}
+        found |= self._offsets.listed(logical)
+        self.starts.settled(parts.keys() - unset)
+        return [TopicPartition(*key, found[key]) if key in found else p for key, p in parts.items()]
+
+    def _assigned(self, partitions: list[TopicPartition]) -> None:
+        keys = {key_of(p) for p in partitions}
+        held = self.readable(keys)
+        self.mine |= keys
+        self.held |= held
+        for partition in partitions:
+            self.starts.started(key_of(partition), partition.offset)
+        self._pause(keys - held)
+        TALLY.add(PARTITIONS_LEFT_OUT, len(keys - held))
+        self._resume(held & self._paused_by_us)
+        if self.manual and held < keys:
+            for topic in sorted({topic for topic, _ in keys - held}):
+                left_out = format_ranges(p for t, p in keys - held if t == topic)
+                log.warning("%s: partitions %s are in mode None and left out until they are readable", topic, left_out)
+
+    # Changes in mid-life
+
+    def hide(self, keys: Iterable[Key]) -> None:
+        """Hold ``keys`` no longer; what was fetched of them and not delivered is dropped."""
+        hidden = self.held & set(keys)
+        self._pause(hidden)
+        TALLY.add(PARTITIONS_LEFT_OUT, len(hidden))
+        for key in hidden:
+            self.starts.hidden(key)
+        self.held -= hidden
+
+    def show(self, keys: Iterable[Key]) -> set[Key]:
+        """Hold ``keys`` again, each from its position on, or from its start where it delivered nothing.
+
+        Returns:
+            The partitions that librdkafka is not ready for yet (their assignment has just begun): try again.
+        """
+        back = self._stock.position(parts_of(set(keys) - self.held))
+        replaced = {key for key in map(key_of, back) if self.starts.is_of_another_topic(key)}
+        for place in back:
+            start = self.starts.start_of(key_of(place)) if place.offset < 0 else place.offset
+            # Neither a position nor a start of another topic means anything now.
+            place.offset = OFFSET_INVALID if start is None or key_of(place) in replaced else start
+        places = {key_of(p): p for p in self.resolve(back)}
+        behind = [key for key, place in places.items() if 0 <= place.offset < self.starts.reclaimed_to(key)]
+        for key, log_start in (self._offsets.log_starts(behind) if behind else {}).items():
+            places[key].offset = max(places[key].offset, log_start)
+        later: set[Key] = set()
+        for key, place in places.items():
+            if key in replaced and place.offset == OFFSET_INVALID:
+                place.offset = OFFSET_BEGINNING  # librdkafka's own one is of the topic that was deleted
+            self.starts.started(key, place.offset)
+            if self._seek(place):
+                self.held.add(key)
+            else:
+                later.add(key)
+        shown = places.keys() - later
+        self._resume(shown)
+        TALLY.add(PARTITIONS_TAKEN_UP, len(shown))
+        return later
+
+    def choose(self, target: set[Key], partitions: Iterable[TopicPartition]) -> None:
+        """The application chose ``partitions`` when it was shown ``target`` in mid-life: with offsets of its own maybe.
+
+        What it left out is declined until the next assignment.
+        """
+        chosen = {key_of(p): p for p in partitions}
+        for key in chosen.keys() - self.mine:
+            log.warning("%s [%d] is not assigned to this consumer now and was left out", *key)
+        self._declined |= target - chosen.keys()
+        self.hide(target - chosen.keys())
+        self.show(target & chosen.keys())
+        for key in target & chosen.keys() & self.held:
+            if chosen[key].offset != OFFSET_INVALID:
+                self.seek(chosen[key])
+
+    def _seek(self, place: TopicPartition) -> bool:
+        if place.offset == OFFSET_INVALID:
+            return True  # not known: librdkafka's own offset stands
+        try:
+            self._stock.seek(place)
+        except KafkaException as error:
+            if error.args[0].code() not in (KafkaError._STATE, KafkaError._PREV_IN_PROGRESS):
+                raise
+            return False
+        return True
+
+    def _pause(self, keys: set[Key]) -> None:
+        if keys:
+            self._stock.pause(parts_of(keys))
+            self._paused_by_us |= keys
+
+    def _resume(self, keys: set[Key]) -> None:
+        self._paused_by_us -= keys
+        free = keys - self._paused_by_application
+        if free:
+            self._stock.resume(parts_of(free))
+
+    # Commits of start offsets
+
+    def idle_before_leaving(self, keys: Iterable[Key]) -> dict[Key, int]:
+        """Return what :meth:`commit` is to commit before another member may get ``keys``."""
+        return self.starts.idle(self.held.intersection(keys), leaving=True)
+
+    def commit(self, starts: Mapping[Key, int] | None = None) -> None:
+        """Commit ``starts``, or those of ReadOnly partitions, where nothing was delivered."""
+        self._offsets.commit(self.starts.idle(self.held) if starts is None else starts, self.starts.has_commit)
+
+    # The application's own calls
+
+    def pause(self, partitions: list[TopicPartition]) -> None:
+        self._stock.pause(partitions)
+        self._paused_by_application |= {key_of(p) for p in partitions}
+
+    def resume(self, partitions: list[TopicPartition]) -> None:
+        self._stock.resume([p for p in partitions if key_of(p) not in self._paused_by_us])
+        self._paused_by_application -= {key_of(p) for p in partitions}
+
+    def seek(self, partition: TopicPartition) -> None:
+        self._stock.seek(partition)
+        if key_of(partition) in self.mine:
+            self.starts.started(key_of(partition), partition.offset)
+
+    def visible(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        """Return ``partitions`` without those that are assigned to librdkafka and not held."""
+        unseen = self.mine - self.held
+        return [p for p in partitions if key_of(p) not in unseen] if unseen else partitions

@@ -1,0 +1,160 @@
+"""What the active controller watches in the cluster between passes: topics that were replaced, and the brokers.
+
+*Topics.* One Metadata request, by name, for all topics with a record shows within seconds that a topic was deleted or
+recreated (invariant I4), however long the check interval of a settled topic is. The metadata of one broker start an
+inquiry and decide nothing: a record is removed only when every live broker has another id.
+
+*Brokers.* The mode log keeps the brokers that were ever observed, so that one that is down is still known (KIP-409).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+
+from modeaware.clock import Clock
+from modeaware.cluster.metadata import Ids, Registered
+from modeaware.controller.engine import Engine, Failures
+from modeaware.controller.log import ControllerLog
+from modeaware.errors import ClusterError
+from modeaware.modelog.records import OBSERVED_BROKERS_KEY, ObservedBrokersRecord, TopicRecord
+
+logger = logging.getLogger("modeaware.controller")
+
+TOPICS_INTERVAL_S = 3.0
+COST_SHARE = 20
+"""The pause after a look at topics is at least so many times its duration: thousands of large topics cost no larger
+share of the thread."""
+BROKERS_INTERVAL_S = 10.0
+
+
+class TopicWatch:
+    """Compares the topic ids of all records with the cluster's. The controller's thread owns it.
+
+    Args:
+        one: returns the ids of names from one broker.
+        each: returns them from each live broker.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        one: Callable[[Sequence[str]], Ids],
+        each: Callable[[Sequence[str]], Mapping[int, Ids]],
+        clock: Clock,
+    ) -> None:
+        self._engine = engine
+        self._one = one
+        self._each = each
+        self._clock = clock
+        self._due_s = clock.monotonic_s()
+        self._missing: frozenset[str] = frozenset()
+
+    def step(self) -> None:
+        """If due, look: remove the records of topics that were replaced, have those that are missing checked."""
+        begun_s = self._clock.monotonic_s()
+        if begun_s < self._due_s:
+            return
+        try:
+            with self._engine.failures.isolated("a look at the ids of all topics"):
+                replaced = self._look()
+        except ClusterError as error:
+            logger.debug("cannot compare the ids of topics now: %s", error)
+            replaced = ()
+        now_s = self._clock.monotonic_s()
+        self._due_s = now_s + max(TOPICS_INTERVAL_S, COST_SHARE * (now_s - begun_s))
+        if replaced:
+            self._engine.remove(replaced)
+
+    def _look(self) -> tuple[str, ...]:
+        """Return the ids of the records to be removed."""
+        records = self._engine.records
+        if not records:
+            return ()
+        ids = self._one(sorted({record.topic for record in records}))
+        missing = frozenset(record.topic_id for record in records if ids.get(record.topic, "") is None)
+        for topic_id in missing - self._missing:
+            self._engine.check_at_once(topic_id)
+        self._missing = missing
+        suspects = replaced_records(records, [ids])
+        if not suspects:
+            return ()
+        each = self._each(sorted({record.topic for record in suspects}))
+        return tuple(record.topic_id for record in replaced_records(suspects, list(each.values())))
+
+
+def replaced_records(records: Iterable[TopicRecord], answers: Sequence[Ids]) -> tuple[TopicRecord, ...]:
+    """Return the records whose topic was deleted and recreated, by all of ``answers``.
+
+    Every broker must have an id for the name, and none of them the record's. A broker that still has the record's id,
+    has no such topic, or does not describe it may be stale, and delays that. A topic that is missing on every broker is
+    not decided here (:class:`~modeaware.cluster.observer.Observer` waits before it counts as gone).
+
+    Every record is about the topic of its id, so none outlives it. Records that are meant to (aliases of a succession)
+    have to be left out here.
+
+    Args:
+        answers: of each broker, name -> topic id; None: it has no topic of that name. Empty: nothing is replaced.
+    """
+    return tuple(
+        record
+        for record in records
+        if answers and all(ids.get(record.topic) not in (None, record.topic_id) for ids in answers)
+    )
+
+
+class BrokerWatch:
+    """Keeps the record of observed brokers. The controller's thread owns it, and calls it while it is active.
+
+    Args:
+        look: returns the cluster's brokers.
+        policy: ``modeaware.under.replicated.creation``; None: as the record has it.
+    """
+
+    def __init__(self, look: Callable[[], Registered], log: ControllerLog, policy: str | None, clock: Clock) -> None:
+        self._look = look
+        self._log = log
+        self._policy = policy
+        self._clock = clock
+        self._epoch: int | None = None
+        self._failures = Failures()
+        self._due_s = 0.0
+
+    def step(self, controller_epoch: int) -> None:
+        """If due, look; append the record, if anything has changed.
+
+        After a claim there is more urgent work, so the first look comes later; but a log's first record and a new
+        policy are appended at once.
+
+        Raises:
+            ControllerFenced, ClusterError: the log could not be appended to.
+        """
+        now_s = self._clock.monotonic_s()
+        held = self._log.observed
+        if held is None:
+            return
+        if controller_epoch != self._epoch:
+            self._epoch = controller_epoch
+            urgent = not held.brokers or self._policy not in (None, held.policy)
+            self._due_s = now_s if urgent else now_s + BROKERS_INTERVAL_S
+        if now_s < self._due_s:
+            return
+        self._due_s = now_s + BROKERS_INTERVAL_S
+        try:
+            with self._failures.isolated("a look at the cluster's brokers"):
+                registered = self._look()
+        except ClusterError as error:
+            logger.debug("cannot list the cluster's brokers now: %s", error)
+            return
+        # A broker stays on record until the cluster confirms that it is not even registered any more.
+        kept = {} if registered.complete else dict(held.brokers)
+        racks = {broker.node_id: broker.rack for broker in registered.brokers.values()}
+        after = replace(held, policy=self._policy or held.policy, brokers=MappingProxyType({**kept, **racks}))
+        if after == held and not self._log.observed_unreadable:
+            return
+        record: ObservedBrokersRecord = replace(after, controller_epoch=controller_epoch, epoch=held.epoch + 1)
+        self._log.append([(OBSERVED_BROKERS_KEY, record.to_json())])
+        self._log.observed, self._log.observed_unreadable = record, False
+        logger.info("brokers %s; under-replicated creation %s", sorted(record.brokers), record.policy)

@@ -1,0 +1,458 @@
+"""The asyncio transport: frames over TCP with or without TLS, and connections to the brokers.
+
+TLS is done here without IO, ciphertext in and plaintext out, in pieces no larger than one TLS record: asyncio's own
+keeps a buffer of 256 KiB for every connection, and with a thousand of them on both sides that alone is half a gigabyte.
+All in the loop's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import socket
+import ssl
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from modeaware.errors import ClusterError, ConfigError, ErrorCode
+from modeaware.wire import security
+from modeaware.wire.frames import FrameReader, MalformedFrame, frame
+from modeaware.wire.security import DEFAULT_PORT, split_address
+
+RECEIVE_BYTES = 65_536
+_LARGEST_BYTES = 2**31 - 1  # what is sent here was bounded when it was received or made
+_KEEPALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
+"""A peer whose host is gone is noticed after two minutes."""
+RECORD_BYTES = 16_384
+"""The most plaintext in one TLS record (RFC 8446, section 5.1)."""
+CONNECT_TIMEOUT_S = 5.0
+DOUBT_S = 60.0
+"""For how long a server comes last that accepted no connection, or accepted one and then sent nothing."""
+
+
+# TLS
+
+
+def server_context(certificate: str | Path, key: str | Path | None = None) -> ssl.SSLContext:
+    """Return the endpoint's side of TLS 1.2 and later. It requests no client certificate.
+
+    Args:
+        certificate: a PEM file with the certificate and its chain to the authority.
+        key: a PEM file with its private key, without a password; None: it is in ``certificate``.
+
+    Raises:
+        ConfigError: a file cannot be read, is no PEM, needs a password, or the two do not belong together.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    context.num_tickets = 0  # a client that returns makes a new handshake; nothing is kept for it
+    try:
+        # Without a password a prompt would block; an empty one fails.
+        context.load_cert_chain(certificate, key, password="")
+    except (OSError, ValueError) as error:  # an SSLError is an OSError
+        files = f"{certificate} and {key}" if key else str(certificate)
+        raise ConfigError(
+            f"the endpoint's certificate cannot be used ({files}): {error}. Pass two PEM files: the certificate "
+            "with its chain, and its private key without a password"
+        ) from error
+    return context
+
+
+class TlsStream:
+    """One side of one TLS connection. Not thread-safe.
+
+    Args:
+        context: with the certificates.
+        server_hostname: the server that a client expects, for SNI and the check of the certificate; None makes a
+            server.
+    """
+
+    __slots__ = ("_incoming", "_outgoing", "_tls", "ready")
+
+    def __init__(self, context: ssl.SSLContext, server_hostname: str | None = None) -> None:
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(
+            self._incoming, self._outgoing, server_side=server_hostname is None, server_hostname=server_hostname
+        )
+        self.ready = False
+        """Whether the handshake is complete: before, nothing can be encrypted."""
+
+    def start(self) -> bytes:
+        """Return what has to be sent first: a client's hello; nothing from a server."""
+        self._shake_hands()
+        return self._outgoing.read()
+
+    def receive(self, ciphertext: memoryview) -> tuple[bytes, bytes]:
+        """Take bytes as they came from the peer; return the plaintext that is now complete, and what has to be sent.
+
+        Raises:
+            ssl.SSLError: no TLS, or an invalid certificate. :meth:`last_words` has the alert for the peer.
+        """
+        plaintext = bytearray()
+        while ciphertext:  # piece by piece, so that no buffer of OpenSSL grows for good
+            self._incoming.write(ciphertext[:RECORD_BYTES])
+            ciphertext = ciphertext[RECORD_BYTES:]
+            if self.ready or self._shake_hands():
+                # A closing alert (SSLZeroReturnError) is followed by the end of the connection.
+                with contextlib.suppress(ssl.SSLWantReadError, ssl.SSLZeroReturnError):
+                    while data := self._tls.read(RECORD_BYTES):
+                        plaintext += data
+        return bytes(plaintext), self._outgoing.read()
+
+    def encrypt(self, plaintext: bytes) -> Iterator[bytes]:
+        """Yield ``plaintext`` as TLS records. Only once the stream is ready."""
+        rest = memoryview(plaintext)
+        while rest:
+            written = self._tls.write(rest[:RECORD_BYTES])
+            rest = rest[written:]
+            yield self._outgoing.read()
+
+    def last_words(self) -> bytes:
+        """Return what to send before the connection is closed: a closing alert, or one that names the error."""
+        if self.ready:
+            # The peer's own closing alert is not waited for, and after a failure there is none.
+            with contextlib.suppress(ssl.SSLError):
+                self._tls.unwrap()
+        return self._outgoing.read()
+
+    def _shake_hands(self) -> bool:
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        self.ready = True
+        return True
+
+
+# One connection
+
+
+class LinkOwner(Protocol):
+    """What happens to a link."""
+
+    def link_made(self, link: Link) -> None:
+        """It is connected; TLS may still be in its handshake. Not called for a link that has a future for that."""
+
+    def link_frames(self, link: Link, frames: list[bytes]) -> None:
+        """Bytes have arrived, and with them these complete frames, maybe none."""
+
+    def link_failed(self, link: Link, error: MalformedFrame | ssl.SSLError) -> None:
+        """The peer sent no valid frame or TLS; nothing more is read. The owner has to close the link."""
+
+    def link_full(self, link: Link, full: bool) -> None:
+        """The peer accepts what is sent more slowly than it is sent, or does so no longer."""
+
+    def link_eof(self, link: Link) -> None:
+        """The peer sends no more. The owner has to close the link."""
+
+    def link_lost(self, link: Link, error: Exception | None) -> None:
+        """It is closed, by either side; the last call."""
+
+
+class Link(asyncio.BufferedProtocol):
+    """Frames over one connection.
+
+    Args:
+        owner: receives what happens.
+        room: where bytes are received; one for all links of a loop, since nothing stays in it.
+        max_bytes: the largest frame the peer may send.
+        tls: this side's TLS; None for none.
+        opened: set when the link is ready, or to the error. While it is not set, the owner is not called.
+    """
+
+    __slots__ = (
+        "_buffered",
+        "_closing",
+        "_frames",
+        "_opened",
+        "_owner",
+        "_room",
+        "_tls",
+        "_transport",
+        "judge",
+        "peer",
+    )
+
+    def __init__(
+        self,
+        owner: LinkOwner,
+        room: memoryview,
+        max_bytes: int,
+        tls: TlsStream | None,
+        opened: asyncio.Future[None] | None = None,
+    ) -> None:
+        self._owner = owner
+        self._room = room
+        self._tls = tls
+        self._opened = opened
+        self._frames = FrameReader(max_bytes)
+        self._transport: asyncio.Transport | None = None
+        self._closing = False
+        self._buffered = 0
+        self.peer: tuple[str, int] = ("?", 0)
+        """Address and port at the other end."""
+        self.judge: Callable[[bool], None] | None = None
+        """Called once: whether the peer has sent a frame, when its first one comes or when the link ends without."""
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes kept for this link: of a frame that is not complete, and of those the peer has not accepted."""
+        unsent = self._transport.get_write_buffer_size() if self._transport is not None else 0
+        return self._buffered + unsent
+
+    def send(self, payload: bytes) -> None:
+        """Send a frame; nothing when the link is closing."""
+        if self._transport is None or self._closing:
+            return
+        data = frame(payload, _LARGEST_BYTES)
+        if self._tls is None:
+            self._transport.write(data)
+        else:
+            for record in self._tls.encrypt(data):
+                self._transport.write(record)
+
+    def read(self, wanted: bool) -> None:
+        """Resume reading, or pause it."""
+        if self._transport is None or self._closing:
+            return
+        if wanted:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    def close(self) -> None:
+        """Close it once the peer has accepted what was sent, which may be never: see :meth:`abort`."""
+        if self._transport is None or self._closing:
+            return
+        if self._tls is not None and (words := self._tls.last_words()):
+            self._transport.write(words)
+        self._closing = True
+        self._transport.close()
+
+    def abort(self) -> None:
+        """Close it now."""
+        self._closing = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        peer = transport.get_extra_info("peername")
+        if peer:  # none when it is gone already
+            self.peer = (str(peer[0]), int(peer[1]))
+        connection: socket.socket = transport.get_extra_info("socket")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in _KEEPALIVE:
+            if hasattr(socket, name):  # not on every system
+                connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+        if self._opened is None:
+            self._owner.link_made(self)
+        if self._tls is None:
+            self._now_ready()
+        elif hello := self._tls.start():
+            transport.write(hello)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._room
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._closing:
+            return
+        try:
+            frames = self._received(self._room[:nbytes])
+        except (MalformedFrame, ssl.SSLError) as error:
+            self._fail(error)
+            return
+        if frames:
+            self._judge(True)
+        if self._opened is None:
+            self._owner.link_frames(self, frames)
+
+    def eof_received(self) -> bool:
+        if self._opened is not None:
+            return False  # the transport closes itself
+        self._owner.link_eof(self)
+        return True
+
+    def pause_writing(self) -> None:
+        self._owner.link_full(self, True)
+
+    def resume_writing(self) -> None:
+        self._owner.link_full(self, False)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._closing = True
+        self._transport = None
+        self._judge(False)
+        if self._opened is None:
+            self._owner.link_lost(self, exc)
+            return
+        opened, self._opened = self._opened, None
+        if not opened.done():
+            opened.set_exception(exc or ConnectionResetError("the connection was closed before it could be used"))
+
+    def _received(self, data: memoryview) -> list[bytes]:
+        if self._tls is None:
+            plaintext = bytes(data)
+        else:
+            was_ready = self._tls.ready
+            plaintext, answer = self._tls.receive(data)
+            if answer and self._transport is not None:
+                self._transport.write(answer)
+            if self._tls.ready and not was_ready:
+                self._now_ready()
+        frames = self._frames.receive(plaintext)
+        self._buffered += len(plaintext) - sum(len(payload) + 4 for payload in frames)
+        return frames
+
+    def _judge(self, answered: bool) -> None:
+        judge, self.judge = self.judge, None
+        if judge is not None:
+            judge(answered)
+
+    def _now_ready(self) -> None:
+        opened, self._opened = self._opened, None
+        if opened is not None and not opened.done():
+            opened.set_result(None)
+
+    def _fail(self, error: MalformedFrame | ssl.SSLError) -> None:
+        if self._opened is None:
+            self._owner.link_failed(self, error)
+            return
+        if not self._opened.done():
+            self._opened.set_exception(error)
+        self.abort()
+
+
+# Connections to the brokers
+
+
+class NoBroker(ClusterError):
+    """None of the bootstrap servers accepts a connection."""
+
+    default_code = ErrorCode.REQUEST_TIMED_OUT
+
+
+class Upstream:
+    """Opens connections to the brokers, one for each client, at each server in turn. For one loop.
+
+    It decides which brokers and how they are reached, never as which user: that is each client's own business.
+
+    A server is doubted that accepted no connection, or on whose connection no frame came before it ended: a process
+    that hangs still accepts. It comes last, until it has sent a frame. Every :data:`DOUBT_S` one client has to try it;
+    if that fails, the client reaches another server when it returns.
+
+    Args:
+        servers: host and port of the bootstrap servers, at least one.
+        security_protocol: PLAINTEXT, SASL_PLAINTEXT or SASL_SSL.
+        context: TLS to the brokers, with SASL_SSL.
+        connect_timeout_s: how long one broker has, until its TLS handshake is complete.
+    """
+
+    def __init__(
+        self,
+        servers: Sequence[tuple[str, int]],
+        security_protocol: str = "PLAINTEXT",
+        context: ssl.SSLContext | None = None,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+    ) -> None:
+        self.servers = tuple(servers)
+        self.security_protocol = security_protocol
+        self._context = context
+        self._timeout_s = connect_timeout_s
+        self._next = 0
+        self._doubted_until_s: dict[int, float] = {}
+
+    @classmethod
+    def from_conf(cls, conf: Mapping[str, Any], connect_timeout_s: float = CONNECT_TIMEOUT_S) -> Upstream:
+        """Take ``bootstrap.servers``, ``security.protocol`` and TLS, except a certificate, from librdkafka's settings.
+
+        The controller's certificate and credentials are never used.
+
+        Raises:
+            ConfigError: one of them cannot be used; or ``security.protocol`` is SSL.
+        """
+        protocol = security.security_protocol(conf)
+        if protocol == "SSL":
+            raise ConfigError(
+                "security.protocol: with SSL alone brokers identify users by their certificates, and the endpoint "
+                "cannot present a user's certificate for it. Reach the brokers by SASL_SSL, or run the controller "
+                "without a listener"
+            )
+        try:  # librdkafka takes a host without a port
+            servers = [split_address(server, DEFAULT_PORT) for server in security.servers(conf)]
+        except ValueError as error:
+            raise ConfigError(f"bootstrap.servers: {error}") from error
+        anonymous = {name: value for name, value in conf.items() if not name.startswith(("ssl.certificate", "ssl.key"))}
+        context = security.ssl_context(anonymous) if protocol == "SASL_SSL" else None
+        return cls(servers, protocol, context, connect_timeout_s)
+
+    @property
+    def sasl(self) -> bool:
+        """Whether brokers require SASL."""
+        return self.security_protocol.startswith("SASL")
+
+    @property
+    def tls(self) -> bool:
+        """Whether connections to brokers are encrypted."""
+        return self._context is not None
+
+    async def connect(self, make_link: Callable[[TlsStream | None, asyncio.Future[None]], Link]) -> Link:
+        """Return a link to the first broker that accepts one: the servers in turn, doubted ones last.
+
+        Args:
+            make_link: makes the link of a new connection from this side's TLS and the future that is set when the link
+                is ready.
+
+        Raises:
+            NoBroker: none does; its text has the reason for each.
+        """
+        reasons = []
+        for at in self._order():
+            host, port = self.servers[at]
+            self._next = (at + 1) % len(self.servers)
+            if at in self._doubted_until_s:
+                self._judge(at, False)  # while this client tries it, others need not
+            try:
+                async with asyncio.timeout(self._timeout_s):
+                    return await self._connect_to(at, make_link)
+            except TimeoutError:
+                reasons.append(f"{host}:{port}: no connection within {self._timeout_s:g} s")
+            except OSError as error:  # an SSLError is one
+                reasons.append(f"{host}:{port}: {error}")
+            self._judge(at, False)
+        raise NoBroker(f"no broker accepts a connection ({'; '.join(reasons)})")
+
+    def _order(self) -> list[int]:
+        count, now_s = len(self.servers), asyncio.get_running_loop().time()
+        in_turn = [(self._next + number) % count for number in range(count)]
+        return sorted(in_turn, key=lambda at: now_s < self._doubted_until_s.get(at, now_s))
+
+    def _judge(self, at: int, answered: bool) -> None:
+        if answered:
+            self._doubted_until_s.pop(at, None)
+        else:
+            self._doubted_until_s[at] = asyncio.get_running_loop().time() + DOUBT_S
+
+    async def _connect_to(self, at: int, make_link: Callable[[TlsStream | None, asyncio.Future[None]], Link]) -> Link:
+        host, port = self.servers[at]
+        loop = asyncio.get_running_loop()
+        opened: asyncio.Future[None] = loop.create_future()
+        tls = TlsStream(self._context, host) if self._context is not None else None
+
+        def new_link() -> Link:
+            link = make_link(tls, opened)
+            link.judge = functools.partial(self._judge, at)
+            return link
+
+        _, link = await loop.create_connection(new_link, host, port)
+        try:
+            await opened
+        except BaseException:
+            link.abort()
+            raise
+        return link

@@ -1,0 +1,118 @@
+"""Growth (KIP-195): retired partitions are revived first, missing ones are created closed and opened later.
+
+A new partition that took writes at once would lose its first records for groups that start at the latest offset
+(KIP-1327). So it is listed ReadOnly (*opening*) before it is created, and becomes ReadWrite once every group has a
+committed offset on it. Aware consumers commit theirs; the controller commits for groups without members; a group that
+does neither within ``modeaware.open.timeout.ms`` is where a stock growth would leave it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from modeaware.config import ControllerConfig
+from modeaware.lifecycle import reasons
+from modeaware.lifecycle.commands import CommitOffsets, CreatePartitions, CreatePartitionsCommand, Effect
+from modeaware.lifecycle.drain import evacuation_of, is_evacuation_group
+from modeaware.lifecycle.facts import TopicFacts
+from modeaware.modelog.records import RetiredPartition, TopicRecord
+from modeaware.modes import PartitionMode
+
+
+def grow(record: TopicRecord, command: CreatePartitionsCommand, facts: TopicFacts, now_ms: int) -> TopicRecord:
+    """Return the record with the command's count: retired partitions revived, missing ones listed as opening."""
+    after = _revive(record, command.total_count, now_ms)
+    return _open_new(after, command, facts, now_ms) if command.total_count > len(after.modes) else after
+
+
+def _revive(record: TopicRecord, total_count: int, now_ms: int) -> TopicRecord:
+    """Return the record with retired partitions open for writes again, lowest id first, so that the writable ones stay
+    the first (invariant I3).
+
+    What remains of the shrink moves keys again, so its handover and its evacuation start anew. A shrink that is undone
+    has nothing to hand over, unless it overlaps an earlier one: keys that the earlier one moved still wait.
+    """
+    revived = [p for p in sorted(record.retired) if p < total_count and not record.retired[p].opening]
+    modes = tuple(PartitionMode.READ_WRITE if p in revived else mode for p, mode in enumerate(record.modes))
+    retired = {p: r for p, r in record.retired.items() if p not in revived}
+    deletion = record.deletion
+    if deletion is not None:
+        # Grown past the count before the shrink: what can still be undone is everything still retired.
+        undone = total_count >= deletion.previous_count
+        shrunk = replace(
+            deletion,
+            delete_partitions=total_count,
+            previous_count=len(record.modes) if undone else deletion.previous_count,
+            handed_over=undone and not deletion.earlier_counts,
+            revived_ms=now_ms,
+            evacuation_epoch=record.epoch + 1 if deletion.evacuate else -1,  # this record's, once it is stamped
+        )
+        deletion = shrunk if any(not r.opening for r in retired.values()) else None
+    after = replace(record, modes=modes, retired=retired, deletion=deletion, handed_over=(), handover_offsets={})
+    readers = {group for group in record.required_groups if not is_evacuation_group(record.topic, group)}
+    evacuation = evacuation_of(after)
+    return replace(after, required_groups=tuple(sorted(readers | ({evacuation} if evacuation else set()))))
+
+
+def _open_new(record: TopicRecord, command: CreatePartitionsCommand, facts: TopicFacts, now_ms: int) -> TopicRecord:
+    """Return the record with the new partitions listed, closed to writes."""
+    first = len(record.modes)
+    retired = dict(record.retired)
+    for partition in range(first, command.total_count):
+        log = facts.partitions.get(partition)  # another tool may have created it already
+        retired[partition] = RetiredPartition(
+            opening=True, seal_offset=log.log_start if log else 0, reason=reasons.OPENING
+        )
+    return replace(
+        record,
+        modes=record.modes + (PartitionMode.READ_ONLY,) * (command.total_count - first),
+        retired=retired,
+        required_groups=tuple(sorted(g for g in facts.groups if not is_evacuation_group(record.topic, g))),
+        opening_since_ms=now_ms,
+        opening_assignments=command.assignments or (),
+    )
+
+
+def advance_opening(
+    record: TopicRecord, facts: TopicFacts, config: ControllerConfig, now_ms: int
+) -> tuple[TopicRecord, list[Effect], int | None]:
+    """Return ``(record, effects, due_ms)``: create what does not exist yet, then open all new partitions together.
+
+    Groups without members get the open offset committed, so that a ``latest`` group does not skip the first records
+    (invariant I2).
+    """
+    opening = {p: r.seal_offset or 0 for p, r in record.retired.items() if r.opening}
+    if not opening:
+        return record, [], None
+    since_ms = record.opening_since_ms if record.opening_since_ms is not None else now_ms
+    if facts.partition_count < len(record.modes):
+        total, assignments = len(record.modes), record.opening_assignments or None
+        return record, [CreatePartitions(record.topic, record.topic_id, total, assignments)], now_ms
+    deadline_ms = since_ms + config.open_timeout_ms
+    effects: list[Effect] = []
+    waiting = facts.groups_doubt is not None or any(p not in facts.partitions for p in opening)
+    for name, group in sorted(facts.groups.items()):
+        if group.kind == "share":  # brokers keep its start offsets; it commits none
+            continue
+        if is_evacuation_group(record.topic, name):  # a proof, and no reader
+            continue
+        missing = {p: offset for p, offset in opening.items() if p not in group.committed}
+        waiting = waiting or bool(missing)
+        if missing and not group.has_members:
+            effects.append(CommitOffsets(record.topic, record.topic_id, name, missing))
+    if waiting and now_ms < deadline_ms:
+        return record, effects, now_ms if effects else deadline_ms
+    modes = tuple(PartitionMode.READ_WRITE if p in opening else mode for p, mode in enumerate(record.modes))
+    retired = {p: r for p, r in record.retired.items() if p not in opening}
+    opened = replace(record, modes=modes, retired=retired, opening_since_ms=None, opening_assignments=())
+    return opened, [], None
+
+
+def give_up_opening(record: TopicRecord, facts: TopicFacts, controller_epoch: int, now_ms: int) -> TopicRecord:
+    """Return the record after the brokers refused to create new partitions, without those that do not exist."""
+    kept = {p: r for p, r in record.retired.items() if not r.opening or p < facts.partition_count}
+    count = len(record.modes) - (len(record.retired) - len(kept))
+    after = replace(record, modes=record.modes[:count], retired=kept, opening_assignments=())
+    if not any(r.opening for r in kept.values()):
+        after = replace(after, opening_since_ms=None)
+    return after.stamped(controller_epoch, now_ms)

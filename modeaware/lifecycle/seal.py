@@ -1,0 +1,121 @@
+"""The seal of a retired partition: when it is set, when it is found broken, and what the alarms say.
+
+The seal is the partition's end offset once no aware producer can still write there. A partition is sealed when its end
+has been quiet for ``modeaware.seal.quiet.ms`` since it was retired and no transaction is open. Quiet is no proof, for a
+paused producer may wake after any wait; it only avoids flapping (docs/how-it-works.md, "Quiet proves nothing"). Safety
+is the recorded offset: a record at or after the seal is a *straggler*, an end before it a *truncation*. Either breaks
+the seal, and the partition is sealed and drained again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from modeaware.lifecycle import reasons
+from modeaware.lifecycle.facts import PartitionFacts, WriterFacts
+from modeaware.lifecycle.state import blocked, unproved
+from modeaware.modelog.records import RetiredPartition, Straggler
+
+
+def seal_partition(
+    retired: RetiredPartition, log: PartitionFacts, retired_ms: int, quiet_ms: int, now_ms: int
+) -> tuple[RetiredPartition, int | None]:
+    """Return the partition, sealed where it may be, and the time at which its quiet is over, where it is waited for.
+
+    An open transaction's records are not readable yet, so no seal is set behind them (invariant I2). While records
+    arrive, a last stable offset below the end shows no transaction: it was read a moment before the end was.
+
+    Args:
+        retired_ms: when the partition was retired; the wait starts no earlier.
+        quiet_ms: ``modeaware.seal.quiet.ms``.
+    """
+    quiet_from_ms = max(log.quiet_since_ms, retired_ms) + quiet_ms
+    if now_ms < quiet_from_ms:
+        if log.moved and log.quiet_since_ms >= retired_ms + quiet_ms:
+            known = retired.reason in (reasons.STILL_WRITTEN, reasons.STRAGGLER)
+            return (retired if known else blocked(retired, reasons.STILL_WRITTEN)), quiet_from_ms
+        over = retired.reason in (reasons.OPEN_TRANSACTION, reasons.UNAVAILABLE)
+        return (replace(retired, reason=None) if over else retired), quiet_from_ms
+    if not log.settled:
+        return blocked(retired, reasons.OPEN_TRANSACTION), None
+    if retired.truncated_to is not None:  # and perhaps further since, while there was no seal
+        retired = replace(retired, truncated_to=min(retired.truncated_to, log.lowest_end))
+    return replace(retired, seal_offset=log.end_offset, seal_leader_epoch=log.leader_epoch, reason=None), None
+
+
+def seal_broken_by(seal_offset: int, log: PartitionFacts) -> str | None:
+    """Return the reason code for which a seal no longer holds, ``truncated`` or ``straggler``; None: it holds.
+
+    Truncated: the log ends before the seal, or did for a while and was then written again (invariant I1).
+    """
+    if log.end_offset < seal_offset or (log.seal_epoch_end is not None and log.seal_epoch_end < seal_offset):
+        return reasons.TRUNCATED
+    return reasons.STRAGGLER if log.end_offset > seal_offset else None
+
+
+def break_seal(
+    topic: str, partition: int, retired: RetiredPartition, log: PartitionFacts
+) -> tuple[RetiredPartition, str]:
+    """Return the partition without its broken seal, to be drained again (invariant I2), and the alarm."""
+    seal_offset = retired.seal_offset or 0
+    truncated = seal_broken_by(seal_offset, log) == reasons.TRUNCATED
+    # A group that never committed here (it starts at the latest) resumes where the drain ended, not at the straggler.
+    resume = seal_offset if retired.resume_offset is None else retired.resume_offset
+    lowest = log.lowest_end if retired.truncated_to is None else min(log.lowest_end, retired.truncated_to)
+    broken = replace(
+        unproved(retired, reasons.TRUNCATED if truncated else reasons.STRAGGLER),
+        seal_offset=None,
+        seal_leader_epoch=log.leader_epoch,
+        resume_offset=min(log.lowest_end, resume),
+        stragglers=retired.stragglers + (not truncated),
+        straggler=retired.straggler if truncated else straggler_of(log),
+        truncated_to=lowest if truncated else retired.truncated_to,
+        evacuated_to=None if retired.evacuated_to is None else min(retired.evacuated_to, log.lowest_end),
+    )
+    return broken, _broken_alarm(f"{topic}-{partition}", seal_offset, log, truncated)
+
+
+def straggler_of(log: PartitionFacts) -> Straggler:
+    """Return the last record of a log that has grown past its seal, with the producer that wrote last."""
+    last = max(log.writers, key=lambda writer: writer.last_timestamp_ms, default=None)
+    offset = log.end_offset - 1
+    if last is None:
+        return Straggler(offset)
+    return Straggler(offset, last.producer_id, last.producer_epoch, last.last_timestamp_ms)
+
+
+def reason_alarm(topic: str, partition: int, reason: str | None, log: PartitionFacts) -> str | None:
+    """Return the alarm to raise when ``reason`` becomes a partition's reason; None: it needs none."""
+    if reason == reasons.STILL_WRITTEN:
+        return f"{topic}-{partition}: {reasons.text(reason)}"
+    if reason != reasons.OPEN_TRANSACTION:
+        return None
+    owners = ", ".join(
+        f"{_describe(writer)}, from offset {writer.transaction_start} on"
+        for writer in log.writers
+        if writer.transaction_start is not None
+    )
+    return (
+        f"{topic}-{partition}: open transaction since offset {log.last_stable_offset}"
+        + (f" ({owners})" if owners else "")
+        + "; waiting. Abort a hanging one with kafka-transactions.sh abort"
+    )
+
+
+def _broken_alarm(name: str, seal_offset: int, log: PartitionFacts, truncated: bool) -> str:
+    if truncated:
+        return (
+            f"{name}: the log was truncated to {log.lowest_end}, below its seal {seal_offset} (unclean leader "
+            "election?); the partition is ReadOnly and is drained again"
+        )
+    parts = [f"{name}: {log.end_offset - seal_offset} offset(s) written at or after the seal {seal_offset}"]
+    parts.append("Some producer does not honour modes; the partition is ReadOnly and is drained again")
+    if log.writers:
+        parts.append("producers the leader remembers: " + ", ".join(map(_describe, log.writers)))
+    if log.samples:
+        parts.append("records: " + "; ".join(log.samples))
+    return ". ".join(parts)
+
+
+def _describe(writer: WriterFacts) -> str:
+    return f"producer id {writer.producer_id} epoch {writer.producer_epoch}"

@@ -1,0 +1,147 @@
+"""The state machine of a retiring partition: its theory, its tables, and what a record says of the state.
+
+A shrink takes each partition of the tail through four phases, one record on the mode log after another. Every pass
+starts from the record and from fresh facts alone, so a controller that crashes between two steps loses nothing.
+
+========  ========  =========================  ====================================================  =========
+phase     mode      replica state              ends when                                             module
+========  ========  =========================  ====================================================  =========
+seal      ReadOnly  OnlineReplica              its end offset has been quiet and no transaction is   ``seal``
+                                               open: that end offset becomes the seal
+drain     ReadOnly  ReplicaDeletionIneligible  required groups have consumed it to the seal, and     ``drain``
+                                               the reclaim policy agrees
+reclaim   None      ReplicaDeletionStarted     its log start has reached the recorded offset         ``steps``
+done      None      ReplicaDeletionSuccessful  its end offset differs from the seal                  ``seal``
+========  ========  =========================  ====================================================  =========
+
+A straggler or a truncation takes a partition from any phase back to *seal*. An undo or a growth (``growth``) makes it
+ReadWrite again. A new partition starts ReadOnly in the phase *opening* and becomes ReadWrite once groups have an
+offset on it. A partition of a compacted topic whose values were evacuated may rest in None with its records in place.
+
+The *reclaim policy* of a shrink: ``retention`` deletes nothing and waits until the topic's own retention has emptied
+the partition; ``drained`` deletes the records once every required group has read them and the requested delay is over;
+``immediate`` waits for neither.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from modeaware.errors import ErrorCode, RequestRefused
+from modeaware.modelog.records import DeleteTopicPartitions, RetiredPartition, TopicRecord
+from modeaware.modes import PartitionMode, PartitionState, ReplicaState
+
+MODE_TRANSITIONS: dict[PartitionMode, frozenset[PartitionMode]] = {
+    # ReadWrite never becomes None directly: consumers drain the partition first. An immediate_delete passes through
+    # ReadOnly as well, so that aware producers have left before records are deleted.
+    PartitionMode.READ_WRITE: frozenset({PartitionMode.READ_ONLY}),
+    PartitionMode.READ_ONLY: frozenset({PartitionMode.READ_WRITE, PartitionMode.NONE}),
+    PartitionMode.NONE: frozenset({PartitionMode.READ_ONLY, PartitionMode.READ_WRITE}),
+}
+REPLICA_TRANSITIONS: dict[ReplicaState, frozenset[ReplicaState]] = {
+    ReplicaState.ONLINE: frozenset({ReplicaState.DELETION_INELIGIBLE, ReplicaState.DELETION_STARTED}),
+    ReplicaState.DELETION_INELIGIBLE: frozenset({ReplicaState.ONLINE, ReplicaState.DELETION_STARTED}),
+    ReplicaState.DELETION_STARTED: frozenset({ReplicaState.DELETION_SUCCESSFUL, ReplicaState.DELETION_INELIGIBLE}),
+    ReplicaState.DELETION_SUCCESSFUL: frozenset({ReplicaState.DELETION_INELIGIBLE}),
+    # KIP-694 puts OfflineReplica before ReplicaDeletionStarted. A stock broker keeps the replica online, so the
+    # controller never records it; the name stays for readers of the log.
+    ReplicaState.OFFLINE: frozenset({ReplicaState.DELETION_STARTED}),
+}
+PHASES = ("seal", "drain", "reclaim", "opening", "done")
+
+
+def blocked(retired: RetiredPartition, reason: str | None) -> RetiredPartition:
+    """Return the partition as ReplicaDeletionIneligible (KIP-694), to be tried again."""
+    return replace(retired, replica_state=ReplicaState.DELETION_INELIGIBLE, reason=reason)
+
+
+def unproved(retired: RetiredPartition, reason: str | None) -> RetiredPartition:
+    """Return the partition without its proof of the drain: readable again until there is a new one."""
+    return replace(blocked(retired, reason), drained={}, evacuated=False, partition_state=PartitionState.ONLINE)
+
+
+def rests(mode: PartitionMode, retired: RetiredPartition) -> bool:
+    """Return whether the partition is evacuated and None, and its records stay on the brokers, unread."""
+    ineligible = retired.replica_state is ReplicaState.DELETION_INELIGIBLE
+    return mode is PartitionMode.NONE and retired.evacuated and ineligible
+
+
+def partition_phase(mode: PartitionMode, retired: RetiredPartition) -> str:
+    """Return the phase of a partition, one of :data:`PHASES`; one that :func:`rests` is done."""
+    if retired.opening:
+        return "opening"
+    if mode is PartitionMode.READ_ONLY:
+        return "seal" if retired.seal_offset is None else "drain"
+    finished = retired.replica_state is ReplicaState.DELETION_SUCCESSFUL or rests(mode, retired)
+    return "done" if finished else "reclaim"
+
+
+def topic_phase(record: TopicRecord) -> str:
+    """Return the phase of the partition that is furthest behind; ``done`` when no change is in progress."""
+    present = {partition_phase(record.modes[p], retired) for p, retired in record.retired.items()}
+    return next((phase for phase in PHASES if phase in present), "done")
+
+
+def held_up(record: TopicRecord) -> dict[str, list[int]]:
+    """Return reason -> the partitions that wait for it, in order; one that :func:`rests` waits for nothing."""
+    waiting: dict[str, list[int]] = {}
+    for partition, retired in sorted(record.retired.items()):
+        if retired.reason is not None and not rests(record.modes[partition], retired):
+            waiting.setdefault(retired.reason, []).append(partition)
+    return waiting
+
+
+def in_progress(record: TopicRecord | None) -> bool:
+    """Return whether a shrink or a growth of the topic has not finished."""
+    return record is not None and topic_phase(record) != "done"
+
+
+def awaits_handover(record: TopicRecord | None) -> bool:
+    """Return whether groups may still have to read what was written to partitions before a shrink's switch."""
+    return record is not None and record.deletion is not None and not record.deletion.handed_over
+
+
+def is_settled(record: TopicRecord | None) -> bool:
+    """Return whether no change of the topic is in progress, and the last one is handed over."""
+    return not in_progress(record) and not awaits_handover(record)
+
+
+def deletion_of(record: TopicRecord) -> DeleteTopicPartitions:
+    """Return the shrink in force.
+
+    Raises:
+        RequestRefused: the record has retired partitions and no shrink, which is a contradiction.
+    """
+    if record.deletion is None:
+        raise RequestRefused(
+            f"topic {record.topic!r}: partitions are retired, but its record names no deletion in force",
+            code=ErrorCode.UNKNOWN_SERVER_ERROR,
+            topic=record.topic,
+        )
+    return record.deletion
+
+
+def reclaim_policy(partition: int, record: TopicRecord, retired: RetiredPartition | None = None) -> str:
+    """Return the reclaim policy of a partition: ``retention``, ``drained`` or ``immediate``.
+
+    An ``immediate`` shrink counted the unread records when it was requested. It did not count stragglers, records that
+    replaced truncated ones, or partitions that an earlier shrink retired: these are drained (invariant I2).
+
+    Args:
+        retired: the state of the partition, where it is newer than the record's.
+
+    Raises:
+        RequestRefused: as of :func:`deletion_of`.
+    """
+    deletion = deletion_of(record)
+    now = retired or record.retired[partition]
+    uncounted = now.stragglers > 0 or now.truncated_to is not None or partition >= deletion.previous_count
+    return "drained" if deletion.policy == "immediate" and uncounted else deletion.policy
+
+
+def drains(partition: int, record: TopicRecord) -> bool:
+    """Return whether the partition becomes None only once groups have read it: under ``drained``, or if evacuated.
+
+    Compaction never empties a partition, so an evacuation does not wait for it under ``retention``.
+    """
+    return deletion_of(record).evacuate or reclaim_policy(partition, record) == "drained"

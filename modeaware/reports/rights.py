@@ -1,0 +1,694 @@
+"""What a controller, an operator and a client may do on a cluster, against what they need: ``modeaware check``.
+
+:func:`needs` is the table of docs/permissions.md (a test compares them). Metadata and DescribeCluster return the
+operations a user is granted on topics and on the cluster (KIP-430). For groups and transactional ids the brokers are
+sent requests they must refuse: a heartbeat and a transaction's step, of a member and a producer that do not exist. A
+missing right is the first reason to refuse; any other answer means that the right is there, also from a broker that is
+not the coordinator. So no coordinator is looked for, which would create ``__consumer_offsets``. Nothing is changed.
+"""
+
+from __future__ import annotations
+
+import shlex
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any
+
+from modeaware.config import DEFAULT_MODE_LOG_TOPIC
+from modeaware.endpoint.changes import AclOperation
+from modeaware.errors import ClusterError, ControllerUnavailable, ModeSourceError
+from modeaware.librdkafka import KafkaError
+from modeaware.modelog.reader import read_mode_log
+from modeaware.modelog.topic import log_configs, unfit, weakness
+from modeaware.wire.brokers import Brokers, Route, ask_controller
+from modeaware.wire.client import is_running
+from modeaware.wire.probe import Round
+from modeaware.wire.requests import (
+    AddOffsetsToTxnRequest,
+    CreateTopicsRequest,
+    DescribeClusterRequest,
+    DescribeConfigsRequest,
+    HeartbeatRequest,
+    MetadataRequest,
+    OffsetFetchRequest,
+)
+from modeaware.wire.transport import Ask
+
+TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = "topic", "group", "cluster", "transactional id"
+EVERY = "*"
+SHORT_LIVED = ("modeaware-control-records", "modeaware-stragglers")
+"""The groups of consumers that look at single records and commit nothing."""
+PLACEHOLDER = "User:NAME"
+"""The principal where none is named."""
+ADMIN_CONFIG = "admin.properties"
+
+
+# The rights that each role needs
+
+
+class Role(Enum):
+    """Who connects to the cluster."""
+
+    CLIENT = "client"
+    CONTROLLER = "controller"
+    OPERATOR = "operator"
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What a check is about.
+
+    Attributes:
+        topics: those to be shrunk, or used by a client; none: they stay unknown.
+        groups: those that use the topics; of a client: its own, which makes it a consumer.
+        transactional_ids: a client's own.
+        closed: the lists of groups are closed (``modeaware groups closed``), so not all groups need be visible.
+        mode_source: a client's ``modeaware.mode.source``; controllers and operators read the log.
+        session_timeout_ms: ``modeaware.controller.session.timeout.ms``.
+    """
+
+    role: Role
+    mode_log: str = DEFAULT_MODE_LOG_TOPIC
+    topics: Sequence[str] = ()
+    groups: Sequence[str] = ()
+    transactional_ids: Sequence[str] = ()
+    closed: bool = False
+    mode_source: str = "auto"
+    session_timeout_ms: int = 8_000
+
+    @property
+    def reads_log(self) -> bool:
+        """Whether the modes come from the mode log."""
+        return self.role is not Role.CLIENT or self.mode_source != "wire"
+
+
+@dataclass(frozen=True)
+class Need:
+    """One right, and what it is for. ``named`` is False where a placeholder stands for a name."""
+
+    kind: str
+    name: str
+    operation: AclOperation
+    purpose: str
+    named: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name} {self.operation.name}"
+
+
+def controllers_name(mode_log: str) -> str:
+    """Return the group and the transactional id of the controllers of a mode log."""
+    return f"modeaware-controller.{mode_log}"
+
+
+def needs(scope: Scope) -> tuple[Need, ...]:
+    """Return what the role needs, in the order of the tables; each right once."""
+    listed = {Role.CLIENT: _client, Role.CONTROLLER: _controller, Role.OPERATOR: _operator}[scope.role](scope)
+    by_right: dict[tuple[str, str, AclOperation], Need] = {}
+    for need in listed:
+        by_right.setdefault((need.kind, need.name, need.operation), need)
+    return tuple(by_right.values())
+
+
+def _controller(scope: Scope) -> Iterator[Need]:
+    log, own = scope.mode_log, controllers_name(scope.mode_log)
+    yield Need(TOPIC, log, AclOperation.CREATE, "making the mode log where it is not there yet")
+    yield Need(TOPIC, log, AclOperation.READ, "reading the mode log")
+    yield Need(TOPIC, log, AclOperation.WRITE, "keeping the mode log")
+    yield Need(TOPIC, log, AclOperation.DESCRIBE_CONFIGS, "seeing that the mode log is compacted")
+    yield Need(TRANSACTIONAL_ID, own, AclOperation.WRITE, "appending to the mode log")
+    yield Need(GROUP, own, AclOperation.READ, "the election of the active controller")
+    yield from _visibility(scope)
+    for topic, named in _or_placeholder(scope.topics, "TOPIC"):
+        yield Need(TOPIC, topic, AclOperation.READ, "looking for control records and stragglers", named)
+        yield Need(TOPIC, topic, AclOperation.DESCRIBE_CONFIGS, "knowing cleanup.policy before a shrink", named)
+        yield Need(TOPIC, topic, AclOperation.DELETE, "deleting the records of drained partitions", named)
+        yield Need(TOPIC, topic, AclOperation.ALTER, "growing beyond the partitions there are", named)
+    for group, named in _or_placeholder(scope.groups, "GROUP"):
+        yield Need(GROUP, group, AclOperation.READ, "committing on new partitions for groups without members", named)
+
+
+def _operator(scope: Scope) -> Iterator[Need]:
+    yield Need(TOPIC, scope.mode_log, AclOperation.READ, "the modes, and the controller's address")
+    yield from _visibility(scope)
+    for topic, named in _or_placeholder(scope.topics, "TOPIC"):
+        yield Need(TOPIC, topic, AclOperation.READ, "certificates of transactional topics", named)
+        yield Need(TOPIC, topic, AclOperation.DESCRIBE_CONFIGS, "seeing cleanup.policy", named)
+        yield Need(TOPIC, topic, AclOperation.ALTER, "growing, shrinking, rules about the topic's groups", named)
+        yield Need(TOPIC, topic, AclOperation.DELETE, "shrinking", named)
+
+
+def _client(scope: Scope) -> Iterator[Need]:
+    if scope.reads_log:
+        yield Need(TOPIC, scope.mode_log, AclOperation.READ, "the modes")
+    own = AclOperation.READ if scope.groups else AclOperation.WRITE
+    yield from (Need(TOPIC, topic, own, "its own records") for topic in scope.topics)
+    yield from (Need(GROUP, group, AclOperation.READ, "its own group") for group in scope.groups)
+    for name in scope.transactional_ids:
+        yield Need(TRANSACTIONAL_ID, name, AclOperation.WRITE, "its own transactions")
+
+
+def _visibility(scope: Scope) -> Iterator[Need]:
+    """The sight of all groups, or of those that the closed lists name."""
+    describe = AclOperation.DESCRIBE
+    if not scope.closed:
+        yield Need(CLUSTER, "kafka-cluster", describe, "seeing all groups: brokers hide some, and no drain is believed")
+        yield Need(GROUP, EVERY, describe, "seeing how far every group has come")
+        yield Need(TOPIC, EVERY, describe, "whether the listing of groups is complete, and which keep state")
+        return
+    for group, named in _or_placeholder(scope.groups, "GROUP"):
+        yield Need(GROUP, group, describe, "seeing how far the group has come", named)
+    yield from (Need(GROUP, name, describe, "looking at single records") for name in SHORT_LIVED)
+
+
+def _or_placeholder(names: Sequence[str], placeholder: str) -> list[tuple[str, bool]]:
+    return [(name, True) for name in names] or [(placeholder, False)]
+
+
+# What a check finds
+
+
+class State(Enum):
+    PASS = "pass"
+    FAIL = "fail"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One answer; ``detail`` is empty where there is nothing to add."""
+
+    state: State
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a check found.
+
+    Attributes:
+        rights: each right that the role needs, and whether the user has it.
+        settings: what is needed and no right, by name.
+        log_missing: the mode log does not exist (None: not known).
+        brokers: their number.
+    """
+
+    scope: Scope
+    rights: Mapping[Need, Verdict]
+    settings: Mapping[str, Verdict]
+    log_missing: bool | None
+    brokers: int
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing failed; what is unknown did not."""
+        return all(verdict.state is not State.FAIL for verdict in (*self.rights.values(), *self.settings.values()))
+
+    @property
+    def missing(self) -> tuple[Need, ...]:
+        """The rights that failed."""
+        return tuple(need for need, verdict in self.rights.items() if verdict.state is State.FAIL)
+
+
+def check(brokers: Brokers, scope: Scope, conf: Mapping[str, Any]) -> Report:
+    """Check the rights and the settings that a role needs.
+
+    Args:
+        conf: the librdkafka configuration of the user.
+
+    Raises:
+        ClusterError: no broker answers.
+    """
+    scope, wire = over_the_wire(scope, conf)
+    asked = ask(brokers, needs(scope), scope.mode_log)
+    readable = any(
+        need.name == scope.mode_log and need.operation is AclOperation.READ and verdict.state is State.PASS
+        for need, verdict in asked.verdicts.items()
+    )
+    settings = {"the modes over the wire": wire} if wire is not None else {}
+    settings.update(Settings(brokers, scope, asked, conf, readable).found())
+    log = asked.topics[scope.mode_log]
+    missing = log.partitions is None if log.shown else None
+    return Report(scope, asked.verdicts, settings, missing, asked.brokers)
+
+
+def over_the_wire(scope: Scope, conf: Mapping[str, Any]) -> tuple[Scope, Verdict | None]:
+    """Return the scope with the source a client finds with ``auto``, and the verdict on ``wire`` where that is it.
+
+    A client whose bootstrap servers return the modes needs no right on the mode log.
+    """
+    if scope.role is not Role.CLIENT or scope.mode_source == "log":
+        return scope, None
+    verdict = _probe(conf)
+    if scope.mode_source == "auto" and verdict.state is not State.PASS:
+        return scope, None
+    return replace(scope, mode_source="wire"), verdict
+
+
+def _probe(conf: Mapping[str, Any]) -> Verdict:
+    probe = Round(conf)
+    try:
+        while not probe.done and not any(offer.modes for offer in probe.offers.values()):
+            probe.step(0.2)
+    finally:
+        probe.close()
+    if servers := [server for server, offer in probe.offers.items() if offer.modes]:
+        return Verdict(State.PASS, f"returned by {servers[0]}")
+    if (failure := probe.failure()) is not None:
+        return Verdict(State.UNKNOWN, str(failure))
+    return Verdict(
+        State.FAIL,
+        "no bootstrap server returns them: add the address of the controller's endpoint to bootstrap.servers, or leave "
+        "modeaware.mode.source=wire out",
+    )
+
+
+# What the brokers are asked
+
+
+_NOT_SAID = 31
+"""The one bit of the field of a broker that does not return operations."""
+_TOPIC_RESOURCE, _BROKER_RESOURCE = 2, 4
+_NOT_DESCRIBED = frozenset(
+    {AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER, AclOperation.DESCRIBE}
+)
+"""Each of these includes DESCRIBE: a user who may not describe a topic may do none of them."""
+_TOPIC_REFUSED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
+_NO_VERDICT = frozenset({KafkaError.NOT_CONTROLLER, KafkaError.REQUEST_TIMED_OUT})
+"""Of a creation: no controller has judged it."""
+
+
+@dataclass(frozen=True)
+class SeenTopic:
+    """A topic in a Metadata response.
+
+    Attributes:
+        partitions: their number; None where it does not exist or is not shown.
+        shown: the user may describe it.
+        operations: what the user may do with it; None where the broker does not say.
+        replicas: the fewest that a partition has.
+    """
+
+    partitions: int | None
+    shown: bool
+    operations: frozenset[int] | None
+    replicas: int | None = None
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the brokers answered.
+
+    Attributes:
+        topics: by name; the mode log and the scope's.
+        node, brokers: the broker that was asked, and the number of brokers.
+        not_creatable: why the mode log could not be made although the user may; None: it could, or was not tried.
+    """
+
+    verdicts: Mapping[Need, Verdict]
+    topics: Mapping[str, SeenTopic]
+    node: int
+    brokers: int
+    not_creatable: str | None
+
+
+def ask(brokers: Brokers, wanted: Sequence[Need], mode_log: str) -> Asked:
+    """Have the brokers judge every need that has a name.
+
+    Raises:
+        ClusterError: no broker answers. A single request without an answer makes its needs unknown.
+    """
+    stranger = f"modeaware-check-{uuid.uuid4().hex}"  # no right names it, but those on all names cover it
+    names = {_asked_name(need, stranger) for need in wanted if need.kind == TOPIC and need.named}
+    topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in sorted(names | {mode_log})]
+    node, metadata = brokers.ask_any(
+        MetadataRequest(
+            topics=topics, allow_auto_topic_creation=False, include_topic_authorized_operations=True, min_version=8
+        )
+    )
+    route = Route(node, int(metadata.controller_id))
+    count = len(metadata.brokers)
+    questions = _Questions(brokers, route, {topic.name: _seen(topic) for topic in metadata.topics}, count, stranger)
+    verdicts = {need: questions.verdict(need) for need in wanted}
+    return Asked(verdicts, questions.topics, node, count, questions.not_creatable)
+
+
+@dataclass
+class _Questions:
+    """Questions to one broker, and where it is not the controller of a cluster with ZooKeeper, to that."""
+
+    brokers: Brokers
+    route: Route
+    topics: Mapping[str, SeenTopic]
+    count: int
+    stranger: str
+    not_creatable: str | None = None
+
+    def verdict(self, need: Need) -> Verdict:
+        if not need.named:
+            return Verdict(State.UNKNOWN, f"name one with --{need.kind}")
+        name = _asked_name(need, self.stranger)
+        if need.kind == TOPIC:
+            return self._topic(need, name)
+        if need.kind == CLUSTER:
+            return self._cluster(need)
+        if need.kind == GROUP and need.operation is AclOperation.READ:
+            heartbeat = HeartbeatRequest(
+                group_id=name, generation_id=0, member_id=f"modeaware-check-{uuid.uuid4().hex}"
+            )
+            return self._judged(heartbeat, lambda a: a.error_code, KafkaError.GROUP_AUTHORIZATION_FAILED)
+        if need.kind == GROUP:
+            group = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=name, topics=[])
+            fetch = OffsetFetchRequest(groups=[group], min_version=8, max_version=9)
+            return self._judged(fetch, lambda a: a.groups[0].error_code, KafkaError.GROUP_AUTHORIZATION_FAILED)
+        step = AddOffsetsToTxnRequest(
+            transactional_id=name, producer_id=2**62, producer_epoch=0, group_id="modeaware-check"
+        )
+        return self._judged(step, lambda a: a.error_code, KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+
+    def _topic(self, need: Need, name: str) -> Verdict:
+        seen = self.topics[name]
+        if need.operation is AclOperation.CREATE:
+            return self._creation(name, seen)
+        if seen.operations is not None:
+            return _granted(need.operation in seen.operations)
+        if not seen.shown and need.operation in _NOT_DESCRIBED:
+            return Verdict(State.FAIL)
+        if need.operation is AclOperation.DESCRIBE:
+            return Verdict(State.PASS)
+        if need.operation is AclOperation.DESCRIBE_CONFIGS:
+            request = _configs_request(_TOPIC_RESOURCE, name, "cleanup.policy")
+            return self._judged(request, lambda a: a.results[0].error_code, KafkaError.TOPIC_AUTHORIZATION_FAILED)
+        return Verdict(State.UNKNOWN, "the brokers do not return what this user may do with it")
+
+    def _creation(self, name: str, seen: SeenTopic) -> Verdict:
+        """By a creation as the controller would do it, validated only."""
+        there = Verdict(State.PASS, "not needed: it exists")
+        if seen.partitions is not None:
+            return there
+        entry = CreateTopicsRequest.CreatableTopic
+        configs = [entry.CreatableTopicConfig(name=k, value=value) for k, value in log_configs(self.count).items()]
+        factor = min(3, self.count)
+        new = entry(name=name, num_partitions=1, replication_factor=factor, assignments=[], configs=configs)
+        answer = ask_controller(
+            self.brokers,
+            self.route,
+            lambda: CreateTopicsRequest(topics=[new], timeout_ms=3_000, validate_only=True),
+            lambda answer: [answer.topics[0].error_code],
+            once=False,
+        )
+        if isinstance(answer, ClusterError):
+            return Verdict(State.UNKNOWN, str(answer))
+        (result,) = answer.topics
+        if result.error_code in _TOPIC_REFUSED:
+            return Verdict(State.FAIL)
+        if result.error_code == KafkaError.TOPIC_ALREADY_EXISTS:
+            return there
+        if result.error_code:
+            reason = f"{KafkaError(result.error_code).name()}: {result.error_message}"
+            if result.error_code in _NO_VERDICT:
+                return Verdict(State.UNKNOWN, reason)
+            self.not_creatable = reason
+        return Verdict(State.PASS)
+
+    def _cluster(self, need: Need) -> Verdict:
+        answer = self._answer(DescribeClusterRequest(include_cluster_authorized_operations=True))
+        if isinstance(answer, ClusterError):
+            return Verdict(State.UNKNOWN, str(answer))
+        operations = _operations(answer.authorized_operations)
+        if answer.error_code or operations is None:
+            return Verdict(State.UNKNOWN, "the brokers do not return what this user may do with the cluster")
+        return _granted(need.operation in operations)
+
+    def _judged(self, request: Any, code: Callable[[Any], int], refused: int) -> Verdict:
+        """By whether the request is refused for want of the right."""
+        answer = self._answer(request)
+        if isinstance(answer, ClusterError):
+            return Verdict(State.UNKNOWN, str(answer))
+        return _granted(code(answer) != refused)
+
+    def _answer(self, request: Any) -> Any:
+        return self.brokers.ask_each([Ask(self.route.node, request)])[0]
+
+
+def _granted(there: bool) -> Verdict:
+    return Verdict(State.PASS if there else State.FAIL)
+
+
+def _asked_name(need: Need, stranger: str) -> str:
+    return stranger if need.name == EVERY else need.name
+
+
+def _seen(topic: Any) -> SeenTopic:
+    refused = topic.error_code in _TOPIC_REFUSED
+    # A user who is shown a topic may describe it: with no operation at all, none was returned.
+    operations = None if refused else _operations(topic.authorized_operations) or None
+    replicas = min((len(partition.replica_nodes) for partition in topic.partitions), default=None)
+    return SeenTopic(len(topic.partitions) or None, not refused, operations, replicas)
+
+
+def _operations(bits: Iterable[int] | None) -> frozenset[int] | None:
+    """None: the broker does not say."""
+    found = frozenset((_NOT_SAID,) if bits is None else bits)
+    return None if _NOT_SAID in found else found
+
+
+def _configs_request(kind: int, name: str, *keys: str) -> Any:
+    resource = DescribeConfigsRequest.DescribeConfigsResource
+    wanted = resource(resource_type=kind, resource_name=name, configuration_keys=list(keys))
+    return DescribeConfigsRequest(resources=[wanted])
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is needed and no right: a fit mode log, existing topics, session timeouts, a controller.
+
+    Args:
+        readable: whether the user may read the mode log.
+    """
+
+    brokers: Brokers
+    scope: Scope
+    asked: Asked
+    conf: Mapping[str, Any]
+    readable: bool
+
+    def found(self) -> Iterator[tuple[str, Verdict]]:
+        """Yield each setting with its verdict.
+
+        Raises:
+            ClusterError: no broker answers.
+        """
+        scope = self.scope
+        if scope.reads_log:
+            yield f"the mode log {scope.mode_log}", self._log()
+        for name in dict.fromkeys(scope.topics):
+            if self.asked.topics[name].shown:
+                yield f"the topic {name}", self._topic(name)
+        if scope.role is Role.CONTROLLER:
+            yield f"modeaware.controller.session.timeout.ms={scope.session_timeout_ms}", self._session()
+            if str(self.conf.get("security.protocol", "")).upper() == "SSL":
+                detail = "none with security.protocol=SSL, where it could not identify its clients to the brokers"
+                yield "the controller's endpoint", Verdict(State.UNKNOWN, detail)
+        if scope.role is Role.OPERATOR and self.readable and self.asked.topics[scope.mode_log].partitions:
+            yield "the controller", self._controller()
+
+    def _log(self) -> Verdict:
+        name, seen = self.scope.mode_log, self.asked.topics[self.scope.mode_log]
+        if not seen.shown:
+            return Verdict(State.UNKNOWN, "this user may not see it")
+        if seen.partitions is None:
+            if self.asked.not_creatable is not None:
+                return Verdict(State.FAIL, f"it cannot be made: {self.asked.not_creatable}")
+            return Verdict(State.UNKNOWN, "not there yet: the first controller makes it, until then all is ReadWrite")
+        configs = self._config(_TOPIC_RESOURCE, name, "cleanup.policy", "min.insync.replicas")
+        policy = configs.get("cleanup.policy")
+        reason = unfit(name, seen.partitions, {"cleanup.policy": "compact" if policy is None else policy})
+        if reason is not None:
+            return Verdict(State.FAIL, reason)
+        detail = "1 partition" if policy is None else "1 partition, compacted"
+        if self.scope.role is Role.CONTROLLER and seen.replicas is not None:
+            weak = weakness(seen.replicas, configs.get("min.insync.replicas"), self.asked.brokers)
+            detail += f", but {weak}" if weak is not None else ""
+        return Verdict(State.PASS, detail)
+
+    def _topic(self, name: str) -> Verdict:
+        partitions = self.asked.topics[name].partitions
+        if partitions is None:
+            return Verdict(State.FAIL, "there is no such topic")
+        detail = f"{partitions} partitions"
+        if self.scope.role is not Role.CLIENT:
+            policy = self._config(_TOPIC_RESOURCE, name, "cleanup.policy").get("cleanup.policy", "")
+            detail += ", compacted: shrink it with --evacuate" if "compact" in policy else ""
+        return Verdict(State.PASS, detail)
+
+    def _session(self) -> Verdict:
+        """Whether the brokers take members of the election with this session timeout."""
+        least, most = "group.min.session.timeout.ms", "group.max.session.timeout.ms"
+        found = self._config(_BROKER_RESOURCE, str(self.asked.node), least, most)
+        if least not in found or most not in found:
+            detail = f"must lie within the brokers' {least} and its maximum, which this user may not see"
+            return Verdict(State.UNKNOWN, detail)
+        fits = int(found[least]) <= self.scope.session_timeout_ms <= int(found[most])
+        return Verdict(State.PASS if fits else State.FAIL, f"the brokers take {found[least]} to {found[most]}")
+
+    def _controller(self) -> Verdict:
+        try:
+            claim = read_mode_log(self.conf, self.scope.mode_log, 10.0).claim
+            running = is_running(self.conf, claim)
+        except (ModeSourceError, ControllerUnavailable) as error:
+            return Verdict(State.UNKNOWN, str(error))
+        if running and claim is not None:
+            return Verdict(State.PASS, f"answers at {claim.address}")
+        return Verdict(State.UNKNOWN, "none answers: commands do its work then, and need the controllers' rights")
+
+    def _config(self, kind: int, name: str, *keys: str) -> dict[str, str]:
+        """Configs by name; empty where the user may not see them."""
+        try:
+            node = self.asked.node if kind == _BROKER_RESOURCE else None
+            (result,) = self.brokers.ask(_configs_request(kind, name, *keys), node).results
+        except ClusterError:  # the check finds less, and says so
+            return {}
+        if result.error_code != KafkaError.NO_ERROR:
+            return {}
+        return {config.name: str(config.value) for config in result.configs}
+
+
+# A check in words and as JSON, with the commands of Kafka's own tools that grant what is missing
+
+
+_HIDDEN = """\
+Without DESCRIBE on the cluster, on every group and on every topic (many a managed Kafka grants none on the cluster)
+a drain is never believed to be complete (groups-hidden): shrinks are admitted and do not end, and new partitions open
+only after modeaware.open.timeout.ms. The way around: register each group that uses the topic (modeaware groups require
+GROUP --topic TOPIC), close the list (modeaware groups closed --topic TOPIC --reason WHY), and check again with
+--closed-groups and each --group."""
+_HIDDEN_OPERATOR = """\
+Without DESCRIBE on the cluster, on every group and on every topic the commands show fewer groups than the controller
+sees. Where the lists of groups are closed (modeaware groups closed), check again with --closed-groups."""
+_NO_CREATE = """\
+Without CREATE the controller cannot make the mode log. Have an administrator make it once, by the command above; then
+the right is not needed. Its name may be another: modeaware.mode.log.topic, the same for all clients and controllers."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """What the commands are about: the cluster, whose rights (``User:...``), and how an administrator connects."""
+
+    servers: str
+    principal: str = PLACEHOLDER
+    secured: bool = False
+
+    def grant(self, need: Need) -> str:
+        """Return the ``kafka-acls.sh`` command that grants it."""
+        resource = ["--cluster"] if need.kind == CLUSTER else [f"--{need.kind.replace(' ', '-')}", need.name]
+        operation = "".join(word.capitalize() for word in need.operation.name.split("_"))
+        what = ["--add", "--allow-principal", self.principal, "--operation", operation, *resource]
+        return shlex.join(["kafka-acls.sh", *self._to(), *what])
+
+    def create(self, mode_log: str, brokers: int) -> str:
+        """Return the ``kafka-topics.sh`` command that makes the mode log as the controller would."""
+        shape = ["--partitions", "1", "--replication-factor", str(min(3, brokers))]
+        configs = [part for key, value in log_configs(brokers).items() for part in ("--config", f"{key}={value}")]
+        return shlex.join(["kafka-topics.sh", *self._to(), "--create", "--topic", mode_log, *shape, *configs])
+
+    def _to(self) -> list[str]:
+        return ["--bootstrap-server", self.servers, *(["--command-config", ADMIN_CONFIG] if self.secured else [])]
+
+
+@dataclass(frozen=True)
+class RightReport:
+    """A right that the role needs.
+
+    Attributes:
+        state: pass, fail or unknown.
+        resource: topic, group, cluster or transactional id.
+        command: of kafka-acls.sh, where the right is missing.
+    """
+
+    state: State
+    resource: str
+    name: str
+    operation: str
+    purpose: str = field(metadata={"json": "for"})
+    detail: str
+    command: str | None
+
+
+@dataclass(frozen=True)
+class SettingReport:
+    """What is needed and no right."""
+
+    state: State
+    name: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """What ``modeaware check`` prints.
+
+    Attributes:
+        passed: whether nothing fails.
+        commands: what an administrator runs: one for each right that failed, and the creation of the mode log.
+        notes: what is lost by the rights that failed, and the way around.
+    """
+
+    role: str
+    principal: str | None
+    bootstrap_servers: str
+    mode_log_topic: str
+    mode_log_missing: bool | None
+    passed: bool
+    rights: tuple[RightReport, ...]
+    settings: tuple[SettingReport, ...]
+    commands: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def check_report(report: Report, site: Site) -> CheckReport:
+    """Return a check with the commands that grant what is missing."""
+    missing, log = report.missing, report.scope.mode_log
+    creates = any(need.operation is AclOperation.CREATE for need in missing)
+    hidden = any(need.kind == CLUSTER or need.name == EVERY for need in missing)
+    hidden_note = _HIDDEN if report.scope.role is Role.CONTROLLER else _HIDDEN_OPERATOR
+    return CheckReport(
+        role=report.scope.role.value,
+        principal=None if site.principal == PLACEHOLDER else site.principal,
+        bootstrap_servers=site.servers,
+        mode_log_topic=log,
+        mode_log_missing=report.log_missing,
+        passed=report.passed,
+        rights=tuple(
+            RightReport(
+                verdict.state,
+                need.kind,
+                need.name,
+                need.operation.name,
+                need.purpose,
+                verdict.detail,
+                site.grant(need) if verdict.state is State.FAIL else None,
+            )
+            for need, verdict in report.rights.items()
+        ),
+        settings=tuple(SettingReport(verdict.state, name, verdict.detail) for name, verdict in report.settings.items()),
+        commands=(*map(site.grant, missing), *([site.create(log, report.brokers)] if creates else [])),
+        notes=(*([hidden_note] if hidden else []), *([_NO_CREATE] if creates else [])),
+    )
+
+
+def check_text(report: CheckReport, site: Site) -> Iterator[str]:
+    """Yield the lines to print."""
+    yield f"{report.role} as {site.principal} at {site.servers}, mode log {report.mode_log_topic}"
+    for right in report.rights:
+        what = f"{right.resource} {right.name} {right.operation}"
+        yield f"{right.state.value:<8} {what}: {right.detail or right.purpose}"
+    for setting in report.settings:
+        yield f"{setting.state.value:<8} {setting.name}: {setting.detail}"
+    if report.commands:
+        yield from ("", f"For an administrator to run{f', with settings in {ADMIN_CONFIG}' if site.secured else ''}:")
+        yield from report.commands
+    for note in report.notes:
+        yield from ("", note)

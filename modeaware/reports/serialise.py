@@ -1,0 +1,91 @@
+"""One serialiser of reports for every ``--json``, and the help text that documents it. Both follow the dataclasses.
+
+A report's JSON object has its fields, under their names, and the properties that ``json_also`` names. A field whose
+JSON name differs (``from`` is no Python name) carries it as ``metadata={"json": "from"}``, and one that is left out
+None. ``json_only`` (key -> attribute) replaces all of these. The meaning of a field stands once: under ``Attributes:``
+in the docstring of its class. ``to_json`` is a single-dispatch function; a class of another layer whose JSON form
+differs from its fields registers that form here.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from functools import singledispatch
+from textwrap import TextWrapper
+from typing import Any, get_args, get_type_hints
+
+from modeaware.modelog.records import Straggler
+from modeaware.modes import PartitionMode
+
+_WIDTH = 118
+_ROLE = re.compile(r":\w+:(?=`)")
+_ATTRIBUTE = re.compile(r"^ {4}(\w+(?:, \w+)*): (.*(?:\n {5,}.*)*)", re.MULTILINE)
+
+
+@singledispatch
+def to_json(value: Any) -> Any:
+    """Return a report, or a part of one, in the types of JSON."""
+    if is_dataclass(value):
+        return {key: to_json(getattr(value, name)) for key, name in json_names(type(value)).items()}
+    if isinstance(value, Mapping):
+        return {str(key): to_json(each) for key, each in value.items()}
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        return [to_json(each) for each in (sorted(value) if isinstance(value, frozenset) else value)]
+    return value
+
+
+@to_json.register
+def _(value: Enum) -> Any:
+    return value.label if isinstance(value, PartitionMode) else value.value
+
+
+@to_json.register
+def _(straggler: Straggler) -> dict[str, int | None]:
+    return {f.name: None if (n := getattr(straggler, f.name)) < 0 else int(n) for f in fields(straggler)}
+
+
+def json_names(report: type) -> dict[str, str]:
+    """Return JSON key -> attribute, for each that the report's JSON object has."""
+    if (only := getattr(report, "json_only", None)) is not None:
+        return dict(only)
+    names = {f.metadata.get("json", f.name): f.name for f in fields(report)} | {
+        n: n for n in getattr(report, "json_also", ())
+    }
+    return {key: name for key, name in names.items() if key is not None}
+
+
+def json_help(report: type, head: str = "--json prints one object:") -> str:
+    """Return the documentation of a report's JSON object: each key with what its class says of it."""
+    foot = "Times are in ms since 1970. Null: does not apply, or is not known. Fields may be added."
+    return "\n".join([head, *_help_lines(report, "  ", {}), foot, ""])
+
+
+def _help_lines(report: type, indent: str, documented: dict[type, str]) -> Iterator[str]:
+    meanings = {
+        name: " ".join(_ROLE.sub("", text).replace("`", "").split())
+        for names, text in _ATTRIBUTE.findall(inspect.getdoc(report) or "")
+        for name in names.split(", ")
+    }
+    hints = get_type_hints(report)
+    for key, name in json_names(report).items():
+        computed = getattr(report, name, None)  # a property, or the default of a field
+        hint = get_type_hints(computed.fget)["return"] if isinstance(computed, property) else hints.get(name)
+        part = _report_in(hint)
+        texts = [meanings[name]] if name in meanings else []
+        texts += [f"Its fields are those of {documented[part]}."] if part in documented else []
+        text = f"{key}: {' '.join(texts)}" if texts else key
+        yield from TextWrapper(_WIDTH, initial_indent=indent, subsequent_indent=indent + "    ").wrap(text)
+        if part is not None and part not in documented:
+            documented[part] = key
+            yield from _help_lines(part, indent + "  ", documented)
+
+
+def _report_in(hint: Any) -> type | None:
+    """Return the dataclass that a type consists of: ``X``, ``X | None``, ``tuple[X, ...]``, ``Mapping[str, X]``."""
+    if isinstance(hint, type) and is_dataclass(hint):
+        return hint
+    return next((found for part in get_args(hint) if (found := _report_in(part)) is not None), None)

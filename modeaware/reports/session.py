@@ -1,0 +1,127 @@
+"""A session: one connection to a cluster, with the mode log that its settings name; commands and reports read by it.
+
+A command reads the mode log once per look, so that all it shows and decides is of one moment: :class:`ModeLog`. The
+rules about groups and a topic's record can each be unreadable (malformed, or written by a newer version); then what is
+in force is not known here, and asking for it raises RecordError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from modeaware.clock import SYSTEM_CLOCK, Clock
+from modeaware.cluster.cluster import Cluster, TopicShape
+from modeaware.cluster.groups import ListedGroups
+from modeaware.cluster.observer import Observer
+from modeaware.config import ClientConfig, ControllerConfig
+from modeaware.confluent.controller_calls import group_rules_of
+from modeaware.errors import ErrorCode, RecordError, RequestRefused
+from modeaware.modelog.group_rules import GroupRule
+from modeaware.modelog.reader import read_mode_log
+from modeaware.modelog.records import ClaimRecord, TopicRecord
+from modeaware.modelog.replay import Replay
+
+READ_TIMEOUT_S = 20.0
+
+
+@dataclass(frozen=True)
+class ModeLog:
+    """The mode log as one reading found it.
+
+    Attributes:
+        topic: the name of the mode log.
+    """
+
+    topic: str
+    replay: Replay
+
+    @property
+    def claim(self) -> ClaimRecord | None:
+        """The claim of the latest controller, running or not."""
+        return self.replay.claim
+
+    @property
+    def rules(self) -> tuple[GroupRule, ...]:
+        """The operator's rules about groups, expired ones too."""
+        return group_rules_of(self.replay, self.topic)
+
+    def record(self, topic: str, topic_id: str) -> TopicRecord | None:
+        """Return the topic's record; None for a topic that was never changed."""
+        if (error := self.unusable(topic, topic_id)) is not None:
+            raise error
+        return self.replay.records.get(topic_id)
+
+    def unusable(self, topic: str, topic_id: str) -> RecordError | None:
+        """Return the error where the topic's latest record cannot be read."""
+        if not self.replay.is_unreadable(topic_id) and topic not in self.replay.unreadable:
+            return None
+        return RecordError(
+            f"topic {topic!r}: its latest record in {self.topic!r} cannot be used (malformed, or written by a newer "
+            "version); nothing was changed. Upgrade modeaware, or inspect the log",
+            topic=topic,
+        )
+
+    def gone_ids(self, topic: str, topic_id: str) -> tuple[str, ...]:
+        """Return the ids of records written for deleted topics of that name; ``topic_id`` is the live topic's."""
+        return tuple(record.topic_id for record in self.replay.records_of(topic) if record.topic_id != topic_id)
+
+
+class Session:
+    """A connection to a cluster. One thread at a time; a context manager.
+
+    Args:
+        conf: librdkafka configuration (``bootstrap.servers``, security settings).
+        config: our settings; they name the mode log.
+        controller: what a controller of this mode log is taken to be configured with.
+        cluster: the connection; None: a new one.
+    """
+
+    def __init__(
+        self,
+        conf: Mapping[str, Any],
+        config: ClientConfig,
+        controller: ControllerConfig,
+        cluster: Cluster | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self.conf = conf
+        self.config = config
+        self.controller = controller
+        self.clock = clock
+        self.cluster = Cluster(conf) if cluster is None else cluster
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.cluster.close()
+
+    @property
+    def bootstrap_server(self) -> str:
+        return str(self.conf["bootstrap.servers"])
+
+    def read_log(self) -> ModeLog:
+        """Read the mode log to its end."""
+        topic = self.config.mode_log_topic
+        return ModeLog(topic, read_mode_log(self.conf, topic, READ_TIMEOUT_S))
+
+    def shape(self, topic: str) -> TopicShape:
+        """Return the topic's id and partition count.
+
+        Raises:
+            RequestRefused: UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        if (shape := self.cluster.describe([topic])[topic]) is None:
+            raise no_such_topic(topic)
+        return shape
+
+    def observer(self, listed: ListedGroups | None = None) -> Observer:
+        """Return what observes topics as the controller does."""
+        return Observer(self.cluster, self.conf, self.clock, listed)
+
+
+def no_such_topic(topic: str) -> RequestRefused:
+    """Return the error for a topic that does not exist."""
+    return RequestRefused(f"topic {topic!r} does not exist", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic=topic)

@@ -1,0 +1,287 @@
+"""Topics as brokers describe them: which a name or pattern selects; configs, leaders, replicas, reassignments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from modeaware.cluster.metadata import refusal
+from modeaware.errors import ClusterError, ErrorCode, RequestRefused
+from modeaware.librdkafka import KafkaError
+from modeaware.topic_view import base64_id
+from modeaware.wire.brokers import Brokers, ask_controller, route_to_controller
+from modeaware.wire.requests import (
+    DescribeConfigsRequest,
+    DescribeTopicPartitionsRequest,
+    ListPartitionReassignmentsRequest,
+    MetadataRequest,
+)
+
+PARTITIONS_PER_ANSWER = 2000
+"""As ``kafka-topics`` asks for: ``--partition-size-limit-per-response``."""
+_TOPICS_PER_REQUEST = 200
+_TOPIC_RESOURCE, _TOPIC_CONFIG, _DEFAULT_CONFIG = 2, 1, 5
+_TOPIC_IDS = 10
+"""The version of Metadata that has topic ids."""
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+_GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID)
+
+
+@dataclass(frozen=True)
+class ListedTopic:
+    """A topic: its name, its id (Kafka's base64 form), and whether it is Kafka's own (``__consumer_offsets``)."""
+
+    name: str
+    topic_id: str
+    internal: bool
+    partition_count: int
+
+
+@dataclass(frozen=True)
+class TopicList:
+    """What one broker returns.
+
+    Attributes:
+        topics: all that the user may see, by name.
+        live_brokers: the ids of the brokers that are alive.
+    """
+
+    topics: tuple[ListedTopic, ...]
+    live_brokers: frozenset[int]
+
+
+def list_topics(brokers: Brokers) -> TopicList:
+    """Ask any broker for all topics.
+
+    Raises:
+        ClusterError: no broker answered.
+    """
+    answer = brokers.ask(MetadataRequest(topics=None, allow_auto_topic_creation=False, min_version=_TOPIC_IDS))
+    topics = [
+        ListedTopic(topic.name, base64_id(topic.topic_id), bool(topic.is_internal), len(topic.partitions))
+        for topic in answer.topics
+        if topic.name
+    ]
+    live = frozenset(int(broker.node_id) for broker in answer.brokers)
+    return TopicList(tuple(sorted(topics, key=lambda topic: topic.name)), live)
+
+
+def is_topic_name(text: str) -> bool:
+    """Return whether a topic can have this name. ``a.b`` is one, though as a pattern it would match ``a-b`` too."""
+    return _TOPIC_NAME.fullmatch(text) is not None
+
+
+def matching(
+    topics: Iterable[ListedTopic], pattern: str | None, *, exclude_internal: bool = False
+) -> list[ListedTopic]:
+    """Return the topics whose whole name matches (None: all).
+
+    As ``kafka-topics`` reads a pattern: commas separate alternatives, blanks and outer quotes do not count.
+
+    Raises:
+        RequestRefused: the pattern is no regular expression.
+    """
+    shown = [topic for topic in topics if not (exclude_internal and topic.internal)]
+    if pattern is None:
+        return shown
+    try:
+        wanted = re.compile(pattern.strip().replace(",", "|").replace(" ", "").strip("\"'"))
+    except re.error as error:
+        raise RequestRefused(f"{pattern!r} is an invalid regex: {error}", code=ErrorCode.INVALID_REQUEST) from error
+    return [topic for topic in shown if wanted.fullmatch(topic.name)]
+
+
+def named(topics: Sequence[ListedTopic], pattern: str) -> list[ListedTopic]:
+    """Return the topics to show: the one of exactly this name, where there is one; else those that match it."""
+    return [topic for topic in topics if topic.name == pattern] or matching(topics, pattern)
+
+
+def named_for_change(topics: Iterable[ListedTopic], pattern: str, mode_log_topic: str) -> list[ListedTopic]:
+    """Return the topics to alter or delete. A possible topic name means that topic alone, whether it exists or not.
+
+    ``kafka-topics`` takes ``a.b`` for ``aXb``, too, even to delete it. A pattern never means internal topics, nor the
+    mode log.
+    """
+    if is_topic_name(pattern):
+        return [topic for topic in topics if topic.name == pattern]
+    found = matching(topics, pattern, exclude_internal=True)
+    return [topic for topic in found if topic.name != mode_log_topic]
+
+
+@dataclass(frozen=True)
+class PartitionReplicas:
+    """One partition.
+
+    Attributes:
+        leader: None where no live broker leads.
+        elr, last_known_elr: KIP-966's eligible leader replicas; None where the broker does not return them.
+        adding, removing: of a reassignment in progress; None where there is none.
+    """
+
+    partition: int
+    leader: int | None
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    elr: tuple[int, ...] | None = None
+    last_known_elr: tuple[int, ...] | None = None
+    adding: tuple[int, ...] | None = None
+    removing: tuple[int, ...] | None = None
+
+    @property
+    def replication_factor(self) -> int:
+        """The number of replicas, without those that a reassignment adds."""
+        if set(self.replicas) & {*(self.adding or ()), *(self.removing or ())}:
+            return len(self.replicas) - len(self.adding or ())
+        return len(self.replicas)
+
+
+@dataclass(frozen=True)
+class TopicState:
+    """One topic.
+
+    Attributes:
+        configs: those that are not Kafka's defaults; None where the user lacks DESCRIBE_CONFIGS.
+        overrides: those that were set for this topic; None likewise.
+        min_isr: its ``min.insync.replicas``; None likewise.
+    """
+
+    name: str
+    topic_id: str
+    partitions: tuple[PartitionReplicas, ...]
+    configs: Mapping[str, str | None] | None
+    overrides: Mapping[str, str] | None = None
+    min_isr: int | None = None
+
+
+def topic_states(
+    brokers: Brokers, names: Sequence[str], live_brokers: frozenset[int], limit: int = PARTITIONS_PER_ANSWER
+) -> list[TopicState]:
+    """Ask for these topics; one that does not exist any more is missing. In the order of ``names``.
+
+    Args:
+        limit: how many partitions an answer of DescribeTopicPartitions may have.
+
+    Raises:
+        ClusterError: no broker answered, or one refused.
+    """
+    if not names:
+        return []
+    found = _partitions(brokers, names, live_brokers, limit)
+    moves = _reassignments(brokers) if found else {}
+    configs = _configs(brokers, list(found))
+    states = []
+    for name in names:
+        if name in found and name in configs:
+            topic_id, partitions = found[name]
+            moved = (replace(p, **moves.get((name, p.partition), {})) for p in partitions)
+            states.append(TopicState(name, topic_id, tuple(moved), **configs[name]))
+    return states
+
+
+_Found = dict[str, tuple[str, list[PartitionReplicas]]]
+
+
+def _partitions(brokers: Brokers, names: Sequence[str], live: frozenset[int], limit: int) -> _Found:
+    found: _Found = {}
+    try:
+        for topic in _described(brokers, names, limit):
+            _add(found, topic, live, has_elr=True)
+    except ClusterError as error:
+        if error.code is not ErrorCode.UNSUPPORTED_VERSION:  # of a broker before Kafka 3.7
+            raise
+        found.clear()
+        for some in _slices(names):
+            wanted = [MetadataRequest.MetadataRequestTopic(name=name) for name in some]
+            request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False, min_version=_TOPIC_IDS)
+            for topic in brokers.ask(request).topics:
+                _add(found, topic, live, has_elr=False)
+    for _, partitions in found.values():
+        partitions.sort(key=lambda partition: partition.partition)
+    return found
+
+
+def _described(brokers: Brokers, names: Sequence[str], limit: int) -> Iterator[Any]:
+    """The topics of DescribeTopicPartitions; one that spans answers comes in pieces."""
+    left, cursor = sorted(names), None  # the order in which brokers go through them
+    while True:
+        request = DescribeTopicPartitionsRequest(
+            topics=[DescribeTopicPartitionsRequest.TopicRequest(name=name) for name in left],
+            response_partition_limit=limit,
+            cursor=cursor,
+        )
+        answer = brokers.ask(request)
+        yield from answer.topics
+        if answer.next_cursor is None:
+            return
+        name, partition = answer.next_cursor.topic_name, answer.next_cursor.partition_index
+        cursor = DescribeTopicPartitionsRequest.Cursor(topic_name=name, partition_index=partition)
+        left = [each for each in left if each >= name]
+
+
+def _add(found: _Found, topic: Any, live: frozenset[int], *, has_elr: bool) -> None:
+    if topic.error_code in _GONE:
+        return
+    if topic.error_code not in (0, KafkaError.LEADER_NOT_AVAILABLE):
+        raise refusal(f"describe topic {topic.name!r}", topic.error_code, topic=topic.name)
+    _, partitions = found.setdefault(topic.name, (base64_id(topic.topic_id), []))
+    for p in topic.partitions:
+        leader = p.leader_id if p.leader_id in live else None
+        partition = PartitionReplicas(p.partition_index, leader, tuple(p.replica_nodes), tuple(p.isr_nodes))
+        if has_elr:
+            elr, last_known = tuple(p.eligible_leader_replicas or ()), tuple(p.last_known_elr or ())
+            partition = replace(partition, elr=elr, last_known_elr=last_known)
+        partitions.append(partition)
+
+
+def _reassignments(brokers: Brokers) -> dict[tuple[str, int], dict[str, Any]]:
+    """(topic, partition) -> what is added and removed; nothing where the user or the broker may not know."""
+    answer = ask_controller(
+        brokers,
+        route_to_controller(brokers),
+        lambda: ListPartitionReassignmentsRequest(timeout_ms=3_000, topics=None),
+        lambda answer: [answer.error_code],
+        once=False,
+    )
+    if isinstance(answer, ClusterError):
+        if answer.code is not ErrorCode.UNSUPPORTED_VERSION:
+            raise answer
+        return {}
+    if answer.error_code == KafkaError.CLUSTER_AUTHORIZATION_FAILED:
+        return {}
+    if answer.error_code:
+        raise refusal("list the reassignments", answer.error_code, answer.error_message)
+    return {
+        (t.name, p.partition_index): {"adding": tuple(p.adding_replicas), "removing": tuple(p.removing_replicas)}
+        for t in answer.topics
+        for p in t.partitions
+    }
+
+
+def _configs(brokers: Brokers, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Per topic what :class:`TopicState` says of its configs; one that is gone is missing."""
+    found: dict[str, dict[str, Any]] = {}
+    resource = DescribeConfigsRequest.DescribeConfigsResource
+    for some in _slices(names):
+        wanted = [resource(resource_type=_TOPIC_RESOURCE, resource_name=name, configuration_keys=None) for name in some]
+        for result in brokers.ask(DescribeConfigsRequest(resources=wanted, min_version=1)).results:
+            name, code = result.resource_name, result.error_code
+            if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                found[name] = {"configs": None}
+            elif code and code not in _GONE:
+                raise refusal(f"describe the configs of topic {name!r}", code, result.error_message, topic=name)
+            elif not code:
+                values = {config.name: config.value for config in result.configs}
+                source = {config.name: config.config_source for config in result.configs}
+                found[name] = {
+                    "configs": {key: value for key, value in values.items() if source[key] != _DEFAULT_CONFIG},
+                    "overrides": {key: value or "" for key, value in values.items() if source[key] == _TOPIC_CONFIG},
+                    "min_isr": int(values.get("min.insync.replicas") or 1),
+                }
+    return found
+
+
+def _slices(names: Sequence[str]) -> Iterator[Sequence[str]]:
+    for start in range(0, len(names), _TOPICS_PER_REQUEST):
+        yield names[start : start + _TOPICS_PER_REQUEST]

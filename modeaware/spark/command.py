@@ -1,0 +1,158 @@
+"""The programs ``python -m modeaware.spark.evacuate`` and ``python -m modeaware.spark.plan``, also for spark-submit.
+
+The modules of these names only call the functions here and are never imported: a module ``modeaware.spark.plan`` would
+hide the function.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from modeaware.adoption.installing import from_environment
+from modeaware.errors import ModeAwareError
+from modeaware.plan.html import plan_html
+from modeaware.plan.report import ResizePlan
+from modeaware.plan.text import encodable, plan_text
+from modeaware.properties import read_properties
+from modeaware.reports.serialise import json_help, to_json
+from modeaware.spark.connector import packages
+from modeaware.spark.evacuation.job import DEFAULT_PASSES, DEFAULT_WAIT_S, evacuate
+from modeaware.spark.planning import DEFAULT_SAMPLE, plan
+from partitioners import DEFAULT_NAME
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""Set by spark-submit, whose JVM runs already, with the packages named there."""
+
+
+def evacuate_main(arguments: Sequence[str] | None = None) -> int:
+    """Run an evacuation and print its report; 1, with a line on standard error, where it was refused or failed."""
+    parser = _parser(
+        "evacuate",
+        "Copy the latest values of a compacted topic's retired partitions to those that stay, and commit the proof, so "
+        "that a shrink with --evacuate continues.",
+    )
+    option = parser.add_argument
+    option("--partitioner", metavar="NAME", help=f"that of the topic's producers (default: {DEFAULT_NAME})")
+    option("--wait", type=float, default=DEFAULT_WAIT_S, metavar="SECONDS", help="for seals (default: %(default)g)")
+    option(
+        "--passes", type=int, default=DEFAULT_PASSES, metavar="N", help="over the topic, at most (default: %(default)s)"
+    )
+    option("--no-partitioner-check", action="store_true", help="copy although the keys do not lie where it places them")
+    args = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+
+    def run(spark: SparkSession, conf: dict[str, Any]) -> None:
+        if args.partitioner is not None:
+            conf["partitioner"] = args.partitioner
+        check = not args.no_partitioner_check
+        report = evacuate(spark, args.topic, conf, wait_s=args.wait, passes=args.passes, check_partitioner=check)
+        print(json.dumps(asdict(report), indent=2) if args.json else report)
+
+    return _run(args, f"evacuate {args.topic}", run)
+
+
+def plan_main(arguments: Sequence[str] | None = None) -> int:
+    """Print the plan of a resize; 1, with a line on standard error, where there is none."""
+    parser = _parser(
+        "plan",
+        "Show what another number of partitions would do to a topic, by all of its records. Nothing is changed.",
+        json_help(ResizePlan),
+    )
+    option = parser.add_argument
+    option("--partitions", required=True, type=int, metavar="N", help="the number to plan for")
+    option("--html", type=Path, metavar="FILE", help="write a page with plots as well")
+    sample_help = "how many records to recognise the hashes by (default: %(default)s)"
+    option("--sample", type=_positive, default=DEFAULT_SAMPLE, metavar="RECORDS", help=sample_help)
+    _repeated(parser, "--source-option", "an option of Spark's Kafka source, such as minPartitions=64; may be repeated")
+    args = parser.parse_args(arguments)
+
+    def run(spark: SparkSession, conf: dict[str, Any]) -> None:
+        found = plan(spark, args.topic, conf, args.partitions, sample=args.sample, **dict(args.source_option))
+        text = json.dumps(to_json(found), indent=2) if args.json else plan_text(found)
+        print(encodable(text, sys.stdout.encoding or "utf-8"))
+        if args.html is not None:
+            try:
+                args.html.write_text(plan_html(found), encoding="utf-8")
+            except OSError as error:
+                raise ModeAwareError(f"cannot write {args.html}: {error.strerror}") from error
+            if not args.json:  # spark-submit merges both outputs of a program
+                print(f"Written: {args.html}", file=sys.stderr)
+
+    return _run(args, "modeaware plan", run)
+
+
+def _parser(name: str, description: str, epilog: str | None = None) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=f"python -m modeaware.spark.{name}",
+        description=description,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter if epilog else argparse.HelpFormatter,
+    )
+    option = parser.add_argument
+    option("--bootstrap-server", required=True, metavar="HOST:PORT[,...]", help="the brokers")
+    option("--topic", required=True, metavar="TOPIC")
+    settings_help = "client settings, one KEY=VALUE a line: librdkafka's (security.protocol, ...) and modeaware's"
+    option("--command-config", type=Path, metavar="FILE", help=settings_help)
+    option("--json", action="store_true", help="print JSON" + (", see below" if epilog else ""))
+    _repeated(parser, "--spark-conf", "a setting of the session, where spark-submit does not start it; may be repeated")
+    return parser
+
+
+def _repeated(parser: argparse.ArgumentParser, name: str, text: str) -> None:
+    parser.add_argument(name, action="append", default=[], type=_key_value, metavar="KEY=VALUE", help=text)
+
+
+def _run(args: argparse.Namespace, name: str, work: Callable[[SparkSession, dict[str, Any]], None]) -> int:
+    """Run ``work`` in the active session, that of spark-submit, or a new one with the connector."""
+    try:
+        connector = packages()
+        from pyspark.errors import PySparkException
+        from pyspark.sql import SparkSession
+    except ModeAwareError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    active = spark = SparkSession.getActiveSession()
+    try:
+        conf: dict[str, Any] = dict(from_environment(os.environ))
+        if args.command_config is not None:
+            conf |= read_properties(args.command_config)
+        conf["bootstrap.servers"] = args.bootstrap_server
+        settings = dict(args.spark_conf)
+        if active is None and _SUBMITTED not in os.environ:
+            settings = {"spark.app.name": name, "spark.jars.packages": connector, **settings}
+        builder: SparkSession.Builder = SparkSession.builder
+        for setting, value in settings.items():
+            builder = builder.config(setting, value)
+        spark = builder.getOrCreate()
+        work(spark, conf)
+    except (ModeAwareError, PySparkException) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    finally:
+        if active is None and spark is not None:
+            spark.stop()
+    return 0
+
+
+def _key_value(text: str) -> tuple[str, str]:
+    key, separator, value = text.partition("=")
+    if not separator or not key.strip():
+        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
+    return key.strip(), value
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)

@@ -1,0 +1,478 @@
+"""``format("modeaware")``: a DataSource for batch and streaming, for reading and writing.
+
+Spark finds it without registration wherever this package is installed (``pyspark_modeaware``).
+
+A batch reads the readable partitions, to the ends that they have when the job is planned. A stream reads the modes anew
+for each batch, and so continues through shrinks and growths. Its offsets, in checkpoints and in progress, always name
+every partition and the topic id that they are of (invariant I8): ``{"modeaware:offsets": 1, "modeaware:topic_id":
+"<id>", "<topic>": {"<partition>": <offset>}}``. Ranges of offsets are decided on the driver, and read on executors as
+Arrow batches.
+
+Writers send Arrow batches through our Producer on the executors, by the modes in force there, at least once.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from importlib.util import find_spec
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    InputPartition,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import ArrayType, StructType
+
+from modeaware.config import split_client_config
+from modeaware.errors import ClusterError, ConfigError, ErrorCode
+from modeaware.librdkafka import Consumer, KafkaError, Message, TopicPartition
+from modeaware.spark.errors import RecordsLost
+from modeaware.spark.snapshot import OUR_MARK, TopicClient, topic_view
+from modeaware.topic_view import TopicView
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+# The columns of Spark's Kafka source with ``includeHeaders``, for Spark and for Arrow.
+_COLUMNS: dict[str, tuple[Any, pa.DataType]] = {
+    "key": ("binary", pa.binary()),
+    "value": ("binary", pa.binary()),
+    "topic": ("string", pa.string()),
+    "partition": ("integer", pa.int32()),
+    "offset": ("long", pa.int64()),
+    "timestamp": ("timestamp", pa.timestamp("us", tz="UTC")),
+    "timestampType": ("integer", pa.int32()),
+    "headers": (ArrayType(StructType().add("key", "string").add("value", "binary")), _HEADERS),
+}
+SCHEMA = StructType()
+for _name, (_kind, _) in _COLUMNS.items():
+    SCHEMA.add(_name, _kind)
+_ARROW = pa.schema([(name, kind) for name, (_, kind) in _COLUMNS.items()])
+_WRITTEN = {
+    "value": ("binary", "string"),
+    "key": ("binary", "string"),
+    "partition": ("int", "bigint", "smallint", "tinyint"),
+    "timestamp": ("timestamp", "bigint"),
+    "topic": ("string",),
+}
+_SPARKS = frozenset({"checkpointlocation", "queryname", "outputmode"})  # Spark's own, which it may pass to the source
+_FORMAT = 1
+_ID_MARK = "modeaware:topic_id"
+EARLIEST, LATEST = -2, -1
+"""Kafka's numbers (ListOffsets) for the log start and the log end."""
+_NAMED = {"earliest": EARLIEST, "latest": LATEST}
+Offsets = int | Mapping[int, int]
+"""One for every partition, or by partition: offsets, or EARLIEST and LATEST."""
+
+BATCH = 5_000
+POLL_S = 0.5
+SILENCE_S = 120.0
+"""How long a partition may return neither a record nor its end."""
+_LOST = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
+# The consumer is no member of its group, and librdkafka reconnects by itself after the other two.
+_HARMLESS = (KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
+
+
+def register(spark: SparkSession) -> None:
+    """Register ``format("modeaware")`` in a session whose Python cannot import the module ``pyspark_modeaware``.
+
+    Spark looks for such modules itself and refuses to register a name twice; where it finds this one, nothing is done.
+    """
+    if find_spec("pyspark_modeaware") is None:
+        spark.dataSource.register(ModeAwareDataSource)
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """The options of one reader or writer; a writer without a topic takes it from the column ``topic``."""
+
+    topic: str | None
+    conf: Mapping[str, Any]
+    starting: Offsets | None = None
+    ending: Offsets | None = None
+    fail_on_data_loss: bool = True
+
+    @property
+    def one_topic(self) -> str:
+        """The topic; ConfigError where there is none."""
+        if not self.topic:
+            raise ConfigError('format("modeaware"): the option topic is missing')
+        return self.topic
+
+
+def parse_options(options: Mapping[str, str]) -> SourceOptions:
+    """Split the options, whose names Spark has lowered, into ours and a client's configuration."""
+    left = {name: value for name, value in options.items() if name not in _SPARKS}
+    if "path" in left:
+        raise ConfigError('format("modeaware"): a topic is no path; set the option topic, not load() or save()')
+    topic = left.pop("topic", None)
+    starting, ending = (_offsets(left, name, topic) for name in ("startingOffsets", "endingOffsets"))
+    strict = left.pop("failondataloss", "true").lower()
+    if strict not in ("true", "false"):
+        raise ConfigError(f"failOnDataLoss: must be true or false, not {strict!r}")
+    for name in left:
+        if name.startswith("kafka."):
+            raise ConfigError(f"{name}: settings have librdkafka's names here, without kafka.: {name[6:]!r}?")
+    if not (left.get("bootstrap.servers") or left.get("metadata.broker.list")):
+        raise ConfigError('format("modeaware"): the option bootstrap.servers is missing')
+    split_client_config(left)
+    return SourceOptions(topic, left, starting, ending, strict == "true")
+
+
+def _offsets(options: dict[str, str], name: str, topic: str | None) -> Offsets | None:
+    value = options.pop(name.lower(), None)
+    if value is None or value in _NAMED:
+        return None if value is None else _NAMED[value]
+    try:
+        found = {int(p): offset for p, offset in json.loads(value)[topic].items()}
+        if not all(type(offset) is int and offset >= EARLIEST for offset in found.values()):
+            raise ValueError
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        example = json.dumps({topic: {"0": 23, "1": -2}})
+        raise ConfigError(f"{name}: must be earliest, latest, or JSON such as {example}, not {value}") from error
+    return found
+
+
+class ModeAwareDataSource(DataSource):
+    """``spark.read``, ``readStream``, ``write`` and ``writeStream`` with ``.format("modeaware")``.
+
+    Options: ``topic``; for reading ``startingOffsets``, ``endingOffsets`` (batch) and ``failOnDataLoss``, with the
+    meaning they have in Spark's Kafka source. Every other option is a setting of :class:`modeaware.Producer` or
+    :class:`modeaware.Consumer`, under its own name: ``bootstrap.servers``, ``modeaware.mode.log.topic``.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        return "modeaware"
+
+    def schema(self) -> StructType:
+        return SCHEMA
+
+    def reader(self, schema: StructType) -> BatchReader:
+        return BatchReader(self._read_options(schema))
+
+    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 # Spark's name
+        options = self._read_options(schema)
+        if options.ending is not None:
+            raise ConfigError("endingOffsets: a stream has no end")
+        return StreamReader(options)
+
+    def _read_options(self, schema: StructType) -> SourceOptions:
+        if schema.simpleString() != SCHEMA.simpleString():
+            raise ConfigError(f"the schema of what is read is fixed: {SCHEMA.simpleString()}")
+        return parse_options(dict(self.options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> Writer:
+        if overwrite:
+            raise ConfigError('a topic cannot be overwritten: use mode("append"), or outputMode("append")')
+        options = parse_options(dict(self.options))
+        types = {field.name: field.dataType.simpleString() for field in schema}
+        if "value" not in types:
+            raise ConfigError(f"the frame needs a column 'value'; it has {', '.join(types)}")
+        for name, allowed in _WRITTEN.items():
+            if types.get(name, allowed[0]) not in allowed:
+                raise ConfigError(f"the column {name} is {types[name]}: cast it to {allowed[0]}")
+        if options.topic is None and "topic" not in types:
+            raise ConfigError('format("modeaware"): the option topic is missing, and there is no column of that name')
+        return Writer(options)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> Writer:  # noqa: N802 # Spark's name
+        return self.writer(schema, overwrite)
+
+
+@dataclass(frozen=True)
+class OffsetRange(InputPartition):
+    """The records of one partition from offset ``start`` to before ``end``."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    def __str__(self) -> str:
+        return f"partition {self.partition} of {self.topic} from {self.start} to {self.end}"
+
+
+class _Reader:
+    """What batches and streams share. Pickled to the executors."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._topic = options.one_topic
+        self._client: TopicClient | None = None
+
+    def read(self, partition: OffsetRange) -> Iterator[pa.RecordBatch]:
+        """Read one range, on an executor."""
+        return fetch(self._options.conf, partition, strict=self._options.fail_on_data_loss)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_client": None}
+
+    def _connected(self) -> TopicClient:
+        # Not in the constructor: Spark gives the process 10 s to start.
+        if self._client is None:
+            Consumer(_conf_of(self._options.conf, strict=True)).close()  # refuses a bad setting here, and only once
+            self._client = TopicClient(self._options.conf, self._topic)
+        return self._client
+
+    def _view(self) -> TopicView:
+        return topic_view(self._options.conf, self._topic, stale=True)
+
+
+class BatchReader(_Reader, DataSourceReader):  # type: ignore[misc] # read() of our own ranges
+    """Reads each readable partition in a task of its own."""
+
+    def partitions(self) -> Sequence[OffsetRange]:
+        """Return a range for each readable partition that has records to read."""
+        options, client, view = self._options, self._connected(), self._view()
+        readable = [p for p in client.describe().partitions if view.is_readable(p)]
+        starts, ends = client.starts(readable), client.ends(readable)
+        starting = EARLIEST if options.starting is None else options.starting
+        ending = LATEST if options.ending is None else options.ending
+        start = resolve("startingOffsets", starting, self._topic, starts, ends)
+        end = resolve("endingOffsets", ending, self._topic, starts, ends)
+        # Spark requires at least one; an empty range is read without a connection.
+        return ranges_between(self._topic, start, end, strict=False) or [OffsetRange(self._topic, readable[0], 0, 0)]
+
+
+class StreamReader(_Reader, DataSourceStreamReader):  # type: ignore[misc] # read() of our own ranges
+    """Reads micro-batches."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        super().__init__(options)
+        self._last: dict[int, int] = {}
+        self._log_ends: dict[int, int] = {}
+        self._topic_id: str | None = None
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 # Spark's name
+        """Return where a query without a checkpoint begins: ``startingOffsets``, by default ``latest`` as in Spark."""
+        client, partitions = self._connected(), self._partitions()
+        wanted = LATEST if self._options.starting is None else self._options.starting
+        starts, ends = client.starts(partitions), client.ends(partitions)
+        return self._json(resolve("startingOffsets", wanted, self._topic, starts, ends))
+
+    def latestOffset(self) -> dict[str, Any]:  # noqa: N802 # Spark's name
+        """Return how far the next batch may read."""
+        ends = self._connected().ends(self._partitions())
+        # The view comes last: records behind these ends that a shrink in it forbids are stragglers.
+        self._last, self._log_ends = readable_to(self._view(), ends, self._last), ends
+        return self._json(self._last)
+
+    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[OffsetRange]:
+        """Return the ranges of the batch between two offsets."""
+        before, after = (
+            {int(p): int(offset) for p, offset in offsets.get(self._topic, {}).items()} for offsets in (start, end)
+        )
+        strict = self._options.fail_on_data_loss
+        read_id, live_id = start.get(_ID_MARK), end.get(_ID_MARK)
+        if None not in (read_id, live_id) and read_id != live_id:
+            if strict:
+                raise RecordsLost(
+                    f"topic {self._topic} was deleted and created again: its id is {live_id}, and the query has read "
+                    f"{read_id}. Start with another checkpoint, or set failOnDataLoss to false to read the new topic "
+                    "from its beginning",
+                    topic=self._topic,
+                )
+            before = {}
+        return ranges_between(self._topic, before, after, strict=strict, log_ends=self._log_ends)
+
+    def _partitions(self) -> list[int]:
+        # The id comes before the ends: ends of a new topic must not be kept under the old one's id.
+        partitions, topic_id = self._connected().describe()
+        if topic_id is not None and topic_id != self._topic_id:
+            self._topic_id, self._last = topic_id, {}
+        return partitions
+
+    def _json(self, offsets: Mapping[int, int]) -> dict[str, Any]:
+        topic_id = {} if self._topic_id is None else {_ID_MARK: self._topic_id}
+        return {OUR_MARK: _FORMAT, **topic_id, self._topic: {str(p): offset for p, offset in offsets.items()}}
+
+
+def resolve(
+    name: str, wanted: Offsets, topic: str, starts: Mapping[int, int], ends: Mapping[int, int]
+) -> dict[int, int]:
+    """Return an offset for every partition of ``starts``; the option ``name`` may have more, and must have all."""
+    if isinstance(wanted, int):
+        wanted = dict.fromkeys(starts, wanted)
+    if missing := sorted(starts.keys() - wanted.keys()):
+        raise ConfigError(f"{name}: partitions {missing} of {topic} are missing; use -2 for earliest, -1 for latest")
+    meanings = {EARLIEST: starts, LATEST: ends}
+    return {p: meanings[wanted[p]][p] if wanted[p] in meanings else wanted[p] for p in starts}
+
+
+def readable_to(view: TopicView, ends: Mapping[int, int], last: Mapping[int, int]) -> dict[int, int]:
+    """Return how far a stream may read: to the end of readable partitions, and of those in mode None to the seal.
+
+    The offsets always name every partition, so a stream continues where it was when one is revived.
+
+    Args:
+        last: the previous result: offsets never go back because of a mode.
+    """
+    allowed = {}
+    for partition, end in ends.items():
+        seal = None if view.is_readable(partition) else view.resume_offsets.get(partition)
+        allowed[partition] = end if seal is None else min(end, max(seal, last.get(partition, 0)))
+    return allowed
+
+
+def ranges_between(
+    topic: str,
+    start: Mapping[int, int],
+    end: Mapping[int, int],
+    *,
+    strict: bool,
+    log_ends: Mapping[int, int] | None = None,
+) -> list[OffsetRange]:
+    """Return what a micro-batch reads. A partition that is only in ``end`` is new, and read from its first record.
+
+    Args:
+        strict: raise RecordsLost where an offset went back, or a partition is gone (``failOnDataLoss``).
+        log_ends: the log ends when ``end`` was decided, where known: a seal may lie below offsets that were read while
+            the partition had no seal.
+    """
+    for partition, offset in sorted(start.items()) if strict else ():
+        now = max(end[partition], (log_ends or {}).get(partition, 0)) if partition in end else None
+        if now is None or now < offset:
+            what = "is gone" if now is None else f"ends at {now}"
+            raise RecordsLost(
+                f"partition {partition} of {topic} {what}, and the query has read it to {offset}: the topic was "
+                "recreated, or its log truncated. Start with another checkpoint, or set failOnDataLoss to false",
+                topic=topic,
+                partition=partition,
+            )
+    firsts = {partition: start.get(partition, 0) for partition in sorted(end)}
+    return [OffsetRange(topic, p, first, end[p]) for p, first in firsts.items() if first < end[p]]
+
+
+def _conf_of(conf: Mapping[str, Any], *, strict: bool) -> dict[str, Any]:
+    """The settings of a consumer that is assigned its partitions, joins no group and commits nothing."""
+    return {
+        "group.id": f"modeaware-spark-{uuid.uuid4().hex}",  # librdkafka requires one
+        **split_client_config(conf)[1],
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "enable.partition.eof": True,
+        "allow.auto.create.topics": False,
+        "auto.offset.reset": "error" if strict else "earliest",
+    }
+
+
+def fetch(conf: Mapping[str, Any], wanted: OffsetRange, *, strict: bool) -> Iterator[pa.RecordBatch]:
+    """Yield the records of a range; control records and what compaction removed are gaps.
+
+    Raises:
+        RecordsLost: the first records were deleted, and ``strict``; otherwise it begins with the first that exists.
+        ClusterError: the partition cannot be read, or returns nothing for :data:`SILENCE_S`.
+    """
+    if wanted.start >= wanted.end:
+        return
+    with closing(Consumer(_conf_of(conf, strict=strict))) as consumer:
+        consumer.assign([TopicPartition(wanted.topic, wanted.partition, wanted.start)])
+        heard_s, ended = time.monotonic(), False
+        while not ended:
+            messages = consumer.consume(BATCH, timeout=POLL_S)
+            if messages:
+                heard_s = time.monotonic()
+            elif time.monotonic() - heard_s > SILENCE_S:
+                raise _unreadable(wanted, f"no answer for {SILENCE_S:g} s", ErrorCode.REQUEST_TIMED_OUT)
+            records, ended = _records(messages, wanted)
+            if records:
+                yield _batch(records, wanted)
+
+
+def _records(messages: list[Message], wanted: OffsetRange) -> tuple[list[Message], bool]:
+    """The records of the range, and whether its end has been reached."""
+    records: list[Message] = []
+    for message in messages:
+        error, offset = message.error(), message.offset()
+        if error is None and offset is not None:
+            if offset < wanted.end:
+                records.append(message)
+            if offset + 1 >= wanted.end:
+                return records, True
+        elif error is not None and error.code() == KafkaError._PARTITION_EOF:
+            # The end on this broker: a new leader, or a follower that is read from, may lag for a moment.
+            if offset is not None and offset >= wanted.end:
+                return records, True
+        elif error is not None and error.code() in _LOST:
+            raise RecordsLost(
+                f"{wanted}: the first records are gone ({error.str()}): retention removed them, or a drain that did "
+                "not wait for this query (see ProgressListener). Set failOnDataLoss to false to read what is left",
+                topic=wanted.topic,
+                partition=wanted.partition,
+            )
+        elif error is not None and (error.fatal() or error.code() not in _HARMLESS):
+            raise _unreadable(wanted, error.str())
+    return records, False
+
+
+def _unreadable(wanted: OffsetRange, why: str, code: ErrorCode | None = None) -> ClusterError:
+    return ClusterError(f"{wanted} cannot be read: {why}", code=code, topic=wanted.topic, partition=wanted.partition)
+
+
+def _batch(messages: list[Message], wanted: OffsetRange) -> pa.RecordBatch:
+    kinds_and_times = [message.timestamp() for message in messages]
+    columns = [
+        [message.key() for message in messages],
+        [message.value() for message in messages],
+        [wanted.topic] * len(messages),
+        [wanted.partition] * len(messages),
+        [message.offset() for message in messages],
+        [time_ms * 1_000 if kind else None for kind, time_ms in kinds_and_times],
+        [kind - 1 for kind, _ in kinds_and_times],  # librdkafka counts from 1 what Kafka counts from 0
+        [_headers(message, wanted) for message in messages],
+    ]
+    arrays = [pa.array(column, type=field.type) for column, field in zip(columns, _ARROW, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
+
+
+def _headers(message: Message, wanted: OffsetRange) -> list[dict[str, Any]] | None:
+    try:
+        found = message.headers()
+    except (UnicodeDecodeError, SystemError) as error:  # the client decodes the names, which may be any bytes
+        raise _unreadable(wanted, f"the record at {message.offset()} has a header whose name is not UTF-8") from error
+    return [{"key": header[0], "value": header[1]} for header in found] if found else None
+
+
+class Writer(DataSourceArrowWriter, DataSourceStreamWriter):
+    """Writes a frame or a micro-batch; each record is acknowledged when its task ends.
+
+    It is an Arrow writer also for streams, so that Spark passes whole batches and not rows.
+    """
+
+    def __init__(self, options: SourceOptions) -> None:
+        from modeaware.spark.sender import producer_conf
+
+        producer_conf(options.conf)  # refuses here what every executor would refuse
+        self._options = options
+        self._at_least = None if options.topic is None else topic_view(options.conf, options.topic).version
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        """Write the batches of one task, on an executor."""
+        from modeaware.spark.sender import Sender
+        from modeaware.spark.writer import send_batch
+
+        if (first := next(iterator, None)) is not None:
+            with Sender(self._options.topic or "", self._options.conf, at_least=self._at_least) as sender:
+                for batch in chain([first], iterator):
+                    send_batch(sender, batch)
+        return WriterCommitMessage()
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int = -1) -> None:  # noqa: N803 # Spark's name
+        """Nothing is left to do."""
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int = -1) -> None:  # noqa: N803 # Spark's name
+        """Written records stay; the batch is written again."""

@@ -1,0 +1,381 @@
+"""Copies to one survivor, none of which overtakes what a producer writes meanwhile. Runs on executors.
+
+Kafka has no compare-and-set for a key, and producers keep writing. A copy appended behind a newer value of its key
+would become the value that consumers keep, and compaction would remove the newer one for good. So copies are written in
+transactions, and before a commit everything in front of their records is read: records of a transaction have offsets
+before they are visible. Where a producer has written one of the keys in between, the transaction is aborted, and begun
+again with what is known then. A committed copy has overtaken nothing.
+
+``read_committed`` consumers and compaction never see an aborted copy. A consumer of uncommitted records has seen it;
+for its sake the newer value is written once more, unless a later one has followed.
+
+The transactional id names topic and survivor: a later writer of copies there (a task that is run again, another job)
+fences the earlier one, and aborts its open transaction.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Container, Iterable, Iterator, Mapping
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, NamedTuple
+
+from modeaware.config import split_client_config
+from modeaware.confluent.producer import Producer
+from modeaware.errors import ModeAwareError
+from modeaware.librdkafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from modeaware.modelog.connection import tail_conf
+from modeaware.spark.errors import EvacuationFailed
+from modeaware.spark.evacuation.versions import HEADER, Order, Source, Version
+
+MOST, FEWEST = 10_000, 1
+"""How many copies a transaction has at most, and where producers write many of the same keys."""
+MOST_BYTES = 16_000_000
+"""After so many bytes of keys and values a transaction takes no further copy: it must be short."""
+TRANSACTION_TIMEOUT_MS = 60_000
+OPEN_TIMEOUT_S = 900.0
+"""The longest that brokers let a transaction last by default (transaction.max.timeout.ms)."""
+_TIMEOUT_S = 60.0
+_ABORT_TIMEOUT_S = 5.0
+_BATCH = 2_000
+_NO_TIMESTAMP = 0
+_HARMLESS = (KafkaError._PARTITION_EOF, KafkaError.GROUP_AUTHORIZATION_FAILED)  # the consumer is in no group
+# Settings that a transaction decides, and librdkafka would refuse beside it; the partition is given.
+_OURS = frozenset(
+    {
+        *("partitioner", "transactional.id", "on_delivery", "delivery.report.only.error", "default.topic.config"),
+        *("acks", "request.required.acks", "max.in.flight", "max.in.flight.requests.per.connection"),
+        *("retries", "message.send.max.retries", "message.timeout.ms", "delivery.timeout.ms", "queuing.strategy"),
+    }
+)
+
+Headers = list[tuple[str, bytes | None]]
+
+
+class Copy(NamedTuple):
+    """A value of a key, with all that a copy of it needs: to be written to a survivor, or found there."""
+
+    key: bytes
+    value: bytes | None
+    headers: Headers
+    version: Version
+
+
+@dataclass
+class Copied:
+    """What became of the copies for one survivor; see ``EvacuationReport``."""
+
+    copied: int = 0
+    tombstones: int = 0
+    superseded: int = 0
+    placed: int = 0
+    repaired: int = 0
+    retries: int = 0
+
+
+@dataclass(frozen=True)
+class CopyJob:
+    """What all copies of one evacuation share. Picklable.
+
+    Attributes:
+        conf: as for :class:`modeaware.Producer`.
+        bases: survivor -> the offset up to which it was read when the copies were decided.
+        tries: how often to try the copy of a key that producers keep writing.
+    """
+
+    topic: str
+    epoch: int
+    conf: Mapping[str, Any]
+    order: Order
+    bases: Mapping[int, int]
+    tries: int
+
+    def failed(self, partition: int, why: str) -> EvacuationFailed:
+        text = f"{self.topic}-{partition}: {why}; no proof is committed, run the evacuation again"
+        return EvacuationFailed(text, topic=self.topic, partition=partition)
+
+
+def copy_all(job: CopyJob, survivor: int, copies: Iterable[Copy]) -> Copied:
+    """Write ``copies``, each key once, unless what was written to the survivor since makes one needless.
+
+    Raises:
+        EvacuationFailed, PartitionRetired, ModeSourceError: not possible now.
+    """
+    conf = {name: value for name, value in job.conf.items() if name not in _OURS}
+    conf |= {
+        "transactional.id": f"modeaware-evacuation-{job.topic}-{survivor}",
+        "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+        "acks": "all",
+        "enable.idempotence": True,
+        "modeaware.on.resize": "ignore",  # the partition is given
+        "modeaware.on.unknown": "error",
+    }
+    try:
+        with closing(Producer(conf)) as producer, closing(SurvivorLog(job, survivor)) as log:
+            producer.init_transactions(_TIMEOUT_S)
+            work, waiting = Copying(job, survivor, producer, log), iter(copies)
+            while chunk := list(islice(waiting, work.size)):
+                work.write(chunk)
+            return work.done
+    except KafkaException as error:
+        if isinstance(error, ModeAwareError):
+            raise
+        cause = error.args[0]
+        raise job.failed(survivor, f"copies cannot be written: {cause.str()} ({cause.name()})") from error
+
+
+@dataclass
+class Copying:
+    """The copies of one task for one survivor. For one thread.
+
+    Attributes:
+        producer: its transactions are initialised, and none is open.
+        done: what became of the copies so far.
+        size: how many copies the next transaction has at most.
+    """
+
+    job: CopyJob
+    survivor: int
+    producer: Producer
+    log: SurvivorLog
+    done: Copied = field(default_factory=Copied)
+    size: int = MOST
+    _failed: KafkaError | None = None
+
+    def write(self, copies: list[Copy]) -> None:
+        """Write ``copies``, in one transaction or in several. An error aborts the open one."""
+        try:
+            self._write(copies)
+        except (KafkaException, ModeAwareError):
+            with suppress(KafkaException):  # none is open, or the broker ends it: what matters is the first error
+                self.producer.abort_transaction(_ABORT_TIMEOUT_S)
+            raise
+
+    def _write(self, copies: list[Copy]) -> None:
+        tries = dict.fromkeys((copy.key for copy in copies), 0)
+        aborted: dict[bytes, int] = {}  # key -> offset of its last aborted copy
+        own: set[int] = set()
+        undecided = 0  # records below are decided before a copy is tried again: they show what overtook it
+        waiting = deque(copies)
+        while waiting:
+            self.log.catch_up(undecided)
+            batch = list(self._wanted(waiting, aborted))
+            if not batch:
+                return
+            offsets = self._append(batch)
+            own.update(offsets.values())
+            others = self.log.others(own, max(offsets.values()))
+            overtaken = [key for key, offset in offsets.items() if others.get(key, offset) < offset]
+            if not overtaken:
+                self.producer.commit_transaction(_TIMEOUT_S)
+                self.log.pass_over()
+                for copy in batch:
+                    is_repair = copy.version.partition == self.survivor
+                    self.done.repaired += is_repair
+                    self.done.copied += not is_repair
+                    self.done.tombstones += copy.value is None and not is_repair
+                undecided = 0
+                self.size = min(self.size * 2, MOST)
+                continue
+            self.producer.abort_transaction(_TIMEOUT_S)
+            undecided = max(offsets.values()) + 1
+            aborted.update({key: offsets[key] for key in overtaken})
+            waiting.extendleft(reversed(batch))
+            self.done.retries += 1
+            self.size = max(self.size // 2, FEWEST)
+            for key in overtaken:
+                tries[key] += 1
+                if tries[key] > self.job.tries:
+                    raise self.job.failed(
+                        self.survivor,
+                        f"producers wrote the key {key!r} during each of the {self.job.tries} tries of its copy; allow "
+                        "more passes",
+                    )
+
+    def _wanted(self, waiting: deque[Copy], aborted: Mapping[bytes, int]) -> Iterator[Copy]:
+        """The next copies that are still needed, up to :attr:`size`; the others are done."""
+        taken = taken_bytes = 0
+        while waiting and taken < self.size and taken_bytes < MOST_BYTES:
+            copy = waiting.popleft()
+            held = self.log.newest.get(copy.key)
+            if held is not None and self.job.order.is_newer(held.version, copy.version, self.survivor):
+                # A copy of the survivor's own record is a repair, which a later record makes needless.
+                is_repair, stands_for = copy.version.partition == self.survivor, self.job.order.stands_for
+                if held.version.offset > aborted.get(copy.key, -1):
+                    same = stands_for(held.version) == stands_for(copy.version)
+                    self.done.placed += same and not is_repair
+                    self.done.superseded += not same and not is_repair
+                    continue
+                self.done.superseded += not is_repair
+                copy = held
+            taken += 1
+            taken_bytes += len(copy.key) + len(copy.value or b"")
+            yield copy
+
+    def _append(self, batch: list[Copy]) -> dict[bytes, int]:
+        """Return key -> the offset of its copy, in an open transaction."""
+        offsets: dict[bytes, int] = {}
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            key, offset = message.key(), message.offset()
+            if error is not None:
+                self._failed = self._failed or error
+            elif key is not None and offset is not None:
+                offsets[_bytes(key)] = offset
+
+        self.producer.begin_transaction()
+        for copy in batch:
+            source = self.job.order.stands_for(copy.version)
+            headers = [header for header in copy.headers if header[0] != HEADER]
+            headers.append((HEADER, source.header(self.job.epoch)))
+            # confluent_kafka takes 0 for "now"; a copy of a record without a timestamp gets one.
+            stamped = {"timestamp": source.timestamp_ms or 1} if source.timestamp_ms >= 0 else {}
+            self._produce(copy, delivered, {"headers": headers, **stamped})
+        self.producer.flush(_TIMEOUT_S)
+        if self._failed is not None:
+            raise KafkaException(self._failed)
+        if len(offsets) < len(batch):
+            lacking = len(batch) - len(offsets)
+            raise self.job.failed(self.survivor, f"{lacking} copies were not acknowledged within {_TIMEOUT_S:g} s")
+        return offsets
+
+    def _produce(self, copy: Copy, delivered: Any, more: dict[str, Any]) -> None:
+        while True:
+            try:
+                self.producer.produce(self.job.topic, copy.value, copy.key, self.survivor, delivered, **more)
+                return
+            except BufferError:
+                self.producer.poll(0.05)
+
+
+class SurvivorLog:
+    """Follows what others write to one survivor from its base on. For one thread; close it. A partition that cannot be
+    read raises EvacuationFailed.
+
+    Attributes:
+        newest: key -> its last committed record from the base on, as far as it was read.
+    """
+
+    def __init__(self, job: CopyJob, partition: int) -> None:
+        base = job.bases[partition]
+        self.newest: dict[bytes, Copy] = {}
+        self._partition = partition
+        self._clean_up_to = base
+        self._failed = job.failed
+        # Committed records decide. Others may still become committed, so they count when a copy must not overtake them.
+        self._committed = _Reader(job, partition, base, "read_committed")
+        self._all = _Reader(job, partition, base, "read_uncommitted")
+
+    def catch_up(self, at_least: int = 0) -> None:
+        """Note every record committed at the call, and wait until offsets below ``at_least`` are decided."""
+        open_s = time.monotonic() + OPEN_TIMEOUT_S
+        while True:
+            for message in self._committed.read_to(self._committed.end()):
+                self._note(message)
+            if self._committed.position >= at_least:
+                return
+            if time.monotonic() > open_s:
+                raise self._failed(
+                    self._partition,
+                    f"another producer's transaction stays open for {OPEN_TIMEOUT_S:g} s (kafka-transactions.sh "
+                    "find-hanging lists those that no producer will end)",
+                )
+            time.sleep(0.01)  # markers of an ended transaction are written within milliseconds
+
+    def others(self, own: Container[int], last: int) -> dict[bytes, int]:
+        """Return key -> its first offset that others have written, committed or not, between the position of
+        :meth:`catch_up` and ``last``, the last of our ``own`` offsets."""
+        self._all.go_to(self._committed.position)
+        found: dict[bytes, int] = {}
+        self._clean_up_to = last + 1
+        for message in self._all.read_to(last + 1):
+            key, offset = message.key(), message.offset()
+            if offset is None or offset > last or offset in own:
+                continue
+            self._clean_up_to = self._committed.position
+            if key is not None:
+                found.setdefault(_bytes(key), offset)
+        return found
+
+    def pass_over(self) -> None:
+        """Our own records that :meth:`others` has just passed are committed: unless others lie among them, they need
+        not be read again."""
+        self._committed.go_to(self._clean_up_to)
+
+    def close(self) -> None:
+        self._committed.close()
+        self._all.close()
+
+    def _note(self, message: Message) -> None:
+        key, value, offset = message.key(), message.value(), message.offset()
+        if key is None or offset is None:
+            return
+        headers: Headers = []
+        with suppress(UnicodeDecodeError, SystemError):  # the client decodes their names, which may be any bytes
+            headers = [(str(h[0]), None if h[1] is None else _bytes(h[1])) for h in message.headers() or []]
+        source = next((Source.parse(value) for name, value in reversed(headers) if name == HEADER), None)
+        kind, timestamp_ms = message.timestamp()
+        version = Version(self._partition, offset, timestamp_ms if kind != _NO_TIMESTAMP else -1, source)
+        self.newest[_bytes(key)] = Copy(_bytes(key), None if value is None else _bytes(value), headers, version)
+
+
+class _Reader:
+    """One consumer on one partition, and its position."""
+
+    def __init__(self, job: CopyJob, partition: int, start: int, isolation: str) -> None:
+        self._job = job
+        self._place = TopicPartition(job.topic, partition)
+        conf = tail_conf(split_client_config(job.conf)[1], fetch_wait_ms=20)
+        self._consumer = Consumer({**conf, "isolation.level": isolation, "auto.offset.reset": "error"})
+        self.position = start
+        self._assigned = False
+        self.close = self._consumer.close
+
+    def go_to(self, position: int) -> None:
+        """Continue at ``position``."""
+        if position != self.position:
+            self.position, self._assigned = position, False
+
+    def end(self) -> int:
+        """Return the log end now; with ``read_committed``, that of decided records."""
+        try:
+            return self._consumer.get_watermark_offsets(self._place, timeout=_TIMEOUT_S)[1]
+        except KafkaException as error:
+            raise self._failed(error.args[0].str()) from error
+
+    def read_to(self, end: int) -> Iterator[Message]:
+        """Yield the records up to ``end``, and perhaps some behind it."""
+        deadline_s = time.monotonic() + _TIMEOUT_S
+        while self.position < end:
+            if time.monotonic() > deadline_s:
+                raise self._failed(f"not read to its end within {_TIMEOUT_S:g} s")
+            if not self._assigned:
+                self._consumer.assign([TopicPartition(self._place.topic, self._place.partition, self.position)])
+                self._assigned = True
+            if (first := self._consumer.poll(0.2)) is not None:
+                yield from filter(self._take, [first, *self._consumer.consume(_BATCH, 0)])
+
+    def _take(self, message: Message) -> bool:
+        """Whether it is the next record; moves the position."""
+        error, offset = message.error(), message.offset()
+        if error is not None and error.code() not in _HARMLESS:
+            if error.retriable() or error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT):
+                return False  # librdkafka reconnects by itself
+            raise self._failed(error.str())
+        if offset is None or offset < self.position or message.partition() != self._place.partition:
+            return False
+        if error is None:
+            self.position = offset + 1
+        elif error.code() == KafkaError._PARTITION_EOF:
+            self.position = offset  # behind control records and aborted ones
+        return error is None
+
+    def _failed(self, why: str) -> EvacuationFailed:
+        return self._job.failed(self._place.partition, f"cannot be read: {why}")
+
+
+def _bytes(found: str | bytes) -> bytes:
+    return found if isinstance(found, bytes) else found.encode()

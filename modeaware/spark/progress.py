@@ -1,0 +1,286 @@
+"""Publishing the progress of streaming queries, so that a drain waits for Spark.
+
+Spark keeps a query's offsets in its checkpoint and commits none, so no drain sees the query. A listener on the session
+commits the offsets of each finished batch for a consumer group without members, and registers a rule that requires that
+group (``modeaware groups require``). The rule comes first: no drain may miss the group once its offsets are visible.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from functools import partial
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+    StreamingQueryProgress,
+)
+
+from modeaware.config import split_client_config
+from modeaware.confluent.admin import AdminClient
+from modeaware.errors import ConfigError, ErrorCode, ModeAwareError
+from modeaware.librdkafka import Consumer, KafkaException, TopicPartition
+from modeaware.modelog.connection import shared_settings
+from modeaware.modelog.group_rules import REQUIRE, GroupRule
+from modeaware.spark.snapshot import OUR_MARK
+
+logger = logging.getLogger(__name__)
+
+PREFIX = "modeaware-spark-"
+REQUEST_TIMEOUT_S = 20.0
+EXIT_TIMEOUT_S = 10.0
+FIRST_RETRY_S = 1.0
+LONGEST_RETRY_S = 60.0
+REPEAT_WARNING_S = 600.0
+"""How often a failure that lasts is logged."""
+_KAFKA = "Kafka"  # how Spark's Kafka sources describe themselves: KafkaV2[Subscribe[flights]]
+_GLOB = str.maketrans(dict.fromkeys("*?[]", "_"))
+
+Positions = dict[str, dict[int, int]]
+"""Topic -> partition -> the offset at which the query continues."""
+
+
+def progress_group(query: str) -> str:
+    """Return the consumer group of a query's progress: ``modeaware-spark-<name>``, or its id where it has no name.
+
+    Characters of a glob become ``_``: rules about groups are globs.
+    """
+    return PREFIX + query.translate(_GLOB)
+
+
+class ProgressListener(StreamingQueryListener):
+    """Publishes the progress of a session's streaming queries: ``spark.streams.addListener(ProgressListener(conf))``.
+
+    After each batch, the offsets at which the query continues are committed for a group of its own, which becomes a
+    required reader of the topic: no drain ends before the query has read a retired partition. Sources are Spark's own
+    for Kafka and ``format("modeaware")``; of a topic that a query reads twice, the slower source counts.
+
+    A stopped query stays required, because its checkpoint needs the records, until ``modeaware groups forget``. A new
+    query is unknown until its first batch is done; call :meth:`require` before it starts. Do not combine the listener
+    with ``asyncProgressTrackingEnabled``, whose checkpoint lags behind the progress that Spark reports.
+
+    Callbacks never block: a thread publishes, logs what fails, and retries it until it succeeds or newer offsets
+    replace it. Thread-safe.
+
+    Args:
+        conf: as for :class:`modeaware.Consumer`; only its connection and our settings are used. The user needs the
+            rights of ``modeaware groups require``, and READ on the groups.
+        group: returns the group of a query from its ``StreamingQueryProgress``; None for a query not to be published,
+            such as one that reads another cluster. Default: :func:`progress_group` of the query's name, or of its id.
+
+    Raises:
+        ConfigError: a ``modeaware.`` setting is unknown or has a bad value.
+    """
+
+    def __init__(
+        self, conf: Mapping[str, Any], *, group: Callable[[StreamingQueryProgress], str | None] | None = None
+    ) -> None:
+        super().__init__()
+        self._conf = dict(conf)
+        self._group = group
+        _, rest = split_client_config(conf)
+        ours = {name: value for name, value in conf.items() if name not in rest}
+        self._settings = {**shared_settings(rest), "enable.auto.commit": False, "log_level": 0}
+        self._admin = AdminClient({**shared_settings(rest), **ours, "log_level": 0})
+        self._registering = threading.Lock()
+        self._required: set[tuple[str, str]] = set()
+        self._consumers: dict[str, Consumer] = {}
+        self._turn = threading.Condition()
+        self._pending: dict[str, Positions] = {}
+        self._reasons: dict[str, str] = {}
+        self._busy = False
+        self._closed = False
+        self._thread: threading.Thread | None = None
+        self._logged: dict[str, tuple[str, float]] = {}
+        atexit.register(self.close)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Spark Connect runs listeners in a process of the server.
+        return (partial(type(self), group=self._group), (self._conf,))
+
+    def require(self, group: str, topics: Iterable[str], timeout_s: float = REQUEST_TIMEOUT_S) -> None:
+        """Make drains of ``topics`` wait for ``group`` now, before the first start of its query.
+
+        Args:
+            group: such as :func:`progress_group` of the query's name.
+            timeout_s: how long to wait for the controller, in seconds.
+
+        Raises:
+            ModeAwareError: no controller answered (ControllerUnavailable), or it refused (RequestRefused).
+            ConfigError: the name is a glob.
+        """
+        self._require(_checked(group), topics, "a Spark query, before its first batch", timeout_s)
+
+    def flush(self, timeout_s: float = REQUEST_TIMEOUT_S) -> bool:
+        """Wait until all progress that Spark has reported is published; False on timeout."""
+        with self._turn:
+            return self._turn.wait_for(lambda: not self._pending and not self._busy, timeout_s)
+
+    def close(self, timeout_s: float = EXIT_TIMEOUT_S) -> None:
+        """Publish what is pending, for at most ``timeout_s`` seconds, and stop. Idempotent.
+
+        The interpreter's exit does the same, but can register no group any more. A program that ends right after its
+        first batch (``trigger(availableNow=True)``) calls this, or :meth:`flush`, before.
+        """
+        atexit.unregister(self.close)
+        if not self.flush(timeout_s):
+            with self._turn:
+                logger.warning("progress of %s not published within %g s", sorted(self._pending), timeout_s)
+        with self._turn:
+            self._closed = True
+            self._turn.notify_all()
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+        while self._consumers:
+            self._consumers.popitem()[1].close()
+        self._admin.close()
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 # Spark's name
+        """The sources of the query are not known yet."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 # Spark's name
+        """A batch is done."""
+        self._note(event.progress)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 # Spark's name
+        """Publish the last progress: a restarted query that finds nothing to read reports none."""
+        query = (self.spark or SparkSession.active()).streams.get(str(event.id))
+        if query is not None and (last := query.lastProgress) is not None:
+            self._note(last)
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 # Spark's name
+        """The progress stays published, and the group required."""
+
+    def _note(self, progress: StreamingQueryProgress) -> None:
+        positions = positions_of((source.description, source.endOffset) for source in progress.sources)
+        if not positions:
+            return
+        name = progress.name or str(progress.id)
+        if (group := progress_group(name) if self._group is None else self._group(progress)) is None:
+            return
+        with self._turn:
+            if self._closed:
+                return
+            self._pending.setdefault(_checked(group), {}).update(positions)
+            self._reasons[group] = f"the Spark query {name}"
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._run, name="modeaware-spark-progress", daemon=True)
+                self._thread.start()
+            self._turn.notify_all()
+
+    def _run(self) -> None:
+        retry_s = FIRST_RETRY_S
+        while True:
+            with self._turn:
+                self._turn.wait_for(lambda: self._pending or self._closed)
+                if self._closed:
+                    return
+                taken, self._pending, self._busy = self._pending, {}, True
+            failed = {group: positions for group, positions in taken.items() if not self._publish(group, positions)}
+            with self._turn:
+                for group, positions in failed.items():
+                    self._pending[group] = positions | self._pending.get(group, {})
+                self._busy = False
+                self._turn.notify_all()
+                if failed:
+                    self._turn.wait(retry_s)
+                retry_s = min(retry_s * 2, LONGEST_RETRY_S) if failed else FIRST_RETRY_S
+
+    def _publish(self, group: str, positions: Positions) -> bool:
+        """Whether both succeeded. Without a rule the offsets are committed all the same: controllers see these."""
+        failures = []
+        try:
+            self._require(group, positions, self._reasons[group])
+        except (ModeAwareError, RuntimeError) as error:  # the latter at the interpreter's exit: no new threads then
+            failures.append(f"group not registered, a drain may miss it: {error}")
+        try:
+            self._commit(group, positions)
+        except KafkaException as error:
+            failures.append(f"offsets not committed, drains wait: {error.args[0].str()}")
+            if (consumer := self._consumers.pop(group, None)) is not None:
+                consumer.close()
+        failure, now_s = "; ".join(failures), time.monotonic()
+        last, at_s = self._logged.get(group, ("", 0.0))
+        if failure and (failure != last or now_s - at_s > REPEAT_WARNING_S):
+            logger.warning("progress of %s not published: %s; retrying", group, failure)
+            self._logged[group] = (failure, now_s)
+        elif last and not failure:
+            logger.warning("progress of %s published again", group)
+            del self._logged[group]
+        return not failures
+
+    def _require(self, group: str, topics: Iterable[str], reason: str, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
+        """Add the rules that are missing; each is looked up once."""
+        with self._registering:
+            missing = [topic for topic in topics if (group, topic) not in self._required]
+            if not missing:
+                return
+            rules = _answer(self._admin.describe_group_rules(timeout_s), timeout_s)
+            mine = (rule for rule in rules if (rule.kind, rule.group) == (REQUIRE, group))
+            kept = {rule.topic for rule in mine if rule.expires_ms is None}
+            now_ms = time.time_ns() // 1_000_000
+            add = [GroupRule(REQUIRE, group, topic, reason, now_ms) for topic in missing if topic not in kept]
+            if add:
+                _answer(self._admin.alter_group_rules(add, request_timeout=timeout_s), timeout_s)
+            self._required.update((group, topic) for topic in missing)
+
+    def _commit(self, group: str, positions: Positions) -> None:
+        consumer = self._consumers.get(group)
+        if consumer is None:
+            consumer = self._consumers[group] = Consumer({**self._settings, "group.id": group})
+        offsets = [TopicPartition(t, p, offset) for t, each in positions.items() for p, offset in each.items()]
+        for done in consumer.commit(offsets=offsets, asynchronous=False) or ():
+            if done.error is not None:
+                raise KafkaException(done.error)
+
+
+def _checked(group: str) -> str:
+    if group != group.translate(_GLOB):
+        raise ConfigError(f"group {group!r}: rules about groups are globs; remove * ? [ and ]")
+    return group
+
+
+def positions_of(sources: Iterable[tuple[str, str | None]]) -> Positions:
+    """Return a query's positions by the description and end offset of each source, as in ``SourceProgress``."""
+    found: Positions = {}
+    for description, end_offset in sources:
+        for topic, offsets in _offsets(description, end_offset).items():
+            other = found.get(topic)
+            both = offsets if other is None else {p: min(o, other[p]) for p, o in offsets.items() if p in other}
+            found[topic] = both
+    return {topic: offsets for topic, offsets in found.items() if offsets}
+
+
+def _offsets(description: str, end_offset: str | None) -> Positions:
+    try:
+        offsets = json.loads(end_offset or "null")
+    except ValueError:
+        return {}
+    if not isinstance(offsets, dict) or not (description.startswith(_KAFKA) or OUR_MARK in offsets):
+        return {}
+    return {
+        topic: {int(p): o for p, o in each.items() if p.isdecimal() and type(o) is int and o >= 0}
+        for topic, each in offsets.items()
+        if isinstance(each, Mapping)
+    }
+
+
+def _answer(future: Future[Any], timeout_s: float) -> Any:
+    try:
+        error = future.exception(timeout_s + 5)
+    except TimeoutError as late:
+        raise ModeAwareError("the controller did not answer in time", code=ErrorCode.REQUEST_TIMED_OUT) from late
+    if error is not None and not isinstance(error, ModeAwareError):
+        raise ModeAwareError(f"request failed: {type(error).__name__}: {error}") from error
+    return future.result()

@@ -1,0 +1,214 @@
+"""Writing through Spark's own Kafka sink, with partitions chosen among the writable ones; and micro-batches."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from modeaware.config import split_client_config
+from modeaware.errors import ConfigError, PartitionRetired
+from modeaware.spark.connector import chosen_partitioner, option_text, spark_options
+from modeaware.spark.errors import EpochMoved
+from modeaware.spark.snapshot import TopicClient, topic_view
+from modeaware.topic_view import TopicView
+from partitioners import Partitioner, Rule, rule_named
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+logger = logging.getLogger(__name__)
+
+HashIn = Literal["python", "jvm"]
+Through = Literal["sink", "arrow", "rows"]
+THROUGH = ("sink", "arrow", "rows")
+JAVA_NAME = "murmur2_random"
+"""The partitioner of Java's producer, which is in Spark's sink."""
+_REFUSED = {
+    "topic": "the topic is an argument",
+    "kafka.partitioner.class": "set 'partitioner' in conf: every client of the topic must use the same",
+    "kafka.partitioner.ignore.keys": "set 'partitioner' in conf, to 'random' for example",
+}
+
+
+def write_to_kafka(
+    df: DataFrame, topic: str, conf: Mapping[str, Any], *, hash_in: HashIn = "python", **options: Any
+) -> None:
+    """Write a frame to ``topic`` through Spark's built-in Kafka sink, as a batch; returns when all is written.
+
+    While every partition is writable, the sink's Java producer chooses. Where some are retired, or ``conf`` names a
+    partitioner that Java's producer does not have, the frame gets a column ``partition``: ``writable[hash %
+    len(writable)]``; records that the partitioner does not hash are spread over the writable partitions.
+
+    The modes are those in force at the call: a job that runs on after a change writes by the old ones to its end, and
+    the controller waits for it. Delivery is at least once, as by the sink, which drops timestamps.
+
+    Args:
+        df: the sink's columns: ``value``, and optionally ``key`` (both string or binary), ``headers`` and ``partition``
+            (int). A partition that a row names is kept; a retired one fails the job.
+        conf: as for :class:`modeaware.Producer`. ``partitioner`` defaults to Java's murmur2_random, as always in the
+            sink; other writers here default to librdkafka's consistent_random. Name it to have all agree.
+        hash_in: where keys are hashed: ``python`` (NumPy over Arrow batches), or ``jvm`` (Kafka's own murmur2, SQL's
+            crc32), which is faster. Where the JVM's hash is missing or differs from ours, a warning is logged, and
+            Python hashes.
+        options: further options of the sink, such as ``**{"kafka.linger.ms": "5"}``; they override ``conf``.
+
+    Raises:
+        ViewTimeout: the modes are unknown, and ``modeaware.on.unknown`` is not ``writable``; nothing was written.
+        ConfigError: ``conf`` or ``options`` hold a setting that cannot be respected.
+        PartitionRetired: no partition is writable.
+        ClusterError: the topic does not exist.
+        PySparkException, Py4JJavaError: the job failed.
+    """
+    _write(topic_view(conf, topic), df, conf, hash_in, options)
+
+
+def _write(
+    view: TopicView, df: DataFrame, conf: Mapping[str, Any], hash_in: HashIn, options: Mapping[str, Any]
+) -> None:
+    if hash_in not in ("python", "jvm"):
+        raise ConfigError(f"hash_in must be 'python' or 'jvm', not {hash_in!r}")
+    for name in options:
+        if why := _REFUSED.get(name.lower()):
+            raise ConfigError(f"{name}: {why}")
+    if (chosen := placement(view, conf)) is not None:
+        from modeaware.spark.column import with_partition
+
+        df = with_partition(df, chosen, hash_in)
+    settings = spark_options(conf, "producer") | {name: option_text(value) for name, value in options.items()}
+    df.write.format("kafka").options(**settings).option("topic", view.topic).save()
+
+
+@dataclass(frozen=True)
+class Placement:
+    """How the records of a job get their partitions.
+
+    Attributes:
+        partitions: the candidates, ascending; the partitioner picks an index in them.
+        name: of the partitioner; None for one of the application's own.
+        refusal: the end of the message that refuses another partition; empty where all are writable.
+    """
+
+    topic: str
+    partitions: tuple[int, ...]
+    partitioner: Partitioner
+    name: str | None
+    refusal: str = ""
+
+    @property
+    def rule(self) -> Rule | None:
+        """How the named partitioner treats keys."""
+        return None if self.name is None else rule_named(self.name)
+
+
+def placement(
+    view: TopicView, conf: Mapping[str, Any], partitions: Callable[[], list[int]] | None = None
+) -> Placement | None:
+    """Return how the records of a job go to the topic of ``view``; None where the sink's producer does exactly that.
+
+    Args:
+        partitions: returns all that the topic has (default: requested from the cluster); called only where needed.
+
+    Raises:
+        ConfigError: the partitioner does not exist, or cannot be loaded.
+        PartitionRetired: no partition is writable.
+        ClusterError: the topic does not exist, or no broker answered.
+    """
+    name, partitioner = chosen_partitioner(conf, JAVA_NAME)
+    if view.all_writable:
+        if name is not None and rule_named(name).is_javas:  # it spreads null keys in its own way (KIP-794)
+            return None
+        found = partitions() if partitions else TopicClient(conf, view.topic).describe().partitions
+        return Placement(view.topic, tuple(found), partitioner, name)
+    if not view.writable:
+        raise PartitionRetired(
+            f"no partition of {view.topic} takes records now ({view.describe()}): grow the topic", topic=view.topic
+        )
+    refusal = f" of {view.topic} takes no records ({view.describe()}): leave it null, or name a ReadWrite one"
+    return Placement(view.topic, view.writable, partitioner, name, refusal)
+
+
+def foreach_batch_writer(
+    topic: str,
+    conf: Mapping[str, Any],
+    *,
+    through: Through = "sink",
+    retries: int = 3,
+    hash_in: HashIn = "python",
+    **options: Any,
+) -> BatchWriter:
+    """Return a function for ``df.writeStream.foreachBatch(writer)``.
+
+    The modes are read for every batch, and again when it is written. Where other partitions take records by then, the
+    whole batch is written again, and after ``retries`` attempts :class:`~modeaware.spark.EpochMoved` fails the query,
+    whose restart from its checkpoint writes the batch once more. Delivery is at least once, as of ``foreachBatch``. A
+    batch that is written again is computed again: keep what is not deterministic out of the query, or persist.
+
+    Args:
+        conf: as for :func:`write_to_kafka` and the other writers.
+        through: ``sink`` (:func:`write_to_kafka`), ``arrow`` (:func:`~modeaware.spark.write_arrow`, which keeps
+            timestamps) or ``rows`` (:func:`~modeaware.spark.foreach_partition_writer`). The default partitioner is
+            murmur2_random for the first, consistent_random for the others.
+        retries: how often a batch is written again, at most.
+        hash_in, options: for ``sink``; see :func:`write_to_kafka`.
+
+    Raises:
+        ConfigError: a bad argument.
+    """
+    return BatchWriter(topic, dict(conf), through, retries, hash_in, options)
+
+
+@dataclass
+class BatchWriter:
+    """What :func:`foreach_batch_writer` returns. Picklable."""
+
+    topic: str
+    conf: Mapping[str, Any]
+    through: Through
+    retries: int
+    hash_in: HashIn
+    options: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        if self.through not in THROUGH:
+            raise ConfigError(f"through must be one of {', '.join(THROUGH)}, not {self.through!r}")
+        if self.options and self.through != "sink":
+            raise ConfigError(f"{', '.join(self.options)}: options of the sink, but through is {self.through!r}")
+        if self.retries < 0:
+            raise ConfigError(f"retries must be 0 or more, not {self.retries}")
+        split_client_config(self.conf)
+
+    def __call__(self, df: DataFrame, batch_id: int) -> None:
+        view = topic_view(self.conf, self.topic)
+        for left in range(self.retries, -1, -1):
+            self._write(view, df)
+            before, view = view, topic_view(self.conf, self.topic)
+            # An epoch moves at each step of a shrink; what counts is which partitions of which topic take records.
+            old, new = ((v.topic_id, v.all_writable, v.writable) for v in (before, view))
+            if old == new:
+                return
+            logger.warning(
+                "%s: modes moved from epoch %d to %d while batch %d was written%s",
+                self.topic,
+                before.epoch,
+                view.epoch,
+                batch_id,
+                "; writing it again" if left else "",
+            )
+        raise EpochMoved(
+            f"{self.topic}: its modes changed each of the {self.retries + 1} times that batch {batch_id} was written "
+            f"(now {view.describe()}); the batch is in the topic, partly under older modes. Start the query again from "
+            "its checkpoint, which writes the batch once more",
+            topic=self.topic,
+        )
+
+    def _write(self, view: TopicView, df: DataFrame) -> None:
+        from modeaware.spark.writer import PartitionWriter, write_arrow_by
+
+        if self.through == "sink":
+            _write(view, df, self.conf, self.hash_in, self.options)
+        elif self.through == "arrow":
+            write_arrow_by(view, df, self.conf)
+        else:
+            df.foreachPartition(PartitionWriter(self.topic, self.conf, at_least=view.version))

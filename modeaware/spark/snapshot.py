@@ -1,0 +1,230 @@
+"""What the driver plans a job by: a topic's modes, and its id, partitions and offsets on the cluster.
+
+Views are kept between questions: every micro-batch asks twice, and a first view takes a quarter of a second. While the
+mode log has not grown, which one request shows, the views are current and the log is not read again.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+from collections.abc import Hashable, Iterable, Mapping
+from concurrent.futures import Future
+from typing import Any, NamedTuple
+
+from modeaware.config import ClientConfig, split_client_config
+from modeaware.errors import ClusterError, ErrorCode, ModeSourceError, ViewTimeout
+from modeaware.librdkafka import Consumer, KafkaException, TopicPartition
+from modeaware.librdkafka_admin import (
+    AdminClient,
+    ConfigResource,
+    IsolationLevel,
+    OffsetSpec,
+    ResourceType,
+    TopicCollection,
+)
+from modeaware.modelog.connection import cluster_key, connection_conf, tail_conf
+from modeaware.spark.errors import error_code
+from modeaware.topic_view import TopicView, known_id
+from modeaware.views.registry import acquire
+from modeaware.views.source import VERIFY_TIMEOUT_S
+
+logger = logging.getLogger(__name__)
+
+OUR_MARK = "modeaware:offsets"
+"""The key that marks offsets of ``format("modeaware")``, beside the topic; no topic can have this name."""
+TIMEOUT_S = 30.0
+IDLE_S = 60.0
+"""How long views are kept after the last question."""
+_END_TIMEOUT_S = 2.0
+_FETCH_WAIT_MS = 10
+
+
+def topic_view(conf: Mapping[str, Any], topic: str, *, stale: bool = False) -> TopicView:
+    """Return the view of the live topic (invariant I8) that includes everything the mode source held at the call.
+
+    Where the source cannot be read within ``modeaware.view.timeout.ms``, ``modeaware.on.unknown`` decides: ``writable``
+    takes the last view, or every partition as ReadWrite where there is none; ``block`` and ``error`` raise.
+
+    Args:
+        conf: as for :class:`modeaware.Producer`.
+        stale: continue with the last view whatever ``modeaware.on.unknown`` says, as a running query has to.
+
+    Raises:
+        ViewTimeout: the modes are unknown; nothing was read or written.
+        ConfigError: a ``modeaware.`` setting is unknown or has a bad value.
+    """
+    config, rest = split_client_config(conf)
+    timeout_s = config.view_timeout_ms / 1000
+    kept = kept_views(rest, config)
+    views, ready, failure = kept.views, kept.views.wait_ready(timeout_s), None
+    if ready:
+        try:
+            kept.refresh(timeout_s)
+        except ModeSourceError as error:
+            failure = error
+    if failure is not None or not ready:
+        why = failure or views.error() or "no answer"
+        if config.on_unknown != "writable" and not (stale and ready):
+            raise ViewTimeout(
+                f"{topic}: no view of the partition modes within {config.view_timeout_ms} ms "
+                f"(modeaware.view.timeout.ms): {why}. With modeaware.on.unknown=writable the job takes the last "
+                "view, or every partition as writable",
+                topic=topic,
+            ) from failure
+        logger.warning("%s: mode source unavailable (%s); continuing with the last view", topic, why)
+    views.verify([topic], VERIFY_TIMEOUT_S)
+    return views.view(topic)
+
+
+class KeptViews:
+    """A handle on the process's source of views, and a consumer that checks the end of the mode log. Thread-safe."""
+
+    def __init__(self, conf: Mapping[str, Any], config: ClientConfig) -> None:
+        self.views = acquire(conf, config)
+        # A committed record may lie before its transaction's marker for a moment: count an undecided end as growth.
+        self._conf = {**tail_conf(conf, fetch_wait_ms=_FETCH_WAIT_MS), "isolation.level": "read_uncommitted"}
+        self._log = TopicPartition(config.mode_log_topic, 0)
+        self._lock = threading.Lock()
+        self._consumer: Consumer | None = None
+        self._closed = False
+        self.idle = threading.Timer(IDLE_S, self.close)
+
+    def refresh(self, timeout_s: float) -> None:
+        """As :meth:`modeaware.views.source.Views.refresh`, at the price of one request where the log has not grown."""
+        if not self._is_current():
+            self.views.refresh(timeout_s)
+
+    def _is_current(self) -> bool:
+        """Whether the views come from a log, and include all of it. In doubt: no."""
+        with self._lock:
+            if self._closed or not self.views.stats().get("log_present"):
+                return False
+            self._consumer = self._consumer or Consumer(self._conf)
+            try:
+                _, end = self._consumer.get_watermark_offsets(self._log, timeout=_END_TIMEOUT_S)
+            except KafkaException:  # refresh() reports it
+                return False
+        stats = self.views.stats()
+        return bool(stats["source"] == "log" and stats["log_position"] == end)
+
+    def close(self) -> None:
+        """Release the views and the consumer."""
+        with self._lock:
+            self._closed = True
+            consumer, self._consumer = self._consumer, None
+        self.views.close()
+        if consumer is not None:
+            consumer.close()
+
+
+def kept_views(conf: Mapping[str, Any], config: ClientConfig) -> KeptViews:
+    """Return the views of the cluster that ``conf`` names, without ours in it; do not close them. Thread-safe."""
+    key = (cluster_key(conf, config.mode_log_topic), config.mode_source)
+
+    def release() -> None:
+        with _lock:
+            if kept.idle is not threading.current_thread():
+                return  # used again in the meantime
+            del _kept[key]
+        kept.close()
+
+    with _lock:
+        kept = _kept.get(key) or _kept.setdefault(key, KeptViews(conf, config))
+        kept.idle.cancel()
+        kept.idle = threading.Timer(IDLE_S, release)
+        kept.idle.daemon = True
+        kept.idle.start()
+        return kept
+
+
+def release_kept() -> None:
+    """Close all kept views now."""
+    with _lock:
+        released = list(_kept.values())
+        _kept.clear()
+    for kept in released:
+        kept.idle.cancel()
+        kept.close()
+
+
+_lock = threading.Lock()
+_kept: dict[Hashable, KeptViews] = {}
+_of_parents: list[dict[Hashable, KeptViews]] = []
+
+
+def _forget_parent() -> None:
+    """In a forked child, where librdkafka's handles must not be destroyed: leave the parent's alone."""
+    global _lock, _kept
+    _of_parents.append(_kept)
+    _lock, _kept = threading.Lock(), {}
+
+
+os.register_at_fork(after_in_child=_forget_parent)
+atexit.register(release_kept)
+
+
+class TopicDescription(NamedTuple):
+    """A topic's partitions, ascending, whatever their modes; and its id, None where brokers return none."""
+
+    partitions: list[int]
+    topic_id: str | None
+
+
+class TopicClient:
+    """Requests one topic's description, configuration and offsets. Never creates the topic. For one thread.
+
+    Every method raises ClusterError where no broker answers, or the topic does not exist (UNKNOWN_TOPIC_OR_PARTITION).
+
+    Args:
+        conf: as for :class:`modeaware.Consumer`. With ``isolation.level`` ``read_committed``, librdkafka's default, a
+            log ends before the first open transaction.
+    """
+
+    def __init__(self, conf: Mapping[str, Any], topic: str) -> None:
+        self.topic = topic
+        _, rest = split_client_config(conf)
+        self._admin = AdminClient(connection_conf(rest, "spark"))
+        committed = rest.get("isolation.level", "read_committed") == "read_committed"
+        self._isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+
+    def describe(self) -> TopicDescription:
+        """Return the topic's partitions and id."""
+        topics = self._admin.describe_topics(TopicCollection([self.topic]), request_timeout=TIMEOUT_S)
+        found = self._answer(topics[self.topic], "cannot be described")
+        return TopicDescription(sorted(each.id for each in found.partitions), known_id(found.topic_id))
+
+    def setting(self, name: str) -> str | None:
+        """Return a configuration of the topic, its default included."""
+        resource = ConfigResource(ResourceType.TOPIC, self.topic)
+        future = self._admin.describe_configs([resource], request_timeout=TIMEOUT_S)[resource]
+        entry = self._answer(future, "has a configuration that cannot be read").get(name)
+        return None if entry is None else str(entry.value)
+
+    def starts(self, partitions: Iterable[int]) -> dict[int, int]:
+        """Return the log start offsets."""
+        return self._offsets(partitions, OffsetSpec.earliest())
+
+    def ends(self, partitions: Iterable[int]) -> dict[int, int]:
+        """Return the log end offsets by the isolation level."""
+        return self._offsets(partitions, OffsetSpec.latest())
+
+    def _offsets(self, partitions: Iterable[int], spec: OffsetSpec) -> dict[int, int]:
+        requested = {TopicPartition(self.topic, p): spec for p in partitions}
+        if not requested:
+            return {}
+        answers = self._admin.list_offsets(requested, isolation_level=self._isolation, request_timeout=TIMEOUT_S)
+        return {place.partition: self._answer(each, "has unknown offsets").offset for place, each in answers.items()}
+
+    def _answer(self, future: Future[Any], failure: str) -> Any:
+        try:
+            return future.result(TIMEOUT_S + 5)
+        except (KafkaException, TimeoutError) as error:
+            kafka = error.args[0] if isinstance(error, KafkaException) else None
+            raise ClusterError(
+                f"topic {self.topic!r} {failure}: {'no answer' if kafka is None else kafka.str()}",
+                code=(None if kafka is None else error_code(kafka)) or ErrorCode.REQUEST_TIMED_OUT,
+                topic=self.topic,
+            ) from error

@@ -1,1 +1,0 @@
-"""Writing to Kafka from Spark, to writable partitions only."""

@@ -1,0 +1,139 @@
+"""Kafka for tests: librdkafka's mock broker, a controller in this process, and waiting for changes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from modeaware.config import ControllerConfig, split_client_config, with_process_settings
+from modeaware.errors import LocalKafkaError, ViewTimeout
+from modeaware.librdkafka import Producer
+from modeaware.views import registry
+
+if TYPE_CHECKING:
+    from modeaware.controller.daemon import Controller
+
+MOCK_START_TIMEOUT_S = 10.0
+CONTROLLER_START_TIMEOUT_S = 60.0
+QUICK = ControllerConfig(check_interval_ms=250, seal_quiet_ms=200, open_timeout_ms=5_000)
+"""A shrink of an idle topic takes a second or two. For tests only: 200 ms of silence prove nothing in production."""
+
+
+class MockKafka:
+    """librdkafka's mock broker (its setting ``test.mock.num.brokers``) at an address of this machine. No process, no
+    Java: it starts in milliseconds, keeps records in memory and forgets them when stopped. A context manager.
+
+    It takes records, serves consumers and groups and makes a topic, always of :data:`PARTITIONS` partitions, when a
+    producer first requests it. It has no admin requests and hence no modes: script them with
+    :class:`modeaware.testing.ScriptedModes`. For clients of librdkafka; kafka-python's do not connect to it.
+    """
+
+    PARTITIONS = 4
+    """How many partitions each topic has: librdkafka has no setting for it."""
+
+    def __init__(self) -> None:
+        self._host: Producer | None = None
+        self._bootstrap_servers = ""
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """For the setting ``bootstrap.servers``; empty while it does not run."""
+        return self._bootstrap_servers
+
+    def start(self) -> Self:
+        """Start it; harmless while it runs.
+
+        Raises:
+            LocalKafkaError: it has no address.
+        """
+        if self._host is not None:
+            return self
+        self._host = Producer({"test.mock.num.brokers": 1, "log_level": 0})
+        brokers = self._host.list_topics(timeout=MOCK_START_TIMEOUT_S).brokers.values()
+        if not brokers:
+            raise LocalKafkaError("librdkafka's mock broker has no address")
+        self._bootstrap_servers = ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
+        return self
+
+    def make_topic(self, topic: str) -> str:
+        """Make ``topic``, so that a consumer finds it before anything was written to it; harmless when it exists.
+
+        Raises:
+            LocalKafkaError: the mock does not run.
+        """
+        if self._host is None:
+            raise LocalKafkaError(f"the mock broker does not run, there is no topic {topic}")
+        self._host.list_topics(topic, timeout=MOCK_START_TIMEOUT_S)
+        return topic
+
+    def stop(self) -> None:
+        """Stop it: its records are gone. Idempotent."""
+        host, self._host = self._host, None
+        self._bootstrap_servers = ""
+        if host is not None:
+            host.close()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+@contextmanager
+def run_controller(
+    bootstrap_servers: str, conf: Mapping[str, Any] | None = None, /, **configs: Any
+) -> Iterator[Controller]:
+    """Run an active controller in threads of this process, until the end of the block. Needs the extra ``controller``,
+    which ``testing`` has.
+
+    Args:
+        bootstrap_servers: of the cluster.
+        conf: more of librdkafka's settings, security settings for example.
+        configs: fields of :class:`modeaware.config.ControllerConfig`; the others are :data:`QUICK`'s.
+
+    Raises:
+        ControllerUnavailable: another controller is active on that mode log.
+        ClusterError, ModeSourceError: no broker, or the mode log or the election cannot be used.
+    """
+    from modeaware.controller.daemon import Controller  # needs the extra ``controller``, the mock broker does not
+
+    settings = {**(conf or {}), "bootstrap.servers": bootstrap_servers}
+    controller = Controller(settings, replace(QUICK, **configs))
+    controller.start(wait_active_s=CONTROLLER_START_TIMEOUT_S)
+    try:
+        yield controller
+    finally:
+        controller.stop()
+
+
+def catch_up(conf: Mapping[str, Any], timeout_s: float = 30.0) -> None:
+    """Return when every client of ours in this process and on this cluster has all changes of modes made so far.
+
+    They have them within milliseconds anyway, and an application needs no such call; a test that shrinks a topic and
+    looks at the next record does. A consumer applies them in its next ``poll()``.
+
+    Args:
+        conf: a client's settings, in librdkafka's names and ours (``bootstrap.servers``, security settings, mode log).
+        timeout_s: for all of it.
+
+    Raises:
+        ViewTimeout: there is no first view within that time.
+        ModeSourceError: the source of the modes cannot be read, or not within that time.
+        ConfigError: a setting of ours is unknown or has a bad value.
+    """
+    config, rest = split_client_config(with_process_settings(conf))
+    deadline_s = time.monotonic() + timeout_s
+    views = registry.acquire(rest, config)
+    try:
+        if not views.wait_ready(timeout_s):
+            raise ViewTimeout(f"no view of the partition modes within {timeout_s} s: {views.error() or 'no answer'}")
+        views.refresh(max(deadline_s - time.monotonic(), 0.0))
+    finally:
+        views.close()

@@ -1,0 +1,419 @@
+"""Partition modes for tests: held in memory, without a broker or a thread, and by script.
+
+:class:`FakeViews` stands in for one client's share of the views, :class:`ScriptedModes` for the source of all clients
+of this process.
+"""
+
+from __future__ import annotations
+
+import builtins
+import threading
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Self
+from unittest import mock
+
+from modeaware.config import ClientConfig
+from modeaware.errors import ModeSourceError
+from modeaware.modelog.records import ClaimRecord
+from modeaware.modes import PartitionMode, format_ranges
+from modeaware.topic_view import TopicView
+from modeaware.views import registry
+from modeaware.views.source import MAX_ID_AGE_S, ViewListener, Views
+
+
+def modes_of(
+    count: int, writable: int | Iterable[int], rest: PartitionMode = PartitionMode.READ_ONLY
+) -> tuple[PartitionMode, ...]:
+    """``count`` modes: ReadWrite for ``writable`` (how many from 0 on, or which), ``rest`` for the others."""
+    kept = set(range(writable)) if isinstance(writable, int) else set(writable)
+    return tuple(PartitionMode.READ_WRITE if p in kept else rest for p in range(count))
+
+
+class FakeViews:
+    """Implements :class:`modeaware.views.source.Views` in memory; listeners run in the thread that makes the change.
+
+    Args:
+        ready: whether the first view is there from the start; else :meth:`set_ready` brings it.
+        views: the views to begin with.
+
+    Attributes:
+        failure: what :meth:`error` returns and :meth:`refresh` raises.
+        closed: whether the handle was given back.
+        refreshes: how often :meth:`refresh` was called.
+        hints: how often :meth:`refresh_soon` was.
+        silent: topics about which no broker answers :meth:`verify`.
+        live_ids: topic -> the id that the cluster has for it; without an entry it is the id of the view.
+        verified: the topics of each call of :meth:`verify`.
+    """
+
+    def __init__(self, *, ready: bool = True, views: Iterable[TopicView] = ()) -> None:
+        self._lock = threading.RLock()
+        self._ready = threading.Event()
+        self._views = {view.topic: view for view in views}
+        self._listeners: list[ViewListener] = []
+        self._claim: ClaimRecord | None = None
+        self.failure: Exception | None = None
+        self.closed = False
+        self.refreshes = 0
+        self.hints = 0
+        self.silent: set[str] = set()
+        self.live_ids: dict[str, str] = {}
+        self._replaced: set[str] = set()
+        self.verified: list[frozenset[str]] = []
+        if ready:
+            self._ready.set()
+
+    # What a test does
+
+    def set(
+        self,
+        topic: str,
+        modes: Iterable[PartitionMode],
+        *,
+        epoch: int | None = None,
+        controller_epoch: int | None = None,
+        topic_id: str | None = None,
+        resume_offsets: Mapping[int, int] | None = None,
+        reclaimed: Iterable[int] = (),
+        previous_count: int | None = None,
+        handed_over: Iterable[int] = (),
+        earlier_counts: Iterable[int] = (),
+    ) -> TopicView:
+        """Put a new view of ``topic`` in force (by default at the next epoch) and call the listeners."""
+        with self._lock:
+            before = self._views.get(topic)
+            before_controller, before_epoch = before.version if before else (1, 0)
+            view = TopicView(
+                topic,
+                topic_id or (before.topic_id if before else f"id-of-{topic}"),
+                (
+                    before_controller if controller_epoch is None else controller_epoch,
+                    before_epoch + 1 if epoch is None else epoch,
+                ),
+                tuple(modes),
+                dict(resume_offsets or {}),
+                frozenset(reclaimed),
+                previous_count,
+                frozenset(handed_over),
+                tuple(earlier_counts),
+            )
+            self.put(view)
+            return view
+
+    def put(self, view: TopicView) -> None:
+        """Put ``view`` in force as it is and call the listeners."""
+        with self._lock:
+            self._views[view.topic] = view
+            self._call({view.topic: view})
+
+    def remove(self, topic: str) -> None:
+        """Take the topic's record away (as a tombstone does) and call the listeners."""
+        with self._lock:
+            self._views.pop(topic, None)
+            self._call({topic: TopicView.unlisted(topic)})
+
+    def set_ready(self) -> None:
+        """Bring the first view: listeners get all views, waiting calls return."""
+        with self._lock:
+            if not self._ready.is_set():
+                self._ready.set()
+                self._call(dict(self._views))
+
+    def set_claim(self, claim: ClaimRecord | None) -> None:
+        """Set what :meth:`claim` returns."""
+        self._claim = claim
+
+    @property
+    def listener_count(self) -> int:
+        """How many listeners are subscribed."""
+        return len(self._listeners)
+
+    def _call(self, changed: Mapping[str, TopicView]) -> None:
+        if self._ready.is_set():
+            for listener in list(self._listeners):
+                listener(changed)
+
+    # What a client does
+
+    def wait_ready(self, timeout_s: float) -> bool:
+        return self._ready.wait(timeout_s)
+
+    @property
+    def ready(self) -> bool:
+        return self._ready.is_set()
+
+    def view(self, topic: str) -> TopicView:
+        return self._views.get(topic) or TopicView.unlisted(topic)
+
+    def views(self) -> Mapping[str, TopicView]:
+        with self._lock:
+            return dict(self._views)
+
+    def recorded(self, topics: Iterable[str]) -> builtins.set[str]:
+        return {topic for topic in topics if topic in self._views or topic in self._replaced}
+
+    def claim(self) -> ClaimRecord | None:
+        return self._claim
+
+    def removed(self, topic_ids: Iterable[str]) -> tuple[str, ...]:
+        return ()
+
+    def refresh(self, timeout_s: float) -> None:
+        self.refreshes += 1
+        if self.failure is not None:
+            raise self.failure
+
+    def refresh_soon(self) -> None:
+        self.hints += 1
+
+    def verify(self, topics: Iterable[str], timeout_s: float, max_age_s: float = MAX_ID_AGE_S) -> frozenset[str]:
+        names = frozenset(topics)
+        self.verified.append(names)
+        with self._lock:
+            for topic in (names & self.live_ids.keys() & self._views.keys()) - self.silent:
+                if self._views[topic].topic_id not in (None, self.live_ids[topic]):
+                    self.remove(topic)
+                    self._replaced.add(topic)
+        return names & self.silent
+
+    def live_id(self, topic: str, timeout_s: float) -> str | None:
+        return None if topic in self.silent else self.live_ids.get(topic, self.view(topic).topic_id)
+
+    def subscribe(self, listener: ViewListener) -> None:
+        with self._lock:
+            self._listeners.append(listener)
+            if self._ready.is_set():
+                listener(dict(self._views))
+
+    def unsubscribe(self, listener: ViewListener) -> None:
+        with self._lock:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+    def error(self) -> Exception | None:
+        return self.failure
+
+    def stats(self) -> dict[str, Any]:
+        return {
+            "source": "fake",
+            "ready": self.ready,
+            "topics": len(self._views),
+            "view_age_ms": 0,
+            "stale": self.failure is not None,
+            "refresh_failures": 0,
+            "rejected_records": 0,
+        }
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class ScriptedModes:
+    """What every client of ours in this process sees while this is in force, instead of a mode log's or an endpoint's.
+
+    A context manager: clients that are made within it (``modeaware.Producer``, ``Consumer``, their serialising and
+    asyncio forms, ``AdminClient.describe_modes``, ``modeaware.kafka_python``) request modes of no cluster. At first no
+    topic is listed: every partition is ReadWrite. Whatever cluster a client names, it sees these modes. Clients made
+    before or after, other processes and Spark do not.
+
+    A change is in force for every client when the method returns. Thread-safe, but no client may be used by the
+    callback (``modeaware.resize_cb``) of a change that another thread waits to make.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._views: dict[str, TopicView] = {}
+        self._handles: list[FakeViews] = []
+        self._failure: Exception | None = None
+        self._undo = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._undo.enter_context(mock.patch.object(registry, "acquire", self._acquire))
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._undo.close()
+
+    # What a controller does
+
+    def shrink(self, topic: str, count: int, to: int) -> TopicView:
+        """Retire partitions ``to`` to ``count`` - 1: ReadOnly, until :meth:`none` takes them away from consumers.
+
+        As in a real shrink no key is handed over yet: producers with ``modeaware.on.resize=hold`` hold back those that
+        move, until :meth:`none` and :meth:`handed_over` say that their old partition is read.
+
+        Args:
+            topic: its name; it need not exist anywhere.
+            count: how many partitions it has.
+            to: how many are writable from now on, 1 to ``count`` - 1.
+
+        Raises:
+            ValueError: there is nothing to retire, ``count`` is not what was said before, or one of the partitions to
+                stay is retired.
+        """
+        with self._lock:
+            before = self.view(topic)
+            whole = before if before.modes else replace(before, modes=(PartitionMode.READ_WRITE,) * count)
+            if len(whole.modes) != count:
+                raise ValueError(f"{topic} has {len(whole.modes)} partitions by this script, not {count}")
+            if not (0 < to < count and set(range(to)) < set(whole.writable)):
+                raise ValueError(f"{topic}: no shrink to {to} writable partitions from {whole.describe()}")
+            earlier = () if before.previous_count is None else {*before.earlier_counts, before.previous_count}
+            modes = (
+                mode if p < to or not mode.writable else PartitionMode.READ_ONLY for p, mode in enumerate(whole.modes)
+            )
+            return self._follow(
+                whole,
+                modes=tuple(modes),
+                previous_count=len(whole.writable),
+                handed_over=frozenset(),
+                earlier_counts=tuple(sorted(earlier)),
+            )
+
+    def none(
+        self,
+        topic: str,
+        partitions: Iterable[int] | None = None,
+        *,
+        resume_offsets: Mapping[int, int] | None = None,
+    ) -> TopicView:
+        """Retired partitions are drained: mode None, assigned to no consumer; they are handed over as well.
+
+        Args:
+            topic: a topic that was shrunk.
+            partitions: which of its ReadOnly partitions; default all.
+            resume_offsets: the end offsets at which they were sealed, where a consumer without a commit goes on when
+                :meth:`undo` gives them back; default none.
+
+        Raises:
+            ValueError: one of them is not ReadOnly, or there is none.
+        """
+        with self._lock:
+            before = self.view(topic)
+            retired = {p for p, mode in enumerate(before.modes) if mode is PartitionMode.READ_ONLY}
+            chosen = retired if partitions is None else set(partitions)
+            if not chosen:
+                raise ValueError(f"{topic}: no partition is ReadOnly, only such can become None: shrink first")
+            if not chosen <= retired:
+                which = format_ranges(chosen - retired)
+                raise ValueError(f"{topic}: {which} cannot become None, only ReadOnly partitions can: shrink first")
+            modes = (PartitionMode.NONE if p in chosen else mode for p, mode in enumerate(before.modes))
+            resume = {**before.resume_offsets, **(resume_offsets or {})}
+            return self._hand_over(replace(before, modes=tuple(modes), resume_offsets=resume), chosen)
+
+    def handed_over(self, topic: str, partitions: Iterable[int] | None = None) -> TopicView:
+        """Every group has read what was in old partitions before the shrink: keys of these are held back no more.
+
+        Args:
+            topic: a topic that was shrunk.
+            partitions: which, survivors among them; default all.
+        """
+        with self._lock:
+            before = self.view(topic)
+            return self._hand_over(before, range(len(before.modes)) if partitions is None else partitions)
+
+    def undo(self, topic: str) -> TopicView:
+        """Every partition is ReadWrite again; no key is held back.
+
+        Raises:
+            ValueError: no partition of the topic is retired.
+        """
+        with self._lock:
+            before = self.view(topic)
+            if before.all_writable:
+                raise ValueError(f"{topic}: no partition is retired, there is nothing to undo")
+            return self.set(topic, (PartitionMode.READ_WRITE,) * len(before.modes))
+
+    def set(self, topic: str, modes: Iterable[PartitionMode]) -> TopicView:
+        """Any modes of partitions 0, 1, 2, ...: what a controller would never do in one step as well."""
+        with self._lock:
+            before = self.view(topic)
+            return self._follow(
+                before, modes=tuple(modes), previous_count=None, handed_over=frozenset(), earlier_counts=()
+            )
+
+    # What happens to the source of the modes
+
+    def unreadable(self, error: Exception | None = None) -> None:
+        """The source of the modes cannot be read from now on, until :meth:`readable`.
+
+        Clients keep the last modes, and miss all changes until then. One that is made now, without another that has
+        seen modes, has no first view: ``modeaware.on.unknown`` says what it does.
+
+        Args:
+            error: what clients get; default a :class:`modeaware.errors.ModeSourceError`.
+        """
+        with self._lock:
+            self._failure = error or ModeSourceError("mode log: cannot be read, by the script of a test")
+            for handle in self._open():
+                handle.failure = self._failure
+
+    def readable(self) -> None:
+        """The source can be read again: every client learns what it missed."""
+        with self._lock:
+            self._failure = None
+            for handle in self._open():
+                handle.failure = None
+                for view in self._views.values():
+                    if handle.view(view.topic) != view:
+                        handle.put(view)
+                handle.set_ready()
+
+    # What a test looks at
+
+    def view(self, topic: str) -> TopicView:
+        """The modes that are in force by the script; ``TopicView.unlisted(topic)`` where it says nothing of it."""
+        with self._lock:
+            return self._views.get(topic) or TopicView.unlisted(topic)
+
+    @property
+    def client_count(self) -> int:
+        """How many clients see these modes: made in force and not closed."""
+        with self._lock:
+            return len(self._open())
+
+    def _hand_over(self, view: TopicView, partitions: Iterable[int]) -> TopicView:
+        if view.previous_count is None:
+            return self._follow(view)
+        old = frozenset(range(view.previous_count))
+        handed_over = view.handed_over | (old & frozenset(partitions))
+        if handed_over != old:
+            # After two shrinks at once only all of them are: where the older records of a key are is not known.
+            return self._follow(view, handed_over=frozenset() if view.earlier_counts else handed_over)
+        return self._follow(view, previous_count=None, handed_over=frozenset(), earlier_counts=())
+
+    def _follow(self, view: TopicView, **changes: Any) -> TopicView:
+        """Put ``view`` with ``changes`` in force, at the next epoch."""
+        controller_epoch, epoch = self.view(view.topic).version
+        new = replace(
+            view,
+            topic_id=view.topic_id or f"id-of-{view.topic}",
+            version=(max(controller_epoch, 1), max(epoch, 0) + 1),
+            **changes,
+        )
+        self._views[new.topic] = new
+        if self._failure is None:
+            for handle in self._open():
+                handle.put(new)
+        return new
+
+    def _acquire(self, conf: Mapping[str, Any], config: ClientConfig) -> Views:
+        """Stands in for :func:`modeaware.views.registry.acquire`."""
+        with self._lock:
+            sharing = next((handle for handle in self._open() if handle.ready), None)
+            if self._failure is None:
+                made = FakeViews(views=self._views.values())
+            else:  # the clients of one process share what was seen last
+                made = FakeViews(ready=sharing is not None, views=sharing.views().values() if sharing else ())
+                made.failure = self._failure
+            self._handles.append(made)
+            return made
+
+    def _open(self) -> list[FakeViews]:
+        self._handles = [handle for handle in self._handles if not handle.closed]
+        return self._handles

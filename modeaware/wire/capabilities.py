@@ -1,0 +1,168 @@
+"""What a server supports: ApiVersions as a client asks it, and the one explanation of each feature that is missing.
+
+ApiVersions 3 is encoded and read by hand, because each client asks it at its start and few need the codec. All of an
+answer is read, strictly, though little of it is kept. Pure, no IO.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from modeaware.errors import ErrorCode
+from modeaware.wire.frames import INT16, INT32, Cursor, MalformedFrame
+
+FEATURE = "partition.mode"
+"""The feature in ApiVersions (1 to 1) of a server whose Metadata 10 is KIP-694's."""
+CLIENT_NAME = "modeaware"
+"""The client software name (KIP-511) by which a server recognises a client that reads KIP-694's Metadata 10."""
+UNDERLYING_NAME = "modeaware-librdkafka"
+"""The software name of librdkafka underneath a client of ours, which reads no modes itself but follows them."""
+SOFTWARE_NAME = "client.software.name"
+"""librdkafka's setting (KIP-511). An endpoint that refuses old clients serves our clients' librdkafka because of it."""
+_IDENTITY = "modeaware.controller."
+_API_VERSIONS_KEY, API_VERSIONS_VERSION, _METADATA_KEY, _MODES_VERSION = 18, 3, 3, 10
+_SUPPORTED_FEATURES_TAG = 0
+_HEADER, _SPAN, _API = struct.Struct(">hhi"), struct.Struct(">hh"), struct.Struct(">hhh")
+
+Versions = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """A server's answer to ApiVersions.
+
+    Attributes:
+        versions: api key -> (lowest, highest version).
+        features: supported features, likewise.
+    """
+
+    versions: Mapping[int, Versions] = field(default_factory=dict)
+    features: Mapping[str, Versions] = field(default_factory=dict)
+
+    @property
+    def modes(self) -> bool:
+        """Whether Metadata 10 returns modes."""
+        return _contains(self.features.get(FEATURE), 1) and _contains(self.versions.get(_METADATA_KEY), _MODES_VERSION)
+
+    @property
+    def ours(self) -> bool:
+        """Whether the server is an endpoint of modeaware, which returns topic ids and epochs as well."""
+        return any(name.startswith(_IDENTITY) for name in self.features)
+
+    def common_version(self, api_key: int, versions: Versions) -> int | None:
+        """Return the highest version that the server and a client with these ``versions`` have in common."""
+        lowest, highest = self.versions.get(api_key, (0, -1))
+        common = min(highest, versions[1])
+        return common if common >= max(lowest, versions[0]) else None
+
+
+def identity(controller_id: str) -> str:
+    """Return the feature by which a controller identifies itself in ApiVersions."""
+    return f"{_IDENTITY}{controller_id}"
+
+
+def request(correlation_id: int, software_version: str) -> bytes:
+    """Return the ApiVersions request's frame payload (without the length)."""
+    client_id = CLIENT_NAME.encode()
+    header = _HEADER.pack(_API_VERSIONS_KEY, API_VERSIONS_VERSION, correlation_id)
+    body = b"".join(_compact(text.encode()) for text in (CLIENT_NAME, software_version))
+    return header + INT16.pack(len(client_id)) + client_id + b"\0" + body + b"\0"
+
+
+def read(payload: bytes, correlation_id: int | None = None) -> Capabilities:
+    """Read an ApiVersions response's frame payload.
+
+    A server without version 3 returns UNSUPPORTED_VERSION in version 0 (KIP-511), and has no features.
+
+    Args:
+        correlation_id: the request's; None: the transport has compared it.
+
+    Raises:
+        MalformedFrame: it is no such response, or one with another error.
+    """
+    data = Cursor(payload)
+    (answered,) = data.unpack(INT32)
+    if correlation_id is not None and answered != correlation_id:
+        raise MalformedFrame(f"a response to request {answered}, not to {correlation_id}")
+    (error_code,) = data.unpack(INT16)
+    if error_code == ErrorCode.UNSUPPORTED_VERSION:
+        return Capabilities()
+    if error_code:
+        raise MalformedFrame(f"error {error_code} to ApiVersions")
+    versions: dict[int, Versions] = {}
+    for _ in range(data.count(_API.size + 1)):
+        api_key, lowest, highest = data.unpack(_API)
+        data.skip_tags()
+        versions[api_key] = (lowest, highest)
+    data.take(INT32.size)  # throttle_time_ms
+    features: dict[str, Versions] = {}
+    for _ in range(data.varint()):
+        tag, size = data.varint(), data.varint()
+        value = data.take(size)
+        if tag == _SUPPORTED_FEATURES_TAG:
+            features = _read_features(value)
+    data.end()
+    return Capabilities(versions, features)
+
+
+def _read_features(value: bytes) -> dict[str, Versions]:
+    cursor = Cursor(value)
+    features: dict[str, Versions] = {}
+    for _ in range(cursor.count(_SPAN.size + 2)):
+        if (name := cursor.string()) is None:
+            raise MalformedFrame("a feature without a name")
+        lowest, highest = cursor.unpack(_SPAN)
+        cursor.skip_tags()
+        features[name] = (lowest, highest)
+    cursor.end()
+    return features
+
+
+def _contains(versions: Versions | None, version: int) -> bool:
+    return versions is not None and versions[0] <= version <= versions[1]
+
+
+def _compact(data: bytes) -> bytes:
+    assert len(data) < 0x7F, "a varint of one byte"
+    return bytes([len(data) + 1]) + data
+
+
+class BrokerFeature(NamedTuple):
+    """A feature of brokers that older ones lack: what it is for, and the first release of Kafka that has it."""
+
+    purpose: str
+    since: str
+
+    def missing(self) -> str:
+        """Explain the error of a broker without the feature."""
+        return f"{self.purpose} needs Kafka {self.since} or newer; upgrade the brokers"
+
+
+TOPIC_IDS = BrokerFeature("comparing topic ids (KIP-516)", "2.8")
+_REQUESTS: Mapping[tuple[str, int], BrokerFeature] = {
+    ("AlterPartitionReassignments", 0): BrokerFeature("reassigning partitions (KIP-455)", "2.4"),
+    ("AlterPartitionReassignments", 1): BrokerFeature("allow_replication_factor_change=false (KIP-860)", "4.1"),
+    ("ConsumerGroupDescribe", 0): BrokerFeature("describing groups of the consumer protocol (KIP-848)", "3.7"),
+    ("CreatePartitions", 0): BrokerFeature("adding partitions (KIP-195)", "1.0"),
+    ("DeleteTopics", 6): BrokerFeature("deleting a topic by its id (KIP-516)", "2.8"),
+    ("DescribeCluster", 2): BrokerFeature("listing brokers that are down (KIP-1073)", "4.0"),
+    ("DescribeProducers", 0): BrokerFeature("describing the producers of a partition (KIP-664)", "2.8"),
+    ("DescribeShareGroupOffsets", 0): BrokerFeature("reading the offsets of share groups (KIP-932)", "4.1"),
+    ("DescribeTopicPartitions", 0): BrokerFeature("listing eligible leader replicas (KIP-966)", "3.7"),
+    ("IncrementalAlterConfigs", 0): BrokerFeature("changing single configs (KIP-339)", "2.3"),
+    ("ListPartitionReassignments", 0): BrokerFeature("listing reassignments (KIP-455)", "2.4"),
+    ("ShareGroupDescribe", 0): BrokerFeature("describing share groups (KIP-932)", "4.0"),
+    ("StreamsGroupDescribe", 0): BrokerFeature("describing groups of the streams protocol (KIP-1071)", "4.1"),
+}
+"""(request, lowest version) -> what needs it."""
+
+
+def missing(name: str, min_version: int) -> str:
+    """Explain why a broker does not support the request ``name`` from version ``min_version`` on."""
+    for version in range(min_version, -1, -1):
+        if (found := _REQUESTS.get((name, version))) is not None:
+            return found.missing()
+    return f"the broker does not support {name} {min_version}; upgrade the brokers"

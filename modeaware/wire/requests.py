@@ -1,0 +1,132 @@
+"""The requests to brokers (:mod:`modeaware.wire.brokers`): kafka-python's, and those it has no schema for.
+
+Message objects have the schema's fields as snake_case attributes. A response class registers itself by api key for the
+whole process; ours have api keys that kafka-python has none for, so none of its own is replaced (a test holds that).
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from modeaware.wire import schemas
+from modeaware.wire.codec import ApiMessage
+
+# isort: split
+# The codec has explained a kafka-python that is not installed.
+from kafka.protocol.admin.cluster import DescribeClusterRequest
+from kafka.protocol.admin.configs import DescribeConfigsRequest, IncrementalAlterConfigsRequest
+from kafka.protocol.admin.groups import DescribeGroupsRequest, ListGroupsRequest
+from kafka.protocol.admin.topics import (
+    AlterPartitionReassignmentsRequest,
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteRecordsRequest,
+    DeleteTopicsRequest,
+    DescribeTopicPartitionsRequest,
+    ListPartitionReassignmentsRequest,
+)
+from kafka.protocol.admin.transactions import DescribeProducersRequest
+from kafka.protocol.consumer.group import HeartbeatRequest, OffsetCommitRequest, OffsetFetchRequest
+from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from kafka.protocol.consumer.offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
+from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
+from kafka.protocol.producer.transaction import AddOffsetsToTxnRequest
+
+__all__ = [
+    "AddOffsetsToTxnRequest",
+    "AlterPartitionReassignmentsRequest",
+    "ConsumerGroupDescribeRequest",
+    "ConsumerGroupDescribeResponse",
+    "CreatePartitionsRequest",
+    "CreateTopicsRequest",
+    "DeleteRecordsRequest",
+    "DeleteTopicsRequest",
+    "DescribeClusterRequest",
+    "DescribeConfigsRequest",
+    "DescribeGroupsRequest",
+    "DescribeProducersRequest",
+    "DescribeShareGroupOffsetsRequest",
+    "DescribeShareGroupOffsetsResponse",
+    "DescribeTopicPartitionsRequest",
+    "FindCoordinatorRequest",
+    "HeartbeatRequest",
+    "IncrementalAlterConfigsRequest",
+    "ListGroupsRequest",
+    "ListOffsetsRequest",
+    "ListPartitionReassignmentsRequest",
+    "MetadataRequest",
+    "OffsetCommitRequest",
+    "OffsetFetchRequest",
+    "OffsetForLeaderEpochRequest",
+    "ShareGroupDescribeRequest",
+    "ShareGroupDescribeResponse",
+    "StreamsGroupDescribeRequest",
+    "StreamsGroupDescribeResponse",
+    "assigned_topics",
+    "subscribed_topics",
+]
+
+
+class ConsumerGroupDescribeRequest(ApiMessage, load_json=schemas):  # type: ignore[misc,call-arg,unused-ignore]  # untyped
+    """KIP-848 groups: ``group_ids``, ``include_authorized_operations``."""
+
+
+class ConsumerGroupDescribeResponse(ApiMessage, load_json=schemas):  # type: ignore[misc,call-arg,unused-ignore]  # untyped
+    """``groups`` with ``error_code``, ``group_state``, ``members``."""
+
+
+class ShareGroupDescribeRequest(ApiMessage, load_json=schemas):  # type: ignore[misc,call-arg,unused-ignore]  # untyped
+    """KIP-932 groups: ``group_ids``, ``include_authorized_operations``."""
+
+
+class ShareGroupDescribeResponse(ApiMessage, load_json=schemas):  # type: ignore[misc,call-arg,unused-ignore]  # untyped
+    """``groups`` with ``error_code``, ``group_state``, ``members``."""
+
+
+class DescribeShareGroupOffsetsRequest(ApiMessage, load_json=schemas):  # type: ignore[misc,call-arg,unused-ignore]  # untyped
+    """KIP-932: ``groups`` with ``group_id`` and ``topics`` (None: all)."""
+
+
+class DescribeShareGroupOffsetsResponse(ApiMessage, load_json=schemas):  # type: ignore[misc,call-arg,unused-ignore]  # untyped
+    """``groups`` with the ``start_offset`` of each partition: everything before it is acknowledged."""
+
+
+class StreamsGroupDescribeRequest(ApiMessage, load_json=schemas):  # type: ignore[misc,call-arg,unused-ignore]  # untyped
+    """KIP-1071 groups: ``group_ids``, ``include_authorized_operations``."""
+
+
+class StreamsGroupDescribeResponse(ApiMessage, load_json=schemas):  # type: ignore[misc,call-arg,unused-ignore]  # untyped
+    """``groups`` with ``error_code``, ``group_state``, ``topology``, ``members``."""
+
+
+def subscribed_topics(metadata: bytes) -> frozenset[str]:
+    """The topics of a classic group's member metadata (Kafka's ConsumerProtocolSubscription; b"": none).
+
+    Raises:
+        ValueError: these bytes follow another protocol.
+    """
+    return frozenset(_decoded(ConsumerProtocolSubscription, metadata).topics) if metadata else frozenset()
+
+
+def assigned_topics(assignment: bytes) -> frozenset[str]:
+    """The topics of a classic group's member assignment (Kafka's ConsumerProtocolAssignment; b"": none).
+
+    Raises:
+        ValueError: these bytes follow another protocol.
+    """
+    if not assignment:
+        return frozenset()
+    found = _decoded(ConsumerProtocolAssignment, assignment)
+    return frozenset(each.topic for each in found.assigned_partitions if each.partitions)
+
+
+def _decoded(schema: Any, data: bytes) -> Any:
+    # A version, then the fields. Newer versions add fields at the end, which are not needed here: some clients claim a
+    # version and leave its fields out.
+    if len(data) < 2 or data[0] > 127:
+        raise ValueError(f"{len(data)} bytes are no {schema.__name__}")
+    try:
+        return schema.decode(b"\0\0" + data[2:])
+    except (ValueError, TypeError, IndexError, AssertionError, OverflowError, struct.error) as error:
+        raise ValueError(f"not a {schema.__name__}: {error}") from error

@@ -1,0 +1,159 @@
+"""A client's servers, and TLS to them, from librdkafka's settings.
+
+``ssl`` is imported where it is needed: most clients of a plaintext cluster never load it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from modeaware.errors import ConfigError
+
+if TYPE_CHECKING:
+    import ssl
+
+DEFAULT_PORT = 9092
+"""librdkafka's, for a server without one."""
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+TLS_SETTINGS = frozenset(
+    {
+        "enable.ssl.certificate.verification",
+        "ssl.ca.location",
+        "ssl.ca.pem",
+        "ssl.certificate.location",
+        "ssl.certificate.pem",
+        "ssl.cipher.suites",
+        "ssl.crl.location",
+        "ssl.endpoint.identification.algorithm",
+        "ssl.key.location",
+        "ssl.key.password",
+        "ssl.key.pem",
+    }
+)
+"""The settings that :func:`ssl_context` translates."""
+
+
+def servers(conf: Mapping[str, Any]) -> list[str]:
+    """Return ``bootstrap.servers`` as ``host:port``, in order; librdkafka also takes URLs: ``PLAINTEXT://host:9092``.
+
+    Raises:
+        ConfigError: there are none.
+    """
+    text = str(conf.get("bootstrap.servers") or conf.get("metadata.broker.list") or "")
+    found = [server.strip().rpartition("://")[2] for server in text.split(",") if server.strip()]
+    if not found:
+        raise ConfigError("bootstrap.servers is missing")
+    return found
+
+
+def split_address(address: str, default_port: int | None = None) -> tuple[str, int]:
+    """Split ``host:port`` (``[::1]:9092`` for IPv6).
+
+    Args:
+        default_port: that of an address without one; None: the port is required.
+
+    Raises:
+        ValueError: it is not of that form.
+    """
+    host, colon, port = address.rpartition(":")
+    if default_port is not None and ":" not in address.rpartition("]")[2]:
+        host, colon, port = address, ":", str(default_port)
+    if not colon or not port.isdecimal() or int(port) > 65_535:
+        raise ValueError(f"{address!r} is not HOST:PORT")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def security_protocol(conf: Mapping[str, Any]) -> str:
+    """Return ``security.protocol`` in capitals.
+
+    Raises:
+        ConfigError: it is none of Kafka's.
+    """
+    protocol = str(conf.get("security.protocol", "plaintext")).upper()
+    if protocol not in PROTOCOLS:
+        raise ConfigError(f"security.protocol: {protocol!r} is none of {', '.join(PROTOCOLS)}")
+    return protocol
+
+
+def ssl_context(conf: Mapping[str, Any]) -> ssl.SSLContext:
+    """Return TLS 1.2 and later for a client, with :data:`TLS_SETTINGS` (PEM files or strings).
+
+    Raises:
+        ConfigError: a setting cannot be used.
+    """
+    import ssl
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    # librdkafka takes "https" and "none" in any case; any other value must not turn the check off.
+    context.check_hostname = str(conf.get("ssl.endpoint.identification.algorithm", "https")).strip().lower() != "none"
+    if not _truth(conf.get("enable.ssl.certificate.verification", True)):
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    _named("ssl.ca.location", _load_ca, context, conf)
+    if conf.get("ssl.cipher.suites"):
+        _named("ssl.cipher.suites", lambda: context.set_ciphers(str(conf["ssl.cipher.suites"])))
+    if conf.get("ssl.crl.location"):
+        _named("ssl.crl.location", lambda: context.load_verify_locations(cafile=str(conf["ssl.crl.location"])))
+        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+    _load_certificate(context, conf)
+    return context
+
+
+def _load_ca(context: ssl.SSLContext, conf: Mapping[str, Any]) -> None:
+    location, pem = conf.get("ssl.ca.location"), conf.get("ssl.ca.pem")
+    if pem:
+        # Python requires ASCII; other characters can only stand between the certificates.
+        context.load_verify_locations(cadata=str(pem).encode("ascii", "ignore").decode())
+    elif not location or location == "probe":
+        context.load_default_certs()
+    elif Path(str(location)).is_dir():
+        context.load_verify_locations(capath=str(location))
+    else:
+        context.load_verify_locations(cafile=str(location))
+
+
+def _load_certificate(context: ssl.SSLContext, conf: Mapping[str, Any]) -> None:
+    has_certificate = conf.get("ssl.certificate.location") or conf.get("ssl.certificate.pem")
+    has_key = conf.get("ssl.key.location") or conf.get("ssl.key.pem")
+    if not has_certificate:
+        if has_key:
+            raise ConfigError("ssl.key.location or ssl.key.pem needs ssl.certificate.location or ssl.certificate.pem")
+        return
+    password = conf.get("ssl.key.password")
+
+    def load() -> None:
+        with ExitStack() as files:
+            certificate = _as_file(conf, "ssl.certificate", files)
+            key = _as_file(conf, "ssl.key", files) if has_key else None
+            # Without a password a prompt would block; an empty one fails.
+            context.load_cert_chain(certificate, key, "" if password is None else str(password))
+
+    _named("ssl.certificate.location or ssl.key.location", load)
+
+
+def _as_file(conf: Mapping[str, Any], name: str, files: ExitStack) -> str:
+    """The path of the setting's PEM. Python reads certificates from files only: a string is written to one until
+    ``files`` is closed, in a directory that this user alone can read."""
+    pem = conf.get(f"{name}.pem")
+    if not pem:
+        return str(conf[f"{name}.location"])
+    import tempfile  # most clients have none
+
+    path = Path(files.enter_context(tempfile.TemporaryDirectory(prefix="modeaware-"))) / name
+    path.write_text(str(pem), encoding="utf-8")
+    return str(path)
+
+
+def _named(setting: str, load: Callable[..., object], *arguments: object) -> None:
+    try:
+        load(*arguments)
+    except (OSError, TypeError, ValueError) as error:  # an SSLError is an OSError
+        raise ConfigError(f"{setting} cannot be used: {error}") from error
+
+
+def _truth(value: object) -> bool:
+    return str(value).strip().lower() in ("true", "t", "1")

@@ -1,0 +1,271 @@
+"""What one member owns under ``range``, what it withholds in doubt, and when it requests a rebalance."""
+
+from __future__ import annotations
+
+import struct
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from modeaware import librdkafka_admin
+from modeaware.clients.assignment import owned, possible_hidden, range_order, rejoin_turns, share
+from modeaware.confluent.group import (
+    GIVE_UP_S,
+    TURN_S,
+    GroupAssignment,
+    GroupConf,
+    GroupDescriber,
+    GroupMoved,
+    GroupUnknown,
+    Ownership,
+)
+from modeaware.errors import ModeSourceError
+from modeaware.modes import PartitionMode
+from modeaware.topic_view import TopicView
+from tests.support.fake_views import FakeViews, modes_of
+
+NONE = PartitionMode.NONE
+Key = tuple[str, int]
+GIVEN = {"a": range(4), "b": range(4, 8), "c": range(8, 12)}
+
+
+def by(strategy: str) -> GroupAssignment:
+    """What the coordinator has assigned."""
+    return GroupAssignment(strategy, {"t": {member: tuple(partitions) for member, partitions in GIVEN.items()}})
+
+
+def keys(*partitions: int, topic: str = "t") -> set[Key]:
+    return {(topic, partition) for partition in partitions}
+
+
+class Describer(GroupDescriber):
+    """Answers for the coordinator with what the member's test put there."""
+
+    def __init__(self, member: Member) -> None:
+        super().__init__({}, "g")
+        self._member = member
+
+    def describe(self, member: str, given: set[Key]) -> GroupAssignment:
+        self._member.described += 1
+        if isinstance(self._member.answer, Exception):
+            raise self._member.answer
+        return self._member.answer
+
+
+class Member:
+    """Member ``name`` of the group, its views, its clock, and what the coordinator answers."""
+
+    def __init__(self, name: str = "b", conf: GroupConf | None = None) -> None:
+        self.name = name
+        self.generation = 1
+        self.now_s = 0.0
+        self.views = FakeViews()
+        self.answer: GroupAssignment | Exception = by("range")
+        self.described = 0
+        self.ownership = Ownership(self, conf or GroupConf("g"), self.views, Describer(self), lambda: self.now_s)
+        self.views.subscribe(lambda changed: [self.ownership.note(view) for view in changed.values()])
+        self.given = keys(*GIVEN[name])
+
+    def memberid(self) -> str:
+        return self.name
+
+    def consumer_group_metadata(self) -> bytes:
+        return b"CGMDv2:" + struct.pack("<i", self.generation) + b"g\0" + self.name.encode() + b"\0"
+
+    def owned_now(self) -> set[Key]:
+        return self.ownership.assigned(self.given) - self.ownership.withheld
+
+    def rebalance(self) -> set[Key]:
+        self.ownership.before_join()
+        self.generation += 1
+        return self.owned_now()
+
+
+@pytest.fixture
+def member() -> Member:
+    made = Member()
+    made.ownership.before_join()
+    return made
+
+
+def test_survivors_are_dealt_again_and_hidden_ones_stay(member: Member) -> None:
+    member.views.set("t", modes_of(12, 4, NONE))
+    assert member.rebalance() == keys(2, 4, 5, 6, 7)
+    assert member.described == 1
+    assert not member.ownership.needs_rejoin(member.given)
+
+
+def test_a_change_between_join_and_assignment_leaves_what_is_sure_and_asks_for_another(member: Member) -> None:
+    member.ownership.before_join()
+    member.views.set("t", modes_of(12, 4, NONE))
+    assert member.owned_now() == member.given
+    assert member.ownership.unsettled
+    assert member.ownership.needs_rejoin(member.given)
+
+
+def test_members_take_turns(member: Member) -> None:
+    assert member.owned_now() == member.given
+    member.views.set("t", modes_of(12, 4, NONE))
+    assert member.ownership.needs_rejoin(member.given)
+    assert member.ownership.due_s() == TURN_S  # a comes first
+    assert not member.ownership.my_turn(member.given)
+    member.now_s = TURN_S
+    assert member.ownership.my_turn(member.given)
+    assert member.ownership.rejoins == 1
+    assert not member.ownership.needs_rejoin(member.given), "once for each view"
+    member.views.set("t", modes_of(12, 12))
+    assert not member.ownership.needs_rejoin(member.given), "all is as it was"
+
+
+def test_a_group_that_moved_on_leaves_nothing_until_it_shows_this_assignment(member: Member) -> None:
+    member.views.set("t", modes_of(12, 4, NONE))
+    member.answer = GroupMoved("PREPARING_REBALANCING")
+    assert member.rebalance() == set()
+    assert member.ownership.in_doubt == {"t"}
+    assert member.ownership.due_s() is not None
+    member.answer = by("range")
+    member.ownership.settle(member.given)
+    assert member.ownership.in_doubt == set()
+    assert member.ownership.withheld == set()
+    # Partition 2 was not given to it, so only another assignment can bring it.
+    assert member.ownership.needs_rejoin(member.given)
+    assert member.ownership.my_turn(member.given)
+
+
+def test_a_description_that_cannot_be_had_ends_in_the_plain_assignment(
+    member: Member, caplog: pytest.LogCaptureFixture
+) -> None:
+    member.views.set("t", modes_of(12, 4, NONE))
+    member.answer = GroupUnknown("no answer")
+    assert member.rebalance() == set()
+    member.now_s += GIVE_UP_S
+    member.ownership.settle(member.given)
+    assert member.given - member.ownership.withheld == member.given
+    assert "unevenly loaded" in caplog.text
+
+
+@pytest.mark.parametrize("strategy", ["roundrobin", "custom"])
+def test_other_strategies_keep_what_was_given(member: Member, strategy: str) -> None:
+    member.views.set("t", modes_of(12, 4, NONE))
+    member.answer = by(strategy)
+    assert member.rebalance() == member.given
+    assert not member.ownership.needs_rejoin(member.given)
+
+
+def test_the_same_generation_again_deals_by_the_same_view(member: Member) -> None:
+    assert member.owned_now() == member.given
+    member.views.set("t", modes_of(12, 4, NONE))
+    member.ownership.before_join()
+    assert member.owned_now() == member.given, "no other member has let go anything"
+    assert member.rebalance() == keys(2, 4, 5, 6, 7)
+
+
+def assigned(topic: str, *partitions: int) -> bytes:
+    """A ConsumerProtocolAssignment of one topic."""
+    name = struct.pack(">h", len(topic)) + topic.encode()
+    dealt = struct.pack(f">i{len(partitions)}i", len(partitions), *partitions)
+    return struct.pack(">hi", 1, 1) + name + dealt + struct.pack(">i", -1)
+
+
+def described(monkeypatch: pytest.MonkeyPatch, state: str = "Stable") -> GroupDescriber:
+    """A describer whose coordinator knows members a (partitions 0 and 1) and b (2)."""
+    members = [
+        SimpleNamespace(id="a", assignment=assigned("t", 0, 1)),
+        SimpleNamespace(id="b", assignment=assigned("t", 2)),
+    ]
+    found = SimpleNamespace(id="g", error=None, state=state, protocol="range", members=members)
+
+    class Admin:
+        def __init__(self, conf: Any) -> None: ...
+
+        def list_groups(self, group: str, timeout: float) -> list[Any]:
+            assert group == "g"
+            return [found]
+
+    monkeypatch.setattr(librdkafka_admin, "AdminClient", Admin)
+    return GroupDescriber({}, "g")
+
+
+@pytest.mark.parametrize(
+    ("member", "given"), [("b", keys(2, 3)), ("b", set()), ("b", keys(2, topic="u")), ("c", set()), ("c", keys(2))]
+)
+def test_one_that_shows_another_assignment_is_not(
+    monkeypatch: pytest.MonkeyPatch, member: str, given: set[Key]
+) -> None:
+    """Stable again, after a rebalance that this member has not heard of: its dealing would overlap with the others'."""
+    with pytest.raises(GroupMoved, match="another assignment"):
+        described(monkeypatch).describe(member, given)
+
+
+def test_who_may_not_describe_the_group_has_the_plain_assignment_at_once(member: Member) -> None:
+    member.views.set("t", modes_of(12, 4, NONE))
+    member.answer = GroupUnknown("not authorised", final=True)
+    assert member.rebalance() == member.given
+
+
+def test_an_unreachable_source_leaves_the_last_view_in_force(member: Member, caplog: pytest.LogCaptureFixture) -> None:
+    member.views.set("t", modes_of(12, 4, NONE))
+    member.views.failure = ModeSourceError("mode log: no answer")
+    assert member.rebalance() == keys(2, 4, 5, 6, 7)
+    assert "last known modes" in caplog.text
+
+
+# The pure rule: order, ownership, doubt
+
+
+TWELVE = {"c": range(4), "a": range(4, 8), "b": range(8, 12)}
+AFTER_FOUR = frozenset(range(4, 12))
+ALL: frozenset[int] = frozenset()
+
+
+def view(epoch: int, kept: int = 12, *, topic_id: str = "id", controller: int = 1) -> TopicView:
+    return TopicView("t", topic_id, (controller, epoch), modes_of(12, kept, PartitionMode.NONE))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"x": [0, 2], "y": [1, 3]},  # roundrobin
+        {"x": [0, 1], "y": [2, 3, 4]},  # the longer run last
+        {"x": [0, 1], "y": [3, 4]},  # a hole
+        {"x": [0, 1, 2, 3], "y": [4]},  # by rack
+        {"x": [1, 2], "y": [3]},  # does not begin at 0
+    ],
+)
+def test_what_range_would_not_deal_has_no_order(given: dict[str, list[int]]) -> None:
+    assert range_order(given) is None
+    assert owned(given, frozenset({1})) == {member: frozenset(partitions) for member, partitions in given.items()}
+    assert share(given, "x", None) == set(given["x"])
+    assert rejoin_turns(given, [ALL], frozenset({1})) == ()
+
+
+def test_what_may_have_been_dealt_by() -> None:
+    assert possible_hidden(view(3), [], view(3)) == {ALL}
+    assert possible_hidden(view(3), [view(4)], view(5, 4)) == {ALL, AFTER_FOUR}
+    assert possible_hidden(view(3), [view(5, 4), view(4), view(4), view(2)], view(5, 4)) == {ALL, AFTER_FOUR}
+    assert possible_hidden(view(3), [view(4, 6)], view(4, 6)) == {ALL, frozenset(range(6, 12))}
+
+
+def test_a_view_that_may_have_been_missed_leaves_everything_possible() -> None:
+    assert possible_hidden(None, [], view(3)) is None
+    assert possible_hidden(view(3), [], view(5)) is None
+    assert possible_hidden(view(3), [view(4, topic_id="other")], view(4, topic_id="other")) is None
+    assert possible_hidden(view(3), [], TopicView.unlisted("t")) is None
+
+
+def test_a_topics_first_record_hides_nothing_and_may_be_missed() -> None:
+    unlisted = TopicView.unlisted("t")
+    assert possible_hidden(unlisted, [], unlisted) == {ALL}
+    assert possible_hidden(unlisted, [], view(0)) == {ALL}
+    assert possible_hidden(unlisted, [], view(1, 4)) == {ALL, AFTER_FOUR}
+    assert possible_hidden(unlisted, [], view(2, 4)) is None
+
+
+def test_members_take_turns_in_asking_for_a_rebalance() -> None:
+    assert rejoin_turns(TWELVE, [ALL], AFTER_FOUR) == ("c", "a", "b")
+    assert rejoin_turns(TWELVE, [AFTER_FOUR], AFTER_FOUR) == ()
+    assert rejoin_turns(TWELVE, [ALL], ALL) == ()
+    assert rejoin_turns({"only": range(12)}, [ALL], AFTER_FOUR) == ()
+    # 12 -> 11: only the runs behind the hidden one change, and only where a record would be read by another.
+    assert rejoin_turns(TWELVE, [ALL], frozenset({11})) == ()

@@ -1,0 +1,376 @@
+"""Start offsets, over a client that answers from tables."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
+
+# Start offsets by every combination of commit, log start and resume offset: on brokers, each would take a topic.
+from modeaware.clients.starts import Starts, start_offset
+from modeaware.confluent.group import GroupConf, Membership
+from modeaware.confluent.partitions import Partitions
+from modeaware.modes import PartitionMode
+from modeaware.topic_view import TopicView
+from tests.support.fake_views import FakeViews, modes_of
+
+NONE = PartitionMode.NONE
+UNLISTED = TopicView.unlisted("t")
+
+
+def view(
+    epoch: int, count: int, writable: int, resume: dict[int, int] | None = None, topic_id: str = "id"
+) -> TopicView:
+    return TopicView("t", topic_id, (1, epoch), modes_of(count, writable), resume or {})
+
+
+class Stock:
+    """A client with an assignment; offsets of one topic's partitions: committed, first, end, position."""
+
+    def __init__(self) -> None:
+        self.committed_offsets: dict[int, int] = {}
+        self.first: dict[int, int] = defaultdict(int)
+        self.end: dict[int, int] = {}
+        self.positions: dict[int, int] = {}
+        self.sought: dict[int, int] = {}
+        self.failures: dict[str, list[int]] = defaultdict(list)
+        self.commits: list[dict[int, int]] = []
+
+    def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
+        self._fail("committed")
+        return self._answer(partitions, self.committed_offsets)
+
+    def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        return self._answer(partitions, self.positions)
+
+    def offsets_for_times(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
+        self._fail("offsets_for_times")
+        return [
+            TopicPartition(p.topic, p.partition, (self.first if p.offset == -2 else self.end)[p.partition])
+            for p in partitions
+        ]
+
+    def commit(self, offsets: list[TopicPartition], asynchronous: bool) -> None:
+        assert not asynchronous
+        self._fail("commit")
+        self.commits.append({p.partition: p.offset for p in offsets})
+        self.committed_offsets.update(self.commits[-1])
+
+    def assign(self, partitions: list[TopicPartition]) -> None:
+        self.positions = {}
+
+    def pause(self, partitions: list[TopicPartition]) -> None: ...
+
+    resume = pause
+
+    def seek(self, partition: TopicPartition) -> None:
+        self.sought[partition.partition] = partition.offset
+
+    def _fail(self, method: str) -> None:
+        if self.failures[method]:
+            raise KafkaException(KafkaError(self.failures[method].pop(0)))
+
+    def _answer(self, partitions: list[TopicPartition], table: dict[int, int]) -> list[TopicPartition]:
+        return [TopicPartition(p.topic, p.partition, table.get(p.partition, OFFSET_INVALID)) for p in partitions]
+
+
+class World:
+    def __init__(self, reset: str, auto_commit: bool = True) -> None:
+        self.stock = Stock()
+        self.views = FakeViews()
+        self.starts = Starts(self.views, reset)
+        self.partitions = Partitions(self.stock, "g", self.starts, self.views.view)
+        self.conf = GroupConf("g", False, True, reset, auto_commit)
+
+    @property
+    def view(self) -> TopicView:
+        return self.views.view("t")
+
+    @view.setter
+    def view(self, view: TopicView) -> None:
+        if view.topic_id is None:
+            self.views.remove("t")
+        else:
+            self.views.put(view)
+
+    def remember(self, *views: TopicView) -> None:
+        """The views come into force one after the other."""
+        for self.view in views:
+            self.starts.remember(self.view)
+
+    def create_again(self) -> None:
+        """The cluster has another id for the name, and a record of that id is unknown."""
+        self.views.live_ids["t"] = "another"
+        self.views.verify(["t"], 1.0)
+        self.remember(UNLISTED)
+
+    def take_back(self, *, live_id: str | None) -> None:
+        """The record is taken back, while the cluster has the topic with that id."""
+        self.remember(UNLISTED)
+        self.views.live_ids = {} if live_id is None else {"t": live_id}
+
+    def resolve(self, *offsets: int) -> list[int]:
+        parts = [TopicPartition("t", partition, offset) for partition, offset in enumerate(offsets)]
+        return [p.offset for p in self.partitions.resolve(parts)]
+
+    def start(self, *partitions: int, at: int = 5) -> set[tuple[str, int]]:
+        keys = {("t", partition) for partition in partitions}
+        for key in keys:
+            self.starts.started(key, at)
+        self.partitions.mine = self.partitions.held = keys
+        return keys
+
+    def leave(self, *, changed: bool) -> None:
+        """A rebalance begins."""
+        ownership = SimpleNamespace(changed=lambda topic: changed, before_join=lambda: None)
+        stock: Any = self.stock
+        membership = Membership(stock, self.conf, self.partitions, cast(Any, ownership), self.views, lambda: None)
+        membership.given = set(self.partitions.held)
+        membership.before_close()
+
+
+def test_committed_offsets_come_first_then_the_reset_policy() -> None:
+    world = World("earliest")
+    world.stock.committed_offsets = {0: 7}
+    world.stock.first = {1: 3}
+    assert world.resolve(OFFSET_INVALID, OFFSET_INVALID, 42) == [7, 3, 42]
+    world = World("latest")
+    world.stock.end = {0: 9}
+    assert world.resolve(OFFSET_INVALID) == [9]
+
+
+@pytest.mark.parametrize(
+    ("views", "end", "starts"),
+    [
+        ([view(1, 1, 0, {0: 20})], 50, [20]),
+        ([view(1, 1, 0, {0: 20})], 12, [12]),  # the log was truncated: what is written from its end on is not skipped
+        ([view(1, 1, 0, {0: 20}), view(2, 1, 1)], 50, [20, 50]),  # no longer in the view: used once
+        ([view(1, 1, 0, {0: 2}), view(2, 1, 1), view(3, 1, 0, {0: 6})], 6, [2]),  # of two, the older one counts
+        ([view(1, 1, 0, {0: 20}, "old"), view(2, 1, 1, topic_id="new")], 50, [50]),
+    ],
+    ids=["in the view", "beyond the end", "remembered", "two", "of another topic"],
+)
+def test_a_latest_group_reads_a_returning_or_new_partition_from_its_resume_offset(
+    views: list[TopicView], end: int, starts: list[int]
+) -> None:
+    world = World("latest")
+    world.stock.end = {0: end}
+    world.remember(*views)
+    assert [world.resolve(OFFSET_INVALID)[0] for _ in starts] == starts
+
+
+def test_a_latest_group_never_starts_below_the_log_start_of_a_topic_with_modes() -> None:
+    """Its commit may end before a transaction's marker, which went with the records; it would start at the end."""
+    world = World("latest")
+    world.stock.committed_offsets, world.stock.first = {0: 4}, {0: 5, 1: 8}
+    assert world.resolve(OFFSET_INVALID) == [4], "a topic without modes is none of our business"
+    world.view = view(3, 1, 1)
+    assert world.resolve(OFFSET_INVALID) == [5]
+    world.stock.end, world.view = {1: 9}, view(4, 2, 1, {1: 6})
+    assert world.resolve(OFFSET_INVALID, OFFSET_INVALID) == [5, 8]
+
+
+def test_an_earliest_group_reads_all_there_is_and_nothing_below_what_was_reclaimed() -> None:
+    world = World("earliest")
+    world.stock.first = {0: 10}
+    world.view = TopicView("t", "id", (1, 2), modes_of(1, 0), {0: 20}, frozenset({0}))
+    assert world.resolve(OFFSET_INVALID) == [10], "the log start is a fact of the topic, the view's offset is not (I8)"
+    world.stock.first = {0: 20}
+    for committed, start in ((None, 20), (15, 20), (25, 25)):
+        world.stock.committed_offsets = {} if committed is None else {0: committed}
+        assert world.resolve(OFFSET_INVALID) == [start]
+
+
+def test_a_leader_that_moves_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"{Partitions.__module__}.RETRY_S", 0.0)
+    world = World("latest")
+    world.stock.end = {0: 4}
+    world.stock.failures["offsets_for_times"] = [
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+    ]
+    assert world.resolve(OFFSET_INVALID) == [4]
+
+
+def test_the_start_of_an_idle_read_only_partition_is_committed_once_it_can_be(caplog: pytest.LogCaptureFixture) -> None:
+    world = World("latest")
+    world.view = view(1, 4, 1)
+    world.stock.positions = {2: 30}  # delivered something: its own commit will come
+    world.stock.committed_offsets = {3: 8}
+    world.stock.failures["commit"] = [KafkaError.ILLEGAL_GENERATION]
+    world.start(*range(4))
+    world.partitions.commit()
+    assert "not committed" in caplog.text
+    world.partitions.commit()
+    world.partitions.commit()
+    assert world.stock.commits == [{1: 5}]
+
+
+@pytest.mark.parametrize(
+    ("reset", "auto_commit", "changed", "commits"),
+    [
+        ("latest", True, False, [{0: 5}]),
+        ("latest", False, True, [{0: 5}]),
+        ("latest", False, False, []),
+        ("earliest", True, True, []),
+    ],
+)
+def test_latest_does_not_decide_again_for_an_idle_partition_that_moves(
+    reset: str, auto_commit: bool, changed: bool, commits: list[dict[int, int]]
+) -> None:
+    world = World(reset, auto_commit)
+    world.start(0)
+    world.leave(changed=changed)
+    assert world.stock.commits == [], "a topic without modes is none of our business"
+    world.view = view(1, 1, 1)
+    world.leave(changed=changed)
+    assert world.stock.commits == commits
+
+
+def test_latest_does_not_decide_again_where_the_record_is_of_a_deleted_topic_of_that_name() -> None:
+    world = World("latest")
+    world.view = view(3, 1, 1, topic_id="old")
+    world.create_again()
+    world.start(0)
+    world.leave(changed=True)
+    assert world.stock.commits == [{0: 5}]
+
+
+def test_start_is_never_raised_beyond_the_log_of_the_live_topic() -> None:
+    world = World("latest")
+    world.view = TopicView("t", "old", (1, 3), modes_of(1, 0), {0: 40}, frozenset({0}))
+    world.stock.end = {0: 7}
+    assert world.resolve(OFFSET_INVALID) == [7]
+    world.stock.committed_offsets = {0: 5}
+    assert world.resolve(OFFSET_INVALID) == [5]
+
+
+@pytest.mark.parametrize("recorded", [False, True], ids=["no record", "a record of its own"])
+def test_everything_in_a_topic_that_was_created_again_is_new_to_a_latest_group(recorded: bool) -> None:
+    world = World("latest")
+    world.view = view(3, 2, 1, {1: 40}, "old")
+    world.starts.assigning({"t"})
+    world.starts.has_commit = {("t", 1)}
+    if recorded:
+        world.remember(view(1, 2, 2, topic_id="new"))
+    else:
+        world.create_again()
+    world.stock.end = {0: 7, 1: 8}
+    assert world.resolve(OFFSET_INVALID, OFFSET_INVALID) == [0, 0]
+    assert world.starts.has_commit == set()
+    assert world.resolve(OFFSET_INVALID, OFFSET_INVALID) == [7, 8], "from then on the group reads on by itself"
+    world.start(0, 1, at=0)
+    world.leave(changed=True)
+    assert world.resolve(OFFSET_INVALID, OFFSET_INVALID) == [0, 0], "a rebalance soon after decides nothing anew"
+
+
+@pytest.mark.parametrize(
+    ("live_id", "start"), [("old", 7), (None, 7), ("another", 0)], ids=["lives on", "unknown", "another"]
+)
+def test_record_that_was_taken_back_makes_a_topic_new_only_if_the_cluster_has_another_id(
+    live_id: str | None, start: int
+) -> None:
+    world = World("latest")
+    world.view = view(3, 1, 0, topic_id="old")
+    world.starts.assigning({"t"})
+    world.take_back(live_id=live_id)
+    world.stock.end = {0: 7}
+    assert world.resolve(OFFSET_INVALID) == [start]
+
+
+@pytest.mark.parametrize(("live_id", "sought"), [("old", 40), ("another", 0)])
+def test_partition_shown_again_keeps_its_position_where_the_record_was_taken_back(live_id: str, sought: int) -> None:
+    world = World("latest")
+    world.view = TopicView("t", "old", (1, 3), modes_of(2, 1, NONE), {1: 40})
+    world.stock.end = {0: 50, 1: 40}
+    world.partitions.assign([TopicPartition("t", 0)], hidden=[("t", 1)])
+    world.stock.positions = {1: 40}
+    world.take_back(live_id=live_id)
+    assert world.partitions.show({("t", 1)}) == set()
+    assert world.stock.sought == {1: sought}
+
+
+def test_group_that_starts_with_a_view_of_the_old_topic_begins_at_the_end() -> None:
+    world = World("latest")
+    world.remember(view(3, 1, 0, {0: 40}, "old"), UNLISTED)  # nothing was assigned yet
+    world.starts.assigning({"t"})
+    world.stock.end = {0: 60}
+    assert world.resolve(OFFSET_INVALID) == [60]
+
+
+@pytest.mark.parametrize("reset", ["earliest", "latest"])
+def test_partition_shown_again_starts_anew_where_the_topic_was_created_again(reset: str) -> None:
+    world = World(reset)
+    world.view = TopicView("t", "old", (1, 3), modes_of(2, 1, NONE), {1: 40}, frozenset({1}))
+    world.stock.first, world.stock.end = defaultdict(int, {1: 40}), {0: 50, 1: 40}
+    world.partitions.assign([TopicPartition("t", 0)], hidden=[("t", 1)])
+    world.stock.positions = {1: 40}
+    world.stock.first, world.stock.end = defaultdict(int), {0: 5, 1: 6}
+    world.create_again()
+    assert world.starts.idle({("t", 1)}, leaving=True) == {}, "a start of the old topic is not committed for the new"
+    assert world.partitions.show({("t", 1)}) == set()
+    assert world.stock.sought == {1: 0}
+    assert world.starts.start_of(("t", 1)) == 0
+
+
+def test_latest_group_skips_nothing_where_the_recreated_topic_has_lost_its_first_records() -> None:
+    """An offset below the log start would be reset to the end."""
+    world = World("latest")
+    world.view = view(3, 1, 0, {0: 40}, "old")
+    world.starts.assigning({"t"})
+    world.create_again()
+    world.stock.first, world.stock.end = {0: 3}, {0: 7}
+    assert world.resolve(OFFSET_INVALID) == [3]
+
+
+def test_topic_shrunk_after_its_assignment_and_recreated_is_another_topic() -> None:
+    """As for a cooperative member that keeps its partitions: they are not assigned again when the topic is shrunk."""
+    world = World("latest")
+    world.stock.end = {0: 50, 1: 40}
+    world.partitions.assign([TopicPartition("t", 0), TopicPartition("t", 1)])
+    world.remember(TopicView("t", "old", (1, 3), modes_of(2, 1, NONE), {1: 40}))
+    world.partitions.hide({("t", 1)})
+    world.stock.positions = {1: 40}
+    world.stock.end = {0: 5, 1: 90}
+    world.create_again()
+    assert world.partitions.show({("t", 1)}) == set()
+    assert world.stock.sought == {1: 0}
+
+
+@pytest.mark.parametrize(
+    ("method", "code", "text"),
+    [
+        ("committed", KafkaError._TIMED_OUT, "committed offsets not known"),
+        ("offsets_for_times", KafkaError.TOPIC_AUTHORIZATION_FAILED, "auto.offset.reset decides"),
+    ],
+)
+def test_offsets_that_cannot_be_had_are_left_to_librdkafka_and_logged(
+    caplog: pytest.LogCaptureFixture, method: str, code: int, text: str
+) -> None:
+    world = World("latest")
+    world.stock.failures[method] = [code]
+    with caplog.at_level(logging.WARNING):
+        assert world.resolve(OFFSET_INVALID) == [OFFSET_INVALID]
+    assert text in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("committed", "resume", "named", "log_start", "start"),
+    [
+        (7, 50, None, None, 7),  # the group's commit
+        (7, None, None, 9, 9),  # but not below the log start, or the reset would skip to the end
+        (None, 50, 90, None, 50),  # returned, or is new: latest skips nothing
+        (None, 50, 30, None, 30),  # truncated, or another topic
+        (None, 50, 90, 60, 60),
+        (None, None, 90, None, 90),  # what the reset names
+        (None, None, None, None, None),
+    ],
+)
+def test_start_offset(
+    committed: int | None, resume: int | None, named: int | None, log_start: int | None, start: int | None
+) -> None:
+    assert start_offset(committed, resume, named, log_start) == start
