@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -28,6 +28,8 @@ RUFF = str(Path(sys.executable).with_name("ruff"))
 LINT_IMPORTS = str(Path(sys.executable).with_name("lint-imports"))
 SOURCES = ("modeaware", "partitioners", "tests", "benchmarks", "examples")
 PYTEST = (sys.executable, "-m", "pytest", "-q")
+WHY_LINES = 12
+"""Said again, at most, of a step that failed, at the very end: a CI keeps the end of a long log."""
 
 
 class Step(NamedTuple):
@@ -42,6 +44,12 @@ class Done(NamedTuple):
     name: str
     status: int
     seconds: float
+    output: Sequence[str] = ()
+
+    def why(self) -> list[str]:
+        """What pytest's summary names, with the first line of each error; of other commands the end of the output."""
+        named = [line for line in self.output if line.startswith(("FAILED ", "ERROR ", "E   ", "+++"))]
+        return [f"{self.name:<10} | {line}" for line in (named or self.output)[-WHY_LINES:]]
 
 
 CHECKS = (
@@ -76,9 +84,11 @@ def run(step: Step, kafka: dict[str, str]) -> Done:
         step.command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     assert process.stdout is not None
+    output = []
     for line in process.stdout:
         print(f"{step.name:<10} | {line}", end="", flush=True)
-    return Done(step.name, process.wait(), time.monotonic() - began)
+        output.append(line.rstrip())
+    return Done(step.name, process.wait(), time.monotonic() - began, output)
 
 
 def run_stages(stages: Sequence[Stage], kafka: dict[str, str]) -> list[Done]:
@@ -102,11 +112,13 @@ def run_with_kafka(stages: Sequence[Stage]) -> tuple[list[Done], Counter[str]]:
         return done, Counter(starts.read_text(encoding="utf-8").splitlines())
 
 
-def summary(done: Iterable[Done], seconds: float, starts: Counter[str]) -> str:
+def summary(done: Sequence[Done], seconds: float, starts: Counter[str]) -> str:
     lines = [f"{each.name:<10} {'failed' if each.status else 'passed':<8}{each.seconds:6.0f} s" for each in done]
     cpu_s = sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     kinds = ", ".join(f"{kind} {count}" for kind, count in starts.items())
-    return "\n".join(["", *lines, f"{seconds:.0f} s, {cpu_s:.0f} s of CPU, Kafka starts: {starts.total()} ({kinds})"])
+    why = [line for each in done if each.status for line in each.why()]
+    last = f"{seconds:.0f} s, {cpu_s:.0f} s of CPU, Kafka starts: {starts.total()} ({kinds})"
+    return "\n".join(["", *lines, *why, last])
 
 
 def main() -> int:

@@ -95,7 +95,7 @@ def test_a_topic_grows_only_once_its_replicas_are_where_they_go(moving: Moving, 
         assert moving.replicas(topic).keys() == {(topic, 0)}
     moving.wait_until(topic, {0: (three, two)})
     assert admin.create_partitions(growth)[topic].result(TIMEOUT_S).partitions == (1,)
-    assert len(moving.replicas(topic)[topic, 1]) == 2
+    eventually(lambda: [len(each.get(1, ())) for each in moving.on_every_broker(topic)] == [2] * len(moving.nodes))
 
 
 def test_an_older_broker_lacks_the_option_and_cancels_all_the_same(kafka40: LocalKafka, moving: Moving) -> None:
