@@ -5,6 +5,7 @@ Every run of pytest imports this module where modeaware is installed, so it impo
 
 from __future__ import annotations
 
+import importlib
 import warnings
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -77,11 +78,13 @@ def modeaware_controller(
         # error where the project's settings say so.
         warnings.simplefilter("ignore", DeprecationWarning)
         try:
-            from modeaware.testing.kafka import run_controller
+            importlib.import_module("modeaware.controller.daemon")
         except ImportError as error:
             raise pytest.UsageError(
                 f"modeaware_controller needs the package {error.name or 'kafka-python'}: install modeaware[testing]"
             ) from error
+
+    from modeaware.testing.kafka import run_controller
 
     with run_controller(modeaware_kafka.bootstrap_servers, **modeaware_controller_configs) as controller:
         yield controller
