@@ -61,7 +61,8 @@ def commit_zeros(setting: Setting, group: str) -> None:
     """Commit offset 0 everywhere for a group that has no members yet."""
     with _consumer(setting, f"{setting.topic}-{group}") as consumer:
         zeros = [TopicPartition(setting.topic, partition, 0) for partition in range(PARTITIONS)]
-        consumer.commit(offsets=zeros, asynchronous=False)
+        # Its coordinator may still be being elected.
+        insist(lambda: consumer.commit(offsets=zeros, asynchronous=False), INSIST_S, retriable_only=True)
 
 
 def write_contents(setting: Setting) -> int:

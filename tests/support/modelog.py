@@ -8,12 +8,14 @@ from dataclasses import replace
 from typing import Any
 
 from modeaware.config import ClientConfig
+from modeaware.errors import ClusterError
 from modeaware.librdkafka_admin import AdminClient, TopicCollection
 from modeaware.modelog.records import RetiredPartition, TopicRecord
 from modeaware.modelog.topic import ensure_mode_log
 from modeaware.modelog.writer import ModeLogWriter
 from modeaware.modes import PartitionMode
 from modeaware.topic_view import base64_id
+from tests.support.waiting import eventually
 
 RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
 
@@ -80,9 +82,17 @@ class RealLog:
 
     def append_raw(self, records: Iterable[tuple[str, bytes | None]]) -> None:
         if self._writer is None:
-            self._writer = ModeLogWriter(self.conf, self.topic)
-            self._writer.open()
+            self._writer = eventually(self._open, 60.0)
         self._writer.append(list(records))
+
+    def _open(self) -> ModeLogWriter:
+        """As a controller does it: again, while brokers that have come back finish the transaction before."""
+        writer = ModeLogWriter(self.conf, self.topic)
+        try:
+            writer.open()
+        except ClusterError as error:
+            raise AssertionError(error) from error
+        return writer
 
     def close(self) -> None:
         if self._writer is not None:
