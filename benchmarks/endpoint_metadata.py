@@ -114,8 +114,8 @@ def _server(servers: str, known: Mapping[str, TopicView]) -> Iterator[tuple[Serv
 
 def _measure(servers: str, names: Sequence[str], partitions: int, rounds: int) -> Iterator[Result]:
     known = {name: _view(name, partitions) for name in names[::SHRUNK_EVERY]}
-    broker_request = codec.encode_request(codec.MetadataRequest(topics=None), 9, 1, "bench")
-    modes_request = codec.encode_request(codec.MetadataRequest(topics=None), codec.MODES_VERSION, 1, "bench")
+    broker_request = codec.encode_request(codec.ModesMetadataRequest(topics=None), 9, 1, "bench")
+    modes_request = codec.encode_request(codec.ModesMetadataRequest(topics=None), codec.MODES_VERSION, 1, "bench")
     with ExitStack() as stack:
         server, empty = stack.enter_context(_server(servers, known))
         askers = [Asker(split_address(servers)), *(Asker(server.advertised) for _ in range(2))]

@@ -47,8 +47,6 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class TopicShape:
-    """A topic as the cluster describes it: its id (Kafka's base64 form) and its partitions."""
-
     topic_id: str
     internal: bool
     partition_count: int
@@ -56,8 +54,6 @@ class TopicShape:
 
 @dataclass(frozen=True)
 class LogOffsets:
-    """A partition's log start, high watermark and last stable offset, and the leader epoch they were read under."""
-
     log_start: int
     end_offset: int
     last_stable_offset: int
@@ -101,18 +97,11 @@ class Cluster:
 
     @property
     def brokers(self) -> Brokers:
-        """Return the client for any request to any broker.
-
-        Raises:
-            ConfigError: a setting that cannot be translated for kafka-python.
-            MissingExtra: kafka-python is not installed.
-        """
         if self._brokers is None:
             self._brokers = Brokers(self._conf, timeout_s=self._timeout_s)
         return self._brokers
 
     def close(self) -> None:
-        """Close all connections. Idempotent."""
         if self._brokers is not None:
             self._brokers.close()
 
@@ -140,7 +129,6 @@ class Cluster:
         return self._topic_names[1]
 
     def describe(self, topics: Iterable[str]) -> dict[str, TopicShape | None]:
-        """Return each topic's shape; None for a topic that does not exist."""
         names = sorted(set(topics))
         if not names:
             return {}
@@ -150,7 +138,6 @@ class Cluster:
         return {name: _shape(name, found[name]) for name in names}
 
     def cleanup_policy(self, topic: str) -> str:
-        """Return the topic's ``cleanup.policy``."""
         resource = DescribeConfigsRequest.DescribeConfigsResource
         wanted = resource(resource_type=_TOPIC_RESOURCE, resource_name=topic, configuration_keys=["cleanup.policy"])
         (result,) = self.brokers.ask(DescribeConfigsRequest(resources=[wanted])).results
@@ -210,7 +197,6 @@ class Cluster:
             )
 
     def create_partitions(self, effect: CreatePartitions, validate_only: bool = False) -> None:
-        """Grow the topic on the brokers, or only validate that."""
         create_partitions(self.brokers, effect, validate_only)
 
 
@@ -254,7 +240,6 @@ def delete_records(brokers: Brokers, effect: DeleteRecords, check: Check = no_ch
 
 
 def create_partitions(brokers: Brokers, effect: CreatePartitions, validate_only: bool, check: Check = no_check) -> None:
-    """Grow the topic, or only validate that."""
     what = f"create partitions of topic {effect.topic!r}"
 
     def request() -> Any:
@@ -302,7 +287,6 @@ def _ask_controller(
 
 
 def commit_offsets(brokers: Brokers, effect: CommitOffsets, check: Check = no_check) -> None:
-    """Commit for a group without members."""
     failed: dict[int, int] = {}
     for _ in range(2):  # the coordinator may move once
         request = FindCoordinatorRequest(key_type=0, coordinator_keys=[effect.group], min_version=4, max_version=6)

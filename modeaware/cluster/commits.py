@@ -65,9 +65,6 @@ def check_commits(
 
     Args:
         before_due: read all gaps nevertheless.
-
-    Raises:
-        ClusterError: no broker answered, or gaps cannot be read at all.
     """
     if record.deletion is None:
         return CommitsChecked(found.groups)
@@ -158,9 +155,6 @@ def without_records(
     """Return the clear gaps: without a record to be read (read_committed), up to their end or that of the partition.
 
     A gap that is not certainly clear, or was not read within :data:`READ_TIMEOUT_S`, is missing.
-
-    Raises:
-        ClusterError: a consumer cannot be made, or cannot read.
     """
     reading = _GapReading(topic, gaps)
     settings = {
@@ -186,11 +180,7 @@ def read_partitions(
     timeout_s: float,
     monotonic_s: Callable[[], float],
 ) -> None:
-    """Read partitions from ``starts`` on, until none is ``waiting`` (``take`` removes them) or the time is up.
-
-    Raises:
-        KafkaException: a consumer cannot be made, or cannot read.
-    """
+    """Read partitions from ``starts`` on, until none is ``waiting`` (``take`` removes them) or the time is up."""
     if not waiting:
         return
     consumer = Consumer({**conf, "enable.auto.commit": False, "enable.partition.eof": True})

@@ -68,7 +68,6 @@ class Listing:
 
 
 def list_groups(brokers: Brokers) -> Listing:
-    """List the groups of every broker."""
     listing = Listing()
     nodes = brokers.node_ids()
     _check_authorization(brokers, listing)
@@ -85,7 +84,6 @@ def list_groups(brokers: Brokers) -> Listing:
 
 
 def error_name(code: int) -> str:
-    """Return Kafka's name of an error code."""
     return str(KafkaError(code).name())
 
 

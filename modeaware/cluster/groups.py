@@ -82,8 +82,6 @@ class GroupsFound:
 
 @dataclass(frozen=True)
 class ListedGroups:
-    """All groups of the cluster with their members at one moment, for passes over many topics."""
-
     listing: Listing
     members: Mapping[str, Members]
 
@@ -93,7 +91,6 @@ _NO_COMMITS = Commits(unknown="its coordinator left it out of the response")
 
 
 def list_groups_with_members(brokers: Brokers) -> ListedGroups:
-    """List and describe all groups."""
     listing = list_groups(brokers)
     return ListedGroups(listing, describe_groups(brokers, listing.groups.values()))
 
@@ -152,7 +149,6 @@ def _maybe_streams(group: ListedGroup, members: Members) -> bool | None:
 
 
 def _unlisted(brokers: Brokers, listing: Listing, also: Sequence[str]) -> dict[str, ListedGroup]:
-    """Return the groups of ``also`` that no broker lists, at their coordinators."""
     missing = sorted({name for name in also if name not in listing.groups})
     if not missing or listing.none_yet:  # a look-up would make the brokers create __consumer_offsets
         return {}

@@ -64,8 +64,6 @@ def metadata_request(names: Sequence[str], min_version: int = 0) -> Any:
 
 @dataclass(frozen=True)
 class RegisteredBroker:
-    """A broker, its rack (None: it has none), and whether it is alive: registered and not fenced."""
-
     node_id: int
     rack: str | None
     live: bool

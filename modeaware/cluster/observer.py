@@ -33,9 +33,6 @@ class Observer:
     Args:
         conf: librdkafka configuration for short-lived consumers, which read gaps and stragglers.
         listed: the cluster's groups, for passes over many topics that decide nothing; None: each pass lists them.
-
-    Raises:
-        ConfigError: the cluster's configuration has a setting that cannot be translated for kafka-python.
     """
 
     def __init__(

@@ -31,12 +31,7 @@ BROKERS_INTERVAL_S = 10.0
 
 
 class TopicWatch:
-    """Compares the topic ids of all records with the cluster's. The controller's thread owns it.
-
-    Args:
-        one: returns the ids of names from one broker.
-        each: returns them from each live broker.
-    """
+    """Compares the topic ids of all records with the cluster's. The controller's thread owns it."""
 
     def __init__(
         self,
@@ -69,7 +64,6 @@ class TopicWatch:
             self._engine.remove(replaced)
 
     def _look(self) -> tuple[str, ...]:
-        """Return the ids of the records to be removed."""
         records = self._engine.records
         if not records:
             return ()
@@ -106,12 +100,7 @@ def replaced_records(records: Iterable[TopicRecord], answers: Sequence[Ids]) -> 
 
 
 class BrokerWatch:
-    """Keeps the record of observed brokers. The controller's thread owns it, and calls it while it is active.
-
-    Args:
-        look: returns the cluster's brokers.
-        policy: ``modeaware.under.replicated.creation``; None: as the record has it.
-    """
+    """Keeps the record of observed brokers. The controller's thread owns it, and calls it while it is active."""
 
     def __init__(self, look: Callable[[], Registered], log: ControllerLog, policy: str | None, clock: Clock) -> None:
         self._look = look

@@ -97,17 +97,14 @@ class Controller:
 
     @property
     def address(self) -> str | None:
-        """Return where the endpoint listens, ``host:port``; None before ``start`` or without one."""
         return self._server.address if self._server is not None else None
 
     @property
     def controller_id(self) -> str:
-        """Return the name in the claim record."""
         return self._controller_id
 
     @property
     def role(self) -> Role:
-        """Return whether it is active, standby, or neither."""
         return self._status.role
 
     @property
@@ -117,7 +114,6 @@ class Controller:
 
     @property
     def epoch(self) -> int | None:
-        """Return the epoch of its claim while it is active."""
         return self._status.epoch
 
     @property
@@ -329,12 +325,6 @@ class ControllerFacade:
 
     See ``endpoint.facade.Controller`` for the methods. They are called in the endpoint's thread and never block; reads
     to the log's end have a thread of their own, ``modeaware-refresh``, while there are any.
-
-    Args:
-        controller_id: the controller's name.
-        old_clients: ``serve`` or ``refuse`` (``modeaware.old.clients``).
-        views: of the mode log. The facade closes them.
-        active: returns whether that controller is the active one.
     """
 
     def __init__(self, controller_id: str, old_clients: str, views: Views, active: Callable[[], bool]) -> None:
@@ -350,7 +340,6 @@ class ControllerFacade:
         views.subscribe(self._changed)
 
     def serve_at(self, server: Server) -> None:
-        """Set the endpoint's server, whose address exists once it listens."""
         self._server = server
 
     def close(self) -> None:

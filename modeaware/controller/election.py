@@ -133,7 +133,6 @@ class Election:
 
     @property
     def leader(self) -> bool:
-        """Return whether it has the partition now."""
         return self.seat is Seat.LEADER
 
     def join(self, after_ms: int = 0) -> None:
@@ -217,10 +216,7 @@ class Election:
         return False
 
     def close(self, timeout_s: float = LEAVE_TIMEOUT_S) -> None:
-        """Leave the group, so that another member takes over at once. Idempotent.
-
-        Waits ``timeout_s`` at most: a frozen coordinator never answers, and drops this member by itself.
-        """
+        """Leave the group, so that another member takes over at once. Idempotent."""
         consumer, self._consumer = self._consumer, None
         self.seat, self.group_metadata, self._held_by = Seat.WAITING, None, None
         self.lost = False
@@ -273,7 +269,6 @@ class Election:
 
 
 def group_id(topic: str) -> str:
-    """Return the consumer group of the controllers that keep this mode log."""
     return f"modeaware-controller.{topic}"
 
 
@@ -281,12 +276,7 @@ def group_id(topic: str) -> str:
 
 
 class LeasedEffects:
-    """Performs effects soon after the election has confirmed that this is the leader, or not at all.
-
-    Args:
-        effects: performs them; none of its requests may take longer than :func:`request_timeout_s`.
-        session_timeout_ms: of the election.
-    """
+    """Performs effects soon after the election has confirmed that this is the leader, or not at all."""
 
     def __init__(self, effects: Cluster, election: Election, session_timeout_ms: int, clock: Clock) -> None:
         self._effects = effects
@@ -295,11 +285,7 @@ class LeasedEffects:
         self._clock = clock
 
     def perform(self, effect: Effect) -> None:
-        """Perform an effect under the lease (invariant I5).
-
-        Raises:
-            ClusterError: put off (REQUEST_TIMED_OUT), or refused by the brokers.
-        """
+        """Perform an effect under the lease (invariant I5)."""
         asked_s = self._clock.monotonic_s()
         if self._election.confirm(LEASE_CONFIRM_TIMEOUT_S) is not True:
             raise _put_off(effect, "the coordinator has not confirmed this controller as the leader")

@@ -74,7 +74,6 @@ class Schedule:
         self._retry_ms: dict[str, int] = {}
 
     def now(self, topic_id: str, elapsed_ms: int) -> None:
-        """Make the topic due at once."""
         self._due_ms[topic_id] = elapsed_ms
         self._retry_ms.pop(topic_id, None)
 
@@ -93,16 +92,13 @@ class Schedule:
         self._due_ms[topic_id] = elapsed_ms + (retry_ms if due_in_ms is None else max(min(retry_ms, due_in_ms), 0))
 
     def forget(self, topic_id: str) -> None:
-        """Remove a topic."""
         self._due_ms.pop(topic_id, None)
         self._retry_ms.pop(topic_id, None)
 
     def due(self, elapsed_ms: int) -> list[str]:
-        """Return the topic ids that are due, the longest due first."""
         return sorted((t for t, due_ms in self._due_ms.items() if due_ms <= elapsed_ms), key=lambda t: self._due_ms[t])
 
     def next_ms(self) -> int | None:
-        """Return the earliest due time; None when nothing is planned."""
         return min(self._due_ms.values(), default=None)
 
 
@@ -117,16 +113,7 @@ class Failures:
 
     @contextmanager
     def isolated(self, what: str, code: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR) -> Iterator[None]:
-        """Contain an unexpected error in the work on one topic. Not for the mode log, whose failures end the claim.
-
-        Args:
-            what: what is done, and on which topic.
-            code: of the error that replaces an unexpected one.
-
-        Raises:
-            ClusterError: an unexpected error was raised within.
-            ClusterError, RequestRefused, ControllerFenced: as they were raised within.
-        """
+        """Contain an unexpected error in the work on one topic. Not for the mode log, whose failures end the claim."""
         try:
             yield
         except (ClusterError, RequestRefused, ControllerFenced):
@@ -143,13 +130,7 @@ class Failures:
 
 
 class Engine:
-    """Keeps the records of one mode log. Not thread-safe: one thread owns it.
-
-    Attributes:
-        schedule: when to check which topic again.
-        failures: contains unexpected errors.
-        watched: what other threads may read.
-    """
+    """Keeps the records of one mode log. Not thread-safe: one thread owns it."""
 
     def __init__(
         self, log: ControllerLog, observer: Observer, effects: LeasedEffects, config: ControllerConfig, clock: Clock
@@ -171,12 +152,10 @@ class Engine:
 
     @property
     def records(self) -> tuple[TopicRecord, ...]:
-        """Return the topics' records in force."""
         return tuple(self._records.values())
 
     @property
     def group_rules(self) -> tuple[GroupRule, ...]:
-        """Return the operator's rules about groups."""
         return self._rules.rules
 
     def claim(self, controller_id: str, contact: Contact = NOWHERE, not_before_ms: int = 0, seen_epoch: int = 0) -> int:
@@ -188,10 +167,6 @@ class Engine:
             not_before_ms: the claim's time is no earlier, because later members of the election order themselves by it.
             seen_epoch: the highest epoch that was ever read. A log that lost its tail has lower ones, and no epoch may
                 come again with other content.
-
-        Raises:
-            NewerRecord: the last claim was written for a newer reader.
-            ControllerFenced, ClusterError, ModeSourceError: the mode log cannot be read or appended to.
         """
         replay = self._log.open()
         if CLAIM_KEY in replay.newer:
@@ -232,9 +207,6 @@ class Engine:
         """Execute one command. A refusal is a result, not an exception.
 
         Whatever is done outside the log is on the log first, under this claim (invariant I5).
-
-        Raises:
-            ClusterError, ControllerFenced: the append failed; its outcome is known after a new claim.
         """
         if isinstance(command, AlterGroupRulesCommand):
             return self._alter_group_rules(command)
@@ -322,11 +294,9 @@ class Engine:
             self.schedule.forget(topic_id)
 
     def put_off(self, topic_id: str) -> None:
-        """Check the topic again after a while, a longer one each time."""
         self.schedule.after_check(topic_id, elapsed_ms(self._clock), progress=False, settled=False)
 
     def check_at_once(self, topic_id: str) -> None:
-        """Make the topic due."""
         self.schedule.now(topic_id, elapsed_ms(self._clock))
 
     def _observe(self, topic: str, record: TopicRecord | None) -> TopicFacts:
@@ -431,7 +401,6 @@ class Engine:
 
 
 def _new_partitions(command: Command, record: TopicRecord | None, facts: TopicFacts) -> CreatePartitions | None:
-    """Return the growth on the brokers that this command needs, if any."""
     if not isinstance(command, CreatePartitionsCommand) or record is None or len(record.modes) <= facts.partition_count:
         return None
     return CreatePartitions(record.topic, record.topic_id, len(record.modes), command.assignments)
@@ -446,6 +415,5 @@ def _newer(what: str, topic: str | None = None) -> RequestRefused:
 
 
 def _refused(command: Command, error: ModeAwareError, record: TopicRecord | None) -> CommandResult:
-    """Return the answer to a command that was not carried out, with the modes in force."""
     code = error.code if error.code is not None else ErrorCode.UNKNOWN_SERVER_ERROR
     return CommandResult(command.topic, code, str(error), record.modes if record is not None else ())

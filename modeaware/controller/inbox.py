@@ -81,7 +81,6 @@ class Job(Future[_Results]):
 
     @property
     def proved(self) -> bool:
-        """Return whether that holds for every outcome."""
         return not self._unproved
 
     def drop_unproved(self) -> None:
@@ -97,7 +96,6 @@ class Job(Future[_Results]):
         return self.done() or len(self._outcomes) == len(self._commands)
 
     def finish(self) -> None:
-        """Answer the job; every command has an outcome."""
         with self._lock:
             if not self.done() and self._start():
                 self._answer(self._outcomes)
@@ -146,11 +144,7 @@ def _in_doubt(what: str) -> ClusterError:
 
 
 class Inbox:
-    """A queue of jobs. Any thread puts commands in, the controller's thread takes jobs out.
-
-    Args:
-        clock: deadlines are on its monotonic time.
-    """
+    """A queue of jobs. Any thread puts commands in, the controller's thread takes jobs out."""
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
@@ -183,7 +177,6 @@ class Inbox:
             self._jobs.append(job)
 
     def wake(self) -> None:
-        """End :meth:`take`'s wait."""
         with self._changed:
             self._woken = True
             self._changed.notify()

@@ -53,12 +53,7 @@ class ControllerLog:
         return self._writer is not None and self._writer.is_open
 
     def ensure(self) -> None:
-        """Create the mode log where it is missing.
-
-        Raises:
-            ClusterError: it cannot be created, or is unsuitable (more than one partition, not compacted); or (code
-                REQUEST_TIMED_OUT) no broker answered, and the next attempt uses new connections.
-        """
+        """Create the mode log where it is missing."""
         try:
             ensure_mode_log(self._cluster.admin, self._topic)
         except ClusterError as error:
@@ -67,17 +62,10 @@ class ControllerLog:
             raise
 
     def weakness(self) -> str | None:
-        """Return how the log is kept less safely than it could be, and what to do; None: nothing is found."""
         return log_weakness(self._cluster.admin, self._topic)
 
     def open(self) -> Replay:
-        """Fence every earlier writer, then read the log to its end. A writer used before is discarded.
-
-        Raises:
-            ControllerFenced: this is not the elected controller; no writer was fenced.
-            ClusterError: as of :meth:`ensure`.
-            ModeSourceError: it cannot be read.
-        """
+        """Fence every earlier writer, then read the log to its end. A writer used before is discarded."""
         self.close()
         self.ensure()
         self._membership()
@@ -104,7 +92,6 @@ class ControllerLog:
         self.appends += 1
 
     def close(self) -> None:
-        """Discard the writer."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
@@ -157,11 +144,7 @@ class ClaimWatch:
         self.highest_epoch = 0
 
     def look(self, timeout_s: float) -> ClaimRecord | None:
-        """Read what was appended since the last read, and return the claim. A log that does not exist has none.
-
-        Raises:
-            NotAuthorized, ModeSourceError: it could not be read to its end within ``timeout_s``.
-        """
+        """Read what was appended since the last read, and return the claim. A log that does not exist has none."""
         try:
             self._position = read_to_end(self._conf, self._topic, self._position, self._apply, timeout_s)
         except LogAbsent:

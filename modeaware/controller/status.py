@@ -41,7 +41,6 @@ def about_record(record: TopicRecord) -> dict[str, str | int]:
 
 
 def about_controller(controller_id: str, epoch: int | None = None) -> dict[str, str | int]:
-    """Return the fields of a log record about a controller."""
     return {"controller_id": controller_id} | ({} if epoch is None else {"controller_epoch": epoch})
 
 
@@ -92,7 +91,6 @@ class Status:
         self.takeovers = 0
 
     def become(self, role: Role, epoch: int | None = None, failure: BaseException | None = None) -> bool:
-        """Set a new role. Return whether it differs from the one before."""
         with self._changed:
             changed = (role, epoch) != (self.role, self.epoch)
             self.takeovers += role is Role.ACTIVE and self.role is not Role.ACTIVE
@@ -145,22 +143,7 @@ class TopicSeen:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A controller at one moment.
-
-    Attributes:
-        taken_ms: when (wall clock, ms since the epoch).
-        controller_id, role, epoch: as of :class:`~modeaware.controller.daemon.Controller`.
-        address: where its endpoint listens; None: it has none.
-        claim: the last claim that it has read; while it is active, its own.
-        loop_age_s: how long ago its thread last went round; None: not yet.
-        contact_age_s: how long ago it was last sure of its place in the election (active), or read the mode log to its
-            end (standby); None: not yet.
-        stopped_by: the failure that stopped it.
-        topics: every topic with a record, while it is active; by name.
-        rules, ignored_groups: which groups drains wait for, and do not.
-        errors: operation (one of :data:`OPERATIONS`) -> how often it has failed since the process began.
-        takeovers: how often it has become active since then.
-    """
+    """A controller at one moment."""
 
     taken_ms: int
     controller_id: str
@@ -179,8 +162,6 @@ class Snapshot:
 
 
 class Seen(NamedTuple):
-    """The part of a :class:`Snapshot` that :class:`Watched` holds."""
-
     topics: tuple[TopicSeen, ...] = ()
     rules: tuple[GroupRule, ...] = ()
     errors: Mapping[str, int] = {}
@@ -207,13 +188,11 @@ class Watched:
                 )
 
     def appended(self, record: TopicRecord, now_ms: int) -> None:
-        """Set the record in force."""
         with self._lock:
             seen = self._topics.get(record.topic_id) or TopicSeen(record, known_ms=now_ms)
             self._topics[record.topic_id] = _with_record(seen, record, now_ms)
 
     def looked(self, topic_id: str, facts: TopicFacts, now_ms: int) -> None:
-        """Set the facts of a pass over a topic."""
         with self._lock:
             if (seen := self._topics.get(topic_id)) is None:
                 return
@@ -224,36 +203,30 @@ class Watched:
             self._topics[topic_id] = replace(seen, facts=facts, looked_ms=now_ms, earlier=earlier, trouble=None)
 
     def not_looked(self, topic_id: str, trouble: str) -> None:
-        """Note that a pass over a topic failed."""
         with self._lock:
             self._errors[CHECK] += 1
             if (seen := self._topics.get(topic_id)) is not None:
                 self._topics[topic_id] = replace(seen, trouble=trouble)
 
     def removed(self, topic_id: str) -> None:
-        """Remove a topic whose record was removed."""
         with self._lock:
             self._topics.pop(topic_id, None)
 
     def ruled(self, rules: tuple[GroupRule, ...]) -> None:
-        """Set the operator's rules about groups."""
         with self._lock:
             self._rules = rules
 
     def failed(self, operation: str) -> None:
-        """Count a failure of one of :data:`OPERATIONS`."""
         with self._lock:
             self._errors[operation] += 1
 
     def seen(self) -> Seen:
-        """Return all of it at this moment."""
         with self._lock:
             topics, rules, errors = list(self._topics.values()), self._rules, dict(self._errors)
         return Seen(tuple(sorted(topics, key=lambda seen: seen.record.topic)), rules, errors)
 
 
 def reason_code(reason: str) -> str:
-    """Return a reason without the group that it may name."""
     return reason.partition(":")[0]
 
 

@@ -82,12 +82,7 @@ class Worker:
         self._weakness: str | None = None
 
     def run(self) -> None:
-        """Serve until stopped.
-
-        Raises:
-            ClusterError, ModeSourceError: the mode log or the election cannot be used, before it was active or standby.
-            ModeAwareError: an error that a retry does not cure.
-        """
+        """Serve until stopped."""
         try:
             self._enter()
             while not self._stopping:
@@ -100,13 +95,7 @@ class Worker:
             self._leave()
 
     def run_once(self, patience_s: float) -> None:
-        """Wait ``patience_s`` for the election, take every topic as far as it goes now, and leave.
-
-        Raises:
-            ControllerUnavailable: another controller is active.
-            ControllerFenced: another one has become active.
-            ClusterError, ModeSourceError: the mode log cannot be used.
-        """
+        """Wait ``patience_s`` for the election, take every topic as far as it goes now, and leave."""
         try:
             self._enter()
             if self._elected_within(patience_s):
@@ -201,7 +190,6 @@ class Worker:
         return election.leader and not self._stopping
 
     def _elected_within(self, patience_s: float) -> bool:
-        """Return False only when stopped."""
         deadline_s = self.clock.monotonic_s() + patience_s
         while not self._is_elected():
             if self.status.stopping.wait(POLL_S):

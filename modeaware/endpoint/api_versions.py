@@ -27,7 +27,6 @@ _LIBRDKAFKA = "rdkafka"
 
 
 def is_known(version: int) -> bool:
-    """Return whether this version of ApiVersions can be answered here."""
     return 0 <= version <= _NEWEST
 
 
@@ -53,11 +52,7 @@ class Awareness:
 
 
 def awareness(payload: bytes) -> Awareness:
-    """Return what this ApiVersions request says of its client.
-
-    Raises:
-        MalformedFrame: it is no ApiVersions request.
-    """
+    """Return what this ApiVersions request says of its client."""
     header, request = codec.decode_request(payload)
     if header.api_version < _FEATURES_SINCE:
         return Awareness()
@@ -84,11 +79,7 @@ def answered(payload: bytes, version: int, controller_id: str, answers: Answers,
 
 
 def metadata_version(payload: bytes, version: int, answers: Answers) -> int | None:
-    """Return the newest version of Metadata in the broker's ApiVersions response (a whole frame); None without one.
-
-    Raises:
-        MalformedFrame: the response cannot be read.
-    """
+    """Return the newest version of Metadata in the broker's ApiVersions response (a whole frame); None without one."""
 
     def read() -> bytes:
         _, answer = codec.decode_response(payload, codec.API_VERSIONS_KEY, version)
@@ -107,9 +98,6 @@ def rewritten(payload: bytes, version: int, controller_id: str, *, modes: bool) 
         version: of the request.
         controller_id: this endpoint's own controller.
         modes: whether KIP-694's Metadata is offered: the client has identified itself.
-
-    Raises:
-        MalformedFrame: the broker's response cannot be read.
     """
     correlation_id, answer = codec.decode_response(payload, codec.API_VERSIONS_KEY, version)
     if answer.error_code:

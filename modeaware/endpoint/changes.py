@@ -72,12 +72,10 @@ def granted(bitfield: int | None) -> frozenset[AclOperation]:
 
 
 @dataclass
-class Change:
-    """One such request.
+class ChangeRequest:
+    """One such request; ``commands`` are one per topic, in the order of the request.
 
     Attributes:
-        header, request: as decoded.
-        commands: one per topic, in the order of the request.
         size_bytes: its size in memory, about.
         refused: the results of those that this user is not authorized for, by their place in ``commands``.
     """
@@ -109,11 +107,7 @@ class Change:
         )
 
     def judge(self, answer: bytes) -> None:
-        """Refuse what the broker's response (a whole frame) does not authorize.
-
-        Raises:
-            MalformedFrame: it cannot be read.
-        """
+        """Refuse what the broker's response (a whole frame) does not authorize."""
         _, metadata = codec.decode_response(answer, codec.METADATA_KEY, QUESTION_VERSION)
         rights = _Rights(metadata)
         refusals = ((number, rights.refusal(command)) for number, command in enumerate(self.commands))
@@ -130,7 +124,6 @@ class Change:
         return self._encode(messages.response_of(self.request, [_clipped(result) for result in results]))
 
     def not_controller(self, active: ActiveController | None) -> bytes:
-        """Return the response of a standby."""
         return self._failed(ControllerUnavailable(_standby(active)))
 
     def _failed(self, error: ModeAwareError) -> bytes:
@@ -141,14 +134,10 @@ class Change:
         return codec.encode_response(response, self.header.api_version, self.header.correlation_id)
 
 
-def read(payload: bytes) -> Change | bytes:
-    """Return the request in this frame; or the response, where it is refused for every user.
-
-    Raises:
-        MalformedFrame: it is no such request.
-    """
+def read(payload: bytes) -> ChangeRequest | bytes:
+    """Return the request in this frame; or the response, where it is refused for every user."""
     header, request = codec.decode_request(payload)
-    change = Change(header, request, (), len(payload) * _DECODED_FACTOR)
+    change = ChangeRequest(header, request, (), len(payload) * _DECODED_FACTOR)
     try:
         change.commands = messages.commands_of(request)
     except MalformedFrame:
@@ -213,7 +202,6 @@ class _Rights:
 
 
 def _named(command: Command) -> Iterator[str]:
-    """The topics (or globs) a command is about."""
     if isinstance(command, (DeletePartitionsCommand, CreatePartitionsCommand)):
         yield command.topic
     else:
@@ -231,7 +219,6 @@ def _is_name(name: str) -> bool:
 
 
 def _clipped(result: CommandResult) -> CommandResult:
-    """Some versions have no room for a long message."""
     return replace(result, message=result.message[:_MAX_MESSAGE]) if result.message else result
 
 

@@ -17,8 +17,8 @@ from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 from modeaware.endpoint.facade import REFRESH_TIMEOUT_S, Action, Close, Outcome, Refresh, Submit, ToClient, ToUpstream
-from modeaware.endpoint.limits import BufferBudget, ConnectionSlots, Limits, RateLimitedLogger
-from modeaware.endpoint.session import Session
+from modeaware.endpoint.limits import BufferBudget, ConnectionSlots, EndpointLimits, RateLimitedLogger
+from modeaware.endpoint.session import ClientSession
 from modeaware.endpoint.transport import RECEIVE_BYTES, Link, NoBroker, TlsStream, Upstream
 from modeaware.errors import ClusterError, ErrorCode, ModeAwareError
 from modeaware.lifecycle.commands import Command, CommandResult
@@ -47,15 +47,6 @@ class Ticket:
 
     A failure is logged, also one that comes too late. The future is never cancelled: the controller does not take a
     command back. An :class:`Expiring` future ends with its time; its commands that were not begun never are.
-
-    Args:
-        loop: the loop of this thread.
-        log: of failures. Many tickets may have the same one.
-        what: the future's work, one of few texts.
-        future: set by another thread, or at once.
-        timeout_s: how long it may take.
-        late: the error when it takes longer.
-        resolve: called with the outcome, unless :meth:`drop` came first.
     """
 
     __slots__ = ("_future", "_late", "_log", "_loop", "_resolve", "_timer", "_what")
@@ -80,7 +71,6 @@ class Ticket:
         future.add_done_callback(self._done)
 
     def drop(self) -> None:
-        """Ignore the outcome."""
         self._resolve = self._future = None
         self._timer.cancel()
 
@@ -142,7 +132,7 @@ class Deadlines:
 
     __slots__ = ("_ending", "_full_s", "_limits", "_loop", "_passed", "_progress_s", "_timer", "asked", "working")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, limits: Limits, passed: Callable[[str], None]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, limits: EndpointLimits, passed: Callable[[str], None]) -> None:
         self._loop = loop
         self._limits = limits
         self._passed = passed
@@ -185,7 +175,6 @@ class Deadlines:
         self._timer = self._loop.call_at(when_s, self._look)
 
     def stop(self) -> None:
-        """Cancel the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -215,18 +204,13 @@ class Deadlines:
 
 @dataclass(frozen=True)
 class Shared:
-    """What the connections of an endpoint share.
-
-    Attributes:
-        connections: those that have a slot.
-        room: where all links receive.
-    """
+    """What the connections of an endpoint share; ``connections`` have a slot, ``room`` is where all links receive."""
 
     loop: asyncio.AbstractEventLoop
-    new_session: Callable[[], Session]
+    new_session: Callable[[], ClientSession]
     upstream: Upstream
     tls: ssl.SSLContext | None
-    limits: Limits
+    limits: EndpointLimits
     submit: SubmitCommands
     refresh: RefreshViews
     slots: ConnectionSlots
@@ -264,7 +248,7 @@ class Connection:
         self.client = Link(self, shared.room, shared.limits.request_bytes, tls)
         self._shared = shared
         self._deadlines = Deadlines(shared.loop, shared.limits, self._time_is_up)
-        self._session: Session | None = None  # made with the first request: a port scanner never sends one
+        self._session: ClientSession | None = None  # made with the first request: a port scanner never sends one
         self._upstream: Link | None = None
         self._opening: asyncio.Task[Link] | None = None
         self._broker_lost = False
@@ -284,7 +268,6 @@ class Connection:
         self._end(logging.DEBUG, "stopped", "the endpoint stops")
 
     def abort(self) -> None:
-        """Close both ends now."""
         self._release()
         self.client.abort()
 
@@ -368,7 +351,7 @@ class Connection:
         self.client.read(not self._waiting and self._takes_more(session))
         self._account()
 
-    def _takes_more(self, session: Session) -> bool:
+    def _takes_more(self, session: ClientSession) -> bool:
         # Behind a command everything waits anyway, and costs least in the client's own buffers.
         busy = self._ended or self._broker_lost or self._opening or self._full or self._tickets
         return not busy and session.wants_more

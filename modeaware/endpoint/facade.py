@@ -18,12 +18,7 @@ REFRESH_TIMEOUT_S = 10.0
 
 @dataclass(frozen=True)
 class ActiveController:
-    """The controller that made the claim in force.
-
-    Attributes:
-        controller_id: its name.
-        host, port: its endpoint's address; None and 0 when it has stopped or takes no commands.
-    """
+    """The controller of the claim in force; ``host`` None and ``port`` 0: it has stopped or takes no commands."""
 
     controller_id: str
     host: str | None = None
@@ -84,7 +79,7 @@ class ToUpstream:
 
 @dataclass(frozen=True)
 class Submit:
-    """Submit these commands to the controller, then call ``Session.resolved(ticket, results or error)``.
+    """Submit these commands to the controller, then call ``ClientSession.resolved(ticket, results or error)``.
 
     ``timeout_ms`` (0 to 600000): how long the response may take; after that no further command is begun, and those that
     were not begun have the result THROTTLING_QUOTA_EXCEEDED. A running command is not cancelled. Once the session is
@@ -98,7 +93,7 @@ class Submit:
 
 @dataclass(frozen=True)
 class Refresh:
-    """Read the mode log to its end, then call ``Session.resolved(ticket, None or error)``.
+    """Read the mode log to its end, then call ``ClientSession.resolved(ticket, None or error)``.
 
     One reading that begins after it may serve any number of tickets.
     """

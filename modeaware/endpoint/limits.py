@@ -16,7 +16,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 @dataclass(frozen=True)
-class Limits:
+class EndpointLimits:
     """Bounds in connections, bytes, requests and seconds. Each is checked before anything is kept for it.
 
     Attributes:
@@ -62,8 +62,6 @@ class Limits:
 
 
 class BufferBudget(Generic[T]):
-    """The bytes that each holder keeps."""
-
     def __init__(self, most_bytes: int) -> None:
         self.most_bytes = most_bytes
         self.total_bytes = 0
@@ -82,8 +80,6 @@ class BufferBudget(Generic[T]):
 
 
 class ConnectionSlots:
-    """Counts connections, in all and by address."""
-
     def __init__(self, most: int, most_per_peer: int) -> None:
         self._most = most
         self._most_per_peer = most_per_peer
@@ -105,12 +101,7 @@ class ConnectionSlots:
 
 
 class RateLimitedLogger:
-    """A log in which peers cannot write at will: of one kind a few lines in a period, then how many were left out.
-
-    Args:
-        clock: seconds.
-        lines: of one kind, in ``period_s``.
-    """
+    """A log in which peers cannot write at will: of one kind ``lines`` in ``period_s``, then how many were left out."""
 
     def __init__(self, clock: Callable[[], float], lines: int = 10, period_s: float = 30.0) -> None:
         self._clock = clock

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from cachetools import LRUCache
 
 from modeaware.endpoint.facade import Controller
-from modeaware.endpoint.limits import Limits
+from modeaware.endpoint.limits import EndpointLimits
 from modeaware.endpoint.splice import Additions, Node, of_live, with_controller, with_modes, without_ids
 from modeaware.errors import ErrorCode, ModeAwareError
 from modeaware.wire import codec
@@ -37,12 +37,11 @@ class Answers:
     the latest used ones, up to ``limits.cache_bytes``.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: EndpointLimits) -> None:
         self._kept: LRUCache[Hashable, bytes] = LRUCache(limits.cache_bytes, lambda body: len(body) + _ENTRY_BYTES)
 
     @property
     def size_bytes(self) -> int:
-        """What is kept now."""
         return int(self._kept.currsize)
 
     def get(self, upstream: memoryview, circumstances: Hashable, make: Callable[[], bytes]) -> bytes:
@@ -63,12 +62,6 @@ class ModesQuery:
         size_bytes: its size in memory, about.
         modes_only: it is about all topics that have a mode record.
         fresh: the mode log has to be read to its end first.
-
-    Args:
-        payload: its frame.
-
-    Raises:
-        MalformedFrame: it is no such request, or asks for all topics that have a record and for some by name.
     """
 
     def __init__(self, payload: bytes) -> None:
@@ -118,9 +111,6 @@ def with_modes_of(
         correlation_id: the query's.
         version: of the question.
         known_only, removed: as of :class:`~modeaware.endpoint.splice.Additions`.
-
-    Raises:
-        MalformedFrame: it cannot be read.
     """
     added = Additions(*_active(controller), known_only, removed)
     body = answers.get(
@@ -137,9 +127,6 @@ def served(upstream: bytes, version: int, controller: Controller) -> bytes:
     The controller in it is the active one's endpoint, so that a growth (KIP-195) reaches it and not a broker, which
     does not know modes. The rest is unchanged; all of it where no endpoint that takes changes is known. Not for a
     librdkafka (:class:`~modeaware.endpoint.api_versions.Awareness`).
-
-    Raises:
-        MalformedFrame: it cannot be read.
     """
     try:
         node, _ = _active(controller)
@@ -152,11 +139,7 @@ def served(upstream: bytes, version: int, controller: Controller) -> bytes:
 
 
 def gate_question(payload: bytes, correlation_id: int, version: int) -> bytes:
-    """Return the question in ``version`` that replaces the Metadata request in ``payload`` of an old client.
-
-    Raises:
-        MalformedFrame: it cannot be read.
-    """
+    """Return the question in ``version`` that replaces the Metadata request in ``payload`` of an old client."""
     header, asked = codec.decode_request(payload)
     everything = asked.topics is None or (header.api_version == 0 and not asked.topics)
     return codec.metadata_question(
@@ -172,12 +155,7 @@ def gate_question(payload: bytes, correlation_id: int, version: int) -> bytes:
 
 @dataclass(frozen=True)
 class Gate:
-    """A Metadata request of a client that does not read modes, where such clients are refused.
-
-    Attributes:
-        correlation_id, version: of the client's request.
-        asked: the version of the question that is sent to the broker.
-    """
+    """A Metadata request of a client that does not read modes, where such clients are refused."""
 
     correlation_id: int
     version: int
@@ -189,9 +167,6 @@ class Gate:
         A topic with a partition that takes no writes has no leader. The brokers are the remaining leaders and this
         endpoint, so that a client whose topics are all refused keeps asking here. The controller is the active one's
         endpoint, or this one, where another is not known.
-
-        Raises:
-            MalformedFrame: it cannot be read.
         """
         here = Node(codec.ENDPOINT_NODE_ID, *controller.advertised)
         added = dict.fromkeys((here, _active(controller)[0] or here))

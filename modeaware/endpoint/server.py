@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from modeaware.endpoint.connection import Connection, RefreshViews, Shared, SubmitCommands
 from modeaware.endpoint.facade import Controller
-from modeaware.endpoint.limits import BufferBudget, ConnectionSlots, Limits, RateLimitedLogger
+from modeaware.endpoint.limits import BufferBudget, ConnectionSlots, EndpointLimits, RateLimitedLogger
 from modeaware.endpoint.metadata import Answers
-from modeaware.endpoint.session import Session
+from modeaware.endpoint.session import ClientSession
 from modeaware.endpoint.transport import Upstream
 from modeaware.errors import ConfigError
 from modeaware.wire.security import split_address
@@ -44,11 +44,7 @@ class Target(NamedTuple):
 
 
 def resolve(listen: str) -> Target:
-    """Resolve the address to bind, ``HOST:PORT`` (no host: 127.0.0.1).
-
-    Raises:
-        ConfigError: it is not of that form, or there is no such host.
-    """
+    """Resolve the address to bind, ``HOST:PORT`` (no host: 127.0.0.1)."""
     try:
         host, port = split_address(listen)
         found = socket.getaddrinfo(host or "127.0.0.1", port, type=socket.SOCK_STREAM)
@@ -91,7 +87,7 @@ class Server:
         refresh: has the mode log read to where it ends now; called as ``submit``.
         upstream: the brokers.
         tls: this side's certificate (:func:`modeaware.endpoint.transport.server_context`); None: no TLS.
-        limits: see :class:`~modeaware.endpoint.limits.Limits`.
+        limits: see :class:`~modeaware.endpoint.limits.EndpointLimits`.
         advertised: ``HOST:PORT`` for clients to connect to; None: where it listens.
 
     Raises:
@@ -107,7 +103,7 @@ class Server:
         refresh: RefreshViews,
         upstream: Upstream,
         tls: ssl.SSLContext | None = None,
-        limits: Limits | None = None,
+        limits: EndpointLimits | None = None,
         advertised: str | None = None,
     ) -> None:
         self._target = resolve(listen)
@@ -117,7 +113,7 @@ class Server:
         self._refresh = refresh
         self._upstream = upstream
         self._tls = tls
-        self._limits = limits if limits is not None else Limits()
+        self._limits = limits if limits is not None else EndpointLimits()
         self._bound: tuple[str, int] | None = None
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -164,7 +160,6 @@ class Server:
 
     @property
     def advertised_address(self) -> str:
-        """The same as ``host:port``."""
         return _join(*self.advertised)
 
     @property
@@ -179,11 +174,7 @@ class Server:
         return f"SASL_{security}" if self._upstream.sasl else security
 
     def start(self) -> None:
-        """Bind and serve. Returns when connections are accepted.
-
-        Raises:
-            ConfigError: the address cannot be bound, or the process may not open what serving takes; nothing listens.
-        """
+        """Bind and serve. Returns when connections are accepted."""
         connections = affordable(self._limits.connections)
         target = self._target
         started: Future[None] = Future()
@@ -247,7 +238,7 @@ class Server:
         limits, answers = self._limits, Answers(self._limits)
         shared = Shared(
             loop,
-            lambda: Session(self._controller, limits, self._upstream.sasl, answers),
+            lambda: ClientSession(self._controller, limits, self._upstream.sasl, answers),
             self._upstream,
             self._tls,
             limits,

@@ -32,7 +32,7 @@ from enum import Enum, auto
 
 from modeaware.endpoint import api_versions, changes, metadata
 from modeaware.endpoint.api_versions import Awareness
-from modeaware.endpoint.changes import Change
+from modeaware.endpoint.changes import ChangeRequest
 from modeaware.endpoint.facade import (
     REFUSE,
     Action,
@@ -45,7 +45,7 @@ from modeaware.endpoint.facade import (
     ToClient,
     ToUpstream,
 )
-from modeaware.endpoint.limits import Limits
+from modeaware.endpoint.limits import EndpointLimits
 from modeaware.endpoint.metadata import Answers, Gate, ModesQuery
 from modeaware.errors import ModeAwareError, ModeSourceError
 from modeaware.wire import codec
@@ -146,11 +146,11 @@ class Slot:
     seen: Callable[[bytes], None] | None = None
     rewrite: Callable[[bytes], bytes] | None = None
     limited: bool = True
-    change: Change | None = None
+    change: ChangeRequest | None = None
     answer: bytes | None = None
 
 
-class Session:
+class ClientSession:
     """One client connection. No IO, no clock. For one thread.
 
     Frames go in, actions come out, to be carried out in their order. No method raises. After a Close every call returns
@@ -161,14 +161,14 @@ class Session:
 
     Args:
         controller: the controller process.
-        limits: see :class:`Limits`.
+        limits: see :class:`EndpointLimits`.
         mechanism_required: the brokers' listener is a SASL one: only ApiVersions and SaslHandshake are relayed before
             authentication.
         cache: Metadata responses, shared by all sessions of an endpoint; None for one of its own.
     """
 
     def __init__(
-        self, controller: Controller, limits: Limits, mechanism_required: bool, cache: Answers | None = None
+        self, controller: Controller, limits: EndpointLimits, mechanism_required: bool, cache: Answers | None = None
     ) -> None:
         self._controller = controller
         self._limits = limits
@@ -179,7 +179,7 @@ class Session:
         self._slots: deque[Slot] = deque()  # the first one always waits for the broker
         self._answer_bytes = 0  # of our own responses that wait in them
         self._actions: list[Action] = []
-        self._in_work: Change | ModesQuery | None = None  # the requests behind it wait
+        self._in_work: ChangeRequest | ModesQuery | None = None  # the requests behind it wait
         self._ticket: int | None = None  # what it waits for, once that is not the broker
         self._last_ticket = 0
         self._last_id = 0
@@ -406,7 +406,7 @@ class Session:
 
     # Work of the controller
 
-    def _decide(self, change: Change, rights: bytes) -> None:
+    def _decide(self, change: ChangeRequest, rights: bytes) -> None:
         """Submit what the broker's user is authorized for, or respond."""
         change.judge(rights)
         if not self._controller.is_active():
@@ -426,7 +426,7 @@ class Session:
 
     def _resolve(self, outcome: Outcome) -> None:
         self._ticket = None
-        if isinstance(self._in_work, Change):
+        if isinstance(self._in_work, ChangeRequest):
             self._finish(self._in_work.answer(outcome))
         elif isinstance(self._in_work, ModesQuery):
             if outcome is not None:

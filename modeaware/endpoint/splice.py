@@ -31,8 +31,6 @@ _UNKNOWN = (int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), int(ErrorCode.TOPIC_AUTHO
 
 @dataclass(frozen=True)
 class Node:
-    """A node that is added to the brokers."""
-
     node_id: int
     host: str
     port: int
@@ -75,9 +73,6 @@ def with_modes(answer: bytes, views: Callable[[str], TopicView], added: Addition
 
     Args:
         with_ids: the response is Kafka's v10, else v9.
-
-    Raises:
-        MalformedFrame: ``answer`` does not follow that layout to its last byte.
     """
     cursor = Cursor(answer)
     cursor.take(4)
@@ -96,11 +91,7 @@ def with_modes(answer: bytes, views: Callable[[str], TopicView], added: Addition
 
 
 def without_ids(answer: bytes) -> tuple[bytes, dict[str, bytes]]:
-    """Return a broker's response to Kafka's Metadata 10 (a whole frame) as version 9, and the topics' ids.
-
-    Raises:
-        MalformedFrame: ``answer`` does not follow that layout up to the end of its topics.
-    """
+    """Return a broker's response to Kafka's Metadata 10 (a whole frame) as version 9, and the topics' ids."""
     cursor = Cursor(answer)
     cursor.take(4)
     cursor.skip_tags()
@@ -126,11 +117,7 @@ def without_ids(answer: bytes) -> tuple[bytes, dict[str, bytes]]:
 
 
 def with_controller(answer: bytes, version: int, node: Node) -> bytes:
-    """Return a broker's response to Metadata 1 to 9 (a whole frame) with ``node`` as a broker and as the controller.
-
-    Raises:
-        MalformedFrame: ``answer`` ends before the controller's id.
-    """
+    """Return a broker's response to Metadata 1 to 9 (a whole frame) with ``node`` as a broker and as the controller."""
     cursor = Cursor(answer)
     cursor.take(4)
     if version >= _COMPACT_SINCE:

@@ -62,13 +62,7 @@ def server_context(certificate: str | Path, key: str | Path | None = None) -> ss
 
 
 class TlsStream:
-    """One side of one TLS connection. Not thread-safe.
-
-    Args:
-        context: with the certificates.
-        server_hostname: the server that a client expects, for SNI and the check of the certificate; None makes a
-            server.
-    """
+    """One side of one TLS connection. Not thread-safe."""
 
     __slots__ = ("_incoming", "_outgoing", "_tls", "ready")
 
@@ -215,7 +209,6 @@ class Link(asyncio.BufferedProtocol):
                 self._transport.write(record)
 
     def read(self, wanted: bool) -> None:
-        """Resume reading, or pause it."""
         if self._transport is None or self._closing:
             return
         if wanted:
@@ -233,7 +226,6 @@ class Link(asyncio.BufferedProtocol):
         self._transport.close()
 
     def abort(self) -> None:
-        """Close it now."""
         self._closing = True
         if self._transport is not None:
             self._transport.abort()
@@ -393,20 +385,14 @@ class Upstream:
 
     @property
     def sasl(self) -> bool:
-        """Whether brokers require SASL."""
         return self.security_protocol.startswith("SASL")
 
     @property
     def tls(self) -> bool:
-        """Whether connections to brokers are encrypted."""
         return self._context is not None
 
     async def connect(self, make_link: Callable[[TlsStream | None, asyncio.Future[None]], Link]) -> Link:
         """Return a link to the first broker that accepts one: the servers in turn, doubted ones last.
-
-        Args:
-            make_link: makes the link of a new connection from this side's TLS and the future that is set when the link
-                is ready.
 
         Raises:
             NoBroker: none does; its text has the reason for each.

@@ -47,8 +47,6 @@ LATEST_MS = 253_402_300_799_000
 
 @dataclass(frozen=True)
 class Admission:
-    """The record to append (None: nothing changes) and a message for the caller."""
-
     record: TopicRecord | None
     message: str | None = None
 
@@ -162,7 +160,6 @@ def _objections_to_shrink(
 def _objections_to_growth(
     command: CreatePartitionsCommand, current: TopicRecord, facts: TopicFacts
 ) -> Iterator[tuple[ErrorCode, str]]:
-    """Yield why a growth is refused, with the error codes."""
     target, count = command.total_count, current.writable_count
     if target <= count:
         yield ErrorCode.INVALID_PARTITIONS, f"it has {count} writable partitions already; {target} is not an increase"
@@ -246,7 +243,6 @@ def _retire(
 
 
 def _unread(command: DeletePartitionsCommand, record: TopicRecord, facts: TopicFacts) -> str | None:
-    """Return what an immediate deletion takes from each group."""
     if not command.immediate_delete:
         return None
     logs = {p: facts.partitions[p] for p in record.retired}
@@ -261,7 +257,6 @@ def _unread(command: DeletePartitionsCommand, record: TopicRecord, facts: TopicF
 
 
 def _refusal(topic: str, code: ErrorCode, why: str) -> RequestRefused:
-    """Return the error to raise for a refused command."""
     return RequestRefused(f"topic {topic!r}: {why}", code=code, topic=topic)
 
 
@@ -280,11 +275,7 @@ def _current_record(record: TopicRecord | None, facts: TopicFacts, controller_ep
 
 
 def _check_size(record: TopicRecord) -> None:
-    """Refuse a record that would not fit the log once every retired partition has its proof.
-
-    Raises:
-        RequestRefused: MESSAGE_TOO_LARGE.
-    """
+    """Refuse a record that would not fit the log once every retired partition has its proof."""
     proof = dict.fromkeys(record.required_groups, 2**62)
     full = {
         p: replace(r, seal_offset=2**62, drained=proof, reason="x" * 40, stragglers=9, truncated_to=2**62)
@@ -302,12 +293,7 @@ def _check_size(record: TopicRecord) -> None:
 def alter_group_rules(
     record: GroupRulesRecord, command: AlterGroupRulesCommand, controller_epoch: int
 ) -> GroupRulesRecord:
-    """Return the rules after ``command``; ``record`` itself where nothing changes.
-
-    Raises:
-        RequestRefused: INVALID_REQUEST, an invalid rule, or one to be removed that does not exist; MESSAGE_TOO_LARGE,
-            more rules than fit a record.
-    """
+    """Return the rules after ``command``; ``record`` itself where nothing changes."""
     for rule in command.add:
         _check_rule(rule)
     rules = {rule.key: rule for rule in record.rules}

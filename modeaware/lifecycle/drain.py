@@ -124,14 +124,7 @@ def required_of(
     accept_state_loss: Sequence[str] = (),
     evacuation: str | None = None,
 ) -> Requirement:
-    """Return the requirement of noted groups, groups that use the topic, and registered groups (invariant I2).
-
-    Args:
-        noted: the groups that used the topic when the change was admitted.
-        ignored_groups: globs of groups that count only once they have committed (``modeaware.ignored.groups``).
-        accept_state_loss: groups with state that were named in the request.
-        evacuation: the group that proves the evacuation.
-    """
+    """Return the requirement of noted groups, groups that use the topic, and registered groups (invariant I2)."""
     # A rule may expire between the listing of the groups and now. One that requires more holds at either time.
     listed_ms = now_ms if facts.listed_ms is None else facts.listed_ms
     in_force = [

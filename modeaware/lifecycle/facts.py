@@ -48,7 +48,6 @@ class PartitionFacts:
 
     @property
     def empty(self) -> bool:
-        """Return whether every record has been removed."""
         return self.log_start >= self.end_offset
 
     @property

@@ -84,10 +84,7 @@ def waits_for_groups(record: TopicRecord) -> tuple[int, ...]:
 
 
 def read_up_to(partition: int, record: TopicRecord, end_offset: int) -> int | None:
-    """Return the offset up to which groups must have read an old partition; None: it is not fixed yet.
-
-    A retired partition's is its seal, a survivor's its handover offset, less what was truncated since.
-    """
+    """Return the offset up to which groups must have read an old partition; None: it is not fixed yet."""
     retired = record.retired.get(partition)
     if retired is not None:
         return retired.seal_offset

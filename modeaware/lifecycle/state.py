@@ -107,11 +107,7 @@ def is_settled(record: TopicRecord | None) -> bool:
 
 
 def deletion_of(record: TopicRecord) -> DeleteTopicPartitions:
-    """Return the shrink in force.
-
-    Raises:
-        RequestRefused: the record has retired partitions and no shrink, which is a contradiction.
-    """
+    """Return the shrink in force."""
     if record.deletion is None:
         raise RequestRefused(
             f"topic {record.topic!r}: partitions are retired, but its record names no deletion in force",

@@ -49,12 +49,7 @@ def shared_settings(conf: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def connection_conf(conf: Mapping[str, Any], suffix: str) -> dict[str, Any]:
-    """Return the settings of ``conf`` with which another client reaches the same cluster as the same user.
-
-    Args:
-        conf: a client's librdkafka settings.
-        suffix: appended to its ``client.id``, so that brokers' quotas and logs can tell the two apart.
-    """
+    """Return the settings of ``conf`` with which another client reaches the same cluster as the same user."""
     # What goes wrong is reported once by us; librdkafka's own lines would repeat the client's.
     quiet = {"log_level": 0, "client.id": f"{conf.get('client.id') or 'rdkafka'}-{suffix}"}
     return {**_DEFAULTS, **shared_settings(conf), **quiet}

@@ -78,18 +78,15 @@ class GroupRule(JsonFields):
         return (self.expires_ms is None or now_ms < self.expires_ms) and fnmatchcase(topic, self.topic)
 
     def matches(self, group: str) -> bool:
-        """Return whether it is about ``group``."""
         return group == self.group or (self.glob and fnmatchcase(group, self.group))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
         found = super().to_dict()
         found.pop("literal", None)
         return found | ({"literal": True} if self.is_unlike_0_2_0 else {})
 
     @classmethod
     def from_dict(cls, found: Mapping[str, Any]) -> Self:
-        """Read the JSON form; raises as :meth:`JsonFields.from_dict`."""
         glob = has_glob_characters(text(found["group"])) and not found.get("literal", False)
         return super().from_dict({**found, "literal": not glob})
 

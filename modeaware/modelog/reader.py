@@ -98,8 +98,6 @@ def to_error(topic: str, code: int, text: str) -> ModeSourceError | None:
 
 @dataclass(frozen=True, slots=True)
 class LogRecord:
-    """A record of the log, not parsed."""
-
     offset: int
     key: bytes | None
     value: bytes | None
@@ -200,7 +198,6 @@ class LogStream:
         return self._target
 
     def close(self) -> None:
-        """Close the connections. Takes about a millisecond."""
         self._consumer.close()
 
     def _ask_access(self, timeout_s: float) -> None:
@@ -351,13 +348,7 @@ class TailSink(Protocol):
 
 
 class Tail:
-    """Follows the mode log for as long as it is wanted.
-
-    Args:
-        conf: librdkafka settings of the client it serves.
-        topic: the mode log.
-        sink: takes what is read.
-    """
+    """Follows the mode log for as long as it is wanted."""
 
     def __init__(self, conf: Mapping[str, Any], topic: str, sink: TailSink, clock: Clock = SYSTEM_CLOCK) -> None:
         self._conf = conf

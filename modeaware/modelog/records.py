@@ -116,7 +116,6 @@ class JsonFields:
     """A dataclass whose fields have a JSON form (:func:`form`)."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
         kind: Any = type(self)
         forms, defaults = _forms(kind)
         found = {}
@@ -128,11 +127,7 @@ class JsonFields:
 
     @classmethod
     def from_dict(cls, found: Mapping[str, Any]) -> Self:
-        """Read the JSON form.
-
-        Raises:
-            KeyError, TypeError, ValueError, AttributeError, OverflowError: a field is missing, or malformed.
-        """
+        """Read the JSON form."""
         kind: Any = cls
         if missing := _required(kind).difference(found):
             raise KeyError(", ".join(sorted(missing)))
@@ -154,7 +149,6 @@ class JsonRecord(JsonFields):
 
     @property
     def reader(self) -> int:
-        """The ``min_reader`` of this record."""
         return READER_VERSION
 
     def to_json(self) -> bytes:
@@ -209,7 +203,6 @@ def optional_text(value: Any) -> str | None:
 
 
 def optional_int(value: Any) -> int | None:
-    """Return a field that may be null."""
     return None if value is None else int(value)
 
 

@@ -118,7 +118,6 @@ def _check(admin: AdminClient, topic: str, deadline: Deadline) -> None:
 
 
 def _described(admin: AdminClient, topic: str, deadline: Deadline) -> tuple[Sequence[Any], dict[str, str | None]]:
-    """Its partitions, and its configs by name."""
     # describe_topics, because AdminClient.list_topics(topic) makes a missing topic where the broker allows that.
     described = admin.describe_topics(TopicCollection([topic]), request_timeout=deadline.left_s())
     found = _result(described[topic], deadline)

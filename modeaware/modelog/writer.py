@@ -139,7 +139,6 @@ class ModeLogWriter:
 
     @property
     def is_open(self) -> bool:
-        """Whether :meth:`append` may be called."""
         return self._producer is not None
 
     def close(self) -> None:

@@ -158,7 +158,7 @@ class WireSource:
         from modeaware.wire.frames import MalformedFrame
 
         held = [self._store.view(topic).topic_id for topic in topics or ()]
-        request = codec.MetadataRequest(
+        request = codec.ModesMetadataRequest(
             topics=None if topics is None else [(topic,) for topic in topics],
             allow_auto_topic_creation=False,
             modes_only=topics is None,

@@ -20,7 +20,7 @@ from modeaware.errors import ClusterError, ErrorCode
 from modeaware.wire import capabilities
 from modeaware.wire.codec import ACTIVE_NODE_ID, ENDPOINT_NODE_ID
 from modeaware.wire.requests import MetadataRequest
-from modeaware.wire.transport import ANY_BROKER_TIMEOUT_S, NO_ANSWER, Ask, Link, kafka_python_settings
+from modeaware.wire.transport import ANY_BROKER_TIMEOUT_S, NO_ANSWER, Ask, KafkaLink, kafka_python_settings
 
 # isort: split
 from kafka import errors as kafka_errors
@@ -40,13 +40,7 @@ _ENDPOINTS = (ENDPOINT_NODE_ID, ACTIVE_NODE_ID)
 
 
 class SilentBrokers:
-    """Shortens the timeout of brokers that timed out: such a broker delays the first call to it, not every call.
-
-    For one thread.
-
-    Args:
-        monotonic_s: the clock.
-    """
+    """Shortens the timeout of brokers that timed out: such a broker delays the first call to it, not every call."""
 
     def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         self._monotonic_s = monotonic_s
@@ -58,7 +52,6 @@ class SilentBrokers:
         return min(deadline_s, now_s + SILENT_TIMEOUT_S) if self._is_silent(node_id) else deadline_s
 
     def answered(self, node_id: int) -> None:
-        """Note that the broker responded, with whatever."""
         self._silent_since_s.pop(node_id, None)
 
     def failed(self, node_id: int, until_s: float) -> None:
@@ -89,17 +82,13 @@ class Brokers:
     def __init__(self, conf: Mapping[str, Any], *, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
         self._settings = kafka_python_settings(conf)
         self._timeout_s = timeout_s
-        self._link: Link | None = None
+        self._link: KafkaLink | None = None
         self._finalizer: weakref.finalize[[], Brokers] | None = None
         self._closed = False
         self._silent = SilentBrokers()
 
     def node_ids(self) -> tuple[int, ...]:
-        """Request the live brokers from one of them; return their ids, sorted.
-
-        Raises:
-            ClusterError: no broker responded.
-        """
+        """Request the live brokers from one of them; return their ids, sorted."""
         link = self._connected()
         self._refresh(link, self._deadline_s())
         return tuple(sorted(_known(link)))
@@ -119,9 +108,6 @@ class Brokers:
         """Return the id and the response of some broker; brokers that do not respond are skipped.
 
         Not for a request that must not be carried out twice: a skipped broker may have done so.
-
-        Raises:
-            ClusterError: as of :meth:`ask`.
         """
         self._connected()  # before the time runs: no broker is blamed for how long that takes
         deadline_s = self._deadline_s()
@@ -145,14 +131,7 @@ class Brokers:
 
     def ask_each(self, asks: Iterable[Ask], timeout_s: float | None = None) -> list[Any]:
         """Send requests side by side; return the responses in order, with a :class:`ClusterError` in the place of one
-        that did not come.
-
-        Args:
-            timeout_s: how long to wait; None: the client's timeout.
-
-        Raises:
-            ClusterError: no connection to the cluster.
-        """
+        that did not come."""
         wanted = list(asks)
         if wanted:
             self._connected()  # before the time runs, see above
@@ -197,12 +176,12 @@ class Brokers:
         if link is not None:
             link.close()
 
-    def _connected(self) -> Link:
+    def _connected(self) -> KafkaLink:
         if self._closed:
             raise ClusterError("the connection to the cluster was closed", code=ErrorCode.REQUEST_TIMED_OUT)
         link = self._link
         if link is None:
-            link = self._link = Link(self._settings)
+            link = self._link = KafkaLink(self._settings)
             # Closes the sockets of an object that is dropped without close(); at exit the operating system does.
             self._finalizer = weakref.finalize(self, link.close)
             self._finalizer.atexit = False
@@ -214,10 +193,10 @@ class Brokers:
     def _deadline_s(self, timeout_s: float | None = None) -> float:
         return time.monotonic() + (self._timeout_s if timeout_s is None else timeout_s)
 
-    def _refresh(self, link: Link, deadline_s: float) -> None:
+    def _refresh(self, link: KafkaLink, deadline_s: float) -> None:
         self._run(link, partial(link.refresh, deadline_s), "ask for the brokers", deadline_s)
 
-    def _run(self, link: Link, what: Callable[[], Any], doing: str, deadline_s: float) -> None:
+    def _run(self, link: KafkaLink, what: Callable[[], Any], doing: str, deadline_s: float) -> None:
         """Drive the link until ``what`` is done. Any failure closes the link: nothing half done is left on it."""
         try:
             future = link.net.call_soon_with_future(what)
@@ -232,7 +211,7 @@ class Brokers:
             raise
 
 
-def _known(link: Link) -> list[int]:
+def _known(link: KafkaLink) -> list[int]:
     """The brokers, without the endpoints that may be among kafka-python's nodes."""
     nodes = (int(broker.node_id) for broker in link.manager.cluster.brokers())
     return [node for node in nodes if node not in _ENDPOINTS]
@@ -267,11 +246,7 @@ class Route(NamedTuple):
 
 
 def route_to_controller(brokers: Brokers) -> Route:
-    """Return where to send requests for the controller.
-
-    Raises:
-        ClusterError: no broker responded.
-    """
+    """Return where to send requests for the controller."""
     node, cluster = brokers.ask_any(MetadataRequest(topics=[], allow_auto_topic_creation=False))
     return Route(node, int(cluster.controller_id))
 
@@ -293,9 +268,6 @@ def ask_controller(
         codes: the error codes in a response. Where all of them are NOT_CONTROLLER nothing was done.
         once: as of :class:`~modeaware.wire.transport.Ask`.
         timeout_s: as of :meth:`Brokers.ask_each`, for each of the two.
-
-    Raises:
-        ClusterError: no connection to the cluster.
     """
     (answer,) = brokers.ask_each([Ask(route.node, request(), once)], timeout_s)
     if isinstance(answer, ClusterError) or route.controller < 0 or set(codes(answer)) != {ErrorCode.NOT_CONTROLLER}:

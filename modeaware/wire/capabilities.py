@@ -79,9 +79,6 @@ def read(payload: bytes, correlation_id: int | None = None) -> Capabilities:
 
     Args:
         correlation_id: the request's; None: the transport has compared it.
-
-    Raises:
-        MalformedFrame: it is no such response, or one with another error.
     """
     data = Cursor(payload)
     (answered,) = data.unpack(INT32)
@@ -137,7 +134,6 @@ class BrokerFeature(NamedTuple):
     since: str
 
     def missing(self) -> str:
-        """Explain the error of a broker without the feature."""
         return f"{self.purpose} needs Kafka {self.since} or newer; upgrade the brokers"
 
 

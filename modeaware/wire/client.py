@@ -130,11 +130,7 @@ def _server(conf: Mapping[str, Any], claim: ClaimRecord) -> OneServer:
 
 
 def _common_version(server: OneServer, claim: ClaimRecord, api_key: int, timeout_s: float) -> int:
-    """The highest version of the api that both sides support, once the server has identified itself as the claim's.
-
-    Raises:
-        ControllerUnavailable: it has not.
-    """
+    """The highest version of the api that both sides support, once the server has identified itself as the claim's."""
     try:
         payload = server.ask(
             codec.API_VERSIONS_KEY,

@@ -22,6 +22,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from types import new_class
 from typing import Any, NamedTuple
 
 from modeaware.errors import ModeAwareError
@@ -37,7 +38,7 @@ try:
     from kafka.protocol.admin.topics import CreatePartitionsRequest, CreatePartitionsResponse
     from kafka.protocol.api_header import ResponseClassRegistry
     from kafka.protocol.api_message import ApiMessage
-    from kafka.protocol.metadata import MetadataRequest as KafkaMetadataRequest
+    from kafka.protocol.metadata import MetadataRequest
     from kafka.protocol.metadata.api_versions import ApiVersionsRequest, ApiVersionsResponse
 except ImportError as error:
     raise MissingExtra(
@@ -70,56 +71,32 @@ ACTIVE_NODE_ID = 694_694_695
 """The broker that stands for the endpoint of the active controller, when that is another one."""
 
 
-@contextmanager
-def _stock_response_class(api_key: int) -> Iterator[None]:
-    """Define a response class without replacing kafka-python's own.
+def define_message(name: str, *, registered: bool = False) -> Any:
+    """Return the class of the messages of ``modeaware/wire/schemas/{name}.json``.
 
-    A response class registers itself by api key for the whole process when it is defined, and kafka-python's clients
-    decode every response by that registry.
+    Args:
+        registered: kafka-python's clients decode responses of this api key by the class. It registers itself for the
+            whole process when it is defined; by default kafka-python's own class, if any, is put back.
     """
     registry = ResponseClassRegistry._response_class_registry
-    stock = registry.get(api_key)
-    try:
-        yield
-    finally:
-        if stock is None:
-            registry.pop(api_key, None)
-        else:
-            registry[api_key] = stock
+    before = dict(registry)
+    defined: Any = new_class(name, (ApiMessage,), {"load_json": schemas})
+    if not registered and defined.API_KEY in before:
+        registry[defined.API_KEY] = before[defined.API_KEY]
+    elif not registered:
+        registry.pop(defined.API_KEY, None)
+    return defined
 
 
-class DeletePartitionsRequest(ApiMessage, load_json=schemas):  # type: ignore[misc,call-arg,unused-ignore]  # untyped
-    """KIP-694's request: ``timeout_ms``, ``immediate_delete``, ``delete_partitions_delay``, ``topics``."""
-
-
-class AlterGroupRulesRequest(ApiMessage, load_json=schemas):  # type: ignore[misc,call-arg,unused-ignore]  # untyped
-    """``timeout_ms``, ``add``, ``remove``."""
-
-
-class MetadataRequest(ApiMessage, load_json=schemas):  # type: ignore[misc,call-arg,unused-ignore]  # untyped
-    """``topics``, ``allow_auto_topic_creation``, ...; in KIP-694's version also ``modes_only`` and ``fresh``."""
-
-
-with _stock_response_class(DELETE_PARTITIONS_KEY):
-
-    class DeletePartitionsResponse(ApiMessage, load_json=schemas):  # type: ignore[misc,call-arg,unused-ignore]  # untyped
-        """KIP-694's response: ``throttle_time_ms``, ``error_code``, ``error_message``, ``responses``."""
-
-
-with _stock_response_class(ALTER_GROUP_RULES_KEY):
-
-    class AlterGroupRulesResponse(ApiMessage, load_json=schemas):  # type: ignore[misc,call-arg,unused-ignore]  # untyped
-        """``throttle_time_ms``, ``error_code``, ``error_message``."""
-
-
-with _stock_response_class(METADATA_KEY):
-
-    class MetadataResponse(ApiMessage, load_json=schemas):  # type: ignore[misc,call-arg,unused-ignore]  # untyped
-        """``brokers``, ``topics``, ...; partitions have a ``mode``: 0, ReadWrite, until another is set."""
-
+DeletePartitionsRequest = define_message("DeletePartitionsRequest")
+DeletePartitionsResponse = define_message("DeletePartitionsResponse")
+AlterGroupRulesRequest = define_message("AlterGroupRulesRequest")
+AlterGroupRulesResponse = define_message("AlterGroupRulesResponse")
+ModesMetadataRequest = define_message("ModesMetadataRequest")
+ModesMetadataResponse = define_message("ModesMetadataResponse")
 
 MESSAGES: dict[int, tuple[Any, Any]] = {
-    METADATA_KEY: (MetadataRequest, MetadataResponse),
+    METADATA_KEY: (ModesMetadataRequest, ModesMetadataResponse),
     API_VERSIONS_KEY: (ApiVersionsRequest, ApiVersionsResponse),
     CREATE_PARTITIONS_KEY: (CreatePartitionsRequest, CreatePartitionsResponse),
     DELETE_PARTITIONS_KEY: (DeletePartitionsRequest, DeletePartitionsResponse),
@@ -136,16 +113,16 @@ VERSIONS = {
 """The versions that are encoded and decoded here: api key -> (lowest, highest)."""
 
 
-class Limits(NamedTuple):
+class MessageLimits(NamedTuple):
     """Of one message: elements of all its arrays together, and tagged fields; bytes of one string."""
 
     elements: int
     string_bytes: int
 
 
-REQUEST_LIMITS = Limits(elements=65_536, string_bytes=32_767)
+REQUEST_LIMITS = MessageLimits(elements=65_536, string_bytes=32_767)
 """Requests come from anywhere. 32 767 is Kafka's own limit."""
-RESPONSE_LIMITS = Limits(elements=8_388_608, string_bytes=MAX_RESPONSE_BYTES)
+RESPONSE_LIMITS = MessageLimits(elements=8_388_608, string_bytes=MAX_RESPONSE_BYTES)
 """From a broker or controller: room for Metadata of a million partitions with three replicas."""
 
 
@@ -155,21 +132,12 @@ def is_supported(header: Header) -> bool:
 
 
 def encode_request(message: Any, version: int, correlation_id: int, client_id: str | None) -> bytes:
-    """Return a request's frame payload.
-
-    Raises:
-        ValueError: this version is not supported.
-    """
+    """Return a request's frame payload."""
     return _encode(message, version, correlation_id=correlation_id, client_id=client_id)
 
 
 def decode_request(payload: bytes) -> tuple[Header, Any]:
-    """Return a supported request's header and message.
-
-    Raises:
-        MalformedFrame: the api or version is not supported, the bytes do not follow its layout to the last one, or the
-            message is above :data:`REQUEST_LIMITS`.
-    """
+    """Return a supported request's header and message."""
     header = peek_header(payload)
     if not is_supported(header):
         raise MalformedFrame(f"api key {header.api_key} version {header.api_version} is not supported")
@@ -184,11 +152,7 @@ def decode_request(payload: bytes) -> tuple[Header, Any]:
 
 
 def encode_response(message: Any, version: int, correlation_id: int) -> bytes:
-    """Return a response's frame payload.
-
-    Raises:
-        ValueError: this version is not supported.
-    """
+    """Return a response's frame payload."""
     return _encode(message, version, correlation_id=correlation_id)
 
 
@@ -197,10 +161,6 @@ def decode_response(payload: bytes, api_key: int, version: int) -> tuple[int, An
 
     An ApiVersions response with an error is read as version 0, as Kafka has it (``message.version`` is 0 then); its
     header has no tagged fields in any version (KIP-511).
-
-    Raises:
-        MalformedFrame: the bytes do not follow the response's layout to the last one, the message is above
-            :data:`RESPONSE_LIMITS`, or the version is not supported.
     """
     budget = strict.Budget(*RESPONSE_LIMITS)
     with _malformed(f"a response of api key {api_key} version {version}"):
@@ -235,8 +195,8 @@ def metadata_question(
         cluster_operations, topic_operations: the answer includes the operations that the user is authorized for (from
             version 8 on).
     """
-    request = KafkaMetadataRequest(
-        topics=None if topics is None else [KafkaMetadataRequest.MetadataRequestTopic(name=name) for name in topics],
+    request = MetadataRequest(
+        topics=None if topics is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in topics],
         allow_auto_topic_creation=creation,
         include_cluster_authorized_operations=cluster_operations,
         include_topic_authorized_operations=topic_operations,

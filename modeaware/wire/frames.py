@@ -167,6 +167,5 @@ class Cursor:
             self.take(self.varint())
 
     def end(self) -> None:
-        """Check that all bytes were read."""
         if left := len(self.body) - self.at:
             raise MalformedFrame(f"{left} bytes too many")

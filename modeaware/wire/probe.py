@@ -136,7 +136,6 @@ class _Probe(threading.Thread):
         self._ended.put(self)
 
     def cancel(self) -> None:
-        """Wake the thread, if it waits for the server."""
         made = self._socket
         if made is not None:
             with suppress(OSError):

@@ -9,8 +9,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from modeaware.wire import schemas
-from modeaware.wire.codec import ApiMessage
+from modeaware.wire.codec import define_message
 
 # isort: split
 # The codec has explained a kafka-python that is not installed.
@@ -68,36 +67,15 @@ __all__ = [
 ]
 
 
-class ConsumerGroupDescribeRequest(ApiMessage, load_json=schemas):  # type: ignore[misc,call-arg,unused-ignore]  # untyped
-    """KIP-848 groups: ``group_ids``, ``include_authorized_operations``."""
-
-
-class ConsumerGroupDescribeResponse(ApiMessage, load_json=schemas):  # type: ignore[misc,call-arg,unused-ignore]  # untyped
-    """``groups`` with ``error_code``, ``group_state``, ``members``."""
-
-
-class ShareGroupDescribeRequest(ApiMessage, load_json=schemas):  # type: ignore[misc,call-arg,unused-ignore]  # untyped
-    """KIP-932 groups: ``group_ids``, ``include_authorized_operations``."""
-
-
-class ShareGroupDescribeResponse(ApiMessage, load_json=schemas):  # type: ignore[misc,call-arg,unused-ignore]  # untyped
-    """``groups`` with ``error_code``, ``group_state``, ``members``."""
-
-
-class DescribeShareGroupOffsetsRequest(ApiMessage, load_json=schemas):  # type: ignore[misc,call-arg,unused-ignore]  # untyped
-    """KIP-932: ``groups`` with ``group_id`` and ``topics`` (None: all)."""
-
-
-class DescribeShareGroupOffsetsResponse(ApiMessage, load_json=schemas):  # type: ignore[misc,call-arg,unused-ignore]  # untyped
-    """``groups`` with the ``start_offset`` of each partition: everything before it is acknowledged."""
-
-
-class StreamsGroupDescribeRequest(ApiMessage, load_json=schemas):  # type: ignore[misc,call-arg,unused-ignore]  # untyped
-    """KIP-1071 groups: ``group_ids``, ``include_authorized_operations``."""
-
-
-class StreamsGroupDescribeResponse(ApiMessage, load_json=schemas):  # type: ignore[misc,call-arg,unused-ignore]  # untyped
-    """``groups`` with ``error_code``, ``group_state``, ``topology``, ``members``."""
+ConsumerGroupDescribeRequest = define_message("ConsumerGroupDescribeRequest")  # KIP-848
+ConsumerGroupDescribeResponse = define_message("ConsumerGroupDescribeResponse", registered=True)
+ShareGroupDescribeRequest = define_message("ShareGroupDescribeRequest")  # KIP-932
+ShareGroupDescribeResponse = define_message("ShareGroupDescribeResponse", registered=True)
+StreamsGroupDescribeRequest = define_message("StreamsGroupDescribeRequest")  # KIP-1071
+StreamsGroupDescribeResponse = define_message("StreamsGroupDescribeResponse", registered=True)
+# Everything before a partition's ``start_offset`` is acknowledged.
+DescribeShareGroupOffsetsRequest = define_message("DescribeShareGroupOffsetsRequest")  # KIP-932
+DescribeShareGroupOffsetsResponse = define_message("DescribeShareGroupOffsetsResponse", registered=True)
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str]:
@@ -110,11 +88,7 @@ def subscribed_topics(metadata: bytes) -> frozenset[str]:
 
 
 def assigned_topics(assignment: bytes) -> frozenset[str]:
-    """The topics of a classic group's member assignment (Kafka's ConsumerProtocolAssignment; b"": none).
-
-    Raises:
-        ValueError: these bytes follow another protocol.
-    """
+    """The topics of a classic group's member assignment (Kafka's ConsumerProtocolAssignment; b"": none)."""
     if not assignment:
         return frozenset()
     found = _decoded(ConsumerProtocolAssignment, assignment)

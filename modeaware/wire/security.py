@@ -37,11 +37,7 @@ TLS_SETTINGS = frozenset(
 
 
 def servers(conf: Mapping[str, Any]) -> list[str]:
-    """Return ``bootstrap.servers`` as ``host:port``, in order; librdkafka also takes URLs: ``PLAINTEXT://host:9092``.
-
-    Raises:
-        ConfigError: there are none.
-    """
+    """Return ``bootstrap.servers`` as ``host:port``, in order; librdkafka also takes URLs: ``PLAINTEXT://host:9092``."""
     text = str(conf.get("bootstrap.servers") or conf.get("metadata.broker.list") or "")
     found = [server.strip().rpartition("://")[2] for server in text.split(",") if server.strip()]
     if not found:
@@ -54,9 +50,6 @@ def split_address(address: str, default_port: int | None = None) -> tuple[str, i
 
     Args:
         default_port: that of an address without one; None: the port is required.
-
-    Raises:
-        ValueError: it is not of that form.
     """
     host, colon, port = address.rpartition(":")
     if default_port is not None and ":" not in address.rpartition("]")[2]:
@@ -67,11 +60,7 @@ def split_address(address: str, default_port: int | None = None) -> tuple[str, i
 
 
 def security_protocol(conf: Mapping[str, Any]) -> str:
-    """Return ``security.protocol`` in capitals.
-
-    Raises:
-        ConfigError: it is none of Kafka's.
-    """
+    """Return ``security.protocol`` in capitals."""
     protocol = str(conf.get("security.protocol", "plaintext")).upper()
     if protocol not in PROTOCOLS:
         raise ConfigError(f"security.protocol: {protocol!r} is none of {', '.join(PROTOCOLS)}")

@@ -1,8 +1,8 @@
 """The blocking transport: kafka-python's connections, moved by the thread that waits for a response.
 
-:class:`Link` is the connections and their event loop; :mod:`modeaware.wire.brokers` sends requests to any broker over
-one, :class:`OneServer` sends frames to one server. Both are set up from librdkafka's settings, so that they reach the
-same servers as the same user as the client that they serve.
+:class:`KafkaLink` is the connections and their event loop; :mod:`modeaware.wire.brokers` sends requests to any broker
+over one, :class:`OneServer` sends frames to one server. Both are set up from librdkafka's settings, so that they reach
+the same servers as the same user as the client that they serve.
 """
 
 from __future__ import annotations
@@ -135,11 +135,7 @@ class OauthCallback(AbstractTokenProvider):  # type: ignore[misc,unused-ignore] 
         self._extensions: dict[str, str] = {}
 
     def token(self) -> str:
-        """Return a new token; each connection takes one.
-
-        Raises:
-            SaslAuthenticationFailedError: the callback failed, with anything, or returned something else.
-        """
+        """Return a new token; each connection takes one."""
         try:
             answer = self._callback(self._config)
         except Exception as error:
@@ -154,7 +150,6 @@ class OauthCallback(AbstractTokenProvider):  # type: ignore[misc,unused-ignore] 
         return str(answer[0])
 
     def extensions(self) -> dict[str, str]:
-        """Return the SASL extensions that came with the last token."""
         return self._extensions
 
 
@@ -217,7 +212,6 @@ class _ClosingSocket(KafkaNetSocket):  # type: ignore[misc,unused-ignore]  # unt
         self._untried = 0
 
     def dns_lookup(self, host: str, port: int, raise_error: bool = False) -> list[Any]:
-        """Return the addresses to try, in order."""
         found = super().dns_lookup(host, port, raise_error)
         wanted = [entry for entry in found if self._family in (None, entry[0])]
         self._untried = len(wanted)
@@ -250,7 +244,6 @@ class _ClosingSSLSocket(ssl.SSLSocket):
     """Closed where its handshake fails, as :class:`_ClosingSocket` is."""
 
     def do_handshake(self, block: bool = False) -> None:
-        """Continue the handshake."""
         try:
             super().do_handshake(block)
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
@@ -260,7 +253,7 @@ class _ClosingSSLSocket(ssl.SSLSocket):
             raise
 
 
-class Link:
+class KafkaLink:
     """kafka-python's connections, and the loop that moves them in the thread that calls ``net.poll``."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
@@ -361,7 +354,7 @@ class OneServer:
         client_id = conf.get("client.id") or CLIENT_NAME
         self._settings = kafka_python_settings({**conf, "bootstrap.servers": server, "client.id": client_id})
         self._settings["client_software_name"] = CLIENT_NAME
-        self._link: Link | None = None
+        self._link: KafkaLink | None = None
 
     def ask(
         self,
@@ -403,7 +396,7 @@ class OneServer:
 
     def _ask(self, request: _Request, deadline_s: float, wanted: Callable[[], bool]) -> bytes:
         if self._link is None:
-            self._link = Link(self._settings)
+            self._link = KafkaLink(self._settings)
         link = self._link
 
         async def exchange() -> bytes:

@@ -7,8 +7,8 @@ from typing import Any
 
 from modeaware.endpoint.api_versions import Awareness
 from modeaware.endpoint.facade import Submit, ToUpstream
-from modeaware.endpoint.limits import Limits
-from modeaware.endpoint.session import Session
+from modeaware.endpoint.limits import EndpointLimits
+from modeaware.endpoint.session import ClientSession
 from modeaware.wire import codec
 from tests.fuzz.play import Player, traced
 from tests.fuzz.tally import Finding
@@ -29,8 +29,8 @@ MOST_PEAK_BYTES = 134_217_728
 
 
 def frames() -> Iterator[bytes]:
-    """Requests just within the limits of :class:`Limits`."""
-    limits = Limits()
+    """Requests just within the limits of :class:`EndpointLimits`."""
+    limits = EndpointLimits()
     of_topics: list[tuple[int, Callable[[list[str]], bytes]]] = [
         (limits.change_bytes, lambda names: delete(dict.fromkeys(names, 1))),
         (limits.change_bytes, lambda names: create(dict.fromkeys(names, 9))),
@@ -71,7 +71,7 @@ def play(player: Player, *, measure_memory: bool = True) -> None:
 
 def _converse(hand_on: Callable[..., Any], payload: bytes, answer: bytes | None) -> bytes | None:
     """The broker's answer; where it has been made already, it is not made again."""
-    session = Session(FakeDesk(), Limits(), False)
+    session = ClientSession(FakeDesk(), EndpointLimits(), False)
     session._client = Awareness(reads=True, follows=True)  # as after ApiVersions
     for action in hand_on(session.from_client, payload):
         if isinstance(action, ToUpstream) and codec.peek_header(action.payload).api_key == codec.METADATA_KEY:

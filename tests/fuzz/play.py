@@ -15,9 +15,9 @@ from typing import Any
 
 from modeaware.endpoint import facade
 from modeaware.endpoint.api_versions import Awareness
-from modeaware.endpoint.limits import Limits
+from modeaware.endpoint.limits import EndpointLimits
 from modeaware.endpoint.metadata import Answers
-from modeaware.endpoint.session import Session
+from modeaware.endpoint.session import ClientSession
 from modeaware.errors import ControllerUnavailable, ErrorCode, ModeSourceError
 from modeaware.lifecycle.commands import CommandResult
 from modeaware.topic_view import TopicView
@@ -38,7 +38,7 @@ from tests.support.conversation import (
     pass_through_answer,
 )
 
-LIMITS = Limits(
+LIMITS = EndpointLimits(
     request_bytes=16_384,
     change_bytes=4_096,
     modes_bytes=4_096,
@@ -161,7 +161,7 @@ class Conversation:
         self._connect(sasl=bool(setting & 1))
 
     def _connect(self, *, sasl: bool = False) -> None:
-        self._session = Session(self._desk, LIMITS, sasl, self._answers)
+        self._session = ClientSession(self._desk, LIMITS, sasl, self._answers)
         said = Awareness(reads=self._named, follows=self._named)
         self._session._client = said  # as after ApiVersions, without its cost each time
         self._client, self._broker = FrameReader(LIMITS.request_bytes), FrameReader(LIMITS.upstream_bytes)

@@ -13,8 +13,8 @@ from kafka.protocol.metadata import MetadataRequest as KafkasQuestion
 from kafka.protocol.metadata import MetadataResponse as KafkasMetadata
 
 from modeaware.endpoint.facade import REFUSE, Action, ActiveController, Close, Refresh, Submit, ToClient, ToUpstream
-from modeaware.endpoint.limits import Limits
-from modeaware.endpoint.session import Session
+from modeaware.endpoint.limits import EndpointLimits
+from modeaware.endpoint.session import ClientSession
 from modeaware.lifecycle.commands import AlterGroupRulesCommand, CreatePartitionsCommand
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modes import PartitionMode
@@ -134,12 +134,12 @@ class Talk:
         desk: FakeDesk | None = None,
         *,
         broker: FakeBroker | None = None,
-        limits: Limits | None = None,
+        limits: EndpointLimits | None = None,
         sasl: bool = False,
     ) -> None:
         self.desk = desk or FakeDesk()
         self.broker = broker or FakeBroker()
-        self.session = Session(self.desk, limits or Limits(), sasl, None)
+        self.session = ClientSession(self.desk, limits or EndpointLimits(), sasl, None)
         self.told: list[bytes] = []
         self.submitted: list[Submit] = []
         self.refreshes: list[Refresh] = []
@@ -276,13 +276,13 @@ def decoded_question(payload: bytes) -> tuple[codec.Header, Any]:
 
 def modes_request(correlation_id: int, topics: list[str] | None = None, **fields: Any) -> bytes:
     """KIP-694's Metadata."""
-    message = codec.MetadataRequest(topics=None if topics is None else [(name,) for name in topics], **fields)
+    message = codec.ModesMetadataRequest(topics=None if topics is None else [(name,) for name in topics], **fields)
     return codec.encode_request(message, codec.MODES_VERSION, correlation_id, "a client")
 
 
 def old_metadata_request(correlation_id: int, version: int, topics: list[str] | None, **fields: Any) -> bytes:
     """Kafka's own Metadata."""
-    message = codec.MetadataRequest(topics=None if topics is None else [(name,) for name in topics], **fields)
+    message = codec.ModesMetadataRequest(topics=None if topics is None else [(name,) for name in topics], **fields)
     return codec.encode_request(message, version, correlation_id, "a client")
 
 

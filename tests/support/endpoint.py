@@ -16,7 +16,7 @@ import pytest
 
 from modeaware.endpoint import server as server_module
 from modeaware.endpoint.facade import Action, Close, Controller, Outcome, Submit, ToClient, ToUpstream
-from modeaware.endpoint.limits import Limits
+from modeaware.endpoint.limits import EndpointLimits
 from modeaware.endpoint.server import Server
 from modeaware.endpoint.transport import Upstream
 from modeaware.errors import ModeAwareError
@@ -123,7 +123,7 @@ class FakeSession:
     outcome.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: EndpointLimits) -> None:
         self._limits = limits
         self.held_bytes = 0
         self.pending = 0
@@ -251,7 +251,7 @@ MakeServer = Callable[..., Server]
 @contextmanager
 def servers(monkeypatch: pytest.MonkeyPatch, controller: StubController) -> Iterator[MakeServer]:
     """Makes servers, and stops them at the end."""
-    monkeypatch.setattr(server_module, "Session", lambda desk, limits, sasl, cache: FakeSession(limits))
+    monkeypatch.setattr(server_module, "ClientSession", lambda desk, limits, sasl, cache: FakeSession(limits))
     monkeypatch.setattr(server_module, "Answers", lambda limits: None)
     started: list[Server] = []
 

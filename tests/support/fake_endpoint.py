@@ -129,13 +129,13 @@ class FakeEndpoint:
         """For librdkafka, which looks for the mode log."""
         _, request = codec.decode_request(payload)
         topics = [
-            codec.MetadataResponse.MetadataResponseTopic(
+            codec.ModesMetadataResponse.MetadataResponseTopic(
                 version=header.api_version, error_code=3, name=topic.name, partitions=[]
             )
             for topic in request.topics or ()
         ]
         brokers = [(NODE_ID, "127.0.0.1", self.port, None)]
-        answer = codec.MetadataResponse(brokers=brokers, cluster_id="fake", controller_id=NODE_ID, topics=topics)
+        answer = codec.ModesMetadataResponse(brokers=brokers, cluster_id="fake", controller_id=NODE_ID, topics=topics)
         return codec.encode_response(answer, header.api_version, header.correlation_id)
 
     def _metadata(self, correlation_id: int, request: Any) -> bytes:
@@ -146,7 +146,7 @@ class FakeEndpoint:
             names = sorted({*self.views, *more} - self.hidden)
         topics = [self._topic(name) for name in names]
         brokers = [(NODE_ID, "127.0.0.1", self.port, None)]
-        response = codec.MetadataResponse(
+        response = codec.ModesMetadataResponse(
             version=10, brokers=brokers, cluster_id="fake", controller_id=-1, topics=topics
         )
         if self.controller is not None and self.ours:
@@ -158,7 +158,7 @@ class FakeEndpoint:
         return codec.encode_response(response, codec.MODES_VERSION, correlation_id)
 
     def _topic(self, name: str) -> Any:
-        topic_class = codec.MetadataResponse.MetadataResponseTopic
+        topic_class = codec.ModesMetadataResponse.MetadataResponseTopic
         view = self.views.get(name)
         count = len(view.modes) if view is not None else self.existing.get(name, 0)
         error = self.topic_errors.get(name, 3 if view is None and name not in self.existing else 0)
@@ -175,7 +175,7 @@ class FakeEndpoint:
         return topic
 
     def _partition(self, number: int, view: TopicView | None) -> Any:
-        partition_class = codec.MetadataResponse.MetadataResponseTopic.MetadataResponsePartition
+        partition_class = codec.ModesMetadataResponse.MetadataResponseTopic.MetadataResponsePartition
         partition = partition_class(
             version=10,
             error_code=0,

@@ -261,7 +261,7 @@ def test_an_old_client_is_not_turned_away_from_a_topic_made_anew(version: int, n
 
 @pytest.mark.parametrize("version", range(10))
 def test_what_an_old_client_asks_for_is_asked_in_its_place(version: int) -> None:
-    message = codec.MetadataRequest(
+    message = codec.ModesMetadataRequest(
         topics=[("orders",)], allow_auto_topic_creation=False, include_topic_authorized_operations=version >= 8
     )
     talk = Talk(FakeDesk(old_clients=REFUSE))

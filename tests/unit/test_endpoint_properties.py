@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from modeaware.endpoint.facade import Action, Close, Refresh, Submit, ToClient, ToUpstream
-from modeaware.endpoint.limits import Limits
-from modeaware.endpoint.session import Session
+from modeaware.endpoint.limits import EndpointLimits
+from modeaware.endpoint.session import ClientSession
 from modeaware.errors import ControllerUnavailable
 from modeaware.lifecycle.commands import CommandResult
 from modeaware.wire import codec
@@ -68,7 +68,7 @@ class Model:
     def __init__(self, choices: random.Random, *, active: bool, refuse: bool, sasl: bool) -> None:
         desk = FakeDesk(active=active, old_clients="refuse" if refuse else "serve")
         self.choices = choices
-        self.session = Session(desk, Limits(pipeline=8), sasl)
+        self.session = ClientSession(desk, EndpointLimits(pipeline=8), sasl)
         self.broker = FakeBroker()
         self.told: list[bytes] = []
         self.waiting: list[Submit | Refresh] = []

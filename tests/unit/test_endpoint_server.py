@@ -15,7 +15,7 @@ import pytest
 
 from modeaware.endpoint import server as server_module
 from modeaware.endpoint import transport as transport_module
-from modeaware.endpoint.limits import Limits
+from modeaware.endpoint.limits import EndpointLimits
 from modeaware.endpoint.server import THREAD_NAME, Server
 from modeaware.endpoint.transport import Upstream
 from modeaware.errors import ClusterError, ConfigError
@@ -25,7 +25,7 @@ from tests.support.waiting import eventually
 
 @pytest.fixture
 def server(make_server: MakeServer, broker: FakeBroker) -> Server:
-    return make_server(broker.address, limits=Limits(pipeline=3))
+    return make_server(broker.address, limits=EndpointLimits(pipeline=3))
 
 
 def _connect(server: Server) -> Peer:
@@ -121,7 +121,7 @@ def test_fewer_connections_are_taken_where_files_are_few(
     assert set_to == [(1256, 1256)]
     assert "takes 500 connections, not 10000" in caplog.text
     assert server_module.affordable(300) == 300
-    assert Limits().connections_per_peer < Limits().connections
+    assert EndpointLimits().connections_per_peer < EndpointLimits().connections
 
 
 @pytest.fixture
@@ -210,7 +210,7 @@ SOON_S = 0.5
 
 @pytest.fixture
 def hasty(make_server: MakeServer, broker: FakeBroker) -> Server:
-    return make_server(broker.address, limits=Limits(drain_s=SOON_S, linger_s=SOON_S))
+    return make_server(broker.address, limits=EndpointLimits(drain_s=SOON_S, linger_s=SOON_S))
 
 
 @pytest.fixture
@@ -224,7 +224,7 @@ def witness(hasty: Server) -> Iterator[Peer]:
 
 RUBBISH = {
     "negative length": announce(-1),
-    "one byte too many": announce(Limits().request_bytes + 1),
+    "one byte too many": announce(EndpointLimits().request_bytes + 1),
     "tls": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
 }
 
@@ -245,7 +245,7 @@ def test_rubbish_closes_its_connection(
 def test_who_drips_bytes_is_closed_after_the_idle_time(
     make_server: MakeServer, broker: FakeBroker, begun: bytes, drop: bytes
 ) -> None:
-    server = make_server(broker.address, limits=Limits(idle_s=SOON_S))
+    server = make_server(broker.address, limits=EndpointLimits(idle_s=SOON_S))
     with Peer(server.advertised) as fresh, Peer(server.advertised) as known:
         assert known.ask(b"here") == b"here"
         for peer in (fresh, known):
@@ -267,7 +267,7 @@ def _closed_after(peer: Peer, drop: bytes) -> bool:
 def test_the_idle_time_stands_still_while_the_controller_works(
     make_server: MakeServer, broker: FakeBroker, controller: StubController
 ) -> None:
-    server = make_server(broker.address, limits=Limits(idle_s=SOON_S))
+    server = make_server(broker.address, limits=EndpointLimits(idle_s=SOON_S))
     with Peer(server.advertised) as waits, Peer(server.advertised) as rests:
         waits.send(b"submit 20000")
         assert rests.ask(b"here") == b"here"
@@ -294,7 +294,7 @@ def test_who_reads_no_answers_is_closed_and_its_broker_is_not_emptied(
 def test_connections_beyond_the_limit_are_closed(
     make_server: MakeServer, broker: FakeBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server = make_server(broker.address, limits=Limits(connections=3, connections_per_peer=2))
+    server = make_server(broker.address, limits=EndpointLimits(connections=3, connections_per_peer=2))
     here, there = "127.0.0.1", "127.0.0.2"
     with Peer(server.advertised, source=here) as one, Peer(server.advertised, source=here) as two:
         assert [one.ask(b"1"), two.ask(b"2")] == [b"re: 1", b"re: 2"]
@@ -321,7 +321,7 @@ def _served(server: Server) -> bool:
 def test_who_holds_most_goes_when_all_hold_too_much(
     make_server: MakeServer, broker: FakeBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server = make_server(broker.address, limits=Limits(buffered_bytes=1_200_000))
+    server = make_server(broker.address, limits=EndpointLimits(buffered_bytes=1_200_000))
     with Peer(server.advertised) as greedy, Peer(server.advertised) as modest, Peer(server.advertised) as other:
         assert modest.ask(b"x") == b"re: x"
         greedy.socket.sendall(announce(1_000_000) + bytes(900_000))

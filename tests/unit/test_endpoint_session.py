@@ -9,7 +9,7 @@ import pytest
 
 from modeaware.endpoint.changes import AclOperation, granted
 from modeaware.endpoint.facade import ActiveController
-from modeaware.endpoint.limits import Limits
+from modeaware.endpoint.limits import EndpointLimits
 from modeaware.errors import ClusterError, ControllerFenced, ControllerUnavailable, ErrorCode, ModeSourceError
 from modeaware.lifecycle.commands import CommandResult
 from modeaware.wire import codec
@@ -101,7 +101,7 @@ def test_a_log_that_cannot_be_read_now_gives_no_old_modes_for_fresh_ones() -> No
 
 
 def test_requests_beyond_the_pipeline_close() -> None:
-    talk = Talk(limits=Limits(pipeline=3))
+    talk = Talk(limits=EndpointLimits(pipeline=3))
     talk.ask(*(request(10, 1, n) for n in range(3)))
     assert not talk.session.wants_more
     talk.broker_answers()
@@ -112,7 +112,7 @@ def test_requests_beyond_the_pipeline_close() -> None:
 
 def test_what_is_decoded_here_is_bounded() -> None:
     for payload in (delete({f"topic-{n}": 1 for n in range(50)}, 2), modes_request(2, ["x" * 200] * 3)):
-        talk = Talk(limits=Limits(change_bytes=400, modes_bytes=400))
+        talk = Talk(limits=EndpointLimits(change_bytes=400, modes_bytes=400))
         talk.ask(hello(1), payload)
         assert talk.closed == f"a request of {len(payload)} bytes; the limit of this api is 400"
 

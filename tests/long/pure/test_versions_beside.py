@@ -47,7 +47,7 @@ try:  # up to 0.2.0
     node, Modes = kip694.ENDPOINT_NODE_ID, kip694.ModesResponse
     encode, decode = kip694.encode_modes_response, kip694.decode_modes_response
 except ImportError:
-    node, Modes = codec.ENDPOINT_NODE_ID, codec.MetadataResponse
+    node, Modes = codec.ENDPOINT_NODE_ID, codec.ModesMetadataResponse
     encode = lambda message, number: codec.encode_response(message, 10, number)
     decode = lambda payload: codec.decode_response(payload, 3, 10)
 
