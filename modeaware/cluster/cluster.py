@@ -80,9 +80,6 @@ class Cluster:
 
     Attributes:
         admin: librdkafka's admin client, for creating the mode log and describing the cluster; never for groups.
-
-    Raises:
-        KafkaException: a setting that librdkafka does not accept.
     """
 
     def __init__(
