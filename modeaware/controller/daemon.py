@@ -293,11 +293,7 @@ class Controller:
 
 
 def default_listen(conf: Mapping[str, Any]) -> str | None:
-    """Return where a controller listens by default: a free port of the loopback interface.
-
-    With ``security.protocol=SSL`` nowhere (None): brokers identify users by their certificates then, and the endpoint
-    could only present its own.
-    """
+    """Return where a controller listens by default: a free port of the loopback interface."""
     return None if str(conf.get("security.protocol", "")).upper() == "SSL" else DEFAULT_LISTEN
 
 
@@ -317,7 +313,7 @@ def _check_listener(listen: str | None, advertised: str | None, certificate: str
 
 
 class ControllerFacade:
-    """What the endpoint's sessions read of a controller, active or standby: modes and claim as the mode log has them."""
+    """What the endpoint reads of a controller, active or standby: modes and claim as the mode log has them."""
 
     def __init__(self, controller_id: str, old_clients: str, views: Views, active: Callable[[], bool]) -> None:
         self._controller_id = controller_id

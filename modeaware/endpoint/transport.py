@@ -38,10 +38,6 @@ DOUBT_S = 60.0
 def server_context(certificate: str | Path, key: str | Path | None = None) -> ssl.SSLContext:
     """Return the endpoint's side of TLS 1.2 and later. It requests no client certificate.
 
-    Args:
-        certificate: a PEM file with the certificate and its chain to the authority.
-        key: a PEM file with its private key, without a password; None: it is in ``certificate``.
-
     Raises:
         ConfigError: a file cannot be read, is no PEM, needs a password, or the two do not belong together.
     """
@@ -331,9 +327,6 @@ class Upstream:
         """Take ``bootstrap.servers``, ``security.protocol`` and TLS, except a certificate, from librdkafka's settings.
 
         The controller's certificate and credentials are never used.
-
-        Raises:
-            ConfigError: one of them cannot be used; or ``security.protocol`` is SSL.
         """
         protocol = security.security_protocol(conf)
         if protocol == "SSL":

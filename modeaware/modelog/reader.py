@@ -106,12 +106,6 @@ class LogRecord:
 class LogStream:
     """Reads the log from ``start`` on. For one thread, which also closes it.
 
-    Args:
-        conf: librdkafka settings of the client it serves.
-        topic: the mode log.
-        start: the first offset to read; 0 is the beginning, whatever its offset.
-        wait_ms: see :func:`~modeaware.modelog.connection.tail_conf`.
-
     Attributes:
         position: the offset after all that was returned, control records before the end included.
         end: the end of the log when it was last reached; None before that, and again while there is more to read.

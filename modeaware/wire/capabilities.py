@@ -32,12 +32,7 @@ Versions = tuple[int, int]
 
 @dataclass(frozen=True)
 class Capabilities:
-    """A server's answer to ApiVersions.
-
-    Attributes:
-        versions: api key -> (lowest, highest version).
-        features: supported features, likewise.
-    """
+    """A server's answer to ApiVersions: api key, and supported feature, -> (lowest, highest version)."""
 
     versions: Mapping[int, Versions] = field(default_factory=dict)
     features: Mapping[str, Versions] = field(default_factory=dict)

@@ -52,13 +52,7 @@ def delete_partitions_request(
     accept_state_loss: Mapping[str, Sequence[str]] | None = None,
     evacuate: Collection[str] = (),
 ) -> Any:
-    """Return the request to keep ``counts[topic]`` partitions of each topic.
-
-    Args:
-        delay_ms: -1 for the ``retention`` policy.
-        accept_state_loss: per topic, the groups whose state per partition may be lost.
-        evacuate: topics that are compacted and have to be evacuated.
-    """
+    """Return the request to keep ``counts[topic]`` partitions of each topic."""
     topic = codec.DeletePartitionsRequest.DeletePartitionsTopic
     accepted = accept_state_loss or {}
     return codec.DeletePartitionsRequest(
