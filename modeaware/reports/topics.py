@@ -185,7 +185,7 @@ def _partitions(brokers: Brokers, names: Sequence[str], live: frozenset[int], li
         for topic in _described(brokers, names, limit):
             _add(found, topic, live, has_elr=True)
     except ClusterError as error:
-        if error.code is not ErrorCode.UNSUPPORTED_VERSION:  # of a broker before Kafka 3.7
+        if error.code is not ErrorCode.UNSUPPORTED_VERSION:  # of a broker before Kafka 3.8
             raise
         found.clear()
         for some in _slices(names):
