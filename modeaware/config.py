@@ -208,34 +208,19 @@ def _parse(
     return fields
 
 
-def _positive_ms(name: str, value: Any) -> int:
-    number = _integer(name, value)
-    if number <= 0:
-        raise ConfigError(f"{name}: must be a positive number of milliseconds, not {value!r}")
-    return number
+def _ms(lowest: int = 0, highest: int | None = None) -> Callable[[str, Any], int]:
+    wanted = f"{lowest} or more" if highest is None else f"{lowest} to {highest}"
 
+    def parse(name: str, value: Any) -> int:
+        try:
+            number = lowest - 1 if isinstance(value, bool) else int(value)
+        except (TypeError, ValueError):
+            number = lowest - 1
+        if number < lowest or (highest is not None and number > highest):
+            raise ConfigError(f"{name}: must be a whole number of milliseconds, {wanted}, not {value!r}")
+        return number
 
-def _ms(name: str, value: Any) -> int:
-    number = _integer(name, value)
-    if number < 0:
-        raise ConfigError(f"{name}: must be a number of milliseconds, 0 or more, not {value!r}")
-    return number
-
-
-def _session_ms(name: str, value: Any) -> int:
-    number = _integer(name, value)
-    if not 1_000 <= number <= 10_000:
-        raise ConfigError(f"{name}: must be 1000 to 10000 milliseconds, not {value!r}")
-    return number
-
-
-def _integer(name: str, value: Any) -> int:
-    try:
-        if isinstance(value, bool):
-            raise ValueError
-        return int(value)
-    except (TypeError, ValueError):
-        raise ConfigError(f"{name}: must be a whole number, not {value!r}") from None
+    return parse
 
 
 def _boolean(name: str, value: Any) -> bool:
@@ -274,7 +259,7 @@ def _callable(name: str, value: Any) -> Callable[..., object] | None:
 
 _CLIENT_SETTINGS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
     "modeaware.mode.log.topic": ("mode_log_topic", _topic),
-    "modeaware.view.timeout.ms": ("view_timeout_ms", _ms),
+    "modeaware.view.timeout.ms": ("view_timeout_ms", _ms()),
     "modeaware.on.unknown": ("on_unknown", _one_of(*ON_UNKNOWN)),
     "modeaware.mode.source": ("mode_source", _one_of(*MODE_SOURCES)),
     "modeaware.on.resize": ("on_resize", _one_of(*ON_RESIZE)),
@@ -287,11 +272,11 @@ _process_settings: dict[str, Any] = {}
 
 _CONTROLLER_SETTINGS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
     "delete.topic.partition.enable": ("enable", _boolean),
-    "delete.topic.partition.check.interval.ms": ("check_interval_ms", _positive_ms),
-    "modeaware.seal.quiet.ms": ("seal_quiet_ms", _ms),
-    "modeaware.open.timeout.ms": ("open_timeout_ms", _ms),
+    "delete.topic.partition.check.interval.ms": ("check_interval_ms", _ms(1)),
+    "modeaware.seal.quiet.ms": ("seal_quiet_ms", _ms()),
+    "modeaware.open.timeout.ms": ("open_timeout_ms", _ms()),
     "modeaware.ignored.groups": ("ignored_groups", _globs),
-    "modeaware.controller.session.timeout.ms": ("session_timeout_ms", _session_ms),
+    "modeaware.controller.session.timeout.ms": ("session_timeout_ms", _ms(1_000, 10_000)),
     "modeaware.old.clients": ("old_clients", _one_of(*OLD_CLIENTS)),
     "modeaware.under.replicated.creation": ("under_replicated_creation", _one_of(*UNDER_REPLICATED_CREATION)),
     "modeaware.mode.log.topic": ("mode_log_topic", _topic),

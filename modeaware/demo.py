@@ -32,7 +32,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import partial
 from importlib.metadata import PackageNotFoundError, distribution
 from itertools import pairwise
 from operator import itemgetter
@@ -40,15 +39,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import modeaware
-from modeaware.config import ClientConfig, ControllerConfig, parse_controller_config
+from modeaware.config import ClientConfig, parse_controller_config
 from modeaware.controller.daemon import Controller
 from modeaware.errors import ModeAwareError
 from modeaware.librdkafka import Consumer, KafkaError, KafkaException, Message, TopicPartition, consistent
 from modeaware.librdkafka_admin import NewPartitions, NewTopic
 from modeaware.local import start_kafka
 from modeaware.modes import PartitionMode, format_ranges
-from modeaware.reports.describe import describe_topics
-from modeaware.reports.session import Session
 from modeaware.topic_view import TopicView
 from modeaware.views import registry
 from modeaware.views.source import Views
@@ -58,14 +55,10 @@ PARTITIONS, SHRINK_TO, GROW_TO = 12, 4, 6
 RETIRED = range(SHRINK_TO, PARTITIONS)
 PHASES = ("before", "ReadOnly", "seal", "drain", "reclaim", "shrunk", "grow", "grown")
 EXPECTED_SHRINK_S = 6.0
-TRICKLE_PER_S = 20.0
-"""The rate of a producer that is nearly done: no phase is without records, however long it takes."""
 MAX_GAP_S = 5.0
-TIMEOUT_S = 60.0
-PHASE_TIMEOUT_S = 120.0
-LINE_INTERVAL_S = 2.0
+TIMEOUT_S, PHASE_TIMEOUT_S = 60.0, 120.0
+LINE_INTERVAL_S, QUIET_S = 2.0, 15.0
 ID_HEADER = "id"
-INTERRUPTED = 130
 BYTES_ARE = "keys and values of the deleted records, as the producers counted them"
 CONTROLLER_CONFIGS = {
     # Seconds instead of minutes: every client of this topic is mode-aware, and a person is watching.
@@ -75,7 +68,7 @@ CONTROLLER_CONFIGS = {
 
 
 class Flight(NamedTuple):
-    """One record: the tail number is its key (None where it is missing), the flight as JSON its value."""
+    """One record: the tail number is its key (None where it is missing), the row as JSON its value."""
 
     key: bytes | None
     value: bytes
@@ -104,7 +97,7 @@ class Stored(NamedTuple):
 class ModeHistory:
     """The topic's views in the order they came into force, with their times (monotonic seconds).
 
-    ``changed`` runs on the views' thread; the lists only grow, and any thread may read them.
+    ``changed`` runs on the views' thread; the list only grows, and any thread may read it.
     """
 
     topic: str
@@ -133,8 +126,8 @@ class ModeHistory:
 
     def between(self, epochs: tuple[int, int]) -> list[Sequence[int]]:
         """The lists of writable partitions that may have been in force within these bounds."""
-        known = {view.epoch for _, view in self.views}
-        return [self.writable(epoch) for epoch in sorted({*epochs, *(e for e in known if epochs[0] < e < epochs[1])})]
+        known = {view.epoch for _, view in self.views if epochs[0] < view.epoch < epochs[1]}
+        return [self.writable(epoch) for epoch in sorted({*epochs, *known})]
 
 
 # The threads
@@ -150,7 +143,7 @@ class ProducerThread:
     flights: Sequence[Flight]
     views: Views
     history: ModeHistory
-    rate: float
+    rate_per_s: float
     finishing: threading.Event
     acks: list[Ack] = field(default_factory=list)
     began_s: float = 0.0
@@ -165,41 +158,37 @@ class ProducerThread:
         sent, due = 0, 0.0
         while sent < len(self.flights) and not stopping.is_set():
             now_s = time.monotonic()
-            nearly_done = due >= 0.95 * len(self.flights)
-            due += (TRICKLE_PER_S if nearly_done else self.rate) * (now_s - last_s)
+            # Nearly done, it slows down: no phase is without records, however long it takes.
+            due += (20 if due >= 0.95 * len(self.flights) else self.rate_per_s) * (now_s - last_s)
             last_s = now_s
             while sent < len(self.flights) and (sent < due or self.finishing.is_set()):
                 self._send(f"{self.number}-{sent}", self.flights[sent])
                 sent += 1
             self.producer.poll(0.02)
-        left = self.producer.flush(TIMEOUT_S)
-        if left or len(self.acks) != sent:
+        self.producer.flush(TIMEOUT_S)
+        if len(self.acks) != sent:
             raise ModeAwareError(f"{sent - len(self.acks)} records were not acknowledged in {TIMEOUT_S:.0f} s")
         self.ended_s = time.monotonic()
 
     def _send(self, record_id: str, flight: Flight) -> None:
+        before, after = self.history.epoch, self.history.epoch
+
+        def acknowledged(error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                raise ModeAwareError(f"record {record_id} was not acknowledged: {error}")
+            size = len(flight.value) + len(flight.key or b"")
+            self.acks.append(Ack(record_id, flight.key, size, *position_of(message), (before, after), time.monotonic()))
+
         headers = [(ID_HEADER, record_id.encode())]
-        epochs: list[int] = []
-        noted = partial(self._acknowledged, record_id, flight, epochs)
         while True:
             before = self.history.epoch
             try:
-                self.producer.produce(self.topic, flight.value, flight.key, headers=headers, on_delivery=noted)
+                self.producer.produce(self.topic, flight.value, flight.key, headers=headers, on_delivery=acknowledged)
                 break
             except BufferError:
                 self.producer.poll(0.02)  # the queue is full
-        epochs += before, self.views.view(self.topic).epoch
+        after = self.views.view(self.topic).epoch
         self.producer.poll(0)
-
-    def _acknowledged(
-        self, record_id: str, flight: Flight, epochs: list[int], error: KafkaError | None, message: Message
-    ) -> None:
-        if error is not None:
-            raise ModeAwareError(f"record {record_id} was not acknowledged: {error}")
-        size = len(flight.value) + len(flight.key or b"")
-        partition, offset = position_of(message)
-        before, after = epochs
-        self.acks.append(Ack(record_id, flight.key, size, partition, offset, (before, after), time.monotonic()))
 
     @property
     def longest_gap_s(self) -> float:
@@ -208,25 +197,22 @@ class ProducerThread:
         return max(after_s - before_s for before_s, after_s in pairwise(times_s))
 
 
+@dataclass
 class ConsumerThread:
-    """A member of the group: counts every record it is given."""
+    """A member of the group: notes the id of every record it is given."""
 
-    def __init__(self, conf: Mapping[str, Any], topic: str, group: str) -> None:
-        self._topic = topic
-        self._conf = {**conf, "group.id": group, "auto.offset.reset": "earliest", "auto.commit.interval.ms": 500}
-        self.given: Counter[str] = Counter()
-        self.delivered = 0
-        self.assigned: list[int] = []
+    conf: Mapping[str, Any]
+    topic: str
+    given: list[str] = field(default_factory=list)
+    assigned: bool = False
 
     def run(self, stopping: threading.Event) -> None:
-        consumer = modeaware.Consumer(self._conf)
+        consumer = modeaware.Consumer(self.conf)
         try:
-            consumer.subscribe([self._topic])
+            consumer.subscribe([self.topic])
             while not stopping.is_set():
-                for message in consumer.consume(500, 0.1):
-                    self.given[record_id_of(message)] += 1
-                    self.delivered += 1
-                self.assigned = sorted(partition.partition for partition in consumer.assignment())
+                self.given += [record_id_of(message) for message in consumer.consume(500, 0.1)]
+                self.assigned = bool(consumer.assignment())
         finally:
             consumer.close()
 
@@ -245,8 +231,8 @@ def record_id_of(message: Message) -> str:
 def position_of(message: Message) -> tuple[int, int]:
     """The record's partition and offset."""
     partition, offset = message.partition(), message.offset()
-    if partition is None or offset is None:
-        raise ModeAwareError(f"a record of {message.topic()} without partition and offset")
+    assert partition is not None, "of a record both are known"
+    assert offset is not None
     return partition, offset
 
 
@@ -263,17 +249,17 @@ class Story:
     """
 
     def __init__(self, bootstrap_servers: str, records: int | None, lead_s: float) -> None:
-        name = uuid.uuid4().hex[:6]
-        self._topic, self._group = f"flights-{name}", f"flights-{name}-readers"
+        self._topic = f"flights-{uuid.uuid4().hex[:6]}"
         self._conf = {"bootstrap.servers": bootstrap_servers, "log_level": 2}  # log lines would tear the screen
+        group = {"group.id": f"{self._topic}-readers", "auto.offset.reset": "earliest", "auto.commit.interval.ms": 500}
         self._records = records
         self._lead_s = lead_s
         self._history = ModeHistory(self._topic)
         self._producers: list[ProducerThread] = []
-        self._consumers = [ConsumerThread(self._conf, self._topic, self._group) for _ in range(CONSUMERS)]
+        self._consumers = [ConsumerThread({**self._conf, **group}, self._topic) for _ in range(CONSUMERS)]
         self._running: list[Future[None]] = []
         self._finishing = threading.Event()
-        self._stage_text = "starting"
+        self._stage = "starting"
         self._start_s = self._shown_s = time.monotonic()
 
     def tell(self) -> dict[str, Any]:
@@ -289,8 +275,11 @@ class Story:
             )
             closing.callback(controller.stop)
             controller.start(wait_active_s=TIMEOUT_S)
+            self._event("a controller that keeps the modes")
             views = closing.enter_context(contextlib.closing(registry.acquire(self._conf, ClientConfig())))
-            self._start_threads(closing, views)
+            pool, stopping = closing.enter_context(ThreadPoolExecutor(PRODUCERS + CONSUMERS)), threading.Event()
+            closing.callback(stopping.set)
+            self._start_threads(pool, stopping, views)
             phases_s = self._shrink_and_grow(admin)
             self._read_to_end()
             return self._audit(phases_s)
@@ -301,19 +290,13 @@ class Story:
         except (KafkaException, ModeAwareError, TimeoutError) as error:  # must not hide why the story ended
             self._event(f"the topic {self._topic} could not be deleted: {error}")
 
-    def _start_threads(self, closing: ExitStack, views: Views) -> None:
-        self._event("a controller that keeps the modes")
-        stopping = threading.Event()
-        pool = closing.enter_context(ThreadPoolExecutor(PRODUCERS + CONSUMERS, "demo"))
-        closing.callback(stopping.set)
+    def _start_threads(self, pool: ThreadPoolExecutor, stopping: threading.Event, views: Views) -> None:
         self._running += [pool.submit(consumer.run, stopping) for consumer in self._consumers]
         flights = load_flights(self._records)
         self._event(f"{len(flights):,} flights to send")
         self._until(lambda: all(c.assigned for c in self._consumers), TIMEOUT_S, "partitions for every consumer")
         self._event(f"a group of {CONSUMERS} consumers, every one with partitions")
-
-        for number in range(PRODUCERS):
-            mine = share_of(flights, number, PRODUCERS)
+        for number, mine in enumerate(shares_of(flights)):
             rate = len(mine) / (2.5 * self._lead_s + EXPECTED_SHRINK_S)
             self._producers.append(
                 ProducerThread(self._conf, self._topic, number, mine, views, self._history, rate, self._finishing)
@@ -324,70 +307,63 @@ class Story:
         self._event(f"{PRODUCERS} producers at work")
 
     def _shrink_and_grow(self, admin: modeaware.AdminClient) -> dict[str, float]:
-        times_s = [time.monotonic()]
-        self._stage_text = f"all {PARTITIONS} partitions ReadWrite"
-        self._linger(self._lead_s)
-
-        self._stage_text = f"shrinking to {SHRINK_TO}"
-        times_s.append(time.monotonic())
+        times_s = [self._linger(f"all {PARTITIONS} partitions ReadWrite", 0)]
+        times_s.append(self._linger(f"all {PARTITIONS} partitions ReadWrite", self._lead_s))
+        self._stage = f"shrinking to {SHRINK_TO}"
         self._event(f"asking for {SHRINK_TO} partitions (delay 0: delete once drained)")
         shrink = {self._topic: modeaware.DeletePartitions(SHRINK_TO)}
         admin.delete_partitions(shrink, delay_ms=0)[self._topic].result(TIMEOUT_S)
+        retired = set(RETIRED)
         for condition, text in (
             (_writable_are(SHRINK_TO), f"partitions {format_ranges(RETIRED)} are ReadOnly"),
-            (_is_sealed, "sealed: no aware producer writes to them any more"),
-            (_is_none, "drained by the group: they are in mode None"),
-            (_is_reclaimed, "reclaimed: their records are deleted"),
+            (lambda view: view.resume_offsets.keys() >= retired, "sealed: no aware producer writes to them any more"),
+            (_are_none, "drained by the group: they are in mode None"),
+            (lambda view: view.reclaimed >= retired, "reclaimed: their records are deleted"),
         ):
             times_s.append(self._await(condition, text))
+        times_s.append(self._linger(f"{SHRINK_TO} partitions at work", self._lead_s / 2))
 
-        self._stage_text = f"{SHRINK_TO} partitions at work"
-        self._linger(self._lead_s / 2)
-
-        self._stage_text = f"growing to {GROW_TO}"
-        times_s.append(time.monotonic())
+        self._stage = f"growing to {GROW_TO}"
         self._event(f"asking for {GROW_TO} partitions")
         admin.create_partitions([NewPartitions(self._topic, GROW_TO)])[self._topic].result(TIMEOUT_S)
         revived = format_ranges(range(SHRINK_TO, GROW_TO))
         times_s.append(self._await(_writable_are(GROW_TO), f"partitions {revived} are ReadWrite again"))
-        self._stage_text = f"{GROW_TO} partitions at work"
-        self._linger(self._lead_s)
-        self._stage_text = "sending the rest"
+        self._linger(f"{GROW_TO} partitions at work", self._lead_s)
+        self._stage = "sending the rest"
         self._finishing.set()
         self._until(lambda: all(p.ended_s for p in self._producers), PHASE_TIMEOUT_S, "the producers to finish")
         times_s.append(time.monotonic())
-        self._event(f"every flight is sent and acknowledged: {sum(len(p.acks) for p in self._producers):,}")
-        seconds = [max(end_s - start_s, 0.0) for start_s, end_s in pairwise(times_s)]
-        return {name: round(lasted_s, 3) for name, lasted_s in zip(PHASES, seconds, strict=True)}
+        self._event(f"every flight is sent and acknowledged: {self._acknowledged():,}")
+        seconds = [round(max(end_s - start_s, 0.0), 3) for start_s, end_s in pairwise(times_s)]
+        return dict(zip(PHASES, seconds, strict=True))
 
     def _read_to_end(self) -> None:
-        self._stage_text = "reading to the end"
-        next_look_s = 0.0
+        """Until the group was given as many different records as were sent; or none for a while, which is an error."""
+        self._stage = "reading to the end"
+        delivered, last_s = 0, time.monotonic()
 
-        def committed_to_end() -> bool:
-            nonlocal next_look_s
-            if time.monotonic() < next_look_s:
-                return False
-            next_look_s = time.monotonic() + 1.0
-            with Session(self._conf, ClientConfig(), ControllerConfig()) as session:
-                [described] = describe_topics(session, [self._topic])
-            return {partition.lag for partition in described.partitions} == {0}
+        def at_end() -> bool:
+            nonlocal delivered, last_s
+            if self._delivered() > delivered:
+                delivered, last_s = self._delivered(), time.monotonic()
+            if delivered >= self._acknowledged() and len(self._given()) >= self._acknowledged():
+                return True
+            return time.monotonic() - last_s > QUIET_S
 
-        self._until(committed_to_end, PHASE_TIMEOUT_S, "the group to read to the end")
+        self._until(at_end, PHASE_TIMEOUT_S, "the group to read to the end")
         self._event(f"the group has read to the end: {self._delivered():,}")
 
     def _audit(self, phases_s: dict[str, float]) -> dict[str, Any]:
-        self._stage_text = "audit"
         logs, stored = read_topic(self._conf, self._topic)
         self._event(f"audit: {len(stored):,} records read back with a plain consumer")
         view = self._history.views[-1][1]
-        given = sum((consumer.given for consumer in self._consumers), Counter[str]())
+        acks = [ack for producer in self._producers for ack in producer.acks]
         starts = {partition: start for partition, (start, _) in logs.items()}
         report = {
             "topic": self._topic,
             "shrunk": [PARTITIONS, SHRINK_TO],
             "grown": [SHRINK_TO, GROW_TO],
-            **count([producer.acks for producer in self._producers], self._history, given, stored, starts, consistent),
+            **count(acks, self._history, self._given(), stored, starts, consistent),
             "longest_gap_s": [round(producer.longest_gap_s, 3) for producer in self._producers],
             "phases_s": phases_s,
             "partitions": {
@@ -399,16 +375,18 @@ class Story:
 
     # Waiting
 
-    def _linger(self, seconds: float) -> None:
+    def _linger(self, stage: str, seconds: float) -> float:
+        """Let time pass; returns when it has (monotonic seconds)."""
+        self._stage = stage
         end_s = time.monotonic() + seconds
         self._until(lambda: time.monotonic() >= end_s, seconds + PHASE_TIMEOUT_S, "time to pass")
+        return time.monotonic()
 
     def _await(self, condition: Callable[[TopicView], bool], text: str) -> float:
         """Wait until the topic's view fulfils the condition; returns since when it does (monotonic seconds)."""
         self._until(lambda: self._history.since(condition) is not None, PHASE_TIMEOUT_S, text)
         self._event(text)
-        since_s = self._history.since(condition)
-        return time.monotonic() if since_s is None else since_s
+        return self._history.since(condition) or time.monotonic()
 
     def _until(self, condition: Callable[[], bool], timeout_s: float, what: str) -> None:
         deadline_s = time.monotonic() + timeout_s
@@ -416,41 +394,34 @@ class Story:
             for thread in self._running:
                 if thread.done():
                     thread.result()  # raises its error
-            self._show()
+            if self._producers and time.monotonic() - self._shown_s >= LINE_INTERVAL_S:
+                self._shown_s = time.monotonic()
+                figures = f"{self._acknowledged():,} acknowledged, {self._delivered():,} delivered"
+                writable = format_ranges(self._history.writable(self._history.epoch))
+                self._event(f"  {self._stage}: {figures}; writable: {writable}")
             if time.monotonic() > deadline_s:
                 raise ModeAwareError(f"waited {timeout_s:.0f} s for: {what}; see modeaware topics --describe")
             time.sleep(0.1)  # the pace of the display; every wait has a deadline
 
-    def _show(self) -> None:
-        if self._producers and time.monotonic() - self._shown_s >= LINE_INTERVAL_S:
-            self._shown_s = time.monotonic()
-            sent = sum(len(producer.acks) for producer in self._producers)
-            writable = format_ranges(self._history.writable(self._history.epoch))
-            self._event(
-                f"  {self._stage_text}: {sent:,} acknowledged, {self._delivered():,} delivered; writable: {writable}"
-            )
-
     def _event(self, text: str) -> None:
         print(f"{time.monotonic() - self._start_s:6.1f} s  {text}", flush=True)
 
+    def _acknowledged(self) -> int:
+        return sum(len(producer.acks) for producer in self._producers)
+
     def _delivered(self) -> int:
-        return sum(consumer.delivered for consumer in self._consumers)
+        return sum(len(consumer.given) for consumer in self._consumers)
+
+    def _given(self) -> Counter[str]:
+        return Counter(record_id for consumer in self._consumers for record_id in consumer.given)
 
 
 def _writable_are(count: int) -> Callable[[TopicView], bool]:
     return lambda view: view.writable == tuple(range(count))
 
 
-def _is_sealed(view: TopicView) -> bool:
-    return view.resume_offsets.keys() >= set(RETIRED)
-
-
-def _is_none(view: TopicView) -> bool:
+def _are_none(view: TopicView) -> bool:
     return all(view.mode(partition) is PartitionMode.NONE for partition in RETIRED)
-
-
-def _is_reclaimed(view: TopicView) -> bool:
-    return view.reclaimed >= set(RETIRED)
 
 
 # The data, the audit, the report
@@ -468,34 +439,32 @@ def load_flights(limit: int | None = None) -> list[Flight]:
         columns = itemgetter(*map(next(lines).index, names))
         rows = [columns(line) for line in lines]
     rows.sort(key=lambda row: (row[0], int(row[1])))  # stable: flights of one minute stay in the order of the file
-    to_json = json.JSONEncoder(separators=(",", ":")).encode
     flights = []
     for hour, minute, tail, carrier, number, origin, destination, late_min in rows[:limit]:
-        known = tail not in ("", "NA")
+        key = None if tail in ("", "NA") else tail
         value = {
             "flight": carrier + number,
-            "tail": tail if known else None,
+            "tail": key,
             "from": origin,
             "to": destination,
             "scheduled": f"{hour[:14]}{minute:0>2}Z",
             "late_min": None if late_min in ("", "NA") else int(late_min),
         }
-        flights.append(Flight(tail.encode() if known else None, to_json(value).encode()))
+        flights.append(Flight(key.encode() if key else None, json.dumps(value, separators=(",", ":")).encode()))
     return flights
 
 
-def share_of(flights: Sequence[Flight], producer: int, producers: int) -> list[Flight]:
-    """Return the flights that one producer sends: each key belongs to one producer, in turn of first appearance.
+def shares_of(flights: Sequence[Flight]) -> list[list[Flight]]:
+    """Return the flights that each producer sends: each key belongs to one producer, in turn of first appearance.
 
     A hash of the key would not do: the partitioner hashes it too, and each producer would use only some partitions.
     """
     owners: dict[bytes, int] = {}
-    mine = []
+    shares: list[list[Flight]] = [[] for _ in range(PRODUCERS)]
     for number, flight in enumerate(flights):
         owner = number if flight.key is None else owners.setdefault(flight.key, len(owners))
-        if owner % producers == producer:
-            mine.append(flight)
-    return mine
+        shares[owner % PRODUCERS].append(flight)
+    return shares
 
 
 def read_topic(conf: Mapping[str, Any], topic: str) -> tuple[dict[int, tuple[int, int]], dict[tuple[int, int], Stored]]:
@@ -519,7 +488,7 @@ def read_topic(conf: Mapping[str, Any], topic: str) -> tuple[dict[int, tuple[int
 
 
 def count(
-    acks_of: Sequence[Sequence[Ack]],
+    acks: Sequence[Ack],
     history: ModeHistory,
     given: Counter[str],
     stored: Mapping[tuple[int, int], Stored],
@@ -529,13 +498,11 @@ def count(
     """Return the figures of the report. Pure.
 
     Args:
-        acks_of: each producer's acknowledgements.
         given: record id -> how often the group was given it.
         stored: (partition, offset) -> the record there, for all that is still in the topic.
         log_starts: partition -> log start offset.
         choose: (key, n) -> index, the partitioner's hash.
     """
-    acks = [ack for each in acks_of for ack in each]
     possible = {epochs: history.between(epochs) for epochs in {ack.epochs for ack in acks}}
     switched_s, switch = next(
         ((at_s, view.epoch) for at_s, view in history.views if len(view.writable) == SHRINK_TO), (float("inf"), 0)
@@ -588,28 +555,32 @@ def faults(report: Mapping[str, Any]) -> Iterator[str]:
 
 def report_lines(report: Mapping[str, Any]) -> list[str]:
     """Return the report as lines of text."""
-    reclaimed = f"{report['records_reclaimed']:,} records, {report['bytes_reclaimed']:,} bytes ({BYTES_ARE})"
-    figures = [
-        ("acknowledged", f"{report['acknowledged']:,}"),
-        ("delivered", f"{report['delivered']:,} distinct"),
-        ("lost", f"{report['lost']:,}"),
-        ("duplicates", f"{report['duplicates']:,}"),
-        ("in retired partitions", f"{report['in_retired_after_switch']:,} of those sent after the switch was seen"),
-        ("", f"{report['late_in_retired']:,} more were queued before it and arrived after it (allowed)"),
-        ("not where the key says", f"{report['misplaced']:,}"),
-        ("not where acknowledged", f"{report['contradictions']:,}"),
-        ("longest time without", ", ".join(f"{gap_s:.2f} s" for gap_s in report["longest_gap_s"])),
-        ("  an acknowledgement", f"(per producer; {MAX_GAP_S:.0f} s would be a failure)"),
-        ("reclaimed", reclaimed),
-        ("phases", "  ".join(f"{name} {seconds:.2f} s" for name, seconds in report["phases_s"].items())),
-    ]
-    partitions = [f"  {'partition':>9}  {'mode':<10} {'log start':>10} {'log end':>10}"]
-    partitions += [
+    figures = {
+        "acknowledged": f"{report['acknowledged']:,}",
+        "delivered": f"{report['delivered']:,} distinct",
+        "lost": f"{report['lost']:,}",
+        "duplicates": f"{report['duplicates']:,}",
+        "in retired partitions": f"{report['in_retired_after_switch']:,} of those sent after the switch was seen",
+        "": f"{report['late_in_retired']:,} more were queued before it and arrived after it (allowed)",
+        "not where the key says": f"{report['misplaced']:,}",
+        "not where acknowledged": f"{report['contradictions']:,}",
+        "longest time without": ", ".join(f"{gap_s:.2f} s" for gap_s in report["longest_gap_s"]),
+        "  an acknowledgement": f"(per producer; {MAX_GAP_S:.0f} s would be a failure)",
+        "reclaimed": f"{report['records_reclaimed']:,} records, {report['bytes_reclaimed']:,} bytes ({BYTES_ARE})",
+        "phases": "  ".join(f"{name} {seconds:.2f} s" for name, seconds in report["phases_s"].items()),
+    }
+    partitions = [
         f"  {p:>9}  {end['mode']:<10} {end['log_start']:>10,} {end['log_end']:>10,}"
         for p, end in report["partitions"].items()
     ]
-    verdict = [f"FAILED: {fault}" for fault in report["faults"]] or ["OK: nothing acknowledged was lost."]
-    return [*(f"  {name:<22} {text}" for name, text in figures), "", *partitions, "", *verdict]
+    return [
+        *(f"  {name:<22} {text}" for name, text in figures.items()),
+        "",
+        f"  {'partition':>9}  {'mode':<10} {'log start':>10} {'log end':>10}",
+        *partitions,
+        "",
+        *([f"FAILED: {fault}" for fault in report["faults"]] or ["OK: nothing acknowledged was lost."]),
+    ]
 
 
 # The command
@@ -638,7 +609,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         log.unlink()
-        return INTERRUPTED
+        return 130
     except (ModeAwareError, KafkaException, TimeoutError) as error:
         print(f"error: {error}\nThe log of the demo is {log}", file=sys.stderr)
         return 1

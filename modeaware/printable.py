@@ -9,7 +9,7 @@ a name comes in:
 - logs: :func:`escape_logs`, for every logger below ``modeaware``;
 - text of commands: :func:`printable_lines` joins lines, :func:`table` escapes cells before it aligns them, ``tell`` and
   the displays of progress escape what they print;
-- HTML and SVG: jinja2 in :mod:`modeaware.plan.html`; the status page has the same in JavaScript (``shown`` in
+- HTML: jinja2 in :mod:`modeaware.plan.html`; the status page has the same in JavaScript (``shown`` in
   ``topic.js``).
 
 JSON stays exact: it has escapes of its own.

@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -233,7 +233,10 @@ def replacements(*, aiokafka: bool) -> list[Replacement]:
     A subclass that other code (a tracer) has put in a package stays in effect: ours is put over it.
     """
     # All of ours first, with the stock classes that they build on: our own code never sees a replaced one.
-    found = [_replacement(*entry) for entry in (*_CONFLUENT, *_kafka_python(), *(_aiokafka() if aiokafka else ()))]
+    others = _usable("kafka", "modeaware.kafka_python", _KAFKA_PYTHON)
+    if aiokafka:
+        others += _usable(AIOKAFKA, AIOKAFKA_PRODUCER, _AIOKAFKA)
+    found = [_replacement(*entry) for entry in (*_CONFLUENT, *others)]
     return [one for one in found if one is not None]
 
 
@@ -254,25 +257,15 @@ def _is_ours(cls: type) -> bool:
     return cls.__module__.partition(".")[0] == "modeaware"
 
 
-def _kafka_python() -> Iterator[tuple[str, str, str]]:
+def _usable(library: str, module: str, classes: tuple[tuple[str, str, str], ...]) -> tuple[tuple[str, str, str], ...]:
+    """The classes of ours in ``module``; none where the library is missing, or is one that they cannot build on."""
     try:
-        import_module("modeaware.kafka_python")
+        import_module(module)
     except ImportError as error:
-        if error.name != "kafka" or not isinstance(
-            error, ModuleNotFoundError
-        ):  # it is there, in another release, or another package of this name
-            log.warning("kafka-python's clients stay as they are, unaware of partition modes: %s", error)
-        return
-    yield from _KAFKA_PYTHON
-
-
-def _aiokafka() -> Iterator[tuple[str, str, str]]:
-    try:
-        import_module(AIOKAFKA_PRODUCER)
-    except ImportError as error:  # another release, or another package of this name
-        log.warning("aiokafka's producer stays as it is, unaware of partition modes: %s", error)
-        return
-    yield from _AIOKAFKA
+        if error.name != library or not isinstance(error, ModuleNotFoundError):  # another release, or another package
+            log.warning("the clients of %s stay as they are, unaware of partition modes: %s", library, error)
+        return ()
+    return classes
 
 
 def _replacement(package_name: str, name: str, our_module: str) -> Replacement | None:

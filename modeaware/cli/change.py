@@ -17,7 +17,7 @@ from typing import TypeVar
 from modeaware.admin.topics_to_make import NewPartitions
 from modeaware.cli import INTERRUPTED, Command
 from modeaware.cli.embedded import admin_client, carry_out, embedded_controller
-from modeaware.cli.progress import confirmed, tell, wait_for_topic
+from modeaware.cli.progress import status_without_change, tell, wait_for_topic
 from modeaware.cli.session import add_change_options, add_connection_options, open_session, whole_number
 from modeaware.confluent.admin import AdminClient, DeletePartitions
 from modeaware.confluent.controller_calls import REQUEST_TIMEOUT_S
@@ -181,11 +181,7 @@ class Change:
             (tell if validate_only else print)(result.describe())
 
     def wait(self, topic: str) -> None:
-        """Show the progress until no change of ``topic`` is in progress.
-
-        Raises:
-            KeyboardInterrupt: nothing is taken back.
-        """
+        """Show the progress until no change of ``topic`` is in progress."""
         wait_for_topic(self.session, topic, lambda: self._embedded.failure if self._embedded is not None else None)
 
 
@@ -203,68 +199,54 @@ def run_change(
 
     Args:
         notes: further lines to show before it.
-
-    Raises:
-        ModeAwareError: it was refused, or could not be carried out.
     """
     with open_session(args, "change the topic") as session, Change(session, args.timeout) as change:
-        return _run(args, change, topic, command_of, notes)
+        minimum = getattr(args, "min_required_replication_factor", None)  # the short forms have no such option
+        seen: list[Situation] = []  # the last one
 
+        def look() -> tuple[Situation, TopicCommand, Admission] | None:
+            seen[:] = [change.look(topic)]
+            command = command_of(seen[0])
+            return None if command is None else (seen[0], command, change.validate(command, seen[0], minimum))
 
-def _run(
-    args: argparse.Namespace,
-    change: Change,
-    topic: str,
-    command_of: CommandOf,
-    notes: Callable[[Situation], list[str]],
-) -> int:
-    minimum = getattr(args, "min_required_replication_factor", None)  # the short forms have no such option
-    seen: list[Situation] = []  # the last one
-
-    def look() -> tuple[Situation, TopicCommand, Admission] | None:
-        seen[:] = [change.look(topic)]
-        command = command_of(seen[0])
-        return None if command is None else (seen[0], command, change.validate(command, seen[0], minimum))
-
-    try:
-        found = change.retry(look)
-    except RequestRefused:
-        if seen:
-            tell(*changing_warning(seen[-1]))
-        raise
-    if found is None:
-        print(f"{topic}: nothing to undo, no partition is retired.")
-        return 0
-    situation, command, admission = found
-    changes = admission.record is not None
-    if changes:
-        tell(*preview(command, situation), *notes(situation))
-    if admission.message:
-        tell(f"{topic}: {admission.message}")
-    if args.dry_run:
-        print("Dry run: nothing was changed.")
-        return 0
-    if changes and not confirmed(yes=args.yes):
-        print("Nothing was changed.")
-        return 1
-    # A topic that was never shrunk is grown by the brokers alone, and then there is nothing to wait for.
-    wait = args.wait and (situation.record is not None or isinstance(command, DeletePartitionsCommand))
-    if wait:
-        change.embed(situation.claim)
-    if changes:
-        print(f"{topic}: {change.carry_out(command, minimum)}.")
-        if isinstance(command, DeletePartitionsCommand) and not args.wait:
-            print(*_hints(args, topic), sep="\n")
-    if wait:
         try:
-            change.wait(topic)
-        except KeyboardInterrupt:
-            state = "continues in the controller"
-            if change.is_embedded:
-                state = f"rests until a controller runs: modeaware controller {_server(args)}"
-            tell(f"Left. The change {state}", *_hints(args, topic))
-            return INTERRUPTED
-        print(f"{topic}: done.")
+            found = change.retry(look)
+        except RequestRefused:
+            if seen:
+                tell(*changing_warning(seen[-1]))
+            raise
+        if found is None:
+            print(f"{topic}: nothing to undo, no partition is retired.")
+            return 0
+        situation, command, admission = found
+        changes = admission.record is not None
+        if changes:
+            tell(*preview(command, situation), *notes(situation))
+        if admission.message:
+            tell(f"{topic}: {admission.message}")
+        if (status := status_without_change(dry_run=args.dry_run, yes=args.yes, asks=changes)) is not None:
+            return status
+        # A topic that was never shrunk is grown by the brokers alone, and then there is nothing to wait for.
+        wait = args.wait and (situation.record is not None or isinstance(command, DeletePartitionsCommand))
+        if wait:
+            change.embed(situation.claim)
+        if changes:
+            print(f"{topic}: {change.carry_out(command, minimum)}.")
+            if isinstance(command, DeletePartitionsCommand) and not args.wait:
+                print(*_hints(args, topic), sep="\n")
+        return _wait(args, change, topic) if wait else 0
+
+
+def _wait(args: argparse.Namespace, change: Change, topic: str) -> int:
+    try:
+        change.wait(topic)
+    except KeyboardInterrupt:
+        state = "continues in the controller"
+        if change.is_embedded:
+            state = f"rests until a controller runs: modeaware controller {_server(args)}"
+        tell(f"Left. The change {state}", *_hints(args, topic))
+        return INTERRUPTED
+    print(f"{topic}: done.")
     return 0
 
 
@@ -451,28 +433,33 @@ def shrink_command(topic: str, count: int, args: argparse.Namespace) -> DeletePa
     return DeletePartitionsCommand(topic, count, delay_ms, args.immediate_delete, accepted, args.evacuate)
 
 
-class Grow(Command):
-    """Revives retired partitions first, then creates new ones; fewer than there are is refused."""
+class _Resize(Command):
+    what = ""
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("topic", metavar="TOPIC")
-        parser.add_argument("--to", type=int, required=True, metavar="N", help="how many partitions take writes then")
+        parser.add_argument("--to", type=int, required=True, metavar="N", help=self.what)
         add_connection_options(parser)
         add_change_options(parser)
+
+
+class Grow(_Resize):
+    """Revives retired partitions first, then creates new ones; fewer than there are is refused."""
+
+    what = "how many partitions take writes then"
 
     def run(self, args: argparse.Namespace) -> int:
         return run_change(args, args.topic, lambda _: CreatePartitionsCommand(args.topic, args.to))
 
 
-class Shrink(Command):
+class Shrink(_Resize):
     """Retires a topic's last partitions; more than there are is refused."""
 
+    what = "how many partitions stay writable"
+
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("topic", metavar="TOPIC")
-        parser.add_argument("--to", type=int, required=True, metavar="N", help="how many partitions stay writable")
-        add_connection_options(parser)
+        super().configure(parser)
         add_shrink_options(parser)
-        add_change_options(parser)
 
     def run(self, args: argparse.Namespace) -> int:
         return run_change(args, args.topic, lambda _: shrink_command(args.topic, args.to, args))

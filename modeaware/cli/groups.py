@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from modeaware.cli import BadUsage, Command, add_action
 from modeaware.cli.embedded import alter_group_rules
-from modeaware.cli.progress import confirmed, tell
+from modeaware.cli.progress import status_without_change, tell
 from modeaware.cli.session import add_connection_options, add_controller_config_option, open_session
 from modeaware.clock import SYSTEM_CLOCK
 from modeaware.lifecycle.admission import LATEST_MS
@@ -157,12 +157,8 @@ def _alter(
 ) -> int:
     check_rules(GroupRulesRecord(situation.rules), command, 0)  # what the controller would refuse, before the question
     tell(*lines)
-    if args.dry_run:
-        print("Dry run: nothing was changed.")
-        return 0
-    if asks and not confirmed(yes=args.yes):
-        print("Nothing was changed.")
-        return 1
+    if (status := status_without_change(dry_run=args.dry_run, yes=args.yes, asks=asks)) is not None:
+        return status
     alter_group_rules(session, situation.claim, command)
     print("The rule is removed." if command.remove else "The rule is in force.")
     return 0

@@ -11,8 +11,7 @@ from modeaware.cli import Command
 from modeaware.cli.progress import tell
 from modeaware.cli.session import add_connection_options, open_session, whole_number
 from modeaware.clock import SYSTEM_CLOCK
-from modeaware.errors import ModeAwareError
-from modeaware.plan.html import plan_html
+from modeaware.plan.html import write_page
 from modeaware.plan.report import ResizePlan, make_plan
 from modeaware.plan.sample import look, read_sample
 from modeaware.plan.text import encodable, plan_text
@@ -62,9 +61,6 @@ It reads no more records than --sample says, joins no group and commits nothing;
         else:
             print(encodable(plan_text(plan), sys.stdout.encoding or "utf-8"))
         if args.html is not None:
-            try:
-                args.html.write_text(plan_html(plan), encoding="utf-8")
-            except OSError as error:
-                raise ModeAwareError(f"cannot write {args.html}: {error.strerror}") from error
+            write_page(plan, args.html)
             tell(f"Written: {args.html}")
         return 0

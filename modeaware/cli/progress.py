@@ -53,6 +53,14 @@ def confirmed(*, yes: bool) -> bool:
         return False
 
 
+def status_without_change(*, dry_run: bool, yes: bool, asks: bool = True) -> int | None:
+    """Return the exit status where nothing is to be changed: a dry run, or not confirmed. None: go on."""
+    if not dry_run and (not asks or confirmed(yes=yes)):
+        return None
+    print("Dry run: nothing was changed." if dry_run else "Nothing was changed.")
+    return 0 if dry_run else 1
+
+
 def run_interruptibly(work: Callable[[], _T], stop: Callable[[], None] | None = None) -> _T:
     """Return the result of ``work``, or raise its error.
 
@@ -188,11 +196,7 @@ def wait_until_done(
 
 
 def wait_for_topic(session: Session, topic: str, failure: Callable[[], BaseException | None]) -> None:
-    """Show on standard error the progress of ``topic``, until no change is in progress.
-
-    Raises:
-        KeyboardInterrupt: nothing is taken back.
-    """
+    """Show on standard error the progress of ``topic``, until no change is in progress."""
     changed = threading.Event()
 
     def listen(views: Mapping[str, TopicView]) -> None:

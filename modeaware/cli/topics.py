@@ -12,7 +12,7 @@ from modeaware.admin.topics_to_make import NewTopic
 from modeaware.cli import BadUsage, Command, key_value
 from modeaware.cli.change import Situation, add_shrink_options, run_change, shrink_command, undo_note
 from modeaware.cli.embedded import admin_client
-from modeaware.cli.progress import confirmed, tell
+from modeaware.cli.progress import status_without_change, tell
 from modeaware.cli.session import add_change_options, add_connection_options, open_session
 from modeaware.cluster.cluster import delete_topics
 from modeaware.errors import ErrorCode, ModeAwareError, RequestRefused
@@ -294,12 +294,8 @@ def _delete(args: argparse.Namespace, session: Session) -> int:
     if not found:
         return _absent(args)
     tell(*deletion_lines(found, log))
-    if args.dry_run:
-        print("Dry run: nothing was changed.")
-        return 0
-    if not confirmed(yes=args.yes):
-        print("Nothing was changed.")
-        return 1
+    if (status := status_without_change(dry_run=args.dry_run, yes=args.yes)) is not None:
+        return status
     failures = delete_topics(brokers, {topic.name: topic.topic_id for topic in found})
     refused = [failure for failure in failures.values() if failure is not None]
     for failure in refused[1:]:
@@ -380,9 +376,7 @@ def _records(
 ) -> tuple[_Records, dict[str, list[str]]]:
     """The records of the chosen topics that were changed; and topic -> lines on records of deleted topics of its name.
 
-    Raises:
-        RecordError: of a topic that was named, and not by a pattern.
-        ModeSourceError: the mode log cannot be read.
+    A record that cannot be used is an error of a topic that was named, and not by a pattern.
     """
     log = session.read_log()
     found: _Records = {}

@@ -74,15 +74,8 @@ class Cluster:
     group's coordinator is away for longer than a request's timeout, keeps asking former leaders, and waits 15 s for a
     broker that has just died.
 
-    Args:
-        conf: librdkafka configuration (``bootstrap.servers``, security settings).
-        timeout_s: how long a request through :attr:`brokers` waits for a broker, connecting to it included.
-
     Attributes:
         admin: librdkafka's admin client, for creating the mode log and describing the cluster; never for groups.
-
-    Raises:
-        KafkaException: a setting that librdkafka does not accept.
     """
 
     def __init__(

@@ -40,13 +40,7 @@ _MOVED = frozenset(
 def refusal(
     what: str, number: int, message: str | None = None, *, topic: str | None = None, partition: int | None = None
 ) -> ClusterError:
-    """Return the error for a broker's error code.
-
-    Args:
-        what: what was requested, as it follows "cannot".
-        number: Kafka's code; it becomes the error's code where :class:`ErrorCode` has it.
-        message: the broker's message, if it sent one.
-    """
+    """Return the error for a broker's error code."""
     error = KafkaError(number)
     code = ErrorCode(number) if number in ErrorCode.__members__.values() else None
     text = f"cannot {what}: {message or error.str()} ({error.name()})"
@@ -157,9 +151,6 @@ class LeaderRequests:
 
     The leaders are looked up when first needed and kept. Where one has moved or does not answer, they are looked up
     again, and the partition's new leader is asked once more.
-
-    Args:
-        routes: partition -> leader, where the caller has them already.
     """
 
     def __init__(self, brokers: Brokers, topic: str, routes: Mapping[int, Route] | None = None) -> None:
@@ -179,9 +170,7 @@ class LeaderRequests:
         """Return each partition's entry of its leader's response (error code 0), or a :class:`ClusterError`.
 
         Args:
-            what: what is requested, as it follows "cannot" in errors.
             only_under: partition -> the leader epoch it must have; under another one nothing is sent.
-            index: the field of an entry that holds the partition.
         """
 
         def attempt(partitions: Iterable[int], routes: Mapping[int, Route]) -> dict[int, _Answered]:

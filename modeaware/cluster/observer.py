@@ -60,9 +60,6 @@ class Observer:
             rules: the operator's; the commits of groups they require by name are read though no broker lists them, and
                 so are those of the group that proves an evacuation.
             before_due: read gaps even before the shrink's delay has passed, when nothing depends on them.
-
-        Raises:
-            ClusterError: the cluster did not answer; nothing may be concluded.
         """
         try:
             shape = self._cluster.describe([topic])[topic]
@@ -185,9 +182,6 @@ def sample_records(
 
     A few records of a few partitions, within :data:`SAMPLE_TIMEOUT_S`. For messages alone: where a record cannot be
     read, the error takes its place.
-
-    Args:
-        starts: partition -> the offset to begin at.
     """
     wanted = dict(sorted(starts.items())[:SAMPLED_PARTITIONS])
     found: dict[int, list[str]] = {partition: [] for partition in wanted}

@@ -173,11 +173,7 @@ class Controller:
             self._facade.close()
 
     def run_forever(self) -> None:
-        """Serve, active or standby, until :meth:`stop` is called.
-
-        Raises:
-            ModeAwareError: as of :meth:`start`; or the mode log was claimed by a controller of a newer version.
-        """
+        """Serve, active or standby, until :meth:`stop` is called."""
         self.start()
         try:
             self._status.wait(Role.STOPPED)
@@ -297,11 +293,7 @@ class Controller:
 
 
 def default_listen(conf: Mapping[str, Any]) -> str | None:
-    """Return where a controller listens by default: a free port of the loopback interface.
-
-    With ``security.protocol=SSL`` nowhere (None): brokers identify users by their certificates then, and the endpoint
-    could only present its own.
-    """
+    """Return where a controller listens by default: a free port of the loopback interface."""
     return None if str(conf.get("security.protocol", "")).upper() == "SSL" else DEFAULT_LISTEN
 
 
@@ -321,11 +313,7 @@ def _check_listener(listen: str | None, advertised: str | None, certificate: str
 
 
 class ControllerFacade:
-    """What the endpoint's sessions read of a controller, active or standby: modes and claim as the mode log has them.
-
-    See ``endpoint.facade.Controller`` for the methods. They are called in the endpoint's thread and never block; reads
-    to the log's end have a thread of their own, ``modeaware-refresh``, while there are any.
-    """
+    """What the endpoint reads of a controller, active or standby: modes and claim as the mode log has them."""
 
     def __init__(self, controller_id: str, old_clients: str, views: Views, active: Callable[[], bool]) -> None:
         self._controller_id = controller_id

@@ -77,11 +77,6 @@ class Seat(Enum):
 class Election:
     """One member of the group. One thread owns it; callbacks run in its ``poll``.
 
-    Args:
-        conf: librdkafka configuration (``bootstrap.servers``, security settings; others are ignored).
-        topic: the mode log; it must exist before :meth:`join`.
-        session_timeout_ms: how long a silent member keeps its place.
-
     Attributes:
         seat: see :class:`Seat`.
         term: a number that rises whenever leadership is gained anew. A rebalance that leaves the partition where it was

@@ -153,15 +153,7 @@ class Inbox:
         self._woken = False
 
     def put(self, commands: Sequence[Command], timeout_ms: int = 0) -> Job:
-        """Queue commands; the future returns one result per command, in order.
-
-        Args:
-            timeout_ms: after that no further command is begun; 0: no limit.
-
-        The future may raise:
-            ControllerUnavailable: nothing was done.
-            ControllerFenced, ClusterError: the message says whether anything was done.
-        """
+        """Queue commands; the future returns one result per command, in order."""
         job = Job(commands, self._clock.monotonic_s() + timeout_ms / 1000 if timeout_ms else None)
         with self._changed:
             if len(self._jobs) < MAX_WAITING:

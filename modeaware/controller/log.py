@@ -24,10 +24,6 @@ class ControllerLog:
 
     Every append is sent with the membership that ``election`` holds; without one nothing is appended.
 
-    Args:
-        conf: librdkafka configuration (``bootstrap.servers``, security settings).
-        topic: the mode log's name.
-
     Attributes:
         appends: how many appends have succeeded.
         timeout_s: how long an append may take; None: the writer's default.
@@ -110,13 +106,7 @@ class ControllerLog:
 
 @dataclass(frozen=True)
 class Contact:
-    """Where a controller takes commands, as its claim states it.
-
-    Attributes:
-        address: ``host:port`` for clients; None: it takes none.
-        host: the name of the host it runs on: a loopback address means nothing on any other.
-        security_protocol: what clients use there, as in ``security.protocol``.
-    """
+    """Where a controller takes commands, as its :class:`~modeaware.modelog.records.ClaimRecord` has it."""
 
     address: str | None = None
     host: str = ""

@@ -92,13 +92,7 @@ def metadata_version(payload: bytes, version: int, answers: Answers) -> int | No
 
 
 def rewritten(payload: bytes, version: int, controller_id: str, *, modes: bool) -> bytes:
-    """Return the broker's response (a whole frame) with what the endpoint takes and offers.
-
-    Args:
-        version: of the request.
-        controller_id: this endpoint's own controller.
-        modes: whether KIP-694's Metadata is offered: the client has identified itself.
-    """
+    """Return the broker's response (a whole frame) with what the endpoint takes and offers."""
     correlation_id, answer = codec.decode_response(payload, codec.API_VERSIONS_KEY, version)
     if answer.error_code:
         return payload

@@ -31,6 +31,11 @@ _MAX_NAME = 249
 _MAX_MESSAGE = 1_000
 _GLOB = "*?["
 _LOOK = "the request may have been carried out: look before trying again"
+_TOPIC_ERRORS = {
+    int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION): "unknown topic {}",
+    int(ErrorCode.LEADER_NOT_AVAILABLE): "topic {}: no leader available; retry, or check the brokers",
+    int(ErrorCode.INVALID_TOPIC_EXCEPTION): "invalid topic name {}",
+}
 _DECODED_FACTOR = 70
 """Bytes of memory for each byte of a request of many small parts: assignments without a replica are the worst."""
 
@@ -166,14 +171,8 @@ class _Rights:
         if not _is_name(name):
             return CommandResult(name, ErrorCode.INVALID_TOPIC_EXCEPTION, "invalid topic name")
         topic = self._topics.get(name)
-        if topic is not None and topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            return CommandResult(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"unknown topic {name}")
-        if topic is not None and topic.error_code == ErrorCode.LEADER_NOT_AVAILABLE:
-            return CommandResult(
-                name, ErrorCode.LEADER_NOT_AVAILABLE, f"topic {name}: no leader available; retry, or check the brokers"
-            )
-        if topic is not None and topic.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION:
-            return CommandResult(name, ErrorCode.INVALID_TOPIC_EXCEPTION, f"invalid topic name {name}")
+        if topic is not None and topic.error_code in _TOPIC_ERRORS:
+            return CommandResult(name, ErrorCode(topic.error_code), _TOPIC_ERRORS[topic.error_code].format(name))
         if topic is None or topic.error_code or not needed <= granted(topic.topic_authorized_operations):
             words = " and ".join(sorted(operation.name for operation in needed))
             return CommandResult(
@@ -223,22 +222,15 @@ def _clipped(result: CommandResult) -> CommandResult:
 
 
 def _unexpected(outcome: object) -> ModeAwareError:
-    what = type(outcome).__name__
-    return ClusterError(
-        f"the controller failed ({what}); {_LOOK}",
-        code=ErrorCode.UNKNOWN_SERVER_ERROR,
-    )
+    text = f"the controller failed ({type(outcome).__name__}); {_LOOK}"
+    return ClusterError(text, code=ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def _standby(active: ActiveController | None) -> str:
     if active is None:
-        return "this controller is a standby, and no active one is known: try again"
-    if active.host is None:
-        return (
-            f"this controller is a standby; the last active one, {active.controller_id}, has stopped or takes no "
-            "commands: try again"
-        )
-    return (
-        f"this controller is a standby; the active one is {active.controller_id} at {active.host}:{active.port}: "
-        "send the request there"
-    )
+        known = "no active one is known: try again"
+    elif active.host is None:
+        known = f"the last active one, {active.controller_id}, has stopped or takes no commands: try again"
+    else:
+        known = f"the active one is {active.controller_id} at {active.host}:{active.port}: send the request there"
+    return f"this controller is a standby; {known}"

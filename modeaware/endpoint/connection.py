@@ -49,8 +49,6 @@ class Ticket:
     command back. An :class:`Expiring` future ends with its time; its commands that were not begun never are.
     """
 
-    __slots__ = ("_future", "_late", "_log", "_loop", "_resolve", "_timer", "_what")
-
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
@@ -129,8 +127,6 @@ class Deadlines:
     The idle time runs from one whole request, or response, to the next, so that dripping bytes keep no connection open.
     It stands still while the controller works for the connection: commands have a time of their own.
     """
-
-    __slots__ = ("_ending", "_full_s", "_limits", "_loop", "_passed", "_progress_s", "_timer", "asked", "working")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, limits: EndpointLimits, passed: Callable[[str], None]) -> None:
         self._loop = loop
@@ -227,21 +223,6 @@ class Connection:
     connection is not just being made; reads from the broker while the client accepts responses. The broker's connection
     is made when there is something to send.
     """
-
-    __slots__ = (
-        "_broker_lost",
-        "_deadlines",
-        "_ended",
-        "_full",
-        "_opening",
-        "_session",
-        "_shared",
-        "_tickets",
-        "_unsent",
-        "_upstream",
-        "_waiting",
-        "client",
-    )
 
     def __init__(self, shared: Shared) -> None:
         tls = TlsStream(shared.tls) if shared.tls is not None else None

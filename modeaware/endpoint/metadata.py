@@ -105,13 +105,7 @@ def with_modes_of(
     known_only: bool,
     removed: tuple[str, ...] = (),
 ) -> bytes:
-    """Return the broker's response (a whole frame) to a :class:`ModesQuery`'s question, with the modes.
-
-    Args:
-        correlation_id: the query's.
-        version: of the question.
-        known_only, removed: as of :class:`~modeaware.endpoint.splice.Additions`.
-    """
+    """Return the broker's response (a whole frame) to a :class:`ModesQuery`'s question, with the modes."""
     added = Additions(*_active(controller), known_only, removed)
     body = answers.get(
         memoryview(upstream)[4:],

@@ -277,10 +277,7 @@ async def _close_all(shared: Shared) -> None:
 
 
 def affordable(connections: int) -> int:
-    """Return how many connections there are file descriptors for. Each needs two.
-
-    Raises the process's own limit as far as that is allowed, and accepts fewer where it is not.
-    """
+    """Return how many connections there are file descriptors for. Each needs two."""
     wanted = 2 * connections + _OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -135,8 +135,6 @@ class Slot:
 
     Attributes:
         asked: the correlation id that the broker's response must have.
-        seen: is called with the broker's response.
-        rewrite: makes the client's response from the broker's; None: it is the same.
         limited: what ``rewrite`` makes counts as made here. Else it is the broker's but for some bytes.
         change: the broker's response is not for the client, but about the rights to this.
         answer: a response of our own, which waits for those before it; the broker was not asked.
@@ -158,13 +156,6 @@ class ClientSession:
 
     Contract: ``from_client`` is called only while ``wants_more`` is true; a frame beyond that closes the connection.
     A peer's end of stream needs no call: close the other side.
-
-    Args:
-        controller: the controller process.
-        limits: see :class:`EndpointLimits`.
-        mechanism_required: the brokers' listener is a SASL one: only ApiVersions and SaslHandshake are relayed before
-            authentication.
-        cache: Metadata responses, shared by all sessions of an endpoint; None for one of its own.
     """
 
     def __init__(
@@ -189,7 +180,6 @@ class ClientSession:
 
     @property
     def pending(self) -> int:
-        """Requests without a response."""
         return len(self._queue) + len(self._slots) + (self._ticket is not None)
 
     @property
@@ -208,7 +198,6 @@ class ClientSession:
 
     @property
     def closed(self) -> bool:
-        """Whether a Close was returned."""
         return self._closed
 
     def from_client(self, payload: bytes) -> list[Action]:
@@ -363,12 +352,7 @@ class ClientSession:
     # Responses, in the order of the requests
 
     def _take_answer(self, payload: bytes) -> None:
-        """Take the broker's response to the first request that waits.
-
-        Raises:
-            Ended: the broker was asked nothing, or something else; or the response made from it is too large.
-            MalformedFrame: it cannot be read.
-        """
+        """Take the broker's response to the first request that waits."""
         if not self._slots:
             raise Ended("the broker answered what it was not asked")
         slot = self._slots[0]

@@ -54,11 +54,7 @@ class Additions:
 
 
 def of_live(view: TopicView, live_id: bytes | None) -> TopicView:
-    """Return ``view``; where its record is of another id than the live topic's, a view without modes (invariant I8).
-
-    Args:
-        live_id: the live topic's id, as brokers return it; None or 16 zero bytes where the broker has none.
-    """
+    """Return ``view``; where its record is of another id than the live topic's, a view without modes (invariant I8)."""
     if view.topic_id is None:
         return view
     live = known_id(live_id)
@@ -70,9 +66,6 @@ def with_modes(answer: bytes, views: Callable[[str], TopicView], added: Addition
 
     A topic with an error is returned as it came, without a mode: the user may not be authorized to know. One whose
     record is of another topic id is returned without modes and epochs, and with its own id.
-
-    Args:
-        with_ids: the response is Kafka's v10, else v9.
     """
     cursor = Cursor(answer)
     cursor.take(4)

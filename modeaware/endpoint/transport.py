@@ -38,10 +38,6 @@ DOUBT_S = 60.0
 def server_context(certificate: str | Path, key: str | Path | None = None) -> ssl.SSLContext:
     """Return the endpoint's side of TLS 1.2 and later. It requests no client certificate.
 
-    Args:
-        certificate: a PEM file with the certificate and its chain to the authority.
-        key: a PEM file with its private key, without a password; None: it is in ``certificate``.
-
     Raises:
         ConfigError: a file cannot be read, is no PEM, needs a password, or the two do not belong together.
     """
@@ -64,8 +60,6 @@ def server_context(certificate: str | Path, key: str | Path | None = None) -> ss
 class TlsStream:
     """One side of one TLS connection. Not thread-safe."""
 
-    __slots__ = ("_incoming", "_outgoing", "_tls", "ready")
-
     def __init__(self, context: ssl.SSLContext, server_hostname: str | None = None) -> None:
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(
@@ -80,11 +74,7 @@ class TlsStream:
         return self._outgoing.read()
 
     def receive(self, ciphertext: memoryview) -> tuple[bytes, bytes]:
-        """Take bytes as they came from the peer; return the plaintext that is now complete, and what has to be sent.
-
-        Raises:
-            ssl.SSLError: no TLS, or an invalid certificate. :meth:`last_words` has the alert for the peer.
-        """
+        """Take bytes as they came from the peer; return the plaintext that is now complete, and what has to be sent."""
         plaintext = bytearray()
         while ciphertext:  # piece by piece, so that no buffer of OpenSSL grows for good
             self._incoming.write(ciphertext[:RECORD_BYTES])
@@ -147,28 +137,7 @@ class LinkOwner(Protocol):
 
 
 class Link(asyncio.BufferedProtocol):
-    """Frames over one connection.
-
-    Args:
-        owner: receives what happens.
-        room: where bytes are received; one for all links of a loop, since nothing stays in it.
-        max_bytes: the largest frame the peer may send.
-        tls: this side's TLS; None for none.
-        opened: set when the link is ready, or to the error. While it is not set, the owner is not called.
-    """
-
-    __slots__ = (
-        "_buffered",
-        "_closing",
-        "_frames",
-        "_opened",
-        "_owner",
-        "_room",
-        "_tls",
-        "_transport",
-        "judge",
-        "peer",
-    )
+    """Frames over one connection."""
 
     def __init__(
         self,
@@ -337,12 +306,6 @@ class Upstream:
     A server is doubted that accepted no connection, or on whose connection no frame came before it ended: a process
     that hangs still accepts. It comes last, until it has sent a frame. Every :data:`DOUBT_S` one client has to try it;
     if that fails, the client reaches another server when it returns.
-
-    Args:
-        servers: host and port of the bootstrap servers, at least one.
-        security_protocol: PLAINTEXT, SASL_PLAINTEXT or SASL_SSL.
-        context: TLS to the brokers, with SASL_SSL.
-        connect_timeout_s: how long one broker has, until its TLS handshake is complete.
     """
 
     def __init__(
@@ -364,9 +327,6 @@ class Upstream:
         """Take ``bootstrap.servers``, ``security.protocol`` and TLS, except a certificate, from librdkafka's settings.
 
         The controller's certificate and credentials are never used.
-
-        Raises:
-            ConfigError: one of them cannot be used; or ``security.protocol`` is SSL.
         """
         protocol = security.security_protocol(conf)
         if protocol == "SSL":
@@ -392,11 +352,7 @@ class Upstream:
         return self._context is not None
 
     async def connect(self, make_link: Callable[[TlsStream | None, asyncio.Future[None]], Link]) -> Link:
-        """Return a link to the first broker that accepts one: the servers in turn, doubted ones last.
-
-        Raises:
-            NoBroker: none does; its text has the reason for each.
-        """
+        """Return a link to the first broker that accepts one: the servers in turn, doubted ones last."""
         reasons = []
         for at in self._order():
             host, port = self.servers[at]

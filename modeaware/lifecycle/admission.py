@@ -177,9 +177,6 @@ def _repeated(command: DeletePartitionsCommand, current: TopicRecord) -> TopicRe
     """Return the record of the shrink in progress, if this is the same one; None: it is not.
 
     A repeated request may name more groups whose state may be lost: one that appeared since may hold the shrink up.
-
-    Raises:
-        RequestRefused: it differs in delay or policy.
     """
     now = current.deletion
     if now is None or not in_progress(current):

@@ -32,11 +32,7 @@ _EPOCH = re.compile(r"[0-9]+", re.ASCII)
 
 
 def evacuation_group(topic: str, epoch: int) -> str:
-    """Return the group whose commits prove the evacuation of ``topic``.
-
-    Args:
-        epoch: ``DeleteTopicPartitions.evacuation_epoch``: the mode epoch since which the present count is in force.
-    """
+    """Return the group whose commits prove the evacuation of ``topic``."""
     return f"{EVACUATION_PREFIX}{topic}-{epoch}"
 
 

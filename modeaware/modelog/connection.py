@@ -60,12 +60,6 @@ def tail_conf(conf: Mapping[str, Any], *, fetch_wait_ms: int) -> dict[str, Any]:
 
     Its group is a formality that librdkafka requires: the id is unique, nothing is ever committed, and a user without
     rights on it can read all the same. It reads committed records only, and creates no topic.
-
-    Args:
-        conf: the client's librdkafka settings.
-        fetch_wait_ms: how long a broker may hold back an empty answer (``fetch.wait.max.ms``). Records end the wait at
-            once. But only such an answer marks the end of the log, and other requests on the same connection queue
-            behind it: take a few milliseconds to read to the end, seconds to follow.
     """
     return {
         **connection_conf(conf, "modes"),

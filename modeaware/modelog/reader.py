@@ -106,12 +106,6 @@ class LogRecord:
 class LogStream:
     """Reads the log from ``start`` on. For one thread, which also closes it.
 
-    Args:
-        conf: librdkafka settings of the client it serves.
-        topic: the mode log.
-        start: the first offset to read; 0 is the beginning, whatever its offset.
-        wait_ms: see :func:`~modeaware.modelog.connection.tail_conf`.
-
     Attributes:
         position: the offset after all that was returned, control records before the end included.
         end: the end of the log when it was last reached; None before that, and again while there is more to read.
@@ -146,12 +140,7 @@ class LogStream:
         self._target: int | None = None
 
     def poll(self, timeout_s: float) -> list[LogRecord]:
-        """Return the next records; none within ``timeout_s`` seconds gives an empty list, and so does the end.
-
-        Raises:
-            LogAbsent, LogUnreachable, LogRewound, NotAuthorized: the stream may still recover from the first two by
-                itself: poll again, or close it.
-        """
+        """Return the next records; none within ``timeout_s`` seconds gives an empty list, and so does the end."""
         self.at_end = False
         first = self._consumer.poll(timeout_s)
         # consume(n, timeout) would wait until it has n: so wait for one, then take what is there.
@@ -181,9 +170,6 @@ class LogStream:
         """Return an offset at or past every record that was committed when the end was first reached; None before that.
 
         Blocks for up to ``timeout_s`` the first time; only for a stream with a short ``wait_ms``.
-
-        Raises:
-            ModeSourceError: the leader did not answer.
         """
         if self._target is not None or self.end is None:
             return self._target
@@ -249,13 +235,6 @@ class LogStream:
 
 def read_mode_log(conf: Mapping[str, Any], topic: str, timeout_s: float, *, must_exist: bool = False) -> Replay:
     """Read the mode log to its end: everything that was appended and committed before this is called.
-
-    Args:
-        conf: librdkafka settings (``bootstrap.servers``, security settings; others are ignored).
-        topic: the mode log.
-        timeout_s: in seconds, for all of it.
-        must_exist: the log is known to exist, so a broker that says otherwise lags behind: wait for it. By default an
-            absent log reads as an empty one.
 
     Raises:
         NotAuthorized: the user may not read it.
@@ -391,11 +370,7 @@ class Tail:
                 self._stopping.wait(self._backoff.next_s())
 
     def _catch_up(self) -> bool:
-        """Read to the end; False when stopped before.
-
-        Raises:
-            ModeSourceError: it has to be read anew: it was out of reach, and may be another one now.
-        """
+        """Read to the end; False when stopped before."""
         anew = self._anew.is_set()
         if anew:
             self._anew.clear()

@@ -83,33 +83,29 @@ def form(
     }
 
 
+class _Forms(NamedTuple):
+    """The forms of a class: ``absent`` are what absent keys stand for where that is not the default; ``required`` the
+    keys that JSON must have though their fields have a default."""
+
+    fields: list[_Form]
+    defaults: dict[str, Any]
+    absent: dict[str, Any]
+    required: frozenset[str]
+
+
 @cache
-def _forms(kind: Any) -> tuple[list[_Form], dict[str, Any]]:
-    """The fields' forms, and their defaults."""
-    forms, defaults = [], {}
+def _forms(kind: Any) -> _Forms:
+    forms, defaults, absent, required = [], {}, {}, set()
     for each in fields(kind):
-        how = each.metadata
-        default = each.default if each.default_factory is MISSING else each.default_factory()
-        defaults[each.name] = default
+        how, key = each.metadata, each.metadata["key"] or each.name
+        default = defaults[each.name] = each.default if each.default_factory is MISSING else each.default_factory()
         if how["absent"] is not MISSING:
-            default = how["absent"]
+            default = absent[each.name] = how["absent"]
+        if how["required"]:
+            required.add(key)
         omitted = MISSING if how["always"] else default
-        forms.append(_Form(each.name, how["key"] or each.name, how["read"], how["write"], omitted, how["beside"]))
-    return forms, defaults
-
-
-@cache
-def _readers(kind: Any) -> tuple[list[tuple[str, str, Callable[[Any], Any]]], dict[str, Any]]:
-    """(name, key, reader) of each field, and what absent keys stand for where that is not the default."""
-    how = {each.name: each.metadata for each in fields(kind)}
-    readers = [(each.name, each.key, each.read) for each in _forms(kind)[0]]
-    return readers, {name: each["absent"] for name, each in how.items() if each["absent"] is not MISSING}
-
-
-@cache
-def _required(kind: Any) -> frozenset[str]:
-    """The keys that JSON must have though their fields have a default."""
-    return frozenset(each.metadata["key"] or each.name for each in fields(kind) if each.metadata["required"])
+        forms.append(_Form(each.name, key, how["read"], how["write"], omitted, how["beside"]))
+    return _Forms(forms, defaults, absent, frozenset(required))
 
 
 class JsonFields:
@@ -117,11 +113,11 @@ class JsonFields:
 
     def to_dict(self) -> dict[str, Any]:
         kind: Any = type(self)
-        forms, defaults = _forms(kind)
+        forms = _forms(kind)
         found = {}
-        for name, key, _, write, omitted, beside in forms:
+        for name, key, _, write, omitted, beside in forms.fields:
             value = getattr(self, name)
-            if value != omitted if beside is None else getattr(self, beside) != defaults[beside]:
+            if value != omitted if beside is None else getattr(self, beside) != forms.defaults[beside]:
                 found[key] = value if write is None else write(value)
         return found
 
@@ -129,20 +125,15 @@ class JsonFields:
     def from_dict(cls, found: Mapping[str, Any]) -> Self:
         """Read the JSON form."""
         kind: Any = cls
-        if missing := _required(kind).difference(found):
+        forms = _forms(kind)
+        if missing := forms.required.difference(found):
             raise KeyError(", ".join(sorted(missing)))
-        readers, absent = _readers(kind)
-        values = {name: read(found[key]) for name, key, read in readers if key in found}
-        return cls(**absent | values if absent else values)
+        values = {each.name: each.read(found[each.key]) for each in forms.fields if each.key in found}
+        return cls(**forms.absent | values if forms.absent else values)
 
 
 class JsonRecord(JsonFields):
-    """A record of the mode log.
-
-    Attributes:
-        KIND: for messages.
-        READER: the newest form of this kind of record that can be read here.
-    """
+    """A record of the mode log."""
 
     KIND: ClassVar[str]
     READER: ClassVar[int] = READER_VERSION

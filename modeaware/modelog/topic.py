@@ -81,11 +81,7 @@ def unfit(topic: str, partitions: int, configs: Mapping[str, str | None]) -> str
 
 
 def weakness(replicas: int, min_in_sync: str | None, brokers: int) -> str | None:
-    """Return how a mode log is kept less safely than one created now would be, and what to do; None: it is not.
-
-    Args:
-        min_in_sync: its ``min.insync.replicas``; None: not known.
-    """
+    """Return how a mode log is kept less safely than one created now would be, and what to do; None: it is not."""
     wanted, found = min(3, brokers), []
     if replicas < wanted:
         found.append(

@@ -93,10 +93,9 @@ def find_blockers(
     """
     shrinks = target < (facts.partition_count if base is None else base)
     found = [*_topic(facts), *(Blocker("not-seen", "check", text) for text in unknown)]
+    found += _keys(facts, shrinks)
     if shrinks:
-        found += [*_keys_refused(facts), *_transactions(facts, target), *_waits(facts, target)]
-    else:
-        found += _keys_to_check(facts)
+        found += [*_transactions(facts, target), *_waits(facts, target)]
     found += _producers(facts, now_ms, last_write_ms)
     order = {"refused": 0, "waits": 1, "check": 2}
     return tuple(sorted(found, key=lambda blocker: order[blocker.severity]))
@@ -110,58 +109,32 @@ def _topic(facts: TopicFacts) -> Iterator[Blocker]:
         yield Blocker("unavailable", "refused", f"Partitions {format_ranges(missing)} have no leader that answers.")
 
 
-def _keys_refused(facts: TopicFacts) -> Iterator[Blocker]:
+def _keys(facts: TopicFacts, shrinks: bool) -> Iterator[Blocker]:
+    """What keeps keys where they are. Kafka lets a topic grow whatever that means to keys: then it is to be checked."""
+    severity: Severity = "refused" if shrinks else "check"
     if facts.compacted:
-        yield Blocker(
-            "compacted",
-            "refused",
-            f"cleanup.policy is {facts.cleanup_policy!r}: the latest value of a key in a retired partition must not "
-            "go, so it is shrunk with --evacuate alone, and with the Spark job modeaware.spark.evacuate.",
-        )
+        effect = "of a key that moves the last value before the growth stays in its old partition, beside the new ones."
+        if shrinks:
+            effect = (
+                "the latest value of a key in a retired partition must not go, so it is shrunk with --evacuate alone, "
+                "and with the Spark job modeaware.spark.evacuate."
+            )
+        yield Blocker("compacted", severity, f"cleanup.policy is {facts.cleanup_policy!r}: {effect}")
     if facts.stateful_owner is not None:
         yield Blocker(
             "streams-internal",
-            "refused",
+            severity,
             f"It is an internal topic of the Streams application {facts.stateful_owner!r}, whose state has a part for "
             "each partition.",
         )
-    stateful = _stateful(facts)
-    if stateful:
+    if stateful := sorted(name for name, group in facts.groups.items() if group.stateful):
+        accept = "; a shrink that accepts the loss names each with --accept-state-loss" if shrinks else ""
         yield Blocker(
             "stateful-groups",
-            "refused",
-            f"Groups that keep state per partition (Kafka Streams and the like) read it: {stateful}. The "
-            "state of keys that move stays behind; a shrink that accepts the loss names each with --accept-state-loss.",
+            severity,
+            f"Groups that keep state per partition (Kafka Streams and the like) read it: {', '.join(stateful)}. The "
+            f"state of keys that move stays behind{accept}.",
         )
-
-
-def _keys_to_check(facts: TopicFacts) -> Iterator[Blocker]:
-    """Kafka lets a topic grow whatever it means to keys."""
-    if facts.compacted:
-        yield Blocker(
-            "compacted",
-            "check",
-            f"cleanup.policy is {facts.cleanup_policy!r}: of a key that moves the last value before the growth stays "
-            "in its old partition, beside the new ones.",
-        )
-    if facts.stateful_owner is not None:
-        yield Blocker(
-            "streams-internal",
-            "check",
-            f"It is an internal topic of the Streams application {facts.stateful_owner!r}, which expects the number of "
-            "partitions that it has.",
-        )
-    if stateful := _stateful(facts):
-        yield Blocker(
-            "stateful-groups",
-            "check",
-            f"Groups that keep state per partition (Kafka Streams and the like) read it: {stateful}. The state of keys "
-            "that move stays behind.",
-        )
-
-
-def _stateful(facts: TopicFacts) -> str:
-    return ", ".join(sorted(name for name, group in facts.groups.items() if group.stateful))
 
 
 def _transactions(facts: TopicFacts, target: int) -> Iterator[Blocker]:

@@ -78,14 +78,14 @@ class Effect:
 
     target: int
     divides: bool
-    keys: Share | None
-    records: Share | None
-    bytes: Share | None
-    survivors: float | None
     expected: float
     least: float
-    load: tuple[float, ...]
-    mean_load: float
+    keys: Share | None = None
+    records: Share | None = None
+    bytes: Share | None = None
+    survivors: float | None = None
+    load: tuple[float, ...] = ()
+    mean_load: float = 0.0
     span_ms: int | None = None
 
     @property
@@ -138,9 +138,15 @@ def choose_targets(base: int, wanted: int) -> tuple[int, ...]:
 def effects(sample: Sample, recognition: Recognition, base: int, targets: Iterable[int]) -> tuple[Effect, ...]:
     """Return the effect of each target, from ``base`` partitions."""
     cases = _cases(sample, recognition)
+    return tuple(_effect(sample, cases, _arithmetic(recognition, base, target), base) for target in targets)
+
+
+def _arithmetic(recognition: Recognition, base: int, target: int) -> Effect:
+    """The effect of a target as far as it follows from the counts alone."""
     present = recognition.present
-    by_arithmetic = PLACERS[present.name].share_moved if present is not None else share_moved
-    return tuple(_effect(sample, cases, base, target, by_arithmetic(base, target)) for target in targets)
+    by_hash = PLACERS[present.name].share_moved if present is not None else share_moved
+    divides = base % target == 0 or target % base == 0
+    return Effect(target, divides, by_hash(base, target), least_share_moved(base, target))
 
 
 @dataclass
@@ -190,29 +196,22 @@ def _placed_by(record: SampledRecord, recognition: Recognition, present: Placeme
     return (placer, _EMPTY[placer.name]) if hashed else (None, 0)
 
 
-def _effect(sample: Sample, cases: Sequence[_Case] | None, base: int, target: int, expected: float) -> Effect:
-    divides = base % target == 0 or target % base == 0
-    least = least_share_moved(base, target)
-    mean = sample.total_bytes / target
+def _effect(sample: Sample, cases: Sequence[_Case] | None, effect: Effect, base: int) -> Effect:
+    target = effect.target
+    effect = replace(effect, mean_load=sample.total_bytes / target, span_ms=sample.span_ms)
     if cases is None:
-        lying = _lying(sample) if target == sample.count else ()
-        return Effect(target, divides, None, None, None, None, expected, least, lying, mean, sample.span_ms)
+        return replace(effect, load=_lying(sample) if target == sample.count else ())
     keyed = [case for case in cases if case.keyed and case.placer is not None]
     moved = [case for case in keyed if case.index(base) != case.index(target)]
     stayed_on = [case for case in keyed if case.index(base) < target]
     moved_on = [case for case in moved if case.index(base) < target]
-    return Effect(
-        target=target,
-        divides=divides,
+    return replace(
+        effect,
         keys=_share([1.0] * len(moved), [1.0] * len(keyed)),
         records=_share([case.records for case in moved], [case.records for case in keyed]),
         bytes=_share([case.bytes for case in moved], [case.bytes for case in keyed]),
         survivors=len(moved_on) / len(stayed_on) if stayed_on else None,
-        expected=expected,
-        least=least,
         load=_load(cases, target),
-        mean_load=mean,
-        span_ms=sample.span_ms,
     )
 
 
@@ -425,15 +424,12 @@ def _counted_effect(recognition: Recognition, counted: Counted, target: int) -> 
         load = tuple(float(_held(counted, p).bytes) for p in range(count)) if target == count else ()
     else:
         load = _counted_load(recognition, counted, target)
-    return Effect(
-        target=target,
-        divides=base % target == 0 or target % base == 0,
+    return replace(
+        _arithmetic(recognition, base, target),
         keys=_exact(sum(each.keys_moved for each in sums), keys),
         records=_exact(sum(each.records_moved for each in sums), sum(each.records for each in sums)),
         bytes=_exact(sum(each.bytes_moved for each in sums), sum(each.bytes for each in sums)),
         survivors=sum(each.stay_moved for each in sums) / stay if stay else None,
-        expected=(PLACERS[present.name].share_moved if present is not None else share_moved)(base, target),
-        least=least_share_moved(base, target),
         load=load,
         mean_load=counted.bytes / target,
         span_ms=counted.span_ms,

@@ -80,7 +80,7 @@ class ResizePlan:
 
 
 def make_plan(look: TopicLook, sample: Sample, target: int, now_ms: int) -> ResizePlan:
-    """Put everything together.
+    """Plan by a sample.
 
     Raises:
         RequestRefused: ``target`` is not positive, or what the topic has.
@@ -88,20 +88,8 @@ def make_plan(look: TopicLook, sample: Sample, target: int, now_ms: int) -> Resi
     recognition = recognise(sample)
     base = _base(sample, recognition, target)
     stamps = [record.timestamp_ms for record in sample.records if record.timestamp_ms > 0]
-    (now,) = effects(sample, recognition, base, [base])
-    return ResizePlan(
-        topic=sample.topic,
-        count=sample.count,
-        base=base,
-        target=target,
-        created_ms=now_ms,
-        sample=sample,
-        recognition=recognition,
-        now=now,
-        effects=effects(sample, recognition, base, choose_targets(base, target)),
-        groups=group_lags(look.facts, target),
-        blockers=find_blockers(look.facts, target, now_ms, max(stamps, default=None), look.unknown, base),
-    )
+    found = effects(sample, recognition, base, (base, *choose_targets(base, target)))
+    return _plan(look, sample, recognition, (base, target), found, max(stamps, default=None), now_ms)
 
 
 def ask_for_counts(sample: Sample, recognition: Recognition, target: int) -> Question:
@@ -130,19 +118,35 @@ def make_counted_plan(
         counted: the answer to :func:`ask_for_counts` of the same three.
     """
     found = counted_recognition(recognition, counted, sample.count)
-    now, *others = counted_effects(found, counted)
+    base, shares = counted.question.base, counted_effects(found, counted)
+    return _plan(look, sample, found, (base, target), shares, counted.last_ms, now_ms, counted)
+
+
+def _plan(
+    look: TopicLook,
+    sample: Sample,
+    recognition: Recognition,
+    counts: tuple[int, int],
+    found: tuple[Effect, ...],
+    last_write_ms: int | None,
+    now_ms: int,
+    counted: Counted | None = None,
+) -> ResizePlan:
+    """``counts``: base and target. ``found``: the effect of the base, then those of the targets."""
+    base, target = counts
+    now, *others = found
     return ResizePlan(
         topic=sample.topic,
         count=sample.count,
-        base=counted.question.base,
+        base=base,
         target=target,
         created_ms=now_ms,
         sample=sample,
-        recognition=found,
+        recognition=recognition,
         now=now,
         effects=tuple(others),
         groups=group_lags(look.facts, target),
-        blockers=find_blockers(look.facts, target, now_ms, counted.last_ms, look.unknown, counted.question.base),
+        blockers=find_blockers(look.facts, target, now_ms, last_write_ms, look.unknown, base),
         counted=counted,
     )
 

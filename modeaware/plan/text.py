@@ -1,9 +1,11 @@
-"""A plan as ``modeaware plan`` prints it: text with small charts. Pure."""
+"""A plan in sections, which text and page share, and the text that ``modeaware plan`` prints. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from textwrap import TextWrapper
+from typing import NamedTuple
 
 from modeaware.plan.effects import Effect, Share
 from modeaware.plan.recognise import Placement, Recognition
@@ -14,41 +16,80 @@ from partitioners import PLACERS
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _HEIGHTS = "▁▂▃▄▅▆▇█"
 _PLAIN = str.maketrans(dict(zip("▏▎▍▌▋▊▉█▁▂▃▅▆▇▄±", "...#####__=###=~", strict=True)))
-_BAR, _LONG_BAR = 10, 32
 _WIDTH = 80
 _A_ROW, _MOST_DRAWN = 64, 256
 _SEVERITY = {"refused": "REFUSED", "waits": "WAITS  ", "check": "CHECK  "}
+CHOSEN = ">"
+"""The first cell of a row about the target that was asked for."""
+
+
+class Bar(NamedTuple):
+    """A cell that draws a share (0 to 1), ``width`` characters wide in text, before its own text."""
+
+    share: float
+    width: int
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading; paragraphs, a table and notes below it; and columns drawn to one scale.
+
+    Attributes:
+        right: headings of the columns that are right-aligned.
+        drawn: (label, heights from 0 to 1, left to right).
+    """
+
+    title: str
+    prose: Sequence[str] = ()
+    headings: Sequence[str] = ()
+    rows: Sequence[Sequence[str | Bar]] = ()
+    right: frozenset[str] = frozenset()
+    notes: Sequence[str] = ()
+    drawn: Sequence[tuple[str, Sequence[float]]] = ()
+
+
+def sections(plan: ResizePlan) -> list[Section]:
+    """Return all that the plan says; the first title is the plan's own."""
+    kept = "" if plan.base == plan.count else f" (of {plan.count})"
+    title = f"Topic {plan.topic}: {plan.base}{kept} -> {plan.target} partitions"
+    blockers = [f"{_SEVERITY[blocker.severity]}  {blocker.text}" for blocker in plan.blockers]
+    return [
+        Section(title, [target_text(plan)]),
+        Section("Sample", sample_text(plan)),
+        _hash_section(plan),
+        _targets(plan),
+        _loads(plan),
+        _groups(plan),
+        Section("In the way", blockers or ["Nothing that can be seen from outside."]),
+    ]
 
 
 def plan_text(plan: ResizePlan) -> str:
-    """The whole plan."""
-    kept = "" if plan.base == plan.count else f" (of {plan.count})"
-    sections = [
-        [f"Topic {plan.topic}: {plan.base}{kept} -> {plan.target} partitions", *_prose(target_text(plan))],
-        ["Sample", *_prose(*sample_text(plan))],
-        ["Hash", *_prose(*verdict_text(plan)), *_evidence(plan)],
-        ["Targets", *_targets(plan)],
-        ["Load of a partition", *_loads(plan)],
-        ["Groups", *_groups(plan)],
-        ["In the way", *_blockers(plan)],
-    ]
-    return "\n\n".join(printable_lines(section) for section in sections)
+    """Return the whole plan as text."""
+    return "\n\n".join(printable_lines(_lines(section)) for section in sections(plan))
 
 
-def bar(share: float, width: int = _BAR) -> str:
-    """A horizontal bar of ``width`` characters for 0 to 1, in steps of an eighth of a character."""
-    eighths = round(min(1.0, max(0.0, share)) * width * 8)
-    if share > 0:
-        eighths = max(1, eighths)
-    full, rest = divmod(eighths, 8)
-    return ("█" * full + (_EIGHTHS[rest] if rest else "")).ljust(width)
+def _lines(section: Section) -> list[str]:
+    lines = [section.title, *_prose(section.prose)]
+    if section.rows:
+        rows = [[_cell(cell) for cell in row] for row in section.rows]
+        lines += ["  " + line for line in table(section.headings, rows, section.right)]
+    lines += _prose(section.notes)
+    for label, heights in section.drawn:
+        line = "".join(_HEIGHTS[min(7, int(height * 8))] for height in heights)
+        rows_of_it = [line[at : at + _A_ROW] for at in range(0, len(line), _A_ROW)]
+        lines += [f"  {label if at == 0 else '':>7}  {row}" for at, row in enumerate(rows_of_it)]
+    return lines
 
 
-def skyline(values: Sequence[float], top: float) -> str:
-    """One character a value, its height relative to ``top``."""
-    if top <= 0:
-        return _HEIGHTS[0] * len(values)
-    return "".join(_HEIGHTS[min(7, int(value / top * 8))] for value in values)
+def _cell(cell: str | Bar) -> str:
+    if isinstance(cell, str):
+        return cell
+    eighths = round(min(1.0, max(0.0, cell.share)) * cell.width * 8)
+    full, rest = divmod(max(1, eighths) if cell.share > 0 else eighths, 8)
+    drawn = ("█" * full + (_EIGHTHS[rest] if rest else "")).ljust(cell.width)
+    return f"{drawn} {cell.text}".rstrip()
 
 
 def encodable(text: str, encoding: str) -> str:
@@ -60,7 +101,7 @@ def encodable(text: str, encoding: str) -> str:
     return text
 
 
-def _prose(*paragraphs: str) -> list[str]:
+def _prose(paragraphs: Sequence[str]) -> list[str]:
     """Filled lines; what may be copied out of them (options, names of groups) is not broken."""
     whole = TextWrapper(
         _WIDTH, initial_indent="  ", subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
@@ -68,43 +109,37 @@ def _prose(*paragraphs: str) -> list[str]:
     return [line for text in paragraphs for line in whole.wrap(text)]
 
 
-def _evidence(plan: ResizePlan) -> list[str]:
-    if not plan.recognition.keys:
-        return []
-    rows = [
-        (each.name, str(each.over), bar(each.share, _LONG_BAR), percent(each.share), percent(each.chance))
-        for each in shown_evidence(plan)
-    ]
+def _hash_section(plan: ResizePlan) -> Section:
+    """The verdict, and each hash over the topic's count; first what places keys, if over another count."""
+    found, present = plan.recognition, plan.recognition.present
+    shown = sorted(found.evidence, key=lambda each: -each.share) if found.keys else []
+    if shown and present is not None and present.over != plan.count:
+        shown = [present, *shown]
+    rows = [(e.name, str(e.over), Bar(e.share, 32), percent(e.share), percent(e.chance)) for e in shown]
     headings = ("Hash", "Over", "Keys that lie where it puts them", "Share", "Chance")
-    return ["  " + line for line in table(headings, rows, {"Over", "Share", "Chance"})]
+    return Section("Hash", verdict_text(plan), headings, rows, frozenset({"Over", "Share", "Chance"}))
 
 
-def shown_evidence(plan: ResizePlan) -> list[Placement]:
-    """Return each hash over the topic's count, the best first; before them what places keys, if over another count."""
-    found = sorted(plan.recognition.evidence, key=lambda each: -each.share)
-    present = plan.recognition.present
-    return [present, *found] if present is not None and present.over != plan.count else found
-
-
-def _targets(plan: ResizePlan) -> list[str]:
-    rows = [_target_row(plan, effect) for effect in plan.effects]
-    headings = ("", "Target", "Divides", "Keys that move", "Bytes", "Survivors'", "Least")
-    lines = ["  " + line for line in table(headings, rows, {"Target", "Bytes", "Survivors'", "Least"})]
+def _targets(plan: ResizePlan) -> Section:
     sure = "" if plan.counted is not None else "; ±: in 95 of 100 such samples"
-    notes = (
+    note = (
         f"Keys, Bytes: the share that moves, and of the keys of partitions that stay (Survivors'){sure}. Least: the "
         "share that any rule would move."
     )
-    return [*lines, *_prose(notes)]
+    headings = ("", "Target", "Divides", "Keys that move", "Bytes", "Survivors'", "Least")
+    right = frozenset({"Target", "Bytes", "Survivors'", "Least"})
+    return Section("Targets", (), headings, [_target_row(plan, effect) for effect in plan.effects], right, [note])
 
 
-def _target_row(plan: ResizePlan, effect: Effect) -> tuple[str, ...]:
-    keys = effect.keys
+def _target_row(plan: ResizePlan, effect: Effect) -> tuple[str | Bar, ...]:
+    keys: str | Bar = f"? ({percent(effect.expected)} of any hash)"
+    if effect.keys is not None:
+        keys = Bar(effect.keys.value, 10, share_text(effect.keys))
     return (
         _mark(plan, effect),
         str(effect.target),
         "yes" if effect.divides else "no",
-        f"{bar(keys.value)} {share_text(keys)}" if keys is not None else f"? ({percent(effect.expected)} of any hash)",
+        keys,
         share_text(effect.bytes),
         "?" if effect.survivors is None else percent(effect.survivors),
         percent(effect.least),
@@ -112,39 +147,38 @@ def _target_row(plan: ResizePlan, effect: Effect) -> tuple[str, ...]:
 
 
 def _mark(plan: ResizePlan, effect: Effect) -> str:
-    return ">" if effect.target == plan.target else ""
+    return CHOSEN if effect.target == plan.target else ""
 
 
-def _loads(plan: ResizePlan) -> list[str]:
+def _loads(plan: ResizePlan) -> Section:
     rows = [
         (
             "now" if effect is plan.now else _mark(plan, effect),
             str(effect.target),
             load_text(plan, effect.mean_load),
             load_text(plan, max(effect.load)) if effect.load else "?",
-            skew_text(effect),
+            "?" if effect.skew is None else f"{effect.skew:.2f}",
         )
         for effect in (plan.now, *plan.effects)
     ]
-    headings = ("", "Partitions", "Mean", "Most", "Skew")
-    lines = ["  " + line for line in table(headings, rows, set(headings))]
-    lines += _prose(
-        "Skew: the most over the mean, 1 is even." + ("" if plan.chosen.load else " Which keys go where is not known.")
-    )
     drawn = [effect.load for effect in (plan.now, plan.chosen) if effect.load]
-    top, a_character = max(map(max, drawn)), -(-max(map(len, drawn)) // _MOST_DRAWN)
-    each = "each partition" if a_character == 1 else f"the most of each {a_character} partitions"
-    lines += _prose(f"From 0 to {load_text(plan, top)}, {each}, partition 0 first:")
-    for loads in drawn:
-        line = skyline([max(loads[at : at + a_character]) for at in range(0, len(loads), a_character)], top)
-        rows_of_it = [line[at : at + _A_ROW] for at in range(0, len(line), _A_ROW)]
-        lines += [f"  {len(loads) if at == 0 else '':>7}  {row}" for at, row in enumerate(rows_of_it)]
-    return lines
+    top, step = max(map(max, drawn)), -(-max(map(len, drawn)) // _MOST_DRAWN)
+    each = "each partition" if step == 1 else f"the most of each {step} partitions"
+    notes = [
+        "Skew: the most over the mean, 1 is even." + ("" if plan.chosen.load else " Which keys go where is not known."),
+        f"From 0 to {load_text(plan, top)}, {each}, partition 0 first:",
+    ]
+    columns = [
+        (str(len(load)), [max(load[at : at + step]) / (top or 1) for at in range(0, len(load), step)]) for load in drawn
+    ]
+    headings = ("", "Partitions", "Mean", "Most", "Skew")
+    return Section("Load of a partition", (), headings, rows, frozenset(headings), notes, columns)
 
 
-def group_rows(plan: ResizePlan) -> list[tuple[str, ...]]:
-    """Return group, kind, whether it runs, its lag, and its lag in partitions that retire."""
-    return [
+def _groups(plan: ResizePlan) -> Section:
+    if not plan.groups:
+        return Section("Groups", ["No group uses it."])
+    rows = [
         (
             group.group,
             group.kind + (", keeps state" if group.stateful else ""),
@@ -154,20 +188,9 @@ def group_rows(plan: ResizePlan) -> list[tuple[str, ...]]:
         )
         for group in plan.groups
     ]
-
-
-def _groups(plan: ResizePlan) -> list[str]:
-    if not plan.groups:
-        return ["  No group uses it."]
+    notes = ["Lag: offsets not consumed; Of it retiring: in partitions that would retire."]
     headings = ("Group", "Kind", "Running", "Lag", "Of it retiring")
-    lines = ["  " + line for line in table(headings, group_rows(plan), {"Lag", "Of it retiring"})]
-    return [*lines, *_prose("Lag: offsets not consumed; Of it retiring: in partitions that would retire.")]
-
-
-def _blockers(plan: ResizePlan) -> list[str]:
-    if not plan.blockers:
-        return ["  Nothing that can be seen from outside."]
-    return _prose(*(f"{_SEVERITY[blocker.severity]}  {blocker.text}" for blocker in plan.blockers))
+    return Section("Groups", (), headings, rows, frozenset(headings[3:]), notes)
 
 
 _KEPT, _NOT_KEPT = 0.9, 0.25
@@ -252,11 +275,6 @@ def target_text(plan: ResizePlan) -> str:
 
 def _divides(plan: ResizePlan) -> str:
     return f"{plan.target} divides {plan.base}:" if plan.shrinks else f"{plan.target} is a multiple of {plan.base}:"
-
-
-def skew_text(effect: Effect) -> str:
-    """The greatest load over the mean one."""
-    return "?" if effect.skew is None else f"{effect.skew:.2f}"
 
 
 def share_text(share: Share | None) -> str:

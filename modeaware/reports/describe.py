@@ -24,7 +24,7 @@ from modeaware.modelog.records import (
 )
 from modeaware.modes import PartitionMode, PartitionState, ReplicaState, format_ranges
 from modeaware.printable import number, printable_lines, table
-from modeaware.reports.session import Session, no_such_topic
+from modeaware.reports.session import Session
 
 
 @dataclass(frozen=True)
@@ -181,15 +181,11 @@ def describe_topics(session: Session, topics: Iterable[str] | None = None) -> li
         ClusterError, ModeSourceError: the brokers did not answer, or refused.
     """
     log = session.read_log()
-    named = {record.topic for record in log.replay.records.values()} if topics is None else set(topics)
-    descriptions = []
-    for topic, shape in session.cluster.describe(named).items():
-        if topics is not None and shape is None:
-            raise no_such_topic(topic)
-        if shape is not None and (topics is not None or log.unusable(topic, shape.topic_id) is None):
-            record = log.record(topic, shape.topic_id)
-            descriptions.append(_describe(session, topic, shape, record, log.gone_ids(topic, shape.topic_id)))
-    return descriptions
+    wanted = {record.topic for record in log.replay.records.values()} if topics is None else set(topics)
+    return [
+        _describe(session, topic, shape, record, log.gone_ids(topic, shape.topic_id))
+        for topic, shape, record in session.records(log, wanted, named=topics is not None)
+    ]
 
 
 def _describe(

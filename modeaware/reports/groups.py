@@ -30,7 +30,7 @@ from modeaware.modelog.group_rules import CLOSED, REQUIRE, GroupRule
 from modeaware.modelog.records import ClaimRecord, TopicRecord
 from modeaware.modes import format_ranges
 from modeaware.printable import number, printable_lines, table
-from modeaware.reports.session import Session, no_such_topic
+from modeaware.reports.session import Session
 
 logger = logging.getLogger("modeaware.cli")
 
@@ -185,28 +185,20 @@ def look_at_topics(
     names = [topic] if topic is not None else sorted(filter(wanted, changing))
     observer = session.observer(list_groups_with_members(session.cluster.brokers) if names else None)
     looked_at = []
-    for name, shape in session.cluster.describe(names).items():
-        if topic is not None and shape is None:
-            raise no_such_topic(name)
-        if shape is not None and (topic is not None or log.unusable(name, shape.topic_id) is None):
-            record = log.record(name, shape.topic_id)
-            try:
-                looked_at.append((record, look_at_groups(observer, name, record, rules)))
-            except ClusterError as error:
-                if topic is not None:
-                    raise
-                logger.warning("topic %s is left out: %s", name, error)
+    for name, _, record in session.records(log, names, named=topic is not None):
+        try:
+            looked_at.append((record, look_at_groups(observer, name, record, rules)))
+        except ClusterError as error:
+            if topic is not None:
+                raise
+            logger.warning("topic %s is left out: %s", name, error)
     return GroupSituation(rules, tuple(looked_at), session.controller.ignored_groups, session.clock.now_ms(), log.claim)
 
 
 def look_at_groups(
     observer: Observer, topic: str, record: TopicRecord | None, rules: Sequence[GroupRule]
 ) -> TopicFacts:
-    """Return the facts of a topic's retired partitions, and of its groups whether or not a change is in progress.
-
-    Raises:
-        ClusterError: the brokers did not answer, or refused.
-    """
+    """Return the facts of a topic's retired partitions, and of its groups whether or not a change is in progress."""
     facts = observer.observe(topic, record, rules, before_due=True)
     if record is None or in_progress(record):
         return facts

@@ -7,7 +7,7 @@ in force is not known here, and asking for it raises RecordError.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,14 +108,24 @@ class Session:
         return ModeLog(topic, read_mode_log(self.conf, topic, READ_TIMEOUT_S))
 
     def shape(self, topic: str) -> TopicShape:
-        """Return the topic's id and partition count.
-
-        Raises:
-            RequestRefused: UNKNOWN_TOPIC_OR_PARTITION.
-        """
+        """Return the topic's id and partition count."""
         if (shape := self.cluster.describe([topic])[topic]) is None:
             raise no_such_topic(topic)
         return shape
+
+    def records(
+        self, log: ModeLog, topics: Iterable[str], *, named: bool
+    ) -> Iterator[tuple[str, TopicShape, TopicRecord | None]]:
+        """Yield each topic with its shape and its record in ``log``.
+
+        A topic that was ``named`` must exist, and its record be usable (RequestRefused, RecordError); others are left
+        out.
+        """
+        for topic, shape in self.cluster.describe(topics).items():
+            if shape is None and named:
+                raise no_such_topic(topic)
+            if shape is not None and (named or log.unusable(topic, shape.topic_id) is None):
+                yield topic, shape, log.record(topic, shape.topic_id)
 
     def observer(self, listed: ListedGroups | None = None) -> Observer:
         """Return what observes topics as the controller does."""

@@ -53,11 +53,7 @@ class TopicList:
 
 
 def list_topics(brokers: Brokers) -> TopicList:
-    """Ask any broker for all topics.
-
-    Raises:
-        ClusterError: no broker answered.
-    """
+    """Ask any broker for all topics."""
     answer = brokers.ask(MetadataRequest(topics=None, allow_auto_topic_creation=False, min_version=_TOPIC_IDS))
     topics = [
         ListedTopic(topic.name, base64_id(topic.topic_id), bool(topic.is_internal), len(topic.partitions))
@@ -189,7 +185,7 @@ def _partitions(brokers: Brokers, names: Sequence[str], live: frozenset[int], li
         for topic in _described(brokers, names, limit):
             _add(found, topic, live, has_elr=True)
     except ClusterError as error:
-        if error.code is not ErrorCode.UNSUPPORTED_VERSION:  # of a broker before Kafka 3.7
+        if error.code is not ErrorCode.UNSUPPORTED_VERSION:  # of a broker before Kafka 3.8
             raise
         found.clear()
         for some in _slices(names):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeaware.adoption.installing import from_environment
 from modeaware.errors import ModeAwareError
-from modeaware.plan.html import plan_html
+from modeaware.plan.html import write_page
 from modeaware.plan.report import ResizePlan
 from modeaware.plan.text import encodable, plan_text
 from modeaware.properties import read_properties
@@ -82,10 +82,7 @@ def plan_main(arguments: Sequence[str] | None = None) -> int:
         text = json.dumps(to_json(found), indent=2) if args.json else plan_text(found)
         print(encodable(text, sys.stdout.encoding or "utf-8"))
         if args.html is not None:
-            try:
-                args.html.write_text(plan_html(found), encoding="utf-8")
-            except OSError as error:
-                raise ModeAwareError(f"cannot write {args.html}: {error.strerror}") from error
+            write_page(found, args.html)
             if not args.json:  # spark-submit merges both outputs of a program
                 print(f"Written: {args.html}", file=sys.stderr)
 

@@ -74,9 +74,6 @@ class Brokers:
         conf: librdkafka configuration (``bootstrap.servers``, security settings).
         timeout_s: how long a call waits for a broker, connecting to it included. A first connection to the cluster
             may take twice as long.
-
-    Raises:
-        ConfigError: a setting that has no equivalent in kafka-python.
     """
 
     def __init__(self, conf: Mapping[str, Any], *, timeout_s: float = REQUEST_TIMEOUT_S) -> None:

@@ -32,12 +32,7 @@ Versions = tuple[int, int]
 
 @dataclass(frozen=True)
 class Capabilities:
-    """A server's answer to ApiVersions.
-
-    Attributes:
-        versions: api key -> (lowest, highest version).
-        features: supported features, likewise.
-    """
+    """A server's answer to ApiVersions: api key, and supported feature, -> (lowest, highest version)."""
 
     versions: Mapping[int, Versions] = field(default_factory=dict)
     features: Mapping[str, Versions] = field(default_factory=dict)
@@ -147,7 +142,7 @@ _REQUESTS: Mapping[tuple[str, int], BrokerFeature] = {
     ("DescribeCluster", 2): BrokerFeature("listing brokers that are down (KIP-1073)", "4.0"),
     ("DescribeProducers", 0): BrokerFeature("describing the producers of a partition (KIP-664)", "2.8"),
     ("DescribeShareGroupOffsets", 0): BrokerFeature("reading the offsets of share groups (KIP-932)", "4.1"),
-    ("DescribeTopicPartitions", 0): BrokerFeature("listing eligible leader replicas (KIP-966)", "3.7"),
+    ("DescribeTopicPartitions", 0): BrokerFeature("listing eligible leader replicas (KIP-966)", "3.8"),
     ("IncrementalAlterConfigs", 0): BrokerFeature("changing single configs (KIP-339)", "2.3"),
     ("ListPartitionReassignments", 0): BrokerFeature("listing reassignments (KIP-455)", "2.4"),
     ("ShareGroupDescribe", 0): BrokerFeature("describing share groups (KIP-932)", "4.0"),

@@ -32,9 +32,6 @@ def request(conf: Mapping[str, Any], claim: ClaimRecord, message: Any, timeout_s
     Sends ApiVersions first: another process that has taken the controller's port, another cluster's controller
     included, never receives a command. Blocks for ``timeout_s`` at most. Thread-safe.
 
-    Args:
-        conf: the client's librdkafka settings: which user connects, and how the server is authenticated.
-
     Raises:
         ControllerUnavailable: nothing was sent: no connection, the user was not authenticated, or the server is not
             that controller.

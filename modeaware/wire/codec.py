@@ -45,16 +45,6 @@ except ImportError as error:
         f"this needs kafka-python's protocol codec ({error}): install modeaware[controller] or modeaware[kafka-python]"
     ) from error
 
-__all__ = [  # what is defined elsewhere
-    "ApiMessage",
-    "ApiVersionsRequest",
-    "ApiVersionsResponse",
-    "CreatePartitionsRequest",
-    "CreatePartitionsResponse",
-    "Header",
-    "peek_header",
-]
-
 DELETE_PARTITIONS_KEY = 694
 """The api key of DeletePartitions, which KIP-694 leaves open (``xxx``). The schemas carry the same number."""
 ALTER_GROUP_RULES_KEY = 695

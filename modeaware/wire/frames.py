@@ -30,9 +30,6 @@ class FrameReader:
     """Cuts a byte stream into frames. Not thread-safe.
 
     Holds less than one frame and one received chunk.
-
-    Args:
-        max_bytes: the largest frame accepted, without its length.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -94,11 +91,7 @@ class Header:
 
 
 def peek_header(payload: bytes) -> Header:
-    """Return the fields of a request's header that every version of every api has (not ``client_id``).
-
-    Raises:
-        MalformedFrame: the frame is too short to be a request.
-    """
+    """Return the fields of a request's header that every version of every api has (not ``client_id``)."""
     if len(payload) < _REQUEST_PREFIX.size:
         raise MalformedFrame(f"a frame of {len(payload)} bytes is no request")
     return Header(*_REQUEST_PREFIX.unpack_from(payload))

@@ -52,13 +52,7 @@ def delete_partitions_request(
     accept_state_loss: Mapping[str, Sequence[str]] | None = None,
     evacuate: Collection[str] = (),
 ) -> Any:
-    """Return the request to keep ``counts[topic]`` partitions of each topic.
-
-    Args:
-        delay_ms: -1 for the ``retention`` policy.
-        accept_state_loss: per topic, the groups whose state per partition may be lost.
-        evacuate: topics that are compacted and have to be evacuated.
-    """
+    """Return the request to keep ``counts[topic]`` partitions of each topic."""
     topic = codec.DeletePartitionsRequest.DeletePartitionsTopic
     accepted = accept_state_loss or {}
     return codec.DeletePartitionsRequest(
@@ -135,12 +129,7 @@ def lost_in_version(message: Any, api_version: int) -> str | None:
 
 
 def commands_of(message: Any) -> list[Command]:
-    """Return the commands of a DeletePartitions, CreatePartitions or AlterGroupRules request.
-
-    Raises:
-        MalformedFrame: a field that must not be null is.
-        RequestRefused: a topic, or a rule, is in the request twice; a time is below 0.
-    """
+    """Return the commands of a DeletePartitions, CreatePartitions or AlterGroupRules request."""
     if isinstance(message, codec.AlterGroupRulesRequest):
         return [_alter_rules_command(message)]
     command_of = _delete_command if isinstance(message, codec.DeletePartitionsRequest) else _create_command
@@ -234,12 +223,7 @@ def failed_response(request: Any, error: ModeAwareError) -> Any:
 
 
 def results_of(response: Any) -> dict[str, TopicResult | RequestRefused]:
-    """Return each topic's result; a refusal as the error to raise. AlterGroupRules is about no topic: ``""``.
-
-    Raises:
-        RequestRefused: the request failed as a whole.
-        MalformedFrame: the response holds a code that Kafka does not have, or null where a value is required.
-    """
+    """Return each topic's result; a refusal as the error to raise. AlterGroupRules is about no topic: ``""``."""
     if isinstance(response, codec.CreatePartitionsResponse):
         return {
             _text(each.name): _refusal(each.error_code, each.error_message, each.name)

@@ -40,10 +40,6 @@ class Round:
     Attributes:
         offers: server -> its capabilities, in the order of the responses.
         failures: server -> why there was no usable response.
-
-    Args:
-        conf: the client's librdkafka settings: ``bootstrap.servers``, ``broker.address.family``,
-            ``security.protocol`` and those of TLS are used.
     """
 
     def __init__(self, conf: Mapping[str, Any]) -> None:

@@ -32,41 +32,6 @@ from kafka.protocol.consumer.offsets import ListOffsetsRequest, OffsetForLeaderE
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 from kafka.protocol.producer.transaction import AddOffsetsToTxnRequest
 
-__all__ = [
-    "AddOffsetsToTxnRequest",
-    "AlterPartitionReassignmentsRequest",
-    "ConsumerGroupDescribeRequest",
-    "ConsumerGroupDescribeResponse",
-    "CreatePartitionsRequest",
-    "CreateTopicsRequest",
-    "DeleteRecordsRequest",
-    "DeleteTopicsRequest",
-    "DescribeClusterRequest",
-    "DescribeConfigsRequest",
-    "DescribeGroupsRequest",
-    "DescribeProducersRequest",
-    "DescribeShareGroupOffsetsRequest",
-    "DescribeShareGroupOffsetsResponse",
-    "DescribeTopicPartitionsRequest",
-    "FindCoordinatorRequest",
-    "HeartbeatRequest",
-    "IncrementalAlterConfigsRequest",
-    "ListGroupsRequest",
-    "ListOffsetsRequest",
-    "ListPartitionReassignmentsRequest",
-    "MetadataRequest",
-    "OffsetCommitRequest",
-    "OffsetFetchRequest",
-    "OffsetForLeaderEpochRequest",
-    "ShareGroupDescribeRequest",
-    "ShareGroupDescribeResponse",
-    "StreamsGroupDescribeRequest",
-    "StreamsGroupDescribeResponse",
-    "assigned_topics",
-    "subscribed_topics",
-]
-
-
 ConsumerGroupDescribeRequest = define_message("ConsumerGroupDescribeRequest")  # KIP-848
 ConsumerGroupDescribeResponse = define_message("ConsumerGroupDescribeResponse", registered=True)
 ShareGroupDescribeRequest = define_message("ShareGroupDescribeRequest")  # KIP-932
@@ -79,11 +44,7 @@ DescribeShareGroupOffsetsResponse = define_message("DescribeShareGroupOffsetsRes
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str]:
-    """The topics of a classic group's member metadata (Kafka's ConsumerProtocolSubscription; b"": none).
-
-    Raises:
-        ValueError: these bytes follow another protocol.
-    """
+    """The topics of a classic group's member metadata (Kafka's ConsumerProtocolSubscription; b"": none)."""
     return frozenset(_decoded(ConsumerProtocolSubscription, metadata).topics) if metadata else frozenset()
 
 

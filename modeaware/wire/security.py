@@ -68,11 +68,7 @@ def security_protocol(conf: Mapping[str, Any]) -> str:
 
 
 def ssl_context(conf: Mapping[str, Any]) -> ssl.SSLContext:
-    """Return TLS 1.2 and later for a client, with :data:`TLS_SETTINGS` (PEM files or strings).
-
-    Raises:
-        ConfigError: a setting cannot be used.
-    """
+    """Return TLS 1.2 and later for a client, with :data:`TLS_SETTINGS` (PEM files or strings)."""
     import ssl
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -36,12 +36,7 @@ _SHORT = 8
 
 @dataclass(slots=True)
 class Budget:
-    """What one message may have.
-
-    Attributes:
-        elements: elements of arrays, at any depth, and tagged fields, together; what is left of it.
-        string_bytes: bytes of one string.
-    """
+    """What is left for one message: elements of all arrays and tagged fields together; bytes of one string."""
 
     elements: int
     string_bytes: int

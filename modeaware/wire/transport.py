@@ -340,13 +340,6 @@ class OneServer:
     """A connection to one server, with the client's own security settings; the client software name is ``modeaware``.
 
     Connects at the first request, and has no thread: its socket moves while a call waits. For one thread at a time.
-
-    Args:
-        conf: the client's librdkafka settings.
-        server: ``host:port``, instead of its bootstrap servers.
-
-    Raises:
-        ConfigError: a setting that has no equivalent in kafka-python.
     """
 
     def __init__(self, conf: Mapping[str, Any], server: str) -> None:

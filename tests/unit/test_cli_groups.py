@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import pytest
 
 from modeaware import cli
-from modeaware.cli import groups
+from modeaware.cli import groups, progress
 from modeaware.cli.groups import expiry
 from modeaware.lifecycle.commands import AlterGroupRulesCommand
 from modeaware.modelog.group_rules import GroupRule
@@ -134,7 +134,7 @@ def test_a_requirement_that_would_end_earlier_is_asked_about(
     far = 10**15 if held == NOW + DAY_MS else held  # beyond any clock of today
     monkeypatch.setattr(groups, "look_at_topics", lambda *_: situation(GroupRule("require", "g", "t", "", 0, far)))
     asked: list[object] = []
-    monkeypatch.setattr(groups, "confirmed", lambda *, yes: bool(asked.append(yes)))
+    monkeypatch.setattr(progress, "confirmed", lambda *, yes: bool(asked.append(yes)))
     end = ["--expires", expires] if expires else []
     assert cli.main(["groups", "require", "g", "--topic", "t", *end, *SERVER]) == (1 if asks else 0)
     assert bool(asked) is asks

@@ -38,7 +38,7 @@ def judge(
 ) -> dict[str, Any]:
     """Count one producer's records; by default each is delivered once and lies where it was acknowledged."""
     counted = count(
-        [acks],
+        acks,
         history(),
         Counter(a.id for a in acks) if given is None else given,
         {(a.partition, a.offset): Stored(a.id, a.key) for a in acks} if stored is None else stored,

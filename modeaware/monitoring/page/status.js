@@ -21,7 +21,7 @@ function since(ms) {
   return h < 48 ? `${h} h` : `${Math.round(h / 24)} days`;
 }
 
-function tell(word, kind, more = "") {
+function setState(word, kind, more = "") {
   // The seconds stand beside the status: within it, a screen reader would read each of them out.
   if (at("state").textContent !== word) at("state").textContent = word;
   at("age").textContent = more;
@@ -43,7 +43,7 @@ function controllers(status) {
   const failed = Object.entries(own.errors).filter(([, count]) => count);
   if (failed.length) rows.push(["Errors so far", failed.map(([name, count]) => `${name} ${count}`).join(", ")]);
   const box = element("div", { class: "card" }, [
-    element("dl", {}, rows.map(([name, told]) => element("div", {}, [element("dt", { text: name }), element("dd", { text: told })]))),
+    element("dl", {}, rows.map(([name, value]) => element("div", {}, [element("dt", { text: name }), element("dd", { text: value })]))),
   ]);
   if (own.not_ready) box.append(element("p", { class: "trouble", text: `Not ready: ${own.not_ready}` }));
   if (own.role !== "active") {
@@ -56,14 +56,14 @@ function controllers(status) {
 function keep(id, wanted) {
   // Only what has changed is built anew, so that a selection or a scrolled table stays.
   const parent = at(id);
-  const nodes = wanted.map(([key, told, build]) => {
-    const text = JSON.stringify(told, (name, value) => (name === "looked_ms" ? value !== null : value));
+  const nodes = wanted.map(([key, data, build]) => {
+    const text = JSON.stringify(data, (name, value) => (name === "looked_ms" ? value !== null : value));
     const known = shown.get(key);
     if (known && known.text === text) {
-      known.node.querySelector("[data-looked]")?.setAttribute("data-since", told.looked_ms);
+      known.node.querySelector("[data-looked]")?.setAttribute("data-since", data.looked_ms);
       return known.node;
     }
-    const node = build(told);
+    const node = build(data);
     shown.set(key, { text, node });
     return node;
   });
@@ -79,7 +79,7 @@ function show(status) {
   const changing = status.topics.filter((topic) => topic.phase !== "done").sort((a, b) => (urgency(a) < urgency(b) ? -1 : urgency(a) > urgency(b) ? 1 : 0));
   const settled = status.topics.filter((topic) => topic.phase === "done");
   keep("changing", changing.map((topic) => [`changing ${topic.topic_id}`, topic, card]));
-  keep("settled", settled.slice(0, MOST_SETTLED).map((topic) => [`settled ${topic.topic_id}`, topic, (told) => line(told, settled.length <= MOST_PICTURES)]));
+  keep("settled", settled.slice(0, MOST_SETTLED).map((topic) => [`settled ${topic.topic_id}`, topic, (one) => line(one, settled.length <= MOST_PICTURES)]));
   const there = new Set(["controllers", ...changing.map((t) => `changing ${t.topic_id}`), ...settled.map((t) => `settled ${t.topic_id}`)]);
   for (const key of shown.keys()) if (!there.has(key)) shown.delete(key);
   at("changing-n").textContent = changing.length ? changing.length : "nothing";
@@ -90,14 +90,14 @@ function show(status) {
 
 function tick() {
   for (const node of document.querySelectorAll("[data-since]")) {
-    const told = since(Number(node.dataset.since));
-    if (node.textContent !== told) node.textContent = told;
+    const text = since(Number(node.dataset.since));
+    if (node.textContent !== text) node.textContent = text;
   }
   const age = lastMs === null ? null : performance.now() - lastMs;
   const stale = age === null || age > 3 * PERIOD_MS;
   document.body.classList.toggle("stale", age !== null && stale);
   if (age === null) return;
-  tell(stale ? "stale" : "live", stale ? "bad" : "good", stale ? `: no answer for ${Math.round(age / 1000)} s` : "");
+  setState(stale ? "stale" : "live", stale ? "bad" : "good", stale ? `: no answer for ${Math.round(age / 1000)} s` : "");
 }
 
 async function ask() {
@@ -107,7 +107,7 @@ async function ask() {
     show(await answer.json());
     lastMs = performance.now();
   } catch (error) {
-    if (lastMs === null) tell(`no answer: ${error.message}`, "bad");
+    if (lastMs === null) setState(`no answer: ${error.message}`, "bad");
   }
   tick();
   setTimeout(ask, PERIOD_MS);

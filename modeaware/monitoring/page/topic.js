@@ -43,11 +43,11 @@ function lasting(s) {
 
 function cells(topic, look = topic.count < SMALL_FROM ? "cells" : "cells many") {
   const more = new Map(topic.partitions.map((one) => [one.partition, one]));
-  const told = topic.modes.map(([first, last, mode]) => `${first === last ? first : `${first} to ${last}`} ${mode}`);
+  const modes = topic.modes.map(([first, last, mode]) => `${first === last ? first : `${first} to ${last}`} ${mode}`);
   const box = element("div", {
     class: look,
     role: "img",
-    "aria-label": `Partitions: ${told.join(", ")}`,
+    "aria-label": `Partitions: ${modes.join(", ")}`,
   });
   for (const [first, last, mode] of topic.modes) {
     for (let partition = first; partition <= last; partition += 1) {
@@ -61,7 +61,7 @@ function cells(topic, look = topic.count < SMALL_FROM ? "cells" : "cells many") 
       box.append(element("span", { class: `cell ${kind}`, title, text: LETTERS[kind] }));
     }
   }
-  const words = element("p", { class: "soft", text: told.join(" · ") });
+  const words = element("p", { class: "soft", text: modes.join(" · ") });
   return [box, words];
 }
 
@@ -117,9 +117,9 @@ function pace(group) {
 function groups(topic) {
   if (!topic.groups.length) return [];
   const busy = topic.groups.filter((group) => group.unread || group.waived);
-  const told = topic.groups_count <= CALM_GROUPS ? topic.groups : busy;
+  const listed = topic.groups_count <= CALM_GROUPS ? topic.groups : busy;
   const head = [["Group", ""], ["Still to read", "n"], ["Left at its pace", ""], ["In partitions", ""], ["State", ""]];
-  const rows = told.map((group) =>
+  const rows = listed.map((group) =>
     element("tr", {}, [
       element("td", { class: "name", text: group.group }),
       element("td", { class: "n", text: number.format(group.unread) }),
@@ -133,7 +133,7 @@ function groups(topic) {
     element("tbody", {}, rows),
   ]);
   const found = !rows.length ? [] : [element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Groups of ${topic.topic}` }, [table])];
-  const left = topic.groups_count - told.length;
+  const left = topic.groups_count - listed.length;
   const less = busy.length < topic.groups.length ? "nothing left to read" : "less to read";
   if (left > 0) found.push(element("p", { class: "soft", text: `${rows.length ? "and " : ""}${left} groups with ${less}` }));
   return found;
@@ -167,7 +167,7 @@ export function card(topic) {
   return node;
 }
 
-// What needs somebody first: blocked the longest, then what waits as it was asked to.
+// What needs attention first: blocked the longest, then what waits as requested.
 export function urgency(topic) {
   if (topic.trouble !== null) return 0;
   return Math.min(Infinity, ...topic.blocked.filter((one) => !one.as_asked).map((one) => one.since_ms));
