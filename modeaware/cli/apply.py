@@ -102,11 +102,7 @@ class Found:
 
 
 def look_at(session: Session, names: Sequence[str]) -> Found:
-    """Read the mode log once, and ask the brokers for all topics at once.
-
-    Raises:
-        ClusterError, ModeSourceError: no answer, or a refusal.
-    """
+    """Read the mode log once, and ask the brokers for all topics at once."""
     log = session.read_log()
     listed = list_topics(session.cluster.brokers)
     internal = {topic.name for topic in listed.topics if topic.internal} | {log.topic}

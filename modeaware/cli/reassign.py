@@ -185,10 +185,6 @@ def verify(brokers: Brokers, wanted: Assignment, pauses_s: Iterable[float] = ())
 
     Args:
         pauses_s: as of :func:`~modeaware.admin.reassignments.move_states`.
-
-    Raises:
-        RequestRefused: not authorized, say.
-        ClusterError: no answer.
     """
     states = move_states(brokers, wanted, pauses_s)
     print(status(states))
@@ -214,12 +210,7 @@ def cancel(brokers: Brokers, wanted: Assignment) -> None:
 
 
 def wait_until_settled(brokers: Brokers, wanted: Assignment, progress: Progress) -> None:
-    """Show the progress until no wanted partition is moving. A look that fails is noted and repeated.
-
-    Raises:
-        RequestRefused: not authorized, say.
-        KeyboardInterrupt: nothing is undone.
-    """
+    """Show the progress until no wanted partition is moving. A look that fails is noted and repeated."""
     pause = threading.Event()
     while True:
         try:

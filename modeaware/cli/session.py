@@ -108,9 +108,6 @@ def connection(args: argparse.Namespace, log_level: int | None = 0) -> Connectio
 
     Args:
         log_level: librdkafka's; 0: a command prints one line where librdkafka would print many. None: the file's.
-
-    Raises:
-        ConfigError: a bad file, an unknown setting, or a bad value.
     """
     settings: dict[str, Any] = {} if log_level is None else {"log_level": log_level}
     for name, value in from_environment(os.environ).items():
@@ -197,11 +194,7 @@ def _refusal(conf: Mapping[str, Any]) -> str | None:
 
 @contextmanager
 def kafka_errors(what: str) -> Iterator[None]:
-    """Raise librdkafka's errors as ours, so that the command ends with one line.
-
-    Raises:
-        ClusterError: in place of a KafkaException.
-    """
+    """Raise librdkafka's errors as ours, so that the command ends with one line."""
     try:
         yield
     except KafkaException as error:

@@ -19,7 +19,25 @@ from modeaware.modes import ReplicaState
 from modeaware.monitoring.pages import blocked_ages_s, ready, unread_by_group
 from modeaware.monitoring.server import Answer
 
-_Sample = tuple[tuple[str, ...], float]
+_Families = dict[str, GaugeMetricFamily | CounterMetricFamily]
+_GAUGES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "controller_active": ("1: this controller is the active one.", ()),
+    "controller_ready": ("1: active or standing by, and in contact with the cluster.", ()),
+    "controller_epoch": ("Epoch of the last claim of the mode log that this controller knows.", ()),
+    "controller_loop_age_seconds": ("Since the controller's thread last completed a round.", ()),
+    "controller_contact_age_seconds": ("Since it last confirmed its election, or read the mode log.", ()),
+    "topic_epoch": ("The topic's mode epoch.", ("topic",)),
+    "topic_partitions": ("Partitions by mode and replica state.", ("topic", "mode", "replica_state")),
+    "topic_phase": ("1: the phase of the partition that is furthest behind.", ("topic", "phase")),
+    "topic_blocked_seconds": ("For how long partitions are held up, by the present reason.", ("topic", "reason")),
+    "topic_unread_offsets": ("The most that a required group has to read in retired partitions.", ("topic",)),
+    "topic_look_age_seconds": ("Since the controller last looked at the topic's logs and groups.", ("topic",)),
+}
+_COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "controller_takeovers": ("How often this process has become the active controller.", ()),
+    "controller_errors": ("What has failed and is tried again.", ("operation",)),
+    "topic_stragglers": ("Seals that were broken by a late record.", ("topic",)),
+}
 
 
 class ControllerCollector(Collector):
@@ -37,69 +55,45 @@ class ControllerCollector(Collector):
 
     def describe(self) -> Iterable[Metric]:
         """The families, without samples: no snapshot is taken when this is registered."""
-        yield from _families()
+        return _families().values()
 
     def collect(self) -> Iterator[Metric]:
-        snapshot = self._snapshot()
-        samples = {**_own(snapshot), **_topics(snapshot)}
-        for family in _families():
-            for labels, value in samples[family.name]:
-                family.add_metric(labels, value)
-            yield family
+        snapshot, families = self._snapshot(), _families()
+        _add_controller(families, snapshot)
+        _add_topics(families, snapshot)
+        yield from families.values()
 
 
-def _families() -> list[GaugeMetricFamily | CounterMetricFamily]:
-    def gauge(name: str, help: str, *labels: str) -> GaugeMetricFamily:
-        return GaugeMetricFamily(f"modeaware_{name}", help, labels=labels)
-
-    def counter(name: str, help: str, *labels: str) -> CounterMetricFamily:
-        return CounterMetricFamily(f"modeaware_{name}", help, labels=labels)
-
-    return [
-        gauge("controller_active", "1: this controller is the active one."),
-        gauge("controller_ready", "1: active or standing by, and in contact with the cluster."),
-        gauge("controller_epoch", "Epoch of the last claim of the mode log that this controller knows."),
-        gauge("controller_loop_age_seconds", "Since the controller's thread last completed a round."),
-        gauge("controller_contact_age_seconds", "Since it last confirmed its election, or read the mode log."),
-        counter("controller_takeovers", "How often this process has become the active controller."),
-        counter("controller_errors", "What has failed and is tried again.", "operation"),
-        gauge("topic_epoch", "The topic's mode epoch.", "topic"),
-        gauge("topic_partitions", "Partitions by mode and replica state.", "topic", "mode", "replica_state"),
-        gauge("topic_phase", "1: the phase of the partition that is furthest behind.", "topic", "phase"),
-        gauge(
-            "topic_blocked_seconds",
-            "For how long partitions are held up, by the present reason.",
-            "topic",
-            "reason",
-        ),
-        gauge("topic_unread_offsets", "The most that a required group has to read in retired partitions.", "topic"),
-        gauge("topic_look_age_seconds", "Since the controller last looked at the topic's logs and groups.", "topic"),
-        counter("topic_stragglers", "Seals that were broken by a late record.", "topic"),
-    ]
-
-
-def _own(snapshot: Snapshot) -> dict[str, list[_Sample]]:
-    values: dict[str, float | None] = {
-        "modeaware_controller_active": float(snapshot.role is Role.ACTIVE),
-        "modeaware_controller_ready": float(ready(snapshot) is None),
-        "modeaware_controller_epoch": None if snapshot.claim is None else float(snapshot.claim.controller_epoch),
-        "modeaware_controller_loop_age_seconds": snapshot.loop_age_s,
-        "modeaware_controller_contact_age_seconds": snapshot.contact_age_s,
-        "modeaware_controller_takeovers": float(snapshot.takeovers),
+def _families() -> _Families:
+    gauges = {
+        name: GaugeMetricFamily(f"modeaware_{name}", text, labels=labels) for name, (text, labels) in _GAUGES.items()
     }
-    samples: dict[str, list[_Sample]] = {
-        name: [((), value)] if value is not None else [] for name, value in values.items()
+    counters = {
+        name: CounterMetricFamily(f"modeaware_{name}", text, labels=labels)
+        for name, (text, labels) in _COUNTERS.items()
     }
-    samples["modeaware_controller_errors"] = [((name,), count) for name, count in sorted(snapshot.errors.items())]
-    return samples
+    return {**gauges, **counters}
 
 
-def _topics(snapshot: Snapshot) -> dict[str, list[_Sample]]:
-    named = ("epoch", "partitions", "phase", "blocked_seconds", "unread_offsets", "look_age_seconds", "stragglers")
-    samples: dict[str, list[_Sample]] = {f"modeaware_topic_{name}": [] for name in named}
+def _add_controller(families: _Families, snapshot: Snapshot) -> None:
+    values = {
+        "active": float(snapshot.role is Role.ACTIVE),
+        "ready": float(ready(snapshot) is None),
+        "epoch": None if snapshot.claim is None else float(snapshot.claim.controller_epoch),
+        "loop_age_seconds": snapshot.loop_age_s,
+        "contact_age_seconds": snapshot.contact_age_s,
+        "takeovers": float(snapshot.takeovers),
+    }
+    for name, value in values.items():
+        if value is not None:
+            families[f"controller_{name}"].add_metric((), value)
+    for name, count in sorted(snapshot.errors.items()):
+        families["controller_errors"].add_metric((name,), count)
 
+
+def _add_topics(families: _Families, snapshot: Snapshot) -> None:
     def add(name: str, labels: tuple[str, ...], value: float) -> None:
-        samples[f"modeaware_topic_{name}"].append((labels, value))
+        families[f"topic_{name}"].add_metric(labels, value)
 
     newest = {seen.record.topic: seen for seen in sorted(snapshot.topics, key=lambda seen: seen.record.changed_ms)}
     for topic, seen in sorted(newest.items()):  # of a topic made again under its name both may still be on the log
@@ -115,7 +109,6 @@ def _topics(snapshot: Snapshot) -> dict[str, list[_Sample]]:
         if looked_ms is not None:
             add("look_age_seconds", (topic,), max(snapshot.taken_ms - looked_ms, 0) / 1000)
         add("stragglers", (topic,), seen.stragglers)
-    return samples
 
 
 def _states(record: TopicRecord) -> Counter[tuple[str, str]]:

@@ -198,11 +198,7 @@ def look_at_topics(
 def look_at_groups(
     observer: Observer, topic: str, record: TopicRecord | None, rules: Sequence[GroupRule]
 ) -> TopicFacts:
-    """Return the facts of a topic's retired partitions, and of its groups whether or not a change is in progress.
-
-    Raises:
-        ClusterError: the brokers did not answer, or refused.
-    """
+    """Return the facts of a topic's retired partitions, and of its groups whether or not a change is in progress."""
     facts = observer.observe(topic, record, rules, before_due=True)
     if record is None or in_progress(record):
         return facts

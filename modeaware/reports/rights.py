@@ -217,9 +217,6 @@ def check(brokers: Brokers, scope: Scope, conf: Mapping[str, Any]) -> Report:
 
     Args:
         conf: the librdkafka configuration of the user.
-
-    Raises:
-        ClusterError: no broker answers.
     """
     scope, wire = over_the_wire(scope, conf)
     asked = ask(brokers, needs(scope), scope.mode_log)
@@ -315,11 +312,7 @@ class Asked:
 
 
 def ask(brokers: Brokers, wanted: Sequence[Need], mode_log: str) -> Asked:
-    """Have the brokers judge every need that has a name.
-
-    Raises:
-        ClusterError: no broker answers. A single request without an answer makes its needs unknown.
-    """
+    """Have the brokers judge every need that has a name. A request without an answer makes its needs unknown."""
     stranger = f"modeaware-check-{uuid.uuid4().hex}"  # no right names it, but those on all names cover it
     names = {_asked_name(need, stranger) for need in wanted if need.kind == TOPIC and need.named}
     topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in sorted(names | {mode_log})]
@@ -476,11 +469,7 @@ class Settings:
     readable: bool
 
     def found(self) -> Iterator[tuple[str, Verdict]]:
-        """Yield each setting with its verdict.
-
-        Raises:
-            ClusterError: no broker answers.
-        """
+        """Yield each setting with its verdict."""
         scope = self.scope
         if scope.reads_log:
             yield f"the mode log {scope.mode_log}", self._log()

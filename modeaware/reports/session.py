@@ -108,11 +108,7 @@ class Session:
         return ModeLog(topic, read_mode_log(self.conf, topic, READ_TIMEOUT_S))
 
     def shape(self, topic: str) -> TopicShape:
-        """Return the topic's id and partition count.
-
-        Raises:
-            RequestRefused: UNKNOWN_TOPIC_OR_PARTITION.
-        """
+        """Return the topic's id and partition count."""
         if (shape := self.cluster.describe([topic])[topic]) is None:
             raise no_such_topic(topic)
         return shape

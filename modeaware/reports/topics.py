@@ -53,11 +53,7 @@ class TopicList:
 
 
 def list_topics(brokers: Brokers) -> TopicList:
-    """Ask any broker for all topics.
-
-    Raises:
-        ClusterError: no broker answered.
-    """
+    """Ask any broker for all topics."""
     answer = brokers.ask(MetadataRequest(topics=None, allow_auto_topic_creation=False, min_version=_TOPIC_IDS))
     topics = [
         ListedTopic(topic.name, base64_id(topic.topic_id), bool(topic.is_internal), len(topic.partitions))
