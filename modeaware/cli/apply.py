@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -34,7 +33,7 @@ from modeaware.cluster.metadata import refusal
 from modeaware.errors import ControllerUnavailable, ModeAwareError
 from modeaware.modelog.records import TopicRecord
 from modeaware.printable import printable_lines
-from modeaware.reports.serialise import json_help, to_json
+from modeaware.reports.serialise import json_help, json_text
 from modeaware.reports.session import ModeLog, Session
 from modeaware.reports.topics import list_topics, topic_states
 from modeaware.retries import Outcome, outcome_of
@@ -146,7 +145,7 @@ class _Application:
             return self._proceed(found)
         finally:
             if self._args.json:
-                print(json.dumps(to_json(self._report()), indent=2))
+                print(json_text(self._report()))
 
     def _report(self) -> ApplyReport:
         return ApplyReport(tuple(self._diffs.values()))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 
 from modeaware.cli import Command
 from modeaware.cli.session import add_connection_options, add_controller_config_option, open_session
 from modeaware.printable import printable
 from modeaware.reports.certificate import Certificate, take_certificate
-from modeaware.reports.serialise import json_help, to_json
+from modeaware.reports.serialise import json_help, json_text
 
 NOT_DRAINED = 3
 
@@ -38,7 +37,7 @@ Exit status: 0 if every partition is drained or reclaimed; {NOT_DRAINED} if one 
     def run(self, args: argparse.Namespace) -> int:
         with open_session(args, "take the certificate") as session:
             certificate = take_certificate(session, args.topic, args.partition)
-        print(json.dumps(to_json(certificate), indent=2))
+        print(json_text(certificate))
         for partition in certificate.partitions:
             if partition.reason is not None:
                 print(printable(f"{args.topic}-{partition.partition}: {partition.verdict}"), file=sys.stderr)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 
 from modeaware.cli import Command
 from modeaware.cli.session import (
@@ -15,8 +14,8 @@ from modeaware.cli.session import (
 )
 from modeaware.errors import ConfigError
 from modeaware.printable import printable_lines
-from modeaware.reports.rights import PLACEHOLDER, CheckReport, Role, Scope, Site, check, check_report, check_text
-from modeaware.reports.serialise import json_help, to_json
+from modeaware.reports.rights import PLACEHOLDER, CheckReport, Role, Scope, Site, check, check_text
+from modeaware.reports.serialise import json_help, json_text
 
 FAILED = 3
 
@@ -65,9 +64,9 @@ Exit status: 0 if nothing fails; {FAILED} if something does; 1 for an error, suc
         target = connection(args)
         scope, site = _scope(args, target), _site(args, target)
         with open_session(args, "check the rights") as session:
-            report = check_report(check(session.cluster.brokers, scope, session.conf), site)
+            report = check(session.cluster.brokers, scope, session.conf, site)
         if args.json:
-            print(json.dumps(to_json(report), indent=2))
+            print(json_text(report))
         else:
             print(printable_lines(check_text(report, site)))
         return 0 if report.passed else FAILED

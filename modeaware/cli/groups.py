@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import re
 from datetime import UTC, datetime
@@ -25,7 +24,7 @@ from modeaware.reports.groups import (
     look_at_topics,
     rule_text,
 )
-from modeaware.reports.serialise import json_help, to_json
+from modeaware.reports.serialise import json_help, json_text
 from modeaware.reports.session import Session
 
 _GLOB = "* ? [...], case counts"
@@ -98,7 +97,7 @@ def _add_rule_options(parser: argparse.ArgumentParser, kind: str) -> None:
 def _list(args: argparse.Namespace, session: Session) -> int:
     situation = look_at_topics(session, args.topic)
     report = GroupsReport.of(situation.topics(), situation.rules, SYSTEM_CLOCK.now_ms())
-    print(json.dumps(to_json(report), indent=2) if args.json else groups_text(report))
+    print(json_text(report) if args.json else groups_text(report))
     return 0
 
 

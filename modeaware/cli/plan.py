@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from modeaware.plan.html import write_page
 from modeaware.plan.report import ResizePlan, make_plan
 from modeaware.plan.sample import look, read_sample
 from modeaware.plan.text import encodable, plan_text
-from modeaware.reports.serialise import json_help, to_json
+from modeaware.reports.serialise import json_help, json_text
 
 DEFAULT_SAMPLE = 10_000
 MOST_SAMPLED = 1_000_000
@@ -57,7 +56,7 @@ It reads no more records than --sample says, joins no group and commits nothing;
             sample = read_sample(session.conf, args.topic, found.facts.partition_count, found.logs, args.sample)
         plan = make_plan(found, sample, args.partitions, SYSTEM_CLOCK.now_ms())
         if args.json:
-            print(json.dumps(to_json(plan), indent=2))
+            print(json_text(plan))
         else:
             print(encodable(plan_text(plan), sys.stdout.encoding or "utf-8"))
         if args.html is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from textwrap import indent
 from typing import Any
@@ -21,7 +20,7 @@ from modeaware.lifecycle.commands import CreatePartitionsCommand, TopicCommand
 from modeaware.modelog.records import TopicRecord
 from modeaware.printable import printable, printable_lines
 from modeaware.reports.describe import Description, describe_text, describe_topics, gone_lines
-from modeaware.reports.serialise import json_help, to_json
+from modeaware.reports.serialise import json_help, json_text
 from modeaware.reports.session import Session, no_such_topic
 from modeaware.reports.topics import (
     PARTITIONS_PER_ANSWER,
@@ -356,7 +355,7 @@ def _describe(args: argparse.Namespace, session: Session) -> int:
     names = [topic.name for topic in chosen]
     if args.json:
         topics = describe_topics(session, None if everything else names)
-        print(json.dumps(to_json(Description(tuple(topics))), indent=2))
+        print(json_text(Description(tuple(topics))))
         return 0
     records, details = _records(args, session, chosen)
     limit = args.partition_size_limit_per_response or PARTITIONS_PER_ANSWER

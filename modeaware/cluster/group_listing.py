@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from modeaware.cluster.metadata import Route, end_offsets, metadata_request
+from modeaware.cluster.metadata import Leader, end_offsets, metadata_request
 from modeaware.errors import ClusterError
 from modeaware.librdkafka import KafkaError
 from modeaware.lifecycle.facts import GroupsDoubt
@@ -31,7 +31,7 @@ from modeaware.wire.requests import (
 
 OFFSETS_TOPIC = "__consumer_offsets"
 _DESCRIBE_OPERATION = 8
-_Leaders = Mapping[int, Route]
+_Leaders = Mapping[int, Leader]
 
 
 @dataclass(frozen=True)

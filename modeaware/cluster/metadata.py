@@ -133,7 +133,7 @@ def _ids(answer: Any) -> Ids:
 
 # Leaders
 
-Route = tuple[int, int]
+Leader = tuple[int, int]
 """The node id of a leader, and its leader epoch."""
 Build = Callable[[Mapping[int, int]], Any]
 """Makes the request for some partitions of one leader, given partition -> leader epoch, right before it is sent."""
@@ -142,7 +142,7 @@ Build = Callable[[Mapping[int, int]], Any]
 class _Answered(NamedTuple):
     entry: Any
     """The partition's entry in the response, or a ClusterError."""
-    by: Route | None = None
+    by: Leader | None = None
     moved: bool = False
 
 
@@ -153,7 +153,7 @@ class LeaderRequests:
     again, and the partition's new leader is asked once more.
     """
 
-    def __init__(self, brokers: Brokers, topic: str, routes: Mapping[int, Route] | None = None) -> None:
+    def __init__(self, brokers: Brokers, topic: str, routes: Mapping[int, Leader] | None = None) -> None:
         self._brokers = brokers
         self._topic = topic
         self._routes = routes
@@ -173,7 +173,7 @@ class LeaderRequests:
             only_under: partition -> the leader epoch it must have; under another one nothing is sent.
         """
 
-        def attempt(partitions: Iterable[int], routes: Mapping[int, Route]) -> dict[int, _Answered]:
+        def attempt(partitions: Iterable[int], routes: Mapping[int, Leader]) -> dict[int, _Answered]:
             answered: dict[int, _Answered] = {}
             led: dict[int, dict[int, int]] = {}
             for partition in partitions:
@@ -212,7 +212,7 @@ class LeaderRequests:
         answers = self.ask(partitions, what, build, index=index)
         return {p: entry for p, entry in answers.items() if not isinstance(entry, ClusterError)}
 
-    def _read(self, what: str, partition: int, by: Route, entry: Any) -> _Answered:
+    def _read(self, what: str, partition: int, by: Leader, entry: Any) -> _Answered:
         if entry is None or isinstance(entry, ClusterError):
             text = f"cannot {what} {self._topic}-{partition}: {entry or f'broker {by[0]} left it out of its response'}"
             code = entry.code if entry is not None else None
@@ -224,7 +224,7 @@ class LeaderRequests:
     def _error(self, what: str, partition: int, number: int) -> ClusterError:
         return refusal(f"{what} {self._topic}-{partition}", number, topic=self._topic, partition=partition)
 
-    def _find(self) -> Mapping[int, Route]:
+    def _find(self) -> Mapping[int, Leader]:
         (topic,) = self._brokers.ask(metadata_request([self._topic], 7)).topics
         self._refusal = None
         if topic.error_code not in (0, KafkaError.LEADER_NOT_AVAILABLE):
@@ -245,7 +245,7 @@ def list_offsets_request(topic: str, epochs: Mapping[int, int], timestamp: int, 
 
 
 def end_offsets(
-    brokers: Brokers, topic: str, partitions: Iterable[int], routes: Mapping[int, Route] | None = None
+    brokers: Brokers, topic: str, partitions: Iterable[int], routes: Mapping[int, Leader] | None = None
 ) -> dict[int, int]:
     """Return the high watermarks; a partition whose leader does not answer, or does not have it yet, is missing."""
 

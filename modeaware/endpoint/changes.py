@@ -20,6 +20,7 @@ from modeaware.lifecycle.commands import (
     CreatePartitionsCommand,
     DeletePartitionsCommand,
 )
+from modeaware.modelog.group_rules import has_glob_characters
 from modeaware.wire import codec, messages
 from modeaware.wire.codec import Header
 from modeaware.wire.frames import MalformedFrame
@@ -29,7 +30,6 @@ QUESTION_VERSION = 9
 _MAX_TIMEOUT_MS = 600_000
 _MAX_NAME = 249
 _MAX_MESSAGE = 1_000
-_GLOB = "*?["
 _LOOK = "the request may have been carried out: look before trying again"
 _TOPIC_ERRORS = {
     int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION): "unknown topic {}",
@@ -188,7 +188,7 @@ class _Rights:
         if self._cluster >= GROUP_RULES_NEED:
             return None
         names = list(_named(command))
-        if not names or any(_is_glob(name) for name in names):
+        if not names or any(map(has_glob_characters, names)):
             return CommandResult(
                 "",
                 ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
@@ -206,10 +206,6 @@ def _named(command: Command) -> Iterator[str]:
     else:
         yield from (rule.topic for rule in command.add)
         yield from (topic for _, _, topic in command.remove)
-
-
-def _is_glob(name: str) -> bool:
-    return any(character in name for character in _GLOB)
 
 
 def _is_name(name: str) -> bool:

@@ -25,7 +25,7 @@ class ActiveController:
     port: int = 0
 
 
-class Controller(Protocol):
+class ControllerView(Protocol):
     """What a session may ask of the controller. Called in the endpoint's thread; returns at once and does no IO.
 
     Every method may raise :class:`~modeaware.errors.ModeSourceError` while the mode log has not been read to its end

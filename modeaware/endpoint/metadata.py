@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from cachetools import LRUCache
 
-from modeaware.endpoint.facade import Controller
+from modeaware.endpoint.facade import ControllerView
 from modeaware.endpoint.limits import EndpointLimits
 from modeaware.endpoint.splice import Additions, Node, of_live, with_controller, with_modes, without_ids
 from modeaware.errors import ErrorCode, ModeAwareError
@@ -73,11 +73,11 @@ class ModesQuery:
         if self.modes_only and self._request.topics is not None:
             raise MalformedFrame("a Metadata request for the topics that have a mode record, and for topics by name")
 
-    def removed(self, controller: Controller) -> tuple[str, ...]:
+    def removed(self, controller: ControllerView) -> tuple[str, ...]:
         """Return those of the topics whose modes the client holds that have no record any more."""
         return controller.removed(self._request.held_topic_ids)
 
-    def question(self, controller: Controller, correlation_id: int, version: int) -> bytes:
+    def question(self, controller: ControllerView, correlation_id: int, version: int) -> bytes:
         """Return the Metadata request in ``version`` that is sent to the broker instead."""
         asked = self._request
         if self.modes_only:
@@ -98,7 +98,7 @@ class ModesQuery:
 def with_modes_of(
     upstream: bytes,
     correlation_id: int,
-    controller: Controller,
+    controller: ControllerView,
     answers: Answers,
     *,
     version: int,
@@ -115,7 +115,7 @@ def with_modes_of(
     return struct.pack(">iB", correlation_id, 0) + body
 
 
-def served(upstream: bytes, version: int, controller: Controller) -> bytes:
+def served(upstream: bytes, version: int, controller: ControllerView) -> bytes:
     """Return the broker's response (a whole frame) for a client that does not read modes, when such clients are served.
 
     The controller in it is the active one's endpoint, so that a growth (KIP-195) reaches it and not a broker, which
@@ -155,7 +155,7 @@ class Gate:
     version: int
     asked: int
 
-    def refused(self, upstream: bytes, controller: Controller, answers: Answers) -> bytes:
+    def refused(self, upstream: bytes, controller: ControllerView, answers: Answers) -> bytes:
         """Return the response for the client, from the broker's (a whole frame).
 
         A topic with a partition that takes no writes has no leader. The brokers are the remaining leaders and this
@@ -171,7 +171,7 @@ class Gate:
         )
         return struct.pack(">i", self.correlation_id) + body
 
-    def _refused(self, upstream: bytes, controller: Controller, added: Sequence[Node]) -> bytes:
+    def _refused(self, upstream: bytes, controller: ControllerView, added: Sequence[Node]) -> bytes:
         upstream, ids = without_ids(upstream) if self.asked >= codec.METADATA_WITH_IDS else (upstream, {})
         _, answer = codec.decode_response(upstream, codec.METADATA_KEY, codec.METADATA_WITHOUT_IDS)
         for topic in answer.topics:
@@ -192,7 +192,7 @@ class Gate:
         return codec.encode_response(answer, self.version, self.correlation_id)[4:]
 
 
-def _active(controller: Controller) -> tuple[Node | None, str | None]:
+def _active(controller: ControllerView) -> tuple[Node | None, str | None]:
     """The node that takes changes and its controller's name; None where none is known."""
     if controller.is_active():
         return Node(codec.ENDPOINT_NODE_ID, *controller.advertised), controller.controller_id

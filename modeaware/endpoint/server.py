@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from typing import NamedTuple
 
 from modeaware.endpoint.connection import Connection, RefreshViews, Shared, SubmitCommands
-from modeaware.endpoint.facade import Controller
+from modeaware.endpoint.facade import ControllerView
 from modeaware.endpoint.limits import BufferBudget, ConnectionSlots, EndpointLimits, RateLimitedLogger
 from modeaware.endpoint.metadata import Answers
 from modeaware.endpoint.session import ClientSession
@@ -98,7 +98,7 @@ class Server:
     def __init__(
         self,
         listen: str,
-        controller: Controller,
+        controller: ControllerView,
         submit: SubmitCommands,
         refresh: RefreshViews,
         upstream: Upstream,

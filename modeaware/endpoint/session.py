@@ -38,7 +38,7 @@ from modeaware.endpoint.facade import (
     Action,
     ActiveController,
     Close,
-    Controller,
+    ControllerView,
     Outcome,
     Refresh,
     Submit,
@@ -159,7 +159,7 @@ class ClientSession:
     """
 
     def __init__(
-        self, controller: Controller, limits: EndpointLimits, mechanism_required: bool, cache: Answers | None = None
+        self, controller: ControllerView, limits: EndpointLimits, mechanism_required: bool, cache: Answers | None = None
     ) -> None:
         self._controller = controller
         self._limits = limits

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Self
 
-from modeaware.modelog.records import JsonFields, JsonRecord, form, optional_int, text
+from modeaware.modelog.records import JsonFields, VersionedRecord, form, optional_int, text
 
 GROUP_RULES_KEY = "group-rules"
 LITERAL_READER = 2
@@ -92,7 +92,7 @@ class GroupRule(JsonFields):
 
 
 @dataclass(frozen=True)
-class GroupRulesRecord(JsonRecord):
+class GroupRulesRecord(VersionedRecord):
     """All rules in force (and those that have expired since the last change)."""
 
     KIND, READER = "a record of group rules", LITERAL_READER
@@ -107,10 +107,6 @@ class GroupRulesRecord(JsonRecord):
     )
     controller_epoch: int = field(default=0, metadata=form(int, required=True))
     epoch: int = field(default=-1, metadata=form(int, required=True))
-
-    @property
-    def version(self) -> tuple[int, int]:
-        return (self.controller_epoch, self.epoch)
 
     @property
     def reader(self) -> int:

@@ -176,6 +176,17 @@ class JsonRecord(JsonFields):
             raise RecordError(f"mode log: not {cls.KIND} ({type(error).__name__}: {error})") from error
 
 
+class VersionedRecord(JsonRecord):
+    """A record of which the log keeps the latest version."""
+
+    controller_epoch: int
+    epoch: int
+
+    @property
+    def version(self) -> tuple[int, int]:
+        return (self.controller_epoch, self.epoch)
+
+
 def text(value: Any) -> str:
     """Return a field that must be a string; raises TypeError."""
     if not isinstance(value, str):
@@ -365,7 +376,7 @@ class RetiredPartition(JsonFields):
 
 
 @dataclass(frozen=True)
-class TopicRecord(JsonRecord):
+class TopicRecord(VersionedRecord):
     """The whole truth about one topic, as the mode log holds it.
 
     Attributes:
@@ -439,10 +450,6 @@ class TopicRecord(JsonRecord):
         return record
 
     @property
-    def version(self) -> tuple[int, int]:
-        return (self.controller_epoch, self.epoch)
-
-    @property
     def writable_count(self) -> int:
         return sum(mode.writable for mode in self.modes)
 
@@ -509,7 +516,7 @@ def _write_brokers(brokers: Mapping[int, str | None]) -> list[dict[str, Any]]:
 
 
 @dataclass(frozen=True)
-class ObservedBrokersRecord(JsonRecord):
+class ObservedBrokersRecord(VersionedRecord):
     """Which brokers were ever seen, those included that are down (KIP-409's ``/brokers/observed_ids``), and what
     creations may do about these (``modeaware.under.replicated.creation``).
 
@@ -529,7 +536,3 @@ class ObservedBrokersRecord(JsonRecord):
     )
     controller_epoch: int = field(default=0, metadata=form(int, required=True))
     epoch: int = field(default=-1, metadata=form(int, required=True))
-
-    @property
-    def version(self) -> tuple[int, int]:
-        return (self.controller_epoch, self.epoch)

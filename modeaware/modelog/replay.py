@@ -18,6 +18,7 @@ from modeaware.modelog.records import (
     ClaimRecord,
     ObservedBrokersRecord,
     TopicRecord,
+    VersionedRecord,
 )
 from modeaware.topic_view import TopicView
 
@@ -25,8 +26,6 @@ logger = logging.getLogger(__name__)
 
 MAX_REMEMBERED_KEYS = 1_000
 """How many unreadable keys are kept apart: malformed records must fill neither memory nor the program's log."""
-
-_Versioned = TopicRecord | GroupRulesRecord | ObservedBrokersRecord
 
 
 class Replay:
@@ -191,7 +190,7 @@ def fold(log: Iterable[tuple[str | bytes | None, bytes | None]]) -> Replay:
     return replay
 
 
-def _refuse_older(record: _Versioned, held: _Versioned | None, what: str) -> None:
+def _refuse_older(record: VersionedRecord, held: VersionedRecord | None, what: str) -> None:
     if held is not None and record.version < held.version:
         raise RecordError(f"mode log: a record of {what} has version {record.version} and comes after {held.version}")
 

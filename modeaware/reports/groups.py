@@ -257,36 +257,34 @@ def _report(
     requirement: Requirement,
 ) -> GroupReport:
     group = facts.groups.get(name)
-    unread: dict[int, int] = {}
     held_up: dict[int, str] = {}
     waivers: dict[int, GroupRule] = {}
-    report = GroupReport(
-        group=name,
-        kind=group.kind if group is not None else None,
-        has_members=group is not None and group.has_members,
-        stateful=group is not None and group.stateful,
-        state_loss_accepted=name in requirement.accept_state_loss,
-        because=because,
-        unread=unread,
-        held_up=held_up,
-        waivers=waivers,
-    )
     if name == requirement.evacuation:
         alone = replace(requirement, groups=(), doubt=None)
     else:
         alone = replace(requirement, groups=(name,), doubt=None, evacuation=None)
     for partition, seal in seals.items():
         assert record is not None, "only a record retires partitions"
+        if IGNORED in because or not drains(partition, record):  # other policies wait for no group, unless it evacuates
+            continue
         log = facts.partitions[partition]
-        unread[partition] = unread_offsets(group, partition, seal, log.log_start)
-        if report.required and drains(partition, record):  # other policies wait for no group, unless it evacuates
-            waiver = requirement.waiver(name, group, partition)
-            drain = check_drain(partition, seal, record.retired[partition].truncated_to, log, facts, alone)
-            if drain.reason is not None:
-                held_up[partition] = drain.reason
-            elif waiver is not None and name in drain.waived:
-                waivers[partition] = waiver
-    return report
+        drain = check_drain(partition, seal, record.retired[partition].truncated_to, log, facts, alone)
+        waiver = requirement.waiver(name, group, partition)
+        if drain.reason is not None:
+            held_up[partition] = drain.reason
+        elif waiver is not None and name in drain.waived:
+            waivers[partition] = waiver
+    return GroupReport(
+        group=name,
+        kind=group.kind if group is not None else None,
+        has_members=group is not None and group.has_members,
+        stateful=group is not None and group.stateful,
+        state_loss_accepted=name in requirement.accept_state_loss,
+        because=because,
+        unread={p: unread_offsets(group, p, seal, facts.partitions[p].log_start) for p, seal in seals.items()},
+        held_up=held_up,
+        waivers=waivers,
+    )
 
 
 def groups_text(report: GroupsReport) -> str:

@@ -184,35 +184,7 @@ class Verdict:
     detail: str = ""
 
 
-@dataclass(frozen=True)
-class Report:
-    """What a check found.
-
-    Attributes:
-        rights: each right that the role needs, and whether the user has it.
-        settings: what is needed and no right, by name.
-        log_missing: the mode log does not exist (None: not known).
-        brokers: their number.
-    """
-
-    scope: Scope
-    rights: Mapping[Need, Verdict]
-    settings: Mapping[str, Verdict]
-    log_missing: bool | None
-    brokers: int
-
-    @property
-    def passed(self) -> bool:
-        """Whether nothing failed; what is unknown did not."""
-        return all(verdict.state is not State.FAIL for verdict in (*self.rights.values(), *self.settings.values()))
-
-    @property
-    def missing(self) -> tuple[Need, ...]:
-        """The rights that failed."""
-        return tuple(need for need, verdict in self.rights.items() if verdict.state is State.FAIL)
-
-
-def check(brokers: Brokers, scope: Scope, conf: Mapping[str, Any]) -> Report:
+def check(brokers: Brokers, scope: Scope, conf: Mapping[str, Any], site: Site) -> CheckReport:
     """Check the rights and the settings that a role needs.
 
     Args:
@@ -226,9 +198,7 @@ def check(brokers: Brokers, scope: Scope, conf: Mapping[str, Any]) -> Report:
     )
     settings = {"the modes over the wire": wire} if wire is not None else {}
     settings.update(Settings(brokers, scope, asked, conf, readable).found())
-    log = asked.topics[scope.mode_log]
-    missing = log.partitions is None if log.shown else None
-    return Report(scope, asked.verdicts, settings, missing, asked.brokers)
+    return check_report(scope, asked, settings, site)
 
 
 def over_the_wire(scope: Scope, conf: Mapping[str, Any]) -> tuple[Scope, Verdict | None]:
@@ -637,19 +607,20 @@ class CheckReport:
     notes: tuple[str, ...]
 
 
-def check_report(report: Report, site: Site) -> CheckReport:
-    """Return a check with the commands that grant what is missing."""
-    missing, log = report.missing, report.scope.mode_log
+def check_report(scope: Scope, asked: Asked, settings: Mapping[str, Verdict], site: Site) -> CheckReport:
+    """Return a check with the commands that grant what is missing; what is unknown has not failed."""
+    missing = [need for need, verdict in asked.verdicts.items() if verdict.state is State.FAIL]
+    log = asked.topics[scope.mode_log]
     creates = any(need.operation is AclOperation.CREATE for need in missing)
     hidden = any(need.kind == CLUSTER or need.name == EVERY for need in missing)
-    hidden_note = _HIDDEN if report.scope.role is Role.CONTROLLER else _HIDDEN_OPERATOR
+    hidden_note = _HIDDEN if scope.role is Role.CONTROLLER else _HIDDEN_OPERATOR
     return CheckReport(
-        role=report.scope.role.value,
+        role=scope.role.value,
         principal=None if site.principal == PLACEHOLDER else site.principal,
         bootstrap_servers=site.servers,
-        mode_log_topic=log,
-        mode_log_missing=report.log_missing,
-        passed=report.passed,
+        mode_log_topic=scope.mode_log,
+        mode_log_missing=log.partitions is None if log.shown else None,
+        passed=not missing and all(verdict.state is not State.FAIL for verdict in settings.values()),
         rights=tuple(
             RightReport(
                 verdict.state,
@@ -660,10 +631,10 @@ def check_report(report: Report, site: Site) -> CheckReport:
                 verdict.detail,
                 site.grant(need) if verdict.state is State.FAIL else None,
             )
-            for need, verdict in report.rights.items()
+            for need, verdict in asked.verdicts.items()
         ),
-        settings=tuple(SettingReport(verdict.state, name, verdict.detail) for name, verdict in report.settings.items()),
-        commands=(*map(site.grant, missing), *([site.create(log, report.brokers)] if creates else [])),
+        settings=tuple(SettingReport(verdict.state, name, verdict.detail) for name, verdict in settings.items()),
+        commands=(*map(site.grant, missing), *([site.create(scope.mode_log, asked.brokers)] if creates else [])),
         notes=(*([hidden_note] if hidden else []), *([_NO_CREATE] if creates else [])),
     )
 

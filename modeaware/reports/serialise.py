@@ -10,6 +10,7 @@ differs from its fields registers that form here.
 from __future__ import annotations
 
 import inspect
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
@@ -36,6 +37,11 @@ def to_json(value: Any) -> Any:
     if isinstance(value, Iterable) and not isinstance(value, str):
         return [to_json(each) for each in (sorted(value) if isinstance(value, frozenset) else value)]
     return value
+
+
+def json_text(report: Any) -> str:
+    """Return a report as ``--json`` prints it."""
+    return json.dumps(to_json(report), indent=2)
 
 
 @to_json.register

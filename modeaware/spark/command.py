@@ -22,7 +22,7 @@ from modeaware.plan.html import write_page
 from modeaware.plan.report import ResizePlan
 from modeaware.plan.text import encodable, plan_text
 from modeaware.properties import read_properties
-from modeaware.reports.serialise import json_help, to_json
+from modeaware.reports.serialise import json_help, json_text
 from modeaware.spark.connector import packages
 from modeaware.spark.evacuation.job import DEFAULT_PASSES, DEFAULT_WAIT_S, evacuate
 from modeaware.spark.planning import DEFAULT_SAMPLE, plan
@@ -79,7 +79,7 @@ def plan_main(arguments: Sequence[str] | None = None) -> int:
 
     def run(spark: SparkSession, conf: dict[str, Any]) -> None:
         found = plan(spark, args.topic, conf, args.partitions, sample=args.sample, **dict(args.source_option))
-        text = json.dumps(to_json(found), indent=2) if args.json else plan_text(found)
+        text = json_text(found) if args.json else plan_text(found)
         print(encodable(text, sys.stdout.encoding or "utf-8"))
         if args.html is not None:
             write_page(found, args.html)

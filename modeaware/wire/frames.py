@@ -36,11 +36,6 @@ class FrameReader:
         self._max_bytes = max_bytes
         self._buffer = bytearray()
 
-    @property
-    def in_frame(self) -> bool:
-        """Whether a frame has begun and is not complete."""
-        return bool(self._buffer)
-
     def receive(self, data: bytes) -> list[bytes]:
         """Take bytes as they came from the peer; return the frames (without their lengths) that are now complete.
 

@@ -15,7 +15,7 @@ from typing import Any, Self, cast
 import pytest
 
 from modeaware.endpoint import server as server_module
-from modeaware.endpoint.facade import Action, Close, Controller, Outcome, Submit, ToClient, ToUpstream
+from modeaware.endpoint.facade import Action, Close, ControllerView, Outcome, Submit, ToClient, ToUpstream
 from modeaware.endpoint.limits import EndpointLimits
 from modeaware.endpoint.server import Server
 from modeaware.endpoint.transport import Upstream
@@ -257,7 +257,7 @@ def servers(monkeypatch: pytest.MonkeyPatch, controller: StubController) -> Iter
 
     def make(*brokers: tuple[str, int], **arguments: Any) -> Server:
         upstream = arguments.pop("upstream", None) or Upstream(brokers)
-        desk = cast(Controller, None)  # fake sessions ask nothing
+        desk = cast(ControllerView, None)  # fake sessions ask nothing
         started.append(Server("127.0.0.1:0", desk, controller.submit, controller.refresh, upstream, **arguments))
         started[-1].start()
         return started[-1]

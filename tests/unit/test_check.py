@@ -12,7 +12,7 @@ from modeaware.errors import ClusterError
 from modeaware.librdkafka import KafkaError
 from modeaware.reports.rights import (
     Asked,
-    Report,
+    CheckReport,
     Role,
     Scope,
     SeenTopic,
@@ -172,27 +172,27 @@ SITE = Site("here:1", "User:ann")
 PASS, FAIL = Verdict(State.PASS), Verdict(State.FAIL)
 
 
-def report(role: Role, *failing: str) -> Report:
-    scope = Scope(role, topics=["orders"], groups=["my group"])
+def report(site: Site, *failing: str) -> CheckReport:
+    scope = Scope(Role.OPERATOR, topics=["orders"], groups=["my group"])
     wanted = needs(scope)
     assert set(failing) <= set(map(str, wanted))
-    rights = {need: FAIL if str(need) in failing else PASS for need in wanted}
-    return Report(scope, rights, {}, log_missing=True, brokers=5)
+    verdicts = {need: FAIL if str(need) in failing else PASS for need in wanted}
+    return check_report(scope, Asked(verdicts, {LOG: SeenTopic(None, True, None)}, 7, 5, None), {}, site)
 
 
 def test_a_failure_has_its_command_in_text_and_json() -> None:
     lacking = "topic orders DELETE"
-    found = report(Role.OPERATOR, lacking)
-    assert not found.passed
-    lines = list(check_text(check_report(found, SITE), SITE))
+    found = report(SITE, lacking)
+    assert (found.passed, found.mode_log_missing) == (False, True)
+    lines = list(check_text(found, SITE))
     assert [line for line in lines if line.startswith("fail")] == [f"fail     {lacking}: shrinking"]
-    told = to_json(check_report(found, SITE))
+    told = to_json(found)
     (failed,) = [right for right in told["rights"] if right["state"] == "fail"]
     assert (failed["resource"], failed["name"], failed["operation"]) == ("topic", "orders", "DELETE")
     assert told["commands"] == [failed["command"]]
     assert lines[lines.index(failed["command"]) - 1] == "For an administrator to run:"
     site = Site("here:1", secured=True)
-    secured = list(check_text(check_report(found, site), site))
+    secured = list(check_text(report(site, lacking), site))
     assert "For an administrator to run, with settings in admin.properties:" in secured
     assert told["notes"] == []
     assert told["passed"] is False

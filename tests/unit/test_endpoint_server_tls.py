@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from modeaware.endpoint.facade import Controller
+from modeaware.endpoint.facade import ControllerView
 from modeaware.endpoint.server import Server
 from modeaware.endpoint.transport import Upstream, server_context
 from modeaware.errors import ConfigError
@@ -135,7 +135,7 @@ def test_a_certificate_that_cannot_be_used_is_a_clear_error(
 
 def _make(listen: str, upstream: Upstream, **arguments: Any) -> Server:
     controller = StubController()
-    return Server(listen, cast(Controller, None), controller.submit, controller.refresh, upstream, **arguments)
+    return Server(listen, cast(ControllerView, None), controller.submit, controller.refresh, upstream, **arguments)
 
 
 def test_ssl_without_sasl_is_refused_with_what_to_do() -> None:
