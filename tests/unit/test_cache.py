@@ -85,6 +85,8 @@ def test_a_refresh_never_takes_an_answer_to_an_earlier_question(make: Make, sour
     with ThreadPoolExecutor(8) as pool:
         first = pool.submit(store.refresh, 30)
         eventually(lambda: len(source.asked) == 1)
+        with pytest.raises(ModeSourceError, match="no answer in time to an earlier request"):
+            store.refresh(0)
         source.views["orders"] = view(epoch=2)  # the question that is on its way does not see this
         before = clock.reads
         later = [pool.submit(store.refresh, 30) for _ in range(6)]
@@ -133,6 +135,16 @@ def test_a_view_never_goes_back(make: Make, source: Source) -> None:
         store.unsubscribe(heard.extend)
     store.publish([view(epoch=2, controller_epoch=3)])
     assert heard == ["orders", "orders"]
+
+
+def test_listener_that_another_one_unsubscribed_is_not_called(make: Make, source: Source) -> None:
+    store = make(source)
+    store.confirm()
+    heard: list[str] = []
+    store.subscribe(lambda changed: store.unsubscribe(heard.extend))
+    store.subscribe(heard.extend)
+    store.publish([view()])
+    assert heard == []
 
 
 def test_a_topic_goes_on_the_sources_word_only(make: Make, source: Source) -> None:

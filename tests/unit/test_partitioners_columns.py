@@ -101,6 +101,7 @@ def test_a_count_out_of_range_is_refused(name: str, count: int) -> None:
         ("key", "not str"),
         (7, "not int"),
         ([b"key", 7], "row 1 of a column of keys is bytes, str or None, not int"),
+        (np.array([[b"key"]]), "a NumPy array of one dimension"),
         (pa.scalar("key"), "an Array or a ChunkedArray of pyarrow, not StringScalar"),
         (pa.array([1, 2]), "binary or string in Arrow, not int64"),
     ],

@@ -87,9 +87,13 @@ def test_where_live_ones_are_enough_the_policies_differ(policy: str, minimum: in
 
 
 @pytest.mark.parametrize("policy", [DISABLED, ENABLED, PREFER_OBSERVED])
-def test_too_few_live_ones_are_refused(policy: str) -> None:
-    with pytest.raises(RequestRefused, match="needs 3 live replicas and only 2 brokers are alive") as caught:
-        by_policy(policy, 3, 3)
+@pytest.mark.parametrize(
+    ("factor", "told"),
+    [(3, "needs 3 live replicas and only 2 brokers are alive"), (2, "3 live replicas is more than .* factor 2")],
+)
+def test_too_few_live_ones_are_refused(policy: str, factor: int, told: str) -> None:
+    with pytest.raises(RequestRefused, match=told) as caught:
+        by_policy(policy, factor, 3)
     assert caught.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
 
 

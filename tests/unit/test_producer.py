@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import pickle
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -85,6 +86,17 @@ def test_a_change_after_close_changes_nothing(acquired: Acquired) -> None:
     producer.close()
     acquired.views.set("orders", modes_of(12, 4))
     assert is_librdkafkas_own(producer.produce)
+
+
+def test_our_error_survives_pickling() -> None:
+    again = pickle.loads(pickle.dumps(RetiredPartitionChosen("retired", topic="orders", partition=7)))
+    assert (type(again), again.message, again.topic, again.partition) == (
+        RetiredPartitionChosen,
+        "retired",
+        "orders",
+        7,
+    )
+    assert isinstance(again.args[0], confluent_kafka.KafkaError)
 
 
 @pytest.mark.parametrize("routed", [True, False])

@@ -15,8 +15,9 @@ from modeaware.confluent.producer import Producer
 from modeaware.confluent.statistics import Backlogs  # private: see make()
 from modeaware.errors import KeyHeld, ModeAwareError, ResizeWarning
 from modeaware.modes import PartitionMode
-from modeaware.resize import Resize
+from modeaware.resize import Resize, resize_of
 from modeaware.tally import SENDS_HELD, TALLY
+from modeaware.topic_view import TopicView
 from tests.support.fake_views import FakeViews, modes_of
 from tests.support.offline import (
     CONF,
@@ -262,3 +263,15 @@ class TestHold:
             assert [message["key"] for message in batch if "_error" not in message] == [b"c"]
         finally:
             finish(producer)
+
+
+def test_share_of_keys_that_a_users_partitioner_moves_may_be_unknown() -> None:
+    class Letters:
+        def for_topic(self, topic: str) -> Any:
+            raise ValueError("keys are letters")
+
+    view = TopicView("t", "id", (1, 2), modes_of(12, 5))
+    resize = resize_of(view, 12, Letters())
+    assert resize is not None
+    assert resize.moved_share is None
+    assert "some of the keys move" in resize.describe()

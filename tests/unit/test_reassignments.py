@@ -14,7 +14,7 @@ from modeaware.admin.reassignments import (
     alter_reassignments,
     expectation_failures,
 )
-from modeaware.errors import ErrorCode, ModeAwareError, ReplicasChanged, RequestRefused
+from modeaware.errors import ClusterError, ErrorCode, ModeAwareError, ReplicasChanged, RequestRefused
 from tests.support.fake_brokers import FakeCluster
 
 REPLICAS = {("t", 0): (1, 2), ("t", 1): (2, 3), ("u", 0): (1,)}
@@ -40,6 +40,14 @@ def test_one_request_for_all(cluster: FakeCluster) -> None:
     assert isinstance(error, RequestRefused)
     assert (error.topic, error.partition) == ("t", 1)
     assert "t-1 to [1, 2, 3]" in str(error)
+
+
+def test_request_that_is_refused_or_timed_out_is_so_for_each_partition(cluster: FakeCluster) -> None:
+    for code, error in ((ErrorCode.NOT_CONTROLLER, ModeAwareError), (ErrorCode.REQUEST_TIMED_OUT, ClusterError)):
+        cluster.refuse_all = code
+        answers = alter_reassignments(cluster, {("t", 0): (2, 3), ("t", 1): None})
+        assert codes(answers) == {("t", 0): code, ("t", 1): code}
+        assert all(isinstance(answer, error) for answer in answers.values())
 
 
 def test_brokers_without_the_option_are_named_it_and_cancel_all_the_same(cluster: FakeCluster) -> None:

@@ -165,6 +165,24 @@ class TestSharing:
             views.refresh(1)
 
 
+def test_source_that_fails_unexpectedly_starts_again(acquire: Acquire, tail: type[FakeTail]) -> None:
+    failed = threading.Semaphore(0)
+    tail.log = log_of(1)
+
+    def fail(_: object) -> None:
+        failed.release()
+        raise TypeError("not what it takes")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tail, "run", fail)
+        views = acquire("log")
+        for _ in range(2):
+            assert failed.acquire(timeout=30)
+        eventually(lambda: "TypeError: not what it takes" in str(views.error()))
+    assert views.wait_ready(30)
+    assert views.view("orders").epoch == 1
+
+
 @pytest.mark.parametrize("breaks", ["modeaware.views.choice.Round", "modeaware.views.wire.WireSource.point_to"])
 def test_looking_for_the_wire_never_ends_the_tail(
     acquire: Acquire, endpoint: FakeEndpoint, tail: type[FakeTail], breaks: str

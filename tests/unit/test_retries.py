@@ -16,7 +16,7 @@ from modeaware.errors import (
     ViewTimeout,
 )
 from modeaware.modelog.reader import LogAbsent
-from modeaware.retries import Deadline, Outcome, Retrying, RetryPolicy, outcome_of
+from modeaware.retries import Deadline, Outcome, Retrying, RetryPolicy, in_doubt, outcome_of
 from tests.support.simulated import SimClock
 
 GONE = ControllerUnavailable("no controller is running; start one")
@@ -162,6 +162,11 @@ def test_call_that_was_in_doubt_never_ends_as_if_nothing_was_done(start: Start, 
     assert answer.code is ErrorCode.REQUEST_TIMED_OUT
     assert "may have been carried out" in answer.message
     assert later.message in answer.message
+
+
+def test_last_answer_that_is_itself_in_doubt_stays_as_it_is() -> None:
+    last = ClusterError("no answer", code=ErrorCode.REQUEST_TIMED_OUT)
+    assert in_doubt("orders", last) is last
 
 
 def test_doubt_is_settled_by_the_caller(start: Start) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
@@ -16,6 +18,7 @@ from modeaware.views.store import ViewStore
 from modeaware.views.wire import TopicsMissing, WireSource
 from tests.support.fake_endpoint import FakeEndpoint
 from tests.support.modelog import NONE, RO, RW, topic_record
+from tests.support.waiting import eventually
 
 
 class Wire:
@@ -99,6 +102,29 @@ class TestAnswers:
         wire.endpoint.tamper = lambda answer: answer
         wire.ask()
         assert [call["orders"].epoch for call in wire.heard] == [1, 2]
+
+    def test_no_request_waits_for_an_earlier_one_for_long(self, wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
+        view = wire.put("orders", 1)
+        monkeypatch.setattr(wire_module, "TURN_S", 0.0)
+        wire.ask()
+        wire.endpoint.metadata()
+        wire.endpoint.answering.clear()
+        with ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(wire.ask)
+            eventually(lambda: wire.endpoint.asked)
+            with pytest.raises(ModeSourceError, match="no answer yet to an earlier request"):
+                wire.views.fetch(0.0, fresh=False)
+            with pytest.raises(ModeSourceError, match=r"no answer from .* yet"):
+                wire.views.point_to(wire.endpoint.address, ours=True)
+            wire.views.close()
+            wire.endpoint.answering.set()
+            asked.result(30)
+        assert wire.held() == view
+
+    def test_modes_that_do_not_exist_are_an_error(self, wire: Wire) -> None:
+        wire.endpoint.views["orders"] = TopicView("orders", "id", (1, 1), cast(Any, (1, 77)))
+        with pytest.raises(ModeSourceError, match="topic 'orders': 77 is not a valid PartitionMode"):
+            wire.ask()
 
 
 class TestNeverBack:
