@@ -61,7 +61,7 @@ def sections(plan: ResizePlan) -> list[Section]:
         _targets(plan),
         _loads(plan),
         _groups(plan),
-        Section("In the way", blockers or ["Nothing that can be seen from outside."]),
+        Section("In the way", blockers),
     ]
 
 

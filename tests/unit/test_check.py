@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from modeaware.controller.election import group_id
-from modeaware.errors import ClusterError
+from modeaware.errors import ClusterError, ControllerUnavailable
 from modeaware.librdkafka import KafkaError
+from modeaware.modelog.records import ClaimRecord
 from modeaware.reports.rights import (
+    SHORT_LIVED,
     Asked,
     CheckReport,
     Role,
@@ -114,6 +117,7 @@ def test_brokers_that_do_not_tell_operations_leave_it_unknown() -> None:
 @pytest.mark.parametrize(
     ("code", "state", "why"),
     [
+        (None, State.UNKNOWN, None),
         (0, State.PASS, None),
         (KafkaError.TOPIC_AUTHORIZATION_FAILED, State.FAIL, None),
         (KafkaError.CLUSTER_AUTHORIZATION_FAILED, State.FAIL, None),
@@ -122,12 +126,16 @@ def test_brokers_that_do_not_tell_operations_leave_it_unknown() -> None:
         (KafkaError.POLICY_VIOLATION, State.PASS, "POLICY_VIOLATION: three replicas at least"),
     ],
 )
-def test_a_log_that_is_missing_is_tried(code: int, state: State, why: str | None) -> None:
+def test_a_log_that_is_missing_is_tried(code: int | None, state: State, why: str | None) -> None:
     result = SimpleNamespace(error_code=code, error_message="three replicas at least")
-    brokers = Answering(CreateTopics=SimpleNamespace(topics=[result]))
+    silent = ClusterError("no answer")
+    kinds = ("DescribeCluster", "Heartbeat", "AddOffsetsToTxn", "CreateTopics")
+    answer = SimpleNamespace(topics=[result])
+    brokers = Answering(**dict.fromkeys(kinds, silent) if code is None else {"CreateTopics": answer})
     brokers.error, brokers.partitions = KafkaError.UNKNOWN_TOPIC_OR_PART, []
     states, found = asked_of(brokers, CONTROLLER)
     assert states[f"topic {LOG} CREATE"] is state
+    assert states["group g READ"] is (State.UNKNOWN if code is None else State.PASS)
     assert found.not_creatable == why
 
 
@@ -164,6 +172,12 @@ def test_a_client_has_rights_of_its_own() -> None:
     assert names(Scope(Role.CLIENT, topics=["a"], groups=["g"])) == {log, "topic a READ", "group g READ"}
     producer = Scope(Role.CLIENT, topics=["a"], transactional_ids=["t"])
     assert names(producer) == {log, "topic a WRITE", "transactional id t WRITE"}
+
+
+def test_closed_lists_need_the_sight_of_their_groups_alone() -> None:
+    found = names(Scope(Role.OPERATOR, groups=["g"], closed=True))
+    assert {"group g DESCRIBE", *(f"group {name} DESCRIBE" for name in SHORT_LIVED)} <= found
+    assert not found & {"group * DESCRIBE", "cluster kafka-cluster DESCRIBE"}
 
 
 SITE = Site("here:1", "User:ann")
@@ -238,6 +252,43 @@ def test_the_mode_log(seen: SeenTopic, policy: Any, state: State) -> None:
     asked = Asked({}, {LOG: seen}, 7, 3, None)
     found = Settings(Configured(**{LOG: policy}), Scope(Role.CLIENT), asked, {}, readable=True).found()
     assert dict(found)[f"the mode log {LOG}"].state is state
+
+
+@pytest.mark.parametrize(
+    ("running", "state", "detail"),
+    [
+        (True, State.PASS, "answers at 127.0.0.1:2"),
+        (False, State.UNKNOWN, "none answers"),
+        (ControllerUnavailable("it hangs"), State.UNKNOWN, "it hangs"),
+    ],
+)
+def test_an_operator_learns_whether_a_controller_answers(
+    running: bool | Exception, state: State, detail: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_running(_: object, claim: ClaimRecord) -> bool:
+        if isinstance(running, Exception):
+            raise running
+        return running
+
+    replay = SimpleNamespace(claim=ClaimRecord(2, "127.0.0.1:2", "one"))
+    monkeypatch.setattr("modeaware.reports.rights.read_mode_log", lambda *_: replay)
+    monkeypatch.setattr("modeaware.reports.rights.is_running", is_running)
+    asked = Asked({}, {LOG: SeenTopic(1, True, None), "t": MISSING}, 7, 3, None)
+    found = dict(Settings(Configured(), Scope(Role.OPERATOR, topics=["t"]), asked, {}, readable=True).found())
+    assert found["the controller"].state is state
+    assert detail in found["the controller"].detail
+    assert found["the topic t"] == Verdict(State.FAIL, "there is no such topic")
+
+
+def test_a_controller_is_told_what_weakens_it() -> None:
+    scope, conf = Scope(Role.CONTROLLER), {"security.protocol": "ssl"}
+    asked = Asked({}, {LOG: SeenTopic(1, True, None, 1)}, 7, 3, None)
+    found = dict(Settings(Configured(**{LOG: {"cleanup.policy": "compact"}}), scope, asked, conf, True).found())
+    assert found[f"the mode log {LOG}"].detail.startswith("1 partition, compacted, but ")
+    assert found["the controller's endpoint"].state is State.UNKNOWN
+    refused = replace(asked, topics={LOG: MISSING}, not_creatable="POLICY_VIOLATION")
+    found = dict(Settings(Configured(), scope, refused, conf, True).found())
+    assert found[f"the mode log {LOG}"] == Verdict(State.FAIL, "it cannot be made: POLICY_VIOLATION")
 
 
 NOBODY = "127.0.0.1:1"

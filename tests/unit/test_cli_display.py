@@ -27,6 +27,7 @@ from modeaware.modes import PartitionMode, PartitionState, ReplicaState
 from modeaware.reports.certificate import Certificate, Evidence, certificate, check
 from modeaware.reports.describe import (
     Description,
+    GroupDescription,
     HandoverDescription,
     PartitionDescription,
     ShrinkDescription,
@@ -89,6 +90,33 @@ def test_partitions_that_are_alike_share_a_line() -> None:
     waits_for = reasons.text("group-lag:billing")
     state = ["4-5", "ReadOnly", "OnlinePartition", "ReplicaDeletionIneligible"]
     assert retired == [*state, "1 004..1 005", "0", "1 004..1 005", "14 (billing)", waits_for]
+
+
+def test_what_else_is_said_of_a_change() -> None:
+    deletion = ShrinkDescription.of(DeleteTopicPartitions(4, 60_000, True, 0, 6, ("app",)))
+    stragglers = (Straggler(9, 17, 1, 1_700_000_000_000), Straggler(8, -1, -1, -1))
+    retired = (draining(4 + n, stragglers=1 + n, straggler=one) for n, one in enumerate(stragglers))
+    topic = replace(
+        shrinking(*retired),
+        deletion=deletion,
+        evacuation_group="copies",
+        groups_complete=False,
+        groups=(GroupDescription("app", "classic", True, True), GroupDescription("plain", "consumer", True, False)),
+        groups_doubt="a broker is silent",
+    )
+    assert [line.strip() for line in describe_text([topic], expand=False).splitlines()[2:11]] == [
+        "Policy immediate: records are deleted without waiting for consumers",
+        "Evacuated first (modeaware.spark.evacuate), which group copies proves",
+        "Required groups: audit, billing",
+        "(There may be more: not every group was visible when the change was admitted.)",
+        "Of special kinds: app (classic, keeps state per partition)",
+        "Loss of state accepted: app",
+        "Which groups use it is not certain: a broker is silent",
+        "Straggler in partition 4: offset 9, producer id 17 epoch 1, last wrote 2023-11-14 22:13:20 UTC",
+        "Straggler in partition 5: offset 8, from a producer without an id (not idempotent); the last of 2 times",
+    ]
+    undone = replace(topic, deletion=ShrinkDescription.of(DeleteTopicPartitions(6, 0, False, 0, 6)))
+    assert "Shrink from" not in describe_text([undone], expand=True)
 
 
 def test_what_is_left_to_be_handed_over() -> None:

@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Iterator
+from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 
@@ -120,6 +121,65 @@ def test_a_setting_of_java_clients_comes_with_advice(write: Write) -> None:
     path = write("sasl.jaas.config=org.apache.kafka...\n")
     with pytest.raises(ConfigError, match=r"use sasl\.username and sasl\.password"):
         session.connection(_parse("--command-config", str(path)))
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "error"),
+    [
+        ("\xff", "topics --list", "cannot read "),
+        ("no.such.setting=1\\", "topics --list", "client settings: No such configuration property"),
+        ("", "topics --list", "environment variable MODEAWARE_VIEW_TIMEOUT_MS: "),
+        ("", "check --role client --topic=", "a name cannot be empty"),
+        ("", "check --role operator --transactional-id t", "a operator has one of its own"),
+        ("", "check --role client --transactional-id t --group g", "check a client that reads and writes in two runs"),
+        ("", "check --role client --closed-groups", "a client looks at no groups"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_an_error(
+    text: str,
+    arguments: str,
+    error: str,
+    write: Write,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = write("")
+    path.write_bytes(text.encode("latin-1"))
+    if "environment" in error:
+        monkeypatch.setenv("MODEAWARE_VIEW_TIMEOUT_MS", "soon")
+    where = ["--bootstrap-server", "127.0.0.1:1", "--command-config", str(path)]
+    assert cli.main([*arguments.split(), *where]) == 1
+    assert error in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ("shrink t --to 1 --delete-partitions-delay x", "'x' is not a whole number"),
+        ("plan --topic t --partitions 100001", "100001 is more than 100000"),
+        ("shrink t --to 1 --timeout x", "'x' is not a number"),
+        ("shrink t --to 1 --timeout 0", "0 is not a number above 0"),
+        ("topics --alter --topic t --partitions 2 --replica-assignment 1,x", "'1,x' is not ID:ID,ID:ID,..."),
+        ("topics --create --topic t --replica-assignment 1:1", "partition 0 has a broker twice"),
+        ("apply f --json", "--json needs --yes, --dry-run or --check"),
+        ("run", "name a program, or a module with -m"),
+    ],
+)
+def test_values_that_cannot_be_are_bad_usage(
+    arguments: str, complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = [] if arguments == "run" else ["--bootstrap-server", "127.0.0.1:1"]
+    with pytest.raises(SystemExit) as caught:
+        cli.main([*arguments.split(), *where])
+    assert caught.value.code == 2
+    assert complaint in capsys.readouterr().err
+
+
+def test_version_is_the_distribution_s(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["--version"])
+    assert caught.value.code == 0
+    assert capsys.readouterr().out == f"modeaware {version('modeaware')}\n"
 
 
 OF_THIS_MACHINE = {"local up", "local down", "local status"}

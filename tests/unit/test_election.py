@@ -184,7 +184,11 @@ def test_confirm(room: Room) -> None:
     assert election.confirm(1) is True
     room.consumer.answers.append(KafkaError.REBALANCE_IN_PROGRESS)
     assert election.confirm(1) is None
+    room.consumer.events.append(lambda: room.clock.advance(1_001))  # no answer in time
+    assert election.confirm(1) is None
     assert election.leader
+    room.consumer.is_revoked()
+    assert election.confirm(1) is False, "revoked while the brokers were asked"
     for code in (KafkaError.ILLEGAL_GENERATION, KafkaError.UNKNOWN_MEMBER_ID):
         room.election.join()
         election = room.elected()

@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 import pytest
 
@@ -30,6 +31,7 @@ PLACES: dict[str, Place] = {
     "mixed": lambda key, n: (murmur2 if n % 2 else CRC32)(key or b"", 12),
     "shrunk": lambda key, n: murmur2(key or b"", 12 if n < 500 else 6),
     "grown": lambda key, n: murmur2(key or b"", 8 if n < 1500 else 12),
+    "one": lambda *_: 0,
     "minimal": lambda key, _: jump_over(murmur2)(key or b"", 12),
     "half own": lambda key, n: n // 2 % 12 if n % 3 == 0 else sum(key or b"") * 7 % 12,
     "partly": lambda key, n: n // 2 % 12 if n % 2 else murmur2(key or b"", 12),
@@ -42,7 +44,7 @@ def planned(
 ) -> ResizePlan:
     sent = records_of(some_keys(keys, 3000) if keys else [None] * 3000, PLACES[place])
     sample = replace(sample_of(sent, count), topic=topic)
-    groups = {group: GroupFacts({11: 3}, has_members=True, stateful=True)}
+    groups = {group: GroupFacts({11: 3}, has_members=True, stateful=True)} if group else {}
     partitions = {p: PartitionFacts(log.start, log.end, log.end, 0, 0) for p, log in sample.logs.items()}
     facts = TopicFacts(topic, "id", count, partitions=partitions, groups=groups)
     return make_plan(TopicLook(facts), sample, target, NOW_MS)
@@ -65,6 +67,24 @@ def planned(
 def test_target_and_verdict_in_sentences(place: str, target: int, of_the_target: str, verdict: str) -> None:
     assert of_the_target in target_text(planned(place, target))
     assert verdict in " ".join(verdict_text(planned(place, target)))
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"place": "mixed"}, "placed by 2 different rules: crc32 (librdkafka"),
+        ({"place": "own", "keys": 0}, "No record of the sample has a key: no hash shows."),
+        ({"place": "own", "keys": 0}, "no keys, so none move."),
+        ({"place": "own", "keys": 0}, "Records without a key all lie in partition 0: producers name it"),
+        ({"place": "none", "keys": 0}, "Records without a key go anywhere; they are counted as even load."),
+        ({"place": "murmur2", "keys": 2}, "2 different keys are too few to tell hashes apart."),
+        ({"place": "own", "keys": 10**9}, "Too few keys occur more than once"),
+        ({"place": "one", "target": 2, "count": 1}, "There is one partition only: every hash puts all keys there."),
+        ({"place": "murmur2", "group": ""}, "No group uses it."),
+    ],
+)
+def test_what_a_topic_does_not_show_is_said(fields: dict[str, Any], sentence: str) -> None:
+    assert sentence in " ".join(plan_text(planned(**fields)).split())
 
 
 @pytest.mark.parametrize(

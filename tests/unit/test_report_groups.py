@@ -11,7 +11,7 @@ from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts, T
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import DeleteTopicPartitions, RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode
-from modeaware.reports.groups import report_groups
+from modeaware.reports.groups import GroupsReport, given_up, groups_text, report_groups
 
 NOW = 5_000
 IGNORED = ("console-consumer-*",)
@@ -90,6 +90,33 @@ def test_doubt_stands_beside_the_groups(doubt: GroupsDoubt | None, rules: list[G
     report = report_groups(RECORD, replace(FACTS, groups_doubt=doubt), rules, IGNORED, NOW)
     assert report.doubt == told
     assert any(not group.held_up for group in report.groups), "a doubt is no group's fault"
+
+
+def test_each_topic_is_shown_with_its_groups() -> None:
+    accepting = replace(RECORD, deletion=DeleteTopicPartitions(2, 0, False, 0, 4, ("app",)))
+    groups = {"app": GroupFacts({2: 10, 3: 20}, stateful=True, kind="classic"), **FACTS.groups}
+    facts = replace(FACTS, groups=groups, groups_doubt=GroupsDoubt("a broker is silent"))
+    topics = (
+        report_groups(accepting, facts, [_rule("waive", "gone")], IGNORED, NOW),
+        report_groups(None, replace(FACTS, groups={}), [], IGNORED, NOW),
+    )
+    lines = groups_text(GroupsReport.of(topics, (), NOW)).splitlines()
+    assert "There may be more groups than these, so nothing is deleted: a broker is silent" in lines[1]
+    app, gone = (next(line for line in lines if line.split()[:1] == [name]) for name in ("app", "gone"))
+    assert app.endswith("the loss of its state is accepted")
+    assert gone.endswith("2-3: no, waived (why)")
+    assert lines[-3:] == ["  No group uses it.", "", "There are no rules about groups."]
+    assert groups_text(GroupsReport.of((), (), NOW)).startswith("No topic is in a change: no group is waited for.")
+
+
+def test_a_waiver_gives_up_what_its_group_has_not_read() -> None:
+    waiver = _rule("waive", "done")
+    before, after = (report_groups(RECORD, FACTS, rules, IGNORED, NOW) for rules in ([], [waiver]))
+    assert given_up([before], [after], waiver) == ["orders: group 'done' has read partitions 2-3: nothing is given up."]
+    gone = _rule("waive", "gone")
+    after = report_groups(RECORD, FACTS, [gone], IGNORED, NOW)
+    (line,) = given_up([before], [after], gone)
+    assert line.startswith("orders: group 'gone' has not read 28 offsets of partitions 2-3: they are given up")
 
 
 def test_a_topic_that_was_never_changed_shows_who_would_be_waited_for() -> None:
