@@ -91,6 +91,13 @@ def member() -> Member:
     return made
 
 
+def test_member_that_joined_without_a_view_is_in_doubt_only_where_partitions_are_hidden() -> None:
+    for writable, owned_now in ((12, keys(*GIVEN["b"])), (4, keys(2, 4, 5, 6, 7))):
+        member = Member()
+        member.views.set("t", modes_of(12, writable, NONE))
+        assert member.owned_now() <= owned_now
+
+
 def test_survivors_are_dealt_again_and_hidden_ones_stay(member: Member) -> None:
     member.views.set("t", modes_of(12, 4, NONE))
     assert member.rebalance() == keys(2, 4, 5, 6, 7)
@@ -290,6 +297,7 @@ def test_members_take_turns_in_asking_for_a_rebalance() -> None:
     assert rejoin_turns(TWELVE, [ALL], AFTER_FOUR) == ("c", "a", "b")
     assert rejoin_turns(TWELVE, [AFTER_FOUR], AFTER_FOUR) == ()
     assert rejoin_turns(TWELVE, [ALL], ALL) == ()
+    assert rejoin_turns({}, [ALL], AFTER_FOUR) == ()
     assert rejoin_turns({"only": range(12)}, [ALL], AFTER_FOUR) == ()
     # 12 -> 11: only the runs behind the hidden one change, and only where a record would be read by another.
     assert rejoin_turns(TWELVE, [ALL], frozenset({11})) == ()

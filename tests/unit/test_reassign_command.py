@@ -124,6 +124,7 @@ def plan_of(*entries: object, **fields: object) -> dict[str, object]:
         (plan_of({**ENTRY, "replicas": ["1"]}), "Expected"),
         (plan_of({"topic": "t", "partition": 0}), "Expected"),
         ({"partitions": {}}, "Expected an array"),
+        ([], "not a valid JSON object"),
     ],
 )
 def test_malformed_plans_are_refused(document: Any, complaint: str) -> None:
