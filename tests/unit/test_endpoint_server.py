@@ -15,7 +15,7 @@ import pytest
 
 from modeaware.endpoint import server as server_module
 from modeaware.endpoint import transport as transport_module
-from modeaware.endpoint.limits import EndpointLimits
+from modeaware.endpoint.limits import EndpointLimits, RateLimitedLogger
 from modeaware.endpoint.server import THREAD_NAME, Server
 from modeaware.endpoint.transport import Upstream
 from modeaware.errors import ClusterError, ConfigError
@@ -148,6 +148,16 @@ def test_fewer_connections_are_taken_where_files_are_few(
     assert server_module.affordable(10_000) < 500
     assert "cannot have more than 1024 files open: sandbox" in caplog.text
     assert EndpointLimits().connections_per_peer < EndpointLimits().connections
+
+
+def test_lines_that_were_left_out_of_the_log_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+    times = iter((0.0, 1.0, 2.0, 31.0))
+    log = RateLimitedLogger(lambda: next(times), lines=1)
+    for _ in range(4):
+        log.log(logging.WARNING, "refused", "refused a peer")
+    assert caplog.messages == ["refused a peer", "refused: 2 more", "refused a peer"]
+    with pytest.raises(ConfigError, match="cannot listen on 'nowhere'"):
+        server_module.resolve("nowhere")
 
 
 @pytest.fixture

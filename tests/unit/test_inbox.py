@@ -67,13 +67,8 @@ class TestJob:
         begun(job, 2)
         assert job.begin(59.0) == MANY[2]
         job.expire()
-        assert codes(job) == [
-            ErrorCode.NONE,
-            ErrorCode.NONE,
-            ErrorCode.REQUEST_TIMED_OUT,
-            ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-            ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-        ]
+        done, unknown, not_begun = ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        assert codes(job) == [done, done, unknown, not_begun, not_begun]
         told = [result.message or "" for result in job.result(0)]
         assert "may have been carried out" in told[2]
         assert "nothing was changed" in told[3]
@@ -88,11 +83,6 @@ class TestJob:
         assert isinstance(error, ClusterError)
         assert error.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
         assert "nothing was changed" in str(error)
-
-    def test_a_job_that_was_not_begun_is_refused_as_a_whole(self) -> None:
-        job, error = Job(MANY), ControllerUnavailable("stopped")
-        job.refuse(error)
-        assert job.exception(0) is error
 
     def test_a_job_that_was_begun_keeps_its_results_when_the_controller_stops(self) -> None:
         job = Job(MANY)

@@ -61,8 +61,10 @@ def test_after_a_failed_append_it_asks_before_it_claims_again(world: World, fail
     assert error.message.startswith(f"{failure}; it may have been carried out")
 
 
-def test_a_lost_place_is_left_and_joined_anew_behind_the_active_one(world: World) -> None:
-    did = run(world, sits(world, Seat.LEADER), loses(world), nothing, sits(world, Seat.STANDBY))
+@pytest.mark.parametrize("how", ["lost", "a rebalance that never ends"])
+def test_a_lost_place_is_left_and_joined_anew_behind_the_active_one(world: World, how: str) -> None:
+    ends = [sits(world, Seat.WAITING), passes(world, worker_module.STUCK_S + 1)] if how != "lost" else [loses(world)]
+    did = run(world, sits(world, Seat.LEADER), *ends, nothing, sits(world, Seat.STANDBY))
     assert did == ["join after 70", "confirm", "claim", "leave", "join after 70", "leave"]
 
 
@@ -169,12 +171,6 @@ def test_settings_that_cannot_be_used_at_a_rejoin_are_tried_again(
     did = run(world, sits(world, Seat.LEADER), loses(world), nothing, nothing, sits(world, Seat.STANDBY))
     assert did == ["join after 70", "confirm", "claim", *["leave", "join after 70"] * 2, "leave"]
     assert "no such file; rejoining the election" in caplog.text
-
-
-def test_a_rebalance_that_never_ends_is_left(world: World) -> None:
-    late = passes(world, worker_module.STUCK_S + 1)
-    did = run(world, sits(world, Seat.LEADER), sits(world, Seat.WAITING), late, nothing, sits(world, Seat.STANDBY))
-    assert did == ["join after 70", "confirm", "claim", "leave", "join after 70", "leave"]
 
 
 @pytest.mark.parametrize("why", ["an election is under way", "fenced", "timed out"])
