@@ -24,8 +24,8 @@ class FakeGroup:
         self.name, self.kind, self.state, self.protocol_type = name, kind, state, protocol_type
         self.committed: dict[str, dict[int, tuple[int, int]]] = {}
         self.describe: dict[str, Any] = {}
-        self.offsets_error = 0
-        self.describe_error = 0
+        self.offsets_error = self.describe_error = 0
+        self.everywhere = False
 
     def described(self) -> dict[str, Any]:
         fields = {"protocol_type": self.protocol_type, "protocol_data": "range", "members": [], **self.describe}
@@ -50,7 +50,7 @@ class FakeBrokers:
         self.leaders = {p: (self.nodes[p % len(self.nodes)], 7) for p in range(partitions)}
         self.groups: dict[str, FakeGroup] = {}
         self.operations = {CLUSTER_DESCRIBE}
-        self.offsets_topic_error = 0
+        self.offsets_topic_error = self.cluster_error = 0
         self.views: dict[int, dict[int, tuple[int, int]]] = {}
         self.alive: dict[int, tuple[int, ...]] = {}
         self.silent: set[int] = set()
@@ -105,7 +105,7 @@ class FakeBrokers:
 
     # What brokers answer, as dicts: see message().
     def on_describe_cluster(self, node: int, request: Any) -> Any:
-        return {"error_code": 0, "authorized_operations": self.operations}
+        return {"error_code": self.cluster_error, "authorized_operations": self.operations}
 
     def on_metadata(self, node: int, request: Any) -> Any:
         view = dict.fromkeys(self.ends, (self.nodes[0], 0))
@@ -131,7 +131,8 @@ class FakeBrokers:
         listed = [
             {"group_id": g.name, "group_type": g.kind, "group_state": g.state, "protocol_type": g.protocol_type}
             for g in self.groups.values()
-            if self.coordinator(g.name) == node and partition_of(g.name, len(self.leaders)) not in self.loading
+            if (g.everywhere or self.coordinator(g.name) == node)
+            and partition_of(g.name, len(self.leaders)) not in self.loading
         ]
         return {"error_code": self.list_error.get(node, 0), "groups": listed}
 

@@ -17,7 +17,7 @@ import pytest
 from aiokafka.errors import KafkaError, KafkaTimeoutError
 from confluent_kafka import murmur2
 
-from modeaware.aiokafka import AIOKafkaProducer, FirstViewPending, FirstViewTimeout
+from modeaware.aiokafka import AIOKafkaProducer, FirstViewPending, FirstViewTimeout, RetiredPartitionError
 from modeaware.errors import ConfigError, ResizeWarning
 from tests.support.fake_views import FakeViews, modes_of
 from tests.support.offline import Acquired
@@ -119,6 +119,26 @@ async def test_records_without_a_key_go_to_writable_partitions_that_have_a_leade
         assert {place(producer) for _ in range(200)} == {2, 3, 5}
 
 
+@in_a_loop
+async def test_nothing_can_be_sent_where_no_partition_is_writable(views: FakeViews) -> None:
+    views.set(TOPIC, modes_of(12, 0))
+    async with started() as producer:
+        with pytest.raises(RetiredPartitionError, match="no partition of t takes records"):
+            place(producer, b"k")
+
+
+def test_a_block_that_cannot_be_entered_gives_the_views_back(acquired: Acquired) -> None:
+    async def test() -> None:
+        ours = {"modeaware_view_timeout_ms": 1, "modeaware_on_unknown": "error"}
+        async with AIOKafkaProducer(bootstrap_servers=NOWHERE, **ours):
+            raise AssertionError("there is no view")
+
+    acquired.views = FakeViews(ready=False)
+    with pytest.raises(FirstViewTimeout):
+        asyncio.run(test())
+    assert acquired.views.closed
+
+
 @pytest.mark.parametrize(("policy", "error"), [("block", FirstViewPending), ("error", FirstViewTimeout)])
 def test_the_first_view_is_waited_for_by_start(
     acquired: Acquired, connected: list[object], policy: str, error: type[Exception]
@@ -217,6 +237,10 @@ def test_ssl_context_is_translated_as_far_as_it_can_be_read(conf_of: Any, tmp_pa
     assert loose["enable.ssl.certificate.verification"] is False
     given = {"ssl.ca.location": "ca.pem"}
     assert "ssl.ca.pem" not in conf_of(**tls, modeaware_librdkafka=given)
+    tls["ssl_context"] = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    assert conf_of(**tls).keys() == {"bootstrap.servers", "security.protocol"}
+    plain = conf_of(security_protocol="SASL_PLAINTEXT", sasl_plain_username="u", sasl_plain_password="p")
+    assert "PLAIN" in plain.values()
 
 
 def test_token_coroutine_runs_in_the_event_loop(acquired: Acquired) -> None:
@@ -230,6 +254,7 @@ def test_token_coroutine_runs_in_the_event_loop(acquired: Acquired) -> None:
             return {"a": "b"}
 
     async def test() -> tuple[Any, ...]:
+        nonlocal callback
         oauth = {"sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": Provider()}
         producers = [AIOKafkaProducer(security_protocol="SASL_PLAINTEXT", **oauth) for _ in range(2)]
         callback, again = (conf["oauth_cb"] for conf, _ in acquired.asked)
@@ -239,8 +264,11 @@ def test_token_coroutine_runs_in_the_event_loop(acquired: Acquired) -> None:
             await producer.stop()
         return token
 
+    callback: Any = None
     token, _, _, extensions = asyncio.run(test())
     assert (token, extensions) == (f"of {threading.current_thread().name}", {"a": "b"})
+    with pytest.raises(RuntimeError, match="closed"):
+        callback("")
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
 from modeaware.errors import ClusterError, ConfigError, ErrorCode
-from modeaware.wire import requests
+from modeaware.wire import requests, transport
 from modeaware.wire.brokers import REQUEST_TIMEOUT_S, SILENT_FOR_S, SILENT_TIMEOUT_S, Brokers, SilentBrokers
-from modeaware.wire.security import ssl_context
+from modeaware.wire.security import split_address, ssl_context
 from modeaware.wire.transport import kafka_python_settings
 from tests.support.endpoint import free_port
 from tests.support.secured import Certificate, make_certificate
@@ -132,15 +132,30 @@ def test_a_callback_that_fails_is_a_broker_that_does_not_let_us_in(failure: Exce
     assert raised.value.__cause__ is failure
 
 
-def test_certificates_and_host_names_are_checked() -> None:
-    context = kafka_python_settings(SSL)["ssl_context"]
-    assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
-    assert context.minimum_version is ssl.TLSVersion.TLSv1_2
-
-
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
     return make_certificate(tmp_path_factory.mktemp("tls"))
+
+
+def test_certificates_and_host_names_are_checked_unless_configured_otherwise(certificate: Certificate) -> None:
+    context = kafka_python_settings(SSL)["ssl_context"]
+    assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
+    assert context.minimum_version is ssl.TLSVersion.TLSv1_2
+    unchecked = ssl_context({"enable.ssl.certificate.verification": "false"})
+    assert (unchecked.verify_mode, unchecked.check_hostname) == (ssl.CERT_NONE, False)
+    pem, cipher = str(certificate.certificate), "ECDHE-RSA-AES256-GCM-SHA384"
+    folder = {"ssl.ca.location": str(certificate.certificate.parent), "ssl.cipher.suites": cipher}
+    context = ssl_context({**folder, "ssl.crl.location": pem})
+    assert context.verify_flags & ssl.VERIFY_CRL_CHECK_LEAF
+    assert cipher in {each["name"] for each in context.get_ciphers()}
+
+
+def test_addresses_family_and_kerberos_service_are_translated(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (split_address("[::1]", 9092), split_address("b:1", 9092)) == (("::1", 9092), ("b", 1))
+    assert kafka_python_settings({**SERVERS, "broker.address.family": "V4"})["proxy_url"].endswith("v4")
+    monkeypatch.setattr(transport, "find_spec", lambda name: name)
+    gssapi = {**SASL, "sasl.mechanism": "GSSAPI", "sasl.kerberos.service.name": "broker"}
+    assert kafka_python_settings(gssapi)["sasl_kerberos_service_name"] == "broker"
 
 
 def test_key_may_be_locked_and_a_comment_be_in_another_script(certificate: Certificate, tmp_path: Path) -> None:
@@ -177,6 +192,7 @@ def test_strings_are_gone_from_the_disk_at_once(certificate: Certificate, monkey
         ({}, "bootstrap.servers"),
         ({**SERVERS, "security.protocol": "TLS"}, "security.protocol"),
         ({**SASL, "sasl.mechanism": "PLAIN", "sasl.username": "alice"}, "sasl.password"),
+        ({**SASL, "sasl.mechanism": "DIGEST"}, "'DIGEST' is none of"),
         ({**SASL, "sasl.mechanism": "OAUTHBEARER"}, "oauth_cb"),
         ({**SASL, "sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.method": "oidc"}, "sasl.oauthbearer.method"),
         ({**SASL, **USER, "sasl.mechanism": "PLAIN", "sasl.kerberos.keytab": "x"}, "sasl.kerberos.keytab"),

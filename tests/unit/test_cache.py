@@ -129,6 +129,10 @@ def test_a_view_never_goes_back(make: Make, source: Source) -> None:
     assert heard == ["orders"]
     store.publish([view(epoch=1, controller_epoch=3)])
     assert heard == ["orders", "orders"]
+    for _ in range(2):
+        store.unsubscribe(heard.extend)
+    store.publish([view(epoch=2, controller_epoch=3)])
+    assert heard == ["orders", "orders"]
 
 
 def test_a_topic_goes_on_the_sources_word_only(make: Make, source: Source) -> None:

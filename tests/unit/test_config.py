@@ -55,6 +55,7 @@ def test_an_unknown_setting_gets_the_nearest_name() -> None:
         (split_client_config, "modeaware.mode.source", "endpoint"),
         (split_client_config, "modeaware.mode.log.topic", ""),
         (split_client_config, "modeaware.mode.log.topic", "a b"),
+        (split_client_config, "modeaware.resize_cb", "print"),
         (parse_controller_config, "delete.topic.partition.enable", "yes"),
         (parse_controller_config, "delete.topic.partition.check.interval.ms", "0"),
         (parse_controller_config, "modeaware.seal.quiet.ms", "-1"),

@@ -60,13 +60,17 @@ def test_a_subclass_that_overrides_poll_is_called_and_reaches_ours(
             polled.append(timeout)
             return super().poll(timeout)
 
+        def consume(self, *args: Any) -> Any:
+            polled.append(args)
+            return super().consume(*args)
+
     consumer = make(Own)
     consumer.subscribe(["t"])
     views.set("t", modes_of(4, 2))
     assert consumer.poll(0) is None
-    assert polled == [0]
+    assert consumer.consume(5, 0) == []
+    assert polled == [0, (5, 0)]
     assert consumer.modeaware_stats()["state"] == "direct"
-    assert consumer.consume.func.__name__ == "consume"
 
 
 def test_close_gives_the_views_back_and_later_calls_raise_what_stock_raises(views: FakeViews) -> None:
@@ -105,6 +109,9 @@ def test_without_a_view_the_subscription_waits_and_nothing_blocks(pending: FakeV
         assert consumer.poll(0) is None
         assert consumer.consume(5, 0) == []
         assert consumer.modeaware_stats()["state"] == "waiting"
+        consumer.unsubscribe()
+        assert consumer.modeaware_stats()["state"] != "waiting"
+        consumer.subscribe(["t"])
         pending.set_ready()
         assert consumer.poll(0) is None
         assert consumer.modeaware_stats()["state"] == "direct"

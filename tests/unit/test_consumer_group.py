@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError
 
 from modeaware import librdkafka_admin
 from modeaware.clients.assignment import owned, possible_hidden, range_order, rejoin_turns, share
@@ -19,6 +20,7 @@ from modeaware.confluent.group import (
     GroupMoved,
     GroupUnknown,
     Ownership,
+    generation_of,
 )
 from modeaware.errors import ModeSourceError
 from modeaware.modes import PartitionMode
@@ -87,6 +89,13 @@ def member() -> Member:
     made = Member()
     made.ownership.before_join()
     return made
+
+
+def test_member_that_joined_without_a_view_is_in_doubt_only_where_partitions_are_hidden() -> None:
+    for writable, owned_now in ((12, keys(*GIVEN["b"])), (4, keys(2, 4, 5, 6, 7))):
+        member = Member()
+        member.views.set("t", modes_of(12, writable, NONE))
+        assert member.owned_now() <= owned_now
 
 
 def test_survivors_are_dealt_again_and_hidden_ones_stay(member: Member) -> None:
@@ -168,13 +177,14 @@ def assigned(topic: str, *partitions: int) -> bytes:
     return struct.pack(">hi", 1, 1) + name + dealt + struct.pack(">i", -1)
 
 
-def described(monkeypatch: pytest.MonkeyPatch, state: str = "Stable") -> GroupDescriber:
+def described(monkeypatch: pytest.MonkeyPatch, **changed: Any) -> GroupDescriber:
     """A describer whose coordinator knows members a (partitions 0 and 1) and b (2)."""
     members = [
         SimpleNamespace(id="a", assignment=assigned("t", 0, 1)),
         SimpleNamespace(id="b", assignment=assigned("t", 2)),
     ]
-    found = SimpleNamespace(id="g", error=None, state=state, protocol="range", members=members)
+    shown = {"id": "g", "error": None, "state": "Stable", "protocol": "range", "members": members}
+    found = SimpleNamespace(**{**shown, **changed})
 
     class Admin:
         def __init__(self, conf: Any) -> None: ...
@@ -196,6 +206,27 @@ def test_one_that_shows_another_assignment_is_not(
     """Stable again, after a rebalance that this member has not heard of: its dealing would overlap with the others'."""
     with pytest.raises(GroupMoved, match="another assignment"):
         described(monkeypatch).describe(member, given)
+
+
+@pytest.mark.parametrize(
+    ("changed", "final", "told"),
+    [
+        ({"id": "other"}, False, "no broker lists it"),
+        ({"error": KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED)}, True, "not described: .*authorization"),
+        ({"members": [SimpleNamespace(id="b", assignment=b"\0\1\0")]}, True, "assignment cannot be read"),
+    ],
+)
+def test_group_that_cannot_be_described_is_unknown(
+    monkeypatch: pytest.MonkeyPatch, changed: dict[str, Any], final: bool, told: str
+) -> None:
+    with pytest.raises(GroupUnknown, match=f"(?i){told}") as caught:
+        described(monkeypatch, **changed).describe("b", keys(2))
+    assert caught.value.final == final
+
+
+def test_group_metadata_of_an_unknown_form_has_no_generation(member: Member) -> None:
+    assert generation_of(member.consumer_group_metadata()) == 1
+    assert [generation_of(form) for form in (None, b"CGMDv1:\0\0\0\0", b"CGMDv2:\1")] == [None] * 3
 
 
 def test_who_may_not_describe_the_group_has_the_plain_assignment_at_once(member: Member) -> None:
@@ -266,6 +297,7 @@ def test_members_take_turns_in_asking_for_a_rebalance() -> None:
     assert rejoin_turns(TWELVE, [ALL], AFTER_FOUR) == ("c", "a", "b")
     assert rejoin_turns(TWELVE, [AFTER_FOUR], AFTER_FOUR) == ()
     assert rejoin_turns(TWELVE, [ALL], ALL) == ()
+    assert rejoin_turns({}, [ALL], AFTER_FOUR) == ()
     assert rejoin_turns({"only": range(12)}, [ALL], AFTER_FOUR) == ()
     # 12 -> 11: only the runs behind the hidden one change, and only where a record would be read by another.
     assert rejoin_turns(TWELVE, [ALL], frozenset({11})) == ()

@@ -68,6 +68,7 @@ class Stock:
     resume = pause
 
     def seek(self, partition: TopicPartition) -> None:
+        self._fail("seek")
         self.sought[partition.partition] = partition.offset
 
     def _fail(self, method: str) -> None:
@@ -339,6 +340,22 @@ def test_topic_shrunk_after_its_assignment_and_recreated_is_another_topic() -> N
     world.create_again()
     assert world.partitions.show({("t", 1)}) == set()
     assert world.stock.sought == {1: 0}
+
+
+def test_partition_that_librdkafka_is_not_ready_for_is_shown_later(caplog: pytest.LogCaptureFixture) -> None:
+    world, one = World("latest"), ("t", 1)
+    world.stock.end = {0: 50, 1: 40}
+    world.partitions.assign([TopicPartition("t", 0), TopicPartition("t", 1)])
+    world.partitions.hide({one})
+    world.stock.failures["seek"] = [KafkaError._STATE, KafkaError._FATAL]
+    assert world.partitions.show({one}) == {one}
+    with pytest.raises(KafkaException):
+        world.partitions.show({one})
+    assert world.partitions.show({one}) == set()
+    assert world.stock.sought == {1: 40}
+    world.partitions.choose({one}, [TopicPartition("t", 9)])
+    assert "t [9] is not assigned to this consumer now" in caplog.text
+    assert world.partitions.held == {("t", 0)}
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from confluent_kafka.admin import NewTopic as StockNewTopic
 
 from modeaware import AdminClient, CreationResult, NewPartitions, NewTopic
 from modeaware.admin.creation import Creation
-from modeaware.errors import ErrorCode, ModeSourceError, NotAuthorized, RecordError, RequestRefused
+from modeaware.errors import ClusterError, ErrorCode, ModeSourceError, NotAuthorized, RecordError, RequestRefused
 from modeaware.modelog.records import OBSERVED_BROKERS_KEY, ObservedBrokersRecord
 from modeaware.modelog.replay import fold
 from tests.support.fake_brokers import CreatingBrokers
@@ -89,6 +89,64 @@ def test_nothing_grows_while_its_replicas_are_moved(cluster: CreatingBrokers) ->
     assert [topic.name for request in cluster.sent for topic in request.topics] == ["u"]
 
 
+@pytest.mark.parametrize(
+    ("code", "error", "told"),
+    [
+        (ErrorCode.UNSUPPORTED_VERSION, RequestRefused, "cannot create partitions: broker 1"),
+        (ErrorCode.REQUEST_TIMED_OUT, ClusterError, "it may have been done all the same"),
+    ],
+)
+def test_growth_without_an_answer_fails_for_each_topic(
+    cluster: CreatingBrokers, monkeypatch: pytest.MonkeyPatch, code: ErrorCode, error: type[Exception], told: str
+) -> None:
+    monkeypatch.setattr(cluster, "on_create_partitions", lambda *_: ClusterError("broker 1", code=code))
+    refused = grown(cluster, 3)
+    assert (type(refused), refused.code) == (error, code)
+    assert told in refused.message
+
+
+@pytest.mark.parametrize(
+    ("answer", "grows"),
+    [
+        ({"error_code": 31, "error_message": None, "topics": []}, True),  # this user may not list them
+        (ClusterError("before Kafka 2.4", code=ErrorCode.UNSUPPORTED_VERSION), True),
+        (ClusterError("no answer", code=ErrorCode.REQUEST_TIMED_OUT), False),
+    ],
+)
+def test_growth_needs_no_list_of_reassignments_but_an_answer(
+    cluster: CreatingBrokers, monkeypatch: pytest.MonkeyPatch, answer: Any, grows: bool
+) -> None:
+    monkeypatch.setattr(cluster, "on_list_partition_reassignments", lambda *_: answer)
+    if grows:
+        assert grown(cluster, 2).partitions == (1,)
+    else:
+        with pytest.raises(ClusterError, match="no answer"):
+            grown(cluster, 2)
+
+
+def test_each_topic_that_cannot_be_created_has_its_error(cluster: CreatingBrokers) -> None:
+    cluster.codes = {"held": ErrorCode.TOPIC_ALREADY_EXISTS, "late": ErrorCode.REQUEST_TIMED_OUT}
+    wanted = [NewTopic(name, 1, 2, min_required_replication_factor=1) for name in ("held", "late", "made")]
+    answers = creation(cluster).create_topics([*wanted, NewTopic("none", 0, 2, min_required_replication_factor=1)])
+    found = {topic: getattr(answer, "code", None) for topic, answer in answers.items()}
+    assert found == {**cluster.codes, "made": None, "none": ErrorCode.INVALID_PARTITIONS}
+    assert isinstance(answers["late"], ClusterError)
+    assert answers["made"].describe() == "topic 'made': created"
+
+
+def test_a_topic_that_is_not_shown_in_time_is_an_error(cluster: CreatingBrokers) -> None:
+    cluster.hidden, growth = 99, NewPartitions.increase_to(2)
+    unseen = creation(cluster, timeout_s=0.0).create_partitions([("t", growth)])["t"]
+    assert isinstance(unseen, ClusterError)
+    assert "nothing was created" in unseen.message
+    new = NewTopic("new", 1, 2, min_required_replication_factor=1)
+    unseen = creation(cluster, timeout_s=0.0).create_topics([new])["new"]
+    assert isinstance(unseen, ClusterError)
+    assert "the new partitions were created" in unseen.message
+    cluster.codes = {"absent": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert isinstance(grown(cluster, 2, topic="absent"), RequestRefused)
+
+
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bytes]]:
     """What the mode log holds."""
@@ -121,6 +179,32 @@ def test_topics_are_stock_but_for_those_with_a_minimum(admin: AdminClient, monke
     assert stock == ["plain", "ours"]
 
 
+ONE = {"min_required_replication_factor": 1}
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "told"),
+    [
+        (lambda admin: admin.create_partitions({"t": 4}), TypeError, "expected NewPartitions, not 4"),
+        (lambda admin: admin.create_partitions({}, timeout=1), TypeError, "unknown arguments: timeout"),
+        (lambda admin: admin.create_partitions([NewPartitions("t", 2, **ONE)] * 2), RequestRefused, "named twice"),
+        (lambda admin: admin.create_partitions([]), ValueError, "(?i)at least one|empty|expected"),
+        (lambda admin: admin.create_topics([NewTopic("n", 1, 1, [[1]], **ONE)]), ValueError, "mutually exclusive"),
+        (lambda admin: admin.create_topics([NewTopic("n", 2, -1, [[1]], **ONE)]), ValueError, "as many partitions"),
+        (lambda admin: NewTopic("n", min_required_replication_factor=0), ValueError, "1 or more, not 0"),
+        (lambda admin: NewTopic("n", min_required_replication_factor=True), TypeError, "an int, not True"),
+        (lambda admin: admin.alter_group_rules([7]), TypeError, "expected a GroupRule, not 7"),
+        (lambda admin: admin.alter_group_rules(remove=["waive"]), TypeError, "expected .kind, group, topic. of a rule"),
+    ],
+)
+def test_a_bad_argument_is_refused_at_once(
+    admin: AdminClient, cluster: CreatingBrokers, call: Any, error: type[Exception], told: str
+) -> None:
+    with pytest.raises(error, match=told):
+        call(admin)
+    assert cluster.sent == []
+
+
 def test_a_policy_that_cannot_be_read_creates_nothing(
     admin: AdminClient, cluster: CreatingBrokers, log: list[tuple[str, bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,3 +221,6 @@ def test_a_policy_that_cannot_be_read_creates_nothing(
         admin.create_partitions(growth)["t"].result(10)
     assert admin.create_partitions({"t": NewPartitions.increase_to(2)})["t"].result(10).partitions == (1,)
     assert len(cluster.sent) == 1
+    monkeypatch.setattr(cluster, "on_metadata", lambda *_: ClusterError("no answer"))
+    with pytest.raises(ClusterError, match="no answer"):
+        admin.create_partitions(growth)["t"].result(10)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from modeaware.controller.election import Election, Seat
-from modeaware.errors import ClusterError
+from modeaware.errors import ClusterError, ConfigError
 from modeaware.librdkafka import KafkaError, TopicPartition
 from tests.support.simulated import SimClock
 
@@ -184,7 +184,11 @@ def test_confirm(room: Room) -> None:
     assert election.confirm(1) is True
     room.consumer.answers.append(KafkaError.REBALANCE_IN_PROGRESS)
     assert election.confirm(1) is None
+    room.consumer.events.append(lambda: room.clock.advance(1_001))  # no answer in time
+    assert election.confirm(1) is None
     assert election.leader
+    room.consumer.is_revoked()
+    assert election.confirm(1) is False, "revoked while the brokers were asked"
     for code in (KafkaError.ILLEGAL_GENERATION, KafkaError.UNKNOWN_MEMBER_ID):
         room.election.join()
         election = room.elected()
@@ -206,6 +210,14 @@ def test_a_missing_right_is_told_and_passing_trouble_is_not(room: Room) -> None:
     room.consumer.is_assigned([])
     room.poll()
     assert (room.election.refusal, room.election.trouble) == (None, None)
+
+
+def test_setting_that_librdkafka_rejects_is_a_config_error_and_a_lost_place() -> None:
+    election = Election({"bootstrap.servers": "b:1", "security.protocol": "rubbish"}, LOG, 8_000, SimClock())
+    with pytest.raises(ConfigError, match="client settings: "):
+        election.join()
+    election.poll()
+    assert (election.lost, election.leader, election.confirm(1)) == (True, False, False)
 
 
 @pytest.mark.parametrize("in_between", ["standby", "another member id"])

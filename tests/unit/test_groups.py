@@ -208,6 +208,9 @@ def test_a_group_s_partition_is_java_s(group: str, hash_code: int) -> None:
         (lambda b: running(b, "g", member([]), state="PreparingRebalance"), "group 'g' is in a rebalance"),
         (lambda b: vars(running(b, "g", member([TOPIC]))).update(describe_error=30), "group 'g' cannot be described"),
         (lambda b: running(b, "g", kind="quantum"), "'quantum'"),
+        (lambda b: vars(b).update(cluster_error=31), "the cluster cannot be described: CLUSTER_AUTHORIZATION_FAILED"),
+        (lambda b: vars(b).update(offsets_topic_error=5), "does not have the coordinators: LEADER_NOT_AVAILABLE"),
+        (lambda b: vars(committed(b, "g")).update(everywhere=True), "group 'g' is listed by two brokers"),
         (lambda b: vars(committed(b, "g")).update(offsets_error=30), "group 'g' cannot be judged"),
         (lambda b: vars(b).update(offsets_topic_error=29), "the right to DESCRIBE the topic __consumer_offsets"),
         (

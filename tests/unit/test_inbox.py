@@ -8,7 +8,7 @@ import pytest
 
 from modeaware.controller import worker as worker_module
 from modeaware.controller.election import Seat
-from modeaware.controller.inbox import Inbox, Job
+from modeaware.controller.inbox import MAX_WAITING, Inbox, Job
 from modeaware.endpoint.connection import Ticket
 from modeaware.endpoint.facade import Outcome
 from modeaware.endpoint.limits import RateLimitedLogger
@@ -132,6 +132,13 @@ class TestInbox:
         assert inbox.take(0) is large
         inbox.put_back(large)
         assert (inbox.take(0), inbox.take(0), inbox.take(0)) == (small, large, None)
+
+    def test_full_inbox_refuses_what_it_does_not_queue(self) -> None:
+        inbox = Inbox()
+        assert not any(inbox.put([COMMAND]).done() for _ in range(MAX_WAITING))
+        error = inbox.put([COMMAND]).exception(0)
+        assert isinstance(error, ControllerUnavailable)
+        assert error.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
     def test_a_timeout_is_counted_from_when_it_was_put_in(self) -> None:
         clock = SimClock()

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from collections.abc import Collection
 from typing import Any
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 from confluent_kafka import murmur2
+from kafka.errors import KafkaTimeoutError
 from kafka.partitioner import DefaultPartitioner
 from kafka.structs import TopicPartition
 
 from modeaware.clients.starts import Key, Starts
+from modeaware.errors import ConfigError
 from modeaware.kafka_python import HeldKeyError, KafkaConsumer, KafkaProducer, RetiredPartitionError
+from modeaware.kafka_python.assignors import ReadableRangeAssignor, aware_strategy
+from modeaware.kafka_python.partitions import HeldListener
+from modeaware.modes import PartitionMode
 from modeaware.topic_view import TopicView
 from tests.support.fake_views import FakeViews, modes_of
 from tests.support.kafka_python_offline import OFFLINE, TOPIC, Made
@@ -29,6 +36,45 @@ def test_a_consumer_that_is_dropped_gives_its_views_back(views: FakeViews) -> No
     eventually(lambda: views.closed and views.listener_count == 0)
     coordinator.close(autocommit=False, timeout_ms=0)  # kafka-python leaves its thread running
     net.close()
+
+
+def test_consumer_reads_what_it_is_assigned_but_for_partitions_of_mode_none(
+    views: FakeViews, caplog: pytest.LogCaptureFixture
+) -> None:
+    consumer = KafkaConsumer(**OFFLINE)
+    views.set(TOPIC, modes_of(4, 2, PartitionMode.NONE))
+    with pytest.raises(ValueError, match="No partitions are currently assigned"):
+        consumer.seek_to_end()
+    consumer.assign([TopicPartition(TOPIC, partition) for partition in range(4)])
+    assert consumer.assignment() == {TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)}
+    assert consumer.paused() == set()
+    assert f"{TOPIC}: partitions 2-3 are in mode None" in caplog.text
+    consumer.unsubscribe()
+    with pytest.raises(TypeError, match="listener"):
+        consumer.subscribe([TOPIC], listener=42)
+    consumer.close()
+
+
+def test_assignors_of_the_application_are_kept(views: FakeViews) -> None:
+    ours, theirs = aware_strategy([ReadableRangeAssignor, Mock], views.view)
+    assert isinstance(ours, ReadableRangeAssignor)
+    assert theirs is Mock
+
+
+def test_rebalance_listener_is_shown_what_is_held_and_idle_starts_are_committed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    one, two = (TopicPartition("t", partition) for partition in (1, 2))
+    inner = Mock(on_partitions_revoked=AsyncMock(), on_partitions_lost=AsyncMock())
+    coordinator = Mock(fetch_committed_offsets_async=AsyncMock(return_value={}))
+    coordinator._commit_offsets_sync_async = AsyncMock(side_effect=[None, KafkaTimeoutError("late")])
+    partitions = Mock(hidden={two}, changed=set(), idle=lambda leaving: {one: 7, two: 8})
+    listener = HeldListener(inner, partitions, lambda: coordinator, incremental=True, auto_commit=False)
+    for method in ("on_partitions_assigned", "on_partitions_revoked", "on_partitions_lost", "on_partitions_revoked"):
+        asyncio.run(getattr(listener, method)({one, two}))
+        assert getattr(inner, method).call_args.args == ({one},)
+    coordinator._commit_offsets_sync_async.assert_called_with({one: 7, two: 8}, timeout_ms=5000)
+    assert "start offsets of 2 idle partitions not committed" in caplog.text
 
 
 class Offsets:
@@ -124,6 +170,30 @@ def test_a_moved_key_waits_for_the_producers_own_batches(views: FakeViews) -> No
     made.producer.send(TOPIC, b"after", second)
     made.producer._accumulator = made.queue
     made.producer.close()
+
+
+def test_partitioners_of_older_forms_and_by_name_see_the_writable_partitions(views: FakeViews) -> None:
+    class Old:
+        def partition(self, topic: str, key: bytes, cluster: Any) -> int:
+            assert len(cluster.partitions_for_topic("u")) == len(cluster.available_partitions_for_topic("u")) == 21
+            return int(max(cluster.partitions_for_topic(topic)))
+
+    views.set(TOPIC, modes_of(21, 5))
+    made, named = Made(KafkaProducer, partitioner=Old()), Made(KafkaProducer, partitioner="murmur2_random")
+    with pytest.warns(DeprecationWarning, match="does not implement"):
+        made.producer.send(TOPIC, b"v", b"k")
+    named.producer.send(TOPIC, b"v", b"k")
+    assert (made.queued(), named.queued()) == ([4], [murmur2(b"k", 5)])
+    made.producer.close()
+    named.producer.close()
+
+
+def test_producer_whose_settings_were_rejected_can_be_closed() -> None:
+    producer = KafkaProducer.__new__(KafkaProducer)
+    with pytest.raises(ConfigError, match="did you mean"):
+        producer.__init__(modeaware_on_unknow="block")
+    producer.close()
+    assert producer.modeaware_stats()["state"] == "waiting"
 
 
 def test_a_producer_that_is_dropped_gives_its_views_back(views: FakeViews) -> None:

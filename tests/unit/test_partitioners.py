@@ -111,6 +111,11 @@ def test_uniform_sticky_moves_on_after_its_bytes() -> None:
     assert not isinstance(topic, BatchAware)
     picks = [topic.partition_by_load(None, 4, 40) for _ in range(9)]
     assert picks == [0, 0, 0, 1, 1, 1, 2, 2, 2]  # 80 bytes are less than 100: the third record fills the batch
+    assert topic.partition_by_load(b"key", 4, 40) == topic.partition(b"key", 4)
+    with pytest.raises(ValueError, match="load has 2 entries for 4 candidates"):
+        topic.partition_by_load(None, 4, 40, [0, 1])
+    with pytest.raises(ValueError, match="at least 1 byte"):
+        UniformSticky(batch_size=0)
 
 
 # Kafka's own example (BuiltInPartitioner): queues 0, 3, 1 give the running sums 4, 5, 8.
@@ -171,6 +176,15 @@ def test_sticky_moves_on_with_each_batch() -> None:
     assert form.partition("t", None, None, None, b"v", cluster) == 3
     form.on_new_batch("t", cluster, 77)  # gone
     assert form.partition("t", None, None, None, b"v", cluster) == 3
+
+
+def test_full_batch_makes_round_robin_skip_no_partition() -> None:
+    form, cluster = for_kafka_python(RoundRobin(randomness=Dice(0.0))), Metadata(range(3))
+    assert [form.partition("t", None, None, None, b"v", cluster) for _ in range(2)] == [0, 1]
+    form.on_new_batch("t", cluster, 1)
+    assert [form.partition("t", None, None, None, b"v", cluster) for _ in range(2)] == [1, 2]
+    with pytest.raises(ValueError, match="t: not in the cluster's metadata"):
+        form.partition("t", None, None, None, b"v", Metadata([]))
 
 
 def test_partition_is_an_element_and_not_an_index() -> None:
@@ -257,3 +271,5 @@ def test_a_function_that_gives_no_index_is_named(name: str) -> None:
 def test_what_is_no_partitioner_is_refused(name: str, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         load(name)
+    with pytest.raises(ValueError, match=r"unknown partitioner 'unknown'; known: random, .*"):
+        named("unknown")

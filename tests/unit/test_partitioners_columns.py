@@ -15,13 +15,13 @@ from partitioners import (
     NAMES,
     NUMBERS,
     Hash,
+    ManualPartitionRequired,
     MinimalMovement,
     expected_share_moved,
     jump,
     least_share_moved,
     murmur2,
     named,
-    rule_named,
     share_moved,
     share_moved_of,
 )
@@ -44,6 +44,9 @@ def scalar(which: Hash, keys: list[bytes | None] = AS_BYTES) -> list[int]:
         KEYS,
         AS_BYTES,
         np.array(KEYS, object),
+        np.array(AS_BYTES[-4:]),
+        list(map(bytearray, AS_BYTES[-4:])),
+        pa.array(AS_BYTES, pa.binary_view()),
         pa.array(KEYS, pa.large_string()),
         pa.array(KEYS, pa.string_view()),
         pa.array(AS_BYTES, pa.large_binary()),
@@ -61,7 +64,7 @@ def test_every_kind_of_column(column: Any, which: Hash) -> None:
     assert found.tolist() == scalar(which)[len(KEYS) - len(column) :]
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if rule_named(name).placer])
+@pytest.mark.parametrize("name", NAMES)
 def test_what_is_hashed_goes_where_the_scalar_form_puts_it(name: str) -> None:
     topic = named(name).for_topic("t")
     indices = partition_column(LONE, 48, name, null_partitions=[40, 41, 42, 43, 44, 45])
@@ -71,10 +74,18 @@ def test_what_is_hashed_goes_where_the_scalar_form_puts_it(name: str) -> None:
         assert indices[row] == expected
 
 
-@pytest.mark.parametrize("given", [6, -1, [0, 6, 1], 1.5, [0.0, 1.0, 2.0], True])
+@pytest.mark.parametrize("given", [6, -1, [0, 6, 1], 1.5, [0.0, 1.0, 2.0], True, [0, 1]])
 def test_null_partitions_out_of_range_are_refused(given: Any) -> None:
-    with pytest.raises(ValueError, match="null_partitions must be integers from 0 to 5"):
+    with pytest.raises(ValueError, match=r"null_partitions (must be integers from 0 to 5|has the shape \(2,\))"):
         partition_column([None, None, b"key"], 6, "murmur2_random", null_partitions=given)
+
+
+def test_rows_that_are_not_hashed_take_turns_unless_the_partitioner_is_manual() -> None:
+    column = [None, b"key", None, None]
+    placed = partition_column(column, 3, "murmur2_random", randomness=lambda: 0.5)
+    assert placed.tolist() == [1, murmur2(b"key", 3), 2, 0]
+    with pytest.raises(ManualPartitionRequired, match="give null_partitions"):
+        partition_column(column, 3, "manual")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -90,6 +101,7 @@ def test_a_count_out_of_range_is_refused(name: str, count: int) -> None:
         ("key", "not str"),
         (7, "not int"),
         ([b"key", 7], "row 1 of a column of keys is bytes, str or None, not int"),
+        (pa.scalar("key"), "an Array or a ChunkedArray of pyarrow, not StringScalar"),
         (pa.array([1, 2]), "binary or string in Arrow, not int64"),
     ],
 )

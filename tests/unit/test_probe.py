@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
@@ -71,13 +72,24 @@ class TestBytes:
     def test_a_server_without_it(self, fields: dict[str, object]) -> None:
         assert said(capabilities.read(answer(**fields), 7)) == NONE
 
-    def test_every_cut_and_every_addition_is_noticed(self) -> None:
+    def test_every_cut_is_noticed(self) -> None:
         whole = answer(finalized_features=[("a", 1, 0)])
         for length in range(len(whole)):
             with pytest.raises(MalformedFrame):
                 capabilities.read(whole[:length], 7)
-        with pytest.raises(MalformedFrame, match="1 bytes too many"):
-            capabilities.read(whole + b"\0", 7)
+
+    @pytest.mark.parametrize(
+        ("spoil", "why"),
+        [
+            (lambda whole: whole + b"\0", "1 bytes too many"),
+            (lambda whole: b"\0\0\0\x08" + whole[4:], "a response to request 8, not to 7"),
+            (lambda whole: whole[:6] + b"\xff" * 6, "a varint of more than 5 bytes"),
+            (lambda whole: whole.replace(b"\x0fpartition.mode", bytes(15)), "a feature without a name"),
+        ],
+    )
+    def test_malformed_response_is_refused(self, spoil: Callable[[bytes], bytes], why: str) -> None:
+        with pytest.raises(MalformedFrame, match=why):
+            capabilities.read(spoil(answer()), 7)
 
     def test_server_that_is_too_old_has_no_features_and_any_other_error_is_no_answer(self) -> None:
         told = codec.encode_response(codec.ApiVersionsResponse(error_code=35, api_keys=[(18, 0, 2)]), 0, 7)
@@ -106,6 +118,17 @@ class TestServers:
         assert "127.0.0.1:1: [Errno 111] Connection refused" in failure
         assert "no-such-host" in failure
         silent.stop()
+
+    def test_server_that_closes_and_bad_setting_are_named(self, endpoint: FakeEndpoint) -> None:
+        endpoint.stop()
+        with socket.create_server(("127.0.0.1", endpoint.port)) as listening:
+            asked = Round({"bootstrap.servers": endpoint.address})
+            listening.accept()[0].close()
+            eventually(lambda: asked.step(0.05) or asked.done, interval_s=0)
+        assert endpoint.address in str(asked.failure())
+        endpoint.start()
+        asked = ask(endpoint.address, **{"security.protocol": "ssl", "ssl.ca.location": "nowhere.pem"})
+        assert "the configuration: ssl.ca.location cannot be used" in str(asked.failure())
 
     def test_nobody_waits_for_a_name(self, endpoint: FakeEndpoint, monkeypatch: pytest.MonkeyPatch) -> None:
         looked_up, go_on = threading.Event(), threading.Event()

@@ -32,6 +32,7 @@ def test_constructor_forms(acquired: Acquired) -> None:
     assert acquired.asked[-1][1] == ClientConfig(view_timeout_ms=5, on_unknown="error")
 
 
+@pytest.mark.parametrize("kind", ["Producer", "Consumer"])
 @pytest.mark.parametrize(
     "make",
     [
@@ -43,11 +44,11 @@ def test_constructor_forms(acquired: Acquired) -> None:
         lambda cls: cls({**CONF, 1: 2}),
     ],
 )
-def test_what_the_stock_constructor_refuses(acquired: Acquired, make: Callable[[type], Any]) -> None:
+def test_what_the_stock_constructor_refuses(acquired: Acquired, make: Callable[[type], Any], kind: str) -> None:
     with pytest.raises(Exception) as theirs:
-        make(confluent_kafka.Producer)
+        make(getattr(confluent_kafka, kind))
     with pytest.raises(theirs.type) as ours:
-        make(Producer)
+        make(getattr(modeaware, kind))
     assert str(ours.value) == str(theirs.value)
     assert acquired.asked == []
 
@@ -63,6 +64,15 @@ def test_close_gives_the_views_back_and_then_speaks_as_stock(views: FakeViews) -
         with pytest.raises(RuntimeError, match="Producer has been closed"):
             call()
     assert producer.close() is True
+
+
+def test_producer_whose_constructor_did_not_finish_is_as_stock() -> None:
+    producer = Producer.__new__(Producer)
+    for call in (lambda: producer.produce("orders", b"v"), lambda: producer.produce_batch("orders", [{}])):
+        with pytest.raises(RuntimeError, match="Producer has been closed"):
+            call()
+    assert producer.close() is True
+    assert producer.modeaware_stats()["state"] == "waiting"
 
 
 def test_a_change_after_close_changes_nothing(acquired: Acquired) -> None:

@@ -5,16 +5,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
+from modeaware import librdkafka
 from modeaware.confluent import producer as producer_module
 from modeaware.confluent.errors import RetiredPartitionChosen
 from modeaware.confluent.producer import Producer
-from modeaware.confluent.router import EveryTopic  # private: when brokers are asked for counts
-from modeaware.confluent.statistics import QueueLoads  # private: librdkafka sends no figures without a broker
+from modeaware.confluent.router import EveryTopic, partition_count  # private: when brokers are asked for counts
+from modeaware.confluent.statistics import (
+    QueueLoads,
+    stats_settings,
+)  # private: librdkafka sends no figures without a broker
 from modeaware.errors import ConfigError
 from partitioners import RoundRobin, named
 from tests.support.fake_views import FakeViews, modes_of
@@ -125,10 +131,32 @@ class TestEveryTopic:
 
         routes = EveryTopic(RoundRobin(), count, 300.0, clock=lambda: now[0])
         first = routes.get("orders")
+        with pytest.raises(KafkaException, match="of another"):
+            EveryTopic(RoundRobin(), Mock(side_effect=KafkaException("of another")), 300.0).get("orders")
         now[0] = 301.0
         assert routes.get("orders") is routes.get("orders") is first
         assert len(asked) == 2  # not with each record
         assert "orders: continuing with 4 partitions: no brokers" in caplog.text
+
+
+def test_partition_count_is_awaited_while_a_topic_is_being_created(monkeypatch: pytest.MonkeyPatch) -> None:
+    unknown, refused = (
+        KafkaError(code) for code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    )
+    answers = [(unknown, {}), (None, {}), (None, dict.fromkeys(range(12))), (refused, {}), (unknown, {})]
+
+    class Stock:
+        def list_topics(self, topic: str, timeout: float) -> Any:
+            error, partitions = answers.pop(0)
+            return SimpleNamespace(topics={topic: SimpleNamespace(error=error, partitions=partitions)})
+
+    monkeypatch.setattr(librdkafka, "Producer", Stock)
+    stock: Any = Stock()
+    assert partition_count(stock, 30.0)("orders") == 12
+    for timeout_s, error in ((30.0, refused), (0.0, unknown)):
+        with pytest.raises(KafkaException) as caught:
+            partition_count(stock, timeout_s)("orders")
+        assert caught.value.args[0] == error
 
 
 # The load that uniform_sticky follows
@@ -162,6 +190,14 @@ def test_the_lowest_of_three_looks_counts() -> None:
     for waiting, lowest in ((9, 9), (4, 4), (7, 4), (8, 4), (6, 6), (5, 5)):
         loads.look(figures((2, 10 + waiting, 10)))
         assert loads.of("orders", one) == [lowest]
+
+
+@pytest.mark.parametrize(
+    ("configured", "interval"),
+    [({}, 1000), ({"statistics.interval.ms": 2500}, 625), ({"statistics.interval.ms": "?"}, None)],
+)
+def test_statistics_come_at_a_fraction_of_the_interval_configured(configured: Any, interval: int | None) -> None:
+    assert stats_settings(configured, print).get("statistics.interval.ms") == interval
 
 
 def test_a_producer_looks_at_the_statistics_that_its_caller_asked_for_too(

@@ -65,6 +65,23 @@ Make = Callable[[Callable[..., Any], Route | None], Callable[..., Any]]
 both = pytest.mark.parametrize("make", [fast, faithful])
 
 
+def test_tracers_function_gets_any_key_and_its_errors_are_raised() -> None:
+    recorder = Recorder()
+    produce, odd = faithful(recorder, route()), object()
+    produce("orders", b"v", memoryview(b"k"))
+    assert recorder.last["partition"] == C_HASHES[Hash.MURMUR2](b"k", 4)
+    produce("orders", b"v", odd)
+    produce("orders", b"v", b"k", "1")
+    assert [(call["key"], call["partition"]) for call in (recorder.last,)] == [(b"k", "1")]
+    assert recorder.calls[1] == (("orders", b"v", odd), {})
+
+    def failing(*_: Any, **__: Any) -> None:
+        raise KafkaException(KafkaError(KafkaError._QUEUE_FULL))
+
+    with pytest.raises(KafkaException):
+        faithful(failing, route())("orders", b"v", b"k")
+
+
 def on_delivery(error: object, message: object) -> None:
     raise AssertionError("nothing is delivered here")
 

@@ -155,9 +155,14 @@ class TestSharing:
         endpoint.answering.clear()
         views.refresh_soon()
         eventually(lambda: endpoint.asked)
-        views.close()
+        for _ in range(2):
+            views.close()
         eventually(lambda: len(threads()) == before)
         assert views.error() is None
+        views.subscribe(print)
+        assert views.live_id("orders", 1) is None
+        with pytest.raises(ModeSourceError, match="closed"):
+            views.refresh(1)
 
 
 @pytest.mark.parametrize("breaks", ["modeaware.views.choice.Round", "modeaware.views.wire.WireSource.point_to"])

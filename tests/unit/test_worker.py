@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,7 @@ from modeaware.controller.election import Seat
 from modeaware.controller.status import Role
 from modeaware.errors import (
     ClusterError,
+    ConfigError,
     ControllerFenced,
     ControllerUnavailable,
     ErrorCode,
@@ -64,12 +66,22 @@ def test_a_lost_place_is_left_and_joined_anew_behind_the_active_one(world: World
     assert did == ["join after 70", "confirm", "claim", "leave", "join after 70", "leave"]
 
 
-def test_what_does_not_get_better_ends_it(world: World) -> None:
-    world.claim_errors.append(NewerRecord("upgrade"))
+@pytest.mark.parametrize(
+    ("at", "failure"),
+    [
+        ("claim", NewerRecord("upgrade")),
+        ("claim", ClusterError("not allowed to write")),
+        ("ensure", ClusterError("not allowed to create")),
+        ("refusal", ClusterError("not allowed to join")),
+    ],
+)
+def test_what_does_not_get_better_ends_it(world: World, at: str, failure: ModeAwareError) -> None:
+    {"claim": world.claim_errors, "ensure": world.ensure_errors}.get(at, deque()).append(failure)
+    world.refusal = failure if at == "refusal" else None
     future = world.inbox.put([COMMAND])
     run(world, sits(world, Seat.LEADER))
-    assert isinstance(world.status.failure, NewerRecord)
-    with pytest.raises(NewerRecord):
+    assert world.status.failure is failure
+    with pytest.raises(type(failure)):
         world.status.wait(Role.ACTIVE)
     assert isinstance(future.exception(0), ControllerUnavailable)
 
@@ -139,6 +151,24 @@ def test_a_record_that_is_too_large_is_answered_and_not_claimed_for(world: World
     assert second.exception(0) is failure or second.result(0)
     assert did.count("claim") == 1
     assert "check" in did
+
+
+def test_settings_that_cannot_be_used_at_a_rejoin_are_tried_again(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A file that they name may be in the course of replacement."""
+    real, failures = World.join, deque([None, ConfigError("client settings: no such file")])
+
+    def join(world: World, after_ms: int) -> None:
+        real(world, after_ms)
+        if failures and (failure := failures.popleft()):
+            world.lost = True
+            raise failure
+
+    monkeypatch.setattr(World, "join", join)
+    did = run(world, sits(world, Seat.LEADER), loses(world), nothing, nothing, sits(world, Seat.STANDBY))
+    assert did == ["join after 70", "confirm", "claim", *["leave", "join after 70"] * 2, "leave"]
+    assert "no such file; rejoining the election" in caplog.text
 
 
 def test_a_rebalance_that_never_ends_is_left(world: World) -> None:
