@@ -284,6 +284,8 @@ class TestCommitOffsets:
         node = fakes.coordinator("readers")
         fakes.codes[node, "OffsetCommit"] = [0, KafkaError.UNKNOWN_MEMBER_ID]
         assert f"commit the offset of group 'readers' on {TOPIC}-1" in str(refused(cluster, self.EFFECT))
+        fakes.codes[1, "FindCoordinator"] = [KafkaError.COORDINATOR_NOT_AVAILABLE] * 2
+        assert f"commit the offset of group 'readers' on topic {TOPIC!r}" in str(refused(cluster, self.EFFECT))
         assert len(fakes.asked_for("OffsetCommit")) == 1
 
 
