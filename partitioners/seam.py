@@ -100,12 +100,19 @@ class Partitioner(Protocol):
 
 def wants_load(partitioner: Partitioner) -> bool:
     """Return whether the picks of ``partitioner`` follow the load of the candidates."""
-    return isinstance(partitioner.for_topic(""), LoadAware)
+    return _makes(partitioner, LoadAware)
 
 
 def wants_batches(partitioner: Partitioner) -> bool:
     """Return whether ``partitioner`` needs reports of the end of batches."""
-    return isinstance(partitioner.for_topic(""), BatchAware)
+    return _makes(partitioner, BatchAware)
+
+
+def _makes(partitioner: Partitioner, capability: type) -> bool:
+    try:
+        return isinstance(partitioner.for_topic(""), capability)
+    except Exception:  # noqa: BLE001 - an application's own one may serve its topics alone, and "" is none
+        return False
 
 
 def share_moved(old: int, new: int) -> float:

@@ -162,7 +162,7 @@ class Starts:
         new = commits.keys() - committed.keys()
         resumed = {key: offset for key in new if (offset := self._resume_offset(key)) is not None}
         to_name = new if self.earliest or self.latest else set()
-        behind = {key for key in (*committed, *resumed) if self._may_be_behind(key)}
+        behind = {key for key, offset in (committed | resumed).items() if self._may_be_behind(key, offset)}
         named: Mapping[Key, int] = {}
         if to_name:
             named = offsets.log_starts(to_name) if self.earliest else offsets.log_ends(to_name)
@@ -177,11 +177,14 @@ class Starts:
         self.settled(parts - unknown if ask_again else parts)
         return Found(starts, unknown)
 
-    def _may_be_behind(self, key: Key) -> bool:
-        """Whether an offset may lie below the log start: deleted with a seal, or before a transaction's marker."""
+    def _may_be_behind(self, key: Key, offset: int) -> bool:
+        """Whether ``offset`` may lie below the log start: deleted with a seal, or before a transaction's marker.
+
+        What retention deleted beyond that is for ``auto.offset.reset``, where it names an error.
+        """
         view = self._views.view(key[0])
         marked = view.topic_id is not None or key[0] in self._created_again
-        return (self.latest and marked) or key[1] in view.reclaimed
+        return (self.latest and marked) or offset < self.reclaimed_to(key)
 
     def _resume_offset(self, key: Key) -> int | None:
         topic, partition = key

@@ -266,6 +266,8 @@ def epoch_ends(brokers: Brokers, topic: str, wanted: Iterable[tuple[int, int]]) 
     found: dict[tuple[int, int], int] = {}
     for nth in range(max(map(len, epochs.values()), default=0)):  # a request holds one epoch of a partition
         some = {p: each[nth] for p, each in epochs.items() if nth < len(each)}
+        if not some:
+            break
 
         def request(led: Mapping[int, int], some: Mapping[int, int] = some) -> Any:
             entry = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
@@ -276,6 +278,8 @@ def epoch_ends(brokers: Brokers, topic: str, wanted: Iterable[tuple[int, int]]) 
 
         entries = leaders.found(some, "find the end of an epoch of", request, "partition")
         found |= {(p, some[p]): entry.end_offset for p, entry in entries.items()}
+        for silent in some.keys() - entries.keys():
+            del epochs[silent]  # one wait for a leader, however many epochs
     return found
 
 

@@ -70,6 +70,7 @@ class LibrdkafkaOffsets:
     def __init__(self, stock: Any, group_id: str) -> None:
         self._stock = stock
         self._group_id = group_id
+        self._leader_epochs: dict[Key, tuple[int, int | None]] = {}  # committed offset -> leader epoch
 
     def committed(self, keys: Collection[Key]) -> dict[Key, int | None]:
         if not keys:
@@ -85,7 +86,18 @@ class LibrdkafkaOffsets:
         for partition in answer:
             if partition.error is not None:
                 log.warning("%s: committed offset of %s: %s", self._group_id, partition, partition.error)
+        self._leader_epochs = {key_of(p): (p.offset, p.leader_epoch) for p in answer if p.error is None}
         return {key_of(p): p.offset if p.offset >= 0 else None for p in answer if p.error is None}
+
+    def placed(self, key: Key, offset: int) -> TopicPartition:
+        """Return where to start. A committed offset keeps its leader epoch: by it librdkafka notices a truncated log.
+
+        An offset that was raised has none: the end of the commit's epoch may lie below it.
+        """
+        committed, leader_epoch = self._leader_epochs.get(key, (None, None))
+        if committed != offset or leader_epoch is None:
+            return TopicPartition(*key, offset)
+        return TopicPartition(*key, offset, leader_epoch=leader_epoch)
 
     def log_starts(self, keys: Collection[Key]) -> dict[Key, int]:
         return self.listed(dict.fromkeys(keys, OFFSET_BEGINNING))
@@ -224,7 +236,7 @@ class Partitions:
         found = self.starts.find(unset, self._offsets).starts if unset else {}
         found |= self._offsets.listed(logical)
         self.starts.settled(parts.keys() - unset)
-        return [TopicPartition(*key, found[key]) if key in found else p for key, p in parts.items()]
+        return [self._offsets.placed(key, found[key]) if key in found else p for key, p in parts.items()]
 
     def _assigned(self, partitions: list[TopicPartition]) -> None:
         keys = {key_of(p) for p in partitions}
@@ -267,7 +279,8 @@ class Partitions:
         places = {key_of(p): p for p in self.resolve(back)}
         behind = [key for key, place in places.items() if 0 <= place.offset < self.starts.reclaimed_to(key)]
         for key, log_start in (self._offsets.log_starts(behind) if behind else {}).items():
-            places[key].offset = max(places[key].offset, log_start)
+            if log_start > places[key].offset:
+                places[key] = TopicPartition(*key, log_start)
         later: set[Key] = set()
         for key, place in places.items():
             if key in replaced and place.offset == OFFSET_INVALID:

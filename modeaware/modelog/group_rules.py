@@ -78,9 +78,11 @@ class GroupRule(JsonFields):
         return (self.expires_ms is None or now_ms < self.expires_ms) and fnmatchcase(topic, self.topic)
 
     def matches(self, group: str) -> bool:
+        """Return whether the rule is for ``group``, by its name or as a glob."""
         return group == self.group or (self.glob and fnmatchcase(group, self.group))
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form, as the mode log has it."""
         found = super().to_dict()
         found.pop("literal", None)
         return found | ({"literal": True} if self.is_unlike_0_2_0 else {})

@@ -172,6 +172,7 @@ class TestGrow:
         (shrink(4), None, {"internal": True}, ErrorCode.INVALID_TOPIC_EXCEPTION, ""),
         (grow(20), None, {"internal": True}, ErrorCode.INVALID_TOPIC_EXCEPTION, ""),
         (shrink(2), lambda: admitted(shrink(4)), {}, ErrorCode.REASSIGNMENT_IN_PROGRESS, "--undo"),
+        (shrink(12), lambda: replace(done(), topic_id="gone"), {}, ErrorCode.INVALID_PARTITIONS, "12 writable"),
         (
             shrink(4, immediate_delete=True),
             lambda: admitted(shrink(4)),

@@ -27,8 +27,9 @@ from modeaware.cli.apply import Found
 from modeaware.cli.change import Change
 from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
-from modeaware.modelog.records import ClaimRecord
+from modeaware.modelog.records import ClaimRecord, DeleteTopicPartitions, RetiredPartition, TopicRecord
 from modeaware.modelog.replay import Replay
+from modeaware.modes import PartitionMode
 from modeaware.reports.serialise import to_json
 from modeaware.reports.session import ModeLog
 
@@ -105,6 +106,8 @@ def test_the_file_is_read_before_anybody_is_asked(tmp_path: Path, capsys: pytest
 
 
 IDLE = CurrentTopic(2)
+READ_WRITE, READ_ONLY = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY
+DELETION = DeleteTopicPartitions(2, 0, False, 0, 3)
 
 
 class Cluster:
@@ -153,6 +156,27 @@ def test_controller_that_is_taking_over_is_waited_for(cluster: Cluster, monkeypa
     monkeypatch.setattr(apply, "is_running", lambda _, claim: claim is not None)
     cluster.looks = [{"a": CurrentTopic(6), "b": IDLE}]
     assert (cluster.run("--yes", "--timeout", "30"), cluster.taken) == (0, ["a"])
+
+
+def test_run_that_changes_nothing_or_is_left_says_so(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    cluster.looks = [{"a": CurrentTopic(6), "b": IDLE}]
+    monkeypatch.setattr(apply, "confirmed", lambda yes: yes)
+    assert (cluster.run(), capsys.readouterr().out.splitlines()[-1]) == (1, "Nothing was changed.")
+    monkeypatch.setattr(apply, "carry_out", interrupted)
+    assert cluster.run("--yes") == apply.INTERRUPTED
+    assert "Left. What has begun continues" in capsys.readouterr().err
+    monkeypatch.setattr(apply, "is_running", lambda *_: False)
+    assert cluster.run("--yes") == 1
+    assert "refused: no controller is running to keep the modes" in capsys.readouterr().out
+    shrinking = TopicRecord("b", "id", 1, 1, (READ_WRITE, READ_WRITE, READ_ONLY), DELETION, {2: RetiredPartition()})
+    cluster.looks = [{"a": CurrentTopic(4), "b": CurrentTopic(3, record=shrinking)}]
+    assert cluster.run("--yes") == 0
+    assert "no controller is running, so nothing progresses" in capsys.readouterr().out
 
 
 def test_an_error_while_waiting_does_not_say_that_nothing_was_changed(

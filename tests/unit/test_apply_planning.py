@@ -15,6 +15,7 @@ from modeaware.errors import ConfigError
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.modelog.records import TopicRecord
+from modeaware.reports.describe import NOT_EVACUATED
 from tests.support.lifecycle import LATER_MS, TOPIC, admitted, after, facts
 
 
@@ -109,6 +110,9 @@ def test_all_that_a_file_can_say() -> None:
         ("partitions: 4\nshrink: {delay_ms: 5}", "f, line 5: delay_ms belongs to policy: drained"),
         ("partitions: 4\nshrink: {policy: drained, delay_ms: -1}", "f, line 5: delay_ms: a whole number from 0"),
         ("partitions: 4\nshrink: {accept_state_loss: g}", "f, line 5: accept_state_loss: a list"),
+        ("partitions: 4\nshrink: {accept_state_loss: [7]}", "f, line 5: accept_state_loss: a group's name is needed"),
+        ("partitions: 4\nshrink: {evacuate: 1}", "f, line 5: evacuate: true or false is needed, not '1'"),
+        ("- partitions", "f, line 4: topic 'orders': keys with values are needed"),
         ("configs: {}", "f, line 3: topic 'orders': partitions: is needed"),
         ("? [a]\n: 4", "f, line 4: topic 'orders': a key has to be a text"),
     ],
@@ -250,6 +254,8 @@ def test_compacted_topics() -> None:
     assert "leave shrink.evacuate out" in refusal(ModelTopic(4), wanted(2, shrink=ShrinkRules(evacuate=True)))
     plan = compacted.plan(wanted(2, shrink=ShrinkRules(evacuate=True)))
     assert "modeaware.spark.evacuate" in plan.warnings[1]
+    uneven = compacted.plan(wanted(3, shrink=ShrinkRules(evacuate=True)))
+    assert f"{NOT_EVACUATED}. A number that divides 4 moves no such key" in uneven.warnings
     alters = {"configs": {"cleanup.policy": "delete"}, "shrink": ShrinkRules(evacuate=True)}
     assert "cannot be altered together with a shrink" in refusal(compacted, wanted(2, **alters))
     compacted.take(plan)

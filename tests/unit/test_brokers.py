@@ -84,14 +84,8 @@ class TestEmbeddedProtocol:
 
 
 SERVERS = {"bootstrap.servers": "a:1, PLAINTEXT://b:2"}
-
-
 SASL = {**SERVERS, "security.protocol": "sasl_plaintext"}
-
-
 SSL = {**SERVERS, "security.protocol": "SSL"}
-
-
 USER = {"sasl.username": "alice", "sasl.password": "secret"}
 
 

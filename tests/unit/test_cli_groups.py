@@ -117,6 +117,8 @@ def test_the_list_as_json_has_the_documented_fields_and_no_others() -> None:
     ],
 )
 def test_when_a_rule_ends(text: str, expected: int) -> None:
+    with pytest.raises(ValueError, match="beyond the year 9999"):
+        expiry("500000w", NOW)
     assert expiry(text, NOW) == expected
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from base64 import urlsafe_b64encode
+from concurrent.futures import Future
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from uuid import UUID
 import pytest
 
 from modeaware import cli
+from modeaware.admin.topics_to_make import NewTopic
 from modeaware.cli import change, progress
 from modeaware.cli.change import (
     CHANGING_WARNING,
@@ -25,14 +27,15 @@ from modeaware.cli.change import (
     preview,
     undo_note,
 )
-from modeaware.cli.topics import deletion_lines
+from modeaware.cli.topics import COLLISION_WARNING, deletion_lines
 from modeaware.cluster.cluster import delete_topics
 from modeaware.config import ClientConfig, ControllerConfig
-from modeaware.errors import ClusterError, ErrorCode
+from modeaware.errors import ClusterError, ErrorCode, RecordError, RequestRefused
 from modeaware.lifecycle.commands import Command, CreatePartitionsCommand, DeletePartitionsCommand
 from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts
 from modeaware.modelog.records import DeleteTopicPartitions, RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode, ReplicaState
+from modeaware.reports.describe import NOT_EVACUATED
 from modeaware.reports.session import Session
 from modeaware.reports.topics import ListedTopic, TopicState, named, named_for_change, topic_states
 from modeaware.wire.brokers import Brokers
@@ -103,10 +106,17 @@ def test_options_that_do_not_go_together_are_bad_usage(
             CreatePartitionsCommand("t", 13, ((1, 2),)),
         ),
         (["topics", "--undo", "--topic", "t"], None),
+        (
+            ["topics", "--alter", "--topic", "t", "--partitions", "4", "--min-required-replication-factor", "1"],
+            RequestRefused("replica options apply to new partitions only"),
+        ),
     ],
 )
 def test_options_make_the_command(
-    arguments: list[str], expected: Command | None, monkeypatch: pytest.MonkeyPatch
+    arguments: list[str],
+    expected: Command | RequestRefused | None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     made = []
 
@@ -116,8 +126,10 @@ def test_options_make_the_command(
 
     for module in ("topics", "change"):
         monkeypatch.setattr(f"modeaware.cli.{module}.run_change", run_change)
-    assert cli.main([*arguments, *SERVER]) == 0
-    assert made == [("t", expected)]
+    refused = isinstance(expected, RequestRefused)
+    assert cli.main([*arguments, *SERVER]) == (1 if refused else 0)
+    assert made == ([] if refused else [("t", expected)])
+    assert not refused or str(expected) in capsys.readouterr().err
 
 
 def test_proposed_commands_connect_as_this_one_did(
@@ -193,12 +205,18 @@ SHRINK, GROW = DeletePartitionsCommand("t", 4, 0), CreatePartitionsCommand("t", 
         (GROW, FRESH, [GROWTH_WARNING]),
         (GROW, SHRUNK, [GROWTH_WARNING]),
         (GROW, SHRINKING, [GROWTH_WARNING, CHANGING_WARNING]),
+        (
+            replace(SHRINK, total_count=5, evacuate=True),
+            FRESH,
+            [FEATURE_WARNING, f"WARNING: {NOT_EVACUATED}. A target "],
+        ),
     ],
 )
 def test_each_warning_is_given_where_it_applies(
     command: DeletePartitionsCommand | CreatePartitionsCommand, situation: Situation, expected: list[str]
 ) -> None:
-    assert [line for line in preview(command, situation) if line.startswith("WARNING")] == expected
+    told = [line for line in preview(command, situation) if line.startswith("WARNING")]
+    assert [line[: len(start)] for line, start in zip(told, expected, strict=True)] == expected
 
 
 STREAMS = GroupFacts({0: 10}, has_members=True, kind="classic", stateful=True)
@@ -206,7 +224,12 @@ STATEFUL = replace(FRESH, facts=replace(FRESH.facts, groups={"app": STREAMS, "pl
 
 
 @pytest.mark.parametrize(
-    ("target", "what"), [(4, "the keys of partitions 4-11"), (5, "most keys, since 5 does not divide 12,")]
+    ("target", "what"),
+    [
+        (4, "the keys of partitions 4-11"),
+        (5, "most keys, since 5 does not divide 12,"),
+        (13, "keys that move"),
+    ],
 )
 def test_accepted_loss_of_state_names_what_does_not_move(target: int, what: str) -> None:
     command = DeletePartitionsCommand("t", target, accept_state_loss=("app", "plain", "absent"))
@@ -221,15 +244,23 @@ def test_an_undo_says_what_stays_deleted() -> None:
     logs = {**LOGS, 4: PartitionFacts(10, 10, 10, 0, 0), 6: PartitionFacts(7, 10, 10, 0, 0)}
     kept, gone = undo_note(replace(SHRUNK, facts=replace(SHRUNK.facts, partitions=logs)))
     assert kept == "Given back: partitions 4-11 with the 63 offsets they still hold."
+    assert undo_note(FRESH) == []
     assert gone.startswith("Records deleted before stay deleted: 17 offsets below the log starts of partitions 4,6 (")
 
 
 @pytest.mark.parametrize(
-    ("answer", "proceeds"), [("y", True), (" YES ", True), ("n", False), ("", False), ("yo", False)]
+    ("answer", "proceeds"), [("y", True), (" YES ", True), ("n", False), ("", False), ("yo", False), (None, False)]
 )
-def test_question_is_answered_on_a_terminal(answer: str, proceeds: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_question_is_answered_on_a_terminal(
+    answer: str | None, proceeds: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(_: str) -> str:
+        if answer is None:
+            raise EOFError
+        return answer
+
     monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
-    monkeypatch.setattr("builtins.input", lambda prompt: answer)
+    monkeypatch.setattr("builtins.input", read)
     assert progress.confirmed(yes=False) is proceeds
 
 
@@ -241,10 +272,11 @@ LIVE = frozenset({1, 2})
 
 
 class FakeBrokers:
-    """Two topics of three partitions; ``old``: without DescribeTopicPartitions."""
+    """Two topics of three partitions; ``old``: without DescribeTopicPartitions; ``codes``: errors, by request."""
 
     def __init__(self, *, old: bool = False) -> None:
         self.asked: list[str] = []
+        self.codes: dict[type, int] = {}
         self._old = old
 
     def ask_any(self, _: Any) -> tuple[int, Any]:
@@ -252,7 +284,10 @@ class FakeBrokers:
 
     def ask_each(self, asks: list[Ask], timeout_s: float | None = None) -> list[Any]:
         (ask,) = asks
-        return [self.ask(ask.request)]
+        try:
+            return [self.ask(ask.request)]
+        except ClusterError as error:
+            return [error]
 
     def ask(self, request: Any) -> Any:
         self.asked.append(type(request).__name__.removesuffix("Request"))
@@ -262,7 +297,8 @@ class FakeBrokers:
             ListPartitionReassignmentsRequest: self._reassignments,
             DescribeConfigsRequest: self._configs,
         }
-        if self._old and isinstance(request, DescribeTopicPartitionsRequest):
+        old = self._old and isinstance(request, DescribeTopicPartitionsRequest)
+        if old or self.codes.get(type(request)) == ErrorCode.UNSUPPORTED_VERSION:
             raise ClusterError(self.asked[-1], code=ErrorCode.UNSUPPORTED_VERSION)
         return handlers[type(request)](request)
 
@@ -271,7 +307,8 @@ class FakeBrokers:
             SimpleNamespace(partition_index=p, leader_id=p + 1, replica_nodes=[1, 2], isr_nodes=[1], **more)
             for p in partitions
         ]
-        return SimpleNamespace(name=name, topic_id=IDS[name], error_code=0, partitions=told)
+        code = self.codes.get(DescribeTopicPartitionsRequest, 0)
+        return SimpleNamespace(name=name, topic_id=IDS[name], error_code=code, partitions=told, is_internal=False)
 
     def _describe(self, request: Any) -> Any:
         """As brokers do it: so many partitions, beginning at the cursor."""
@@ -284,12 +321,15 @@ class FakeBrokers:
         return SimpleNamespace(topics=topics, next_cursor=cursor)
 
     def _metadata(self, request: Any) -> Any:
-        return SimpleNamespace(topics=[self._topic(topic.name, range(2, -1, -1)) for topic in request.topics])
+        names = IDS if request.topics is None else [topic.name for topic in request.topics]
+        live = [SimpleNamespace(node_id=node) for node in LIVE]
+        return SimpleNamespace(topics=[self._topic(name, range(2, -1, -1)) for name in names], brokers=live)
 
     def _reassignments(self, _: Any) -> Any:
         moved = SimpleNamespace(partition_index=1, adding_replicas=[2], removing_replicas=[])
         topics = [SimpleNamespace(name="a", partitions=[moved])]
-        return SimpleNamespace(error_code=0, error_message=None, topics=topics)
+        code = self.codes.get(ListPartitionReassignmentsRequest, 0)
+        return SimpleNamespace(error_code=code, error_message=None, topics=topics)
 
     def _configs(self, request: Any) -> Any:
         told = [
@@ -297,7 +337,8 @@ class FakeBrokers:
             SimpleNamespace(name="retention.ms", value="7", config_source=1),
         ]
         names = [resource.resource_name for resource in request.resources]
-        return SimpleNamespace(results=[SimpleNamespace(resource_name=n, error_code=0, configs=told) for n in names])
+        more = {"error_code": self.codes.get(DescribeConfigsRequest, 0), "error_message": None, "configs": told}
+        return SimpleNamespace(results=[SimpleNamespace(resource_name=name, **more) for name in names])
 
 
 def states(brokers: FakeBrokers, limit: int = 2000) -> list[TopicState]:
@@ -324,6 +365,113 @@ def test_a_broker_without_describe_topic_partitions_is_asked_for_metadata() -> N
     first, _ = states(brokers)
     assert [(p.partition, p.elr, p.last_known_elr) for p in first.partitions] == [(p, None, None) for p in range(3)]
     assert "Metadata" in brokers.asked
+
+
+@pytest.fixture
+def on_site(monkeypatch: pytest.MonkeyPatch) -> FakeBrokers:
+    """The brokers of the session that commands open; the mode log's record of topic a cannot be used."""
+    brokers = FakeBrokers()
+    error = RecordError("malformed", topic="a")
+    log = SimpleNamespace(
+        unusable=lambda name, _: error if name == "a" else None, record=lambda *_: None, gone_ids=lambda *_: ()
+    )
+    cluster = SimpleNamespace(brokers=brokers)
+    session = SimpleNamespace(cluster=cluster, config=ClientConfig(), conf={}, read_log=lambda: log)
+    monkeypatch.setattr("modeaware.cli.topics.open_session", lambda *_: nullcontext(session))
+    return brokers
+
+
+DESCRIBE, MOVES, CONFIGS = DescribeTopicPartitionsRequest, ListPartitionReassignmentsRequest, DescribeConfigsRequest
+
+
+@pytest.mark.parametrize(
+    ("request_type", "code", "options", "status", "text"),
+    [
+        (None, 0, "--topic a", 0, "\tAdding Replicas: 2\tRemoving Replicas: "),
+        (None, 0, "--topic [a]", 0, "Mode: unknown"),
+        (None, 0, "--topic [b]", 0, "Mode: ReadWrite"),
+        (None, 0, "--topic a[", 1, "is an invalid regex"),
+        (None, 0, "--topic none", 1, "topic 'none'"),
+        (None, 0, "--topic none --if-exists", 0, ""),
+        (None, 0, "--topic-id none", 1, "no topic has the id 'none'"),
+        (DESCRIBE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "--topic a", 0, ""),
+        (DESCRIBE, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "--topic a", 1, "describe topic 'a'"),
+        (MOVES, ErrorCode.UNSUPPORTED_VERSION, "--topic a", 0, "Partition: 1"),
+        (MOVES, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "--topic a", 0, "Partition: 1"),
+        (MOVES, ErrorCode.INVALID_REQUEST, "--topic a", 1, "list the reassignments"),
+        (CONFIGS, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "--topic a", 0, "Partition: 1"),
+        (CONFIGS, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "--topics-with-overrides", 1, "the right to see its configs"),
+        (CONFIGS, ErrorCode.INVALID_REQUEST, "--topic a", 1, "describe the configs of topic 'a'"),
+    ],
+)
+def test_describe_shows_what_brokers_return(
+    request_type: type | None,
+    code: int,
+    options: str,
+    status: int,
+    text: str,
+    on_site: FakeBrokers,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    on_site.codes = {} if request_type is None else {request_type: code}
+    assert cli.main(["topics", "--describe", *options.split(), *SERVER]) == status
+    shown = capsys.readouterr()
+    assert text in (shown.err if status else shown.out)
+    assert bool(shown.err) is bool(status)
+
+
+@pytest.mark.parametrize(
+    ("topic", "statuses", "changed"), [("a|b", (0, 0), ["a", "b"]), ("a|b", (3,), ["a"]), ("none", (0,), [])]
+)
+@pytest.mark.usefixtures("on_site")
+def test_each_topic_of_a_pattern_is_altered_until_one_fails(
+    topic: str, statuses: tuple[int, ...], changed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+
+    def run_change(_: object, name: str, *__: object) -> int:
+        done.append(name)
+        return statuses[len(done) - 1]
+
+    monkeypatch.setattr("modeaware.cli.topics.run_change", run_change)
+    arguments = ["topics", "--alter", "--topic", topic, "--partitions", "2", "--if-exists", *SERVER]
+    assert cli.main(arguments) == statuses[-1]
+    assert done == changed
+
+
+def test_each_topic_that_is_not_deleted_has_its_error(
+    on_site: FakeBrokers, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failures = {name: ClusterError(f"cannot delete {name}", topic=name) for name in ("a", "b")}
+    monkeypatch.setattr("modeaware.cli.topics.delete_topics", lambda *_: failures)
+    delete = ["topics", "--delete", "--topic", "a|b", *SERVER]
+    assert cli.main([*delete, "--dry-run"]) == 0
+    assert capsys.readouterr().out == "Dry run: nothing was changed.\n"
+    assert cli.main([*delete, "--yes"]) == 1
+    assert capsys.readouterr().err.splitlines()[-2:] == ["error: cannot delete b", "error: cannot delete a"]
+    assert cli.main(["topics", "--delete", "--topic", "none", *SERVER]) == 1
+    assert "topic 'none'" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("on_site")
+def test_creation_says_which_replicas_are_missing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made: list[NewTopic] = []
+
+    def create_topics(new: list[NewTopic], **_: object) -> dict[str, Future[object]]:
+        made.extend(new)
+        future: Future[object] = Future()
+        future.set_result(SimpleNamespace(under_replicated=[0], describe=lambda: "partition 0 has 1 of 2 replicas"))
+        return {new[0].topic: future}
+
+    admin = SimpleNamespace(create_topics=create_topics)
+    monkeypatch.setattr("modeaware.cli.topics.admin_client", lambda _: nullcontext(admin))
+    numbers = ("--partitions", "3", "--replication-factor", "2", "--min-required-replication-factor", "1")
+    assert cli.main(["topics", "--create", "--topic", "a.b", *numbers, *SERVER]) == 0
+    lines = [COLLISION_WARNING, "Created topic a.b.", "partition 0 has 1 of 2 replicas"]
+    assert capsys.readouterr().out.splitlines() == lines
+    assert [(new.num_partitions, new.replication_factor) for new in made] == [(3, 2)]
 
 
 class Deleting:

@@ -6,11 +6,12 @@ import re
 import uuid
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from modeaware.cluster.cluster import Cluster, LogOffsets
+from modeaware.cluster.metadata import epoch_ends
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import KafkaError
 from modeaware.lifecycle.commands import CommitOffsets, CreatePartitions, DeleteRecords, Effect
@@ -99,6 +100,13 @@ class TopicBrokers(FakeBrokers):
             code = self._code(node, name) or (0 if self.led[index][0] == node else KafkaError.NOT_LEADER_FOR_PARTITION)
             entry = {"partition_index": index, "error_code": code}
             entries.append({**entry, **({} if code else carry_out(request, partition))})
+        return {"topics": [{"partitions": entries}]}
+
+    def on_offset_for_leader_epoch(self, node: int, request: Any) -> Any:
+        entries = [
+            {"partition": p.partition, "error_code": 0, "end_offset": 10 * p.leader_epoch}
+            for p in request.topics[0].partitions
+        ]
         return {"topics": [{"partitions": entries}]}
 
     def on_create_partitions(self, node: int, request: Any) -> Any:
@@ -276,6 +284,8 @@ class TestCommitOffsets:
         node = fakes.coordinator("readers")
         fakes.codes[node, "OffsetCommit"] = [0, KafkaError.UNKNOWN_MEMBER_ID]
         assert f"commit the offset of group 'readers' on {TOPIC}-1" in str(refused(cluster, self.EFFECT))
+        fakes.codes[1, "FindCoordinator"] = [KafkaError.COORDINATOR_NOT_AVAILABLE] * 2
+        assert f"commit the offset of group 'readers' on topic {TOPIC!r}" in str(refused(cluster, self.EFFECT))
         assert len(fakes.asked_for("OffsetCommit")) == 1
 
 
@@ -333,3 +343,10 @@ def test_lease_is_checked_right_before_each_request(effect: Effect, name: str, m
         with pytest.raises(Expired):
             OverFakes(fakes).perform(effect, check)
         assert bool(fakes.asked_for(name)) is bool(tries)
+
+
+def test_a_leader_that_does_not_answer_is_waited_for_once_whatever_the_number_of_epochs(fakes: TopicBrokers) -> None:
+    fakes.silent = {2}
+    wanted = [(partition, epoch) for partition in fakes.led for epoch in range(1, 9)]
+    assert epoch_ends(cast(Any, fakes), TOPIC, wanted) == {(0, epoch): 10 * epoch for epoch in range(1, 9)}
+    assert fakes.asked_for("OffsetForLeaderEpoch").count(2) == 1

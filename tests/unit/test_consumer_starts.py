@@ -33,6 +33,7 @@ class Stock:
 
     def __init__(self) -> None:
         self.committed_offsets: dict[int, int] = {}
+        self.leader_epochs: dict[int, int] = {}
         self.first: dict[int, int] = defaultdict(int)
         self.end: dict[int, int] = {}
         self.positions: dict[int, int] = {}
@@ -42,7 +43,10 @@ class Stock:
 
     def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
         self._fail("committed")
-        return self._answer(partitions, self.committed_offsets)
+        return [
+            TopicPartition("t", p.partition, p.offset, leader_epoch=self.leader_epochs.get(p.partition, -1))
+            for p in self._answer(partitions, self.committed_offsets)
+        ]
 
     def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
         return self._answer(partitions, self.positions)
@@ -142,6 +146,27 @@ def test_committed_offsets_come_first_then_the_reset_policy() -> None:
     world = World("latest")
     world.stock.end = {0: 9}
     assert world.resolve(OFFSET_INVALID) == [9]
+
+
+def test_a_committed_offset_keeps_the_leader_epoch_by_which_librdkafka_notices_truncation() -> None:
+    world = World("latest")
+    world.view = view(1, 2, 2)
+    world.stock.committed_offsets, world.stock.leader_epochs, world.stock.first = (
+        {0: 7, 1: 7},
+        {0: 3, 1: 3},
+        {0: 0, 1: 9},
+    )
+    starts = world.partitions.resolve([TopicPartition("t", 0), TopicPartition("t", 1)])
+    assert [(p.offset, p.leader_epoch) for p in starts] == [(7, 3), (9, None)]  # 9: raised, that epoch may end below it
+
+
+def test_what_retention_deleted_beyond_a_reclaim_is_an_error_where_the_reset_says_so() -> None:
+    world = World("error")
+    world.view = TopicView("t", "id", (1, 2), modes_of(1, 0), {0: 40}, frozenset({0}))
+    world.stock.first = {0: 60}
+    for committed, start in ((50, 50), (30, 60)):
+        world.stock.committed_offsets = {0: committed}
+        assert world.resolve(OFFSET_INVALID) == [start]
 
 
 @pytest.mark.parametrize(

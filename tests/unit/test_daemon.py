@@ -16,8 +16,9 @@ from modeaware.controller.daemon import Controller
 from modeaware.controller.election import request_timeout_s
 from modeaware.controller.log import Contact
 from modeaware.controller.status import Role
-from modeaware.errors import ClusterError, ConfigError
+from modeaware.errors import ClusterError, ConfigError, ControllerUnavailable
 from modeaware.lifecycle.commands import CommandResult, DeletePartitionsCommand
+from modeaware.modelog.records import ClaimRecord
 from modeaware.views import registry
 from modeaware.wire.brokers import REQUEST_TIMEOUT_S
 from tests.support.fake_views import FakeViews
@@ -94,6 +95,24 @@ def test_a_start_that_takes_too_long_tells_why(monkeypatch: pytest.MonkeyPatch) 
     controller = Controller(CONF, ControllerConfig(), listen=None)
     with pytest.raises(ClusterError, match=r"no election of a controller within 0\.05 s: the coordinator is away"):
         controller.start()
+
+
+@pytest.mark.parametrize(
+    ("claim", "told"),
+    [
+        (None, "no controller has claimed the mode log yet"),
+        (ClaimRecord(3, None, "c-1", host="h"), r"c-1 on host h \(epoch 3\), has stopped"),
+    ],
+)
+def test_standby_that_is_not_elected_names_the_last_claim_and_stops(
+    contacts: list[Contact], monkeypatch: pytest.MonkeyPatch, claim: ClaimRecord | None, told: str
+) -> None:
+    monkeypatch.setattr(daemon_module, "Worker", lambda *_: SimpleNamespace(claims=SimpleNamespace(claim=claim)))
+    controller = Controller(CONF, ControllerConfig(), listen=None)
+    with pytest.raises(ControllerUnavailable, match=f"not elected within 0 s: .*{told}"):
+        controller.start(wait_active_s=0)
+    with pytest.raises(ControllerUnavailable, match="is stopping"):
+        controller.submit([DeletePartitionsCommand("orders", 1)]).result(0)
 
 
 @pytest.mark.parametrize("session_ms", [1_000, 8_000])

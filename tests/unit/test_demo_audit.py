@@ -57,6 +57,13 @@ def test_a_clean_run_has_no_faults() -> None:
     assert report_lines(report)[-1].startswith("OK")
 
 
+def test_producer_that_got_no_acknowledgement_or_waited_long_is_a_fault() -> None:
+    report = judge()
+    assert report["faults"] == ["nothing was acknowledged"]
+    late = {**judge(ack("0-0", 0, 0)), "longest_gap_s": [0.5, 99.0]}
+    assert list(faults(late)) == ["producer 1 went 99.0 s without an acknowledgement"]
+
+
 def test_a_record_that_was_never_delivered_is_lost() -> None:
     report = judge(ack("0-0", 0, 0), ack("0-1", 1, 0), given=Counter({"0-1": 2}))
     assert (report["lost"], report["duplicates"]) == (1, 1)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from modeaware.controller.election import Election, Seat
-from modeaware.errors import ClusterError
+from modeaware.errors import ClusterError, ConfigError
 from modeaware.librdkafka import KafkaError, TopicPartition
 from tests.support.simulated import SimClock
 
@@ -210,6 +210,14 @@ def test_a_missing_right_is_told_and_passing_trouble_is_not(room: Room) -> None:
     room.consumer.is_assigned([])
     room.poll()
     assert (room.election.refusal, room.election.trouble) == (None, None)
+
+
+def test_setting_that_librdkafka_rejects_is_a_config_error_and_a_lost_place() -> None:
+    election = Election({"bootstrap.servers": "b:1", "security.protocol": "rubbish"}, LOG, 8_000, SimClock())
+    with pytest.raises(ConfigError, match="client settings: "):
+        election.join()
+    election.poll()
+    assert (election.lost, election.leader, election.confirm(1)) == (True, False, False)
 
 
 @pytest.mark.parametrize("in_between", ["standby", "another member id"])

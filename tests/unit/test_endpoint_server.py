@@ -15,7 +15,7 @@ import pytest
 
 from modeaware.endpoint import server as server_module
 from modeaware.endpoint import transport as transport_module
-from modeaware.endpoint.limits import EndpointLimits
+from modeaware.endpoint.limits import EndpointLimits, RateLimitedLogger
 from modeaware.endpoint.server import THREAD_NAME, Server
 from modeaware.endpoint.transport import Upstream
 from modeaware.errors import ClusterError, ConfigError
@@ -51,6 +51,25 @@ def test_a_command_that_takes_too_long_is_told_so_and_not_taken_back(
         assert not controller.open[0].cancelled()
         controller.open[0].set_exception(ClusterError("late"))  # nobody waits for it any more, and nothing breaks
         assert peer.ask(b"here") == b"here"
+
+
+def test_command_that_the_controller_drops_or_fails_on_is_an_error_and_the_connection_stays(
+    server: Server, controller: StubController, caplog: pytest.LogCaptureFixture
+) -> None:
+    controller.silent = True
+    with _connect(server) as peer:
+        for number, (end, told) in enumerate(
+            [
+                (lambda future: future.cancel(), b"has dropped it"),
+                (lambda future: future.set_exception(ValueError("oops")), b"the controller failed: ValueError: oops"),
+            ]
+        ):
+            peer.send(b"submit 60000")
+            eventually(lambda number=number: len(controller.open) > number)
+            end(controller.open[number])
+            assert told in peer.receive()
+        assert peer.ask(b"here") == b"here"
+    assert "failed unexpectedly: ValueError: oops" in caplog.text
 
 
 def test_where_no_broker_answers_clients_are_closed_and_the_log_says_it_once(
@@ -121,7 +140,24 @@ def test_fewer_connections_are_taken_where_files_are_few(
     assert set_to == [(1256, 1256)]
     assert "takes 500 connections, not 10000" in caplog.text
     assert server_module.affordable(300) == 300
+
+    def forbidden(what: int, to: tuple[int, int]) -> None:
+        raise OSError("sandbox")
+
+    monkeypatch.setattr(server_module.resource, "setrlimit", forbidden)
+    assert server_module.affordable(10_000) < 500
+    assert "cannot have more than 1024 files open: sandbox" in caplog.text
     assert EndpointLimits().connections_per_peer < EndpointLimits().connections
+
+
+def test_lines_that_were_left_out_of_the_log_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+    times = iter((0.0, 1.0, 2.0, 31.0))
+    log = RateLimitedLogger(lambda: next(times), lines=1)
+    for _ in range(4):
+        log.log(logging.WARNING, "refused", "refused a peer")
+    assert caplog.messages == ["refused a peer", "refused: 2 more", "refused a peer"]
+    with pytest.raises(ConfigError, match="cannot listen on 'nowhere'"):
+        server_module.resolve("nowhere")
 
 
 @pytest.fixture

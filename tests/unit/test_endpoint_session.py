@@ -464,6 +464,17 @@ def test_topic_that_the_broker_does_not_plainly_grant_is_refused(code: int, name
     assert topic_code(talk) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
+def test_request_that_is_wrong_for_every_user_is_refused_as_such() -> None:
+    talk = Talk()
+    talk.ask(rules(remove=("orders", "orders")))
+    assert answered(talk, 695).error_code == ErrorCode.INVALID_REQUEST
+    talk = Talk()
+    talk.ask(delete({"a" * 1_000: 2}))
+    talk.all_answered()
+    assert topic_code(talk) == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert talk.submitted == []
+
+
 def test_each_operation_has_its_bit() -> None:
     assert granted(1 << 6 | 1 << 7) == {AclOperation.DELETE, AclOperation.ALTER}
     assert granted(0) == frozenset()

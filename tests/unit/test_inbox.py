@@ -8,7 +8,7 @@ import pytest
 
 from modeaware.controller import worker as worker_module
 from modeaware.controller.election import Seat
-from modeaware.controller.inbox import Inbox, Job
+from modeaware.controller.inbox import MAX_WAITING, Inbox, Job
 from modeaware.endpoint.connection import Ticket
 from modeaware.endpoint.facade import Outcome
 from modeaware.endpoint.limits import RateLimitedLogger
@@ -67,13 +67,8 @@ class TestJob:
         begun(job, 2)
         assert job.begin(59.0) == MANY[2]
         job.expire()
-        assert codes(job) == [
-            ErrorCode.NONE,
-            ErrorCode.NONE,
-            ErrorCode.REQUEST_TIMED_OUT,
-            ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-            ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-        ]
+        done, unknown, not_begun = ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        assert codes(job) == [done, done, unknown, not_begun, not_begun]
         told = [result.message or "" for result in job.result(0)]
         assert "may have been carried out" in told[2]
         assert "nothing was changed" in told[3]
@@ -88,11 +83,6 @@ class TestJob:
         assert isinstance(error, ClusterError)
         assert error.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
         assert "nothing was changed" in str(error)
-
-    def test_a_job_that_was_not_begun_is_refused_as_a_whole(self) -> None:
-        job, error = Job(MANY), ControllerUnavailable("stopped")
-        job.refuse(error)
-        assert job.exception(0) is error
 
     def test_a_job_that_was_begun_keeps_its_results_when_the_controller_stops(self) -> None:
         job = Job(MANY)
@@ -132,6 +122,13 @@ class TestInbox:
         assert inbox.take(0) is large
         inbox.put_back(large)
         assert (inbox.take(0), inbox.take(0), inbox.take(0)) == (small, large, None)
+
+    def test_full_inbox_refuses_what_it_does_not_queue(self) -> None:
+        inbox = Inbox()
+        assert not any(inbox.put([COMMAND]).done() for _ in range(MAX_WAITING))
+        error = inbox.put([COMMAND]).exception(0)
+        assert isinstance(error, ControllerUnavailable)
+        assert error.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
     def test_a_timeout_is_counted_from_when_it_was_put_in(self) -> None:
         clock = SimClock()

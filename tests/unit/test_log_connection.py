@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from modeaware.endpoint.api_versions import awareness
-from modeaware.errors import ModeSourceError, NotAuthorized
-from modeaware.librdkafka import KafkaError
+from modeaware.errors import ClusterError, ModeSourceError, NotAuthorized
+from modeaware.librdkafka import KafkaError, KafkaException
+from modeaware.modelog import topic as topic_module
 from modeaware.modelog.connection import cluster_key, connection_conf, tail_conf
 from modeaware.modelog.reader import LogAbsent, LogRewound, LogUnreachable, to_error
-from modeaware.modelog.topic import unfit, weakness
+from modeaware.modelog.topic import ensure_mode_log, log_weakness, unfit, weakness
 from modeaware.wire import codec
 
 
@@ -99,6 +102,68 @@ def test_a_mode_log_has_one_partition_and_is_compacted_without_deletion(
     reason = unfit("m", partitions, {"cleanup.policy": policy})
     assert (reason is None) is fit
     assert reason is None or "modeaware.mode.log.topic" in reason
+
+
+class Admin:
+    """Three brokers that describe the log in turn as ``described``: by its partitions, or with an error's code."""
+
+    def __init__(self, *described: int, creation: int = 0) -> None:
+        self._described, self._creation = iter(described), creation
+
+    @staticmethod
+    def _future(value: object, code: int = 0) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_exception(KafkaException(KafkaError(code))) if code else future.set_result(value)
+        return future
+
+    def describe_topics(self, topics: object, request_timeout: float) -> Any:
+        found = next(self._described)
+        partitions = SimpleNamespace(partitions=[SimpleNamespace(replicas=[1])] * found)
+        return {"m": self._future(partitions, 0 if 0 < found <= 2 else found)}
+
+    def describe_configs(self, resources: list[Any], request_timeout: float) -> Any:
+        return {resources[0]: self._future({"cleanup.policy": SimpleNamespace(value="compact")})}
+
+    def describe_cluster(self, request_timeout: float) -> Any:
+        return self._future(SimpleNamespace(nodes=[1, 2, 3]))
+
+    def create_topics(self, new: object, request_timeout: float) -> Any:
+        return {"m": self._future(None, self._creation)}
+
+
+ABSENT, DENIED = KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED
+EXISTS = KafkaError.TOPIC_ALREADY_EXISTS
+
+
+@pytest.mark.parametrize(
+    ("described", "creation", "outcome"),
+    [
+        ([1], 0, False),
+        ([2], 0, "has 2 partitions"),
+        ([DENIED], 0, "cannot be described"),
+        ([ABSENT], 0, True),
+        ([ABSENT], DENIED, "cannot be created"),
+        ([ABSENT, ABSENT, 1], EXISTS, False),
+        ([ABSENT, DENIED], EXISTS, "was created just now and cannot be described yet"),
+    ],
+)
+def test_mode_log_is_created_where_it_is_missing_by_whichever_controller_comes_first(
+    monkeypatch: pytest.MonkeyPatch, described: list[int], creation: int, outcome: bool | str
+) -> None:
+    monkeypatch.setattr(topic_module, "AGAIN_S", 0)
+    admin: Any = Admin(*described, creation=creation)
+    if isinstance(outcome, str):
+        with pytest.raises(ClusterError, match=outcome):
+            ensure_mode_log(admin, "m")
+    else:
+        assert ensure_mode_log(admin, "m") is outcome
+
+
+def test_weakness_of_a_log_is_unknown_without_an_answer() -> None:
+    found: list[Any] = [Admin(1), Admin(DENIED)]
+    weak, unknown = (log_weakness(admin, "m") for admin in found)
+    assert "it has 1 of the 3 replicas" in str(weak)
+    assert unknown is None
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -79,6 +80,10 @@ def test_sources_that_no_label_tells_apart_are_one_sample(monkeypatch: pytest.Mo
     monkeypatch.setattr(metrics, "sources", lambda: found)
     names = ("view_ready", "view_stale", "view_age_seconds", "view_clients", "view_refresh_failures_total")
     assert [exported.value(name, cluster="c", mode_log="log") for name in names] == [0, 1, 9, 3, 5]
+    assert exported.value("topic_epoch", cluster="c", mode_log="log", topic="orders") == 7
+    monkeypatch.setattr(metrics, "sources", lambda: [replace(found[0], stats={**good, "view_age_ms": -1})])
+    assert exported.value("view_age_seconds", cluster="c", mode_log="log") is None, "no view has come yet"
+    monkeypatch.setattr(metrics, "sources", lambda: found[::-1])
     assert exported.value("topic_epoch", cluster="c", mode_log="log", topic="orders") == 7
     lines = [line.partition(" ")[0] for line in generate_latest(exported.registry).decode().splitlines()]
     series = [line for line in lines if line.startswith("modeaware_")]

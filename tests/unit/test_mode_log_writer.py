@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from modeaware.clock import SystemClock
+from modeaware.clock import SystemClock, utc
 from modeaware.cluster.cluster import Cluster
 from modeaware.controller import log as log_module
 from modeaware.controller.election import MAX_POLL_INTERVAL_MS
 from modeaware.controller.log import ControllerLog
-from modeaware.errors import ClusterError, ErrorCode
+from modeaware.errors import ClusterError, ConfigError, ErrorCode
 from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.modelog import topic as topic_module
 from modeaware.modelog import writer as writer_module
@@ -79,6 +79,25 @@ def test_an_abort_is_bound_by_the_append_s_time(producers: list[MadeUp]) -> None
     assert second == 1.0
 
 
+def test_writer_refuses_rejected_settings_and_closes_where_the_abort_fails(
+    producers: list[MadeUp], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer, denied = opened(), KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    producers[0].failure = denied
+
+    def fail(*_: object) -> None:
+        raise KafkaException(denied)
+
+    monkeypatch.setattr(MadeUp, "abort_transaction", fail)
+    writer.append([])
+    with pytest.raises(ClusterError):
+        writer.append([("key", b"{}")])
+    assert not writer.is_open
+    monkeypatch.setattr(writer_module, "Producer", fail)
+    with pytest.raises(ConfigError, match="client settings: "):
+        writer.open()
+
+
 TIMED_OUT, TOO_LARGE = ErrorCode.REQUEST_TIMED_OUT, ErrorCode.MESSAGE_TOO_LARGE
 
 
@@ -125,6 +144,10 @@ def test_after_no_answer_the_mode_log_is_looked_at_with_new_connections(monkeypa
     with pytest.raises(ClusterError):
         log.ensure()
     assert cluster.admin is not first
+
+
+def test_time_that_is_in_no_calendar_is_shown_as_it_is() -> None:
+    assert (utc(0), utc(10**18)) == ("1970-01-01 00:00:00 UTC", f"{10**18} ms")
 
 
 def test_a_lease_runs_out_while_the_machine_is_suspended(monkeypatch: pytest.MonkeyPatch) -> None:

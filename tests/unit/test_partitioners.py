@@ -23,9 +23,12 @@ from partitioners import (
     ManualPartitionRequired,
     RoundRobin,
     Sticky,
+    TopicPartitioner,
     UniformSticky,
     load,
     named,
+    wants_batches,
+    wants_load,
 )
 from partitioners.call_forms import for_aiokafka, for_kafka_python
 from partitioners.uniform_sticky import draw
@@ -273,3 +276,12 @@ def test_what_is_no_partitioner_is_refused(name: str, error: type[Exception], me
         load(name)
     with pytest.raises(ValueError, match=r"unknown partitioner 'unknown'; known: random, .*"):
         named("unknown")
+
+
+def test_a_partitioner_that_serves_its_own_topics_alone_is_asked_for_nothing_else() -> None:
+    class OfOrders:
+        def for_topic(self, topic: str) -> TopicPartitioner:
+            return {"orders": UniformSticky().for_topic("orders")}[topic]
+
+    assert not wants_load(OfOrders())
+    assert not wants_batches(OfOrders())

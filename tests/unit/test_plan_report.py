@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import lru_cache
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from modeaware import cli
 from modeaware.errors import ErrorCode, RequestRefused
 from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts
 from modeaware.plan.html import plan_html
@@ -85,6 +90,26 @@ def test_target_and_verdict_in_sentences(place: str, target: int, of_the_target:
 )
 def test_what_a_topic_does_not_show_is_said(fields: dict[str, Any], sentence: str) -> None:
     assert sentence in " ".join(plan_text(planned(**fields)).split())
+
+
+def test_command_prints_plain_characters_where_it_must_and_writes_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = planned("murmur2")
+    session, seen = SimpleNamespace(cluster=None, conf={}), SimpleNamespace(facts=TopicFacts("t", "id", 12), logs={})
+    for name, value in (("look", seen), ("read_sample", None), ("make_plan", plan)):
+        monkeypatch.setattr(f"modeaware.cli.plan.{name}", lambda *_, value=value: value)
+    monkeypatch.setattr("modeaware.cli.plan.open_session", lambda *_: nullcontext(session))
+    written, page = io.BytesIO(), tmp_path / "plan.html"
+    command = ["plan", "--bootstrap-server", "x:1", "--topic", "t", "--partitions", "5", "--html"]
+    with io.TextIOWrapper(written, "iso-8859-1") as stdout:
+        monkeypatch.setattr("sys.stdout", stdout)
+        assert cli.main([*command, str(page)]) == 0
+        assert cli.main([*command, str(tmp_path / "absent" / "plan.html")]) == 1
+        assert b"12 -> 5: 90.2 % ~2.6 of the keys move" in written.getvalue()
+    assert page.read_text() == plan_html(plan)
+    shown = capsys.readouterr().err
+    assert f"Written: {page}\nerror: cannot write {tmp_path}/absent/plan.html: No such file" in shown
 
 
 @pytest.mark.parametrize(

@@ -161,6 +161,12 @@ def test_record_reaches_the_handler_of_an_application_once_and_nothing_else(wher
     assert (done.stdout, done.stderr) == ("seen\n", "")
 
 
+def test_malformed_log_call_is_left_to_the_handlers(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(TypeError):
+        logging.getLogger("modeaware.x").warning("%d records", "no")
+    assert caplog.records[-1].msg == "%d records"
+
+
 def test_command_prints_no_control_character_of_an_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

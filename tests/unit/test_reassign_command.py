@@ -18,6 +18,7 @@ from modeaware.admin.reassignments import MoveState, PartitionReassignment
 from modeaware.cli import reassign
 from modeaware.cli.progress import Progress
 from modeaware.cli.reassign import (
+    cancel,
     execute,
     format_assignment,
     listing,
@@ -124,6 +125,7 @@ def plan_of(*entries: object, **fields: object) -> dict[str, object]:
         (plan_of({**ENTRY, "replicas": ["1"]}), "Expected"),
         (plan_of({"topic": "t", "partition": 0}), "Expected"),
         ({"partitions": {}}, "Expected an array"),
+        ([], "not a valid JSON object"),
     ],
 )
 def test_malformed_plans_are_refused(document: Any, complaint: str) -> None:
@@ -174,6 +176,12 @@ def test_unexpected_replicas_are_not_reassigned(cluster: FakeCluster) -> None:
     with pytest.raises(RequestRefused, match="not the expected"):
         execute(cluster, TO_3, expected={("t", 0): (2,)})
     assert cluster.altered == []
+
+
+def test_cancellations_that_were_refused_are_named(cluster: FakeCluster) -> None:
+    cluster.in_progress, cluster.refuse = [{("t", 0): MOVING}], {("t", 0): ErrorCode.NO_REASSIGNMENT_IN_PROGRESS}
+    with pytest.raises(RequestRefused, match=r"(?s)Error cancelling partition reassignment for:.*t-0: "):
+        cancel(cluster, TO_3)
 
 
 def test_the_progress_is_shown_until_nothing_moves(cluster: FakeCluster) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,7 @@ from modeaware.controller.election import Seat
 from modeaware.controller.status import Role
 from modeaware.errors import (
     ClusterError,
+    ConfigError,
     ControllerFenced,
     ControllerUnavailable,
     ErrorCode,
@@ -59,17 +61,29 @@ def test_after_a_failed_append_it_asks_before_it_claims_again(world: World, fail
     assert error.message.startswith(f"{failure}; it may have been carried out")
 
 
-def test_a_lost_place_is_left_and_joined_anew_behind_the_active_one(world: World) -> None:
-    did = run(world, sits(world, Seat.LEADER), loses(world), nothing, sits(world, Seat.STANDBY))
+@pytest.mark.parametrize("how", ["lost", "a rebalance that never ends"])
+def test_a_lost_place_is_left_and_joined_anew_behind_the_active_one(world: World, how: str) -> None:
+    ends = [sits(world, Seat.WAITING), passes(world, worker_module.STUCK_S + 1)] if how != "lost" else [loses(world)]
+    did = run(world, sits(world, Seat.LEADER), *ends, nothing, sits(world, Seat.STANDBY))
     assert did == ["join after 70", "confirm", "claim", "leave", "join after 70", "leave"]
 
 
-def test_what_does_not_get_better_ends_it(world: World) -> None:
-    world.claim_errors.append(NewerRecord("upgrade"))
+@pytest.mark.parametrize(
+    ("at", "failure"),
+    [
+        ("claim", NewerRecord("upgrade")),
+        ("claim", ClusterError("not allowed to write")),
+        ("ensure", ClusterError("not allowed to create")),
+        ("refusal", ClusterError("not allowed to join")),
+    ],
+)
+def test_what_does_not_get_better_ends_it(world: World, at: str, failure: ModeAwareError) -> None:
+    {"claim": world.claim_errors, "ensure": world.ensure_errors}.get(at, deque()).append(failure)
+    world.refusal = failure if at == "refusal" else None
     future = world.inbox.put([COMMAND])
     run(world, sits(world, Seat.LEADER))
-    assert isinstance(world.status.failure, NewerRecord)
-    with pytest.raises(NewerRecord):
+    assert world.status.failure is failure
+    with pytest.raises(type(failure)):
         world.status.wait(Role.ACTIVE)
     assert isinstance(future.exception(0), ControllerUnavailable)
 
@@ -141,10 +155,22 @@ def test_a_record_that_is_too_large_is_answered_and_not_claimed_for(world: World
     assert "check" in did
 
 
-def test_a_rebalance_that_never_ends_is_left(world: World) -> None:
-    late = passes(world, worker_module.STUCK_S + 1)
-    did = run(world, sits(world, Seat.LEADER), sits(world, Seat.WAITING), late, nothing, sits(world, Seat.STANDBY))
-    assert did == ["join after 70", "confirm", "claim", "leave", "join after 70", "leave"]
+def test_settings_that_cannot_be_used_at_a_rejoin_are_tried_again(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A file that they name may be in the course of replacement."""
+    real, failures = World.join, deque([None, ConfigError("client settings: no such file")])
+
+    def join(world: World, after_ms: int) -> None:
+        real(world, after_ms)
+        if failures and (failure := failures.popleft()):
+            world.lost = True
+            raise failure
+
+    monkeypatch.setattr(World, "join", join)
+    did = run(world, sits(world, Seat.LEADER), loses(world), nothing, nothing, sits(world, Seat.STANDBY))
+    assert did == ["join after 70", "confirm", "claim", *["leave", "join after 70"] * 2, "leave"]
+    assert "no such file; rejoining the election" in caplog.text
 
 
 @pytest.mark.parametrize("why", ["an election is under way", "fenced", "timed out"])
