@@ -301,11 +301,11 @@ def sure_text(placement: Placement) -> str:
 
 def size(value: float) -> str:
     """Bytes: ``1.2 MB``."""
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if value < 1000 or unit == "TB":
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000:
             return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1000
-    raise AssertionError("some unit fits")
+    return f"{value:.1f} TB"
 
 
 def load_text(plan: ResizePlan, load: float) -> str:

@@ -278,6 +278,13 @@ def test_what_is_refused() -> None:
     assert diff_topic(wanted(2), blind).status == "unchanged"
 
 
+def test_partitions_that_another_tool_added_are_taken_up_first() -> None:
+    topic = shrunk(done=True)
+    topic.add_by_another_tool(14)
+    for partitions in (2, 13):
+        assert "another tool than modeaware has added 12-25: grow it to 26" in refusal(topic, wanted(partitions))
+
+
 RULES = st.none() | st.builds(
     ShrinkRules,
     st.sampled_from(["retention", "drained"]),

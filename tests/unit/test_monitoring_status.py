@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
@@ -67,6 +68,16 @@ def test_a_reason_of_a_newer_controller_stays_in_the_closed_set() -> None:
     assert status.blocked_ages_s(seen, NOW_MS) == {"other": 45 * 60.0}
     for code in reasons.CODES:
         assert code == reasons.of_group(code, "g").partition(":")[0]
+
+
+def test_metrics_name_the_extra_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "modeaware.monitoring.controller_metrics", raising=False)
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    for name in [name for name in sys.modules if name.startswith("prometheus_client.")]:
+        monkeypatch.setitem(sys.modules, name, None)
+    answer = ControllerPages(lambda: busy_snapshot(NOW_MS))("/metrics", "")
+    assert answer is not None
+    assert (answer.status, answer.body) == (501, b"no metrics: install modeaware[metrics]\n")
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts
 from modeaware.plan.html import plan_html
 from modeaware.plan.report import ResizePlan, make_plan
 from modeaware.plan.sample import TopicLook
-from modeaware.plan.text import plan_text, target_text, verdict_text
+from modeaware.plan.text import duration, plan_text, target_text, verdict_text
 from modeaware.reports.serialise import json_help, to_json
 from partitioners import PURE_HASHES, Hash
 from partitioners.hashes import murmur2
@@ -90,6 +90,11 @@ def test_target_and_verdict_in_sentences(place: str, target: int, of_the_target:
 )
 def test_what_a_topic_does_not_show_is_said(fields: dict[str, Any], sentence: str) -> None:
     assert sentence in " ".join(plan_text(planned(**fields)).split())
+
+
+def test_durations_have_at_most_two_units() -> None:
+    told = [duration(ms) for ms in (90, 12_000, 600_000, 10_800_000, 180_000_000)]
+    assert told == ["90 ms", "12 s", "10 min", "3 h", "2 d 2 h"]
 
 
 def test_command_prints_plain_characters_where_it_must_and_writes_the_page(
