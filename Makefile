@@ -74,7 +74,7 @@ fuzz: $(STAMP)
 # Branches of the framing and of the endpoint's handlers, by the unit tests alone.
 COVERED := modeaware/wire/frames.py,modeaware/wire/codec.py,modeaware/wire/strict.py,modeaware/wire/capabilities.py,$\
 modeaware/endpoint/*.py
-COVERING := tests/unit/test_capabilities.py tests/unit/test_probe.py tests/unit/test_inbox.py tests/unit/test_desk.py
+COVERING := tests/unit/test_capabilities.py tests/unit/test_probe.py tests/unit/test_inbox.py tests/unit/test_controller_facade.py
 coverage: $(STAMP)
 	$(PY) -m coverage run --branch --include='$(COVERED)' -m pytest -q tests/unit/test_wire_*.py tests/unit/test_endpoint_*.py $(COVERING)
 	$(PY) -m coverage report --show-missing --fail-under=95

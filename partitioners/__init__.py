@@ -8,6 +8,9 @@ partitioner picks one of them by index. librdkafka's names and rules are its own
     >>> named("murmur2_random").for_topic("orders").partition(b"N14228", 4)
     0
 
+To add a partitioner, write a file with a :class:`HashPartitioner` (``round_robin.py`` is a short one) and add the class
+to ``_OURS`` in ``table.py``.
+
 Not imported here: ``partitioners.columns`` (whole columns of keys; needs NumPy) and ``partitioners.call_forms`` (for
 plain kafka-python and aiokafka).
 

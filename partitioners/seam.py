@@ -16,8 +16,6 @@ index, column form, keys that move    :attr:`Rule.placer`
 hashes keys as Java's producer does   :attr:`Rule.is_javas`
 spreads records that are not hashed   :attr:`Rule.spreads`
 ====================================  ==================================================================
-
-A new partitioner is a file with a :class:`HashPartitioner`, and a line in :mod:`partitioners.table`.
 """
 
 from __future__ import annotations
