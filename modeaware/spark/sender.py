@@ -292,7 +292,8 @@ class Sender:
     ) -> None:
         """The record was not queued because of ``error``: retry until it is, or raise what waiting cannot change."""
         warn_at_s = time.monotonic() + HELD_WARNING_S
-        while isinstance(error, BufferError) and not isinstance(error, FirstViewPending):
+        # Without a first view, produce has waited for it already. With one, it bounds the wait for the topic id itself.
+        while isinstance(error, BufferError) and (self._shared.views.ready or not isinstance(error, FirstViewPending)):
             self._poll(FULL_POLL_S)
             if self._failure is not None:
                 raise self._failure

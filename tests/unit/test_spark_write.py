@@ -118,10 +118,19 @@ def test_it_looks_at_deliveries_as_it_goes() -> None:
     assert (failed.value.topic, failed.value.partition) == ("orders", 3)
 
 
+def test_a_topic_id_is_waited_for_and_a_first_view_was_already(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Sender("orders", CONF) as sender:
+        FakeProducer.made[0].errors = [FirstViewPending("no broker has returned its topic id yet")] * 2
+        sender.send(b"k", b"v")
+        monkeypatch.setattr(FakeViews, "ready", False)
+        FakeProducer.made[0].errors = [FirstViewPending("no view")]
+        with pytest.raises(ViewTimeout):
+            sender.send(b"k", b"v")
+
+
 @pytest.mark.parametrize(
     ("error", "raised"),
     [
-        (FirstViewPending("no view"), ViewTimeout),
         (RetiredPartitionChosen("partition 7 takes no records", topic="orders", partition=7), PartitionRetired),
         (KafkaException(KafkaError(ErrorCode.MESSAGE_TOO_LARGE, "too large")), WriteFailed),
     ],
