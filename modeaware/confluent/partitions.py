@@ -234,9 +234,10 @@ class Partitions:
         unset = {key for key, p in parts.items() if p.offset in (OFFSET_INVALID, OFFSET_STORED)}
         logical = {key: p.offset for key, p in parts.items() if p.offset in (OFFSET_BEGINNING, OFFSET_END)}
         found = self.starts.find(unset, self._offsets).starts if unset else {}
-        found |= self._offsets.listed(logical)
+        places = {key: self._offsets.placed(key, offset) for key, offset in found.items()}
+        places |= {key: TopicPartition(*key, offset) for key, offset in self._offsets.listed(logical).items()}
         self.starts.settled(parts.keys() - unset)
-        return [self._offsets.placed(key, found[key]) if key in found else p for key, p in parts.items()]
+        return [places.get(key, p) for key, p in parts.items()]
 
     def _assigned(self, partitions: list[TopicPartition]) -> None:
         keys = {key_of(p) for p in partitions}
