@@ -276,8 +276,7 @@ def decoded_question(payload: bytes) -> tuple[codec.Header, Any]:
 
 def modes_request(correlation_id: int, topics: list[str] | None = None, **fields: Any) -> bytes:
     """KIP-694's Metadata."""
-    message = codec.ModesMetadataRequest(topics=None if topics is None else [(name,) for name in topics], **fields)
-    return codec.encode_request(message, codec.MODES_VERSION, correlation_id, "a client")
+    return old_metadata_request(correlation_id, codec.MODES_VERSION, topics, **fields)
 
 
 def old_metadata_request(correlation_id: int, version: int, topics: list[str] | None, **fields: Any) -> bytes:

@@ -37,7 +37,6 @@ class FakeBroker:
         received: all frames.
         open: how many connections are open now; ``accepted``: how many there were.
         sent_bytes: what sockets have taken.
-        reading: cleared, it reads no more.
         hang_up: it closes a connection after each answer.
         certificates: those that clients presented, with TLS.
     """
@@ -49,8 +48,6 @@ class FakeBroker:
         self.received: list[bytes] = []
         self.certificates: list[bytes | None] = []
         self.accepted = self.open = self.sent_bytes = 0
-        self.reading = threading.Event()
-        self.reading.set()
         self.hang_up = False
         self.start()
 
@@ -63,7 +60,6 @@ class FakeBroker:
         self._threads[0].start()
 
     def close(self) -> None:
-        self.reading.set()
         with suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
@@ -101,7 +97,7 @@ class FakeBroker:
             self.certificates.append(connection.getpeercert(binary_form=True))
         with connection:
             frames = FrameReader(MAX_RESPONSE_BYTES)
-            while self.reading.wait() and (data := connection.recv(65_536)):
+            while data := connection.recv(65_536):
                 for payload in frames.receive(data):
                     self.received.append(payload)
                     if (answer := self.answer(payload)) is not None:
@@ -267,18 +263,6 @@ def servers(monkeypatch: pytest.MonkeyPatch, controller: StubController) -> Iter
         server.stop()
 
 
-@contextmanager
-def _running(
-    desk: conversation.FakeDesk, controller: StubController, upstream: Upstream, **arguments: Any
-) -> Iterator[Server]:
-    server = Server("127.0.0.1:0", desk, controller.submit, controller.refresh, upstream, **arguments)
-    server.start()
-    try:
-        yield server
-    finally:
-        server.stop()
-
-
 class _Any(dict[str, int]):
     """The same rights on every topic there might be."""
 
@@ -302,5 +286,11 @@ def served(
     broker = FakeBroker()
     broker.answer = permit
     desk = conversation.FakeDesk(active=active, controller_id=controller_id)
-    with closing(broker), _running(desk, controller, Upstream([broker.address]), **arguments) as server:
-        yield server
+    upstream = Upstream([broker.address])
+    server = Server("127.0.0.1:0", desk, controller.submit, controller.refresh, upstream, **arguments)
+    with closing(broker):
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()

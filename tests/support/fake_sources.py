@@ -48,7 +48,6 @@ class FakeTail:
 
     made: list[FakeTail]
     log: list[LogRecord] | None
-    silent: bool
 
     def __init__(self, _conf: object, _topic: str, sink: Any, _clock: object) -> None:
         self.sink = sink
@@ -70,10 +69,10 @@ class FakeTail:
             if not begun:
                 self.sink.begin()
                 begun = True
-            elif not FakeTail.silent and FakeTail.log is None:
+            elif FakeTail.log is None:
                 self.sink.absent()
-            elif not FakeTail.silent and FakeTail.log != told:
-                told = list(FakeTail.log or ())
+            elif FakeTail.log != told:
+                told = list(FakeTail.log)
                 self.sink.records(told)
                 self.sink.reached_end(len(told))
             self.stopping.wait(0.005)

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from kafka.errors import SaslAuthenticationFailedError
 from kafka.net.manager import KafkaConnectionManager
-from kafka.net.sasl.oauth import AbstractTokenProvider
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
 from modeaware.errors import ClusterError, ConfigError, ErrorCode
@@ -97,19 +96,6 @@ def test_a_user_and_a_password(name: str, mechanism: str) -> None:
     assert settings["sasl_mechanism"] == mechanism.upper()
     assert (settings["sasl_plain_username"], settings["sasl_plain_password"]) == ("alice", "secret")
     assert set(settings) <= set(KafkaConnectionManager.DEFAULT_CONFIG)
-
-
-def test_tokens_by_callback() -> None:
-    asked: list[str] = []
-
-    def oauth_cb(config: str) -> tuple[str, float, str, dict[str, str]]:
-        asked.append(config)
-        return "token", 0.0, "principal", {"traceId": "1"}
-
-    conf = {**SASL, "sasl.mechanism": "OAUTHBEARER", "oauth_cb": oauth_cb, "sasl.oauthbearer.config": "x=1"}
-    provider = kafka_python_settings(conf)["sasl_oauth_token_provider"]
-    assert isinstance(provider, AbstractTokenProvider)
-    assert (provider.token(), provider.extensions(), asked) == ("token", {"traceId": "1"}, ["x=1"])
 
 
 @pytest.mark.parametrize("failure", [RuntimeError("the token server is away"), KeyError("token")])

@@ -4,30 +4,25 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from modeaware.errors import ModeSourceError
 from modeaware.topic_view import TopicView
-from modeaware.views.store import Fetch, ViewStore
+from modeaware.views.store import ViewStore
+from tests.support.simulated import SimClock
 from tests.support.waiting import eventually
 
 TTL_MS = 60_000
 
 
-class FakeClock:
-    def __init__(self) -> None:
-        self.now_s = 1000.0
-        self.reads = 0
+class Clock(SimClock):
+    reads = 0
 
     def monotonic_s(self) -> float:
         self.reads += 1
-        return self.now_s
-
-    def now_ms(self) -> int:
-        return int(self.now_s * 1000)
+        return super().monotonic_s()
 
 
 class Source:
@@ -51,13 +46,13 @@ class Source:
         self.store.publish(answer)
 
 
-def view(topic: str = "orders", epoch: int = 1, topic_id: str = "id", controller_epoch: int = 1) -> TopicView:
-    return TopicView(topic, topic_id, (controller_epoch, epoch))
+def view(topic: str = "orders", epoch: int = 1, controller_epoch: int = 1) -> TopicView:
+    return TopicView(topic, "id", (controller_epoch, epoch))
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
+def clock() -> Clock:
+    return Clock()
 
 
 @pytest.fixture
@@ -66,20 +61,12 @@ def source() -> Source:
 
 
 @pytest.fixture
-def make(clock: FakeClock) -> Callable[..., ViewStore]:
-    def make(source: Source) -> ViewStore:
-        fetch: Fetch = source
-        source.store = ViewStore(fetch, TTL_MS, clock)
-        return source.store
-
-    return make
+def store(source: Source, clock: Clock) -> ViewStore:
+    source.store = ViewStore(source, TTL_MS, clock)
+    return source.store
 
 
-Make = Callable[..., ViewStore]
-
-
-def test_a_refresh_never_takes_an_answer_to_an_earlier_question(make: Make, source: Source, clock: FakeClock) -> None:
-    store = make(source)
+def test_a_refresh_never_takes_an_answer_to_an_earlier_question(store: ViewStore, source: Source, clock: Clock) -> None:
     source.views["orders"] = view(epoch=1)
     source.open.clear()
     with ThreadPoolExecutor(8) as pool:
@@ -99,9 +86,8 @@ def test_a_refresh_never_takes_an_answer_to_an_earlier_question(make: Make, sour
 
 
 def test_callers_that_wait_share_a_failure_but_for_one_with_more_time(
-    make: Make, source: Source, clock: FakeClock
+    store: ViewStore, source: Source, clock: Clock
 ) -> None:
-    store = make(source)
     source.open.clear()
     source.error = ModeSourceError("no broker")
     with ThreadPoolExecutor(8) as pool:
@@ -118,8 +104,7 @@ def test_callers_that_wait_share_a_failure_but_for_one_with_more_time(
     assert len(source.asked) == 3
 
 
-def test_a_view_never_goes_back(make: Make, source: Source) -> None:
-    store = make(source)
+def test_a_view_never_goes_back(store: ViewStore) -> None:
     heard: list[str] = []
     store.confirm()
     store.subscribe(heard.extend)
@@ -137,8 +122,7 @@ def test_a_view_never_goes_back(make: Make, source: Source) -> None:
     assert heard == ["orders", "orders"]
 
 
-def test_listener_that_another_one_unsubscribed_is_not_called(make: Make, source: Source) -> None:
-    store = make(source)
+def test_listener_that_another_one_unsubscribed_is_not_called(store: ViewStore) -> None:
     store.confirm()
     heard: list[str] = []
     store.subscribe(lambda changed: store.unsubscribe(heard.extend))
@@ -147,8 +131,7 @@ def test_listener_that_another_one_unsubscribed_is_not_called(make: Make, source
     assert heard == []
 
 
-def test_a_topic_goes_on_the_sources_word_only(make: Make, source: Source) -> None:
-    store = make(source)
+def test_a_topic_goes_on_the_sources_word_only(store: ViewStore) -> None:
     store.publish([view("a"), view("b")])
     store.refresh(1)  # an answer that does not mention them
     assert set(store.views()) == {"a", "b"}
@@ -161,12 +144,11 @@ def test_a_topic_goes_on_the_sources_word_only(make: Make, source: Source) -> No
 
 
 def test_the_last_view_outlives_a_source_that_fails(
-    make: Make, source: Source, clock: FakeClock, caplog: pytest.LogCaptureFixture
+    store: ViewStore, source: Source, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store = make(source)
     source.views["orders"] = view()
     store.refresh(1)
-    clock.now_s += TTL_MS / 1000
+    clock.advance(TTL_MS)
     source.error = ModeSourceError("no broker")
     with caplog.at_level(logging.INFO):
         for _ in range(3):
@@ -177,7 +159,7 @@ def test_the_last_view_outlives_a_source_that_fails(
         assert (stats["stale"], stats["refresh_failures"], stats["view_age_ms"]) == (True, 3, TTL_MS)
         assert store.error() is source.error
         source.error = None
-        clock.now_s += 5
+        clock.advance(5_000)
         store.refresh(1)
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
     assert "no broker" in caplog.messages[0]
@@ -186,21 +168,13 @@ def test_the_last_view_outlives_a_source_that_fails(
     assert (stats["stale"], stats["view_age_ms"], stats["error"]) == (False, 0, None)
 
 
-def test_a_pushing_source_confirms_all_views_at_once(make: Make, source: Source, clock: FakeClock) -> None:
-    store = make(source)
+def test_a_pushing_source_confirms_all_views_at_once(store: ViewStore, source: Source, clock: Clock) -> None:
     assert store.stats()["view_age_ms"] == -1
     assert store.expired()
     store.publish([view("a")])
     store.confirm()
     assert not store.expired()
-    clock.now_s += TTL_MS / 1000
+    clock.advance(TTL_MS)
     assert store.expired()
     assert store.stats()["stale"] is True
     assert source.asked == []
-
-
-def test_a_topic_made_anew_starts_afresh(make: Make, source: Source) -> None:
-    store = make(source)
-    store.publish([view(epoch=9)])
-    store.publish([view(epoch=1, topic_id="another")])
-    assert store.held("orders") == view(epoch=1, topic_id="another")

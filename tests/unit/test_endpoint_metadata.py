@@ -9,6 +9,7 @@ import pytest
 from modeaware.endpoint.facade import REFUSE, ActiveController
 from modeaware.endpoint.splice import Additions, with_modes, without_ids
 from modeaware.errors import ErrorCode, ModeSourceError
+from modeaware.modelog.connection import connection_conf
 from modeaware.topic_view import TopicView
 from modeaware.wire import codec
 from modeaware.wire.frames import MalformedFrame
@@ -60,6 +61,9 @@ def test_modes_are_the_views_and_the_rest_is_the_brokers() -> None:
     assert [broker.node_id for broker in answer.brokers] == [1, 2, 3, codec.ENDPOINT_NODE_ID]
     assert (answer.brokers[-1].host, answer.brokers[-1].port) == ("endpoint.example", 9690)
     assert (answer.controller_id, answer.controller_name) == (codec.ENDPOINT_NODE_ID, "c1")
+    last = orders.partitions[3]  # which only the mode log names
+    assert (last.error_code, last.partition_index) == (ErrorCode.LEADER_NOT_AVAILABLE, 3)
+    assert (last.leader_id, last.leader_epoch, last.replica_nodes) == (-1, -1, [])
 
 
 def test_of_the_topics_a_client_holds_those_whose_record_was_taken_back_are_named() -> None:
@@ -67,13 +71,6 @@ def test_of_the_topics_a_client_holds_those_whose_record_was_taken_back_are_name
     held = {"held_topic_ids": ["gone-1", ORDERS_ID, "gone-2"]}
     assert asked(talk, modes_request(2, ["orders", "plain"], **held)).removed_topic_ids == ["gone-1", "gone-2"]
     assert asked(talk, modes_request(3, ["orders", "plain"])).removed_topic_ids == []
-
-
-def test_a_partition_only_the_mode_log_names_is_told_without_a_leader() -> None:
-    answer = asked(Talk(), modes_request(2, ["orders"]))
-    last = answer.topics[0].partitions[3]
-    assert (last.error_code, last.partition_index) == (ErrorCode.LEADER_NOT_AVAILABLE, 3)
-    assert (last.leader_id, last.leader_epoch, last.replica_nodes) == (-1, -1, [])
 
 
 def test_a_partition_only_the_broker_names_is_read_only_while_others_are_retired() -> None:
@@ -92,11 +89,9 @@ def test_only_topics_with_a_record_are_asked_about_by_name_and_never_made() -> N
 
 
 def test_without_an_active_controller_there_is_none() -> None:
-    answer = asked(Talk(FakeDesk(active=False, claimed=None)), modes_request(2))
-    assert (answer.controller_id, answer.controller_name, len(answer.brokers)) == (-1, None, 3)
-    stopped = ActiveController("other")
-    answer = asked(Talk(FakeDesk(active=False, claimed=stopped)), modes_request(2))
-    assert (answer.controller_id, answer.controller_name, len(answer.brokers)) == (-1, "other", 3)
+    for claimed, name in ((None, None), (ActiveController("other"), "other")):
+        answer = asked(Talk(FakeDesk(active=False, claimed=claimed)), modes_request(2))
+        assert (answer.controller_id, answer.controller_name, len(answer.brokers)) == (-1, name, 3)
 
 
 # -- the bytes -------------------------------------------------------------------------------------------------------
@@ -154,7 +149,7 @@ def test_who_is_turned_away_keeps_asking_here_and_is_sent_to_the_active_controll
     assert version == 0 or answer.controller_id == nodes[-1][0]
 
 
-@pytest.mark.parametrize("name", ["modeaware", "modeaware-librdkafka"])
+@pytest.mark.parametrize("name", ["modeaware", connection_conf({}, "ids")["client.software.name"]])
 def test_what_is_underneath_aware_clients_is_not_turned_away(name: str) -> None:
     talk = Talk(FakeDesk(old_clients=REFUSE))
     talk.ask(hello(1, name), old_metadata_request(5, 9, ["orders"]))
@@ -204,20 +199,18 @@ def test_served_ones_are_told_the_active_controller_and_else_what_the_broker_say
 
 
 @pytest.mark.parametrize("version", range(10))
-@pytest.mark.parametrize("claimed", [None, ActiveController("other")])
-def test_served_ones_are_told_what_the_broker_says_where_nobody_takes_changes(
-    version: int, claimed: ActiveController | None
+@pytest.mark.parametrize(
+    "known",
+    [
+        {"claimed": None},
+        {"claimed": ActiveController("other")},
+        {"failure": ModeSourceError("the mode log has not been read yet")},
+    ],
+)
+def test_served_ones_are_told_what_the_broker_says_where_no_controller_is_known(
+    version: int, known: dict[str, Any]
 ) -> None:
-    upstream, told = served(FakeDesk(active=False, claimed=claimed), version, ["orders"])
-    assert told == upstream
-
-
-def test_served_ones_are_served_before_the_mode_log_was_read() -> None:
-    class Unread(FakeDesk):
-        def claim(self) -> ActiveController | None:
-            raise ModeSourceError("the mode log has not been read yet")
-
-    upstream, told = served(Unread(active=False), 9)
+    upstream, told = served(FakeDesk(active=False, **known), version, ["orders"])
     assert told == upstream
 
 
@@ -228,19 +221,13 @@ REMADE_ID = "YW5vdGhlci10b3BpYy1pZA"
 
 
 def test_modes_are_told_of_the_topic_id_they_were_made_for_and_of_no_other() -> None:
-    answer = asked(Talk(broker=FakeBroker(partitions=12, ids=REMADE)), modes_request(2, ["orders"]))
-    (orders,) = answer.topics
+    talk = Talk(broker=FakeBroker(partitions=12))
+    assert asked(talk, modes_request(2, ["orders"])).topics[0].mode_epoch == 7
+    talk.broker.ids = REMADE  # at once, though no mode has changed
+    (orders,) = asked(talk, modes_request(3, ["orders"])).topics
     assert [p.mode for p in orders.partitions] == [RW] * 12
     assert [(p.resume_offset, p.reclaimed, p.handed_over) for p in orders.partitions] == [(-1, False, False)] * 12
     assert (orders.topic_id, orders.controller_epoch, orders.mode_epoch) == (REMADE_ID, -1, -1)
-
-
-def test_a_topic_made_anew_is_told_at_once_though_no_mode_has_changed() -> None:
-    talk = Talk(broker=FakeBroker())
-    assert asked(talk, modes_request(2, ["orders"])).topics[0].mode_epoch == 7
-    talk.broker.ids = REMADE
-    talk.ask(modes_request(3, ["orders"]))
-    assert codec.decode_response(talk.all_answered()[-1], 3, 10)[1].topics[0].mode_epoch == -1
 
 
 @pytest.mark.parametrize("broker", [FakeBroker(newest=9, ids=REMADE), FakeBroker(ids={"orders": bytes(16)})])
@@ -248,8 +235,7 @@ def test_where_brokers_have_no_topic_ids_the_name_counts(broker: FakeBroker) -> 
     talk = Talk(broker=broker)
     talk.ask(hello(1))
     talk.all_answered()
-    talk.ask(modes_request(2, ["orders"]))
-    assert codec.decode_response(talk.all_answered()[-1], 3, 10)[1].topics[0].mode_epoch == 7
+    assert asked(talk, modes_request(2, ["orders"])).topics[0].mode_epoch == 7
 
 
 @pytest.mark.parametrize("version", range(10))

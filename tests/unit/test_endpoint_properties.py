@@ -9,15 +9,14 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from modeaware.endpoint.facade import Action, Close, Refresh, Submit, ToClient, ToUpstream
+from modeaware.endpoint.facade import Action, Refresh, Submit, ToUpstream
 from modeaware.endpoint.limits import EndpointLimits
-from modeaware.endpoint.session import ClientSession
 from modeaware.errors import ControllerUnavailable
 from modeaware.lifecycle.commands import CommandResult
 from modeaware.wire import codec
 from tests.support.conversation import (
-    FakeBroker,
     FakeDesk,
+    Talk,
     create,
     delete,
     hello,
@@ -62,15 +61,13 @@ REQUESTS = st.sampled_from(
 )
 
 
-class Model:
-    """Plays the broker, the controller and the client's socket, each as slow as the draw says."""
+class Model(Talk):
+    """A talk whose broker, controller and client's socket are each as slow as the draw says."""
 
     def __init__(self, choices: random.Random, *, active: bool, refuse: bool, sasl: bool) -> None:
         desk = FakeDesk(active=active, old_clients="refuse" if refuse else "serve")
+        super().__init__(desk, limits=EndpointLimits(pipeline=8), sasl=sasl)
         self.choices = choices
-        self.session = ClientSession(desk, EndpointLimits(pipeline=8), sasl)
-        self.broker = FakeBroker()
-        self.told: list[bytes] = []
         self.waiting: list[Submit | Refresh] = []
 
     def run(self, payloads: list[bytes]) -> None:
@@ -86,9 +83,9 @@ class Model:
             assert possible, "nobody can go on"
             match self.choices.choice(possible):
                 case "client":
-                    self.take(self.session.from_client(unsent.pop(0)))
+                    self.ask(unsent.pop(0))
                 case "broker":
-                    self.take(self.session.from_upstream(self.broker.answer()))
+                    self.broker_answers()
                 case "controller":
                     self.take(self.session.resolved(self.waiting[0].ticket, self.outcome(self.waiting.pop(0))))
 
@@ -101,16 +98,13 @@ class Model:
 
     def take(self, actions: list[Action]) -> None:
         for action in actions:
-            assert not isinstance(action, Close), action
-            if isinstance(action, ToClient):
-                self.told.append(action.payload)
-            elif isinstance(action, ToUpstream):
-                if any(api_key(payload) in SASL for payload in self.broker.asked):
-                    assert api_key(action.payload) in SASL
-                self.broker.asked.append(action.payload)
-            else:
+            if isinstance(action, ToUpstream) and any(api_key(payload) in SASL for payload in self.broker.asked):
+                assert api_key(action.payload) in SASL
+            if isinstance(action, Submit | Refresh):
                 assert not self.waiting, "one at a time"
                 self.waiting.append(action)
+            super().take([action])
+        assert self.closed is None
         assert self.session.pending <= 8
 
 

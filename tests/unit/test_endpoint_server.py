@@ -8,7 +8,7 @@ import re
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import pytest
@@ -28,12 +28,8 @@ def server(make_server: MakeServer, broker: FakeBroker) -> Server:
     return make_server(broker.address, limits=EndpointLimits(pipeline=3))
 
 
-def _connect(server: Server) -> Peer:
-    return Peer(server.advertised)
-
-
 def test_requests_reach_a_broker_and_answers_come_back_in_order(server: Server, broker: FakeBroker) -> None:
-    with _connect(server) as one, _connect(server) as other:
+    with Peer(server.advertised) as one, Peer(server.advertised) as other:
         one.send(*(b"%d" % number for number in range(50)))
         assert other.ask(b"hello") == b"re: hello"
         assert [one.receive() for _ in range(50)] == [b"re: %d" % number for number in range(50)]
@@ -44,7 +40,7 @@ def test_requests_reach_a_broker_and_answers_come_back_in_order(server: Server, 
 def test_a_command_that_takes_too_long_is_told_so_and_not_taken_back(
     server: Server, controller: StubController
 ) -> None:
-    with _connect(server) as peer:
+    with Peer(server.advertised) as peer:
         answer = peer.ask(b"submit 20")
         assert b"REQUEST_TIMED_OUT" in answer
         assert b"may still be carried out" in answer
@@ -57,7 +53,7 @@ def test_command_that_the_controller_drops_or_fails_on_is_an_error_and_the_conne
     server: Server, controller: StubController, caplog: pytest.LogCaptureFixture
 ) -> None:
     controller.silent = True
-    with _connect(server) as peer:
+    with Peer(server.advertised) as peer:
         for number, (end, told) in enumerate(
             [
                 (lambda future: future.cancel(), b"has dropped it"),
@@ -78,18 +74,17 @@ def test_where_no_broker_answers_clients_are_closed_and_the_log_says_it_once(
     port = free_port()
     server = make_server(("127.0.0.1", port))
     for _ in range(5):
-        with _connect(server) as peer:
+        with Peer(server.advertised) as peer:
             peer.send(b"x")
             assert peer.closed()
-    messages = [record.getMessage() for record in caplog.records if record.levelno >= logging.INFO]
-    assert len(messages) == 1
-    assert f"no broker accepts a connection (127.0.0.1:{port}: " in messages[0]
+    (message,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.INFO]
+    assert f"no broker accepts a connection (127.0.0.1:{port}: " in message
 
 
 def test_a_broker_that_hangs_up_ends_its_client_after_the_answers(server: Server, broker: FakeBroker) -> None:
     broker.hang_up = True
     broker.answer = lambda payload: payload * 500_000
-    with _connect(server) as peer, _connect(server) as other:
+    with Peer(server.advertised) as peer, Peer(server.advertised) as other:
         assert other.ask(b"here") == b"here"
         assert peer.ask(b"last") == b"last" * 500_000
         assert peer.closed()
@@ -97,7 +92,7 @@ def test_a_broker_that_hangs_up_ends_its_client_after_the_answers(server: Server
 
 
 def test_a_bug_ends_one_connection_and_quotes_nothing(server: Server, caplog: pytest.LogCaptureFixture) -> None:
-    with _connect(server) as peer, _connect(server) as other:
+    with Peer(server.advertised) as peer, Peer(server.advertised) as other:
         peer.send(b"bug password")
         assert peer.closed()
         assert other.ask(b"x") == b"re: x"
@@ -112,7 +107,7 @@ def test_stop_closes_everything_and_says_what_was_answered(
 ) -> None:
     server = make_server(broker.address)
     with ExitStack() as stack:
-        peers = [stack.enter_context(_connect(server)) for _ in range(3)]
+        peers = [stack.enter_context(Peer(server.advertised)) for _ in range(3)]
         assert peers[0].ask(b"x") == b"re: x"
         peers[1].send(b"submit 60000")
         peers[2].send(b"submit 60000")
@@ -162,15 +157,17 @@ def test_lines_that_were_left_out_of_the_log_are_counted(caplog: pytest.LogCaptu
 
 @pytest.fixture
 def brokers() -> Iterator[list[FakeBroker]]:
+    """The first is as a process that is stopped: the system still takes connections for it."""
     brokers = [FakeBroker() for _ in range(3)]
+    brokers[0].answer = lambda payload: None
     yield brokers
     for broker in brokers:
         broker.close()
 
 
-def _freeze(broker: FakeBroker) -> None:
-    """As a process that is stopped: the system still takes connections for it."""
-    broker.answer = lambda payload: None
+@pytest.fixture
+def server_of_three(make_server: MakeServer, brokers: list[FakeBroker]) -> Server:
+    return make_server(*(broker.address for broker in brokers))
 
 
 def _asks(server: Server) -> bytes:
@@ -187,22 +184,17 @@ def _gives_up(server: Server, frozen: FakeBroker) -> None:
     eventually(lambda: frozen.open == 0)
 
 
-def test_a_frozen_broker_costs_a_client_one_attempt(make_server: MakeServer, brokers: list[FakeBroker]) -> None:
-    frozen = brokers[0]
-    _freeze(frozen)
-    server = make_server(*(broker.address for broker in brokers))
-    _gives_up(server, frozen)
+def test_a_frozen_broker_costs_a_client_one_attempt(server_of_three: Server, brokers: list[FakeBroker]) -> None:
+    _gives_up(server_of_three, brokers[0])
     for _ in range(6):
-        assert _asks(server) == b"re: x"
+        assert _asks(server_of_three) == b"re: x"
     assert [broker.accepted for broker in brokers] == [1, 3, 3]
 
 
 def test_one_client_at_a_time_finds_out_whether_it_is_back(
-    make_server: MakeServer, brokers: list[FakeBroker], monkeypatch: pytest.MonkeyPatch
+    server_of_three: Server, brokers: list[FakeBroker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    frozen = brokers[0]
-    _freeze(frozen)
-    server = make_server(*(broker.address for broker in brokers))
+    server, frozen = server_of_three, brokers[0]
     with monkeypatch.context() as brief:
         brief.setattr(transport_module, "DOUBT_S", 0.0)
         _gives_up(server, frozen)
@@ -346,12 +338,9 @@ def test_connections_beyond_the_limit_are_closed(
 
 
 def _served(server: Server) -> bool:
-    with Peer(server.advertised) as peer:
-        peer.send(b"x")
-        try:
-            return bool(peer.socket.recv(100))
-        except ConnectionResetError:
-            return False
+    with suppress(ConnectionResetError):
+        return _asks(server) == b"re: x"
+    return False
 
 
 def test_who_holds_most_goes_when_all_hold_too_much(

@@ -53,12 +53,8 @@ def _upstream(broker: FakeBroker, certificate: Certificate, **settings: str) -> 
     return Upstream.from_conf({**conf, **settings})
 
 
-def _client(certificate: Certificate) -> ssl.SSLContext:
-    return ssl.create_default_context(cafile=str(certificate.certificate))
-
-
 def _connect(server: Server, certificate: Certificate) -> Peer:
-    return Peer(server.advertised, tls=_client(certificate))
+    return Peer(server.advertised, tls=ssl.create_default_context(cafile=str(certificate.certificate)))
 
 
 def test_frames_pass_with_tls_on_both_sides(server: Server, broker: FakeBroker, certificate: Certificate) -> None:

@@ -30,19 +30,9 @@ from tests.support.conversation import (
     metadata_answer,
     modes_request,
     old_metadata_request,
-    pass_through_answer,
     request,
     rules,
 )
-
-
-def test_what_is_not_looked_into_passes_as_it_is_both_ways() -> None:
-    talk = Talk()
-    find_coordinator = request(10, 4, 7, b"\0any bytes")
-    talk.ask(find_coordinator)
-    assert talk.sent == [find_coordinator]
-    assert talk.all_answered() == [pass_through_answer(find_coordinator)]
-    assert talk.session.pending == 0
 
 
 @pytest.mark.parametrize(
@@ -110,24 +100,42 @@ def test_requests_beyond_the_pipeline_close() -> None:
     assert talk.closed == "more requests at once than are taken"
 
 
-def test_what_is_decoded_here_is_bounded() -> None:
-    for payload in (delete({f"topic-{n}": 1 for n in range(50)}, 2), modes_request(2, ["x" * 200] * 3)):
-        talk = Talk(limits=EndpointLimits(change_bytes=400, modes_bytes=400))
-        talk.ask(hello(1), payload)
-        assert talk.closed == f"a request of {len(payload)} bytes; the limit of this api is 400"
+@pytest.mark.parametrize(
+    ("payload", "limit"),
+    [
+        (delete({f"topic-{n}": 1 for n in range(50)}, 2), 400),
+        (modes_request(2, ["x" * 200] * 3), 400),
+        (request(18, 3, 2, bytes(4_096)), 4_096),
+        (request(18, 99, 2, bytes(4_096)), 4_096),
+    ],
+)
+def test_what_is_decoded_here_is_bounded(payload: bytes, limit: int) -> None:
+    talk = Talk(limits=EndpointLimits(change_bytes=400, modes_bytes=400))
+    talk.ask(hello(1), payload)
+    assert talk.closed == f"a request of {len(payload)} bytes; the limit of this api is {limit}"
+    assert (len(talk.sent), talk.told) == (1, [])
 
 
-def test_a_change_at_a_standby_is_sent_on_by_name() -> None:
-    talk = Talk(FakeDesk(active=False))
-    talk.ask(delete({"orders": 2}, 1))
-    _, answer = codec.decode_response(talk.all_answered()[0], 694, 0)
-    assert answer.error_code == ErrorCode.NOT_CONTROLLER
-    assert "other at active.example:9691" in answer.error_message
+@pytest.mark.parametrize(
+    ("known", "words"),
+    [
+        ({}, "other at active.example:9691"),
+        ({"claimed": ActiveController("other")}, "has stopped"),
+        ({"claimed": None}, "no active one is known"),
+        # One that starts. A closed connection would leave the client in doubt about a request that went nowhere.
+        ({"failure": ModeSourceError("the mode log has not been read yet")}, "no active one is known"),
+    ],
+)
+def test_a_change_is_sent_on_by_one_that_is_not_active_when_the_broker_has_answered(
+    known: dict[str, Any], words: str
+) -> None:
+    talk = Talk(FakeDesk(**known))
+    talk.ask(delete({"orders": 2}))
+    talk.desk.active = False
+    talk.broker_answers()
+    assert answered(talk).error_code == ErrorCode.NOT_CONTROLLER
+    assert words in answered(talk).error_message
     assert talk.submitted == []
-    for claimed, words in ((None, "no active one is known"), (ActiveController("other"), "has stopped")):
-        talk = Talk(FakeDesk(active=False, claimed=claimed))
-        talk.ask(delete({"orders": 2}, 1))
-        assert words in codec.decode_response(talk.all_answered()[0], 694, 0)[1].error_message
 
 
 @pytest.mark.parametrize("active", [True, False])
@@ -157,22 +165,13 @@ def test_a_session_counts_what_waits_and_lets_it_go() -> None:
     assert talk.session.held_bytes == 0
 
 
-@pytest.mark.parametrize("version", [3, 99])
-def test_a_large_question_about_versions_closes_before_it_is_decoded(version: int) -> None:
-    payload = request(18, version, 1, bytes(4_096))
-    talk = Talk(sasl=True)
-    talk.ask(payload)
-    assert talk.closed == f"a request of {len(payload)} bytes; the limit of this api is 4096"
-    assert talk.sent == talk.told == []
-
-
 # The first frames: ApiVersions, and a SASL exchange into which nothing is put
 
 
-def versions(name: str = "modeaware", version: int = 3, keys: dict[int, tuple[int, int]] | None = None) -> Any:
-    talk = Talk(FakeDesk())
+def versions(name: str, version: int) -> Any:
+    talk = Talk()
     talk.ask(hello(9, name, version))
-    talk.broker_answers(broker_versions(version, 9, keys))
+    talk.broker_answers(broker_versions(version, 9))
     correlation_id, answer = codec.decode_response(talk.told[0], 18, version)
     assert correlation_id == 9
     return answer
@@ -227,8 +226,6 @@ def test_a_version_that_is_not_known_is_told_which_are(version: int) -> None:
 
 
 HANDSHAKE = request(17, 1, 1, b"\0\5PLAIN")
-
-
 PASSWORD = b"alice\0secret"
 
 
@@ -352,14 +349,6 @@ def test_creating_needs_alter(version: int, bits: int, may: bool) -> None:
     assert result.error_code == (0 if may else ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
-def test_topic_without_a_leader_is_retriable() -> None:
-    talk = Talk()
-    talk.ask(delete({"orders": 2}))
-    talk.broker_answers(metadata_answer(-1, {"orders": (5, 3, ALTER_AND_DELETE)}))
-    assert talk.submitted == []
-    assert topic_code(talk) == ErrorCode.LEADER_NOT_AVAILABLE
-
-
 def test_only_what_is_allowed_is_submitted_and_answers_keep_the_requests_order() -> None:
     talk = Talk(broker=FakeBroker(rights={"b": ALTER_AND_DELETE, "c": 0, "d": ALTER_AND_DELETE}))
     talk.ask(delete({"a": 1, "b": 2, "c": 3, "d": 4}))
@@ -368,29 +357,6 @@ def test_only_what_is_allowed_is_submitted_and_answers_keep_the_requests_order()
     talk.resolve([CommandResult("b", modes=(RW, NONE)), CommandResult("d", ErrorCode.INVALID_PARTITIONS, "too many")])
     told = [(topic.name, topic.partitions[0].error_code) for topic in answered(talk).responses]
     assert told == [("a", 3), ("b", 0), ("c", 29), ("d", ErrorCode.INVALID_PARTITIONS)]
-
-
-def test_a_standby_submits_nothing_and_one_that_lost_the_claim_meanwhile_neither() -> None:
-    desk = FakeDesk()
-    talk = Talk(desk)
-    talk.ask(create({"orders": 9}))
-    desk.active = False
-    talk.all_answered()
-    assert talk.submitted == []
-    (result,) = answered(talk, 37, 3).results
-    assert result.error_code == ErrorCode.NOT_CONTROLLER
-    assert "active.example:9691" in result.error_message
-
-
-def test_starting_controller_that_has_not_read_the_log_is_not_the_controller() -> None:
-    """A closed connection would leave the client in doubt about a request that went nowhere."""
-    desk = FakeDesk(active=False)
-    talk = Talk(desk)
-    talk.ask(delete({"orders": 2}))
-    desk.failure = ModeSourceError("the mode log has not been read yet")
-    talk.broker_answers()
-    assert answered(talk, 694, 0).error_code == ErrorCode.NOT_CONTROLLER
-    assert talk.submitted == []
 
 
 @pytest.mark.parametrize(
@@ -450,10 +416,19 @@ def test_a_rule_for_many_topics_needs_alter_on_the_cluster(payload: bytes, clust
 
 
 @pytest.mark.parametrize(
-    ("code", "name", "copies"),
-    [(29, "orders", 1), (-1, "orders", 1), (72, "orders", 1), (0, "Orders", 1), (0, "orders", 2)],
+    ("code", "name", "copies", "told"),
+    [
+        (29, "orders", 1, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        (-1, "orders", 1, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        (72, "orders", 1, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        (0, "Orders", 1, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        (0, "orders", 2, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        (5, "orders", 1, ErrorCode.LEADER_NOT_AVAILABLE),  # which can be tried again
+    ],
 )
-def test_topic_that_the_broker_does_not_plainly_grant_is_refused(code: int, name: str, copies: int) -> None:
+def test_topic_that_the_broker_does_not_plainly_grant_is_refused(
+    code: int, name: str, copies: int, told: ErrorCode
+) -> None:
     """An error, no mention, or two mentions of the topic."""
     talk = Talk()
     talk.ask(delete({"orders": 2}))
@@ -461,7 +436,7 @@ def test_topic_that_the_broker_does_not_plainly_grant_is_refused(code: int, name
     message.topics = message.topics * copies
     talk.broker_answers(codec.encode_response(message, 9, -1))
     assert talk.submitted == []
-    assert topic_code(talk) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert topic_code(talk) == told
 
 
 def test_request_that_is_wrong_for_every_user_is_refused_as_such() -> None:
@@ -477,11 +452,10 @@ def test_request_that_is_wrong_for_every_user_is_refused_as_such() -> None:
 
 def test_each_operation_has_its_bit() -> None:
     assert granted(1 << 6 | 1 << 7) == {AclOperation.DELETE, AclOperation.ALTER}
-    assert granted(0) == frozenset()
     for operation in AclOperation:
         assert granted(1 << operation) == {operation}
 
 
-@pytest.mark.parametrize("bitfield", [None, -(2**31), -1, -(2**31) | 1 << 7, 1 << 0, 1 << 1, 1 << 2, 1 << 20])
+@pytest.mark.parametrize("bitfield", [None, 0, -(2**31), -1, -(2**31) | 1 << 7, 1 << 0, 1 << 1, 1 << 2, 1 << 20])
 def test_what_is_no_plain_grant_grants_nothing(bitfield: int | None) -> None:
     assert granted(bitfield) == frozenset()

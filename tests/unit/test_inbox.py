@@ -15,7 +15,7 @@ from modeaware.endpoint.limits import RateLimitedLogger
 from modeaware.errors import ClusterError, ControllerFenced, ControllerUnavailable, ErrorCode, ModeAwareError
 from modeaware.lifecycle.commands import Command, CommandResult, DeletePartitionsCommand
 from tests.support.simulated import SimClock
-from tests.support.worker_world import COMMAND, World, loses, nothing, run, sits
+from tests.support.worker_world import COMMAND, Engine, World, loses, nothing, run, sits
 
 MANY = [DeletePartitionsCommand(f"topic-{number}", 1) for number in range(5)]
 
@@ -38,27 +38,19 @@ def codes(job: Job) -> list[ErrorCode]:
     return [result.code for result in job.result(0)]
 
 
-class Slow:
-    """Lets time pass with every command, and notes the order in which topics are served."""
+@pytest.fixture
+def served(world: World, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The topics as they are served. Each command takes 0.2 s: two of them are a slice."""
+    topics: list[str] = []
 
-    def __init__(self, world: World, seconds: float) -> None:
-        self._world = world
-        self._ms = round(seconds * 1000)
-        self.served: list[str] = []
-
-    def __call__(self, _engine: object, command: Command) -> CommandResult:
-        self.served.append(command.topic)
-        self._world.log.append()
-        self._world.clock.advance(self._ms)
+    def execute(_engine: Engine, command: Command) -> CommandResult:
+        topics.append(command.topic)
+        world.log.append()
+        world.clock.advance(200)
         return CommandResult(command.topic)
 
-
-@pytest.fixture
-def slow(world: World, monkeypatch: pytest.MonkeyPatch) -> Slow:
-    """Each command takes 0.2 s: two of them are a slice."""
-    commands = Slow(world, 0.2)
-    monkeypatch.setattr("tests.support.worker_world.Engine.execute", lambda *args: commands(*args))
-    return commands
+    monkeypatch.setattr(Engine, "execute", execute)
+    return topics
 
 
 class TestJob:
@@ -144,26 +136,26 @@ class TestInbox:
 
 
 class TestTurns:
-    def test_the_election_is_polled_between_commands(self, world: World, slow: Slow) -> None:
+    def test_the_election_is_polled_between_commands(self, world: World, served: list[str]) -> None:
         job = world.inbox.put(MANY)
         polls: list[int] = []
-        run(world, sits(world, Seat.LEADER), nothing, *[lambda: polls.append(len(slow.served))] * 12)
+        run(world, sits(world, Seat.LEADER), nothing, *[lambda: polls.append(len(served))] * 12)
         assert codes(job) == [ErrorCode.NONE] * 5
         assert {1, 2, 3, 4} <= set(polls)
 
-    def test_a_large_request_lets_others_in_between(self, world: World, slow: Slow) -> None:
+    def test_a_large_request_lets_others_in_between(self, world: World, served: list[str]) -> None:
         large, small = world.inbox.put(MANY), world.inbox.put([COMMAND])
         world.due.append("an-id")
         did = run(world, sits(world, Seat.LEADER), *[nothing] * 30)
-        assert slow.served == ["topic-0", "topic-1", "orders", "topic-2", "topic-3", "topic-4"]
+        assert served == ["topic-0", "topic-1", "orders", "topic-2", "topic-3", "topic-4"]
         assert "check" in did
         assert codes(large) == [ErrorCode.NONE] * 5
         assert codes(small) == [ErrorCode.NONE]
 
-    def test_a_controller_that_loses_its_place_tells_what_it_has_done(self, world: World, slow: Slow) -> None:
+    def test_a_controller_that_loses_its_place_tells_what_it_has_done(self, world: World, served: list[str]) -> None:
         job = world.inbox.put(MANY)
         run(world, sits(world, Seat.LEADER), nothing, loses(world), nothing, *[sits(world, Seat.STANDBY)] * 3)
-        done = len(slow.served)
+        done = len(served)
         assert 0 < done < 5
         assert codes(job) == [ErrorCode.NONE] * done + [ErrorCode.THROTTLING_QUOTA_EXCEEDED] * (5 - done)
 

@@ -8,14 +8,12 @@ from typing import Any
 
 import pytest
 
-from modeaware.endpoint.api_versions import awareness
 from modeaware.errors import ClusterError, ModeSourceError, NotAuthorized
 from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.modelog import topic as topic_module
-from modeaware.modelog.connection import cluster_key, connection_conf, tail_conf
+from modeaware.modelog.connection import cluster_key, tail_conf
 from modeaware.modelog.reader import LogAbsent, LogRewound, LogUnreachable, to_error
 from modeaware.modelog.topic import ensure_mode_log, log_weakness, unfit, weakness
-from modeaware.wire import codec
 
 
 def token(_config: str) -> tuple[str, float]:
@@ -57,12 +55,6 @@ def test_tail_reaches_the_cluster_as_the_client_does_and_has_nothing_else_of_it(
     assert conf == {**ours, **INHERITED}
     wanted = {"enable.auto.commit": False, "allow.auto.create.topics": False, "isolation.level": "read_committed"}
     assert conf.items() >= wanted.items()
-
-
-def test_endpoint_that_refuses_old_clients_serves_our_own() -> None:
-    name = connection_conf({}, "ids")["client.software.name"]
-    hello = codec.ApiVersionsRequest(client_software_name=name, client_software_version="1")
-    assert awareness(codec.encode_request(hello, 3, 1, None)).follows
 
 
 def test_clients_of_one_cluster_and_user_share_a_tail() -> None:

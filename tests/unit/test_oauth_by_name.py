@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from kafka.errors import SaslAuthenticationFailedError
+from kafka.net.sasl.oauth import AbstractTokenProvider
 
 import modeaware
 from modeaware.cli import session
@@ -42,6 +43,7 @@ def test_a_file_of_settings_names_it_for_both_libraries(tmp_path: Path) -> None:
     conf = session.connection(args).conf
     assert conf["oauth_cb"]("x=1")[0] == "token for x=1"
     provider = kafka_python_settings(conf)["sasl_oauth_token_provider"]
+    assert isinstance(provider, AbstractTokenProvider)
     assert (provider.token(), provider.extensions()) == ("token for x=1", {"a": "b"})
     assert kafka_python_settings({**BEARER, "oauth_cb": NAME})["sasl_oauth_token_provider"].token() == "token for "
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 
 import pytest
@@ -22,7 +21,7 @@ from tests.support.waiting import eventually
 @pytest.fixture
 def tail(monkeypatch: pytest.MonkeyPatch) -> type[FakeTail]:
     """No Kafka: there is no log, until the test says that there is one."""
-    FakeTail.made, FakeTail.log, FakeTail.silent = [], None, False
+    FakeTail.made, FakeTail.log = [], None
     monkeypatch.setattr("modeaware.views.log.Tail", FakeTail)
     return FakeTail
 
@@ -165,19 +164,23 @@ class TestSharing:
             views.refresh(1)
 
 
-def test_source_that_fails_unexpectedly_starts_again(acquire: Acquire, tail: type[FakeTail]) -> None:
-    failed = threading.Semaphore(0)
-    tail.log = log_of(1)
+class Failure:
+    """In the place of a function: fails, and counts how often."""
 
-    def fail(_: object) -> None:
-        failed.release()
+    def __init__(self) -> None:
+        self.times = 0
+
+    def __call__(self, *_: object, **__: object) -> None:
+        self.times += 1
         raise TypeError("not what it takes")
 
+
+def test_source_that_fails_unexpectedly_starts_again(acquire: Acquire, tail: type[FakeTail]) -> None:
+    tail.log, failure = log_of(1), Failure()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tail, "run", fail)
+        patch.setattr(tail, "run", failure)
         views = acquire("log")
-        for _ in range(2):
-            assert failed.acquire(timeout=30)
+        eventually(lambda: failure.times >= 2)
         eventually(lambda: "TypeError: not what it takes" in str(views.error()))
     assert views.wait_ready(30)
     assert views.view("orders").epoch == 1
@@ -187,19 +190,12 @@ def test_source_that_fails_unexpectedly_starts_again(acquire: Acquire, tail: typ
 def test_looking_for_the_wire_never_ends_the_tail(
     acquire: Acquire, endpoint: FakeEndpoint, tail: type[FakeTail], breaks: str
 ) -> None:
-    failed = threading.Semaphore(0)
-    tail.log = log_of(1)
-
-    def fail(*_: object, **__: object) -> None:
-        failed.release()
-        raise TypeError("not what it takes")
-
+    tail.log, failure = log_of(1), Failure()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(breaks, fail)
+        patch.setattr(breaks, failure)
         views = acquire("auto")
         assert views.wait_ready(30)
-        for _ in range(3):  # it is tried again
-            assert failed.acquire(timeout=30)
+        eventually(lambda: failure.times >= 3, message="it is tried again")
         eventually(lambda: "TypeError: not what it takes" in str(views.stats()["probe_error"]))
         tail.log = log_of(1, 2)
         eventually(lambda: views.view("orders").epoch == 2)
@@ -213,11 +209,8 @@ def test_looking_for_the_wire_never_ends_the_tail(
 def test_a_thread_that_cannot_be_started_is_tried_again_by_the_next_client(
     acquire: Acquire, endpoint: FakeEndpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(_self: ModeSource) -> None:
-        raise RuntimeError("can't start new thread")
-
     with monkeypatch.context() as patch:
-        patch.setattr(ModeSource, "start", fail)
-        with pytest.raises(RuntimeError, match="start new thread"):
+        patch.setattr(ModeSource, "start", Failure())
+        with pytest.raises(TypeError, match="not what it takes"):
             acquire()
     assert acquire().wait_ready(30)

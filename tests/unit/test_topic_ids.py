@@ -287,7 +287,7 @@ def test_past_id_does_not_disown_the_newer_record(
     monkeypatch: pytest.MonkeyPatch, acquire: Acquire, cluster: Cluster
 ) -> None:
     monkeypatch.setattr(log_module, "Tail", FakeTail)
-    FakeTail.made, FakeTail.silent, FakeTail.log = [], False, log_of(1)
+    FakeTail.made, FakeTail.log = [], log_of(1)
     cluster.ids = {"orders": "id-of-orders"}
     views = acquire("log")
     assert views.wait_ready(10)

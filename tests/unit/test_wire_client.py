@@ -9,10 +9,7 @@ import pytest
 
 from modeaware.endpoint.server import Server
 from modeaware.errors import ClusterError, ControllerUnavailable, ErrorCode, RequestRefused
-from modeaware.lifecycle.commands import (
-    AlterGroupRulesCommand,
-    DeletePartitionsCommand,
-)
+from modeaware.lifecycle.commands import AlterGroupRulesCommand, DeletePartitionsCommand
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import ClaimRecord
 from modeaware.modes import PartitionMode
@@ -39,8 +36,8 @@ def _claim(address: str | None, controller_id: str = ID, **fields: str) -> Claim
     return ClaimRecord(1, address, controller_id, **fields)  # type: ignore[arg-type]  # all of them are texts
 
 
-def _at(broker: FakeBroker) -> ClaimRecord:
-    return _claim("{}:{}".format(*broker.address))
+def _at(broker: FakeBroker, **fields: str) -> ClaimRecord:
+    return _claim("{}:{}".format(*broker.address), **fields)
 
 
 def _delete(timeout_ms: int = 5000, **counts: int) -> object:
@@ -127,7 +124,7 @@ def test_who_wants_tls_sends_nothing_across_the_network_without(
     broker: FakeBroker, wanted: str, offered: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "is_loopback", lambda address: False)
-    claim = _claim("{}:{}".format(*broker.address), security_protocol=offered)
+    claim = _at(broker, security_protocol=offered)
     conf = {**PLAIN, "security.protocol": wanted}
     with pytest.raises(ControllerUnavailable, match="without TLS"):
         client.request(conf, claim, _delete(orders=1), 60)
@@ -137,7 +134,7 @@ def test_who_wants_tls_sends_nothing_across_the_network_without(
 
 
 def test_a_controller_on_another_host_is_neither_asked_nor_taken_for_dead(broker: FakeBroker) -> None:
-    elsewhere = _claim("{}:{}".format(*broker.address), host="another-host.example")
+    elsewhere = _at(broker, host="another-host.example")
     with pytest.raises(ControllerUnavailable, match="run the command on that host"):
         client.request({}, elsewhere, _delete(orders=1), 60)
     with pytest.raises(ControllerUnavailable, match="another-host"):

@@ -13,16 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modeaware.errors import ErrorCode, RequestRefused
-from modeaware.lifecycle.commands import (
-    AlterGroupRulesCommand,
-    CreatePartitionsCommand,
-)
+from modeaware.lifecycle.commands import AlterGroupRulesCommand, CreatePartitionsCommand
 from modeaware.modelog.group_rules import GroupRule
-from modeaware.modes import PartitionMode
 from modeaware.wire import codec, messages
 from modeaware.wire.frames import FrameReader, MalformedFrame, frame
-
-RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
 
 
 @pytest.mark.parametrize("version", range(4))
@@ -76,16 +70,6 @@ def test_rules_that_contradict_themselves_are_refused(command: AlterGroupRulesCo
     with pytest.raises(RequestRefused, match=re.escape(complaint)) as caught:
         messages.commands_of(codec.decode_request(payload)[1])
     assert caught.value.code is ErrorCode.INVALID_REQUEST
-
-
-@pytest.mark.parametrize(
-    "header", [codec.Header(3, 11, 1), codec.Header(694, 1, 1), codec.Header(695, 2, 1), codec.Header(37, 9, 1)]
-)
-def test_unsupported_version_is_named(header: codec.Header) -> None:
-    payload = struct.pack(">hhih", header.api_key, header.api_version, 1, -1)
-    assert not codec.is_supported(header)
-    with pytest.raises(MalformedFrame, match=f"api key {header.api_key} version {header.api_version}"):
-        codec.decode_request(payload)
 
 
 @pytest.mark.parametrize("first", ["kafka.protocol.metadata", "modeaware.wire.codec"])

@@ -18,10 +18,6 @@ DATA = Path(__file__).parents[1] / "data" / "wire-frames.jsonl"
 FRAMES: list[dict[str, Any]] = [json.loads(line) for line in DATA.read_text(encoding="utf-8").splitlines()]
 
 
-def frames(name: str) -> list[bytes]:
-    return [bytes.fromhex(frame["hex"]) for frame in FRAMES if frame["name"] == name]
-
-
 @pytest.mark.parametrize("frame", FRAMES, ids=lambda frame: frame["name"])
 def test_fields_and_bytes_become_each_other(frame: dict[str, Any]) -> None:
     data, version, fields = bytes.fromhex(frame["hex"]), frame["version"], frame["fields"]
@@ -40,10 +36,3 @@ def test_fields_and_bytes_become_each_other(frame: dict[str, Any]) -> None:
 def test_every_version_of_every_api_that_is_spoken_has_a_frame() -> None:
     told = {(frame["key"], frame["version"]) for frame in FRAMES}
     assert told >= {(key, v) for key, (low, high) in codec.VERSIONS.items() for v in range(low, high + 1)}
-
-
-def test_kafkas_version_9_becomes_kip_694s_version_10() -> None:
-    _, message = codec.decode_response(frames("Metadata response 9")[0], 3, 9)
-    for partition, mode in zip(message.topics[0].partitions, (0, 1, -1), strict=True):
-        partition.mode = mode
-    assert codec.encode_response(message, codec.MODES_VERSION, 7) == frames("Metadata response 10")[0]

@@ -40,12 +40,6 @@ class Wire:
         self.endpoint.views[view.topic] = view
         return view
 
-    def replace(self, topic: str, live_id: str) -> None:
-        """The record is of another topic id than the live topic's."""
-        del self.endpoint.views[topic]
-        self.endpoint.existing[topic] = 12
-        self.endpoint.replaced[topic] = live_id
-
     def ask(self, *, fresh: bool = False) -> None:
         self.views.fetch(60, fresh=fresh)
 
@@ -237,7 +231,9 @@ class TestTopicMadeAnew:
     def test_view_of_another_topic_id_is_put_out_of_force_and_that_is_no_error(self, wire: Wire) -> None:
         wire.put("orders", 3, writable=4)
         wire.ask()
-        wire.replace("orders", "another-id")
+        del wire.endpoint.views["orders"]
+        wire.endpoint.existing["orders"] = 12
+        wire.endpoint.replaced["orders"] = "another-id"
         wire.ask()
         assert wire.held() is None
         assert [set(call) for call in wire.heard] == [{"orders"}, {"orders"}]
