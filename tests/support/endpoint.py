@@ -15,7 +15,7 @@ from typing import Any, Self, cast
 import pytest
 
 from modeaware.endpoint import server as server_module
-from modeaware.endpoint.facade import Action, Close, ControllerView, Outcome, Submit, ToClient, ToUpstream
+from modeaware.endpoint.facade import Action, ControllerView, Outcome, Submit, ToClient, ToUpstream
 from modeaware.endpoint.limits import EndpointLimits
 from modeaware.endpoint.server import Server
 from modeaware.endpoint.transport import Upstream
@@ -115,8 +115,7 @@ class FakeBroker:
 class FakeSession:
     """Passes frames on, except for some words.
 
-    ``here...`` is answered here, ``submit``, ``close`` and ``bug`` are what they say; a ``submit`` is answered with its
-    outcome.
+    ``here...`` is answered here, ``submit`` and ``bug`` are what they say; a ``submit`` is answered with its outcome.
     """
 
     def __init__(self, limits: EndpointLimits) -> None:
@@ -134,8 +133,6 @@ class FakeSession:
         word = payload.split()[0] if payload.split() else b""
         if word == b"here":
             return [ToClient(payload)]
-        if word == b"close":
-            return [Close("told so")]
         if word == b"bug":
             raise ValueError(payload.decode())
         self.pending += 1
@@ -161,7 +158,6 @@ class StubController:
         answer: makes a command's result: two partitions, one of them retired, unless a test says otherwise.
         silent: commands are left open, in ``open``.
         submitted: what came, with its timeout in ms; ``commands``: the same, one by one.
-        refreshes: how often the mode log was to be read.
     """
 
     def __init__(self) -> None:
@@ -169,7 +165,6 @@ class StubController:
         self.silent = False
         self.open: list[Future[list[CommandResult]]] = []
         self.submitted: list[tuple[Sequence[Command], int]] = []
-        self.refreshes = 0
 
     @property
     def commands(self) -> list[Command]:
@@ -185,7 +180,6 @@ class StubController:
         return future
 
     def refresh(self) -> Future[None]:
-        self.refreshes += 1
         future: Future[None] = Future()
         future.set_result(None)
         return future

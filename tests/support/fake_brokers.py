@@ -62,7 +62,6 @@ class FakeBrokers:
         self.before: Callable[[int, Any], None] = lambda node, request: None
         self.topics: list[str] = []
         self.ends: dict[int, int] = {}
-        self.lag = -1
 
     def add(self, group: FakeGroup) -> FakeGroup:
         self.groups[group.name] = group
@@ -153,7 +152,7 @@ class FakeBrokers:
         for asked in request.groups:
             group = self.groups[asked.group_id]
             found = [each for topic in asked.topics for each in group.offsets(topic.topic_name, topic.partitions)]
-            partitions = [{**each, "start_offset": each["offset"], "lag": self.lag} for each in found]
+            partitions = [{**each, "start_offset": each["offset"], "lag": -1} for each in found]
             topics = [{"partitions": partitions}]
             groups.append({"group_id": group.name, "error_code": group.offsets_error, "topics": topics})
         return {"groups": groups}

@@ -247,11 +247,9 @@ def test_an_old_client_is_not_turned_away_from_a_topic_made_anew(version: int, n
 
 @pytest.mark.parametrize("version", range(10))
 def test_what_an_old_client_asks_for_is_asked_in_its_place(version: int) -> None:
-    message = codec.ModesMetadataRequest(
-        topics=[("orders",)], allow_auto_topic_creation=False, include_topic_authorized_operations=version >= 8
-    )
+    fields = {"allow_auto_topic_creation": False, "include_topic_authorized_operations": version >= 8}
     talk = Talk(FakeDesk(old_clients=REFUSE))
-    talk.ask(codec.encode_request(message, version, 5, "a client"))
+    talk.ask(old_metadata_request(5, version, ["orders"], **fields))
     header, asked_for = decoded_question(talk.sent[0])
     assert header.api_version == 10
     assert [topic.name for topic in asked_for.topics] == ["orders"]

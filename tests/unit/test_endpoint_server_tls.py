@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from modeaware.endpoint.facade import ControllerView
+from modeaware.endpoint.limits import EndpointLimits
 from modeaware.endpoint.server import Server
 from modeaware.endpoint.transport import Upstream, server_context
 from modeaware.errors import ConfigError
@@ -38,7 +39,7 @@ def broker(certificate: Certificate) -> Iterator[FakeBroker]:
 @pytest.fixture
 def server(make_server: MakeServer, certificate: Certificate, broker: FakeBroker) -> Server:
     tls = server_context(certificate.certificate, certificate.key)
-    return make_server(upstream=_upstream(broker, certificate), tls=tls)
+    return make_server(upstream=_upstream(broker, certificate), tls=tls, limits=EndpointLimits(pipeline=3))
 
 
 BROKER = ("127.0.0.1", 9092)
@@ -57,7 +58,9 @@ def _connect(server: Server, certificate: Certificate) -> Peer:
     return Peer(server.advertised, tls=ssl.create_default_context(cafile=str(certificate.certificate)))
 
 
-def test_frames_pass_with_tls_on_both_sides(server: Server, broker: FakeBroker, certificate: Certificate) -> None:
+def test_frames_pass_in_order_with_tls_on_both_sides(
+    server: Server, broker: FakeBroker, certificate: Certificate
+) -> None:
     request = bytes(range(256)) * 4_000
     broker.answer = lambda payload: payload * 8
     with _connect(server, certificate) as peer, _connect(server, certificate) as other:
@@ -65,7 +68,8 @@ def test_frames_pass_with_tls_on_both_sides(server: Server, broker: FakeBroker, 
         assert other.ask(b"x") == b"x" * 8
         peer.send(*(b"%d" % number for number in range(500)))
         assert [peer.receive() for _ in range(500)] == [b"%d" % number * 8 for number in range(500)]
-    eventually(lambda: broker.open == 0)
+        assert (broker.accepted, broker.open) == (2, 2), "each client has a connection of its own"
+    eventually(lambda: broker.open == 0, message="it is closed with its client")
 
 
 def test_a_user_is_never_presented_by_the_controllers_certificate(

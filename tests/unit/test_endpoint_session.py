@@ -149,18 +149,15 @@ def test_librdkafka_sees_no_node_that_brokers_do_not_name(active: bool) -> None:
     assert talk.told[-1] == answer
 
 
-LARGE = bytes(250_000)
-
-
 def test_a_session_counts_what_waits_and_lets_it_go() -> None:
-    talk = Talk()
+    talk, large = Talk(), bytes(250_000)
     talk.ask(delete({"orders": 2}, 1))
     of_the_change = talk.session.held_bytes
     assert of_the_change >= 30 * len(delete({"orders": 2}, 1)), "what is decoded takes more than its bytes"
-    talk.ask(request(10, 1, 2, LARGE), request(10, 1, 3, LARGE))
-    assert talk.session.held_bytes - of_the_change > 2 * len(LARGE)
+    talk.ask(request(10, 1, 2, large), request(10, 1, 3, large))
+    assert talk.session.held_bytes - of_the_change > 2 * len(large)
     talk.broker_answers()
-    assert talk.session.held_bytes - of_the_change > 2 * len(LARGE), "the controller works for it"
+    assert talk.session.held_bytes - of_the_change > 2 * len(large), "the controller works for it"
     talk.resolve([CommandResult("orders")])
     assert talk.session.held_bytes == 0
 
@@ -316,6 +313,14 @@ def test_a_change_before_a_second_exchange_is_asked_about_before_it() -> None:
 ALTER, DELETE = 1 << 7, 1 << 6
 
 
+def decided(payload: bytes, broker: FakeBroker | None = None) -> Talk:
+    """A talk in which the broker has told what its user may do."""
+    talk = Talk(broker=broker)
+    talk.ask(payload)
+    talk.all_answered()
+    return talk
+
+
 def answered(talk: Talk, api_key: int = 694, version: int = 0) -> Any:
     assert talk.closed is None
     return codec.decode_response(talk.told[-1], api_key, version)[1]
@@ -328,9 +333,7 @@ def topic_code(talk: Talk) -> int:
 
 @pytest.mark.parametrize("bits", [0, ALTER, DELETE, ~(ALTER | DELETE) & 0x7FFF_FFFF, NOT_SAID, -1])
 def test_who_lacks_one_may_not_and_nothing_is_submitted(bits: int) -> None:
-    talk = Talk(broker=FakeBroker(rights={"orders": bits}))
-    talk.ask(delete({"orders": 2}))
-    talk.all_answered()
+    talk = decided(delete({"orders": 2}), FakeBroker(rights={"orders": bits}))
     assert talk.submitted == []
     assert topic_code(talk) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert "ALTER and DELETE" in answered(talk).responses[0].partitions[0].error_message
@@ -339,9 +342,7 @@ def test_who_lacks_one_may_not_and_nothing_is_submitted(bits: int) -> None:
 @pytest.mark.parametrize(("bits", "may"), [(ALTER, True), (DELETE, False), (0, False), (NOT_SAID, False)])
 @pytest.mark.parametrize("version", range(4))
 def test_creating_needs_alter(version: int, bits: int, may: bool) -> None:
-    talk = Talk(broker=FakeBroker(rights={"orders": bits}))
-    talk.ask(create({"orders": 9}, version))
-    talk.all_answered()
+    talk = decided(create({"orders": 9}, version), FakeBroker(rights={"orders": bits}))
     assert bool(talk.submitted) is may
     if may:
         talk.resolve([CommandResult("orders")])
@@ -350,9 +351,8 @@ def test_creating_needs_alter(version: int, bits: int, may: bool) -> None:
 
 
 def test_only_what_is_allowed_is_submitted_and_answers_keep_the_requests_order() -> None:
-    talk = Talk(broker=FakeBroker(rights={"b": ALTER_AND_DELETE, "c": 0, "d": ALTER_AND_DELETE}))
-    talk.ask(delete({"a": 1, "b": 2, "c": 3, "d": 4}))
-    talk.all_answered()
+    rights = {"b": ALTER_AND_DELETE, "c": 0, "d": ALTER_AND_DELETE}
+    talk = decided(delete({"a": 1, "b": 2, "c": 3, "d": 4}), FakeBroker(rights=rights))
     assert [command.topic for command in talk.submitted[0].commands] == ["b", "d"]
     talk.resolve([CommandResult("b", modes=(RW, NONE)), CommandResult("d", ErrorCode.INVALID_PARTITIONS, "too many")])
     told = [(topic.name, topic.partitions[0].error_code) for topic in answered(talk).responses]
@@ -373,16 +373,10 @@ def test_only_what_is_allowed_is_submitted_and_answers_keep_the_requests_order()
     ],
 )
 def test_a_controller_that_fails_is_an_error_of_the_request(outcome: Any, code: ErrorCode) -> None:
-    for payload, api_key, version in (
-        (delete({"orders": 2}), 694, 0),
-        (create({"orders": 9}, 0), 37, 0),
-        (rules("orders"), 695, 0),
-    ):
-        talk = Talk()
-        talk.ask(payload)
-        talk.broker_answers()
+    for payload, api_key in ((delete({"orders": 2}), 694), (create({"orders": 9}, 0), 37), (rules("orders"), 695)):
+        talk = decided(payload)
         talk.resolve(outcome)
-        answer = answered(talk, api_key, version)
+        answer = answered(talk, api_key)
         told = answer.results[0] if api_key == 37 else answer
         assert told.error_code == code
         assert "secret" not in str(told)
@@ -393,9 +387,7 @@ def test_a_controller_that_fails_is_an_error_of_the_request(outcome: Any, code: 
 
 def test_a_rule_for_one_topic_needs_alter_on_it() -> None:
     for bits, may in ((ALTER, True), (DELETE, False), (NOT_SAID, False)):
-        talk = Talk(broker=FakeBroker(rights={"orders": bits, "plain": ALTER}))
-        talk.ask(rules("plain", remove=("orders",)))
-        talk.all_answered()
+        talk = decided(rules("plain", remove=("orders",)), FakeBroker(rights={"orders": bits, "plain": ALTER}))
         assert bool(talk.submitted) is may
         if not may:
             assert answered(talk, 695).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -406,9 +398,7 @@ def test_a_rule_for_one_topic_needs_alter_on_it() -> None:
 )
 @pytest.mark.parametrize(("cluster", "may"), [(ALTER, True), (0, False), (DELETE, False), (NOT_SAID, False)])
 def test_a_rule_for_many_topics_needs_alter_on_the_cluster(payload: bytes, cluster: int, may: bool) -> None:
-    talk = Talk(broker=FakeBroker(cluster=cluster))
-    talk.ask(payload)
-    talk.all_answered()
+    talk = decided(payload, FakeBroker(cluster=cluster))
     assert codec.decode_request(talk.sent[0])[1].include_cluster_authorized_operations
     assert bool(talk.submitted) is may
     if not may:
@@ -440,12 +430,8 @@ def test_topic_that_the_broker_does_not_plainly_grant_is_refused(
 
 
 def test_request_that_is_wrong_for_every_user_is_refused_as_such() -> None:
-    talk = Talk()
-    talk.ask(rules(remove=("orders", "orders")))
-    assert answered(talk, 695).error_code == ErrorCode.INVALID_REQUEST
-    talk = Talk()
-    talk.ask(delete({"a" * 1_000: 2}))
-    talk.all_answered()
+    assert answered(decided(rules(remove=("orders", "orders"))), 695).error_code == ErrorCode.INVALID_REQUEST
+    talk = decided(delete({"a" * 1_000: 2}))
     assert topic_code(talk) == ErrorCode.INVALID_TOPIC_EXCEPTION
     assert talk.submitted == []
 

@@ -25,7 +25,7 @@ from tests.support.simulated import SimClock
 from tests.support.waiting import eventually
 
 NONE, MODES, OURS = (False, False), (True, False), (True, True)
-SPOKEN, FEATURE = {3: (0, 10)}, {"partition.mode": (1, 1)}
+SPOKEN, FEATURE, IDENTITY = {3: (0, 10)}, {"partition.mode": (1, 1)}, capabilities.identity("c")
 
 
 def said(found: Capabilities) -> tuple[bool, bool]:
@@ -55,22 +55,19 @@ class TestBytes:
         assert (header.api_key, header.api_version, header.correlation_id, header.client_id) == (18, 3, 7, "modeaware")
         assert (request.client_software_name, request.client_software_version) == ("modeaware", "1.2.3")
 
-    def test_a_server_with_the_feature(self) -> None:
-        assert said(capabilities.read(answer(), 7)) == MODES
-        features = [("kraft.version", 0, 1), ("modeaware.controller.c", 1, 1), ("partition.mode", 1, 2)]
-        told = answer(supported_features=features, finalized_features_epoch=3, finalized_features=[("a", 1, 0)])
-        assert said(capabilities.read(told, 7)) == OURS
-
     @pytest.mark.parametrize(
-        "fields",
+        ("fields", "found"),
         [
-            {"supported_features": []},
-            {"supported_features": [("partition.mode", 2, 3)]},
-            {"api_keys": [(3, 0, 9)]},
+            ({}, MODES),
+            ({"supported_features": [("kraft.version", 0, 1), ("partition.mode", 1, 2), (IDENTITY, 1, 1)]}, OURS),
+            ({"finalized_features_epoch": 3, "finalized_features": [("a", 1, 0)]}, MODES),
+            ({"supported_features": []}, NONE),
+            ({"supported_features": [("partition.mode", 2, 3)]}, NONE),
+            ({"api_keys": [(3, 0, 9)]}, NONE),
         ],
     )
-    def test_a_server_without_it(self, fields: dict[str, object]) -> None:
-        assert said(capabilities.read(answer(**fields), 7)) == NONE
+    def test_features_tell_what_a_server_is(self, fields: dict[str, object], found: tuple[bool, bool]) -> None:
+        assert said(capabilities.read(answer(**fields), 7)) == found
 
     def test_every_cut_is_noticed(self) -> None:
         whole = answer(finalized_features=[("a", 1, 0)])
@@ -223,10 +220,7 @@ def test_no_is_asked_again_at_each_interval(clock: SimClock) -> None:
     made = FeatureProbe({}, 10.0, clock)
     assert rounds_until(made, clock, 25.0) == pytest.approx([0, 10, 20], abs=0.2)
     assert (made.absent, made.found, made.error) == (True, None, None)
-    FakeRound.offers = {
-        "a:1": Capabilities(),
-        "b:1": Capabilities(SPOKEN, FEATURE | {capabilities.identity("c"): (1, 1)}),
-    }
+    FakeRound.offers = {"a:1": Capabilities(), "b:1": Capabilities(SPOKEN, FEATURE | {IDENTITY: (1, 1)})}
     rounds_until(made, clock, 31.0)
     assert (made.absent, made.found) == (False, Found("b:1", ours=True))
 

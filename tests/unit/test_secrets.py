@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import logging
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -42,20 +43,14 @@ def _produce() -> None:
 
 
 def _consume() -> None:
-    consumer = modeaware.Consumer({**SASL, "group.id": "billing"})
-    try:
+    with closing(modeaware.Consumer({**SASL, "group.id": "billing"})) as consumer:
         consumer.subscribe(["orders"])
         consumer.poll(1.0)
-    finally:
-        consumer.close()
 
 
 def _ask() -> None:
-    admin = modeaware.AdminClient(SASL)
-    try:
+    with closing(modeaware.AdminClient(SASL)) as admin:
         admin.describe_modes(["orders"], request_timeout=1)["orders"].result(30)
-    finally:
-        admin.close()
 
 
 def told(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str], *more: object) -> str:
