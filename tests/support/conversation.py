@@ -202,12 +202,11 @@ def hello(correlation_id: int = 0, name: str = "modeaware", version: int = 3, *,
 BROKER_KEYS = {0: (0, 13), 1: (4, 18), 3: (0, 13), 17: (0, 1), 18: (0, 4), 36: (0, 2), 37: (0, 9), 75: (0, 0)}
 
 
-def broker_versions(version: int, correlation_id: int, keys: dict[int, tuple[int, int]] | None = None) -> bytes:
+def broker_versions(version: int, correlation_id: int, keys: Mapping[int, tuple[int, int]] = BROKER_KEYS) -> bytes:
     """A broker's ApiVersions answer."""
-    offered = keys or BROKER_KEYS
     message = codec.ApiVersionsResponse(
         error_code=0,
-        api_keys=[(key, *span) for key, span in offered.items()],
+        api_keys=[(key, *span) for key, span in keys.items()],
         throttle_time_ms=5,
         supported_features=[("metadata.version", 1, 29)],
         finalized_features_epoch=77,

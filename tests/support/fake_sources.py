@@ -27,12 +27,12 @@ def threads() -> list[threading.Thread]:
 
 @contextmanager
 def acquiring(endpoint: FakeEndpoint) -> Iterator[Acquire]:
-    """``acquire(mode_source, interval_ms=..., servers=...)``: a handle that is closed at the end; pauses are short."""
+    """``acquire(mode_source, interval_ms=...)``: a handle that is closed at the end; pauses are short."""
     made: list[Views] = []
 
-    def acquire(mode_source: str = "wire", *, interval_ms: int = 300_000, servers: str = "") -> Views:
+    def acquire(mode_source: str = "wire", *, interval_ms: int = 300_000) -> Views:
         config = ClientConfig(mode_source=mode_source, refresh_interval_ms=interval_ms)
-        made.append(registry.acquire({"bootstrap.servers": servers or endpoint.address}, config))
+        made.append(registry.acquire({"bootstrap.servers": endpoint.address}, config))
         return made[-1]
 
     with pytest.MonkeyPatch.context() as patch:

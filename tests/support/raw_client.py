@@ -33,11 +33,7 @@ class RawClient(Peer):
         return self._correlation_id
 
     def authenticate(self, user: str) -> None:
-        """Both SASL frames, one after the other.
-
-        Raises:
-            AssertionError: the broker does not let this user in.
-        """
+        """Both SASL frames, one after the other; the broker has to let this user in."""
         for payload in self.sasl(user):
             assert self.ask(payload)[4:6] == b"\0\0"
 

@@ -147,8 +147,11 @@ def test_the_last_view_outlives_a_source_that_fails(
     store: ViewStore, source: Source, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     source.views["orders"] = view()
+    assert (store.stats()["view_age_ms"], store.expired()) == (-1, True)
     store.refresh(1)
+    assert not store.expired()
     clock.advance(TTL_MS)
+    assert (store.stats()["stale"], store.expired()) == (True, True)
     source.error = ModeSourceError("no broker")
     with caplog.at_level(logging.INFO):
         for _ in range(3):
@@ -166,15 +169,3 @@ def test_the_last_view_outlives_a_source_that_fails(
     assert "can be read again after 5.0 s" in caplog.messages[1]
     stats = store.stats()
     assert (stats["stale"], stats["view_age_ms"], stats["error"]) == (False, 0, None)
-
-
-def test_a_pushing_source_confirms_all_views_at_once(store: ViewStore, source: Source, clock: Clock) -> None:
-    assert store.stats()["view_age_ms"] == -1
-    assert store.expired()
-    store.publish([view("a")])
-    store.confirm()
-    assert not store.expired()
-    clock.advance(TTL_MS)
-    assert store.expired()
-    assert store.stats()["stale"] is True
-    assert source.asked == []

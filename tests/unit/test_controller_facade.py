@@ -21,11 +21,7 @@ TIMEOUT_S = 20.0
 
 
 class HeldViews(FakeViews):
-    """Readings that end when the test says so, each with its own end.
-
-    Attributes:
-        begun: one for each reading that has begun: set it, and the reading ends, with ``failure`` if there is one then.
-    """
+    """Readings that end when the test sets their event in ``begun``, with ``failure`` if there is one then."""
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
@@ -51,7 +47,6 @@ def views() -> HeldViews:
 @pytest.fixture
 def desk(views: HeldViews) -> Iterator[ControllerFacade]:
     desk = ControllerFacade("c1", "refuse", views, lambda: False)
-    desk.serve_at(_endpoint(loopback=True))
     yield desk
     desk.close()
     for end in views.begun:
@@ -106,8 +101,7 @@ def test_refreshes_before_a_read_begins_share_it(desk: ControllerFacade, views: 
     assert views.refreshes == 2
 
 
-def test_close_ends_waiting_refreshes_with_an_error(views: HeldViews) -> None:
-    desk = ControllerFacade("c1", "serve", views, lambda: False)
+def test_close_ends_waiting_refreshes_with_an_error(desk: ControllerFacade, views: HeldViews) -> None:
     running = desk.refresh()
     end = views.began(1)
     waiting = [desk.refresh(), desk.refresh()]

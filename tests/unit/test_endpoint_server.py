@@ -94,9 +94,8 @@ def test_a_bug_ends_one_connection_and_quotes_nothing(server: Server, caplog: py
 
 
 def test_stop_closes_everything_and_says_what_was_answered(
-    make_server: MakeServer, broker: FakeBroker, controller: StubController
+    server: Server, broker: FakeBroker, controller: StubController
 ) -> None:
-    server = make_server(broker.address)
     with ExitStack() as stack:
         peers = [stack.enter_context(Peer(server.advertised)) for _ in range(3)]
         assert peers[0].ask(b"x") == b"re: x"

@@ -176,9 +176,7 @@ def test_unknown_outcome_is_never_told_as_nothing_done(failure: ModeAwareError, 
     assert told == [ErrorCode.REQUEST_TIMED_OUT] * commands
 
 
-@pytest.mark.parametrize(
-    "failure", [ClusterError("timed out"), ControllerFenced("fenced")], ids=["timed out", "fenced"]
-)
+@pytest.mark.parametrize("failure", [ClusterError("timed out"), ControllerFenced("fenced")])
 def test_an_append_that_fails_is_the_outcome_of_its_own_command(world: World, failure: ModeAwareError) -> None:
     """A fenced append is in doubt as well: its commit may have been made all the same."""
     world.failures.append(failure)

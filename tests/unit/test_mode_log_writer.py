@@ -26,7 +26,7 @@ class MadeUp:
     failure: KafkaError | None = None
     full = False
 
-    def __init__(self, conf: dict[str, Any]) -> None:
+    def __init__(self) -> None:
         self.aborted_s: list[float] = []
 
     def init_transactions(self, timeout_s: float) -> None: ...
@@ -50,14 +50,9 @@ class MadeUp:
 
 
 @pytest.fixture
-def producers(monkeypatch: pytest.MonkeyPatch) -> list[MadeUp]:
-    made: list[MadeUp] = []
-
-    def make(conf: dict[str, Any]) -> MadeUp:
-        made.append(MadeUp(conf))
-        return made[-1]
-
-    monkeypatch.setattr(writer_module, "Producer", make)
+def producer(monkeypatch: pytest.MonkeyPatch) -> MadeUp:
+    made = MadeUp()
+    monkeypatch.setattr(writer_module, "Producer", lambda conf: made)
     return made
 
 
@@ -67,23 +62,23 @@ def opened() -> ModeLogWriter:
     return writer
 
 
-def test_an_abort_is_bound_by_the_append_s_time(producers: list[MadeUp]) -> None:
+def test_an_abort_is_bound_by_the_append_s_time(producer: MadeUp) -> None:
     """A controller that is told to stop has seconds."""
     writer = opened()
-    producers[0].failure = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    producer.failure = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
     for timeout_s in (300.0, 0.0):
         with pytest.raises(ClusterError):
             writer.append([("key", b"{}")], timeout_s=timeout_s)
-    first, second = producers[0].aborted_s
+    first, second = producer.aborted_s
     assert 1.0 < first <= 300.0
     assert second == 1.0
 
 
 def test_writer_refuses_rejected_settings_and_closes_where_the_abort_fails(
-    producers: list[MadeUp], monkeypatch: pytest.MonkeyPatch
+    producer: MadeUp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer, denied = opened(), KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
-    producers[0].failure = denied
+    producer.failure = denied
 
     def fail(*_: object) -> None:
         raise KafkaException(denied)
@@ -113,10 +108,10 @@ TIMED_OUT, TOO_LARGE = ErrorCode.REQUEST_TIMED_OUT, ErrorCode.MESSAGE_TOO_LARGE
     ],
 )
 def test_failed_append_has_a_code_and_leaves_the_writer_open_where_the_record_can_never_be_appended(
-    producers: list[MadeUp], failure: KafkaError | None, code: ErrorCode | None
+    producer: MadeUp, failure: KafkaError | None, code: ErrorCode | None
 ) -> None:
     writer = opened()
-    producers[0].failure, producers[0].full = failure, failure is None
+    producer.failure, producer.full = failure, failure is None
     with pytest.raises(ClusterError) as error:
         writer.append([("key", b"{}")])
     assert error.value.code is code

@@ -44,15 +44,13 @@ def time() -> Time:
     return Time()
 
 
-Start = Callable[..., Retrying]
+Start = Callable[[], Retrying]
 
 
 @pytest.fixture
 def start(time: Time) -> Start:
-    def start(timeout_s: float = 60.0, jitter: float = 0.0) -> Retrying:
-        return Retrying(Deadline(timeout_s, time), POLICY, sleep=time.sleep, jitter=lambda: jitter)
-
-    return start
+    """The attempts of one call, which has 60 s."""
+    return lambda: Retrying(Deadline(60.0, time), POLICY, sleep=time.sleep, jitter=lambda: 0.0)
 
 
 class Answers:
@@ -140,18 +138,18 @@ def test_call_gives_up_at_its_deadline_and_says_what_it_saw_last(start: Start, t
     with pytest.raises(
         RequestRefused, match=r"'a': no leader available \(gave up after 59\.\d s and 6\d attem"
     ) as caught:
-        start(60.0).call(Answers(LEADERLESS), repeatable=False)
+        start().call(Answers(LEADERLESS), repeatable=False)
     assert (caught.value.code, caught.value.topic) == (ErrorCode.LEADER_NOT_AVAILABLE, "a")
     assert sum(time.slept) < 60.0
 
 
 def test_unknown_topic_is_final_after_some_seconds_without_another_answer(start: Start, time: Time) -> None:
     with pytest.raises(RequestRefused):
-        start(60.0).call(Answers(UNKNOWN), repeatable=False)
+        start().call(Answers(UNKNOWN), repeatable=False)
     assert 5.0 <= sum(time.slept) <= 6.0
     time.slept.clear()
     answers = Answers(*[UNKNOWN] * 7, LEADERLESS, *[UNKNOWN] * 4, "done")
-    assert start(60.0).call(answers, repeatable=False) == "done"
+    assert start().call(answers, repeatable=False) == "done"
     assert sum(time.slept) > 6.0
 
 
