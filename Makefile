@@ -5,14 +5,14 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.ready
 # dev has pyspark, through whose Ivy jar modeaware.local gets Kafka's jars where there is no mvn.
 EXTRAS := dev,demo
-SOURCES := modeaware partitioners tests $(wildcard benchmarks examples)
+SOURCES := modeaware partitioners tests hatch_build.py $(wildcard benchmarks examples)
 
 .PHONY: setup test test-unit test-all lint browser docs format demo bench chaos simulate fuzz coverage clean
 .DELETE_ON_ERROR:
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml hatch_build.py modeaware/confluent/_routed.c
 	@echo "Setting up $(VENV) with $(PYTHON) ($(EXTRAS)) ..."
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed: make PYTHON=...")'
 	@$(PYTHON) -m venv $(VENV)
@@ -82,4 +82,5 @@ coverage: $(STAMP)
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis demo-report.json bench-report.json chaos-report.json \
 		fuzz-report.json fuzz-findings .coverage
+	find modeaware -name '*.so' -delete
 	find modeaware partitioners tests -name __pycache__ -type d -prune -exec rm -rf {} +

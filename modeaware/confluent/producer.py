@@ -159,12 +159,13 @@ class Producer(librdkafka.Producer):
 
         ``state`` (``waiting`` for the first view, ``direct`` = librdkafka's own ``produce``, ``routed``),
         ``routed_topics`` (how many have retired partitions), ``view_changes`` (since the first views), ``resizes`` (how
-        many of topics with keys were reported), and ``views``: what the shared source reports (``view_age_ms``, ...).
+        many of topics with keys were reported), ``in_c`` (records of shrunk topics go through the extension, not
+        through Python), and ``views``: what the shared source reports (``view_age_ms``, ...).
         """
         if self._modeaware is None:
-            return {**NO_STATS}
+            return {**NO_STATS, "in_c": False}
         router = self._modeaware.router
-        return router.stats(self._modeaware.views, known=router.known.is_set())
+        return {**router.stats(self._modeaware.views, known=router.known.is_set()), "in_c": router.in_c}
 
 
 @dataclass(frozen=True)

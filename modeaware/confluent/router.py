@@ -15,6 +15,7 @@ import operator
 import time
 import weakref
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from functools import partial
 from types import BuiltinFunctionType
 from typing import Any, Final, final
@@ -26,7 +27,7 @@ from modeaware.config import ClientConfig
 from modeaware.confluent.errors import FirstViewPending, FirstViewTimeout, MovedKeyRefused, RetiredPartitionChosen
 from modeaware.confluent.retarget import Switch, Target
 from modeaware.errors import KeyHeld
-from modeaware.librdkafka import KafkaError, KafkaException
+from modeaware.librdkafka import C_HASHES, KafkaError, KafkaException
 from modeaware.modes import PartitionMode
 from modeaware.resize import Backlog
 from modeaware.topic_view import TopicView
@@ -34,6 +35,11 @@ from modeaware.views.source import MAX_ID_AGE_S, VERIFY_TIMEOUT_S
 from partitioners import HashFunction, HashPartitioner, Partitioner
 
 logger = logging.getLogger(__name__)
+
+RoutedProduce: Any = None
+"""The hot path in C; None where the package was installed without a compiler."""
+with suppress(ImportError):
+    from modeaware.confluent._routed import RoutedProduce
 
 ERRORS = ClientErrors(RetiredPartitionChosen, MovedKeyRefused, pending=FirstViewPending, timeout=FirstViewTimeout)
 DOUBT_AGE_S = 0.05
@@ -44,6 +50,8 @@ _PAUSE_S = 0.1
 PartitionCount = Callable[[str], int]
 ABSENT: Final[Any] = object()
 UNASSIGNED = -1  # librdkafka's RD_KAFKA_PARTITION_UA: the partitioner chooses
+DIRECT = -1
+"""In the counts of :func:`fast_produce`: the topic has no route, so records pass as they are."""
 
 
 @final
@@ -76,19 +84,61 @@ def fast_produce(
     counts: dict[str, int],
     hash_function: HashFunction,
     doubt: Doubt = bool,
+    absent: int = 0,
 ) -> Callable[..., Any]:
-    """A routed ``produce`` over librdkafka's own.
+    """A routed ``produce`` over librdkafka's own: in C where the extension is built and has the hash, else in Python.
 
     Args:
         base: librdkafka's bound ``produce``.
         routes: the routes in force by topic; the caller changes it in place.
-        counts: the number of writable partitions of each topic whose keys may be hashed straight to a partition (see
-            :func:`hashed_count`); changed in place as well.
+        counts: by topic, changed in place as well: the number of writable partitions, where keys may be hashed straight
+            to a partition (see :func:`hashed_count`); :data:`DIRECT`; 0: the route decides.
         hash_function: what the partitioner hashes keys with.
         doubt: called where the topic may have been deleted and created again; a record that was not queued is placed
             anew after it.
+        absent: what counts of a topic that is not in ``counts``.
     """
+    retry = _retry_of(base, routes, doubt)
+    produce = _python_produce(base, routes, counts, hash_function, doubt, absent, retry)
+    hash_name = next((name.value for name, function in C_HASHES.items() if function is hash_function), None)
+    if RoutedProduce is None or hash_name is None:
+        return produce
+    return RoutedProduce(base, counts, absent, hash_name, produce, retry, KafkaException)  # type: ignore[no-any-return] # it may be None
 
+
+def _retry_of(base: Callable[..., Any], routes: RouteTable, doubt: Doubt) -> Callable[..., Any]:
+    def retry(
+        error: KafkaException,
+        where: int,
+        topic: Any,
+        value: Any,
+        key: Any,
+        called: Any = None,
+        timestamp: Any = 0,
+        headers: Any = None,
+    ) -> Any:
+        """librdkafka has refused a record for ``where``, our choice: place it anew if the topic is another one now."""
+        if not _is_doubtful(error.args[0]):
+            raise error
+        doubt(topic)
+        again = place(_route(routes, topic), key, ABSENT, value)
+        again = UNASSIGNED if again is ABSENT else again
+        if again == where:
+            raise error
+        return base(topic, value, key, again, called, None, timestamp, headers)
+
+    return retry
+
+
+def _python_produce(
+    base: Callable[..., Any],
+    routes: RouteTable,
+    counts: dict[str, int],
+    hash_function: HashFunction,
+    doubt: Doubt,
+    absent: int,
+    retry: Callable[..., Any],
+) -> Callable[..., Any]:
     def produce(
         topic: Any,
         value: Any = None,
@@ -103,10 +153,11 @@ def fast_produce(
         try:
             count = counts[topic]
         except (KeyError, TypeError):
-            count = 0
-            if type(topic) is str:
-                counts.setdefault(topic, 0)  # so that the next look-up does not raise
-        if count and key and partition is ABSENT and type(key) is bytes:
+            # Noted, so that the next look-up does not raise.
+            count = counts.setdefault(topic, absent) if type(topic) is str else 0
+        if count < 0:
+            where = UNASSIGNED if partition is ABSENT else partition
+        elif count and key and partition is ABSENT and type(key) is bytes:
             where = hash_function(key, count)
         elif count and key and partition is ABSENT and type(key) is str:
             where = hash_function(key.encode(), count)
@@ -114,24 +165,19 @@ def fast_produce(
             where = _placed(_route(routes, topic), routes, topic, (key, partition, value), doubt)
             if where is ABSENT:
                 where = UNASSIGNED
+        # A callback that is given at all counts, even None: on_delivery is its alias.
+        called = on_delivery if callback is ABSENT else callback
         try:
-            if headers is None and timestamp is ABSENT and callback is ABSENT:
-                if on_delivery is None:
+            if headers is None and timestamp is ABSENT:
+                if called is None:
                     return base(topic, value, key, where)
-                return base(topic, value, key, where, on_delivery)
-            # A callback that is given at all counts, even None: on_delivery is its alias.
-            called = on_delivery if callback is ABSENT else callback
+                return base(topic, value, key, where, called)
             return base(topic, value, key, where, called, None, 0 if timestamp is ABSENT else timestamp, headers)
         except KafkaException as error:
-            if partition is not ABSENT or not _is_doubtful(error.args[0]):
+            if partition is not ABSENT:
                 raise
-            doubt(topic)
-            again = place(_route(routes, topic), key, partition, value)
-            again = UNASSIGNED if again is ABSENT else again
-            if again == where:
-                raise
-        called = on_delivery if callback is ABSENT else callback
-        return base(topic, value, key, again, called, None, 0 if timestamp is ABSENT else timestamp, headers)
+            given_ms = 0 if timestamp is ABSENT else timestamp
+            return retry(error, where, topic, value, key, called, given_ms, headers)
 
     return produce
 
@@ -219,9 +265,9 @@ def key_bytes(message: dict[str, Any]) -> bytes | None:
     return key.encode() if isinstance(key, str) else key
 
 
-def hashed_count(route: Route | None) -> int:
+def hashed_count(route: Route) -> int:
     """How many writable partitions there are, where the hash of a key is the partition itself; else 0."""
-    return len(route.writable) if route is not None and route.dense and route.open else 0
+    return len(route.writable) if route.dense and route.open else 0
 
 
 def place(route: Route | None, key: Any, partition: Any, value: Any = None) -> Any:
@@ -420,13 +466,14 @@ class Router(Routes):
         self._verified: dict[str, str | None] = {}
         self._unanswered_since_s: dict[str, float] = {}
         self._counts: dict[str, int] = {}
+        self._unrouted = DIRECT if count is None else 0
         self._closed = False
         self._first_view = FirstView(config, self.known.wait, failure, ERRORS)
         self._first = (self._first_produce, self._first_produce_batch)
         self._stock = (produce, produce_batch)
         hash_function = partitioner.hash_function if isinstance(partitioner, HashPartitioner) else None
         if isinstance(produce, BuiltinFunctionType) and hash_function is not None:
-            one = fast_produce(produce, self._routes, self._counts, hash_function, self._doubt)
+            one = fast_produce(produce, self._routes, self._counts, hash_function, self._doubt, self._unrouted)
         else:
             one = faithful_produce(produce, self._routes, self._doubt)
         self._routed = (one, routed_batch(produce_batch, self._routes, self._doubt))
@@ -434,12 +481,17 @@ class Router(Routes):
         self.produce = Switch(self._first[0])
         self.produce_batch = Switch(self._first[1])
 
+    @property
+    def in_c(self) -> bool:
+        """Whether records of shrunk topics go through the extension."""
+        return RoutedProduce is not None and isinstance(self._routed[0], RoutedProduce)
+
     def _put(self, topic: str, route: Route | None) -> None:
         # In this order no call in between takes an old count for a new route: 0 leads to the route.
         self._counts[topic] = 0
         if route is None or self._is_verified(route.view):
             self._routes[topic] = route
-            self._counts[topic] = hashed_count(route)
+            self._counts[topic] = self._unrouted if route is None else hashed_count(route)
         else:
             self._routes[topic] = Unverified(route, partial(self._settle, topic))
 

@@ -17,6 +17,7 @@ from enum import Enum
 from typing import Any
 
 from modeaware.config import DEFAULT_MODE_LOG_TOPIC
+from modeaware.confluent.router import RoutedProduce
 from modeaware.endpoint.changes import AclOperation
 from modeaware.errors import ClusterError, ControllerUnavailable, ModeSourceError
 from modeaware.librdkafka import KafkaError
@@ -198,7 +199,16 @@ def check(brokers: Brokers, scope: Scope, conf: Mapping[str, Any], site: Site) -
     )
     settings = {"the modes over the wire": wire} if wire is not None else {}
     settings.update(Settings(brokers, scope, asked, conf, readable).found())
+    if scope.role is Role.CLIENT:
+        settings["the extension in C"] = _extension()
     return check_report(scope, asked, settings, site)
+
+
+def _extension() -> Verdict:
+    if RoutedProduce is not None:
+        return Verdict(State.PASS, "installed here")
+    cost = "not installed here, where the package was built without a C compiler"
+    return Verdict(State.UNKNOWN, f"{cost}: produce() costs more CPU while a topic of the cluster is shrunk")
 
 
 def over_the_wire(scope: Scope, conf: Mapping[str, Any]) -> tuple[Scope, Verdict | None]:

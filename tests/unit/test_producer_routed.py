@@ -52,17 +52,23 @@ def route(modes: int = 12, writable: int | tuple[int, ...] = 4, partitioner: str
     return made
 
 
-def fast(base: Callable[..., Any], orders: Route | None) -> Callable[..., Any]:
+def in_c(base: Callable[..., Any], orders: Route) -> Callable[..., Any]:
     counts = {"orders": router.hashed_count(orders)}
-    return router.fast_produce(base, {"orders": orders}, counts, C_HASHES[Hash.MURMUR2])
+    return router.fast_produce(base, {"orders": orders}, counts, C_HASHES[Hash.MURMUR2], absent=router.DIRECT)
 
 
-def faithful(base: Callable[..., Any], orders: Route | None) -> Callable[..., Any]:
+def in_python(base: Callable[..., Any], orders: Route) -> Callable[..., Any]:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(router, "RoutedProduce", None)
+        return in_c(base, orders)
+
+
+def faithful(base: Callable[..., Any], orders: Route) -> Callable[..., Any]:
     return router.faithful_produce(base, {"orders": orders})
 
 
-Make = Callable[[Callable[..., Any], Route | None], Callable[..., Any]]
-both = pytest.mark.parametrize("make", [fast, faithful])
+Make = Callable[[Callable[..., Any], Route], Callable[..., Any]]
+both = pytest.mark.parametrize("make", [in_c, in_python, faithful])
 
 
 def test_tracers_function_gets_any_key_and_its_errors_are_raised() -> None:
@@ -258,8 +264,10 @@ class TestDoubt:
         return base
 
     @pytest.mark.parametrize("changed", [True, False])
-    @pytest.mark.parametrize("fast", [True, False])
-    def test_record_that_was_not_queued_is_placed_anew_if_the_view_has_changed(self, fast: bool, changed: bool) -> None:
+    @pytest.mark.parametrize("way", ["in C", "in Python", "faithful"])
+    def test_record_that_was_not_queued_is_placed_anew_if_the_view_has_changed(
+        self, way: str, changed: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         routes: dict[str, Route | Unverified | None] = {"orders": route()}
         counts = {"orders": router.hashed_count(route())}
         calls: list[int] = []
@@ -269,7 +277,9 @@ class TestDoubt:
                 routes[topic], counts[topic] = None, 0
 
         base = self.refusing(calls)
-        if fast:
+        if way == "in Python":
+            monkeypatch.setattr(router, "RoutedProduce", None)
+        if way != "faithful":
             produce = router.fast_produce(base, routes, counts, C_HASHES[Hash.MURMUR2], doubt)
         else:
             produce = router.faithful_produce(base, routes, doubt)

@@ -1,0 +1,37 @@
+"""Builds the optional extension ``modeaware.confluent._routed`` beside its source, where there is a C compiler.
+
+Without one the package is installed all the same, and producers of shrunk topics take the path in Python.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from setuptools import Distribution, Extension
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import BaseError, CCompilerError
+
+SOURCE = "modeaware/confluent/_routed.c"
+
+
+class RoutedExtension(BuildHookInterface[Any]):
+    """For wheels, editable ones included."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        if self.target_name != "wheel":
+            return
+        extension = Extension("modeaware.confluent._routed", [SOURCE])
+        command = build_ext(Distribution({"ext_modules": [extension]}))
+        command.inplace = command.force = True
+        command.build_temp = "build/extension"
+        command.ensure_finalized()
+        try:
+            command.run()
+        except (BaseError, CCompilerError) as error:
+            self.app.display_warning(f"modeaware is built without its extension (docs/performance.md): {error}")
+            return
+        built = Path(command.get_ext_filename("modeaware.confluent._routed")).as_posix()
+        build_data["artifacts"].append(built)
+        build_data |= {"pure_python": False, "infer_tag": True}

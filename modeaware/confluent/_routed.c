@@ -1,0 +1,395 @@
+/* A routed `produce` in C: what fast_produce() of router.py does for the usual calls, without a Python frame.
+ *
+ * A call is a dictionary look-up of the topic, a hash of the key, and confluent_kafka's own method, which checks every
+ * argument. Whatever is unusual goes to the function in Python, as it was written: a topic that is no str, a route that
+ * needs more than the hash, an explicit partition of a shrunk topic, keys that are neither bytes nor str, and arguments
+ * that no `produce` has. So the rules are written once, in Python; here is only their shortest path.
+ *
+ * The GIL is held from the look-up to librdkafka's method, and no Python runs in between: a record goes by the routes of
+ * the moment of the call (invariant I7).
+ */
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <structmember.h>
+
+enum { TOPIC, VALUE, KEY, PARTITION, CALLBACK, ON_DELIVERY, TIMESTAMP, HEADERS, PARAMETERS };
+static const char *const NAMES[PARAMETERS] = {
+    "topic", "value", "key", "partition", "callback", "on_delivery", "timestamp", "headers",
+};
+
+typedef uint32_t (*Number)(const unsigned char *key, Py_ssize_t length);
+
+/* What a module has, once per interpreter. */
+typedef struct {
+    PyObject *names[PARAMETERS]; /* interned */
+    PyObject *unassigned;        /* -1: librdkafka chooses */
+    PyObject *no_timestamp;      /* 0 */
+} State;
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    State *state;
+    PyObject *module;  /* keeps the state */
+    PyObject *base;    /* confluent_kafka's bound method */
+    PyCFunctionWithKeywords method; /* what base calls, and on what: saves a part of the call; NULL: base is in Python */
+    PyObject *producer;             /* borrowed of base */
+    PyObject *counts;  /* topic -> how many partitions a hash chooses among; see Router */
+    PyObject *slow;    /* the same in Python */
+    PyObject *retry;   /* called with what librdkafka has refused, where we chose the partition */
+    PyObject *refused; /* KafkaException */
+    long absent;       /* the count of a topic that counts lacks */
+    Number number;
+} Routed;
+
+static uint32_t crc_table[256];
+
+static void make_crc_table(void)
+{
+    for (uint32_t byte = 0; byte < 256; byte++) {
+        uint32_t value = byte;
+        for (int bit = 0; bit < 8; bit++)
+            value = value & 1 ? 0xEDB88320u ^ (value >> 1) : value >> 1;
+        crc_table[byte] = value;
+    }
+}
+
+static uint32_t crc32(const unsigned char *key, Py_ssize_t length)
+{
+    uint32_t value = 0xFFFFFFFFu;
+    for (Py_ssize_t at = 0; at < length; at++)
+        value = crc_table[(value ^ key[at]) & 0xFF] ^ (value >> 8);
+    return value ^ 0xFFFFFFFFu;
+}
+
+static uint32_t murmur2(const unsigned char *key, Py_ssize_t length)
+{
+    const uint32_t m = 0x5BD1E995u;
+    uint32_t h = 0x9747B28Cu ^ (uint32_t)length;
+    for (; length >= 4; key += 4, length -= 4) {
+        uint32_t k = (uint32_t)key[0] | (uint32_t)key[1] << 8 | (uint32_t)key[2] << 16 | (uint32_t)key[3] << 24;
+        k *= m;
+        k = (k ^ k >> 24) * m;
+        h = (h * m) ^ k;
+    }
+    switch (length) {
+    case 3:
+        h ^= (uint32_t)key[2] << 16; /* fall through */
+    case 2:
+        h ^= (uint32_t)key[1] << 8; /* fall through */
+    case 1:
+        h = (h ^ key[0]) * m;
+    }
+    h = (h ^ h >> 13) * m;
+    return (h ^ h >> 15) & 0x7FFFFFFFu;
+}
+
+static uint32_t fnv1a(const unsigned char *key, Py_ssize_t length)
+{
+    uint32_t h = 0x811C9DC5u;
+    for (Py_ssize_t at = 0; at < length; at++)
+        h = (h ^ key[at]) * 0x01000193u;
+    return h & 0x80000000u ? (uint32_t)-h : h;
+}
+
+static Number number_named(const char *name)
+{
+    if (strcmp(name, "crc32") == 0)
+        return crc32;
+    if (strcmp(name, "murmur2") == 0)
+        return murmur2;
+    return strcmp(name, "fnv1a") == 0 ? fnv1a : NULL;
+}
+
+/* Which parameter a keyword names; -1: none. Compilers intern keywords, so one look at addresses nearly always does. */
+static int parameter(const State *state, PyObject *keyword)
+{
+    for (int at = 0; at < PARAMETERS; at++)
+        if (keyword == state->names[at])
+            return at;
+    for (int at = 0; at < PARAMETERS; at++)
+        if (PyUnicode_CompareWithASCIIString(keyword, NAMES[at]) == 0)
+            return at;
+    return -1;
+}
+
+/* The bytes that librdkafka hashes of a key; NULL where Python has to look at it. No exception is set. */
+static const unsigned char *key_bytes(PyObject *key, Py_ssize_t *length)
+{
+    if (key == NULL)
+        return NULL;
+    if (PyBytes_CheckExact(key)) {
+        *length = PyBytes_GET_SIZE(key);
+        return (const unsigned char *)PyBytes_AS_STRING(key);
+    }
+    if (PyUnicode_CheckExact(key)) {
+        const char *text = PyUnicode_AsUTF8AndSize(key, length);
+        if (text == NULL)
+            PyErr_Clear(); /* lone surrogates: confluent_kafka has its own error */
+        return (const unsigned char *)text;
+    }
+    return NULL;
+}
+
+/* librdkafka has refused the record before it queued it; the exception that is set goes to Python. */
+static PyObject *retried(Routed *self, PyObject *const *arguments)
+{
+    PyObject *type, *error, *traceback;
+    PyErr_Fetch(&type, &error, &traceback);
+    PyErr_NormalizeException(&type, &error, &traceback);
+    if (traceback != NULL)
+        PyException_SetTraceback(error, traceback);
+    PyObject *result = PyObject_CallFunctionObjArgs(
+        self->retry, error, arguments[PARTITION], arguments[TOPIC], arguments[VALUE], arguments[KEY],
+        arguments[CALLBACK], arguments[TIMESTAMP], arguments[HEADERS], NULL);
+    Py_XDECREF(type);
+    Py_XDECREF(error);
+    Py_XDECREF(traceback);
+    return result;
+}
+
+/* Call librdkafka's method; `where` is NULL where the caller's own choice stands. */
+static PyObject *call_base(Routed *self, PyObject *const *given, PyObject *where)
+{
+    const State *state = self->state;
+    /* A callback that is given at all counts, even None: on_delivery is its alias. */
+    PyObject *called = given[CALLBACK] != NULL ? given[CALLBACK] : given[ON_DELIVERY];
+    PyObject *chosen = where != NULL ? where : given[PARTITION];
+    PyObject *arguments[PARAMETERS] = {
+        given[TOPIC],
+        given[VALUE] != NULL ? given[VALUE] : Py_None,
+        given[KEY] != NULL ? given[KEY] : Py_None,
+        chosen != NULL ? chosen : state->unassigned,
+        called != NULL ? called : Py_None,
+        Py_None,
+        given[TIMESTAMP] != NULL ? given[TIMESTAMP] : state->no_timestamp,
+        given[HEADERS] != NULL ? given[HEADERS] : Py_None,
+    };
+    Py_ssize_t count = chosen != NULL ? 4 : 3;
+    if (given[TIMESTAMP] != NULL || (given[HEADERS] != NULL && given[HEADERS] != Py_None))
+        count = PARAMETERS;
+    else if (called != NULL && called != Py_None)
+        count = 5;
+    PyObject *tuple = PyTuple_New(count);
+    if (tuple == NULL)
+        return NULL;
+    for (Py_ssize_t at = 0; at < count; at++) {
+        Py_INCREF(arguments[at]);
+        PyTuple_SET_ITEM(tuple, at, arguments[at]);
+    }
+    PyObject *result =
+        self->method != NULL ? self->method(self->producer, tuple, NULL) : PyObject_Call(self->base, tuple, NULL);
+    if (result == NULL && given[PARTITION] == NULL && PyErr_ExceptionMatches(self->refused))
+        result = retried(self, arguments);
+    Py_DECREF(tuple);
+    return result;
+}
+
+static PyObject *routed_call(PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    Routed *self = (Routed *)callable;
+    Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
+    PyObject *given[PARAMETERS] = {NULL};
+    if (nargs > PARAMETERS || self->base == NULL)
+        goto slow;
+    for (Py_ssize_t at = 0; at < nargs; at++)
+        given[at] = args[at];
+    if (kwnames != NULL) {
+        for (Py_ssize_t at = 0; at < PyTuple_GET_SIZE(kwnames); at++) {
+            int which = parameter(self->state, PyTuple_GET_ITEM(kwnames, at));
+            if (which < 0 || given[which] != NULL)
+                goto slow;
+            given[which] = args[nargs + at];
+        }
+    }
+    if (given[TOPIC] == NULL || !PyUnicode_CheckExact(given[TOPIC]))
+        goto slow;
+
+    long count = self->absent;
+    PyObject *found = PyDict_GetItemWithError(self->counts, given[TOPIC]);
+    if (found != NULL)
+        count = PyLong_AsLong(found);
+    if (PyErr_Occurred())
+        return NULL;
+    if (count < 0)
+        return call_base(self, given, NULL);
+    if (count == 0 || given[PARTITION] != NULL)
+        goto slow;
+
+    Py_ssize_t length = 0;
+    const unsigned char *bytes = key_bytes(given[KEY], &length);
+    if (bytes == NULL || length == 0)
+        goto slow;
+    PyObject *where = PyLong_FromLong((long)(self->number(bytes, length) % (unsigned long)count));
+    if (where == NULL)
+        return NULL;
+    PyObject *result = call_base(self, given, where);
+    Py_DECREF(where);
+    return result;
+
+slow:
+    if (self->slow == NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "Producer closed");
+        return NULL;
+    }
+    return PyObject_Vectorcall(self->slow, args, (size_t)nargs, kwnames);
+}
+
+static PyObject *routed_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"base", "counts", "absent", "hash_name", "slow", "retry", "refused", NULL};
+    PyObject *base, *counts, *slow, *retry, *refused;
+    const char *hash_name;
+    long absent;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!lsOOO", names, &base, &PyDict_Type, &counts, &absent, &hash_name,
+                                     &slow, &retry, &refused))
+        return NULL;
+    Number number = number_named(hash_name);
+    if (number == NULL)
+        return PyErr_Format(PyExc_ValueError, "no hash function is named %s", hash_name);
+    PyObject *module = PyType_GetModule(type);
+    if (module == NULL)
+        return NULL;
+    Routed *self = (Routed *)type->tp_alloc(type, 0);
+    if (self == NULL)
+        return NULL;
+    self->vectorcall = routed_call;
+    self->state = PyModule_GetState(module);
+    self->module = Py_NewRef(module);
+    self->base = Py_NewRef(base);
+    if (PyCFunction_CheckExact(base) && PyCFunction_GET_FLAGS(base) == (METH_VARARGS | METH_KEYWORDS)) {
+        self->method = (PyCFunctionWithKeywords)(void (*)(void))PyCFunction_GET_FUNCTION(base);
+        self->producer = PyCFunction_GET_SELF(base);
+    }
+    self->counts = Py_NewRef(counts);
+    self->slow = Py_NewRef(slow);
+    self->retry = Py_NewRef(retry);
+    self->refused = Py_NewRef(refused);
+    self->absent = absent;
+    self->number = number;
+    return (PyObject *)self;
+}
+
+static int routed_traverse(PyObject *object, visitproc visit, void *arg)
+{
+    Routed *self = (Routed *)object;
+    Py_VISIT(Py_TYPE(object));
+    Py_VISIT(self->module);
+    Py_VISIT(self->base);
+    Py_VISIT(self->counts);
+    Py_VISIT(self->slow);
+    Py_VISIT(self->retry);
+    Py_VISIT(self->refused);
+    return 0;
+}
+
+static int routed_clear(PyObject *object)
+{
+    /* The module and the dictionary stay until the end: a call may still come from another finalizer. */
+    Routed *self = (Routed *)object;
+    Py_CLEAR(self->base);
+    Py_CLEAR(self->slow);
+    Py_CLEAR(self->retry);
+    return 0;
+}
+
+static void routed_dealloc(PyObject *object)
+{
+    Routed *self = (Routed *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    PyObject_GC_UnTrack(object);
+    routed_clear(object);
+    Py_CLEAR(self->counts);
+    Py_CLEAR(self->refused);
+    Py_CLEAR(self->module);
+    type->tp_free(object);
+    Py_DECREF(type);
+}
+
+static PyMemberDef routed_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Routed, vectorcall), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+PyDoc_STRVAR(routed_doc, "A routed ``produce``; see :func:`modeaware.confluent.router.fast_produce`.");
+
+static PyType_Slot routed_slots[] = {
+    {Py_tp_doc, (void *)routed_doc},
+    {Py_tp_new, routed_new},
+    {Py_tp_call, PyVectorcall_Call},
+    {Py_tp_traverse, routed_traverse},
+    {Py_tp_clear, routed_clear},
+    {Py_tp_dealloc, routed_dealloc},
+    {Py_tp_members, routed_members},
+    {0, NULL},
+};
+
+static PyType_Spec routed_spec = {
+    .name = "modeaware.confluent._routed.RoutedProduce",
+    .basicsize = sizeof(Routed),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = routed_slots,
+};
+
+static int module_exec(PyObject *module)
+{
+    State *state = PyModule_GetState(module);
+    for (int at = 0; at < PARAMETERS; at++)
+        if ((state->names[at] = PyUnicode_InternFromString(NAMES[at])) == NULL)
+            return -1;
+    if ((state->unassigned = PyLong_FromLong(-1)) == NULL || (state->no_timestamp = PyLong_FromLong(0)) == NULL)
+        return -1;
+    make_crc_table();
+    PyObject *type = PyType_FromModuleAndSpec(module, &routed_spec, NULL);
+    if (type == NULL)
+        return -1;
+    int failed = PyModule_AddType(module, (PyTypeObject *)type);
+    Py_DECREF(type);
+    return failed;
+}
+
+static int module_traverse(PyObject *module, visitproc visit, void *arg)
+{
+    State *state = PyModule_GetState(module);
+    for (int at = 0; at < PARAMETERS; at++)
+        Py_VISIT(state->names[at]);
+    Py_VISIT(state->unassigned);
+    Py_VISIT(state->no_timestamp);
+    return 0;
+}
+
+static int module_clear(PyObject *module)
+{
+    State *state = PyModule_GetState(module);
+    for (int at = 0; at < PARAMETERS; at++)
+        Py_CLEAR(state->names[at]);
+    Py_CLEAR(state->unassigned);
+    Py_CLEAR(state->no_timestamp);
+    return 0;
+}
+
+static void module_free(void *module)
+{
+    module_clear(module);
+}
+
+static PyModuleDef_Slot module_slots[] = {{Py_mod_exec, module_exec}, {0, NULL}};
+
+static struct PyModuleDef module_definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "modeaware.confluent._routed",
+    .m_doc = "The hot path of producers of shrunk topics, in C; optional.",
+    .m_size = sizeof(State),
+    .m_slots = module_slots,
+    .m_traverse = module_traverse,
+    .m_clear = module_clear,
+    .m_free = module_free,
+};
+
+PyMODINIT_FUNC PyInit__routed(void)
+{
+    return PyModuleDef_Init(&module_definition);
+}

@@ -1,0 +1,126 @@
+"""``produce`` in C and in Python: any call means the same to both, and ends alike. Run under ASan or valgrind, too."""
+
+from __future__ import annotations
+
+import shutil
+import sysconfig
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from modeaware.clients.routes import Route, route_for
+from modeaware.confluent import router  # private: both functions, whatever this machine has built
+from modeaware.librdkafka import C_HASHES
+from modeaware.topic_view import TopicView
+from partitioners import Hash, named
+from tests.support.fake_views import modes_of
+
+NAMES = ("topic", "value", "key", "partition", "callback", "on_delivery", "timestamp", "headers")
+COUNTS = {"direct": router.DIRECT, "routed": 4, "guarded": 0}
+
+
+class Text(str):
+    __slots__ = ()
+
+
+def raising(*_: Any) -> None:
+    raise ZeroDivisionError
+
+
+KEYS = st.one_of(st.binary(max_size=40), st.text(max_size=20), st.none(), st.just("\ud800"), st.just(b"k" * 100_000))
+ODDITIES = st.sampled_from([None, 0, 1.5, Text("direct"), object(), bytearray(b"k"), memoryview(b"k"), [], raising, ()])
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "topic": st.sampled_from([*COUNTS, "never seen"]),
+    "value": st.binary(max_size=5),
+    "key": KEYS,
+    "partition": st.sampled_from([-1, 0, 3, 11, True]),
+    "callback": st.sampled_from([None, raising]),
+    "on_delivery": st.sampled_from([None, raising]),
+    "timestamp": st.integers(0, 2**60),
+    "headers": st.sampled_from([None, [("h", b"1")], {"h": b"1"}, {}]),
+}
+
+
+@st.composite
+def calls(draw: st.DrawFn) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """By position up to a parameter, then by name; now and then with a wrong type, a wrong name, or one too many."""
+    values = {name: draw(st.one_of(VALUES[name], VALUES[name], VALUES[name], ODDITIES)) for name in NAMES}
+    positional = draw(st.integers(0, len(NAMES)))
+    named_ones = draw(st.sets(st.sampled_from([*NAMES, "colour"]), max_size=4))
+    args = [values[name] for name in NAMES[:positional]] + draw(st.sampled_from([[], [], [], [None]]))
+    left = named_ones if draw(st.integers(0, 9)) == 0 else named_ones - set(NAMES[:positional])
+    return tuple(args), {name: values.get(name) for name in left}
+
+
+def routes() -> dict[str, Any]:
+    view = TopicView("routed", "id", (1, 2), modes_of(12, 4))
+    route: Route | None = route_for(view, named("murmur2_random"))
+    return {"routed": route, "guarded": route, "direct": None}
+
+
+def both(base: Callable[..., Any], hash_name: Hash = Hash.MURMUR2) -> Iterator[Callable[..., Any]]:
+    for extension in (router.RoutedProduce, None):
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(router, "RoutedProduce", extension)
+            yield router.fast_produce(base, routes(), dict(COUNTS), C_HASHES[hash_name], absent=router.DIRECT)
+
+
+def outcome(call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    try:
+        return call(*args, **kwargs)
+    except Exception as error:  # noqa: BLE001 # whatever it is, the other must end alike
+        return type(error), str(error)
+
+
+def test_the_extension_is_built_where_a_compiler_is() -> None:
+    compiler = shutil.which((sysconfig.get_config_var("CC") or "cc").split()[0])
+    headers = Path(sysconfig.get_path("include"), "Python.h")
+    assert router.RoutedProduce is not None or compiler is None or not headers.exists()
+
+
+@settings(max_examples=300)
+@given(calls())
+def test_both_mean_the_same(call: tuple[tuple[Any, ...], dict[str, Any]]) -> None:
+    args, kwargs = call
+    seen: list[Any] = []
+
+    def base(topic: Any, value: Any = None, key: Any = None, partition: Any = -1, *rest: Any) -> str:
+        # Without a key the partition is drawn: that it is writable is all there is to compare.
+        drawn = topic in ("routed", "guarded") and not key
+        seen.append((topic, value, key, partition in range(4) if drawn else partition, *(rest or (None,))))
+        return "queued"
+
+    in_c, in_python = both(base)
+    ends = outcome(in_c, args, kwargs), outcome(in_python, args, kwargs)
+    assert ends[0] == ends[1]
+    assert len(seen) in (0, 2)
+    assert [repr(each) for each in seen[:1]] == [repr(each) for each in seen[1:]]
+
+
+@pytest.fixture(scope="module")
+def stock() -> Iterator[confluent_kafka.Producer]:
+    producer = confluent_kafka.Producer({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
+    yield producer
+    producer.purge()
+
+
+@settings(max_examples=300)
+@given(call=calls())
+def test_librdkafka_refuses_the_same(stock: confluent_kafka.Producer, call: Any) -> None:
+    in_c, in_python = both(stock.produce)
+    assert outcome(in_c, *call) == outcome(in_python, *call)
+
+
+@pytest.mark.parametrize("hash_name", Hash)
+@given(key=st.one_of(st.binary(min_size=1), st.text(min_size=1)))
+def test_each_hash_is_librdkafkas(hash_name: Hash, key: bytes | str) -> None:
+    where: list[int] = []
+    in_c, in_python = both(lambda topic, value, key, partition: where.append(partition), hash_name)
+    in_c("routed", None, key)
+    in_python("routed", key=key)
+    assert where == [C_HASHES[hash_name](key.encode() if isinstance(key, str) else key, 4)] * 2
