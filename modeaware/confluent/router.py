@@ -39,7 +39,9 @@ logger = logging.getLogger(__name__)
 RoutedProduce: Any = None
 """The hot path in C; None where the package was installed without a compiler."""
 with suppress(ImportError):
-    from modeaware.confluent._routed import RoutedProduce
+    from modeaware.confluent import _routed
+
+    RoutedProduce = _routed.RoutedProduce
 
 ERRORS = ClientErrors(RetiredPartitionChosen, MovedKeyRefused, pending=FirstViewPending, timeout=FirstViewTimeout)
 DOUBT_AGE_S = 0.05
