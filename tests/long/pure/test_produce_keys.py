@@ -16,18 +16,24 @@ from tests.property.test_produce_calls import both
 KEYS = 1_000_000
 
 
-def by_name(produce: Callable[..., Any], key: Any) -> None:
-    produce(topic="routed", value=b"v", key=key)
-
-
 FORMS: list[Callable[[Callable[..., Any], Any], None]] = [
     lambda produce, key: produce("routed", b"v", key),
     lambda produce, key: produce("routed", key=key),
     lambda produce, key: produce("routed", b"v", key, on_delivery=print),
     lambda produce, key: produce("routed", b"v", key=key, callback=print, timestamp=5),
     lambda produce, key: produce("routed", None, key, headers=[("h", b"1")]),
-    by_name,
+    lambda produce, key: produce(topic="routed", value=b"v", key=key),
 ]
+
+
+def placed(form: Callable[[Callable[..., Any], Any], None], hash_name: Hash, keys: list[Any]) -> list[array[int]]:
+    """Where each key goes: by the extension, and by Python."""
+    chosen: list[array[int]] = []
+    for produce in both(lambda topic, value, key, where, *rest: chosen[-1].append(where), hash_name):
+        chosen.append(array("b"))
+        for key in keys:
+            form(produce, key)
+    return chosen
 
 
 @pytest.mark.parametrize("hash_name", Hash)
@@ -37,11 +43,4 @@ def test_no_key_is_placed_elsewhere(hash_name: Hash) -> None:
     keys += [chr(randomness.randrange(1, 0xD800)) * randomness.randrange(1, 9) for _ in range(KEYS // 2)]
     expected = array("b", (C_HASHES[hash_name](k.encode() if isinstance(k, str) else k, 4) for k in keys))
     for form in FORMS:
-        for_each: list[array[int]] = []
-        chosen = array("b")
-        for produce in both(lambda topic, value, key, where, *rest: chosen.append(where), hash_name):  # noqa: B023
-            chosen = array("b")
-            for key in keys:
-                form(produce, key)
-            for_each.append(chosen)
-        assert for_each == [expected, expected]
+        assert placed(form, hash_name, keys) == [expected, expected]
