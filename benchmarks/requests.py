@@ -41,7 +41,7 @@ def measure(setting: Setting) -> Iterator[Result]:
 
 def _new_topics(setting: Setting) -> Iterator[Result]:
     times: list[float] = []
-    with _controlled(setting) as (admin, _log, _process):
+    with controlled(setting) as (admin, _log, _process):
         for name in _names(setting, setting.rounds(CREATIONS)):
             admin.create_topics([NewTopic(name, num_partitions=12, replication_factor=1)])[name].result(30)
             start_s = time.monotonic()
@@ -52,8 +52,8 @@ def _new_topics(setting: Setting) -> Iterator[Result]:
 
 
 def _takeover(setting: Setting) -> Result:
-    with _controlled(setting) as (admin, log, active), tempfile.TemporaryDirectory() as folder:
-        (name,) = _created(setting, admin, 1)
+    with controlled(setting) as (admin, log, active), tempfile.TemporaryDirectory() as folder:
+        (name,) = created(setting, admin, 1)
         standby = ControllerProcess({"bootstrap.servers": setting.bootstrap_servers}, log.topic, Path(folder))
         try:
             standby.wait_until_it_says("standby:")
@@ -69,9 +69,9 @@ def _takeover(setting: Setting) -> Result:
 
 def _large(setting: Setting, count: int) -> Iterator[Result]:
     """One request with ``count`` topics, small ones beside it, and a waiver while all of them are pending."""
-    with _controlled(setting) as (admin, log, _process):
-        names = _created(setting, admin, count)
-        others = iter(_created(setting, admin, 120))
+    with controlled(setting) as (admin, log, _process):
+        names = created(setting, admin, count)
+        others = iter(created(setting, admin, 120))
         _read_in_part(setting, names[0])
         epoch = _epoch(setting, log)
         start_s = time.monotonic()
@@ -100,12 +100,14 @@ def _large(setting: Setting, count: int) -> Iterator[Result]:
 
 
 @contextmanager
-def _controlled(setting: Setting) -> Iterator[tuple[modeaware.AdminClient, RealLog, ControllerProcess]]:
+def controlled(
+    setting: Setting, **config: object
+) -> Iterator[tuple[modeaware.AdminClient, RealLog, ControllerProcess]]:
     """A controller with a mode log of its own, in a process, and a client of it."""
     log = setting.make_log()
     conf = {"bootstrap.servers": setting.bootstrap_servers}
     with tempfile.TemporaryDirectory() as folder:
-        process = ControllerProcess(conf, log.topic, Path(folder))
+        process = ControllerProcess(conf, log.topic, Path(folder), **config)
         try:
             process.wait_until_it_says("active: epoch")
             with modeaware.AdminClient({**conf, "modeaware.mode.log.topic": log.topic}) as admin:
@@ -122,16 +124,16 @@ def _names(setting: Setting, count: int) -> list[str]:
     return names
 
 
-def _created(setting: Setting, admin: PlainAdminClient, count: int) -> list[str]:
+def created(setting: Setting, admin: PlainAdminClient, count: int, partitions: int = PARTITIONS) -> list[str]:
     names = _names(setting, count)
     for start in range(0, count, 100):
         topics = [
-            NewTopic(name, num_partitions=PARTITIONS, replication_factor=1) for name in names[start : start + 100]
+            NewTopic(name, num_partitions=partitions, replication_factor=1) for name in names[start : start + 100]
         ]
         for future in admin.create_topics(topics).values():
             future.result(60)
     for name in names:
-        wait_until_led(admin, name, PARTITIONS)
+        wait_until_led(admin, name, partitions)
     return names
 
 

@@ -1,0 +1,70 @@
+"""Many topics shrunk at once, beside groups that read them: how long it takes, and what it costs the controller."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import modeaware
+from benchmarks.harness import Result
+from benchmarks.requests import DEADLINE_S, controlled, created
+from benchmarks.setting import Setting
+from modeaware.lifecycle.state import topic_phase
+from modeaware.modelog.reader import read_mode_log
+from modeaware.modelog.records import TopicRecord
+from tests.support.plain import commit
+
+PARTITIONS, KEPT = 8, 2
+SEAL_QUIET_MS = 3_000
+TOPICS_A_GROUP = 20
+CASES = ((200, 10, 0), (800, 40, 0), (40, 2, 40), (40, 2, 2_000))
+"""Topics, groups that read them, groups that have nothing to do with them."""
+
+
+def measure(setting: Setting) -> Iterator[Result]:
+    """``admitted`` until every future has its result, ``done`` until every retired partition is reclaimed."""
+    for topics, groups, unrelated in ((40, 2, 0),) if setting.quick else CASES:
+        yield from _shrunk(setting, topics, groups, unrelated)
+
+
+def _shrunk(setting: Setting, topics: int, groups: int, unrelated: int) -> Iterator[Result]:
+    with controlled(setting, modeaware_seal_quiet_ms=SEAL_QUIET_MS) as (admin, log, process):
+        names = created(setting, admin, topics, PARTITIONS)
+        for number in range(groups):
+            for name in names[number * TOPICS_A_GROUP : (number + 1) * TOPICS_A_GROUP]:
+                commit(setting.bootstrap_servers, f"{log.topic}-g{number}", name, dict.fromkeys(range(PARTITIONS), 0))
+        (other,) = created(setting, admin, 1, PARTITIONS)
+        for number in range(unrelated):
+            commit(setting.bootstrap_servers, f"{log.topic}-u{number}", other, {0: 0})
+        start_s, start_cpu_s = time.monotonic(), cpu_s(process.pid)
+        wanted = {name: modeaware.DeletePartitions(KEPT) for name in names}
+        for future in admin.delete_partitions(wanted, 0, request_timeout=DEADLINE_S).values():
+            future.result()
+        admitted_s = time.monotonic() - start_s
+        while not _all_done(setting, log.topic, names):
+            if time.monotonic() - start_s > DEADLINE_S:
+                raise RuntimeError(f"{topics} topics are not shrunk within {DEADLINE_S:g} s")
+            time.sleep(0.2)  # the log is read as a client would
+        done_s, spent_s = time.monotonic() - start_s, cpu_s(process.pid) - start_cpu_s
+        beside = f", {unrelated} others" if unrelated else ""
+        name = f"{topics} topics x {PARTITIONS}, {groups} groups{beside}"
+        yield Result(f"{name}: admitted", admitted_s, "s")
+        yield Result(f"{name}: done", done_s, "s")
+        yield Result(f"{name}: controller's CPU", spent_s, "s", details={"ms_a_topic": round(spent_s / topics * 1000)})
+
+
+def _all_done(setting: Setting, log: str, names: list[str]) -> bool:
+    replay = read_mode_log({"bootstrap.servers": setting.bootstrap_servers}, log, 30)
+    return all(_is_done(replay.record(name)) for name in names)
+
+
+def _is_done(record: TopicRecord | None) -> bool:
+    return record is not None and bool(record.retired) and topic_phase(record) == "done"
+
+
+def cpu_s(pid: int) -> float:
+    """Return the CPU time of a process, user and system."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
