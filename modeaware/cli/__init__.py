@@ -70,8 +70,8 @@ class Entry(NamedTuple):
             if not isinstance(error, ModeAwareError):
                 raise
             raise ModeAwareError(
-                f"`modeaware {self.name}` needs kafka-python, its --help too ({error.__cause__}): "
-                "install modeaware[controller]"
+                f"`modeaware {self.name}` and its --help need kafka-python: install modeaware[controller] "
+                f"({error.__cause__})"
             ) from error
         command: Command = getattr(module, class_name)()
         return command

@@ -78,7 +78,9 @@ def _scope(args: argparse.Namespace, target: Connection) -> Scope:
     if not all((*args.topic, *args.group, *args.transactional_id)):
         raise ConfigError("a name cannot be empty")
     if role is not Role.CLIENT and args.transactional_id:
-        raise ConfigError(f"--transactional-id is a client's: the {role.value} has one of its own")
+        raise ConfigError(
+            f"--transactional-id is an option of --role client; the {role.value} has its own transactional id"
+        )
     if args.transactional_id and args.group:
         raise ConfigError(
             "--transactional-id and --group: check a client that reads and writes in two runs, one for the topics it "

@@ -516,8 +516,8 @@ class Router(Routes):
             since_s = self._unanswered_since_s.setdefault(topic, time.monotonic())
             if time.monotonic() - since_s < self._config.view_timeout_ms / 1000:
                 raise FirstViewPending(
-                    f"{topic}: no broker has returned its topic id yet, which shows whether the partition modes apply; "
-                    "nothing was queued, try again"
+                    f"{topic}: no broker has returned the topic's id yet, and without it the partition modes cannot be "
+                    "applied; nothing was queued, try again"
                 )
         with self._lock:
             self._unanswered_since_s.pop(topic, None)

@@ -256,7 +256,7 @@ class Engine:
         for alarm in step.alarms:
             logger.warning("%s", alarm, extra=about_record(record))
         if facts.groups_doubt is not None and not is_settled(record):
-            text = "topic %s: the list of its groups is not certain: %s"
+            text = "topic %s: the list of its consumer groups may be incomplete: %s"
             logger.info(text, record.topic, facts.groups_doubt.detail, extra=about_record(record))
         if step.tombstone:
             self._remove([topic_id])

@@ -205,8 +205,8 @@ class LogStream:
         assert offset is not None, "records and the end have offsets"
         if offset < self.position:
             raise LogRewound(
-                f"mode log: topic {self._topic!r} ends or continues at offset {offset}, and was read up to "
-                f"{self.position} before: it was truncated or created again",
+                f"mode log: the topic {self._topic!r} was truncated, or deleted and created again: it is at offset "
+                f"{offset}, and was read up to {self.position} before",
                 topic=self._topic,
             )
         self.at_end = error is not None

@@ -163,7 +163,7 @@ class JsonRecord(JsonFields):
             raise RecordError(f"mode log: not a JSON object but {type(found).__name__}")
         min_reader = found.get("min_reader", 1)
         if not isinstance(min_reader, int):
-            raise RecordError(f"mode log: min_reader is {min_reader!r}, not a number")
+            raise RecordError(f"mode log: min_reader must be a number, not {min_reader!r}")
         if min_reader > cls.READER:
             raise NewerRecord(
                 f"mode log: the record of {found.get('topic', 'the controller')!r} needs a reader of version "

@@ -117,7 +117,9 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     """Split the options, whose names Spark has lowered, into ours and a client's configuration."""
     left = {name: value for name, value in options.items() if name not in _SPARKS}
     if "path" in left:
-        raise ConfigError('format("modeaware"): a topic is no path; set the option topic, not load() or save()')
+        raise ConfigError(
+            'format("modeaware"): name the topic by option("topic", ...), not as the path of load() or save()'
+        )
     topic = left.pop("topic", None)
     starting, ending = (_offsets(left, name, topic) for name in ("startingOffsets", "endingOffsets"))
     strict = left.pop("failondataloss", "true").lower()

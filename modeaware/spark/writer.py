@@ -221,5 +221,5 @@ def _ms_column(column: pa.Array) -> list[int | None]:
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
     elif not pa.types.is_integer(column.type):
-        raise ConfigError(f"timestamps are Spark timestamps or whole ms, not {column.type}: cast the column")
+        raise ConfigError(f"the column timestamp is {column.type}: cast it to timestamp, or to whole ms (bigint)")
     return column.to_pylist()  # type: ignore[no-any-return] # pyarrow's

@@ -88,7 +88,7 @@ class Header:
 def peek_header(payload: bytes) -> Header:
     """Return the fields of a request's header that every version of every api has (not ``client_id``)."""
     if len(payload) < _REQUEST_PREFIX.size:
-        raise MalformedFrame(f"a frame of {len(payload)} bytes is no request")
+        raise MalformedFrame(f"a frame of {len(payload)} bytes is too short for a request")
     return Header(*_REQUEST_PREFIX.unpack_from(payload))
 
 

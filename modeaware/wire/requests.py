@@ -60,7 +60,7 @@ def _decoded(schema: Any, data: bytes) -> Any:
     # A version, then the fields. Newer versions add fields at the end, which are not needed here: some clients claim a
     # version and leave its fields out.
     if len(data) < 2 or data[0] > 127:
-        raise ValueError(f"{len(data)} bytes are no {schema.__name__}")
+        raise ValueError(f"not a {schema.__name__}: {len(data)} bytes that begin with no version")
     try:
         return schema.decode(b"\0\0" + data[2:])
     except (ValueError, TypeError, IndexError, AssertionError, OverflowError, struct.error) as error:
