@@ -516,7 +516,7 @@ class Router(Routes):
             since_s = self._unanswered_since_s.setdefault(topic, time.monotonic())
             if time.monotonic() - since_s < self._config.view_timeout_ms / 1000:
                 raise FirstViewPending(
-                    f"{topic}: no broker has returned the topic's id yet, and without it the partition modes cannot be "
+                    f"{topic}: no broker has returned the topic id yet, and without it the partition modes cannot be "
                     "applied; nothing was queued, try again"
                 )
         with self._lock:

@@ -130,7 +130,7 @@ def test_a_setting_of_java_clients_comes_with_advice(write: Write) -> None:
         ("no.such.setting=1\\", "topics --list", "client settings: No such configuration property"),
         ("", "topics --list", "environment variable MODEAWARE_VIEW_TIMEOUT_MS: "),
         ("", "check --role client --topic=", "a name cannot be empty"),
-        ("", "check --role operator --transactional-id t", "the operator has one of its own"),
+        ("", "check --role operator --transactional-id t", "the operator has its own"),
         ("", "check --role client --transactional-id t --group g", "check a client that reads and writes in two runs"),
         ("", "check --role client --closed-groups", "a client looks at no groups"),
     ],
