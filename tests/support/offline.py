@@ -66,7 +66,7 @@ Make = Callable[..., Producer]
 
 
 class Makes:
-    """``make(policy, **settings)``: a producer that hashes with murmur2; a context manager that closes them."""
+    """``make(policy, **settings)``: a producer that hashes with murmur2; ``close()`` closes them all."""
 
     def __init__(self) -> None:
         self._made: list[Producer] = []

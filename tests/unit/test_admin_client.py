@@ -198,12 +198,7 @@ def test_each_topic_keeps_its_own_options(admin: AdminClient, controller: StubCo
     ],
 )
 def test_bad_argument_of_a_shrink_is_rejected(
-    admin: AdminClient,
-    controller: StubController,
-    wanted: Any,
-    delay_ms: Any,
-    error: type[Exception],
-    words: str,
+    admin: AdminClient, controller: StubController, wanted: Any, delay_ms: Any, error: type[Exception], words: str
 ) -> None:
     with pytest.raises(error, match=words):
         admin.delete_partitions({"good": DeletePartitions(1), "orders": wanted}, delay_ms=delay_ms)
@@ -242,13 +237,6 @@ def test_refusals_that_pass_are_retried_for_their_topics_alone(admin: AdminClien
     assert [command.topic for command in controller.commands] == ["a", "b", "a", "a"]
 
 
-def test_deadline_ends_the_retries_with_the_last_refusal(admin: AdminClient, controller: StubController) -> None:
-    controller.answer = lambda command: CommandResult(command.topic, ErrorCode.LEADER_NOT_AVAILABLE, "no leader")
-    with pytest.raises(RequestRefused, match=r"no leader \(gave up after") as caught:
-        admin.delete_partitions({"a": DeletePartitions(1)}, request_timeout=2.0)["a"].result(10)
-    assert caught.value.code is ErrorCode.LEADER_NOT_AVAILABLE
-
-
 def test_deadline_that_cuts_a_read_of_the_log_short_leaves_the_earlier_refusal(
     admin: AdminClient, views: FakeViews, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -267,25 +255,23 @@ def test_deadline_that_cuts_a_read_of_the_log_short_leaves_the_earlier_refusal(
     assert len(reads) == 2
 
 
-class Doubtful:
-    """A controller whose first answer gets lost; ``then`` refuses every later command."""
+def lose_first_answer(controller: StubController, views: FakeViews, done: tuple[int, int] | None) -> None:
+    """Its first command may have been done; every later one is refused."""
 
-    def __init__(self, controller: StubController, views: FakeViews, done: tuple[int, int] | None) -> None:
-        self.controller, self.views, self.done = controller, views, done
-        controller.answer = self.answer
-
-    def answer(self, command: Command) -> CommandResult:
-        if len(self.controller.submitted) > 1:
+    def answer(command: Command) -> CommandResult:
+        if len(controller.submitted) > 1:
             return CommandResult(command.topic, ErrorCode.INVALID_PARTITIONS, "it has so many already")
-        if self.done is not None:
-            self.views.set(command.topic, modes_of(*self.done))
+        if done is not None:
+            views.set(command.topic, modes_of(*done))
         return CommandResult(command.topic, ErrorCode.REQUEST_TIMED_OUT, "lost")
+
+    controller.answer = answer
 
 
 def test_shrink_that_an_earlier_attempt_has_done_succeeds(
     admin: AdminClient, views: FakeViews, controller: StubController
 ) -> None:
-    Doubtful(controller, views, done=(4, 1))
+    lose_first_answer(controller, views, done=(4, 1))
     result = admin.delete_partitions({"a": DeletePartitions(1)})["a"].result(10)
     assert (sorted(result.retired), len(controller.commands)) == ([1, 2, 3], 2)
 
@@ -308,7 +294,7 @@ def test_shrink_in_doubt_ends_with_what_is_known(
     told: str,
     commands: int,
 ) -> None:
-    Doubtful(controller, views, done)
+    lose_first_answer(controller, views, done)
     with pytest.raises(error, match=told):
         admin.delete_partitions({"a": shrink})["a"].result(10)
     assert len(controller.commands) == commands

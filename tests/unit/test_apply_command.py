@@ -99,12 +99,6 @@ def test_the_same_as_json() -> None:
     assert topics["d"]["steps"][0]["created"] == [12, 13]
 
 
-def test_the_file_is_read_before_anybody_is_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "absent.yaml"
-    assert cli.main(["apply", str(path), "--bootstrap-server", "127.0.0.1:1"]) == 1
-    assert f"error: cannot read {path}" in capsys.readouterr().err
-
-
 IDLE = CurrentTopic(2)
 READ_WRITE, READ_ONLY = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY
 DELETION = DeleteTopicPartitions(2, 0, False, 0, 3)

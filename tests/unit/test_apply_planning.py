@@ -291,11 +291,7 @@ RULES = st.none() | st.builds(
     st.integers(0, 5),
     accept_state_loss=st.sampled_from([(), ("a",), ("a", "b")]),
 )
-
-
 CONFIGS = st.dictionaries(st.sampled_from("abc"), st.none() | st.sampled_from("12"))
-
-
 DESIRED = st.builds(wanted, st.integers(1, 9), configs=CONFIGS, shrink=RULES)
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from modeaware.controller.election import group_id
 from modeaware.errors import ClusterError, ControllerUnavailable
 from modeaware.librdkafka import KafkaError
 from modeaware.modelog.records import ClaimRecord
@@ -26,7 +25,6 @@ from modeaware.reports.rights import (
     ask,
     check_report,
     check_text,
-    controllers_name,
     needs,
     over_the_wire,
 )
@@ -34,7 +32,6 @@ from modeaware.reports.serialise import to_json
 from modeaware.wire.brokers import Brokers
 from modeaware.wire.transport import Ask
 from tests.support.fake_endpoint import FakeEndpoint
-from tests.support.rights import KINDS, documented
 
 LOG = "__partition_modes"
 NOT_SAID = {31}
@@ -52,15 +49,8 @@ class Answering(Brokers):
         self.asked: list[Any] = []
 
     def ask_any(self, request: Any) -> tuple[int, Any]:
-        topics = [
-            SimpleNamespace(
-                name=topic.name,
-                error_code=self.error,
-                partitions=self.partitions,
-                authorized_operations=self.operations,
-            )
-            for topic in request.topics
-        ]
+        told = {"error_code": self.error, "partitions": self.partitions, "authorized_operations": self.operations}
+        topics = [SimpleNamespace(name=topic.name, **told) for topic in request.topics]
         return 7, SimpleNamespace(topics=topics, brokers=[1, 2, 3], controller_id=-1)
 
     def ask_each(self, asks: Any, timeout_s: float | None = None) -> list[Any]:
@@ -69,17 +59,9 @@ class Answering(Brokers):
         assert asked.node_id == 7
         self.asked.append(asked.request)
         name = type(asked.request).__name__.removesuffix("Request")
-        default = SimpleNamespace(
-            error_code=0,
-            authorized_operations=ALL,
-            groups=[SimpleNamespace(error_code=0)],
-            results=[SimpleNamespace(error_code=0)],
-            topics=[SimpleNamespace(error_code=0, error_message=None)],
-        )
+        fine = [SimpleNamespace(error_code=0, error_message=None)]
+        default = SimpleNamespace(error_code=0, authorized_operations=ALL, groups=fine, results=fine, topics=fine)
         return [self.answers.get(name, default)]
-
-    def kinds(self) -> set[str]:
-        return {type(request).__name__ for request in self.asked}
 
 
 def asked_of(brokers: Answering, scope: Scope) -> tuple[dict[str, State], Asked]:
@@ -96,8 +78,8 @@ def test_nothing_that_changes_anything_is_asked() -> None:
     asked_of(brokers, CONTROLLER)
     harmless = {"DescribeClusterRequest", "OffsetFetchRequest"}
     refused = {"HeartbeatRequest", "AddOffsetsToTxnRequest"}
-    assert brokers.kinds() == {*harmless, *refused, "CreateTopicsRequest"}
     by_kind = {type(request).__name__: request for request in brokers.asked}
+    assert by_kind.keys() == {*harmless, *refused, "CreateTopicsRequest"}
     assert by_kind["CreateTopicsRequest"].validate_only is True
     assert by_kind["HeartbeatRequest"].member_id.startswith("modeaware-check-")
     assert by_kind["AddOffsetsToTxnRequest"].producer_id == 2**62
@@ -142,26 +124,8 @@ def test_a_log_that_is_missing_is_tried(code: int | None, state: State, why: str
 # Rights
 
 
-TABLES = {Role.CONTROLLER: "controllers", Role.OPERATOR: "Operators", Role.CLIENT: "producer and consumer"}
-
-
 def names(scope: Scope) -> set[str]:
     return {str(need) for need in needs(scope)}
-
-
-@pytest.mark.parametrize("role", Role)
-def test_the_needs_are_the_documented_rights(role: Role) -> None:
-    kinds = {kind: name for name, kind in KINDS.items()}
-    rights = documented(TABLES[role], {})
-    wanted = {f"{kinds[kind]} {name} {operation.name}" for kind, name, operation in rights}
-    assert names(Scope(role)) == wanted
-
-
-def test_the_names_follow_the_mode_log() -> None:
-    assert controllers_name("modes") == group_id("modes")
-    found = names(Scope(Role.CONTROLLER, mode_log="modes"))
-    assert {"topic modes WRITE", "transactional id modeaware-controller.modes WRITE"} <= found
-    assert not any(LOG in name for name in found)
 
 
 def test_a_client_has_rights_of_its_own() -> None:
@@ -181,8 +145,6 @@ def test_closed_lists_need_the_sight_of_their_groups_alone() -> None:
 
 
 SITE = Site("here:1", "User:ann")
-
-
 PASS, FAIL = Verdict(State.PASS), Verdict(State.FAIL)
 
 
@@ -306,20 +268,16 @@ def test_who_is_told_the_modes_needs_nothing_on_the_log(source: str, endpoint: F
     assert (setting.state, setting.detail) == (State.PASS, f"returned by {endpoint.address}")
 
 
-def test_servers_that_do_not_tell_them_are_not_enough_for_the_wire(endpoint: FakeEndpoint) -> None:
+@pytest.mark.parametrize(
+    ("answers", "state", "told"), [(True, State.FAIL, "modeaware.mode.source=wire"), (False, State.UNKNOWN, NOBODY)]
+)
+def test_without_an_endpoint_auto_goes_to_the_log_and_wire_has_a_verdict(
+    answers: bool, state: State, told: str, endpoint: FakeEndpoint
+) -> None:
     endpoint.has_feature = False
-    conf = {"bootstrap.servers": endpoint.address}
+    conf = {"bootstrap.servers": endpoint.address if answers else NOBODY}
     assert over_the_wire(client("auto"), conf) == (client("auto"), None)
     _, setting = over_the_wire(client("wire"), conf)
     assert setting is not None
-    assert setting.state is State.FAIL
-    assert "modeaware.mode.source=wire" in setting.detail
-
-
-def test_where_nobody_answers_it_is_not_known() -> None:
-    conf = {"bootstrap.servers": NOBODY}
-    assert over_the_wire(client("auto"), conf) == (client("auto"), None)
-    _, setting = over_the_wire(client("wire"), conf)
-    assert setting is not None
-    assert setting.state is State.UNKNOWN
-    assert NOBODY in setting.detail
+    assert setting.state is state
+    assert told in setting.detail

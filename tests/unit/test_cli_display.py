@@ -13,8 +13,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from rich.console import Console
-from rich.live import Live
 
 from modeaware.cli.progress import Progress, run_interruptibly, wait_until_done
 from modeaware.errors import ClusterError, ControllerFenced
@@ -36,6 +34,7 @@ from modeaware.reports.describe import (
 )
 from modeaware.reports.serialise import json_help, to_json
 
+RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
 DRAINED = ShrinkDescription.of(DeleteTopicPartitions(4, 60_000, False, 1_700_000_000_000, 6))
 
 
@@ -156,17 +155,9 @@ def test_json_has_the_documented_fields_and_no_others() -> None:
 # ``--wait``: when it ends, and that Ctrl-C ends it
 
 
-DELETION = ShrinkDescription.of(DeleteTopicPartitions(4, 0, False, 0, 6))
-NONE = PartitionMode.NONE
-
-
-def described(phase: str, *retired: object) -> TopicDescription:
-    partitions = (*(partition(p) for p in range(4)), *retired)
-    return TopicDescription("orders", "id", 3, phase, DELETION, (), partitions)  # type: ignore[arg-type]  # draining()'s type
-
-
-DRAIN = described("drain", draining(4), draining(5, phase="seal", seal_offset=None, reason=None))
-DONE = described("done", *(draining(p, mode=NONE, phase="done", reason=None, lag=0) for p in (4, 5)))
+DRAIN = shrinking(draining(4), draining(5, phase="seal", seal_offset=None, reason=None))
+SETTLED = shrinking(*(draining(p, mode=NONE, phase="done", reason=None, lag=0) for p in (4, 5)))
+DONE = replace(SETTLED, phase="done")
 
 
 class Script:
@@ -205,19 +196,6 @@ def test_it_ends_when_the_embedded_controller_has_stopped() -> None:
         _wait(Script(DRAIN, DRAIN), ControllerFenced("another controller has taken over"))
 
 
-def test_the_live_display_shows_phases_and_share() -> None:
-    out = io.StringIO()
-    with Live(console=Console(file=out, force_terminal=True, width=120), auto_refresh=False) as live:
-        progress = Progress(out, live)
-        progress.show(DRAIN)
-        progress.note("brokers [away]")
-        progress.note("brokers [away]")
-        progress.show(DONE)
-        live.refresh()
-    assert "2 of 2 partitions done" in out.getvalue()
-    assert out.getvalue().count("brokers [away]") == 1
-
-
 class Deaf:
     """Work that loses a KeyboardInterrupt, as client libraries do; presses Ctrl-C when it has begun."""
 
@@ -248,7 +226,6 @@ def test_ctrl_c_is_heard_and_only_work_that_can_be_stopped_has_ended(stoppable: 
 # The drain certificate: the verdict on each partition
 
 
-RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
 READ = PartitionFacts(3, 10, 10, 0, 0)
 FREED = replace(READ, log_start=10)
 SEALED = RetiredPartition(seal_offset=10, seal_leader_epoch=0)
@@ -323,13 +300,9 @@ def test_the_verdict_is_by_what_the_cluster_shows_now(
     found = certificate(shown, [1, 2])
     document = to_json(found)
     assert document["partitions"][0]["verdict"].startswith(verdict)
-    assert document["partitions"][1]["verdict"] == (
-        "reclaimed" if "topic_id" not in changes else "not drained: " + UNAV
-    )
+    beside = "reclaimed" if "topic_id" not in changes else "not drained: no leader available; waiting for one"
+    assert document["partitions"][1]["verdict"] == beside
     assert found.all_drained is (verdict != "not drained")
-
-
-UNAV = "no leader available; waiting for one"
 
 
 def test_certificate_holds_what_the_log_says_and_what_the_cluster_shows_now() -> None:
@@ -360,12 +333,7 @@ def test_certificate_holds_what_the_log_says_and_what_the_cluster_shows_now() ->
         "sealed_epoch_ends_at": None,
         "groups": {"billing": {"kind": "consumer", "committed": 10}},
     }
-
-
-def test_the_help_documents_every_field() -> None:
-    document = to_json(certificate(evidence(), [1, 2]))
-    partition = document["partitions"][0]
-    named = (document, document["shrink"], document["checked_now"], partition, partition["checked_now"])
-    for fields in (*named, partition["check_with"][0]):
+    described = (document, document["shrink"], document["checked_now"], partition, partition["checked_now"])
+    for fields in (*described, partition["check_with"][0]):
         for field in fields:
             assert re.search(rf"^ +{field}\b", json_help(Certificate), re.MULTILINE), "document it in --help"

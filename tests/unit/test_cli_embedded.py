@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Future
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from itertools import chain, repeat
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from modeaware.cli import embedded
 from modeaware.config import ClientConfig, ControllerConfig
+from modeaware.controller.daemon import Controller
 from modeaware.controller.status import Role
 from modeaware.errors import ClusterError, ControllerUnavailable, ErrorCode, RequestRefused
 from modeaware.lifecycle.commands import AlterGroupRulesCommand, Command, CommandResult, DeletePartitionsCommand
@@ -23,20 +29,16 @@ COMMAND = AlterGroupRulesCommand(remove=(("waive", "g", "t"),))
 OLD, NEW = ClaimRecord(1, "127.0.0.1:1", "killed"), ClaimRecord(2, "127.0.0.1:2", "another")
 
 
+@dataclass
 class StubController:
     """Notes in which order it is used; ``elected`` False: another one is."""
 
-    controller_id = "ours"
-    elected = True
-    stands_by = False
+    controller_id: str = "ours"
+    elected: bool = True
+    stands_by: bool = False
     code: ErrorCode | None = ErrorCode.NONE
     refusals: Sequence[ErrorCode] = ()
-    calls: list[str]
-    listen: str | None
-
-    def __init__(self, conf: object, config: object, listen: str | None) -> None:
-        type(self).calls = []
-        type(self).listen = listen
+    calls: list[str] = field(default_factory=list)
 
     def submit(self, commands: Sequence[Command]) -> Future[list[CommandResult]]:
         self.calls.append("submit")
@@ -62,13 +64,11 @@ class StubController:
 
 
 @pytest.fixture
-def stub(monkeypatch: pytest.MonkeyPatch) -> type[StubController]:
-    class Stub(StubController):
-        pass
-
-    monkeypatch.setattr(embedded, "Controller", Stub)
+def stub(monkeypatch: pytest.MonkeyPatch) -> StubController:
+    stub = StubController()
+    monkeypatch.setattr(embedded, "Controller", lambda *_, **__: stub)
     monkeypatch.setattr(embedded, "is_running", lambda conf, claim: claim == NEW)
-    return Stub
+    return stub
 
 
 @pytest.fixture
@@ -76,47 +76,42 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """What goes to the controller that runs."""
     asked: list[object] = []
 
-    class Admin:
-        def __init__(self, conf: object) -> None: ...
+    def alter_group_rules(add: object, remove: object) -> Future[None]:
+        asked.append(remove)
+        done: Future[None] = Future()
+        done.set_result(None)
+        return done
 
-        def __enter__(self) -> Admin:
-            return self
-
-        def __exit__(self, *_: object) -> None: ...
-
-        def alter_group_rules(self, add: object, remove: object) -> Future[None]:
-            asked.append(remove)
-            done: Future[None] = Future()
-            done.set_result(None)
-            return done
-
-    monkeypatch.setattr(embedded, "AdminClient", Admin)
+    admin = SimpleNamespace(alter_group_rules=alter_group_rules)
+    monkeypatch.setattr(embedded, "AdminClient", lambda _: nullcontext(admin))
     return asked
 
 
-def _claimed_by(monkeypatch: pytest.MonkeyPatch, claim: ClaimRecord) -> None:
-    monkeypatch.setattr(session, "read_mode_log", lambda *_: fold([("controller", claim.to_json())]))
+def _claimed_by(monkeypatch: pytest.MonkeyPatch, *claims: ClaimRecord) -> None:
+    """Each look at the log finds the next of these, and the last one for ever."""
+    found = chain(claims, repeat(claims[-1]))
+    monkeypatch.setattr(session, "read_mode_log", lambda *_: fold([("controller", next(found).to_json())]))
 
 
-def test_one_that_stood_by_before_it_was_elected_is_asked_again(stub: type[StubController]) -> None:
+def test_one_that_stood_by_before_it_was_elected_is_asked_again(stub: StubController) -> None:
     stub.stands_by = True
     embedded.alter_group_rules(TARGET, OLD, COMMAND)
     assert stub.calls == ["submit", "start", "submit", "stop"]
 
 
 def test_the_one_that_was_elected_instead_is_asked(
-    stub: type[StubController], asked: list[object], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    stub: StubController, asked: list[object], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stub.elected = False
-    _claimed_by(monkeypatch, NEW)
+    _claimed_by(monkeypatch, OLD, OLD, NEW)  # the killed controller's stands until the next one is active
     embedded.alter_group_rules(TARGET, OLD, COMMAND)
-    assert asked == [COMMAND.remove]
+    assert (asked, stub.calls[-1]) == ([COMMAND.remove], "stop")
     assert "Another controller has taken over" in capsys.readouterr().err
     with embedded.embedded_controller(TARGET, OLD) as controller:
         assert controller is None
 
 
-def test_nobody_elected_in_time_is_an_error(stub: type[StubController], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_elected_in_time_is_an_error(stub: StubController, monkeypatch: pytest.MonkeyPatch) -> None:
     stub.elected = False
     monkeypatch.setattr(embedded, "ELECTION_SLACK_S", -0.5)
     _claimed_by(monkeypatch, OLD)
@@ -126,21 +121,10 @@ def test_nobody_elected_in_time_is_an_error(stub: type[StubController], monkeypa
         raise AssertionError("nobody is active")
 
 
-def test_controller_elected_late_is_followed(
-    stub: type[StubController], asked: list[object], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The claim of the killed controller stands on the log until the next one is active."""
-    stub.elected = False
-    claims = [OLD, OLD, NEW]
-    monkeypatch.setattr(session, "read_mode_log", lambda *_: fold([("controller", claims.pop(0).to_json())]))
-    embedded.alter_group_rules(TARGET, OLD, COMMAND)
-    assert (asked, claims, stub.calls[-1]) == ([COMMAND.remove], [], "stop")
-
-
-def test_command_that_a_new_topic_refuses_is_given_again(stub: type[StubController]) -> None:
+def test_command_that_a_new_topic_refuses_is_given_again(stub: StubController) -> None:
     stub.refusals = [ErrorCode.LEADER_NOT_AVAILABLE]
     command = DeletePartitionsCommand("orders", 1)
-    assert embedded.carry_out(stub({}, CONFIG, None), command).code is ErrorCode.NONE
+    assert embedded.carry_out(cast(Controller, stub), command).code is ErrorCode.NONE
     assert stub.calls == ["submit"] * 2
 
 
@@ -154,11 +138,7 @@ def test_command_that_a_new_topic_refuses_is_given_again(stub: type[StubControll
     ids=["refused", "unknown", "no answer"],
 )
 def test_failure_of_a_command_is_raised_and_the_controller_stopped(
-    stub: type[StubController],
-    monkeypatch: pytest.MonkeyPatch,
-    code: ErrorCode | None,
-    error: type[Exception],
-    told: str,
+    stub: StubController, monkeypatch: pytest.MonkeyPatch, code: ErrorCode | None, error: type[Exception], told: str
 ) -> None:
     stub.code = code
     monkeypatch.setattr(embedded, "ANSWER_TIMEOUT_S", 0.0 if code is None else 10.0)

@@ -15,11 +15,12 @@ import pytest
 import modeaware.cli as cli
 from modeaware.cli import run as run_module
 from modeaware.cli import session
-from modeaware.errors import ConfigError, ModeAwareError
+from modeaware.errors import ModeAwareError
 from modeaware.properties import read_properties
 from modeaware.spark.command import evacuate_main, plan_main
 
 COMMANDS = cli.COMMANDS
+SERVER = ("--bootstrap-server", "127.0.0.1:1")
 
 
 class Sample(cli.Command):
@@ -30,7 +31,7 @@ class Sample(cli.Command):
 
     def run(self, args: argparse.Namespace) -> int:
         if args.what == "fail":
-            raise ModeAwareError("no broker answered at here:1; is it running?")
+            raise ModeAwareError("broker here:1 said\nnone (all drained)")
         if args.what == "interrupt":
             raise KeyboardInterrupt
         if args.what == "talk":
@@ -53,7 +54,7 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("commands")
 @pytest.mark.parametrize(
     ("what", "status", "error"),
-    [("work", 7, ""), ("fail", 1, "error: no broker answered at here:1; is it running?\n"), ("interrupt", 130, "")],
+    [("work", 7, ""), ("fail", 1, "error: broker here:1 said\\nnone (all drained)\n"), ("interrupt", 130, "")],
 )
 def test_exit_status(what: str, status: int, error: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["sample", what]) == status
@@ -110,29 +111,19 @@ def test_a_properties_file_is_read_as_kafkas_tools_read_it(write: Write) -> None
     }
 
 
-def test_the_connection_takes_our_settings_out(write: Write) -> None:
-    path = write("client.id=me\nmodeaware.mode.log.topic=modes\nbootstrap.servers=elsewhere:1\n")
-    connection = session.connection(_parse("--command-config", str(path)))
-    assert connection.conf == {"client.id": "me", "bootstrap.servers": "kafka:9092", "log_level": 0}
-    assert connection.config.mode_log_topic == "modes"
-
-
-def test_a_setting_of_java_clients_comes_with_advice(write: Write) -> None:
-    path = write("sasl.jaas.config=org.apache.kafka...\n")
-    with pytest.raises(ConfigError, match=r"use sasl\.username and sasl\.password"):
-        session.connection(_parse("--command-config", str(path)))
-
-
 @pytest.mark.parametrize(
     ("text", "arguments", "error"),
     [
         ("\xff", "topics --list", "cannot read "),
         ("no.such.setting=1\\", "topics --list", "client settings: No such configuration property"),
+        ("sasl.jaas.config=org.apache", "topics --list", "use sasl.username and sasl.password"),
         ("", "topics --list", "environment variable MODEAWARE_VIEW_TIMEOUT_MS: "),
         ("", "check --role client --topic=", "a name cannot be empty"),
         ("", "check --role operator --transactional-id t", "the operator has its own"),
         ("", "check --role client --transactional-id t --group g", "check a client that reads and writes in two runs"),
         ("", "check --role client --closed-groups", "a client looks at no groups"),
+        ("", "apply no.such/topics.yaml", "error: cannot read no.such/topics.yaml"),
+        ("", "reassign-partitions --verify --reassignment-json-file no.such/plan.json", "cannot be read"),
     ],
 )
 def test_settings_that_cannot_be_used_are_an_error(
@@ -147,8 +138,7 @@ def test_settings_that_cannot_be_used_are_an_error(
     path.write_bytes(text.encode("latin-1"))
     if "environment" in error:
         monkeypatch.setenv("MODEAWARE_VIEW_TIMEOUT_MS", "soon")
-    where = ["--bootstrap-server", "127.0.0.1:1", "--command-config", str(path)]
-    assert cli.main([*arguments.split(), *where]) == 1
+    assert cli.main([*arguments.split(), *SERVER, "--command-config", str(path)]) == 1
     assert error in capsys.readouterr().err
 
 
@@ -163,14 +153,44 @@ def test_settings_that_cannot_be_used_are_an_error(
         ("topics --create --topic t --replica-assignment 1:1", "partition 0 has a broker twice"),
         ("apply f --json", "--json needs --yes, --dry-run or --check"),
         ("run", "name a program, or a module with -m"),
+        ("topics --topic t", "one of the arguments --create --list --describe --alter --delete --undo is required"),
+        ("topics --undo", "--topic is needed"),
+        ("topics --alter --topic t", "--alter needs --partitions N"),
+        ("topics --alter --topic t --partitions 3 --delete-partitions-delay -5", "below 0"),
+        ("topics --alter --topic t --partitions 3 --json", "--json belongs to --describe"),
+        ("topics --alter --topic t --partitions 3 --config a=b", "altered with kafka-configs"),
+        ("topics --alter --topic t --partitions 3 --replica-assignment 1,2", "for 2 partitions, not for 3"),
+        ("topics --create --topic t --replica-assignment 1:2,1", "different replication factor"),
+        ("topics --create --topic t --replica-assignment 1 --partitions 1", "leave the numbers out"),
+        (
+            "topics --create --topic t --replication-factor 2 --min-required-replication-factor 3",
+            "3 is more than --replication-factor 2",
+        ),
+        ("topics --create --topic t --config retention.ms", "is not KEY=VALUE"),
+        ("topics --create --topic t --if-exists", "--if-exists belongs to --describe, --alter, --delete"),
+        ("topics --delete --topic t --partitions 3", "--delete takes no --partitions"),
+        ("topics --describe --partitions 3", "without a number"),
+        ("topics --describe --json --at-min-isr-partitions", "takes no filter"),
+        ("topics --undo --topic t --immediate-delete", "belongs to --alter"),
+        ("groups", "required: ACTION"),
+        ("groups waive g --topic t --expires 1d", "required: --reason"),
+        ("groups waive g --topic t --reason r", "one of the arguments --expires --forever is required"),
+        ("groups waive g --topic t --reason r --expires soon", "'soon' is not a duration"),
+        ("groups waive g --topic t --reason r --expires 0d", "not in the future"),
+        ("groups forget waive --topic t", "name the GROUP"),
+        ("groups forget closed g --topic t", "takes no GROUP"),
+        ("reassign-partitions", "one of the arguments --execute --verify --cancel --list is required"),
+        ("reassign-partitions --list --verify", "not allowed with"),
+        ("reassign-partitions --verify", "--verify needs --reassignment-json-file"),
+        ("reassign-partitions --list --reassignment-json-file f", 'json-file" can\'t be used with action "--list"'),
+        ("reassign-partitions --verify --reassignment-json-file f --additional", "can't be used with action"),
     ],
 )
-def test_values_that_cannot_be_are_bad_usage(
+def test_bad_usage_is_named_and_ends_with_status_2(
     arguments: str, complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    where = [] if arguments == "run" else ["--bootstrap-server", "127.0.0.1:1"]
     with pytest.raises(SystemExit) as caught:
-        cli.main([*arguments.split(), *where])
+        cli.main([*arguments.split(), *(() if arguments in ("run", "groups") else SERVER)])
     assert caught.value.code == 2
     assert complaint in capsys.readouterr().err
 
@@ -218,7 +238,7 @@ def test_every_command_that_talks_to_a_cluster_takes_a_properties_file(capsys: p
 
 
 def test_flags_outweigh_the_file_and_that_the_environment(monkeypatch: pytest.MonkeyPatch, write: Write) -> None:
-    file = write("modeaware.mode.log.topic=of-file\n")
+    file = write("client.id=me\nmodeaware.mode.log.topic=of-file\nbootstrap.servers=elsewhere:1\n")
     in_file, flag = ("--command-config", str(file)), ("--config", "modeaware.mode.log.topic=of-flag")
 
     def topics(*arguments: str) -> tuple[str, str]:
@@ -231,6 +251,8 @@ def test_flags_outweigh_the_file_and_that_the_environment(monkeypatch: pytest.Mo
     assert topics() == ("of-environment",) * 2
     assert topics(*in_file) == ("of-file",) * 2
     assert topics(*in_file, *flag) == ("of-flag",) * 2, "what looks at one log must not keep another"
+    conf = session.connection(_parse(*in_file)).conf
+    assert conf == {"client.id": "me", "bootstrap.servers": "kafka:9092", "log_level": 0}
 
 
 def test_run_hands_on_what_is_ours_in_the_file(monkeypatch: pytest.MonkeyPatch, write: Write) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from base64 import urlsafe_b64encode
+from collections.abc import Iterable
 from concurrent.futures import Future
 from contextlib import nullcontext
 from dataclasses import replace
@@ -40,80 +41,43 @@ from modeaware.reports.session import Session
 from modeaware.reports.topics import ListedTopic, TopicState, named, named_for_change, topic_states
 from modeaware.wire.brokers import Brokers
 from modeaware.wire.requests import (
-    DeleteTopicsRequest,
     DescribeConfigsRequest,
     DescribeTopicPartitionsRequest,
     ListPartitionReassignmentsRequest,
-    MetadataRequest,
 )
 from modeaware.wire.transport import Ask
+from tests.support.fake_brokers import FakeBrokers
 
 SERVER = ("--bootstrap-server", "127.0.0.1:1")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (["--topic", "t"], "one of the arguments --create --list --describe --alter --delete --undo is required"),
-        (["--undo"], "--topic is needed"),
-        (["--alter", "--topic", "t"], "--alter needs --partitions N"),
-        (["--alter", "--topic", "t", "--partitions", "3", "--delete-partitions-delay", "-5"], "below 0"),
-        (["--alter", "--topic", "t", "--partitions", "3", "--json"], "--json belongs to --describe"),
-        (["--alter", "--topic", "t", "--partitions", "3", "--config", "a=b"], "altered with kafka-configs"),
-        (
-            ["--alter", "--topic", "t", "--partitions", "3", "--replica-assignment", "1,2"],
-            "for 2 partitions, not for 3",
-        ),
-        (["--create", "--topic", "t", "--replica-assignment", "1:2,1"], "different replication factor"),
-        (["--create", "--topic", "t", "--replica-assignment", "1", "--partitions", "1"], "leave the numbers out"),
-        (
-            ["--create", "--topic", "t", "--replication-factor", "2", "--min-required-replication-factor", "3"],
-            "3 is more than --replication-factor 2",
-        ),
-        (["--create", "--topic", "t", "--config", "retention.ms"], "is not KEY=VALUE"),
-        (["--create", "--topic", "t", "--if-exists"], "--if-exists belongs to --describe, --alter, --delete"),
-        (["--delete", "--topic", "t", "--partitions", "3"], "--delete takes no --partitions"),
-        (["--describe", "--partitions", "3"], "without a number"),
-        (["--describe", "--json", "--at-min-isr-partitions"], "takes no filter"),
-        (["--undo", "--topic", "t", "--immediate-delete"], "belongs to --alter"),
-    ],
-)
-def test_options_that_do_not_go_together_are_bad_usage(
-    arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as caught:
-        cli.main(["topics", *SERVER, *arguments])
-    assert caught.value.code == 2
-    assert complaint in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["shrink", "t", "--to", "4"], DeletePartitionsCommand("t", 4, -1)),
-        (["shrink", "t", "--to", "4", "--evacuate"], DeletePartitionsCommand("t", 4, evacuate=True)),
-        (["shrink", "t", "--to", "4", "--delete-partitions-delay", "0"], DeletePartitionsCommand("t", 4, 0)),
-        (["shrink", "t", "--to", "4", "--immediate-delete"], DeletePartitionsCommand("t", 4, -1, True)),
+        ("shrink t --to 4", DeletePartitionsCommand("t", 4, -1)),
+        ("shrink t --to 4 --evacuate", DeletePartitionsCommand("t", 4, evacuate=True)),
+        ("shrink t --to 4 --delete-partitions-delay 0", DeletePartitionsCommand("t", 4, 0)),
+        ("shrink t --to 4 --immediate-delete", DeletePartitionsCommand("t", 4, -1, True)),
         (
-            ["shrink", "t", "--to", "4", "--accept-state-loss", "b", "--accept-state-loss", "a"],
+            "shrink t --to 4 --accept-state-loss b --accept-state-loss a",
             DeletePartitionsCommand("t", 4, accept_state_loss=("b", "a")),
         ),
-        (["grow", "t", "--to", "13"], CreatePartitionsCommand("t", 13)),
-        (["topics", "--alter", "--topic", "t", "--partitions", "4"], DeletePartitionsCommand("t", 4, -1)),
-        (["topics", "--alter", "--topic", "t", "--partitions", "13"], CreatePartitionsCommand("t", 13)),
+        ("grow t --to 13", CreatePartitionsCommand("t", 13)),
+        ("topics --alter --topic t --partitions 4", DeletePartitionsCommand("t", 4, -1)),
+        ("topics --alter --topic t --partitions 13", CreatePartitionsCommand("t", 13)),
         (
-            ["topics", "--alter", "--topic", "t", "--partitions", "13", "--replica-assignment", ",".join(["1:2"] * 13)],
+            "topics --alter --topic t --partitions 13 --replica-assignment " + ",".join(["1:2"] * 13),
             CreatePartitionsCommand("t", 13, ((1, 2),)),
         ),
-        (["topics", "--undo", "--topic", "t"], None),
+        ("topics --undo --topic t", None),
         (
-            ["topics", "--alter", "--topic", "t", "--partitions", "4", "--min-required-replication-factor", "1"],
+            "topics --alter --topic t --partitions 4 --min-required-replication-factor 1",
             RequestRefused("replica options apply to new partitions only"),
         ),
     ],
 )
 def test_options_make_the_command(
-    arguments: list[str],
+    arguments: str,
     expected: Command | RequestRefused | None,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -127,7 +91,7 @@ def test_options_make_the_command(
     for module in ("topics", "change"):
         monkeypatch.setattr(f"modeaware.cli.{module}.run_change", run_change)
     refused = isinstance(expected, RequestRefused)
-    assert cli.main([*arguments, *SERVER]) == (1 if refused else 0)
+    assert cli.main([*arguments.split(), *SERVER]) == (1 if refused else 0)
     assert made == ([] if refused else [("t", expected)])
     assert not refused or str(expected) in capsys.readouterr().err
 
@@ -225,11 +189,7 @@ STATEFUL = replace(FRESH, facts=replace(FRESH.facts, groups={"app": STREAMS, "pl
 
 @pytest.mark.parametrize(
     ("target", "what"),
-    [
-        (4, "the keys of partitions 4-11"),
-        (5, "most keys, since 5 does not divide 12,"),
-        (13, "keys that move"),
-    ],
+    [(4, "the keys of partitions 4-11"), (5, "most keys, since 5 does not divide 12,"), (13, "keys that move")],
 )
 def test_accepted_loss_of_state_names_what_does_not_move(target: int, what: str) -> None:
     command = DeletePartitionsCommand("t", target, accept_state_loss=("app", "plain", "absent"))
@@ -269,85 +229,71 @@ def test_question_is_answered_on_a_terminal(
 
 IDS = {"a": UUID(int=1), "b": UUID(int=2)}
 LIVE = frozenset({1, 2})
+DESCRIBE, MOVES, CONFIGS = DescribeTopicPartitionsRequest, ListPartitionReassignmentsRequest, DescribeConfigsRequest
 
 
-class FakeBrokers:
-    """Two topics of three partitions; ``old``: without DescribeTopicPartitions; ``codes``: errors, by request."""
+class TopicBrokers(FakeBrokers):
+    """Two topics of three partitions; ``codes``: errors, by request; ``once``: what was not to be asked for again."""
 
-    def __init__(self, *, old: bool = False) -> None:
-        self.asked: list[str] = []
+    def __init__(self) -> None:
+        super().__init__()
         self.codes: dict[type, int] = {}
-        self._old = old
+        self.once: list[Any] = []
 
-    def ask_any(self, _: Any) -> tuple[int, Any]:
-        return 1, SimpleNamespace(controller_id=-1)
-
-    def ask_each(self, asks: list[Ask], timeout_s: float | None = None) -> list[Any]:
+    def ask_each(self, asks: Iterable[Ask], timeout_s: float | None = None) -> list[Any]:
         (ask,) = asks
-        try:
-            return [self.ask(ask.request)]
-        except ClusterError as error:
-            return [error]
+        self.once += [ask.request] if ask.once else []
+        if self.codes.get(type(ask.request)) == ErrorCode.UNSUPPORTED_VERSION:
+            return [ClusterError("an old broker", code=ErrorCode.UNSUPPORTED_VERSION)]
+        return super().ask_each([ask], timeout_s)
 
-    def ask(self, request: Any) -> Any:
-        self.asked.append(type(request).__name__.removesuffix("Request"))
-        handlers = {
-            DescribeTopicPartitionsRequest: self._describe,
-            MetadataRequest: self._metadata,
-            ListPartitionReassignmentsRequest: self._reassignments,
-            DescribeConfigsRequest: self._configs,
-        }
-        old = self._old and isinstance(request, DescribeTopicPartitionsRequest)
-        if old or self.codes.get(type(request)) == ErrorCode.UNSUPPORTED_VERSION:
-            raise ClusterError(self.asked[-1], code=ErrorCode.UNSUPPORTED_VERSION)
-        return handlers[type(request)](request)
-
-    def _topic(self, name: str, partitions: range, **more: Any) -> Any:
+    def _topic(self, name: str, partitions: range, code: int = 0, **more: Any) -> dict[str, Any]:
         told = [
-            SimpleNamespace(partition_index=p, leader_id=p + 1, replica_nodes=[1, 2], isr_nodes=[1], **more)
+            {"partition_index": p, "leader_id": p + 1, "replica_nodes": [1, 2], "isr_nodes": [1], **more}
             for p in partitions
         ]
-        code = self.codes.get(DescribeTopicPartitionsRequest, 0)
-        return SimpleNamespace(name=name, topic_id=IDS[name], error_code=code, partitions=told, is_internal=False)
+        return {"name": name, "topic_id": IDS[name], "error_code": code, "partitions": told, "is_internal": False}
 
-    def _describe(self, request: Any) -> Any:
+    def on_describe_topic_partitions(self, node: int, request: Any) -> Any:
         """As brokers do it: so many partitions, beginning at the cursor."""
         elr: dict[str, Any] = {"eligible_leader_replicas": [], "last_known_elr": None}
         start = (request.cursor.topic_name, request.cursor.partition_index) if request.cursor else ("", 0)
         todo = [(t.name, p) for t in request.topics for p in range(3) if (t.name, p) >= start]
         now, later = todo[: request.response_partition_limit], todo[request.response_partition_limit :]
-        topics = [self._topic(name, range(p, p + 1), **elr) for name, p in now]
-        cursor = SimpleNamespace(topic_name=later[0][0], partition_index=later[0][1]) if later else None
-        return SimpleNamespace(topics=topics, next_cursor=cursor)
+        topics = [self._topic(name, range(p, p + 1), self.codes.get(DESCRIBE, 0), **elr) for name, p in now]
+        cursor = {"topic_name": later[0][0], "partition_index": later[0][1]} if later else None
+        return {"topics": topics, "next_cursor": cursor}
 
-    def _metadata(self, request: Any) -> Any:
+    def on_metadata(self, node: int, request: Any) -> Any:
         names = IDS if request.topics is None else [topic.name for topic in request.topics]
-        live = [SimpleNamespace(node_id=node) for node in LIVE]
-        return SimpleNamespace(topics=[self._topic(name, range(2, -1, -1)) for name in names], brokers=live)
+        topics = [self._topic(name, range(2, -1, -1)) for name in names]
+        return {"topics": topics, "brokers": [{"node_id": node} for node in LIVE], "controller_id": -1}
 
-    def _reassignments(self, _: Any) -> Any:
-        moved = SimpleNamespace(partition_index=1, adding_replicas=[2], removing_replicas=[])
-        topics = [SimpleNamespace(name="a", partitions=[moved])]
-        code = self.codes.get(ListPartitionReassignmentsRequest, 0)
-        return SimpleNamespace(error_code=code, error_message=None, topics=topics)
+    def on_list_partition_reassignments(self, node: int, request: Any) -> Any:
+        moved = {"partition_index": 1, "adding_replicas": [2], "removing_replicas": []}
+        topics = [{"name": "a", "partitions": [moved]}]
+        return {"error_code": self.codes.get(MOVES, 0), "error_message": None, "topics": topics}
 
-    def _configs(self, request: Any) -> Any:
+    def on_describe_configs(self, node: int, request: Any) -> Any:
         told = [
-            SimpleNamespace(name="min.insync.replicas", value="2", config_source=5),
-            SimpleNamespace(name="retention.ms", value="7", config_source=1),
+            {"name": "min.insync.replicas", "value": "2", "config_source": 5},
+            {"name": "retention.ms", "value": "7", "config_source": 1},
         ]
         names = [resource.resource_name for resource in request.resources]
-        more = {"error_code": self.codes.get(DescribeConfigsRequest, 0), "error_message": None, "configs": told}
-        return SimpleNamespace(results=[SimpleNamespace(resource_name=name, **more) for name in names])
+        more = {"error_code": self.codes.get(CONFIGS, 0), "error_message": None, "configs": told}
+        return {"results": [{"resource_name": name, **more} for name in names]}
+
+    def on_delete_topics(self, node: int, request: Any) -> Any:
+        return {"responses": [{"topic_id": topic.topic_id, "error_code": 0} for topic in request.topics]}
 
 
-def states(brokers: FakeBrokers, limit: int = 2000) -> list[TopicState]:
+def states(brokers: TopicBrokers, limit: int = 2000) -> list[TopicState]:
     return topic_states(cast(Brokers, brokers), ["a", "b"], LIVE, limit)
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 4, 2000])
 def test_topics_that_span_answers_are_put_together(limit: int) -> None:
-    brokers = FakeBrokers()
+    brokers = TopicBrokers()
     first, second = states(brokers, limit)
     assert [(p.partition, p.leader, p.elr, p.last_known_elr) for p in first.partitions] == [
         (0, 1, (), ()),
@@ -357,20 +303,20 @@ def test_topics_that_span_answers_are_put_together(limit: int) -> None:
     assert [p.adding for p in first.partitions] == [None, (2,), None]
     assert [p.adding for p in second.partitions] == [None] * 3
     assert (first.configs, first.min_isr) == ({"retention.ms": "7"}, 2)
-    assert brokers.asked.count("DescribeTopicPartitions") == -(-6 // limit)
+    assert [name for _, name in brokers.asked].count("DescribeTopicPartitions") == -(-6 // limit)
 
 
 def test_a_broker_without_describe_topic_partitions_is_asked_for_metadata() -> None:
-    brokers = FakeBrokers(old=True)
+    brokers = TopicBrokers()
+    brokers.codes = {DESCRIBE: ErrorCode.UNSUPPORTED_VERSION}
     first, _ = states(brokers)
     assert [(p.partition, p.elr, p.last_known_elr) for p in first.partitions] == [(p, None, None) for p in range(3)]
-    assert "Metadata" in brokers.asked
 
 
 @pytest.fixture
-def on_site(monkeypatch: pytest.MonkeyPatch) -> FakeBrokers:
+def on_site(monkeypatch: pytest.MonkeyPatch) -> TopicBrokers:
     """The brokers of the session that commands open; the mode log's record of topic a cannot be used."""
-    brokers = FakeBrokers()
+    brokers = TopicBrokers()
     error = RecordError("malformed", topic="a")
     log = SimpleNamespace(
         unusable=lambda name, _: error if name == "a" else None, record=lambda *_: None, gone_ids=lambda *_: ()
@@ -379,9 +325,6 @@ def on_site(monkeypatch: pytest.MonkeyPatch) -> FakeBrokers:
     session = SimpleNamespace(cluster=cluster, config=ClientConfig(), conf={}, read_log=lambda: log)
     monkeypatch.setattr("modeaware.cli.topics.open_session", lambda *_: nullcontext(session))
     return brokers
-
-
-DESCRIBE, MOVES, CONFIGS = DescribeTopicPartitionsRequest, ListPartitionReassignmentsRequest, DescribeConfigsRequest
 
 
 @pytest.mark.parametrize(
@@ -410,7 +353,7 @@ def test_describe_shows_what_brokers_return(
     options: str,
     status: int,
     text: str,
-    on_site: FakeBrokers,
+    on_site: TopicBrokers,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     on_site.codes = {} if request_type is None else {request_type: code}
@@ -440,7 +383,7 @@ def test_each_topic_of_a_pattern_is_altered_until_one_fails(
 
 
 def test_each_topic_that_is_not_deleted_has_its_error(
-    on_site: FakeBrokers, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    on_site: TopicBrokers, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     failures = {name: ClusterError(f"cannot delete {name}", topic=name) for name in ("a", "b")}
     monkeypatch.setattr("modeaware.cli.topics.delete_topics", lambda *_: failures)
@@ -474,25 +417,9 @@ def test_creation_says_which_replicas_are_missing(
     assert [(new.num_partitions, new.replication_factor) for new in made] == [(3, 2)]
 
 
-class Deleting:
-    """A broker that deletes; what it was asked for."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[list[tuple[str | None, UUID]], bool]] = []
-
-    def ask_any(self, _: Any) -> tuple[int, Any]:
-        return 1, SimpleNamespace(controller_id=1)
-
-    def ask_each(self, asks: list[Ask], timeout_s: float | None = None) -> list[Any]:
-        (ask,) = asks
-        assert isinstance(ask.request, DeleteTopicsRequest)
-        self.asked.append(([(topic.name, topic.topic_id) for topic in ask.request.topics], ask.once))
-        told = [SimpleNamespace(topic_id=topic.topic_id, error_code=0) for topic in ask.request.topics]
-        return [SimpleNamespace(responses=told)]
-
-
 def test_topics_are_deleted_by_id_and_asked_for_once() -> None:
-    brokers = Deleting()
+    brokers = TopicBrokers()
     ids = {name: urlsafe_b64encode(topic_id.bytes).decode().rstrip("=") for name, topic_id in IDS.items()}
     assert delete_topics(cast(Brokers, brokers), ids) == {"a": None, "b": None}
-    assert brokers.asked == [([(None, topic_id) for topic_id in IDS.values()], True)]
+    (asked,) = brokers.once
+    assert [(topic.name, topic.topic_id) for topic in asked.topics] == [(None, topic_id) for topic_id in IDS.values()]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient as StockAdminClient
 from confluent_kafka.admin import NewTopic as StockNewTopic
 
@@ -180,6 +181,11 @@ def test_topics_are_stock_but_for_those_with_a_minimum(admin: AdminClient, monke
 
 
 ONE = {"min_required_replication_factor": 1}
+T0 = ("t", 0)
+
+
+def reassigning(wanted: Any, **more: Any) -> Callable[[AdminClient], Any]:
+    return lambda admin: admin.alter_partition_reassignments(wanted, **more)
 
 
 @pytest.mark.parametrize(
@@ -193,6 +199,11 @@ ONE = {"min_required_replication_factor": 1}
         (lambda admin: admin.create_topics([NewTopic("n", 2, -1, [[1]], **ONE)]), ValueError, "as many partitions"),
         (lambda admin: NewTopic("n", min_required_replication_factor=0), ValueError, "1 or more, not 0"),
         (lambda admin: NewTopic("n", min_required_replication_factor=True), TypeError, "an int, not True"),
+        (reassigning({"t": [1]}), TypeError, "expected a TopicPartition or"),
+        (reassigning({T0: 1}), TypeError, "a sequence of broker ids, not 1"),
+        (reassigning({T0: ["1"]}), TypeError, "broker ids are ints"),
+        (reassigning({T0: [1], TopicPartition(*T0): [2]}), ValueError, "t-0 is named twice"),
+        (reassigning({T0: None}, expected_replicas={T0: [1]}), ValueError, "'t', 0"),
         (lambda admin: admin.alter_group_rules([7]), TypeError, "expected a GroupRule, not 7"),
         (lambda admin: admin.alter_group_rules(remove=["waive"]), TypeError, "expected .kind, group, topic. of a rule"),
     ],

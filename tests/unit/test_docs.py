@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import fields
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -143,16 +142,16 @@ def test_every_field_of_the_mode_log_is_documented() -> None:
 # The example alert rules
 
 
-GROUPS = yaml.safe_load((ROOT / "examples" / "alerts.yaml").read_text(encoding="utf-8"))["groups"]
+GROUPS = yaml.safe_load(read("examples/alerts.yaml"))["groups"]
 RULES: list[dict[str, Any]] = [rule for group in GROUPS for rule in group["rules"]]
 
 
-def exported() -> dict[str, tuple[str, ...]]:
-    """The names that Prometheus gets -> their labels."""
-    collectors = (ControllerCollector(busy_snapshot), ClientCollector())
+def exported(*collectors: ControllerCollector | ClientCollector) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """The names that Prometheus gets -> their types and labels."""
     families = [family for collector in collectors for family in collector.describe()]
     return {
-        family.name + ("_total" if family.type == "counter" else ""): tuple(family._labelnames) for family in families
+        family.name + ("_total" if family.type == "counter" else ""): (family.type, tuple(family._labelnames))
+        for family in families
     }
 
 
@@ -168,19 +167,19 @@ def selectors(expression: Any) -> Iterator[promql_parser.VectorSelector]:
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
 def test_a_rule(rule: dict[str, Any]) -> None:
-    known = exported()
+    known = exported(ControllerCollector(busy_snapshot), ClientCollector())
     found = list(selectors(promql_parser.parse(rule["expr"])))
     named = set(re.findall(r"\bmodeaware_\w+", rule["expr"]))
     assert {selector.name for selector in found} == named, "every one is found, and no other"
     assert named <= set(known)
     for selector in found:
         for matcher in selector.matchers.matchers:
-            assert matcher.name in known[selector.name]
+            assert matcher.name in known[selector.name][1]
     assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
     assert rule["labels"]["severity"] in ("warning", "critical")
     assert {"summary", "description", "runbook"} == set(rule["annotations"])
     page, _, anchor = rule["annotations"]["runbook"].partition("#")
-    headings = re.findall(r"^#+ (.*)$", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE)
+    headings = re.findall(r"^#+ (.*)$", read(page), re.MULTILINE)
     assert anchor in {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
@@ -193,11 +192,10 @@ def test_the_reasons_that_are_no_trouble_are_codes() -> None:
 # docs/architecture.md: the invariants, where each is guarded, and the tests that miss the guard
 
 
-DOCUMENT = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+DOCUMENT = read("docs/architecture.md")
 SIMULATOR = "simulator"
 NAMES = tuple(f"I{number}" for number in range(1, 9))
 CITATION = re.compile(r"\binvariants?\s+(I\d+(?:(?:,\s*|\s+and\s+)I\d+)*)")
-Row = tuple[str, str, str]
 
 
 def sections() -> dict[str, str]:
@@ -206,7 +204,7 @@ def sections() -> dict[str, str]:
     return {part.partition(".")[0]: part for part in parts if re.match(r"I\d+\. ", part)}
 
 
-def guards() -> Iterator[Row]:
+def guards() -> Iterator[tuple[str, str, str]]:
     """The rows of the tables: the invariant, ``module:function``, and what fails without the guard."""
     for name, text in sections().items():
         for row in re.findall(r"^\| `(.*)` \|$", text.replace(f"| {SIMULATOR} |", f"| `{SIMULATOR}` |"), re.MULTILINE):
@@ -214,20 +212,15 @@ def guards() -> Iterator[Row]:
             yield name, where, test
 
 
-def cited() -> dict[str, set[str]]:
-    """For each name that the code cites, the modules that do."""
-    found: dict[str, set[str]] = {}
-    for module, path in modules().items():
-        for names in CITATION.findall(path.read_text(encoding="utf-8")):
-            for name in re.findall(r"I\d+", names):
-                found.setdefault(name, set()).add(module)
-    return found
-
-
-@cache
-def functions(module: str) -> frozenset[str]:
-    nodes = ast.walk(tree(modules()[module]))
-    return frozenset(node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+def cited() -> set[tuple[str, str]]:
+    """Each name that the code cites, with the module that does."""
+    texts = {module: path.read_text(encoding="utf-8") for module, path in modules().items()}
+    return {
+        (name, module)
+        for module, text in texts.items()
+        for names in CITATION.findall(text)
+        for name in re.findall(r"I\d+", names)
+    }
 
 
 def function_of(change: Change) -> str:
@@ -243,28 +236,32 @@ def function_of(change: Change) -> str:
     return f"{change.module}:{max(around, key=lambda node: node.lineno).name}"
 
 
-def test_the_invariants_are_those_that_there_are() -> None:
+def names_of_tests(node: ast.AST, of: str = "") -> Iterator[str]:
+    """Their names as pytest takes them: with the class, where the test is in one."""
+    for each in ast.iter_child_nodes(node):
+        if isinstance(each, ast.ClassDef):
+            yield from names_of_tests(each, f"{of}{each.name}::")
+        elif isinstance(each, ast.FunctionDef):
+            yield f"{of}{each.name}"
+
+
+def test_the_invariants_are_those_that_there_are_and_each_is_cited() -> None:
     assert tuple(sections()) == NAMES
+    assert {name for name, _ in cited()} == set(NAMES)
 
 
-def test_every_invariant_is_cited_and_every_citation_names_one() -> None:
-    assert sorted(cited()) == sorted(NAMES)
-
-
-@pytest.mark.parametrize("row", list(guards()), ids=lambda row: f"{row[0]} {row[1]}")
-def test_a_guard_is_there_and_says_what_for(row: Row) -> None:
-    name, where, _ = row
-    module, _, function = where.partition(":")
-    assert function in functions(module), f"{module} has no function {function}"
-    assert module in cited()[name], f"{module} does not say that it guards invariant {name}"
-
-
-def test_whoever_cites_an_invariant_is_in_its_table() -> None:
+def test_a_guard_is_there_and_says_what_for() -> None:
+    functions = {
+        f"{module}:{node.name}"
+        for module, path in modules().items()
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    assert {where for _, where, _ in guards()} - functions == set()
     listed = {(name, where.partition(":")[0]) for name, where, _ in guards()}
     # Where versions are explained, and where the sources of views meet: what they lead to is listed.
     described = {("I4", "modeaware.topic_view")}
-    citing = {(name, module) for name, found in cited().items() for module in found}
-    assert sorted(citing - listed - described) == []
+    assert cited() == listed | described
 
 
 def test_the_simulators_guards_are_the_pages() -> None:
@@ -277,13 +274,7 @@ def test_the_simulators_guards_are_the_pages() -> None:
     assert {(name, where) for name, where, test in guards() if test == SIMULATOR} == removed
 
 
-@pytest.mark.parametrize("test", sorted({test for _, _, test in guards() if test != SIMULATOR}))
-def test_a_named_test_is_there(test: str) -> None:
-    path, *names = test.split("::")
-    node: ast.AST = tree(ROOT / path)
-    for name in names:  # as pytest takes it: with the class, where the test is in one
-        inner = {
-            each.name: each for each in ast.iter_child_nodes(node) if isinstance(each, ast.ClassDef | ast.FunctionDef)
-        }
-        assert name in inner, f"{path} has no {name}"
-        node = inner[name]
+def test_a_named_test_is_there() -> None:
+    named = {test for _, _, test in guards() if test != SIMULATOR}
+    paths = {test.partition("::")[0] for test in named}
+    assert named - {f"{path}::{test}" for path in paths for test in names_of_tests(tree(ROOT / path))} == set()

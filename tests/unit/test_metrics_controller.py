@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
-from prometheus_client.registry import Collector
 
 from modeaware.controller.status import OPERATIONS, Snapshot, about_controller, about_record
 from modeaware.lifecycle import reasons
@@ -19,7 +17,7 @@ from modeaware.monitoring.pages import CONTACT_STALE_S, LOOP_STALE_S, Controller
 from modeaware.monitoring.server import CONNECTION_S, MAX_CONNECTIONS
 from tests.support.source_tree import modules
 from tests.support.watched import busy_snapshot, record, standby_snapshot
-from tests.unit.test_docs import table
+from tests.unit.test_docs import exported, read, table
 
 NOW_MS = 1_700_000_000_000
 
@@ -79,22 +77,19 @@ def test_what_is_scraped_can_be_read(accept: str) -> None:
 
 # docs/observability.md has every metric, path, logger and field, with its type and labels; and nothing else.
 
-TEXT = (Path(__file__).parents[2] / "docs" / "observability.md").read_text(encoding="utf-8")
+TEXT = read("docs/observability.md")
 
 
 @pytest.mark.parametrize(
     ("heading", "collector"),
     [("controller metric", ControllerCollector(busy_snapshot)), ("client metric", ClientCollector())],
 )
-def test_metrics(heading: str, collector: Collector) -> None:
+def test_metrics(heading: str, collector: ControllerCollector | ClientCollector) -> None:
     documented = {
         name: (kind, tuple(re.findall(r"`(\w+)`", f"`{labels}`")))
         for name, (kind, labels, _) in table(TEXT, heading).items()
     }
-    assert documented == {
-        family.name + ("_total" if family.type == "counter" else ""): (family.type, tuple(family._labelnames))
-        for family in collector.describe()  # type: ignore[attr-defined] # both have it
-    }
+    assert documented == exported(collector)
 
 
 def test_closed_sets() -> None:

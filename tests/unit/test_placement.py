@@ -71,13 +71,6 @@ def by_policy(policy: str, factor: int, minimum: int, brokers: tuple[Candidate, 
     return place_by_policy("t", 6, factor, minimum, brokers, policy, 0)
 
 
-def test_missing_replica_goes_to_the_broker_that_is_down() -> None:
-    for policy in (ENABLED, PREFER_OBSERVED):
-        placed = by_policy(policy, 3, 2)
-        assert {replicas[2] for replicas in placed} == {3}
-        assert Counter(replicas[0] for replicas in placed) == {1: 3, 2: 3}
-
-
 @pytest.mark.parametrize(
     ("policy", "minimum", "used"),
     [(ENABLED, 1, {1, 2}), (PREFER_OBSERVED, 1, {1, 2, 3}), (PREFER_OBSERVED, 2, {1, 2}), (DISABLED, 1, {1, 2})],

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka import KafkaError, Message, TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,79 +19,53 @@ from modeaware.plan.sample import Sample, SampledRecord, Stretch, choose_stretch
 EOF = KafkaError._PARTITION_EOF
 
 
-@dataclass
-class FakeMessage:
+def message(partition: int, offset: int, code: int | None = None) -> Message:
     """What a consumer hands out; an EOF has an offset, too."""
-
-    place: int
-    at: int
-    code: int | None = None
-
-    def partition(self) -> int:
-        return self.place
-
-    def offset(self) -> int:
-        return self.at
-
-    def error(self) -> KafkaError | None:
-        return None if self.code is None else KafkaError(self.code)
-
-    def key(self) -> bytes | None:
-        return b"k%d" % self.at
-
-    def value(self) -> bytes | None:
-        return b"12345"
-
-    def headers(self) -> None:
-        return None
-
-    def timestamp(self) -> tuple[int, int]:
-        return (1, 1000 + self.at)
+    error = None if code is None else KafkaError(code)
+    timestamp = (1, 1000 + offset)
+    return Message("t", partition, offset, key=b"k%d" % offset, value=b"12345", error=error, timestamp=timestamp)
 
 
 class FakeLog:
-    """Partitions as lists of messages; consumers of it hand them out one partition after another."""
+    """Partitions as lists of messages, and each of its consumers, which hands them out one partition after another."""
 
-    def __init__(self, logs: dict[int, list[FakeMessage]]) -> None:
+    def __init__(self, logs: dict[int, list[Message]]) -> None:
         self.logs = logs
         self.confs: list[dict[str, Any]] = []
-        self.consumed: list[FakeMessage] = []
+        self.queue: list[Message] = []
+        self.consumed: list[Message] = []
         self.closed = 0
 
-    def __call__(self, conf: dict[str, Any]) -> FakeConsumer:
+    def __call__(self, conf: dict[str, Any]) -> FakeLog:
+        assert self.closed == len(self.confs), "one consumer at a time"
         self.confs.append(conf)
-        return FakeConsumer(self)
-
-
-@dataclass
-class FakeConsumer:
-    log: FakeLog
-    queue: list[FakeMessage] = field(default_factory=list)
+        self.queue = []
+        return self
 
     def assign(self, places: Iterable[TopicPartition]) -> None:
         for place in places:
-            log = self.log.logs[place.partition]
-            self.queue += [m for m in log if m.at >= place.offset]
+            log = self.logs[place.partition]
+            self.queue += [each for each in log if (each.offset() or 0) >= place.offset]
 
-    def consume(self, count: int, timeout: float) -> list[FakeMessage]:
+    def consume(self, count: int, timeout: float) -> list[Message]:
         assert count > 0
         taken, self.queue = self.queue[:count], self.queue[count:]
-        self.log.consumed += [message for message in taken if message.code is None]
+        self.consumed += [each for each in taken if each.error() is None]
         return taken
 
     def pause(self, places: Iterable[TopicPartition]) -> None:
         paused = {place.partition for place in places}
-        self.queue = [message for message in self.queue if message.place not in paused]
+        self.queue = [each for each in self.queue if each.partition() not in paused]
 
     def close(self) -> None:
-        self.log.closed += 1
+        self.closed += 1
 
 
-def whole(partition: int, start: int, end: int) -> list[FakeMessage]:
-    return [FakeMessage(partition, offset) for offset in range(start, end)] + [FakeMessage(partition, end, EOF)]
+def whole(partition: int, start: int, end: int) -> list[Message]:
+    return [message(partition, offset) for offset in range(start, end)] + [message(partition, end, EOF)]
 
 
-def reading(monkeypatch: pytest.MonkeyPatch, logs: dict[int, list[FakeMessage]]) -> FakeLog:
+def reading(monkeypatch: pytest.MonkeyPatch, logs: dict[int, list[Message]]) -> FakeLog:
     log = FakeLog(logs)
     monkeypatch.setattr(read, "Consumer", log)
     return log
@@ -121,8 +95,8 @@ def test_nothing_is_committed_and_the_caller_cannot_change_that(monkeypatch: pyt
 
 def test_a_log_with_holes_ends_where_it_should(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compacted, or with control records: offsets that nobody is given."""
-    thin = [message for message in whole(0, 0, 1000) if message.at % 50 == 0]
-    log = reading(monkeypatch, {0: thin, 1: [FakeMessage(1, 80, EOF)]})
+    thin = [each for each in whole(0, 0, 1000) if (each.offset() or 0) % 50 == 0]
+    log = reading(monkeypatch, {0: thin, 1: [message(1, 80, EOF)]})
     sample = read.read_sample({}, "t", 2, {0: Stretch(0, 1000), 1: Stretch(0, 80)}, 100)
     assert sample.unread == frozenset()
     places = choose_stretches({0: Stretch(0, 1000), 1: Stretch(0, 80)}, 100)[0]

@@ -114,12 +114,7 @@ def effect(sample: Sample, base: int, target: int) -> Effect:
 
 @pytest.mark.parametrize(
     ("base", "wanted", "targets"),
-    [
-        (48, 13, (12, 13, 14, 16)),
-        (48, 12, (11, 12, 13)),
-        (12, 4, (3, 4, 5)),
-        (12, 11, (6, 10, 11)),
-    ],
+    [(48, 13, (12, 13, 14, 16)), (48, 12, (11, 12, 13)), (12, 4, (3, 4, 5)), (12, 11, (6, 10, 11))],
 )
 def test_targets(base: int, wanted: int, targets: tuple[int, ...]) -> None:
     assert choose_targets(base, wanted) == targets

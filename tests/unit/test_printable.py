@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import json
 import logging
-import subprocess
-import sys
 from contextlib import redirect_stderr
 from dataclasses import replace
 from typing import Any
@@ -17,7 +15,6 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.live import Live
 
-from modeaware import cli
 from modeaware.cli.progress import Progress, progress_on, tell
 from modeaware.cli.reassign import _failed  # private: the lines of a refusal
 from modeaware.confluent.errors import RetiredPartitionChosen
@@ -30,6 +27,7 @@ from modeaware.printable import printable, printable_lines, table
 from modeaware.reports.describe import describe_text
 from modeaware.reports.groups import GroupsReport, given_up, groups_text, report_groups, rule_text
 from modeaware.reports.serialise import to_json
+from tests.support.program import run_program
 from tests.unit.test_cli_display import draining, shrinking
 from tests.unit.test_plan_report import planned
 from tests.unit.test_report_groups import FACTS, IGNORED, NOW, RECORD
@@ -45,6 +43,7 @@ HOSTILE = (
     "[bold red]x[/bold red][link=https://example.org]y[/link]:boom:",
     "<script>alert(1)</script>\"'&\ufeff\udcff",
 )
+each_hostile_name = pytest.mark.parametrize("name", HOSTILE, ids=[str(number) for number in range(len(HOSTILE))])
 
 
 def is_safe(text: str) -> bool:
@@ -125,7 +124,7 @@ RENDERERS = {
 }
 
 
-@pytest.mark.parametrize("name", HOSTILE, ids=[str(number) for number in range(len(HOSTILE))])
+@each_hostile_name
 @pytest.mark.parametrize("renderer", RENDERERS)
 def test_hostile_name_is_escaped_wherever_people_read_it(renderer: str, name: str) -> None:
     for text in RENDERERS[renderer](name):
@@ -133,7 +132,7 @@ def test_hostile_name_is_escaped_wherever_people_read_it(renderer: str, name: st
         assert FORGED not in [line.strip() for line in text.split("\n")]
 
 
-@pytest.mark.parametrize("name", HOSTILE, ids=[str(number) for number in range(len(HOSTILE))])
+@each_hostile_name
 def test_hostile_name_is_escaped_in_every_log(name: str, caplog: pytest.LogCaptureFixture) -> None:
     logging.getLogger("modeaware.some.module").warning("group %s of %d", name, 1)
     assert caplog.messages == [f"group {printable(name)} of 1"]
@@ -145,8 +144,8 @@ def test_hostile_name_is_escaped_in_every_log(name: str, caplog: pytest.LogCaptu
 def test_logs_of_an_application_without_handlers_still_reach_standard_error() -> None:
     log = "logging.getLogger('modeaware.x')"
     program = f"import logging, modeaware; {log}.warning('a\\x1bb'); {log}.info('no')"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stderr == "a\\x1bb\n"
+    done = run_program(program)
+    assert (done.returncode, done.stderr) == (0, "a\\x1bb\n")
 
 
 @pytest.mark.parametrize(
@@ -157,8 +156,8 @@ def test_record_reaches_the_handler_of_an_application_once_and_nothing_else(wher
         f"import logging, modeaware, sys; at = logging.getLogger({where!r}); at.propagate = {propagate}; "
         "at.addHandler(logging.StreamHandler(sys.stdout)); logging.getLogger('modeaware.x').warning('seen')"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
-    assert (done.stdout, done.stderr) == ("seen\n", "")
+    done = run_program(program)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "seen\n", "")
 
 
 def test_malformed_log_call_is_left_to_the_handlers(caplog: pytest.LogCaptureFixture) -> None:
@@ -167,21 +166,15 @@ def test_malformed_log_call_is_left_to_the_handlers(caplog: pytest.LogCaptureFix
     assert caplog.records[-1].msg == "%d records"
 
 
-def test_command_prints_no_control_character_of_an_error(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    class Fails:
-        def run(self, args: object) -> int:
-            raise ModeAwareError(f"group g\n{FORGED}")
-
-    monkeypatch.setattr(cli, "_parse", lambda _: type("Args", (), {"command": Fails()}))
-    assert cli.main([]) == 1
-    assert capsys.readouterr().err == f"error: group g\\n{FORGED}\n"
-
-
-def test_live_display_takes_no_style_from_a_name() -> None:
+def test_live_display_takes_no_style_from_a_name_and_notes_a_thing_once() -> None:
     screen = io.StringIO()
     screen.isatty = lambda: True  # type: ignore[method-assign] # a terminal
+    name = "[red]x[/red]"
+    topic = shrinking(draining(4, reason=f"group-lag:{name}"), draining(5, phase="done", reason=None))
     with progress_on(screen) as progress:
-        progress.show(_descriptions("[red]x[/red]"))
-    assert screen.getvalue().count("[red]x[/red]") >= 2, "the topic and the group it waits for"
+        progress.show(replace(topic, topic=name))
+        progress.note("brokers [away]")
+        progress.note("brokers [away]")
+    assert screen.getvalue().count(name) == 2, "the topic and the group it waits for"
+    assert screen.getvalue().count("brokers [away]") == 1
+    assert "1 of 2 partitions done" in screen.getvalue()
