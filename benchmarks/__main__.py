@@ -17,6 +17,7 @@ import confluent_kafka
 from benchmarks import (
     cold_start,
     consume,
+    copy,
     endpoint_connections,
     endpoint_metadata,
     footprint,
@@ -41,6 +42,7 @@ PARTS: dict[str, Callable[[Setting], Iterator[Result]]] = {
     "takeover": takeover.measure,
     "requests": requests.measure,
     "scale": scale.measure,
+    "copy": copy.measure,
     "footprint": footprint.measure,
     "endpoint-metadata": endpoint_metadata.measure,
     "endpoint-connections": endpoint_connections.measure,

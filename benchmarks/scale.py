@@ -43,7 +43,7 @@ def _shrunk(setting: Setting, topics: int, groups: int, unrelated: int) -> Itera
         for future in admin.delete_partitions(wanted, 0, request_timeout=DEADLINE_S).values():
             future.result()
         admitted_s = time.monotonic() - start_s
-        while not _all_done(setting, log.topic, names):
+        while not all_done(setting, log.topic, names):
             if time.monotonic() - start_s > DEADLINE_S:
                 raise RuntimeError(f"{topics} topics are not shrunk within {DEADLINE_S:g} s")
             time.sleep(0.2)  # the log is read as a client would
@@ -55,7 +55,8 @@ def _shrunk(setting: Setting, topics: int, groups: int, unrelated: int) -> Itera
         yield Result(f"{name}: controller's CPU", spent_s, "s", details={"ms_a_topic": round(spent_s / topics * 1000)})
 
 
-def _all_done(setting: Setting, log: str, names: list[str]) -> bool:
+def all_done(setting: Setting, log: str, names: list[str]) -> bool:
+    """Return whether the mode log says that these topics are shrunk, and their retired partitions reclaimed."""
     replay = read_mode_log({"bootstrap.servers": setting.bootstrap_servers}, log, 30)
     return all(_is_done(replay.record(name)) for name in names)
 

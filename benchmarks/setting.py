@@ -42,6 +42,13 @@ class Setting:
         self.topics.append(name)
         return name
 
+    def delete(self, *topics: str) -> None:
+        """Delete topics before the end: large ones."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
+        for future in admin.delete_topics(list(topics)).values():
+            future.result(30)
+        self.topics = [name for name in self.topics if name not in topics]
+
     def make_log(self) -> RealLog:
         """A mode log of its own."""
         log = RealLog(self.bootstrap_servers)
@@ -63,6 +70,4 @@ def setting(quick: bool) -> Iterator[Setting]:
             yield made
         finally:
             if made.topics:
-                admin = AdminClient({"bootstrap.servers": made.bootstrap_servers})
-                for future in admin.delete_topics(made.topics).values():
-                    future.result(30)
+                made.delete(*made.topics)
