@@ -38,13 +38,8 @@ OWN_CLUSTERS = frozenset({"_three_nodes", "secured", "kafka40"})
 class MakeTopic(Protocol):
     """Creates a topic with a name of its own on the shared cluster and returns the name."""
 
-    def __call__(self, partitions: int = 12, /, *, prefix: str = "t", **configs: str | int | bool) -> str:
-        """
-        Args:
-            partitions: how many.
-            prefix: start of the name.
-            configs: topic settings with ``_`` for ``.``: ``retention_ms=1000``.
-        """
+    def __call__(self, partitions: int = 12, /, **configs: str | int | bool) -> str:
+        """``configs``: topic settings with ``_`` for ``.``: ``retention_ms=1000``."""
 
 
 MakeKafka = Callable[..., LocalKafka]
@@ -151,8 +146,8 @@ def make_topic(kafka: Kafka) -> MakeTopic:
 def topic_maker(kafka: Kafka) -> MakeTopic:
     """The same for any cluster."""
 
-    def make(partitions: int = 12, /, *, prefix: str = "t", **configs: str | int | bool) -> str:
-        name = f"{prefix}-{uuid.uuid4().hex[:12]}"
+    def make(partitions: int = 12, /, **configs: str | int | bool) -> str:
+        name = f"t-{uuid.uuid4().hex[:12]}"
         settings = {key.replace("_", "."): str(value).lower() for key, value in configs.items()}
         create_topic(kafka.bootstrap_servers, name, partitions, configs=settings)
         return name

@@ -153,7 +153,7 @@ class Fleet(Task):
                 child.kill()
 
     def work(self) -> None:
-        while not self.stopping.wait(WATCH_S):
+        while not self.done.wait(WATCH_S):
             for child in self.children:
                 if child.turn.acquire(blocking=False):  # else the nemesis has it
                     try:

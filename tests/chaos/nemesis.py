@@ -106,7 +106,7 @@ class Lane(Task):
 
     def work(self) -> None:
         deck: list[Kind] = []
-        while not self.stopping.wait(self.chance.uniform(*self._gap_s)):
+        while not self.done.wait(self.chance.uniform(*self._gap_s)):
             if not deck:
                 deck = [kind for kind in self.kinds for _ in range(kind.weight)]
                 self.chance.shuffle(deck)
@@ -116,7 +116,7 @@ class Lane(Task):
         """Kill or pause the victim for a time of the kind, or until the run stops, and revive it."""
         rest_s = self.chance.uniform(*kind.pause_s)
         with struck(self.chronicle, kind.name, victim, revive, least_s=kind.pause_s[0]):
-            self.stopping.wait(rest_s)
+            self.done.wait(rest_s)
 
 
 class BrokerLane(Lane):
@@ -149,7 +149,7 @@ class BrokerLane(Lane):
         restarted: list[int] = []
         with _fault(self.chronicle, kind.name, "brokers", "*") as what:
             for broker in self._brokers:
-                if not self.stopping.is_set() and self._in_sync_again():
+                if not self.done.is_set() and self._in_sync_again():
                     try:
                         broker.stop()
                     except LocalKafkaError as error:  # it took too long, and was killed
@@ -160,7 +160,7 @@ class BrokerLane(Lane):
 
     def _in_sync_again(self, *, even_if_stopping: bool = False) -> bool:
         """Wait until every partition has all its replicas in sync; False: not in time, or the run is stopping."""
-        over = until(lambda: self._in_sync() or (self.stopping.is_set() and not even_if_stopping), IN_SYNC_S)
+        over = until(lambda: self._in_sync() or (self.done.is_set() and not even_if_stopping), IN_SYNC_S)
         return over and self._in_sync()
 
     def _in_sync(self) -> bool:

@@ -70,7 +70,7 @@ class Operator(Task):
 
     def work(self) -> None:
         with closing(self._admin):
-            while not self.stopping.is_set():
+            while not self.done.is_set():
                 self._once()
 
     def _once(self) -> None:
@@ -92,7 +92,7 @@ class Operator(Task):
             if asleep:
                 time.sleep(delay_ms / 1000 + QUIET_S)  # the writer's sleep, which is what this is about
         if self._chance.random() < UNDONE_SHARE:
-            self.stopping.wait(self._chance.uniform(*UNDO_AFTER_S))
+            self.done.wait(self._chance.uniform(*UNDO_AFTER_S))
             done = self._reclaimed() is not None
             self._grow()
             self.chronicle.note("grown" if done else "undone", target=target)
@@ -100,7 +100,7 @@ class Operator(Task):
         if until(lambda: self._reclaimed() is not None, SHRINK_S, POLL_S):
             took_s = round(time.monotonic() - began_s, 1)
             self.chronicle.note("shrunk", to=target, delay_ms=delay_ms, took_s=took_s, **self._evidence())
-            self.stopping.wait(self._chance.uniform(0.5, 3.0))
+            self.done.wait(self._chance.uniform(0.5, 3.0))
             if target > LOWEST_TARGET and self._chance.random() < AGAIN_SHARE:
                 return  # and shrink it further
         else:
@@ -196,10 +196,10 @@ class Remaker(Task):
             create_topic(self._setting, topic, 2)
         counts = cycle(RECREATED_COUNTS)
         with closing(self._admin):
-            while not self.stopping.is_set():
+            while not self.done.is_set():
                 self._remake(f"{self._setting.topic}-remade", next(counts))
                 self._shrink_crowd(crowd)
-                self.stopping.wait(self._chance.uniform(*self._pause_s))
+                self.done.wait(self._chance.uniform(*self._pause_s))
 
     def _remake(self, topic: str, count: int) -> None:
         """Delete a shrunk topic and create it again under its name, with ``count`` partitions."""
@@ -207,7 +207,7 @@ class Remaker(Task):
         self._write(topic)
         shrunk = self._shrunk(topic)
         delete_topic(self._setting, topic)
-        self.stopping.wait(self._chance.choice((0.0, 0.0, 1.0, 4.0)))
+        self.done.wait(self._chance.choice((0.0, 0.0, 1.0, 4.0)))
         create_topic(self._setting, topic, count)
         acknowledged, failures = self._write(topic)
         unread = self._unread(topic, acknowledged)

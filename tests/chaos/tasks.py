@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -13,6 +12,7 @@ from confluent_kafka import KafkaException
 
 from modeaware.errors import ControllerUnavailable, ModeAwareError, RequestRefused
 from tests.chaos.chronicle import Chronicle
+from tests.support.background import Background
 
 POLL_S = 0.2
 ANSWER_S = 65.0
@@ -21,50 +21,29 @@ ANSWER_S = 65.0
 log = logging.getLogger("chaos")
 
 
-class Task:
-    """Work in a thread of its own between :meth:`start` and :meth:`stop`; subclasses define :meth:`work`.
-
-    Attributes:
-        stopping: set when the work has to come to its end.
-        failed: whether it has ended with an error.
-    """
+class Task(Background):
+    """Work in a thread of its own between ``start`` and :meth:`stop`. What it has failed with is noted, too."""
 
     def __init__(self, chronicle: Chronicle, name: str) -> None:
+        super().__init__()
         self.chronicle = chronicle
-        self.stopping = threading.Event()
-        self._name = name
-        self._failure: Exception | None = None
-        self._thread = threading.Thread(target=self._run, name=f"chaos-{name}", daemon=True)
+        self._task = name
 
     @property
     def failed(self) -> bool:
         return self._failure is not None
 
-    def work(self) -> None:
-        """Work until :attr:`stopping` is set."""
-        raise NotImplementedError
-
-    def start(self) -> None:
-        self._thread.start()
+    def run(self) -> None:
+        super().run()
+        if self.failed:
+            self.chronicle.note(f"{self._task}-failed", error=repr(self._failure))
 
     def stop(self) -> None:
-        """Let what is under way come to its end.
-
-        Raises:
-            Exception: why the work had ended before.
-        """
-        self.stopping.set()
-        if self._thread.ident is not None:
-            self._thread.join()
-        if self._failure is not None:
-            raise self._failure
-
-    def _run(self) -> None:
-        try:
-            self.work()
-        except Exception as error:  # noqa: BLE001 - raised again in stop(), in the thread that waits for it
-            self.chronicle.note(f"{self._name}-failed", error=repr(error))
-            self._failure = error
+        """Let what is under way come to its end; raise why the work had ended before."""
+        self.done.set()
+        if self.ident is not None:
+            self.join()
+        self.fine()
 
 
 def until(condition: Callable[[], bool], timeout_s: float, poll_s: float = POLL_S) -> bool:

@@ -69,7 +69,7 @@ class Watch(Task):
 
     def work(self) -> None:
         claimed = None
-        while not self.stopping.wait(INTERVAL_S):
+        while not self.done.wait(INTERVAL_S):
             claim = self._views.claim()
             if claim is not None and claimed != (claim.controller_epoch, claim.controller_id):
                 claimed = claim.controller_epoch, claim.controller_id

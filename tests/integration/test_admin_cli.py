@@ -14,7 +14,7 @@ from modeaware.cli.session import connect, connection
 from modeaware.controller.daemon import Controller
 from tests.conftest import MakeTopic
 from tests.support.command_line import QUICK, WAIT, Site
-from tests.support.plain import watermarks
+from tests.support.plain import ends
 from tests.support.waiting import eventually
 
 TIMEOUT_S = 30.0
@@ -91,7 +91,7 @@ def test_ctrl_c_leaves_the_wait_without_harm(site: Site, filled: str) -> None:
     assert [p["mode"] for p in described["partitions"]] == ["ReadWrite"] * 2 + ["ReadOnly"] * 4
     assert f"slow-{filled}" in described["partitions"][2]["waits_for"]
 
-    site.commit(filled, f"slow-{filled}", {p: end for p, (_, end) in watermarks(site.servers, filled).items()})
+    site.commit(filled, f"slow-{filled}", ends(site.servers, filled))
     again = site.run("shrink", filled, "--to", "2", *WAIT)
     assert again.status == 0, again.err
     assert "already under way" in again.err

@@ -102,9 +102,6 @@ def test_in_mid_shrink(site: Site, filled: str, write: Write, make_group: Callab
 
     same = told_json(site, write(**{filled: {"partitions": 4}}), "--check")[filled]
     assert (same["status"], same["in_progress"], same["steps"]) == ("in_progress", "drain of partitions 4-5", [])
-    other = {"partitions": 4, "shrink": {"policy": "retention"}}
-    (warning,) = told_json(site, write(**{filled: other}), "--yes")[filled]["warnings"]
-    assert "continues as it began (policy drained, delay_ms 0, without an evacuation)" in warning
     lower = told_json(site, write(**{filled: {"partitions": 2}}), "--yes", status=1)[filled]
     assert lower["status"] == "refused"
     assert f"take it back (modeaware topics --undo --topic {filled})" in lower["error"]

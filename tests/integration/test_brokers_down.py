@@ -15,8 +15,9 @@ from modeaware.local import LocalBroker, LocalKafka
 from modeaware.modes import PartitionMode
 from modeaware.views import registry
 from tests.conftest import topic_maker
-from tests.support.controlled import Controlled, left, produce
+from tests.support.controlled import Controlled, left
 from tests.support.groups import RunningGroup
+from tests.support.kafka_fixtures import Lagging
 from tests.support.modelog import RealLog, topic_record
 from tests.support.takeover import assert_one_at_a_time, history
 from tests.support.waiting import eventually
@@ -36,12 +37,10 @@ def restart(kafka: LocalKafka) -> None:
 
 @pytest.mark.parametrize("harm", [methodcaller("kill"), methodcaller("pause")], ids=["kill", "pause"])
 def test_a_drain_goes_on_without_one_of_three_brokers(
-    kafka3: LocalKafka, setting: Controlled, make_group: Callable[[], str], harm: Callable[[LocalBroker], None]
+    kafka3: LocalKafka, setting: Controlled, lagging: Lagging, harm: Callable[[LocalBroker], None]
 ) -> None:
-    topic, name = topic_maker(kafka3)(7), make_group()
-    with RunningGroup(setting.servers, topic, name) as group:
-        group.wait_for(produce(setting, topic, 70))
-    unread = produce(setting, topic, 70, "unread")  # each broker leads retired partitions, and some of the groups
+    topic = topic_maker(kafka3)(7)  # each broker leads retired partitions, and some of the groups
+    name, unread = lagging(topic)
     controller = setting.start()
     setting.shrink(topic, 1)
     setting.wait_for(topic, lambda _: setting.reasons(topic) == {f"group-lag:{name}"})
@@ -104,13 +103,11 @@ def test_controllers_go_on_when_all_brokers_were_killed(kafka3: LocalKafka, sett
 
 
 def test_nothing_is_concluded_from_the_silence_of_frozen_brokers(
-    kafka3: LocalKafka, setting: Controlled, make_group: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+    kafka3: LocalKafka, setting: Controlled, lagging: Lagging, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cluster, "REQUEST_TIMEOUT_S", 2.0)
-    topic, other, name = topic_maker(kafka3)(4), topic_maker(kafka3)(4), make_group()
-    with RunningGroup(setting.servers, topic, name) as group:
-        group.wait_for(produce(setting, topic, 40))
-    unread = produce(setting, topic, 40, "unread")
+    topic, other = topic_maker(kafka3)(4), topic_maker(kafka3)(4)
+    name, unread = lagging(topic)
     setting.start()
     setting.shrink(topic, 1)
     setting.wait_for(topic, lambda _: setting.reasons(topic) == {f"group-lag:{name}"})

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 
@@ -15,6 +13,7 @@ from modeaware.local import Kafka
 from modeaware.modes import PartitionMode
 from tests.support.fake_views import modes_of
 from tests.support.group import Reading, await_held, held, read
+from tests.support.program import run_program
 from tests.support.waiting import eventually
 
 NONE = PartitionMode.NONE
@@ -125,12 +124,7 @@ def test_incremental_callbacks_see_what_goes_and_what_comes(reading: Reading) ->
     reading.views.set(topic, modes_of(4, 3, NONE))
     await_held(consumer, range(3))
     consumer.close()
-    assert calls == [
-        ("assign", [0, 1, 2, 3]),
-        ("revoke", [2, 3]),
-        ("assign", [2]),
-        ("revoke", [0, 1, 2]),
-    ]
+    assert calls == [("assign", [0, 1, 2, 3]), ("revoke", [2, 3]), ("assign", [2]), ("revoke", [0, 1, 2])]
 
 
 @protocols
@@ -185,5 +179,5 @@ except KeyboardInterrupt:
     print("interrupted")
 consumer.close()
 """
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    run = run_program(program)
     assert (run.stdout, run.stderr) == ("interrupted\n", "")

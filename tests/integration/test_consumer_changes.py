@@ -55,20 +55,6 @@ def test_the_start_of_idle_read_only_partitions_is_committed(reading: Reading) -
     assert committed(consumer, topic, 4) == {1: 0, 2: 0, 3: 7}, "and when they become ReadOnly"
 
 
-def test_a_commit_of_the_group_is_never_taken_back(reading: Reading) -> None:
-    topic = reading.topic(2)
-    reading.send(topic, 1, 5)
-    before = reading.consumer(enable_auto_commit=False)
-    before.commit(offsets=[TopicPartition(topic, 1, 5)], asynchronous=False)
-    consumer = reading.consumer(enable_auto_commit=False)
-    consumer.subscribe([topic])
-    await_held(consumer, range(2))
-    consumer.seek(TopicPartition(topic, 1, 2))
-    reading.views.set(topic, modes_of(2, 1))
-    consumer.poll(0)
-    assert committed(consumer, topic, 2) == {1: 5}
-
-
 @protocols
 @pytest.mark.parametrize("reset", ["earliest", "latest"])
 def test_what_was_fetched_and_not_delivered_is_not_skipped(reading: Reading, strategy: str, reset: str) -> None:

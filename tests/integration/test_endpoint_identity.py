@@ -23,13 +23,7 @@ from modeaware.modelog.reader import read_mode_log
 from modeaware.modelog.records import ClaimRecord
 from modeaware.wire import client as wire_client
 from modeaware.wire import codec, messages
-from tests.support.guarded import (
-    MODE_LOG,
-    NOBODY,
-    OTHER,
-    Guarded,
-    address_of,
-)
+from tests.support.guarded import MODE_LOG, NOBODY, OTHER, Guarded, address_of
 from tests.support.secured import ADMIN, MECHANISMS
 from tests.support.waiting import eventually
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import logging
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ from confluent_kafka.admin import AclOperation
 from modeaware.errors import ModeAwareError
 from modeaware.local.settings import free_ports
 from modeaware.modelog.reader import read_mode_log
-from tests.support.guarded import NOBODY, OTHER, OWNER, Guarded, GuardedProcess, address_of
+from tests.support.guarded import NOBODY, OTHER, OWNER, Guarded, address_of
+from tests.support.process import LoggedProcess
 from tests.support.secured import ADMIN, MECHANISMS, secret
 
 GUESS = "guessed-by-somebody"
@@ -26,7 +28,13 @@ def test_no_credential_and_no_token_gets_into_any_log(
     """A controller's process that says all it can, and one in this process with everybody's loggers at DEBUG."""
     caplog.set_level(logging.DEBUG)
     (port,) = free_ports(1)
-    process = GuardedProcess(guarded, "modes-of-process", f"127.0.0.1:{port}", tmp_path)
+    files, config = guarded.secured.certificate, guarded.properties(ADMIN)
+    command = [
+        *(sys.executable, "-m", "modeaware", "controller", "--verbose", "--bootstrap-server", guarded.servers),
+        *("--command-config", config, "--config", "modeaware.mode.log.topic=modes-of-process"),
+        *("--listen", f"127.0.0.1:{port}", "--tls-certificate", str(files.certificate), "--tls-key", str(files.key)),
+    ]
+    process = LoggedProcess(command, tmp_path / "controller.log")
     inside = guarded.controller("modes-inside")
     try:
         inside.start(wait_active_s=30)
@@ -40,7 +48,8 @@ def test_no_credential_and_no_token_gets_into_any_log(
             assert all(replay.record(topic) is not None for topic in topics)
     finally:
         inside.stop()
-        status = process.stop()
+        process.send_sigterm()
+        status = process.wait(30)
     assert status == 0
     assert "asks: [DeletePartitions" in process.said
     assert "asks: [DeletePartitions" in caplog.text

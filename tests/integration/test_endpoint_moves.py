@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -18,40 +19,40 @@ from tests.support.takeover import ControllerProcess
 from tests.support.waiting import eventually
 
 
-@pytest.fixture
-def address() -> str:
-    return f"127.0.0.1:{free_port()}"
+class Place:
+    """One address, where controllers run as processes, one after the other; and views of clients."""
 
+    def __init__(self, setting: Controlled, folder: Path) -> None:
+        self.address = f"127.0.0.1:{free_port()}"
+        self._setting, self._folder = setting, folder
+        self._processes: list[ControllerProcess] = []
+        self._views: list[Views] = []
 
-@pytest.fixture
-def start_there(setting: Controlled, address: str, tmp_path: Path) -> Iterator[Callable[[], ControllerProcess]]:
-    """Starts controllers as processes, one after the other at one address; killed with the test."""
-    made: list[ControllerProcess] = []
-
-    def start() -> ControllerProcess:
+    def start(self) -> ControllerProcess:
         config = {"modeaware.controller.session.timeout.ms": 3_000}
-        made.append(ControllerProcess(setting.conf, setting.log, tmp_path, listen=address, **config))
-        return made[-1]
+        log, folder = self._setting.log, self._folder
+        self._processes.append(ControllerProcess(self._setting.conf, log, folder, listen=self.address, **config))
+        return self._processes[-1]
 
-    yield start
-    for process in made:
-        process.kill()
+    def views(self, source: str, *more_servers: str) -> Views:
+        """A client's, ready."""
+        config = ClientConfig(mode_source=source, refresh_interval_ms=200, mode_log_topic=self._setting.log)
+        servers = ",".join((self.address, *more_servers))
+        self._views.append(registry.acquire({"bootstrap.servers": servers}, config))
+        assert self._views[-1].wait_ready(30)
+        return self._views[-1]
+
+    def close(self) -> None:
+        for views in self._views:
+            views.close()
+        for process in self._processes:
+            process.kill()
 
 
 @pytest.fixture
-def make_views(setting: Controlled) -> Iterator[Callable[..., Views]]:
-    """``make(source, *servers)``: a client's views, ready."""
-    made: list[Views] = []
-
-    def make(source: str, *servers: str) -> Views:
-        config = ClientConfig(mode_source=source, refresh_interval_ms=200, mode_log_topic=setting.log)
-        made.append(registry.acquire({"bootstrap.servers": ",".join(servers)}, config))
-        assert made[-1].wait_ready(30)
-        return made[-1]
-
-    yield make
-    for views in made:
-        views.close()
+def place(setting: Controlled, tmp_path: Path) -> Iterator[Place]:
+    with closing(Place(setting, tmp_path)) as made:
+        yield made
 
 
 def shrink(setting: Controlled, topic: str, count: int) -> None:
@@ -63,18 +64,12 @@ def writable(views: Views, topic: str) -> int:
     return len(views.view(topic).writable)
 
 
-def test_it_hangs_and_is_killed(
-    setting: Controlled,
-    make_topic: MakeTopic,
-    make_views: Callable[..., Views],
-    start_there: Callable[[], ControllerProcess],
-    address: str,
-) -> None:
+def test_it_hangs_and_is_killed(setting: Controlled, make_topic: MakeTopic, place: Place) -> None:
     topic = make_topic(6)
     setting.start(session_timeout_ms=3_000)
     shrink(setting, topic, 4)
-    process = start_there()
-    views = make_views("wire", address)
+    process = place.start()
+    views = place.views("wire")
     assert writable(views, topic) == 4
     process.pause()
     error = eventually(views.error)
@@ -88,24 +83,18 @@ def test_it_hangs_and_is_killed(
     eventually(views.error)
     shrink(setting, topic, 2)
     assert writable(views, topic) == 3
-    start_there()
+    place.start()
     eventually(lambda: writable(views, topic) == 2)
     eventually(lambda: views.error() is None)
 
 
-def test_auto_goes_to_the_log_and_back(
-    setting: Controlled,
-    make_topic: MakeTopic,
-    make_views: Callable[..., Views],
-    start_there: Callable[[], ControllerProcess],
-    address: str,
-) -> None:
+def test_auto_goes_to_the_log_and_back(setting: Controlled, make_topic: MakeTopic, place: Place) -> None:
     """The brokers are among the bootstrap servers, so while no endpoint answers the log tells changes."""
     topic = make_topic(6)
     setting.start(session_timeout_ms=3_000)
     shrink(setting, topic, 5)
-    process = start_there()
-    views = make_views("auto", address, setting.servers)
+    process = place.start()
+    views = place.views("auto", setting.servers)
     eventually(lambda: views.stats()["source"] == "wire")
     process.send_sigterm()
     assert process.wait(30) == 0
@@ -113,8 +102,8 @@ def test_auto_goes_to_the_log_and_back(
     shrink(setting, topic, 3)
     eventually(lambda: writable(views, topic) == 3)
     eventually(lambda: views.error() is None)
-    start_there()
+    place.start()
     eventually(lambda: views.stats()["source"] == "wire")
     shrink(setting, topic, 2)
     eventually(lambda: writable(views, topic) == 2)
-    assert views.stats()["server"] == address
+    assert views.stats()["server"] == place.address

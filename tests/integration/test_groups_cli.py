@@ -8,14 +8,10 @@ from typing import Any
 
 from modeaware.controller.daemon import Controller
 from tests.support.command_line import Site
-from tests.support.plain import create_topic, watermarks
+from tests.support.plain import create_topic, ends, watermarks
 from tests.support.waiting import eventually
 
 DRAIN = ("--yes", "--delete-partitions-delay", "0")
-
-
-def ends(site: Site, topic: str) -> dict[int, int]:
-    return {partition: end for partition, (_, end) in watermarks(site.servers, topic).items()}
 
 
 def listed(site: Site, topic: str | None = None) -> dict[str, Any]:
@@ -44,12 +40,12 @@ def test_a_waiver_says_what_is_given_up_and_lets_the_drain_go_on(
 ) -> None:
     slow, quick = f"slow-{filled}", f"quick-{filled}"
     site.commit(filled, slow, dict.fromkeys(range(6), 0))
-    site.commit(filled, quick, ends(site, filled))
+    site.commit(filled, quick, ends(site.servers, filled))
     assert site.run("shrink", filled, "--to", "4", *DRAIN).status == 0
     wait_for_phase(site, filled, "drain")
 
     groups = groups_of(site, filled)
-    unread = ends(site, filled)[4] + ends(site, filled)[5]
+    unread = ends(site.servers, filled)[4] + ends(site.servers, filled)[5]
     assert groups[slow]["because"] == ["noted", "using"]
     assert groups[slow]["held_up"] == {"4": f"group-lag:{slow}", "5": f"group-lag:{slow}"}
     assert sum(groups[slow]["unread"].values()) == unread
@@ -81,7 +77,7 @@ def test_state_that_does_not_move_is_given_up_by_name_only(
 ) -> None:
     app = make_group()
     create_topic(site.servers, f"{app}-counts-changelog", 6, configs={"cleanup.policy": "compact"})
-    site.commit(filled, app, ends(site, filled))
+    site.commit(filled, app, ends(site.servers, filled))
     refused = site.run("shrink", filled, "--to", "3", *DRAIN)
     assert refused.status == 1
     assert app in refused.err

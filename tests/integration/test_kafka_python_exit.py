@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 
 import pytest
 
 from modeaware.local import Kafka
 from tests.conftest import MakeTopic
+from tests.support.program import run_program
 
 SCRIPT = """
 import sys
@@ -27,10 +26,6 @@ if how == "used":
 
 @pytest.mark.parametrize("how", ["used", "at once"])
 def test_a_process_ends_by_itself(kafka: Kafka, make_topic: MakeTopic, make_group: Callable[[], str], how: str) -> None:
-    topic = make_topic(2)
-    arguments = [kafka.bootstrap_servers, topic, make_group(), how]
-    ended = subprocess.run(
-        [sys.executable, "-c", SCRIPT, *arguments], capture_output=True, text=True, timeout=60, check=False
-    )
+    ended = run_program(SCRIPT, kafka.bootstrap_servers, make_topic(2), make_group(), how)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout == ("v\n" if how == "used" else "")

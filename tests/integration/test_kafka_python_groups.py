@@ -23,12 +23,7 @@ from tests.support.kafka_python_group import FAST, Member
 from tests.support.waiting import eventually
 
 NONE = PartitionMode.NONE
-STRATEGIES = [
-    RangePartitionAssignor,
-    RoundRobinPartitionAssignor,
-    StickyPartitionAssignor,
-    CooperativeStickyAssignor,
-]
+STRATEGIES = [RangePartitionAssignor, RoundRobinPartitionAssignor, StickyPartitionAssignor, CooperativeStickyAssignor]
 every_strategy = pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda kind: str(kind.name))
 
 

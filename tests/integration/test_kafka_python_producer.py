@@ -17,10 +17,8 @@ from modeaware.local import Kafka
 from modeaware.modes import PartitionMode
 from modeaware.views import registry
 from tests.conftest import MakeTopic
-from tests.support.controlled import Controlled
 from tests.support.fake_views import FakeViews, modes_of
 from tests.support.plain import drain_topic
-from tests.support.waiting import eventually
 
 MakeProducer = Callable[..., KafkaProducer]
 KEYS = [b"key-%d" % number for number in range(60)]
@@ -125,19 +123,3 @@ def test_the_first_send_waits_for_the_first_view(
     assert blocked.send(topic, b"v").get(30).partition == 0
     with pytest.raises(RetiredPartitionError):
         free.send(topic, b"v", partition=5)
-
-
-def test_it_follows_a_live_shrink_and_the_undo(
-    make_producer: MakeProducer, served: Controlled, make_topic: MakeTopic
-) -> None:
-    topic = make_topic(6)
-    producer = make_producer(modeaware_mode_log_topic=served.log)
-    assert partitions_of([producer.send(topic, b"v", key) for key in KEYS]) == [murmur2(key, 6) for key in KEYS]
-    served.shrink(topic, 4, delay_ms=600_000)
-    eventually(lambda: producer.modeaware_stats()["routed_topics"] == 1)
-    assert partitions_of([producer.send(topic, b"v", key) for key in KEYS]) == [murmur2(key, 4) for key in KEYS]
-    with pytest.raises(RetiredPartitionError):
-        producer.send(topic, b"v", partition=5)
-    served.grow(topic, 6)
-    eventually(lambda: producer.modeaware_stats()["routed_topics"] == 0)
-    assert producer.send(topic, b"v", partition=5).get(30).partition == 5

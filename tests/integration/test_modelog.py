@@ -6,11 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import (
-    AclOperation,
-    ConfigResource,
-    ResourceType,
-)
+from confluent_kafka.admin import AclOperation, ConfigResource, ResourceType
 
 from modeaware.errors import ClusterError, ControllerFenced, ModeSourceError, NotAuthorized
 from modeaware.local import Kafka

@@ -14,7 +14,7 @@ from kafka import KafkaProducer
 from modeaware.local.jars import find_java, kafka_tools_jars
 from tests.conftest import MakeTopic
 from tests.support.command_line import Site
-from tests.support.plain import produce_keyed, watermarks
+from tests.support.plain import ends, produce_keyed
 from tests.support.plan_samples import some_keys
 
 PARTITIONS = 12
@@ -97,8 +97,8 @@ def test_the_hash_that_placed_the_keys_is_named(site: Site, make_topic: MakeTopi
 def test_what_stands_in_the_way(site: Site, make_topic: MakeTopic, make_group: Callable[[], str]) -> None:
     topic, group = make_topic(6, cleanup_policy="compact"), make_group()
     produce_keyed(site.servers, topic, ((b"k%d" % i, b"v") for i in range(600)), **{"enable.idempotence": True})
-    ends = {p: end for p, (_, end) in watermarks(site.servers, topic).items()}
-    site.commit(topic, group, {**ends, 5: ends[5] - 7})
+    read = ends(site.servers, topic)
+    site.commit(topic, group, {**read, 5: read[5] - 7})
     producer = Producer({"bootstrap.servers": site.servers, "transactional.id": make_group()})
     producer.init_transactions(TIMEOUT_S)
     producer.begin_transaction()

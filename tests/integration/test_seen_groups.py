@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from confluent_kafka import (
-    AcknowledgeType,
-    ShareConsumer,
-)
+from confluent_kafka import AcknowledgeType, ShareConsumer
 
 from modeaware.cluster.cluster import Cluster
 from modeaware.cluster.groups import GroupsFound, find_groups

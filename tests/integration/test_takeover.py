@@ -17,8 +17,9 @@ from modeaware.modelog.records import CLAIM_KEY
 from modeaware.modelog.topic import ensure_mode_log
 from modeaware.modelog.writer import ModeLogWriter
 from tests.conftest import MakeTopic
-from tests.support.controlled import INTERVAL_MS, QUIET_MS, Controlled, produce
+from tests.support.controlled import INTERVAL_MS, QUIET_MS, Controlled
 from tests.support.groups import RunningGroup
+from tests.support.kafka_fixtures import Lagging
 from tests.support.takeover import ControllerProcess, assert_one_at_a_time, history
 from tests.support.waiting import eventually
 
@@ -55,14 +56,6 @@ def ask(controller: Controller, topic: str, to: int = 1) -> CommandResult:
 def shrinks(controller: Controller, topic: str) -> bool:
     """Whether it carries the command out; a new topic's leaders are waited for."""
     return carry_out(controller, DeletePartitionsCommand(topic, 1, LONG_DELAY_MS)).code is ErrorCode.NONE
-
-
-def lagging(setting: Controlled, topic: str, name: str) -> tuple[str, str, set[bytes]]:
-    """A topic, a group that has read a part of it, and what the group has not read."""
-    first = produce(setting, topic, 40)
-    with RunningGroup(setting.servers, topic, name) as group:
-        group.wait_for(first)
-    return topic, name, produce(setting, topic, 40, "unread")
 
 
 def epoch(setting: Controlled) -> int:
@@ -110,9 +103,10 @@ def test_a_clean_stop_hands_over_without_waiting_for_the_session(setting: Contro
 
 
 def test_a_standby_takes_over_from_one_that_was_killed_and_goes_on(
-    setting: Controlled, spawn: Callable[..., ControllerProcess], make_topic: MakeTopic, make_group: Callable[[], str]
+    setting: Controlled, spawn: Callable[..., ControllerProcess], make_topic: MakeTopic, lagging: Lagging
 ) -> None:
-    topic, name, unread = lagging(setting, make_topic(4), make_group())
+    topic = make_topic(4)
+    name, unread = lagging(topic)
     process = spawn()
     process.wait_until_it_says("active: epoch 1")
     standby = setting.start(session_timeout_ms=SESSION_MS)
@@ -136,10 +130,11 @@ def test_a_standby_takes_over_from_one_that_was_killed_and_goes_on(
 
 
 def test_one_that_was_paused_for_longer_than_its_session_appends_nothing_and_stands_by(
-    setting: Controlled, spawn: Callable[..., ControllerProcess], make_topic: MakeTopic, make_group: Callable[[], str]
+    setting: Controlled, spawn: Callable[..., ControllerProcess], make_topic: MakeTopic, lagging: Lagging
 ) -> None:
     """It wakes with a shrink in mind that it could go on with: the group has caught up meanwhile."""
-    topic, name, unread = lagging(setting, make_topic(4), make_group())
+    topic = make_topic(4)
+    name, unread = lagging(topic)
     serving = setting.start()
     setting.shrink(topic, 1)
     setting.wait_for(topic, lambda record: setting.reasons(topic) == {f"group-lag:{name}"})

@@ -11,7 +11,7 @@ from modeaware.modes import PartitionMode
 from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled, left, produce
 from tests.support.groups import RunningGroup
-from tests.support.plain import watermarks
+from tests.support.plain import ends
 
 
 @pytest.mark.parametrize("phase", ["seal", "drain", "done"])
@@ -21,7 +21,7 @@ def test_in_phase(setting: Controlled, make_topic: MakeTopic, make_group: Callab
     with RunningGroup(setting.servers, topic, name) as group:
         group.wait_for(first)
     unread = produce(setting, topic, 40, "unread") if phase != "done" else set()
-    ends = {partition: end for partition, (_, end) in watermarks(setting.servers, topic).items()}
+    before = ends(setting.servers, topic)
     setting.start(seal_quiet_ms=3_600_000 if phase == "seal" else 200)
     setting.shrink(topic, 1)
     setting.wait_for(topic, lambda record: topic_phase(record) == phase)
@@ -30,11 +30,10 @@ def test_in_phase(setting: Controlled, make_topic: MakeTopic, make_group: Callab
     record = setting.wait_done(topic)
     assert (record.modes, record.retired, record.deletion) == ((PartitionMode.READ_WRITE,) * 4, {}, None)
     kept = left(setting, topic)
-    assert all(kept[p] == (0 if phase == "done" else ends[p]) for p in (1, 2, 3)), "nothing else is deleted"
+    assert all(kept[p] == (0 if phase == "done" else before[p]) for p in (1, 2, 3)), "nothing else is deleted"
 
     again = unread.union(*(produce(setting, topic, 5, f"again-{p}", partition=p) for p in range(4)))
-    ends_now = {p: end for p, (_, end) in watermarks(setting.servers, topic).items()}
-    assert ends_now == {p: end + 5 for p, end in ends.items()}
+    assert ends(setting.servers, topic) == {p: end + 5 for p, end in before.items()}
     with RunningGroup(setting.servers, topic, name) as group:
         group.wait_for(again)
     assert sorted(group.values) == sorted(again), "each once"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ssl
-import sys
 import time
 import uuid
 from pathlib import Path
@@ -18,10 +17,9 @@ from modeaware.controller.daemon import Controller
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modelog.records import TopicRecord
 from tests.support.plain import create_topic
-from tests.support.process import LoggedProcess
 from tests.support.raw_client import RawClient, token
 from tests.support.rights import Acls
-from tests.support.secured import ADMIN, SecuredKafka, login
+from tests.support.secured import SecuredKafka, login
 
 OWNER, OTHER, NOBODY = "alice", "bob", "mallory"
 """NOBODY has no right at all; the others have what a test grants them, on topics of the test."""
@@ -107,20 +105,3 @@ def address_of(controller: Controller) -> str:
     """Where its endpoint listens."""
     assert controller.address is not None
     return controller.address
-
-
-class GuardedProcess(LoggedProcess):
-    """``modeaware controller --verbose`` with a TLS endpoint."""
-
-    def __init__(self, guarded: Guarded, mode_log: str, address: str, folder: Path) -> None:
-        files = guarded.secured.certificate
-        command = [
-            *(sys.executable, "-m", "modeaware", "controller", "--verbose", "--bootstrap-server", guarded.servers),
-            *("--command-config", guarded.properties(ADMIN), "--config", f"modeaware.mode.log.topic={mode_log}"),
-            *("--listen", address, "--tls-certificate", str(files.certificate), "--tls-key", str(files.key)),
-        ]
-        super().__init__(command, folder / "controller.log")
-
-    def stop(self) -> int:
-        self.send_sigterm()
-        return self.wait(30)

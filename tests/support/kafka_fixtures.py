@@ -13,15 +13,18 @@ from modeaware.controller.daemon import Controller
 from modeaware.local import Kafka
 from modeaware.views import registry
 from tests.support.command_line import Site
-from tests.support.controlled import Controlled
+from tests.support.controlled import Controlled, produce
 from tests.support.fake_views import FakeViews
 from tests.support.group import Reading
+from tests.support.groups import RunningGroup
 from tests.support.guarded import MODE_LOG, OTHER, OWNER, WIDE, Guarded
 from tests.support.plain import produce_keyed
 from tests.support.reassigning import Moving
 from tests.support.recreating import Recreating
 from tests.support.rights import Acls
 from tests.support.secured import SecuredKafka
+
+Lagging = Callable[[str], tuple[str, set[bytes]]]
 
 
 @pytest.fixture
@@ -52,6 +55,20 @@ def setting(request: pytest.FixtureRequest) -> Iterator[Controlled]:
     controllers are stopped with the test."""
     with Controlled(request.getfixturevalue("kafka3" if "kafka3" in request.fixturenames else "kafka")) as made:
         yield made
+
+
+@pytest.fixture
+def lagging(setting: Controlled, make_group: Callable[[], str]) -> Lagging:
+    """Fills a topic: a group that has read a part of it, and what the group has not read."""
+
+    def fill(topic: str) -> tuple[str, set[bytes]]:
+        name = make_group()
+        first = produce(setting, topic, 70)
+        with RunningGroup(setting.servers, topic, name) as group:
+            group.wait_for(first)
+        return name, produce(setting, topic, 70, "unread")
+
+    return fill
 
 
 @pytest.fixture

@@ -140,6 +140,11 @@ def watermarks(bootstrap_servers: str, topic: str) -> dict[int, tuple[int, int]]
         consumer.close()
 
 
+def ends(bootstrap_servers: str, topic: str) -> dict[int, int]:
+    """High watermark of every partition."""
+    return {partition: end for partition, (_, end) in watermarks(bootstrap_servers, topic).items()}
+
+
 def commit(bootstrap_servers: str, group: str, topic: str, offsets: Mapping[int, int]) -> None:
     """Commit offsets for a group without members."""
     consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": group})

@@ -12,9 +12,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def run_program(text: str) -> subprocess.CompletedProcess[str]:
+def run_program(text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run Python, indented as a whole or not, to its end (60 s at the most); its output is text."""
-    command = [sys.executable, "-c", textwrap.dedent(text)]
+    command = [sys.executable, "-c", textwrap.dedent(text), *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.support.command_line import WAIT, Site
 from tests.support.kafka_tools import run_tool
-from tests.support.plain import watermarks
+from tests.support.plain import ends
 
 
 def certificate(site: Site, topic: str, *options: str) -> dict[str, Any]:
@@ -15,10 +15,6 @@ def certificate(site: Site, topic: str, *options: str) -> dict[str, Any]:
     assert told.status == 0, told.err
     document: dict[str, Any] = json.loads(told.out)
     return document
-
-
-def ends(site: Site, topic: str) -> dict[int, int]:
-    return {partition: end for partition, (_, end) in watermarks(site.servers, topic).items()}
 
 
 def offset_of(output: str, topic: str, partition: int) -> int:
@@ -30,14 +26,14 @@ def offset_of(output: str, topic: str, partition: int) -> int:
 
 
 def test_a_shrink_is_certified_and_kafkas_tools_agree(site: Site, filled: str) -> None:
-    site.commit(filled, group := f"audit {filled}", ends(site, filled))
+    site.commit(filled, group := f"audit {filled}", ends(site.servers, filled))
     assert site.run("shrink", filled, "--to", "4", *WAIT).status == 0
     document = certificate(site, filled)
     assert [partition["verdict"] for partition in document["partitions"]] == ["reclaimed"] * 2
     assert document["shrink"]["policy"] == "drained"
     assert (document["required_groups"], document["waived"]) == ([group], {})
     partition = document["partitions"][1]
-    seal = ends(site, filled)[5]
+    seal = ends(site.servers, filled)[5]
     assert (partition["seal_offset"], partition["proof"]) == (seal, {group: seal})
     assert partition["checked_now"]["log_start"] == partition["checked_now"]["log_end"] == seal
 

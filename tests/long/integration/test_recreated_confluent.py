@@ -23,9 +23,8 @@ def test_new_latest_group_reads_every_record_written_after_it_joined(
 ) -> None:
     recreating.recreate()
     with recreating.group(make_group(), protocol, "latest", members=2) as group:
-        group.await_held(
-            recreating.topic, range(COUNT), [6, 6]
-        )  # a rebalance after this would be a start at the end anew
+        # A rebalance after this would be a start at the end anew.
+        group.await_held(recreating.topic, range(COUNT), [6, 6])
         group.check(recreating.send())
 
 

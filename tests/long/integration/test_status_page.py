@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -18,7 +17,7 @@ from tests.conftest import MakeTopic
 from tests.support.browser import browser
 from tests.support.command_line import Site
 from tests.support.plain import produce_keyed
-from tests.support.waiting import eventually
+from tests.support.process import LoggedProcess
 from tests.support.watched import NAUGHTY, busy_snapshot
 
 DEADLINE_MS = 60_000
@@ -41,35 +40,23 @@ def page() -> Iterator[Page]:
 
 
 @pytest.fixture
-def watched(site: Site, tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+def watched(site: Site, tmp_path: Path) -> Iterator[tuple[str, LoggedProcess]]:
     """A controller in a process of its own: where its pages are, and the process."""
-    told = tmp_path / "controller.log"
     command = [sys.executable, "-m", "modeaware", "controller", "--bootstrap-server", site.servers]
     command += ["--command-config", str(tmp_path / "client.properties"), "--http", "127.0.0.1:0", *QUICK]
-    with told.open("wb") as log:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    process = LoggedProcess(command, tmp_path / "controller.log")
     try:
-
-        def place() -> str | None:
-            assert process.poll() is None, told.read_text()
-            found = PLACE.search(told.read_text())
-            return found[1] if found is not None else None
-
-        url = eventually(place, 60)
-        assert url is not None
-        eventually(lambda: "active: epoch" in told.read_text(), 60)
-        yield url, process
+        process.wait_until_it_says("active: epoch", 60)
+        place = PLACE.search(process.said)
+        assert place is not None, process.said
+        yield place[1], process
     finally:
-        process.terminate()
+        process.send_sigterm()
         process.wait(60)
 
 
 def test_a_drain_from_blocked_to_done(
-    site: Site,
-    watched: tuple[str, subprocess.Popen[bytes]],
-    page: Page,
-    make_topic: MakeTopic,
-    make_group: Callable[[], str],
+    site: Site, watched: tuple[str, LoggedProcess], page: Page, make_topic: MakeTopic, make_group: Callable[[], str]
 ) -> None:
     url, process = watched
     topic, group = make_topic(4), make_group()
@@ -104,7 +91,7 @@ def test_a_drain_from_blocked_to_done(
     assert page.evaluate("window.sameDocument") is True
     assert errors == []
 
-    process.terminate()
+    process.send_sigterm()
     assert process.wait(60) == 0
     expect(page.locator("#live")).to_contain_text("stale: no answer for ")
     expect(page.locator("body")).to_have_class("stale")

@@ -6,23 +6,17 @@ import itertools
 import json
 import re
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from modeaware import cli
-from modeaware.admin.reassignments import list_reassignments, replicas_by_broker
-from modeaware.local import Kafka, LocalKafka
-from modeaware.wire.brokers import Brokers
+from modeaware.local import LocalKafka
 from tests.support.kafka_tools import finish_tool
-from tests.support.plain import TIMEOUT_S, produce_keyed
 from tests.support.reassigning import Moving
 from tests.support.source_tree import ROOT
-from tests.support.waiting import eventually
 
 Tool = Callable[..., "Shown"]
 BEFORE, AFTER = [[1, 2], [2, 3]], [[3, 2], [2, 1]]
@@ -72,73 +66,45 @@ def test_every_flag_of_kafkas_tool_is_in_the_table_and_ours_has_those_that_are_t
     assert {flag for flag, ours in table.items() if ours.startswith("the same")} == table.keys() & flags
 
 
-def kafkas(kafka: Kafka) -> Tool:
-    def run(*arguments: str) -> Shown:
-        command = ["kafka-reassign-partitions.sh", "--bootstrap-server", kafka.bootstrap_servers, *arguments]
-        done = finish_tool(" ".join(command))
+@pytest.fixture
+def both(kafka3: LocalKafka, capsys: pytest.CaptureFixture[str]) -> tuple[Tool, Tool]:
+    """Kafka's tool and ours."""
+    words = ("--bootstrap-server", kafka3.bootstrap_servers)
+
+    def kafkas(*arguments: str) -> Shown:
+        done = finish_tool(" ".join(["kafka-reassign-partitions.sh", *words, *arguments]))
         return Shown(done.status, done.out)
 
-    return run
+    def ours(*arguments: str) -> Shown:
+        capsys.readouterr()
+        status = cli.main(["reassign-partitions", *words, *arguments])
+        return Shown(status, "".join(capsys.readouterr()))
+
+    return kafkas, ours
 
 
 @pytest.fixture
-def ours(capsys: pytest.CaptureFixture[str]) -> Callable[[Kafka], Tool]:
-    def on(kafka: Kafka) -> Tool:
-        def run(*arguments: str) -> Shown:
-            capsys.readouterr()
-            status = cli.main(["reassign-partitions", "--bootstrap-server", kafka.bootstrap_servers, *arguments])
-            return Shown(status, "".join(capsys.readouterr()))
-
-        return run
-
-    return on
-
-
-@pytest.fixture
-def both(kafka3: LocalKafka, ours: Callable[[Kafka], Tool]) -> tuple[Tool, Tool]:
-    """Kafka's tool and ours."""
-    return kafkas(kafka3), ours(kafka3)
-
-
-@pytest.fixture
-def make_placed(kafka3: LocalKafka) -> Iterator[Callable[[], str]]:
-    """Makes topics of two partitions on the brokers of BEFORE, which go with the test and with what is in progress of
-    them. There are 20 MB in each: a throttled broker fetches 1 MB whenever it may fetch at all, every 11 s or so."""
-    made: list[str] = []
-    admin = AdminClient({"bootstrap.servers": kafka3.bootstrap_servers})
+def make_placed(moving: Moving) -> Callable[[], str]:
+    """Makes topics of two partitions on the brokers of BEFORE, each with more than a throttled broker fetches soon."""
 
     def make() -> str:
-        name = f"moved-{uuid.uuid4().hex[:12]}"
-        made.append(name)
-        admin.create_topics([NewTopic(name, num_partitions=2, replica_assignment=BEFORE)])[name].result(TIMEOUT_S)
+        topic = moving.topic(*BEFORE)
         for partition in range(2):
-            produce_keyed(
-                kafka3.bootstrap_servers, name, [(None, b"x" * 10_000)] * 1000, partition=partition, acks="all"
-            )
-        return name
+            moving.fill(topic, partition)
+        return topic
 
-    yield make
-    for deletion in admin.delete_topics(made).values():
-        deletion.result(TIMEOUT_S)
-
-
-@pytest.fixture
-def plan(tmp_path: Path) -> Callable[..., str]:
-    """Writes a file of reassignments, by default of one topic to the brokers of AFTER; its path."""
-
-    def write(topic: str, replicas: list[list[int]] = AFTER, **more: object) -> str:
-        listed = [{"topic": topic, "partition": p, "replicas": ids, **more} for p, ids in enumerate(replicas)]
-        path = tmp_path / f"{topic}-{uuid.uuid4().hex[:6]}.json"
-        path.write_text(json.dumps({"version": 1, "partitions": listed}))
-        return str(path)
-
-    return write
+    return make
 
 
 def replicas(assignment: dict[str, object]) -> dict[tuple[str, int], list[int]]:
     """Without the folders, which only Kafka's tool prints."""
     listed: list[dict[str, object]] = assignment["partitions"]
     return {(str(one["topic"]), int(str(one["partition"]))): list(one["replicas"]) for one in listed}
+
+
+def to_after(topic: str) -> dict[str, object]:
+    listed = [{"topic": topic, "partition": p, "replicas": ids} for p, ids in enumerate(AFTER)]
+    return {"version": 1, "partitions": listed}
 
 
 def file_of(tmp_path: Path, assignment: dict[str, object]) -> str:
@@ -165,31 +131,16 @@ def same_line(kafkas: str, ours: str) -> bool:
     return kafkas.rstrip() == ours or (ours != "" and kafkas.startswith(f"{ours} The --additional flag can also"))
 
 
-@pytest.fixture
-def arrive(kafka3: LocalKafka) -> Callable[[str, list[list[int]]], None]:
-    """Waits until every broker's metadata has the partitions of a topic on these brokers, and no others."""
-
-    def wait(topic: str, wanted: list[list[int]]) -> None:
-        there = {(topic, partition): tuple(ids) for partition, ids in enumerate(wanted)}
-        with closing(Brokers({"bootstrap.servers": kafka3.bootstrap_servers})) as brokers:
-            eventually(lambda: all(seen == there for seen in replicas_by_broker(brokers, [topic]).values()))
-            eventually(lambda: not list_reassignments(brokers, there))
-
-    return wait
+def arrive(moving: Moving, topic: str, wanted: list[list[int]]) -> None:
+    moving.wait_until(topic, {partition: tuple(ids) for partition, ids in enumerate(wanted)})
 
 
 def test_a_move_from_its_start_to_its_end(
-    both: tuple[Tool, Tool],
-    make_placed: Callable[[], str],
-    plan: Callable[..., str],
-    arrive: Callable[[str, list[list[int]]], None],
-    kafka3: LocalKafka,
+    both: tuple[Tool, Tool], make_placed: Callable[[], str], moving: Moving, tmp_path: Path
 ) -> None:
-    moving = Moving(kafka3)
-
     def play(tool: Tool) -> list[Shown]:
         topic = make_placed()
-        file = ("--reassignment-json-file", plan(topic))
+        file = ("--reassignment-json-file", file_of(tmp_path, to_after(topic)))
         shown = [tool("--verify", *file)]
         with moving.throttled(topic):
             shown.append(tool("--execute", *file))
@@ -204,34 +155,29 @@ def test_a_move_from_its_start_to_its_end(
             shown.append(tool("--cancel", *file))
         shown.append(tool("--cancel", *file))
         shown.append(tool("--execute", *file))
-        arrive(topic, AFTER)
+        arrive(moving, topic, AFTER)
         shows_the_same(*(each("--verify", *file) for each in both))
         shown.append(tool("--verify", *file))
         return [Shown(status, text.replace(topic, "the-topic")) for status, text in shown]
 
-    with closing(moving):
-        played = [play(tool) for tool in both]
+    played = [play(tool) for tool in both]
     for theirs, mine in zip(*played, strict=True):
         shows_the_same(theirs, mine)
 
 
 def test_what_one_prints_the_other_executes(
-    both: tuple[Tool, Tool],
-    make_placed: Callable[[], str],
-    plan: Callable[..., str],
-    arrive: Callable[[str, list[list[int]]], None],
-    tmp_path: Path,
+    both: tuple[Tool, Tool], make_placed: Callable[[], str], moving: Moving, tmp_path: Path
 ) -> None:
     topic = make_placed()
-    file, start = plan(topic), {(topic, 0): BEFORE[0], (topic, 1): BEFORE[1]}
+    file, start = file_of(tmp_path, to_after(topic)), {(topic, 0): BEFORE[0], (topic, 1): BEFORE[1]}
     for first, second in (both, both[::-1]):
         there = first("--execute", "--reassignment-json-file", file)
         assert there.status == 0, there.text
-        arrive(topic, AFTER)
+        arrive(moving, topic, AFTER)
         rollback = there.json_after(CURRENT)
         assert replicas(rollback) == start
         back = second("--execute", "--reassignment-json-file", file_of(tmp_path, rollback))
         assert back.status == 0, back.text
-        arrive(topic, BEFORE)
+        arrive(moving, topic, BEFORE)
         verified = second("--verify", "--reassignment-json-file", file_of(tmp_path, rollback))
         assert f"Reassignment of partition {topic}-0 is completed." in verified.lines

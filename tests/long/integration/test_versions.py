@@ -12,7 +12,7 @@ from modeaware.modes import PartitionMode
 from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled
 from tests.support.old_release import Release, new_release, old_release
-from tests.support.plain import commit, watermarks
+from tests.support.plain import commit, ends, watermarks
 from tests.support.rolling import Deployment
 from tests.support.waiting import eventually
 
@@ -28,19 +28,15 @@ def old(tmp_path: Path) -> Release:
 
 
 @pytest.fixture
-def make_deployment(
-    setting: Controlled, make_topic: MakeTopic, make_group: Callable[[], str], tmp_path: Path
-) -> Iterator[Callable[[], tuple[Deployment, str]]]:
-    made: list[Deployment] = []
+def topic(make_topic: MakeTopic) -> str:
+    return make_topic(12)
 
-    def make() -> tuple[Deployment, str]:
-        topic = make_topic(12)
-        made.append(Deployment(setting.servers, setting.log, topic, make_group(), tmp_path))
-        return made[-1], topic
 
-    yield make
-    for deployment in made:
-        deployment.kill()
+@pytest.fixture
+def site(setting: Controlled, topic: str, make_group: Callable[[], str], tmp_path: Path) -> Iterator[Deployment]:
+    made = Deployment(setting.servers, setting.log, topic, make_group(), tmp_path)
+    yield made
+    made.kill()
 
 
 # What is replaced in which order; "!" is killed instead of asked to stop. controller-1 is the active one at first.
@@ -51,15 +47,10 @@ DOWN = ("producer-1", "consumer-1", "producer-2", "consumer-2", "controller-1!",
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("upwards", "order"), [(True, UP), (False, DOWN)], ids=["upgrade", "rollback"])
 def test_a_rolling_restart_in_mid_shrink_loses_nothing(
-    upwards: bool,
-    order: tuple[str, ...],
-    setting: Controlled,
-    old: Release,
-    make_deployment: Callable[[], tuple[Deployment, str]],
+    upwards: bool, order: tuple[str, ...], setting: Controlled, old: Release, topic: str, site: Deployment
 ) -> None:
     before, after = (old, new_release()) if upwards else (new_release(), old)
     assert before.version != after.version
-    site, topic = make_deployment()
     site.start("controller-1", before)
     eventually(lambda: _active(setting, site) == "controller-1", 60)
     for name in ("controller-2", "consumer-1", "consumer-2", "producer-1", "producer-2"):
@@ -78,7 +69,7 @@ def test_a_rolling_restart_in_mid_shrink_loses_nothing(
         assert setting.modes(topic) == (RW,) * 4 + (RO,) * 8, name
     eventually(lambda: _active(setting, site) is not None, 60)
     assert {name: running.release for name, running in site.now.items()} == dict.fromkeys(site.now, after)
-    commit(setting.servers, HOLDS_IT_UP, topic, {p: end for p, (_, end) in watermarks(setting.servers, topic).items()})
+    commit(setting.servers, HOLDS_IT_UP, topic, ends(setting.servers, topic))
     done = setting.wait_done(topic, 90)
 
     assert done.modes == (RW,) * 4 + (NONE,) * 8

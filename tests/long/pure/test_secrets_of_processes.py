@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.program import run_program
 from tests.unit.test_secrets import NOBODY, SASL, SECRET, forms
 
 # In a process of its own: kafka-python leaves sockets behind where nobody answers.
@@ -35,7 +34,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 def test_a_client_of_kafka_python_that_reaches_nobody_tells_no_password() -> None:
-    done = subprocess.run([sys.executable, "-c", SEND_WITH_KAFKA_PYTHON], capture_output=True, text=True, check=False)
+    done = run_program(SEND_WITH_KAFKA_PYTHON)
     assert done.returncode != 0
     assert "DEBUG:kafka" in done.stderr
     assert [form for form in forms(SECRET) if form in done.stdout + done.stderr] == []
@@ -45,8 +44,7 @@ def test_a_client_of_kafka_python_that_reaches_nobody_tells_no_password() -> Non
 def test_commands_tell_no_password(command: list[str], tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text("".join(f"{name}={value}\n" for name, value in SASL.items() if name != "bootstrap.servers"))
-    arguments = [*command, "--bootstrap-server", NOBODY, "--command-config", str(file)]
-    done = subprocess.run([sys.executable, "-c", COMMAND, *arguments], capture_output=True, text=True, check=False)
+    done = run_program(COMMAND, *command, "--bootstrap-server", NOBODY, "--command-config", str(file))
     assert done.returncode == 1
     assert "DEBUG:" in done.stderr
     assert f"no broker answers at {NOBODY}" in done.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +12,14 @@ from confluent_kafka import Producer, murmur2
 from pyspark.sql import DataFrame, SparkSession
 
 from modeaware.local import Kafka
-from modeaware.modelog.records import RetiredPartition, TopicRecord
-from modeaware.modes import PartitionMode
+from modeaware.modelog.records import RetiredPartition
 from modeaware.spark import register
 from tests.conftest import MakeTopic
-from tests.support.modelog import topic_record
+from tests.support.modelog import NONE, topic_record
 from tests.support.plain import drain_topic, produce_keyed
 from tests.support.spark_writing import WritingSite
 from tests.support.streaming import Reading
 from tests.support.waiting import eventually
-
-RW, NONE = PartitionMode.READ_WRITE, PartitionMode.NONE
 
 
 def fill(kafka: Kafka, topic: str, partition: int, count: int, prefix: str = "v") -> set[bytes]:
@@ -74,13 +72,6 @@ def test_a_batch_reads_the_readable_partitions_between_the_offsets(
     assert counts(spark, topic, site.conf, startingOffsets="latest") == {}
 
 
-def sealed(topic: str, epoch: int, modes: list[PartitionMode], seals: dict[int, int]) -> TopicRecord:
-    retired = {partition: RetiredPartition(seal_offset=seal) for partition, seal in seals.items()}
-    return TopicRecord(
-        topic=topic, topic_id=f"id-of-{topic}", epoch=epoch, controller_epoch=1, modes=tuple(modes), retired=retired
-    )
-
-
 def test_a_stream_goes_on_from_its_checkpoint_and_reads_each_record_once(
     spark: SparkSession, kafka: Kafka, site: WritingSite, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
@@ -100,7 +91,8 @@ def test_a_stream_goes_on_from_its_checkpoint_and_reads_each_record_once(
         values |= fill(kafka, topic, 1, 20, "meanwhile")
         reading.start()
         reading.await_read(values)
-        site.log.append(sealed(topic, 1, [RW, RW, NONE], {2: 50}))
+        record = topic_record(topic, 1, writable=2, count=3, rest=NONE)
+        site.log.append(replace(record, retired={2: RetiredPartition(seal_offset=50)}))
         values |= fill(kafka, topic, 0, 20, "shrunk")
         reading.await_read(values)
         reading.stop(settled=True)
@@ -109,7 +101,7 @@ def test_a_stream_goes_on_from_its_checkpoint_and_reads_each_record_once(
         values |= fill(kafka, topic, 0, 5, "none")
         reading.await_read(values)
         assert set(reading.read) == values
-        site.log.append(sealed(topic, 2, [RW, RW, RW], {}))
+        site.log.append(topic_record(topic, 2, writable=3, count=3))
         values |= fill(kafka, topic, 2, 10, "revived") | {b"straggler-2-%d" % number for number in range(5)}
         reading.await_read(values)
         assert set(reading.read) == values

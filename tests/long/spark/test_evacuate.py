@@ -6,9 +6,7 @@ import json
 import os
 import random
 import sys
-import threading
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +19,6 @@ from modeaware import Producer
 from modeaware.errors import ErrorCode
 from modeaware.lifecycle.commands import DeletePartitionsCommand
 from modeaware.lifecycle.drain import evacuation_of
-from modeaware.local.jars import cache_folder, find_java
 from modeaware.modes import PartitionMode
 from modeaware.spark import EvacuationReport, evacuate
 from modeaware.spark.command import evacuate_main
@@ -29,9 +26,9 @@ from modeaware.spark.errors import OtherPartitioner
 from partitioners import named
 from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled
+from tests.support.group import Unending
 from tests.support.plain import drain_topic, produce_all, produce_keyed, watermarks
 from tests.support.process import LoggedProcess
-from tests.support.spark_session import CONNECTOR
 from tests.support.waiting import eventually
 
 HEADER = "modeaware.evacuated"
@@ -83,20 +80,6 @@ def produce_values(
         for key, value, stamp in records
     )
     produce_all(kind({"acks": "all", **conf}), topic, stamped)
-
-
-def evacuation_process(folder: Path, *words: str, java_home: Path, ivy: Path) -> LoggedProcess:
-    """``python -m modeaware.spark.evacuate`` with a Spark of its own, to be killed with its JVM and Python workers."""
-    settings = Path(__file__).parents[2] / "support" / "ivysettings.xml"
-    submit = (
-        f"--master local[2] --packages {CONNECTOR} --conf spark.jars.ivy={ivy} "
-        f"--conf spark.jars.ivySettings={settings} --conf spark.ui.enabled=false "
-        "--conf spark.driver.host=127.0.0.1 --conf spark.sql.shuffle.partitions=4 pyspark-shell"
-    )
-    more = {"PYSPARK_SUBMIT_ARGS": submit, "JAVA_HOME": str(java_home), "SPARK_LOCAL_IP": "127.0.0.1"}
-    command = [sys.executable, "-m", "modeaware.spark.evacuate", *words]
-    env = {**os.environ, **more, "PYSPARK_PYTHON": sys.executable}
-    return LoggedProcess(command, folder / "evacuate.log", env=env, own_group=True)
 
 
 @pytest.fixture
@@ -197,34 +180,26 @@ def last(served: Controlled, topic: str, **more: str) -> dict[bytes, bytes]:
     return {m.key(): m.value() for m in found if m.partition() == place(m.key(), KEPT)}
 
 
-@contextmanager
-def writing(served: Controlled, topic: str, keys: list[bytes], values: dict[bytes, bytes]) -> Iterator[None]:
-    """A producer that writes keys at random all the while; ``values`` gets what it has written."""
-    stop, failed = threading.Event(), []
+class Writing(Unending[Producer]):
+    """Writes keys at random; ``values`` gets what it has written."""
 
-    def write() -> None:
-        randomness = random.Random(5)
-        with Producer(conf(served, **IGNORED, **{"linger.ms": 0, "acks": "all"})) as producer:
-            number = 0
-            while not stop.is_set():
-                for _ in range(5):
-                    number += 1
-                    key, value = randomness.choice(keys), b"new-%d" % number
-                    producer.produce(topic, value, key, on_delivery=lambda error, _: failed.append(error))
-                    values[key] = value
-                producer.poll(0)
-                stop.wait(0.001)
-            producer.flush(30)
+    def __init__(self, served: Controlled, topic: str, keys: list[bytes], values: dict[bytes, bytes]) -> None:
+        super().__init__(Producer(conf(served, **IGNORED, **{"linger.ms": 0, "acks": "all"})))
+        self._topic, self._keys, self._values = topic, keys, values
+        self._chance, self._number = random.Random(5), 0
 
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join(60)
-    assert failed
-    assert {error for error in failed if error is not None} == set()
+    def write(self) -> None:
+        for _ in range(100):
+            self._number += 1
+            key, value = self._chance.choice(self._keys), b"new-%d" % self._number
+            self.producer.produce(self._topic, value, key, on_delivery=self.to(lambda _: None))
+            self._values[key] = value
+        self.producer.poll(0)
+
+    def stop(self) -> None:
+        super().stop()
+        self.producer.close()
+        assert self._number
 
 
 @pytest.mark.parametrize(("keys", "written"), [(30_000, 30_000), (3_000, 20)], ids=["many keys", "few of them"])
@@ -233,7 +208,7 @@ def test_producers_write_the_same_keys_meanwhile(
 ) -> None:
     topic, values = filled(served, make_topic, keys)
     shrink(served, topic)
-    with writing(served, topic, list(values)[:written], values):
+    with Writing(served, topic, list(values)[:written], values):
         report = evacuate(spark, topic, conf(served, **IGNORED))
     assert report.keys == report.copied + report.newer
     assert report.newer > 0
@@ -244,17 +219,18 @@ def test_producers_write_the_same_keys_meanwhile(
 
 
 def test_a_job_that_is_killed_is_run_again(
-    spark: SparkSession, served: Controlled, make_topic: MakeTopic, tmp_path: Path
+    spark: SparkSession, served: Controlled, make_topic: MakeTopic, spark_conf_dir: Path, tmp_path: Path
 ) -> None:
+    """With its JVM and its Python workers."""
     topic, values = filled(served, make_topic, 120_000)
     shrink(served, topic)
     before = watermarks(served.servers, topic)
     settings = tmp_path / "client.properties"
     settings.write_text(f"modeaware.mode.log.topic={served.log}\nlinger.ms=200\n", encoding="utf-8")
-    job = evacuation_process(
-        tmp_path, "--bootstrap-server", served.servers, "--topic", topic, "--command-config", str(settings),
-        java_home=Path(find_java()).parent.parent, ivy=cache_folder() / "spark-ivy",
-    )  # fmt: skip
+    words = ["--bootstrap-server", served.servers, "--topic", topic, "--command-config", str(settings)]
+    command = [sys.executable, "-m", "modeaware.spark.evacuate", *words]
+    env = {**os.environ, "SPARK_CONF_DIR": str(spark_conf_dir), "PYSPARK_PYTHON": sys.executable}
+    job = LoggedProcess(command, tmp_path / "evacuate.log", env=env, own_group=True)
 
     def begun() -> bool:
         """Whether some copies are committed."""

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from confluent_kafka import KafkaError, Message
-from pyspark.sql import DataFrame, SparkSession
+from confluent_kafka import Message
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from modeaware.confluent.consumer import Consumer
@@ -18,97 +18,16 @@ from modeaware.confluent.producer import Producer
 from modeaware.demo import Flight, load_flights
 from modeaware.modes import PartitionMode
 from modeaware.spark import ProgressListener, foreach_batch_writer, progress_group, read_stream_from_kafka
-from modeaware.spark.snapshot import topic_view
 from tests.conftest import MakeTopic
 from tests.support.background import Background
 from tests.support.controlled import Controlled, left
-from tests.support.plain import watermarks
+from tests.support.group import place_of
+from tests.support.plain import produce_all
 from tests.support.streaming import listening
 from tests.support.waiting import eventually
 
-
-class Feed:
-    """Writes flights to the source in order, each with its number before it. Use it from one thread.
-
-    Attributes:
-        placed: flight number -> the source's partition, of what was acknowledged.
-    """
-
-    def __init__(self, conf: Mapping[str, Any], topic: str) -> None:
-        self._producer = Producer(
-            {**conf, "enable.idempotence": True, "linger.ms": 20, "topic.metadata.refresh.interval.ms": 1_000}
-        )
-        self._topic = topic
-        self._failed: list[KafkaError] = []
-        self.placed: dict[int, int] = {}
-
-    def send(self, first: int, flights: Iterable[Flight]) -> None:
-        """Flights from number ``first`` on."""
-        for number, flight in enumerate(flights, first):
-            while True:
-                try:
-                    self._producer.produce(
-                        self._topic, b"%d %b" % (number, flight.value), flight.key, on_delivery=self._note
-                    )
-                    break
-                except BufferError:
-                    self._producer.poll(0.1)
-            if not number % 1000:
-                self._producer.poll(0)
-
-    def flush(self) -> None:
-        """Every flight is acknowledged."""
-        assert self._producer.flush(60) == 0
-        assert not self._failed, self._failed[:3]
-
-    def _note(self, error: KafkaError | None, message: Message) -> None:
-        value, partition = message.value(), message.partition()
-        if error is not None or value is None or partition is None:
-            self._failed.append(error or KafkaError(KafkaError._FAIL))
-        else:
-            self.placed[number_of(value)] = partition
-
-
-def number_of(value: bytes) -> int:
-    """The number of a flight, by the value of its record."""
-    return int(value[: value.index(b" ")])
-
-
-class Batch(NamedTuple):
-    """What one micro-batch left in the target's retired partitions.
-
-    Attributes:
-        batch_id: Spark's.
-        retired: the partitions that were not writable when it began.
-        written: how many records it has added to them.
-    """
-
-    batch_id: int
-    retired: frozenset[int]
-    written: int
-
-
-class Watched:
-    """A writer for ``foreachBatch``, and the batches that it has finished."""
-
-    def __init__(self, writer: Callable[[DataFrame, int], None], conf: Mapping[str, Any], topic: str) -> None:
-        self._writer = writer
-        self._conf = conf
-        self._topic = topic
-        self.batches: list[Batch] = []
-
-    def __call__(self, frame: DataFrame, batch_id: int) -> None:
-        view = topic_view(self._conf, self._topic)
-        retired = frozenset(p for p in range(len(view.modes)) if not view.is_writable(p))
-        before = self._ends(retired)
-        self._writer(frame, batch_id)
-        self.batches.append(Batch(batch_id, retired, self._ends(retired) - before))
-
-    def _ends(self, partitions: frozenset[int]) -> int:
-        if not partitions:
-            return 0
-        marks = watermarks(self._conf["bootstrap.servers"], self._topic)
-        return sum(marks[partition][1] for partition in partitions)
+FLIGHTS = 336_776
+RW, NONE = PartitionMode.READ_WRITE, PartitionMode.NONE
 
 
 class Arrival(NamedTuple):
@@ -121,37 +40,36 @@ class Arrival(NamedTuple):
 
 
 class Arrivals(Background):
-    """A consumer of ours on the target, of a group that drains wait for. ``stop`` when all have arrived.
-
-    Attributes:
-        records: what it was given, in order.
-        numbers: the flights among them.
-    """
+    """A consumer of ours on the target, of a group that drains wait for; what it was given. ``stop`` it at the end."""
 
     def __init__(self, conf: Mapping[str, Any], topic: str, group: str) -> None:
         super().__init__()
         settings = {"group.id": group, "auto.offset.reset": "earliest", "auto.commit.interval.ms": 200}
         self._consumer = Consumer({**conf, **settings})
-        self._topic = topic
+        self._consumer.subscribe([topic])
         self.records: list[Arrival] = []
         self.numbers: set[int] = set()
 
     def work(self) -> None:
-        self._consumer.subscribe([self._topic])
         while not self.done.is_set():
             for message in self._consumer.consume(5000, 0.2):
-                self._take(message)
+                assert message.error() is None, message.error()
+                _, partition, offset = place_of(message)
+                self.records.append(Arrival(partition, offset, message.key(), number_of(message)))
+                self.numbers.add(self.records[-1].number)
         self._consumer.close()
 
-    def _take(self, message: Message) -> None:
-        assert message.error() is None, message.error()
-        value, partition, offset = message.value(), message.partition(), message.offset()
-        assert value is not None
-        assert partition is not None
-        assert offset is not None
-        arrival = Arrival(partition, offset, message.key(), number_of(value))
-        self.records.append(arrival)
-        self.numbers.add(arrival.number)
+
+def number_of(message: Message) -> int:
+    """The number of the flight, which stands before it in the record's value."""
+    return int((message.value() or b"").partition(b" ")[0])
+
+
+def send(conf: Mapping[str, Any], topic: str, first: int, flights: Iterable[Flight]) -> dict[int, int]:
+    """Flights from number ``first`` on, in order; number -> partition, of each."""
+    records = ({"key": flight.key, "value": b"%d %b" % (n, flight.value)} for n, flight in enumerate(flights, first))
+    with Producer({**conf, "enable.idempotence": True, "linger.ms": 20}) as producer:
+        return {number_of(message): place_of(message)[1] for message in produce_all(producer, topic, records)}
 
 
 def out_of_order(records: Iterable[Arrival], placed: Mapping[int, int]) -> list[tuple[Arrival, int]]:
@@ -175,113 +93,66 @@ def out_of_order(records: Iterable[Arrival], placed: Mapping[int, int]) -> list[
     return wrong
 
 
-FLIGHTS = 336_776
-RW, NONE = PartitionMode.READ_WRITE, PartitionMode.NONE
+@pytest.mark.timeout(900)
+def test_all_flights_arrive_while_both_topics_shrink_and_grow(
+    spark: SparkSession, served: Controlled, make_topic: MakeTopic, make_group: Callable[[], str], tmp_path: Path
+) -> None:
+    flights, name = load_flights(), f"flights-{uuid.uuid4().hex[:8]}"
+    assert len(flights) == FLIGHTS
+    source, target = make_topic(12), make_topic(12)
+    conf = {**served.conf, "modeaware.mode.log.topic": served.log, "partitioner": "murmur2_random"}
+    writer, batches = foreach_batch_writer(target, conf), list[int]()
+    placed: dict[int, int] = {}
 
+    def start() -> StreamingQuery:
+        """Start the job from its checkpoint, and wait until a batch is done."""
+        frame = read_stream_from_kafka(spark, source, conf, startingOffsets="earliest", maxOffsetsPerTrigger=15_000)
 
-class Job:
-    """The query, started again and again from one checkpoint. A context manager that stops it.
+        def write(batch: Any, number: int) -> None:
+            writer(batch, number)
+            batches.append(number)
 
-    Attributes:
-        begun: the batch with which each start began.
-    """
+        before = len(batches)
+        stream = frame.select("key", "value").writeStream.foreachBatch(write).queryName(name)
+        query = stream.option("checkpointLocation", str(tmp_path)).start()
+        eventually(lambda: fine(query) and len(batches) > before, 90)
+        return query
 
-    def __init__(self, spark: SparkSession, conf: dict[str, str], source: str, target: str, checkpoint: Path) -> None:
-        self.name = f"flights-{uuid.uuid4().hex[:8]}"
-        self.watched = Watched(foreach_batch_writer(target, conf), conf, target)
-        self._spark, self._conf, self._source, self._checkpoint = spark, conf, source, checkpoint
-        self._query: StreamingQuery | None = None
-        self.begun: list[int] = []
-
-    def start(self) -> None:
-        """Start it, and wait until a batch is done."""
-        frame = read_stream_from_kafka(
-            self._spark, self._source, self._conf, startingOffsets="earliest", maxOffsetsPerTrigger=15_000
-        )
-        before = len(self.watched.batches)
-        writer = frame.select("key", "value").writeStream.foreachBatch(self.watched).queryName(self.name)
-        self._query = writer.option("checkpointLocation", str(self._checkpoint)).start()
-        eventually(lambda: self._fine() and len(self.watched.batches) > before, 90)
-        self.begun.append(self.watched.batches[before].batch_id)
-
-    def restart(self) -> None:
-        """Stop it where it is, in the middle of a batch as a rule, and start it again."""
-        self.stop()
-        self.start()
-
-    def stop(self) -> None:
-        """Stop it; it has not failed."""
-        if self._query is not None and self._fine():
-            self._query.stop()
-            self._query = None
-
-    def _fine(self) -> bool:
-        assert self._query is not None
-        failure = self._query.exception()
+    def fine(query: StreamingQuery) -> bool:
+        failure = query.exception()
         assert failure is None, failure
         return True
 
-    def __enter__(self) -> Job:
-        return self
+    def settled(topic: str, writable: int) -> bool:
+        modes = (RW,) * writable + (NONE,) * (12 - writable)
+        return served.modes(topic) == modes and not any(list(left(served, topic).values())[writable:])
 
-    def __exit__(self, *_: object) -> None:
-        if self._query is not None:
-            self._query.stop()
-
-
-@pytest.mark.timeout(900)
-def test_all_flights_arrive_while_both_topics_shrink_and_grow(
-    spark: SparkSession,
-    served: Controlled,
-    make_topic: MakeTopic,
-    make_group: Callable[[], str],
-    tmp_path: Path,
-) -> None:
-    flights = load_flights()
-    assert len(flights) == FLIGHTS
-    source, target = make_topic(12, prefix="flights"), make_topic(12, prefix="target")
-    conf = {**served.conf, "modeaware.mode.log.topic": served.log, "partitioner": "murmur2_random"}
-    feed, arrivals = Feed(conf, source), Arrivals(conf, target, make_group())
-    arrivals.start()
-    changes: list[Callable[[], None]] = [
-        lambda: None,
-        lambda: served.shrink(source, 4),
-        lambda: served.shrink(target, 5),
-        lambda: served.grow(source, 12),
-        lambda: served.grow(target, 12),
+    changes: list[tuple[Callable[[str, int], None], str, int]] = [
+        (served.shrink, source, 4),
+        (served.shrink, target, 5),
+        (served.grow, source, 12),
+        (served.grow, target, 12),
     ]
-    results = [
-        lambda: True,
-        lambda: served.modes(source) == (RW,) * 4 + (NONE,) * 8 and not any(list(left(served, source).values())[4:]),
-        lambda: served.modes(target) == (RW,) * 5 + (NONE,) * 7 and not any(list(left(served, target).values())[5:]),
-        lambda: served.modes(source) == (RW,) * 12,
-        lambda: served.modes(target) == (RW,) * 12,
-    ]
-    listener = ProgressListener(conf)
-    with Job(spark, conf, source, target, tmp_path) as job, listening(spark, listener):
-        listener.require(progress_group(job.name), [source])
-        share = -(-FLIGHTS // len(changes))
-        for phase, (change, done) in enumerate(zip(changes, results, strict=True)):
-            first, middle, end = phase * share, phase * share + share // 2, min((phase + 1) * share, FLIGHTS)
-            feed.send(first, flights[first:middle])
-            if not phase:
-                job.start()
-            change()
-            feed.send(middle, flights[middle:end])
-            job.restart()
-            eventually(done, 120, interval_s=0.5, message=f"phase {phase}")
-            feed.flush()
-            eventually(lambda end=end: job._fine() and len(arrivals.numbers) >= end, 120, message=f"flights of {phase}")
-        assert listener.flush()
-        job.stop()
-    arrivals.stop()
+    listener, arrivals = ProgressListener(conf), Arrivals(conf, target, make_group())
+    with arrivals, listening(spark, listener):
+        listener.require(progress_group(name), [source])
+        share = -(-FLIGHTS // (2 * len(changes)))
+        placed.update(send(conf, source, 0, flights[:share]))
+        query = start()
+        try:
+            for phase, (change, topic, writable) in enumerate(changes):
+                middle, end = (2 * phase + 1) * share, min((2 * phase + 2) * share, FLIGHTS)
+                change(topic, writable)
+                placed.update(send(conf, source, middle, flights[middle:end]))
+                fine(query)
+                query.stop()  # where it is, in the middle of a batch as a rule
+                query = start()
+                placed.update(send(conf, source, end, flights[end : end + share]))
+                eventually(lambda t=topic, w=writable: settled(t, w), 120, interval_s=0.5, message=f"phase {phase}")
+                eventually(lambda q=query: fine(q) and len(arrivals.numbers) == len(placed), 120, message=f"of {phase}")
+            assert listener.flush()
+        finally:
+            query.stop()
 
-    assert arrivals.numbers == set(range(FLIGHTS)) == feed.placed.keys()
-    after_the_switch = [batch for batch in job.watched.batches if batch.retired]
-    assert len(after_the_switch) > 2
-    assert {batch.retired for batch in after_the_switch} >= {frozenset(range(5, 12))}
-    assert [batch for batch in after_the_switch if batch.written] == []
-    assert out_of_order(arrivals.records, feed.placed) == []
-    assert len(job.begun) == 1 + len(changes)
-    assert job.begun == sorted(job.begun)
-    assert job.begun[0] == 0 < job.begun[1]
+    assert arrivals.numbers == set(range(FLIGHTS)) == placed.keys()
+    assert out_of_order(arrivals.records, placed) == []

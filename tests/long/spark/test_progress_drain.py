@@ -15,7 +15,7 @@ from modeaware.modes import PartitionMode
 from modeaware.spark import ProgressListener, progress_group, read_stream_from_kafka
 from tests.conftest import MakeTopic
 from tests.support.controlled import Controlled, left, produce
-from tests.support.plain import watermarks
+from tests.support.plain import ends
 from tests.support.streaming import Reading, listening
 from tests.support.waiting import eventually
 
@@ -50,8 +50,8 @@ def test_a_shrink_waits_for_a_query_that_is_behind_and_ends_when_it_has_read(
         reading.start(once=True)
         reading.stop()
         group = progress_group(reading.name)
-        ends = {partition: end for partition, (_, end) in watermarks(served.servers, topic).items()}
-        eventually(lambda: committed(served, group, topic) == ends, message="progress is published")
+        written = ends(served.servers, topic)
+        eventually(lambda: committed(served, group, topic) == written, message="progress is published")
         assert listener.flush()
         rules = read_mode_log(served.conf, served.log, 20).group_rules
         assert rules is not None

@@ -25,23 +25,6 @@ def by_source(df: DataFrame, topic: str, conf: Mapping[str, Any]) -> None:
     df.write.format("modeaware").options(topic=topic, **conf).mode("append").save()
 
 
-@pytest.mark.parametrize("write", [by_rows, write_arrow])
-@pytest.mark.parametrize("name", [None, "murmur2_random"])
-def test_executors_place_keys_before_and_after_a_shrink(
-    spark: SparkSession, site: WritingSite, make_topic: MakeTopic, write: Write, name: str | None
-) -> None:
-    topic, conf, keys = make_topic(12), site.conf if name is None else {**site.conf, "partitioner": name}, KEYS[1:]
-    frame = spark.createDataFrame([(key, b"v") for key in keys], "key binary, value binary").repartition(3)
-    write(frame, topic, conf)
-    assert site.places(topic) == expected_places(keys, 12, name or "consistent_random")
-    site.shrink(topic, 5)
-    before = site.counts(topic)
-    write(frame, topic, conf)
-    grown = site.counts(topic) - before
-    assert set(grown) == {0, 1, 2, 3, 4}
-    assert sum(grown.values()) == len(keys)
-
-
 @pytest.mark.parametrize("write", [by_rows, write_arrow, by_source])
 def test_what_a_row_says_is_kept(spark: SparkSession, site: WritingSite, make_topic: MakeTopic, write: Write) -> None:
     topic, other = make_topic(12, retention_ms=-1), make_topic(3, retention_ms=-1)
