@@ -1,6 +1,6 @@
 """One topic on a simulated cluster, and a mode log in memory: what a controller's engine needs, without IO.
 
-Records are kept one by one, so that a test can ask whether a group got each of them. Time passes when it is told to.
+Time passes when it is told to. Whether a group got each record is judged in ``tests.simulation``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle.commands import CommitOffsets, CreatePartitions, DeleteRecords, Effect
-from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts
+from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts
 from modeaware.lifecycle.handover import survivors_to_watch
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import TopicRecord
@@ -38,12 +38,10 @@ class MemoryLog:
 
     def __init__(self) -> None:
         self.entries: list[tuple[str, bytes | None]] = []
-        self.opened = 0
         self.failure: Exception | None = None
         self.lost_answer = False
 
     def open(self) -> Replay:
-        self.opened += 1
         return fold(self.entries)
 
     def append(self, records: Sequence[tuple[str, bytes | None]]) -> None:
@@ -56,30 +54,13 @@ class MemoryLog:
 
 @dataclass
 class SimPartition:
-    """A log: ``records[offset]`` is a record's number; those below ``log_start`` are gone."""
-
-    records: list[int] = field(default_factory=list)
+    end: int = 0
     log_start: int = 0
-    open_from: int | None = None
-    available: bool = True
-
-    @property
-    def end(self) -> int:
-        return len(self.records)
-
-    @property
-    def readable(self) -> list[int]:
-        """The records that can still be read."""
-        return self.records[self.log_start :]
 
 
 @dataclass
 class SimGroup:
-    """A group that reads from the start where it has no commit, in order, and commits what it has read."""
-
     committed: dict[int, int] = field(default_factory=dict)
-    consumed: set[int] = field(default_factory=set)
-    has_members: bool = True
 
 
 class SimCluster:
@@ -91,42 +72,21 @@ class SimCluster:
         self.topic_id: str | None = f"id-of-{topic}-1"
         self.partitions = [SimPartition() for _ in range(partitions)]
         self.groups: dict[str, SimGroup] = {}
-        self.groups_doubt: GroupsDoubt | None = None
-        self.cleanup_policy = "delete"
         self.gone = False
         self.failure: ClusterError | None = None
         self.refuses: ClusterError | None = None
         self.refuses_checks: ClusterError | None = None
         self.performed: list[Effect] = []
-        self.validated: list[CreatePartitions] = []
         self._quiet: dict[int, tuple[int, int, bool]] = {}
-        self._next_record = 0
 
     # What clients do
 
-    def produce(self, partition: int, count: int = 1) -> list[int]:
-        """Append ``count`` records; their numbers."""
-        numbers = list(range(self._next_record, self._next_record + count))
-        self._next_record += count
-        self.partitions[partition].records.extend(numbers)
-        return numbers
+    def produce(self, partition: int, count: int = 1) -> None:
+        self.partitions[partition].end += count
 
-    def consume(self, group: str, partition: int, count: int = 10**9) -> None:
-        """The group reads up to ``count`` records of a partition and commits."""
-        reader, log = self.groups.setdefault(group, SimGroup()), self.partitions[partition]
-        start = max(reader.committed.get(partition, log.log_start), log.log_start)
-        end = min(start + count, log.end)
-        reader.consumed.update(log.records[start:end])
-        if end > start:  # librdkafka commits no partition that delivered nothing
-            reader.committed[partition] = end
-
-    def expire(self, partition: int, count: int = 10**9) -> list[int]:
-        """The topic's own retention takes up to ``count`` records; their numbers."""
-        log = self.partitions[partition]
-        until = min(log.log_start + count, log.end)
-        taken = log.records[log.log_start : until]
-        log.log_start = until
-        return taken
+    def consume(self, group: str, partition: int) -> None:
+        """The group reads a partition to its end, and commits."""
+        self.groups.setdefault(group, SimGroup()).committed[partition] = self.partitions[partition].end
 
     # What the controller sees
 
@@ -144,25 +104,18 @@ class SimCluster:
             topic,
             self.topic_id,
             partition_count=len(self.partitions),
-            cleanup_policy=self.cleanup_policy,
             partitions={p: f for p in wanted if (f := self._facts(p)) is not None},
-            groups={
-                name: GroupFacts(dict(group.committed), frozenset(), group.has_members)
-                for name, group in self.groups.items()
-                if group.committed or group.has_members
-            },
-            groups_doubt=self.groups_doubt,
+            groups={name: GroupFacts(dict(g.committed), has_members=True) for name, g in self.groups.items()},
         )
 
     def _facts(self, partition: int) -> PartitionFacts | None:
-        if partition >= len(self.partitions) or not self.partitions[partition].available:
+        if partition >= len(self.partitions):
             return None
         log, now_ms = self.partitions[partition], self.clock.now_ms()
         last = self._quiet.get(partition)
         if last is None or last[0] != log.end:
             last = self._quiet[partition] = (log.end, now_ms, last is not None)
-        stable = log.end if log.open_from is None else log.open_from
-        return PartitionFacts(log.log_start, log.end, stable, 0, *last[1:])
+        return PartitionFacts(log.log_start, log.end, log.end, 0, *last[1:])
 
     def forget_quiet(self) -> None:
         """What a controller loses when it restarts."""
@@ -188,7 +141,6 @@ class SimCluster:
             self.groups[effect.group].committed.update(effect.offsets)
 
     def validate_growth(self, effect: CreatePartitions) -> None:
-        self.validated.append(effect)
         if self.refuses_checks is not None:
             raise self.refuses_checks
         self._check_growth(effect)
