@@ -14,7 +14,7 @@ from modeaware.controller.inbox import Inbox
 from modeaware.controller.log import NOWHERE
 from modeaware.controller.status import Status
 from modeaware.controller.worker import Worker, run_worker
-from modeaware.errors import ClusterError, ErrorCode, ModeAwareError
+from modeaware.errors import ClusterError, ModeAwareError
 from modeaware.lifecycle.commands import Command, CommandResult, DeletePartitionsCommand
 from modeaware.modelog.records import ClaimRecord
 from tests.support.simulated import SimClock
@@ -42,9 +42,7 @@ class World:
         self.failures: deque[ModeAwareError] = deque()
         self.log_stays_open = False
         self.appends_nothing = False
-        self.result = ErrorCode.NONE
-        self.claim_not_before_ms = 0
-        self.highest_epoch = self.seen_epoch = 0
+        self.highest_epoch = 0
         self.due: deque[str] = deque()
         self.log = Log(self)
         self.status, self.inbox = Status(), Inbox(self.clock)
@@ -90,12 +88,9 @@ class Engine:
             self.schedule.now(topic_id, elapsed_ms(world.clock))
         self.records: tuple[Any, ...] = ()
 
-    def claim(
-        self, address: str | None, controller_id: str, host: str = "", not_before_ms: int = 0, seen_epoch: int = 0
-    ) -> int:
+    def claim(self, *_: object, **__: object) -> int:
         if self._world.claim_errors:
             raise self._world.claim_errors.popleft()
-        self._world.claim_not_before_ms, self._world.seen_epoch = not_before_ms, seen_epoch
         self._world.did.append("claim")
         self._world.log.is_open = True
         return 8
@@ -108,7 +103,7 @@ class Engine:
         if not self._world.appends_nothing:
             self._world.log.append()
         self._world.did.append("execute")
-        return CommandResult(command.topic, self._world.result)
+        return CommandResult(command.topic)
 
     def check(self, topic_id: str) -> bool:
         self._world.did.append("check")
@@ -153,18 +148,14 @@ class Log:
 def run(world: World, *story: Callable[[], object], clusters: tuple[Cluster, ...] = ()) -> list[str]:
     """What it did, but for the mode log that it made sure of at the start."""
     world.story.extend(story)
-    worker = make(world, clusters)
-    run_worker(worker, world.status, world.inbox)
-    assert world.did[0] == "ensure" or world.status.failure is not None
-    return world.did[1:]
-
-
-def make(world: World, clusters: tuple[Cluster, ...] = ()) -> Worker:
     anything: Any = world
     log: Any = world.log
     engine: Any = Engine(world)
     inbox, status, config, clock = world.inbox, world.status, ControllerConfig(), world.clock
-    return Worker(engine, log, anything, anything, inbox, status, config, NOWHERE, "me", clock, clusters=clusters)
+    worker = Worker(engine, log, anything, anything, inbox, status, config, NOWHERE, "me", clock, clusters=clusters)
+    run_worker(worker, status, inbox)
+    assert world.did[0] == "ensure" or status.failure is not None
+    return world.did[1:]
 
 
 def passes(world: World, seconds: float) -> Callable[[], None]:
