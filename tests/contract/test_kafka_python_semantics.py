@@ -26,9 +26,6 @@ from tests.support.kafka_python_offline import OFFLINE, TOPIC, Made
 ZERO, ONE = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)
 producers = pytest.mark.parametrize("kind", [kafka.KafkaProducer, KafkaProducer], ids=["kafka-python", "ours"])
 consumers = pytest.mark.parametrize("kind", [kafka.KafkaConsumer, KafkaConsumer], ids=["kafka-python", "ours"])
-each_consumer = pytest.mark.parametrize(
-    "consumer", [kafka.KafkaConsumer, KafkaConsumer], ids=["kafka-python", "ours"], indirect=True
-)
 
 
 @pytest.fixture(autouse=True, params=["nothing retired", "a partition retired"])
@@ -39,12 +36,6 @@ def views(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Fa
         made.set(TOPIC, modes_of(21, 20))
     monkeypatch.setattr(registry, "acquire", lambda conf, config: made)
     return made
-
-
-@pytest.fixture
-def consumer(request: pytest.FixtureRequest) -> Iterator[Any]:
-    with request.param(**OFFLINE) as made:
-        yield made
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -179,38 +170,44 @@ def test_subscription_and_assignment_exclude_each_other(kind: Any) -> None:
         consumer.poll()
 
 
-@each_consumer
-def test_pauses_last_as_long_as_the_assignment(consumer: Any) -> None:
-    consumer.assign([ZERO, ONE])
-    consumer.pause(ZERO)
-    consumer.assign([ZERO])
-    assert consumer.paused() == {ZERO}
-    consumer.resume(ZERO)
-    assert consumer.paused() == set()
-    consumer.pause(ZERO)
-    consumer.unsubscribe()
-    assert consumer.paused() == set()
-    consumer.assign([ZERO])
-    assert consumer.paused() == set(), "given anew"
-    for call in (consumer.pause, consumer.resume):
-        with pytest.raises(TypeError, match="TopicPartition namedtuples"):
-            call(TOPIC)
-        with pytest.raises(KeyError):
-            call(ONE)
+@consumers
+def test_pauses_last_as_long_as_the_assignment(kind: Any) -> None:
+    with kind(**OFFLINE) as consumer:
+        consumer.assign([ZERO, ONE])
+        consumer.pause(ZERO)
+        consumer.assign([ZERO])
+        assert consumer.paused() == {ZERO}
+        consumer.resume(ZERO)
+        assert consumer.paused() == set()
+        consumer.pause(ZERO)
+        consumer.unsubscribe()
+        assert consumer.paused() == set()
+        consumer.assign([ZERO])
+        assert consumer.paused() == set(), "given anew"
+        for call in (consumer.pause, consumer.resume):
+            with pytest.raises(TypeError, match="TopicPartition namedtuples"):
+                call(TOPIC)
+            with pytest.raises(KeyError):
+                call(ONE)
 
 
-@each_consumer
-def test_positions_are_what_was_sought(consumer: Any) -> None:
-    with pytest.raises(IllegalStateError, match="not assigned"):
-        consumer.position(ZERO)
-    with pytest.raises(ValueError, match="No partitions are currently assigned"):
-        consumer.seek_to_beginning()
-    consumer.assign([ZERO])
-    consumer.seek(ZERO, 7)
-    assert consumer.position(ZERO, timeout_ms=0) == 7
-    assert consumer._subscription.all_consumed_offsets() == {ZERO: OffsetAndMetadata(7, "", -1)}
-    for wrong in (lambda: consumer.seek(ZERO, -1), lambda: consumer.seek(ONE, 1), lambda: consumer.seek_to_end(ONE)):
-        with pytest.raises(ValueError, match=r"Offset must be|Unassigned"):
-            wrong()
-    consumer.seek_to_end()
-    assert consumer._subscription.is_offset_reset_needed(ZERO)
+@consumers
+def test_positions_are_what_was_sought(kind: Any) -> None:
+    with kind(**OFFLINE) as consumer:
+        with pytest.raises(IllegalStateError, match="not assigned"):
+            consumer.position(ZERO)
+        with pytest.raises(ValueError, match="No partitions are currently assigned"):
+            consumer.seek_to_beginning()
+        consumer.assign([ZERO])
+        consumer.seek(ZERO, 7)
+        assert consumer.position(ZERO, timeout_ms=0) == 7
+        assert consumer._subscription.all_consumed_offsets() == {ZERO: OffsetAndMetadata(7, "", -1)}
+        for wrong in (
+            lambda: consumer.seek(ZERO, -1),
+            lambda: consumer.seek(ONE, 1),
+            lambda: consumer.seek_to_end(ONE),
+        ):
+            with pytest.raises(ValueError, match=r"Offset must be|Unassigned"):
+                wrong()
+        consumer.seek_to_end()
+        assert consumer._subscription.is_offset_reset_needed(ZERO)

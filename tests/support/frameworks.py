@@ -69,17 +69,12 @@ def _pip(*arguments: str) -> None:
 def programs(commands: list[list[str]], log: Path, **variables: str) -> Iterator[list[subprocess.Popen[bytes]]]:
     """Processes of this Python, all of whose output goes to the file ``log``; they are killed at the end."""
     running: list[subprocess.Popen[bytes]] = []
+    environment = {**os.environ, **variables}
     with log.open("ab") as output:
         try:
             for command in commands:
-                running.append(
-                    subprocess.Popen(
-                        [sys.executable, *command],
-                        stdout=output,
-                        stderr=subprocess.STDOUT,
-                        env={**os.environ, **variables},
-                    )
-                )
+                process = subprocess.Popen([sys.executable, *command], stdout=output, stderr=output, env=environment)
+                running.append(process)
             yield running
         finally:
             for process in running:

@@ -236,7 +236,6 @@ class Reading:
         return self._made[-1]
 
     def send(self, topic: str, partition: int, count: int = 1) -> None:
-        """Write records to one partition."""
         produce_keyed(self._servers, topic, [(None, b"x")] * count, partition=partition)
 
     def close(self) -> None:
@@ -253,7 +252,6 @@ def shrink(views: FakeViews, traffic: Traffic, group: Group, topic: str, count: 
 
 
 def place_of(message: Message) -> Record:
-    """Where a record lies."""
     topic, partition, offset = message.topic(), message.partition(), message.offset()
     assert topic is not None
     assert partition is not None

@@ -39,7 +39,6 @@ class RunningGroup(Background):
         return self
 
     def wait_for(self, values: set[bytes], deadline_s: float = 30) -> None:
-        """Wait until all of ``values`` have come."""
         message = f"{len(values)} records are awaited"
         eventually(lambda: self.fine() and values <= set(self.values), deadline_s, message=message)
 

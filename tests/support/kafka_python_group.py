@@ -18,12 +18,7 @@ FAST: dict[str, Any] = {
 
 
 class Member(Background):
-    """A consumer polling in a thread of its own; has what :class:`tests.support.group.Group` asks of its members.
-
-    Attributes:
-        records: what it was given, in order.
-        assigned: what it held when it last looked, by topic.
-    """
+    """A consumer polling in a thread of its own; has what :class:`tests.support.group.Group` asks of its members."""
 
     def __init__(self, consumer: KafkaConsumer, *topics: str) -> None:
         super().__init__()

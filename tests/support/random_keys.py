@@ -51,7 +51,6 @@ def million_keys() -> RandomKeys:
 
 
 def random_keys(number: int, seed: int, *, shortest: int = 0, longest: int = LONGEST) -> RandomKeys:
-    """``number`` keys of any bytes, of lengths from ``shortest`` to ``longest``."""
     source = random.Random(seed)
     chances = np.frombuffer(source.randbytes(4 * number), "<u4")
     lengths = chances.astype(np.int64) % (longest - shortest + 1) + shortest

@@ -35,7 +35,6 @@ class WritingSite:
         self.log.append(topic_record(topic, self._epochs[topic], writable=writable, count=count))
 
     def records(self, topic: str) -> list[Message]:
-        """All that lies in the topic."""
         return drain_topic(self.plain["bootstrap.servers"], topic)
 
     def places(self, topic: str) -> dict[bytes | None, set[int]]:
@@ -46,7 +45,6 @@ class WritingSite:
         return found
 
     def counts(self, topic: str) -> Counter[int]:
-        """How many records each partition has."""
         return Counter(message.partition() for message in self.records(topic))
 
 

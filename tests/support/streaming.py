@@ -71,7 +71,6 @@ class Reading:
 
 @contextmanager
 def listening(spark: SparkSession, listener: StreamingQueryListener) -> Iterator[None]:
-    """A listener on a session, as long as the context lasts."""
     spark.streams.addListener(listener)
     try:
         yield

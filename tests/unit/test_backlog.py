@@ -25,8 +25,8 @@ def statistics(
     return {"ts": ts, "msg_cnt": left, "topics": {"t": {"partitions": told}}}
 
 
-def drained(backlog: Backlog, partitions: int = 3) -> set[int]:
-    return {partition for partition in range(partitions) if backlog.drained(partition)}
+def drained(backlog: Backlog) -> set[int]:
+    return {partition for partition in range(3) if backlog.drained(partition)}
 
 
 class TestBacklog:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import confluent_kafka
@@ -12,47 +12,22 @@ from modeaware.confluent.consumer import Consumer
 from modeaware.confluent.producer import Producer
 from modeaware.errors import ViewTimeout
 from tests.support.fake_views import FakeViews, modes_of
-from tests.support.offline import CONF, Acquired, finish, is_librdkafkas_own
+from tests.support.offline import CONF, Acquired
 from tests.support.waiting import eventually
 
 NOWHERE: dict[str, Any] = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}
 
 
-@pytest.fixture
-def make(views: FakeViews) -> Iterator[Callable[..., Consumer]]:
-    made: list[Consumer] = []
-
-    def consumer(cls: type[Consumer] = Consumer, **settings: Any) -> Consumer:
-        made.append(cls({**NOWHERE, **{name.replace("_", "."): value for name, value in settings.items()}}))
-        return made[-1]
-
-    yield consumer
-    for each in made:
-        each.close()
+def test_poll_and_consume_are_librdkafkas_own(views: FakeViews) -> None:
+    with Consumer(NOWHERE) as consumer:
+        for name in ("poll", "consume"):
+            reached = getattr(consumer, name).func
+            assert type(reached).__name__ == "builtin_function_or_method"
+            assert reached.__self__ is consumer
+            assert reached.__name__ == name
 
 
-def test_poll_and_consume_are_librdkafkas_own(make: Callable[..., Consumer]) -> None:
-    consumer = make()
-    for name in ("poll", "consume"):
-        reached = getattr(consumer, name).func
-        assert type(reached).__name__ == "builtin_function_or_method"
-        assert reached.__self__ is consumer
-        assert reached.__name__ == name
-
-
-def test_an_alias_taken_earlier_follows_to_the_work_and_back(make: Callable[..., Consumer], views: FakeViews) -> None:
-    consumer = make()
-    alias = consumer.poll
-    consumer.subscribe(["t"])
-    views.set("t", modes_of(4, 2))
-    assert consumer.modeaware_stats()["state"] == "acting"
-    assert alias(0) is None
-    assert consumer.modeaware_stats()["state"] == "direct"
-
-
-def test_a_subclass_that_overrides_poll_is_called_and_reaches_ours(
-    make: Callable[..., Consumer], views: FakeViews
-) -> None:
+def test_a_subclass_that_overrides_poll_is_called_and_reaches_ours(views: FakeViews) -> None:
     polled = []
 
     class Own(Consumer):
@@ -64,13 +39,14 @@ def test_a_subclass_that_overrides_poll_is_called_and_reaches_ours(
             polled.append(args)
             return super().consume(*args)
 
-    consumer = make(Own)
-    consumer.subscribe(["t"])
-    views.set("t", modes_of(4, 2))
-    assert consumer.poll(0) is None
-    assert consumer.consume(5, 0) == []
-    assert polled == [0, (5, 0)]
-    assert consumer.modeaware_stats()["state"] == "direct"
+    with Own(NOWHERE) as consumer:
+        consumer.subscribe(["t"])
+        views.set("t", modes_of(4, 2))
+        assert consumer.modeaware_stats()["state"] == "acting"
+        assert consumer.poll(0) is None
+        assert consumer.consume(5, 0) == []
+        assert polled == [0, (5, 0)]
+        assert consumer.modeaware_stats()["state"] == "direct"
 
 
 def test_close_gives_the_views_back_and_later_calls_raise_what_stock_raises(views: FakeViews) -> None:
@@ -126,23 +102,20 @@ def test_poll_raises_without_a_view_in_time_where_on_unknown_is_error(pending: F
         assert consumer.poll(0) is None
 
 
-# Errors that show that metadata may be old have the source asked again
-
-
-@pytest.mark.parametrize("form", ["positional", "named"])
-def test_a_producer_without_brokers(acquired: Acquired, form: str) -> None:
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda heard: Producer({**CONF, "error_cb": heard}),
+        lambda heard: Producer({**CONF}, error_cb=heard),
+        lambda heard: Consumer({**CONF, "group.id": "g", "error_cb": heard}),
+    ],
+    ids=["producer", "producer, by name", "consumer"],
+)
+def test_an_error_that_shows_that_metadata_may_be_old_has_the_source_asked_again(
+    acquired: Acquired, make: Callable[[Any], Producer | Consumer]
+) -> None:
     heard: list[Any] = []
-    conf = {**CONF, "error_cb": heard.append}
-    producer = Producer(conf) if form == "positional" else Producer({**CONF}, error_cb=heard.append)
-    eventually(lambda: producer.poll(0.1) or heard)
+    client = make(heard.append)
+    eventually(lambda: client.poll(0.1) or heard)
     eventually(lambda: acquired.views.hints)
-    assert is_librdkafkas_own(producer.produce)
-    finish(producer)
-
-
-def test_a_consumer_without_brokers(acquired: Acquired) -> None:
-    heard: list[Any] = []
-    consumer = Consumer({**CONF, "group.id": "g", "error_cb": heard.append})
-    eventually(lambda: consumer.poll(0.1) or heard)
-    eventually(lambda: acquired.views.hints)
-    consumer.close()
+    client.close()

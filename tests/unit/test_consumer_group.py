@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from confluent_kafka import KafkaError
@@ -41,39 +41,30 @@ def keys(*partitions: int, topic: str = "t") -> set[Key]:
     return {(topic, partition) for partition in partitions}
 
 
-class Describer(GroupDescriber):
-    """Answers for the coordinator with what the member's test put there."""
-
-    def __init__(self, member: Member) -> None:
-        super().__init__({}, "g")
-        self._member = member
-
-    def describe(self, member: str, given: set[Key]) -> GroupAssignment:
-        self._member.described += 1
-        if isinstance(self._member.answer, Exception):
-            raise self._member.answer
-        return self._member.answer
-
-
 class Member:
-    """Member ``name`` of the group, its views, its clock, and what the coordinator answers."""
+    """Member b of the group, its views, its clock, and what the coordinator answers."""
 
-    def __init__(self, name: str = "b", conf: GroupConf | None = None) -> None:
-        self.name = name
+    def __init__(self) -> None:
         self.generation = 1
         self.now_s = 0.0
         self.views = FakeViews()
         self.answer: GroupAssignment | Exception = by("range")
         self.described = 0
-        self.ownership = Ownership(self, conf or GroupConf("g"), self.views, Describer(self), lambda: self.now_s)
+        self.ownership = Ownership(self, GroupConf("g"), self.views, cast(Any, self), lambda: self.now_s)
         self.views.subscribe(lambda changed: [self.ownership.note(view) for view in changed.values()])
-        self.given = keys(*GIVEN[name])
+        self.given = keys(*GIVEN["b"])
+
+    def describe(self, member: str, given: set[Key]) -> GroupAssignment:
+        self.described += 1
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
 
     def memberid(self) -> str:
-        return self.name
+        return "b"
 
     def consumer_group_metadata(self) -> bytes:
-        return b"CGMDv2:" + struct.pack("<i", self.generation) + b"g\0" + self.name.encode() + b"\0"
+        return b"CGMDv2:" + struct.pack("<i", self.generation) + b"g\0b\0"
 
     def owned_now(self) -> set[Key]:
         return self.ownership.assigned(self.given) - self.ownership.withheld
@@ -96,13 +87,6 @@ def test_member_that_joined_without_a_view_holds_nothing_where_partitions_are_hi
         member = Member()
         member.views.set("t", modes_of(12, writable, NONE))
         assert member.owned_now() == owned_now
-
-
-def test_survivors_are_dealt_again_and_hidden_ones_stay(member: Member) -> None:
-    member.views.set("t", modes_of(12, 4, NONE))
-    assert member.rebalance() == keys(2, 4, 5, 6, 7)
-    assert member.described == 1
-    assert not member.ownership.needs_rejoin(member.given)
 
 
 def test_a_change_between_join_and_assignment_leaves_what_is_sure_and_asks_for_another(member: Member) -> None:
@@ -152,6 +136,8 @@ def test_a_description_that_cannot_be_had_ends_in_the_plain_assignment(
     member.ownership.settle(member.given)
     assert member.given - member.ownership.withheld == member.given
     assert "unevenly loaded" in caplog.text
+    member.answer = GroupUnknown("not authorised", final=True)
+    assert member.rebalance() == member.given, "at once"
 
 
 @pytest.mark.parametrize("strategy", ["roundrobin", "custom"])
@@ -167,7 +153,9 @@ def test_the_same_generation_again_deals_by_the_same_view(member: Member) -> Non
     member.views.set("t", modes_of(12, 4, NONE))
     member.ownership.before_join()
     assert member.owned_now() == member.given, "no other member has let go anything"
-    assert member.rebalance() == keys(2, 4, 5, 6, 7)
+    assert member.rebalance() == keys(2, 4, 5, 6, 7), "survivors are dealt again and hidden ones stay"
+    assert member.described == 1
+    assert not member.ownership.needs_rejoin(member.given)
 
 
 def assigned(topic: str, *partitions: int) -> bytes:
@@ -186,14 +174,8 @@ def described(monkeypatch: pytest.MonkeyPatch, **changed: Any) -> GroupDescriber
     shown = {"id": "g", "error": None, "state": "Stable", "protocol": "range", "members": members}
     found = SimpleNamespace(**{**shown, **changed})
 
-    class Admin:
-        def __init__(self, conf: Any) -> None: ...
-
-        def list_groups(self, group: str, timeout: float) -> list[Any]:
-            assert group == "g"
-            return [found]
-
-    monkeypatch.setattr(librdkafka_admin, "AdminClient", Admin)
+    admin = SimpleNamespace(list_groups=lambda group, timeout: [found] if group == "g" else [])
+    monkeypatch.setattr(librdkafka_admin, "AdminClient", lambda conf: admin)
     return GroupDescriber({}, "g")
 
 
@@ -229,12 +211,6 @@ def test_group_metadata_of_an_unknown_form_has_no_generation(member: Member) -> 
     assert [generation_of(form) for form in (None, b"CGMDv1:\0\0\0\0", b"CGMDv2:\1")] == [None] * 3
 
 
-def test_who_may_not_describe_the_group_has_the_plain_assignment_at_once(member: Member) -> None:
-    member.views.set("t", modes_of(12, 4, NONE))
-    member.answer = GroupUnknown("not authorised", final=True)
-    assert member.rebalance() == member.given
-
-
 def test_an_unreachable_source_leaves_the_last_view_in_force(member: Member, caplog: pytest.LogCaptureFixture) -> None:
     member.views.set("t", modes_of(12, 4, NONE))
     member.views.failure = ModeSourceError("mode log: no answer")
@@ -242,16 +218,13 @@ def test_an_unreachable_source_leaves_the_last_view_in_force(member: Member, cap
     assert "last known modes" in caplog.text
 
 
-# The pure rule: order, ownership, doubt
-
-
 TWELVE = {"c": range(4), "a": range(4, 8), "b": range(8, 12)}
 AFTER_FOUR = frozenset(range(4, 12))
 ALL: frozenset[int] = frozenset()
 
 
-def view(epoch: int, kept: int = 12, *, topic_id: str = "id", controller: int = 1) -> TopicView:
-    return TopicView("t", topic_id, (controller, epoch), modes_of(12, kept, PartitionMode.NONE))
+def view(epoch: int, kept: int = 12, *, topic_id: str = "id") -> TopicView:
+    return TopicView("t", topic_id, (1, epoch), modes_of(12, kept, NONE))
 
 
 @pytest.mark.parametrize(
@@ -276,17 +249,13 @@ def test_what_may_have_been_dealt_by() -> None:
     assert possible_hidden(view(3), [view(4)], view(5, 4)) == {ALL, AFTER_FOUR}
     assert possible_hidden(view(3), [view(5, 4), view(4), view(4), view(2)], view(5, 4)) == {ALL, AFTER_FOUR}
     assert possible_hidden(view(3), [view(4, 6)], view(4, 6)) == {ALL, frozenset(range(6, 12))}
-
-
-def test_a_view_that_may_have_been_missed_leaves_everything_possible() -> None:
+    # A view may have been missed: everything is possible.
     assert possible_hidden(None, [], view(3)) is None
     assert possible_hidden(view(3), [], view(5)) is None
     assert possible_hidden(view(3), [view(4, topic_id="other")], view(4, topic_id="other")) is None
-    assert possible_hidden(view(3), [], TopicView.unlisted("t")) is None
-
-
-def test_a_topics_first_record_hides_nothing_and_may_be_missed() -> None:
     unlisted = TopicView.unlisted("t")
+    assert possible_hidden(view(3), [], unlisted) is None
+    # A topic's first record hides nothing, and may be missed.
     assert possible_hidden(unlisted, [], unlisted) == {ALL}
     assert possible_hidden(unlisted, [], view(0)) == {ALL}
     assert possible_hidden(unlisted, [], view(1, 4)) == {ALL, AFTER_FOUR}

@@ -151,11 +151,8 @@ def test_committed_offsets_come_first_then_the_reset_policy() -> None:
 def test_a_committed_offset_keeps_the_leader_epoch_by_which_librdkafka_notices_truncation() -> None:
     world = World("latest")
     world.view = view(1, 2, 2)
-    world.stock.committed_offsets, world.stock.leader_epochs, world.stock.first = (
-        {0: 7, 1: 7},
-        {0: 3, 1: 3},
-        {0: 0, 1: 9},
-    )
+    world.stock.committed_offsets, world.stock.leader_epochs = {0: 7, 1: 7}, {0: 3, 1: 3}
+    world.stock.first = {0: 0, 1: 9}
     starts = world.partitions.resolve([TopicPartition("t", 0), TopicPartition("t", 1)])
     assert [(p.offset, p.leader_epoch) for p in starts] == [(7, 3), (9, None)]  # 9: raised, that epoch may end below it
 
@@ -167,26 +164,6 @@ def test_what_retention_deleted_beyond_a_reclaim_is_an_error_where_the_reset_say
     for committed, start in ((50, 50), (30, 60)):
         world.stock.committed_offsets = {0: committed}
         assert world.resolve(OFFSET_INVALID) == [start]
-
-
-@pytest.mark.parametrize(
-    ("views", "end", "starts"),
-    [
-        ([view(1, 1, 0, {0: 20})], 50, [20]),
-        ([view(1, 1, 0, {0: 20})], 12, [12]),  # the log was truncated: what is written from its end on is not skipped
-        ([view(1, 1, 0, {0: 20}), view(2, 1, 1)], 50, [20, 50]),  # no longer in the view: used once
-        ([view(1, 1, 0, {0: 2}), view(2, 1, 1), view(3, 1, 0, {0: 6})], 6, [2]),  # of two, the older one counts
-        ([view(1, 1, 0, {0: 20}, "old"), view(2, 1, 1, topic_id="new")], 50, [50]),
-    ],
-    ids=["in the view", "beyond the end", "remembered", "two", "of another topic"],
-)
-def test_a_latest_group_reads_a_returning_or_new_partition_from_its_resume_offset(
-    views: list[TopicView], end: int, starts: list[int]
-) -> None:
-    world = World("latest")
-    world.stock.end = {0: end}
-    world.remember(*views)
-    assert [world.resolve(OFFSET_INVALID)[0] for _ in starts] == starts
 
 
 def test_a_latest_group_never_starts_below_the_log_start_of_a_topic_with_modes() -> None:
@@ -306,18 +283,6 @@ def test_record_that_was_taken_back_makes_a_topic_new_only_if_the_cluster_has_an
     world.take_back(live_id=live_id)
     world.stock.end = {0: 7}
     assert world.resolve(OFFSET_INVALID) == [start]
-
-
-@pytest.mark.parametrize(("live_id", "sought"), [("old", 40), ("another", 0)])
-def test_partition_shown_again_keeps_its_position_where_the_record_was_taken_back(live_id: str, sought: int) -> None:
-    world = World("latest")
-    world.view = TopicView("t", "old", (1, 3), modes_of(2, 1, NONE), {1: 40})
-    world.stock.end = {0: 50, 1: 40}
-    world.partitions.assign([TopicPartition("t", 0)], hidden=[("t", 1)])
-    world.stock.positions = {1: 40}
-    world.take_back(live_id=live_id)
-    assert world.partitions.show({("t", 1)}) == set()
-    assert world.stock.sought == {1: sought}
 
 
 def test_group_that_starts_with_a_view_of_the_old_topic_begins_at_the_end() -> None:

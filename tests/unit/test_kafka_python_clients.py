@@ -43,8 +43,6 @@ def test_consumer_reads_what_it_is_assigned_but_for_partitions_of_mode_none(
 ) -> None:
     consumer = KafkaConsumer(**OFFLINE)
     views.set(TOPIC, modes_of(4, 2, PartitionMode.NONE))
-    with pytest.raises(ValueError, match="No partitions are currently assigned"):
-        consumer.seek_to_end()
     consumer.assign([TopicPartition(TOPIC, partition) for partition in range(4)])
     assert consumer.assignment() == {TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)}
     assert consumer.paused() == set()
@@ -94,8 +92,8 @@ def test_resume_offsets_outlive_the_view_that_named_them_for_one_assignment() ->
     views, one = FakeViews(), TopicPartition("t", 1)
     starts = Starts(views, "latest")
 
-    def follow(epoch: int, writable: int, resume: dict[int, int], topic_id: str = "id") -> None:
-        views.put(TopicView("t", topic_id, (1, epoch), modes_of(2, writable), resume))
+    def follow(epoch: int, writable: int, resume: dict[int, int]) -> None:
+        views.put(TopicView("t", "id", (1, epoch), modes_of(2, writable), resume))
         starts.remember(views.view("t"))
 
     def start() -> int | None:
@@ -112,20 +110,6 @@ def test_resume_offsets_outlive_the_view_that_named_them_for_one_assignment() ->
     assert Starts(views, "none").find([one], Offsets()).starts == {}
 
 
-def test_topic_created_again_with_more_partitions_is_new_to_a_latest_group() -> None:
-    views, two = FakeViews(), [TopicPartition("t", partition) for partition in range(2)]
-    starts = Starts(views, "latest")
-    views.set("t", modes_of(1, 1), topic_id="old")
-    assert starts.find(two[:1], Offsets(), ask_again=True).starts == {two[0]: 99}
-    views.live_ids["t"] = "new"
-    views.verify(["t"], 1.0)
-    assert starts.find(two, Offsets(), ask_again=True).starts == dict.fromkeys(two, 0)
-
-
-# The producer
-
-
-# kafka-python leaves a socket open that has not connected when its client is closed.
 KEYS = [b"key-%d" % number for number in range(60)]
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-import types
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -199,7 +198,7 @@ def test_partition_is_an_element_and_not_an_index() -> None:
 
 # Users' own, by the name of a class or a function
 
-MODULE = "users_own_partitioners"
+MODULE = __name__
 
 
 class Own:
@@ -224,19 +223,7 @@ def last(key: bytes | None, count: int) -> int:
     return count - 1
 
 
-@pytest.fixture(autouse=True)
-def module(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = types.ModuleType(MODULE)
-    vars(made).update(
-        Own=Own,
-        Demanding=Demanding,
-        last=last,
-        too_high=lambda key, count: count,
-        not_a_number=lambda key, count: None,
-        number=7,
-        nested=types.SimpleNamespace(inner=Own),
-    )
-    monkeypatch.setitem(sys.modules, MODULE, made)
+nested = SimpleNamespace(inner=Own, too_high=lambda key, count: count, not_a_number=lambda key, count: None)
 
 
 def test_a_class_is_instantiated() -> None:
@@ -254,7 +241,7 @@ def test_a_function_is_asked_about_every_record() -> None:
     assert [topic.partition(key, 12) for key in (b"key", b"", None)] == [11, 11, 11]
 
 
-@pytest.mark.parametrize("name", ["too_high", "not_a_number"])
+@pytest.mark.parametrize("name", ["nested.too_high", "nested.not_a_number"])
 def test_a_function_that_gives_no_index_is_named(name: str) -> None:
     topic = load(f"{MODULE}:{name}").for_topic("t")
     with pytest.raises(ValueError, match=f"'{MODULE}:{name}' returned .*, which is not an index below 12"):
@@ -268,7 +255,7 @@ def test_a_function_that_gives_no_index_is_named(name: str) -> None:
         ("no_such_module_at_all:Own", ValueError, "import of no_such_module_at_all failed"),
         (f"{MODULE}:Absent", ValueError, "has no attribute 'Absent'"),
         (f"{MODULE}:Demanding", TypeError, "cannot be made without arguments: .*secret"),
-        (f"{MODULE}:number", TypeError, "no method for_topic"),
+        (f"{MODULE}:MODULE", TypeError, "no method for_topic"),
     ],
 )
 def test_what_is_no_partitioner_is_refused(name: str, error: type[Exception], message: str) -> None:

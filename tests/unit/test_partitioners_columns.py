@@ -33,10 +33,6 @@ AS_BYTES = [None if key is None else key.encode() for key in KEYS]
 LONE = [None, b"", b"k", None, b"", b"key"]
 
 
-def scalar(which: Hash, keys: list[bytes | None] = AS_BYTES) -> list[int]:
-    return [NUMBERS[which](key or b"") for key in keys]
-
-
 @pytest.mark.parametrize("which", list(Hash))
 @pytest.mark.parametrize(
     "column",
@@ -61,7 +57,8 @@ def scalar(which: Hash, keys: list[bytes | None] = AS_BYTES) -> list[int]:
 def test_every_kind_of_column(column: Any, which: Hash) -> None:
     found = hash_column(column, which)
     assert found.dtype == np.uint32
-    assert found.tolist() == scalar(which)[len(KEYS) - len(column) :]
+    scalar = [NUMBERS[which](key or b"") for key in AS_BYTES]
+    assert found.tolist() == scalar[len(KEYS) - len(column) :]
 
 
 @pytest.mark.parametrize("name", NAMES)

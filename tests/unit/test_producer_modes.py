@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-import threading
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
 
 import confluent_kafka
 import pytest
@@ -13,59 +12,39 @@ from modeaware.confluent.errors import FirstViewPending, RetiredPartitionChosen
 from modeaware.confluent.producer import Producer
 from modeaware.errors import ModeAwareError, ModeSourceError, ViewTimeout
 from tests.support.fake_views import FakeViews, modes_of
-from tests.support.offline import Acquired, Reports, finish, is_librdkafkas_own, waiting_producer
+from tests.support.offline import CONF, Acquired, Reports, finish, is_librdkafkas_own, waiting_producer
 from tests.support.waiting import eventually
 
 
 def test_all_writable_is_librdkafkas_own_method_through_an_alias_too(producer: Producer, views: FakeViews) -> None:
     send, send_batch = producer.produce, producer.produce_batch
     stock = super(Producer, producer)
-    for modes in (None, modes_of(12, 12)):
+    for modes in (None, modes_of(12, 12), modes_of(12, 4), modes_of(12, 12)):
         if modes:
             views.set("orders", modes)
+        if modes == modes_of(12, 4):
+            for refused in (
+                lambda: send("orders", b"v", partition=4),
+                lambda: send_batch("orders", [{"partition": 4}]),
+            ):
+                with pytest.raises(RetiredPartitionChosen):
+                    refused()
+            continue
         for call, own in ((producer.produce, stock.produce), (send, stock.produce), (send_batch, stock.produce_batch)):
             assert is_librdkafkas_own(call)
             assert call.func == own  # type: ignore[attr-defined] # a partial
     assert producer.modeaware_stats()["state"] == "direct"
 
 
-def test_an_alias_follows_there_and_back(views: FakeViews, reports: Reports) -> None:
-    producer = Producer(reports.conf)
-    send, batch = producer.produce, producer.produce_batch
-    views.set("orders", modes_of(12, 4))
-    with pytest.raises(RetiredPartitionChosen):
-        send("orders", b"v", partition=4)
-    with pytest.raises(RetiredPartitionChosen):
-        batch("orders", [{"partition": 4}])
-    views.set("orders", modes_of(12, 6))
-    send("orders", b"v", partition=4)
-    views.set("orders", modes_of(12, 12))
-    send("orders", b"v", partition=11)
-    assert is_librdkafkas_own(send)
-    assert is_librdkafkas_own(batch)
-    assert producer.produce is send
-    assert reports.queued(producer) == 2
-    finish(producer)
-
-
 def test_the_first_send_waits_for_the_view(acquired: Acquired) -> None:
     producer = waiting_producer(acquired, view_timeout_ms=60_000)
-    send = producer.produce
-    outcome: list[Any] = []
-
-    def work() -> None:
-        try:
-            outcome.append(send("orders", b"v", partition=4))
-        except RetiredPartitionChosen as error:
-            outcome.append(error)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    acquired.views.set("orders", modes_of(12, 4))
-    assert outcome == []
-    acquired.views.set_ready()
-    thread.join()
-    assert isinstance(outcome[0], RetiredPartitionChosen)
+    with ThreadPoolExecutor() as pool:
+        sent = pool.submit(producer.produce, "orders", b"v", partition=4)
+        acquired.views.set("orders", modes_of(12, 4))
+        assert not sent.done()
+        acquired.views.set_ready()
+        with pytest.raises(RetiredPartitionChosen):
+            sent.result(60)
     assert producer.modeaware_stats()["state"] == "routed"
     finish(producer)
 
@@ -112,20 +91,17 @@ def test_writable_sends_and_is_routed_once_there_is_a_view(
 class TestRecreatedTopic:
     """The view is of a topic that was deleted and created again (I8)."""
 
-    def test_first_record_goes_by_the_view_of_the_live_topic(self, views: FakeViews, reports: Reports) -> None:
-        producer = Producer(reports.conf)
+    def test_first_record_goes_by_the_view_of_the_live_topic(self, producer: Producer, views: FakeViews) -> None:
         views.set("orders", modes_of(12, 4), topic_id="old")
         views.live_ids["orders"] = "new"
         assert views.verified == [], "a topic that is not sent to costs nothing"
         producer.produce("orders", b"v", b"key")
         assert views.verified == [{"orders"}]
         assert is_librdkafkas_own(producer.produce)
-        finish(producer)
 
     def test_first_record_waits_while_no_broker_answers_about_the_topic_id(
-        self, views: FakeViews, reports: Reports
+        self, producer: Producer, views: FakeViews
     ) -> None:
-        producer = Producer(reports.conf)
         views.set("orders", modes_of(12, 4), topic_id="old")
         views.live_ids["orders"], views.silent = "new", {"orders"}
         with pytest.raises(BufferError, match="topic id"):
@@ -135,10 +111,9 @@ class TestRecreatedTopic:
         views.silent = set()
         producer.produce("orders", b"v", b"key")
         assert is_librdkafkas_own(producer.produce), "the view of the old topic is out of force"
-        finish(producer)
 
-    def test_last_view_stays_where_no_broker_answers_for_long(self, views: FakeViews, reports: Reports) -> None:
-        producer = Producer({**reports.conf, "modeaware.view.timeout.ms": 1})
+    def test_last_view_stays_where_no_broker_answers_for_long(self, views: FakeViews) -> None:
+        producer = Producer({**CONF, "modeaware.view.timeout.ms": 1})
         views.set("orders", modes_of(12, 4), topic_id="old")
         views.silent = {"orders"}
 
@@ -153,8 +128,7 @@ class TestRecreatedTopic:
         assert producer.modeaware_stats()["state"] == "routed"
         finish(producer)
 
-    def test_view_is_compared_once_for_many_records(self, views: FakeViews, reports: Reports) -> None:
-        producer = Producer(reports.conf)
+    def test_view_is_compared_once_for_many_records(self, producer: Producer, views: FakeViews) -> None:
         views.set("orders", modes_of(12, 4))
         for _ in range(3):
             producer.produce("orders", b"v", b"key")
@@ -164,13 +138,11 @@ class TestRecreatedTopic:
         views.set("orders", modes_of(12, 3))
         producer.produce("orders", b"v", b"key")
         assert views.verified == [{"orders"}], "a newer view of the same topic"
-        finish(producer)
 
     @pytest.mark.parametrize("form", ["produce", "produce_batch"])
     def test_explicit_partition_is_refused_by_the_view_of_the_live_topic_only(
-        self, views: FakeViews, reports: Reports, form: str
+        self, producer: Producer, views: FakeViews, form: str
     ) -> None:
-        producer = Producer(reports.conf)
         views.set("orders", modes_of(12, 4), topic_id="old")
 
         def send() -> None:
@@ -184,4 +156,3 @@ class TestRecreatedTopic:
         views.live_ids["orders"] = "new"
         send()
         assert producer.modeaware_stats()["state"] == "direct"
-        finish(producer)

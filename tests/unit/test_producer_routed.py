@@ -13,13 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modeaware.clients.routes import Route, route_for
-from modeaware.clients.settings import partitioner_of  # private: likewise
 from modeaware.confluent import router  # private: what reaches librdkafka, call by call
 from modeaware.confluent.errors import RetiredPartitionChosen
 from modeaware.confluent.router import Unverified  # private: likewise
 from modeaware.librdkafka import C_HASHES
 from modeaware.topic_view import TopicView
-from partitioners import Hash
+from partitioners import Hash, named
 from tests.support.fake_views import modes_of
 
 NAMES = ("topic", "value", "key", "partition", "callback", "on_delivery", "timestamp", "headers")
@@ -44,10 +43,8 @@ class Recorder:
         return meant
 
 
-def route(modes: int = 12, writable: int | tuple[int, ...] = 4, partitioner: str = "murmur2_random") -> Route:
-    made = route_for(
-        TopicView("orders", "id", (1, 2), modes_of(modes, writable)), partitioner_of({"partitioner": partitioner})
-    )
+def route(modes: int = 12, writable: int | tuple[int, ...] = 4) -> Route:
+    made = route_for(TopicView("orders", "id", (1, 2), modes_of(modes, writable)), named("murmur2_random"))
     assert made is not None
     return made
 
@@ -78,7 +75,7 @@ def test_tracers_function_gets_any_key_and_its_errors_are_raised() -> None:
     assert recorder.last["partition"] == C_HASHES[Hash.MURMUR2](b"k", 4)
     produce("orders", b"v", odd)
     produce("orders", b"v", b"k", "1")
-    assert [(call["key"], call["partition"]) for call in (recorder.last,)] == [(b"k", "1")]
+    assert (recorder.last["key"], recorder.last["partition"]) == (b"k", "1")
     assert recorder.calls[1] == (("orders", b"v", odd), {})
 
     def failing(*_: Any, **__: Any) -> None:
@@ -252,17 +249,6 @@ def test_a_bad_batch_is_refused_as_librdkafka_refuses_it(messages: Any, stock: c
 class TestDoubt:
     """librdkafka refuses a record for a partition that we chose: the topic may have been created again (I8)."""
 
-    @staticmethod
-    def refusing(calls: list[int]) -> Callable[..., Any]:
-        def base(
-            topic: str, value: Any = None, key: Any = None, partition: int = -1, *args: Any, **kwargs: Any
-        ) -> None:
-            calls.append(partition)
-            if partition > 1:
-                raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION))
-
-        return base
-
     @pytest.mark.parametrize("changed", [True, False])
     @pytest.mark.parametrize("way", ["in C", "in Python", "faithful"])
     def test_record_that_was_not_queued_is_placed_anew_if_the_view_has_changed(
@@ -272,17 +258,21 @@ class TestDoubt:
         counts = {"orders": router.hashed_count(route())}
         calls: list[int] = []
 
+        def base(topic: str, value: Any = None, key: Any = None, partition: int = -1, *_: Any, **more: Any) -> None:
+            calls.append(partition)
+            if partition > 1:
+                raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION))
+
         def doubt(topic: str) -> None:
             if changed:
                 routes[topic], counts[topic] = None, 0
 
-        base = self.refusing(calls)
         if way == "in Python":
             monkeypatch.setattr(router, "RoutedProduce", None)
-        if way != "faithful":
-            produce = router.fast_produce(base, routes, counts, C_HASHES[Hash.MURMUR2], doubt)
-        else:
+        if way == "faithful":
             produce = router.faithful_produce(base, routes, doubt)
+        else:
+            produce = router.fast_produce(base, routes, counts, C_HASHES[Hash.MURMUR2], doubt)
         key = next(b"%d" % n for n in range(100) if C_HASHES[Hash.MURMUR2](b"%d" % n, 4) > 1)
         with nullcontext() if changed else pytest.raises(KafkaException):
             produce("orders", b"v", key)

@@ -89,13 +89,10 @@ def test_of_an_unlisted_topic_everything_may_be_used() -> None:
 
 
 def test_a_shrunk_topic() -> None:
-    assert SHRUNK.epoch == 7
-    assert SHRUNK.writable == (0, 1)
-    assert SHRUNK.readable == (0, 1, 2)
+    assert SHRUNK.writable == tuple(p for p in range(4) if SHRUNK.is_writable(p)) == (0, 1)
+    assert SHRUNK.readable == tuple(p for p in range(4) if SHRUNK.is_readable(p)) == (0, 1, 2)
     assert not SHRUNK.all_writable
     assert not SHRUNK.all_readable
-    assert [SHRUNK.is_writable(p) for p in range(4)] == [True, True, False, False]
-    assert [SHRUNK.is_readable(p) for p in range(4)] == [True, True, True, False]
     assert [SHRUNK.mode(p) for p in range(4)] == [RW, RW, RO, NONE]
     assert SHRUNK.describe() == "orders epoch 7: ReadWrite 0-1, ReadOnly 2, None 3"
 

@@ -118,20 +118,12 @@ def test_certificate_of_the_client_is_read_here(tmp_path: Path) -> None:
     assert options["kafka.ssl.key.password"] == "secret"
 
 
-@pytest.mark.parametrize(
-    ("found", "coordinates"),
-    [
-        ("4.0.1+vendor.7", "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.1"),
-        ("3.5.4", None),
-    ],
-)
-def test_connector_has_sparks_version(monkeypatch: pytest.MonkeyPatch, found: str, coordinates: str | None) -> None:
-    monkeypatch.setattr(connector, "version", {"pyspark": found}.__getitem__)
-    if coordinates is not None:
-        assert packages() == coordinates
-    else:
-        with pytest.raises(ModeAwareError, match=r"install modeaware\[spark\]"):
-            packages()
+def test_connector_has_sparks_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connector, "version", {"pyspark": "4.0.1+vendor.7"}.__getitem__)
+    assert packages() == "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.1"
+    monkeypatch.setattr(connector, "version", {"pyspark": "3.5.4"}.__getitem__)
+    with pytest.raises(ModeAwareError, match=r"install modeaware\[spark\]"):
+        packages()
 
 
 def test_names_are_functions_whatever_was_imported_before() -> None:

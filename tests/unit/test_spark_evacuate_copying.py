@@ -32,13 +32,20 @@ class Record:
 
 @dataclass
 class Survivor:
-    """The partition, and producers that write to it by a script, a step at each thing that the evacuation does."""
+    """The partition, and producers that write to it by a script, a step at each thing that the evacuation does.
+
+    It is also what the evacuation works with: its :class:`SurvivorLog` and its transactional producer.
+    """
 
     script: Iterator[tuple[str, bytes]]
     log: list[Record] = field(default_factory=list)
     written: int = 0
+    newest: dict[bytes, Copy] = field(default_factory=dict)
+    position: int = 0
+    clean_up_to: int = 0
+    reports: list[Callable[[], None]] = field(default_factory=list)
 
-    def meanwhile(self) -> bool:
+    def meanwhile(self, *_: object) -> bool:
         step, key = next(self.script, ("end", b""))
         match step:
             case "write" | "open":
@@ -62,86 +69,60 @@ class Survivor:
         seen = [r for r in self.log if r.key == key and (uncommitted or r.state == "committed")]
         return seen[-1].value if seen else None
 
-
-class FakeLog:
-    """What SurvivorLog does, of a Survivor."""
-
-    def __init__(self, survivor: Survivor) -> None:
-        self.survivor = survivor
-        self.newest: dict[bytes, Copy] = {}
-        self.position = 0
-        self.clean_up_to = 0
+    # The log
 
     def catch_up(self, at_least: int = 0) -> None:
-        self.survivor.meanwhile()
-        while self.survivor.stable < at_least:
-            if not self.survivor.meanwhile():
-                self.survivor.settle("committed", "producer")
-        for offset in range(self.position, self.survivor.stable):
-            record = self.survivor.log[offset]
+        self.meanwhile()
+        while self.stable < at_least:
+            if not self.meanwhile():
+                self.settle("committed", "producer")
+        for offset in range(self.position, self.stable):
+            record = self.log[offset]
             source = next((Source.parse(value) for name, value in record.headers if name == HEADER), None)
             if record.state == "committed":
                 version = Version(HOME, offset, record.timestamp_ms, source)
                 self.newest[record.key] = Copy(record.key, record.value, record.headers, version)
-        self.position = max(self.position, self.survivor.stable)
+        self.position = max(self.position, self.stable)
 
     def others(self, own: Container[int], last: int) -> dict[bytes, int]:
-        self.survivor.meanwhile()
+        self.meanwhile()
         found: dict[bytes, int] = {}
         for offset in range(self.position, last + 1):
             if offset not in own:
-                found.setdefault(self.survivor.log[offset].key, offset)
+                found.setdefault(self.log[offset].key, offset)
         self.clean_up_to = self.position if found else last + 1
         return found
 
     def pass_over(self) -> None:
-        self.survivor.meanwhile()
+        self.meanwhile()
         self.position = self.clean_up_to
 
+    # The producer
 
-class FakeProducer:
-    """A transactional producer of copies."""
-
-    def __init__(self, survivor: Survivor) -> None:
-        self.survivor = survivor
-        self.reports: list[Callable[[], None]] = []
-
-    def begin_transaction(self) -> None:
-        self.survivor.meanwhile()
+    begin_transaction = poll = meanwhile
 
     def produce(
-        self,
-        topic: str,
-        value: bytes,
-        key: bytes,
-        partition: int,
-        on_delivery: Callable[[None, Any], None],
-        *,
-        headers: list[tuple[str, bytes | None]],
-        timestamp: int,
+        self, topic: str, value: bytes, key: bytes, partition: int, on_delivery: Callable[..., None], **more: Any
     ) -> None:
         assert (topic, partition) == ("orders", HOME)
-        self.survivor.meanwhile()
-        offset = len(self.survivor.log)
-        self.survivor.log.append(Record(key, value, "copy", "open", headers, timestamp))
+        self.meanwhile()
+        offset = len(self.log)
+        self.log.append(Record(key, value, "copy", "open", more["headers"], more["timestamp"]))
         self.reports.append(lambda: on_delivery(None, SimpleNamespace(key=lambda: key, offset=lambda: offset)))
 
-    def poll(self, timeout_s: float) -> None:
-        self.survivor.meanwhile()
-
     def flush(self, timeout_s: float) -> int:
-        self.survivor.meanwhile()
+        self.meanwhile()
         while self.reports:
             self.reports.pop(0)()
         return 0
 
     def commit_transaction(self, timeout_s: float) -> None:
-        self.survivor.meanwhile()
-        self.survivor.settle("committed", "copy")
+        self.meanwhile()
+        self.settle("committed", "copy")
 
     def abort_transaction(self, timeout_s: float) -> None:
-        self.survivor.meanwhile()
-        self.survivor.settle("aborted", "copy")
+        self.meanwhile()
+        self.settle("aborted", "copy")
 
 
 def copies(keys: list[bytes]) -> list[Copy]:
@@ -155,7 +136,7 @@ def copying(survivor: Survivor, tries: int = 100) -> Copying:
     order = Order({HOME: 0}, {RETIRED: 1000}, 0)
     job = CopyJob("orders", 3, {}, order, {HOME: 0}, tries)
     made: Any = Copying
-    return made(job, HOME, FakeProducer(survivor), FakeLog(survivor))
+    return made(job, HOME, survivor, survivor)
 
 
 STEPS = st.tuples(st.sampled_from(["write", "write", "open", "committed", "aborted", "pass"]), st.sampled_from(KEYS))

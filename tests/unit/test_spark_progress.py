@@ -21,13 +21,12 @@ CONF = {"bootstrap.servers": "127.0.0.1:1", "group.id": "theirs", "fetch.min.byt
 
 
 class World:
-    """What clients were asked for, in order; ``refuse`` makes the next such requests fail."""
-
-    admin: FakeAdmin
+    """The admin client, and what clients were asked for, in order; ``refuse`` makes the next such requests fail."""
 
     def __init__(self) -> None:
         self.done: list[tuple[Any, ...]] = []
         self.refuse: dict[str, int] = {}
+        self.rules: list[GroupRule] = []
 
     def ask(self, kind: str, *what: Any) -> bool:
         if self.refuse.get(kind, 0):
@@ -35,6 +34,24 @@ class World:
             return False
         self.done.append((kind, *what))
         return True
+
+    def describe_group_rules(self, timeout_s: float) -> Future[tuple[GroupRule, ...]]:
+        future: Future[tuple[GroupRule, ...]] = Future()
+        future.set_result(tuple(self.rules))
+        return future
+
+    def alter_group_rules(self, add: list[GroupRule], request_timeout: float) -> Future[None]:
+        future: Future[None] = Future()
+        [group], [reason] = {rule.group for rule in add}, {rule.reason for rule in add}
+        if self.ask("require", group, [rule.topic for rule in add], reason):
+            self.rules.extend(add)
+            future.set_result(None)
+        else:
+            future.set_exception(ControllerUnavailable("no controller is running"))
+        return future
+
+    def close(self) -> None:
+        """Nothing."""
 
 
 class FakeConsumer:
@@ -53,36 +70,11 @@ class FakeConsumer:
         self._world.done.append(("close", self._group))
 
 
-class FakeAdmin:
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self.rules: list[GroupRule] = []
-
-    def describe_group_rules(self, timeout_s: float) -> Future[tuple[GroupRule, ...]]:
-        future: Future[tuple[GroupRule, ...]] = Future()
-        future.set_result(tuple(self.rules))
-        return future
-
-    def alter_group_rules(self, add: list[GroupRule], request_timeout: float) -> Future[None]:
-        future: Future[None] = Future()
-        [group], [reason] = {rule.group for rule in add}, {rule.reason for rule in add}
-        if self._world.ask("require", group, [rule.topic for rule in add], reason):
-            self.rules.extend(add)
-            future.set_result(None)
-        else:
-            future.set_exception(ControllerUnavailable("no controller is running"))
-        return future
-
-    def close(self) -> None:
-        """Nothing."""
-
-
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     made = World()
-    made.admin = FakeAdmin(made)
     monkeypatch.setattr(module, "Consumer", lambda conf: FakeConsumer(made, conf))
-    monkeypatch.setattr(module, "AdminClient", lambda conf: made.admin)
+    monkeypatch.setattr(module, "AdminClient", lambda conf: made)
     monkeypatch.setattr(module, "FIRST_RETRY_S", 0.01)
     monkeypatch.setattr(module, "LONGEST_RETRY_S", 0.01)
     return made
@@ -99,7 +91,6 @@ def listening() -> ProgressListener:
 
 
 def event(name: str | None, *ends: str | None, description: str = "KafkaV2[Subscribe[flights]]") -> Any:
-    """As Spark's."""
     sources = [SimpleNamespace(description=description, endOffset=end) for end in ends]
     return SimpleNamespace(progress=SimpleNamespace(name=name, id="an-id", sources=sources))
 
@@ -148,7 +139,7 @@ def test_closing_publishes_what_is_left_or_says_that_it_does_not(
 
 
 def test_only_rules_that_are_missing_are_made_and_once(world: World, listener: ProgressListener) -> None:
-    world.admin.rules = [
+    world.rules = [
         GroupRule(REQUIRE, "g", "kept", "", 1),
         GroupRule(REQUIRE, "g", "passing", "", 1, expires_ms=2),
         GroupRule(WAIVE, "g", "waived", "because", 1),

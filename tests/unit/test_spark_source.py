@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 
 import pytest
 
@@ -100,13 +99,6 @@ def test_an_offset_that_went_back_fails_the_query_unless_it_may_lose_records(end
         ranges_between("t", {0: 5}, end, strict=True)
     assert (caught.value.topic, caught.value.partition) == ("t", 0)
     assert all(each.partition == 1 for each in ranges_between("t", {0: 5}, end, strict=False))
-
-
-def test_offsets_pass_through_checkpoints_and_readers_through_pickle() -> None:
-    reader = StreamReader(parse_options({**SERVERS, "topic": "t"}))
-    start, end = ({"modeaware:offsets": 1, "t": {"0": first, "10": 4}} for first in (2, 8))
-    start = json.loads(json.dumps(start))
-    assert pickle.loads(pickle.dumps(reader)).partitions(start, end) == [OffsetRange("t", 0, 2, 8)]
 
 
 def offsets(topic_id: str | None, **by_partition: int) -> dict[str, object]:
