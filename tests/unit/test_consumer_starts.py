@@ -122,12 +122,11 @@ class World:
         parts = [TopicPartition("t", partition, offset) for partition, offset in enumerate(offsets)]
         return [p.offset for p in self.partitions.resolve(parts)]
 
-    def start(self, *partitions: int, at: int = 5) -> set[tuple[str, int]]:
+    def start(self, *partitions: int, at: int = 5) -> None:
         keys = {("t", partition) for partition in partitions}
         for key in keys:
             self.starts.started(key, at)
         self.partitions.mine = self.partitions.held = keys
-        return keys
 
     def leave(self, *, changed: bool) -> None:
         """A rebalance begins."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Collection
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import AsyncMock, Mock
 
@@ -14,7 +14,7 @@ from kafka.errors import KafkaTimeoutError
 from kafka.partitioner import DefaultPartitioner
 from kafka.structs import TopicPartition
 
-from modeaware.clients.starts import Key, Starts
+from modeaware.clients.starts import Starts
 from modeaware.errors import ConfigError
 from modeaware.kafka_python import HeldKeyError, KafkaConsumer, KafkaProducer, RetiredPartitionError
 from modeaware.kafka_python.assignors import ReadableRangeAssignor, aware_strategy
@@ -75,17 +75,12 @@ def test_rebalance_listener_is_shown_what_is_held_and_idle_starts_are_committed(
     assert "start offsets of 2 idle partitions not committed" in caplog.text
 
 
-class Offsets:
-    """Two partitions of a group without commits; their logs begin at 0 and end at 99."""
-
-    def committed(self, keys: Collection[Key]) -> dict[Key, int | None]:
-        return dict.fromkeys(keys)
-
-    def log_starts(self, keys: Collection[Key]) -> dict[Key, int]:
-        return dict.fromkeys(keys, 0)
-
-    def log_ends(self, keys: Collection[Key]) -> dict[Key, int]:
-        return dict.fromkeys(keys, 99)
+# Two partitions of a group without commits; their logs begin at 0 and end at 99.
+OFFSETS: Any = SimpleNamespace(
+    committed=dict.fromkeys,
+    log_starts=lambda keys: dict.fromkeys(keys, 0),
+    log_ends=lambda keys: dict.fromkeys(keys, 99),
+)
 
 
 def test_resume_offsets_outlive_the_view_that_named_them_for_one_assignment() -> None:
@@ -97,7 +92,7 @@ def test_resume_offsets_outlive_the_view_that_named_them_for_one_assignment() ->
         starts.remember(views.view("t"))
 
     def start() -> int | None:
-        return starts.find([one], Offsets(), ask_again=True).starts.get(one)
+        return starts.find([one], OFFSETS, ask_again=True).starts.get(one)
 
     follow(3, 1, {1: 50})
     follow(4, 1, {1: 60})
@@ -106,8 +101,8 @@ def test_resume_offsets_outlive_the_view_that_named_them_for_one_assignment() ->
     assert start() == 99
     starts.remember(TopicView("t", "other", (1, 6), modes_of(2, 1), {1: 70}))
     assert start() == 99, "of another topic with the name"
-    assert Starts(views, "earliest").find([one], Offsets(), group=False).starts == {one: 0}
-    assert Starts(views, "none").find([one], Offsets()).starts == {}
+    assert Starts(views, "earliest").find([one], OFFSETS, group=False).starts == {one: 0}
+    assert Starts(views, "none").find([one], OFFSETS).starts == {}
 
 
 KEYS = [b"key-%d" % number for number in range(60)]

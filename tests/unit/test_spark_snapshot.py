@@ -34,9 +34,6 @@ class FakeConsumer:
     end: int | None = 7
     closed = 0
 
-    def __init__(self, conf: dict[str, Any]) -> None:
-        self.conf = conf
-
     def get_watermark_offsets(self, partition: Any, timeout: float) -> tuple[int, int]:
         if FakeConsumer.end is None:
             raise KafkaException(KafkaError(KafkaError._TRANSPORT))
@@ -51,7 +48,7 @@ def views(monkeypatch: pytest.MonkeyPatch) -> Iterator[LogViews]:
     made = LogViews()
     made.set("orders", modes_of(3, 2))
     monkeypatch.setattr(module, "acquire", lambda conf, config: made)
-    monkeypatch.setattr(module, "Consumer", FakeConsumer)
+    monkeypatch.setattr(module, "Consumer", lambda conf: FakeConsumer())
     monkeypatch.setattr(FakeConsumer, "end", 7)
     monkeypatch.setattr(FakeConsumer, "closed", 0)
     release_kept()

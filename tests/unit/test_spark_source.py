@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -123,19 +125,13 @@ def test_offsets_of_one_topic_id_or_of_an_unknown_one_go_on(ids: tuple[str | Non
 def test_how_far_a_stream_might_read_is_forgotten_with_the_topic_id(monkeypatch: pytest.MonkeyPatch) -> None:
     ids = ["old", "new", None]
 
-    class Client:
-        def describe(self) -> TopicDescription:
-            return TopicDescription([0], ids.pop(0))
-
-        def ends(self, partitions: object) -> dict[int, int]:
-            return {0: 90}
-
     def view(conf: object, topic: str, stale: bool) -> TopicView:
         return TopicView("t", "id", (1, 1), (NONE,), {0: 5}) if len(ids) < 2 else TopicView.unlisted("t")
 
     monkeypatch.setattr(datasource, "topic_view", view)
     reader = StreamReader(parse_options({**SERVERS, "topic": "t"}))
-    reader._client = Client()  # type: ignore[assignment]  # no Kafka
+    client: Any = SimpleNamespace(describe=lambda: TopicDescription([0], ids.pop(0)), ends=lambda _: {0: 90})
+    reader._client = client
     assert reader.latestOffset() == offsets("old", p0=90)
     assert reader.latestOffset() == offsets("new", p0=5), "not held at what was read of the old topic"
     assert reader.latestOffset() == offsets("new", p0=5), "no answer changes nothing"
