@@ -10,12 +10,15 @@ from collections.abc import Iterator
 import pytest
 
 from modeaware.confluent.producer import Producer
+from modeaware.controller import worker
 from modeaware.views import registry
 from tests.support.endpoint import FakeBroker, MakeServer, StubController, servers
 from tests.support.fake_endpoint import FakeEndpoint
 from tests.support.fake_sources import Acquire, acquiring
 from tests.support.fake_views import FakeViews
 from tests.support.offline import CONF, Acquired, Reports, finish
+from tests.support.secured import Certificate, make_certificate
+from tests.support.worker_world import World
 
 
 @pytest.fixture
@@ -63,6 +66,21 @@ def controller() -> StubController:
 def make_server(monkeypatch: pytest.MonkeyPatch, controller: StubController) -> Iterator[MakeServer]:
     with servers(monkeypatch, controller) as make:
         yield make
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
+    return make_certificate(tmp_path_factory.mktemp("certificate"))
+
+
+# The controller's thread
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setattr(worker, "RETRY_DELAY_S", 0)
+    monkeypatch.setattr(worker, "POLL_S", 0.001)
+    return World()
 
 
 # Views from the wire

@@ -19,7 +19,7 @@ from modeaware.wire.brokers import REQUEST_TIMEOUT_S, SILENT_FOR_S, SILENT_TIMEO
 from modeaware.wire.security import split_address, ssl_context
 from modeaware.wire.transport import kafka_python_settings
 from tests.support.endpoint import free_port
-from tests.support.secured import Certificate, make_certificate
+from tests.support.secured import Certificate
 
 
 @pytest.mark.filterwarnings("error")
@@ -110,11 +110,6 @@ def test_a_callback_that_fails_is_a_broker_that_does_not_let_us_in(failure: Exce
     with pytest.raises(SaslAuthenticationFailedError, match=f"oauth_cb failed: {type(failure).__name__}") as raised:
         provider.token()
     assert raised.value.__cause__ is failure
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
-    return make_certificate(tmp_path_factory.mktemp("tls"))
 
 
 def test_certificates_and_host_names_are_checked_unless_configured_otherwise(certificate: Certificate) -> None:

@@ -20,11 +20,6 @@ from tests.support.secured import Certificate, make_certificate
 from tests.support.waiting import eventually
 
 
-@pytest.fixture(scope="session")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
-    return make_certificate(tmp_path_factory.mktemp("certificate"))
-
-
 @pytest.fixture
 def broker(certificate: Certificate) -> Iterator[FakeBroker]:
     """It asks for a certificate, and takes a client that has none."""

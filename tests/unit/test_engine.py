@@ -34,11 +34,10 @@ def world() -> World:
     return World()
 
 
-class TestShrink:
-    def test_a_cluster_that_does_not_answer_refuses(self, world: World) -> None:
-        world.cluster.failure = ClusterError("no answer", code=ErrorCode.REQUEST_TIMED_OUT)
-        assert world.shrink(4) is ErrorCode.THROTTLING_QUOTA_EXCEEDED, "no doubt: nothing was done"
-        assert world.engine.records == ()
+def test_a_cluster_that_does_not_answer_refuses(world: World) -> None:
+    world.cluster.failure = ClusterError("no answer", code=ErrorCode.REQUEST_TIMED_OUT)
+    assert world.shrink(4) is ErrorCode.THROTTLING_QUOTA_EXCEEDED, "no doubt: nothing was done"
+    assert world.engine.records == ()
 
 
 class TestCrash:

@@ -20,13 +20,6 @@ from tests.support.worker_world import COMMAND, Engine, World, loses, nothing, r
 MANY = [DeletePartitionsCommand(f"topic-{number}", 1) for number in range(5)]
 
 
-@pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    monkeypatch.setattr(worker_module, "RETRY_DELAY_S", 0)
-    monkeypatch.setattr(worker_module, "POLL_S", 0.001)
-    return World()
-
-
 def begun(job: Job, commands: int) -> None:
     for _ in range(commands):
         command = job.begin(0.0)

@@ -24,13 +24,6 @@ from modeaware.errors import (
 from tests.support.worker_world import COMMAND, Engine, World, loses, nothing, passes, run, sits
 
 
-@pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    monkeypatch.setattr(worker_module, "RETRY_DELAY_S", 0)
-    monkeypatch.setattr(worker_module, "POLL_S", 0.001)
-    return World()
-
-
 def test_elected_it_claims_serves_and_hands_over(world: World, caplog: pytest.LogCaptureFixture) -> None:
     world.log.weaknesses = ["one replica"]
     future = world.inbox.put([COMMAND])
