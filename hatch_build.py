@@ -30,7 +30,7 @@ class RoutedExtension(BuildHookInterface[Any]):
         try:
             command.run()
         except (BaseError, CCompilerError) as error:
-            self.app.display_warning(f"modeaware is built without its extension (docs/performance.md): {error}")
+            self.app.display_warning(f"modeaware is built without its extension (docs/clients.md): {error}")
             return
         built = Path(command.get_ext_filename("modeaware.confluent._routed")).as_posix()
         build_data["artifacts"].append(built)
