@@ -25,13 +25,10 @@ def test_batch_keeps_the_order_of_a_key_whose_guard_opens_in_mid_batch(
     kafka: Kafka, fake_views: FakeViews, make_topic: MakeTopic
 ) -> None:
     """The producer's own records for the old partition are delivered, and their reports served, during the call."""
-    partly_held = 0
     for _ in range(ROUNDS):
         topic = make_topic(12)
         calls, in_order = one_round(kafka, fake_views, topic)
         assert in_order == list(range(RECORDS)), f"{calls} calls"
-        partly_held += calls > 1
-    assert partly_held, "no key was held: the test shows nothing"
 
 
 def one_round(kafka: Kafka, views: FakeViews, topic: str) -> tuple[int, list[int]]:
@@ -45,9 +42,9 @@ def one_round(kafka: Kafka, views: FakeViews, topic: str) -> tuple[int, list[int
         "partitioner": "murmur2_random",
         "modeaware.on.resize": "hold",
     }
-    producer = Producer({**conf, "linger.ms": 50})
+    producer = Producer({**conf, "linger.ms": 60_000})  # what is queued goes when it is flushed
     stopping = threading.Event()
-    poller = threading.Thread(target=lambda: [producer.poll(0.01) for _ in iter(stopping.is_set, True)], daemon=True)
+    flusher = threading.Thread(target=lambda: [producer.flush(0.01) for _ in iter(stopping.is_set, True)], daemon=True)
     try:
         producer.produce(topic, b"first", KEY)
         producer.flush(30)
@@ -55,7 +52,8 @@ def one_round(kafka: Kafka, views: FakeViews, topic: str) -> tuple[int, list[int
         for _ in range(100):
             producer.produce(topic, b"old", KEY)
         views.set(topic, modes_of(12, 5), previous_count=12, handed_over=range(12))
-        poller.start()
+        assert producer.produce_batch(topic, left) == 0, "the old records wait, so the key is held"
+        flusher.start()
         calls = 0
         while left:
             calls += 1
@@ -64,7 +62,7 @@ def one_round(kafka: Kafka, views: FakeViews, topic: str) -> tuple[int, list[int
         eventually(lambda: len(producer) == 0, 60)
     finally:
         stopping.set()
-        poller.join(30)
+        flusher.join(30)
         producer.close()
     return calls, read(kafka, topic, murmur2(KEY, 5))
 
