@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import itertools
 import os
-import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from typing import Any
 
 import confluent_kafka
@@ -20,10 +19,11 @@ from confluent_kafka import TopicPartition
 
 import modeaware
 from benchmarks.harness import Result
-from benchmarks.requests import controlled
-from benchmarks.scale import SEAL_QUIET_MS, all_done
+from benchmarks.requests import DEADLINE_S, controlled
+from benchmarks.scale import SEAL_QUIET_MS, await_done
 from benchmarks.setting import Setting
-from tests.support.plain import commit, create_topic, watermarks
+from tests.support.background import Background
+from tests.support.plain import commit, create_topic, ends, watermarks
 
 PARTITIONS, KEPT = 12, 4
 RECORD_BYTES = 1_000
@@ -34,7 +34,7 @@ SETTLE_S = 5.0
 NEARLY = 1_000
 """Records left to copy when the writer is stopped."""
 KEYS = [b"key-%d" % number for number in range(1_000)]
-UNCOPIED = {"linger.ms": 5, "queue.buffering.max.messages": 200_000, "queue.buffering.max.kbytes": 500_000}
+QUEUE = {"linger.ms": 5, "queue.buffering.max.messages": 200_000, "queue.buffering.max.kbytes": 500_000}
 
 
 def measure(setting: Setting) -> Iterator[Result]:
@@ -62,40 +62,35 @@ class Pauses:
         self._last_s = now_s
 
 
-@contextmanager
-def running(work: Callable[[threading.Event], None]) -> Iterator[threading.Thread]:
-    """``work`` in a thread, until the block ends."""
-    stop = threading.Event()
-    thread = threading.Thread(target=work, args=(stop,))
-    thread.start()
-    try:
-        yield thread
-    finally:
-        stop.set()
-        thread.join()
+class Writing(Background):
+    """Writes at the benchmark's rate."""
 
+    def __init__(self, producer: Any, topic: str, pauses: Pauses) -> None:
+        super().__init__()
+        self._producer, self._topic, self._pauses = producer, topic, pauses
 
-def writing(producer: Any, topic: str, pauses: Pauses) -> Callable[[threading.Event], None]:
-    def work(stop: threading.Event) -> None:
+    def work(self) -> None:
         for key in itertools.cycle(KEYS):
-            if stop.is_set():
+            if self.done.is_set():
                 break
-            producer.produce(topic, b"x" * RECORD_BYTES, key, on_delivery=pauses.event)
-            producer.poll(WRITE_EVERY_S)
-        producer.flush(30)
-
-    return work
+            self._producer.produce(self._topic, b"x" * RECORD_BYTES, key, on_delivery=self._pauses.event)
+            self._producer.poll(WRITE_EVERY_S)
+        self._producer.flush(30)
 
 
-def reading(consumer: Any, pauses: Pauses) -> Callable[[threading.Event], None]:
-    def work(stop: threading.Event) -> None:
-        while not stop.is_set():
-            message = consumer.poll(0.1)
-            if message is not None and message.error() is None:
-                pauses.event()
-        consumer.close()
+class Reading(Background):
+    """Reads whatever the consumer is given, and closes it."""
 
-    return work
+    def __init__(self, consumer: Any, pauses: Pauses) -> None:
+        super().__init__()
+        self._consumer, self._pauses = consumer, pauses
+
+    def work(self) -> None:
+        with closing(self._consumer) as consumer:
+            while not self.done.is_set():
+                message = consumer.poll(0.1)
+                if message is not None and message.error() is None:
+                    self._pauses.event()
 
 
 def _shrink(setting: Setting, gigabytes: float) -> tuple[float, dict[str, Any]]:
@@ -106,15 +101,14 @@ def _shrink(setting: Setting, gigabytes: float) -> tuple[float, dict[str, Any]]:
         producer = modeaware.Producer({**conf, "modeaware.on.resize": "ignore"})
         consumer = modeaware.Consumer({**conf, "group.id": group, "auto.commit.interval.ms": 1000})
         consumer.subscribe([topic])
-        stack.enter_context(running(reading(consumer, read)))
-        stack.enter_context(running(writing(producer, topic, written)))
-        time.sleep(SETTLE_S)  # both are at work
+        stack.enter_context(Reading(consumer, read))
+        stack.enter_context(Writing(producer, topic, written))
+        time.sleep(SETTLE_S)  # a steady state is no event: the pauses are compared with those of quiet seconds
         start_s = time.monotonic()
         admin.delete_partitions({topic: modeaware.DeletePartitions(KEPT)}, 0)[topic].result()
-        while not all_done(setting, log.topic, [topic]):
-            time.sleep(0.2)  # the log is read as a client would
+        await_done(setting, log.topic, [topic], start_s + DEADLINE_S)
         took_s = time.monotonic() - start_s
-        time.sleep(SETTLE_S)  # the pauses at its end are seen
+        time.sleep(SETTLE_S)  # a pause that begins at the end shows only once it is over
     setting.delete(topic)
     return took_s, _details(0, written, read)
 
@@ -123,31 +117,27 @@ def _copy(setting: Setting, gigabytes: float) -> tuple[float, dict[str, Any]]:
     written, read = Pauses(), Pauses()
     plain = {"bootstrap.servers": setting.bootstrap_servers}
     topic, group = _filled(setting, gigabytes)
-    producer = confluent_kafka.Producer({**plain, **UNCOPIED})
+    producer = confluent_kafka.Producer({**plain, **QUEUE})
     with ExitStack() as stack:
         consumer = confluent_kafka.Consumer({**plain, "group.id": group})
         consumer.subscribe([topic])
-        reader = ExitStack()
-        reader.enter_context(running(reading(consumer, read)))
-        writer = ExitStack()
-        writer.enter_context(running(writing(producer, topic, written)))
-        stack.callback(reader.close)
-        time.sleep(SETTLE_S)  # both are at work
-        start_s = time.monotonic()
-        target = _created(setting, KEPT)
-        copier = Copier(setting, topic, target)
-        copier.run_to(NEARLY)
-        writer.close()
+        reader = stack.enter_context(Reading(consumer, read))
+        with Writing(producer, topic, written):
+            time.sleep(SETTLE_S)  # a steady state is no event: the pauses are compared with those of quiet seconds
+            start_s = time.monotonic()
+            target = _created(setting, KEPT)
+            copier = stack.enter_context(closing(Copier(setting, topic, target)))
+            copier.run_to(NEARLY)
         copier.run_to(0)
-        ends = [TopicPartition(target, p, end) for p, (_, end) in watermarks(setting.bootstrap_servers, target).items()]
+        places = [TopicPartition(target, p, end) for p, end in ends(setting.bootstrap_servers, target).items()]
         _await_read(setting, group, topic)
-        reader.close()
+        reader.stop()
         moved = confluent_kafka.Consumer({**plain, "group.id": group, "auto.offset.reset": "error"})
-        moved.assign(ends)
-        stack.enter_context(running(reading(moved, read)))
-        stack.enter_context(running(writing(producer, target, written)))
+        moved.assign(places)
+        stack.enter_context(Reading(moved, read))
+        stack.enter_context(Writing(producer, target, written))
         took_s = time.monotonic() - start_s
-        time.sleep(SETTLE_S)  # the pauses at its end are seen
+        time.sleep(SETTLE_S)  # a pause that begins at the end shows only once it is over
     setting.delete(topic, target)
     return took_s, _details(copier.copied_bytes, written, read)
 
@@ -158,7 +148,7 @@ class Copier:
     def __init__(self, setting: Setting, source: str, target: str) -> None:
         plain = {"bootstrap.servers": setting.bootstrap_servers}
         self._servers, self._source, self._target = setting.bootstrap_servers, source, target
-        self._producer = confluent_kafka.Producer({**plain, **UNCOPIED, "enable.idempotence": True})
+        self._producer = confluent_kafka.Producer({**plain, **QUEUE, "enable.idempotence": True})
         self._consumer = confluent_kafka.Consumer({**plain, "group.id": f"copy-{source}", "enable.auto.commit": False})
         self._next = {p: start for p, (start, _) in watermarks(self._servers, source).items()}
         self._consumer.assign([TopicPartition(source, p, start) for p, start in self._next.items()])
@@ -170,51 +160,49 @@ class Copier:
             for message in self._consumer.consume(5_000, 0.5):
                 if (error := message.error()) is not None:
                     raise confluent_kafka.KafkaException(error)
-                self._send(message.value() or b"", message.key())
+                value = message.value() or b""
+                _send(self._producer, self._target, value, message.key())
+                self.copied_bytes += len(value)
                 self._next[message.partition() or 0] = (message.offset() or 0) + 1
         if self._producer.flush(120):
             raise RuntimeError("not all copies were acknowledged")
 
-    def _send(self, value: bytes, key: Any) -> None:
-        while True:
-            try:
-                self._producer.produce(self._target, value, key)
-                break
-            except BufferError:
-                self._producer.poll(0.05)
-        self.copied_bytes += len(value)
-
     def _left(self) -> int:
-        ends = watermarks(self._servers, self._source)
-        return sum(end - self._next[p] for p, (_, end) in ends.items())
+        return sum(end - self._next[p] for p, end in ends(self._servers, self._source).items())
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def _send(producer: Any, topic: str, value: bytes, key: Any) -> None:
+    while True:
+        try:
+            producer.produce(topic, value, key)
+            return
+        except BufferError:
+            producer.poll(0.05)
 
 
 def _await_read(setting: Setting, group: str, topic: str) -> None:
     """Return once the group has committed every end; nothing writes any more."""
-    ends = {p: end for p, (_, end) in watermarks(setting.bootstrap_servers, topic).items()}
+    wanted = ends(setting.bootstrap_servers, topic)
     looker = confluent_kafka.Consumer({"bootstrap.servers": setting.bootstrap_servers, "group.id": group})
     while True:
-        committed = looker.committed([TopicPartition(topic, p) for p in ends], timeout=30)
-        if all(place.offset >= ends[place.partition] for place in committed):
+        committed = looker.committed([TopicPartition(topic, p) for p in wanted], timeout=30)
+        if all(place.offset >= wanted[place.partition] for place in committed):
             looker.close()
             return
-        time.sleep(0.1)  # automatic commits come every few seconds
+        time.sleep(0.1)  # the reader's automatic commits raise no event here
 
 
 def _filled(setting: Setting, gigabytes: float) -> tuple[str, str]:
     """A topic of so many bytes, and a group that has read them."""
     topic, group = _created(setting, PARTITIONS), f"reader-{uuid.uuid4().hex[:8]}"
-    producer = confluent_kafka.Producer({"bootstrap.servers": setting.bootstrap_servers, **UNCOPIED})
+    producer = confluent_kafka.Producer({"bootstrap.servers": setting.bootstrap_servers, **QUEUE})
     for number in range(round(gigabytes * 1e9 / RECORD_BYTES)):
-        while True:
-            try:
-                producer.produce(topic, os.urandom(RECORD_BYTES), KEYS[number % len(KEYS)])
-                break
-            except BufferError:
-                producer.poll(0.05)
+        _send(producer, topic, os.urandom(RECORD_BYTES), KEYS[number % len(KEYS)])
     producer.flush(120)
-    ends = {p: end for p, (_, end) in watermarks(setting.bootstrap_servers, topic).items()}
-    commit(setting.bootstrap_servers, group, topic, ends)
+    commit(setting.bootstrap_servers, group, topic, ends(setting.bootstrap_servers, topic))
     return topic, group
 
 
