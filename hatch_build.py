@@ -13,7 +13,7 @@ from setuptools import Distribution, Extension
 from setuptools.command.build_ext import build_ext
 from setuptools.errors import BaseError, CCompilerError
 
-SOURCE = "modeaware/confluent/_routed.c"
+NAME, SOURCE = "modeaware.confluent._routed", "modeaware/confluent/_routed.c"
 
 
 class RoutedExtension(BuildHookInterface[Any]):
@@ -22,16 +22,16 @@ class RoutedExtension(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if self.target_name != "wheel":
             return
-        extension = Extension("modeaware.confluent._routed", [SOURCE])
-        command = build_ext(Distribution({"ext_modules": [extension]}))
+        command = build_ext(Distribution({"ext_modules": [Extension(NAME, [SOURCE])]}))
         command.inplace = command.force = True
         command.build_temp = "build/extension"
         command.ensure_finalized()
+        built = Path(command.get_ext_filename(NAME))
         try:
+            Path(self.root, built).unlink(missing_ok=True)  # an earlier build's would be imported where this one fails
             command.run()
-        except (BaseError, CCompilerError) as error:
+        except (BaseError, CCompilerError, OSError) as error:
             self.app.display_warning(f"modeaware is built without its extension (docs/clients.md): {error}")
             return
-        built = Path(command.get_ext_filename("modeaware.confluent._routed")).as_posix()
-        build_data["artifacts"].append(built)
+        build_data["artifacts"].append(built.as_posix())
         build_data |= {"pure_python": False, "infer_tag": True}

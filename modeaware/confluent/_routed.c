@@ -5,8 +5,7 @@
  * needs more than the hash, an explicit partition of a shrunk topic, keys that are neither bytes nor str, and arguments
  * that no `produce` has. So the rules are written once, in Python; here is only their shortest path.
  *
- * The GIL is held from the look-up to librdkafka's method, and no Python runs in between: a record goes by the routes of
- * the moment of the call (invariant I7).
+ * What the look-up found counts for the record, and is not looked at again (invariant I7).
  */
 
 #define PY_SSIZE_T_CLEAN
@@ -180,11 +179,13 @@ static PyObject *call_base(Routed *self, PyObject *const *given, PyObject *where
         Py_INCREF(arguments[at]);
         PyTuple_SET_ITEM(tuple, at, arguments[at]);
     }
+    Py_INCREF(self); /* a partial holds no reference to what it calls, and may be given another target meanwhile */
     PyObject *result =
         self->method != NULL ? self->method(self->producer, tuple, NULL) : PyObject_Call(self->base, tuple, NULL);
     if (result == NULL && given[PARTITION] == NULL && PyErr_ExceptionMatches(self->refused))
         result = retried(self, arguments);
     Py_DECREF(tuple);
+    Py_DECREF(self);
     return result;
 }
 
@@ -351,29 +352,14 @@ static int module_exec(PyObject *module)
     return failed;
 }
 
-static int module_traverse(PyObject *module, visitproc visit, void *arg)
-{
-    State *state = PyModule_GetState(module);
-    for (int at = 0; at < PARAMETERS; at++)
-        Py_VISIT(state->names[at]);
-    Py_VISIT(state->unassigned);
-    Py_VISIT(state->no_timestamp);
-    return 0;
-}
-
-static int module_clear(PyObject *module)
-{
-    State *state = PyModule_GetState(module);
-    for (int at = 0; at < PARAMETERS; at++)
-        Py_CLEAR(state->names[at]);
-    Py_CLEAR(state->unassigned);
-    Py_CLEAR(state->no_timestamp);
-    return 0;
-}
-
+/* The state holds text and numbers alone, which are in no cycle: nothing to traverse, and it lasts until the end. */
 static void module_free(void *module)
 {
-    module_clear(module);
+    State *state = PyModule_GetState(module);
+    for (int at = 0; at < PARAMETERS; at++)
+        Py_XDECREF(state->names[at]);
+    Py_XDECREF(state->unassigned);
+    Py_XDECREF(state->no_timestamp);
 }
 
 static PyModuleDef_Slot module_slots[] = {{Py_mod_exec, module_exec}, {0, NULL}};
@@ -384,8 +370,6 @@ static struct PyModuleDef module_definition = {
     .m_doc = "The hot path of producers of shrunk topics, in C; optional.",
     .m_size = sizeof(State),
     .m_slots = module_slots,
-    .m_traverse = module_traverse,
-    .m_clear = module_clear,
     .m_free = module_free,
 };
 
