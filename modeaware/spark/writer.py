@@ -170,7 +170,11 @@ def as_ms(timestamp: Any) -> int | None:
         return timestamp
     if isinstance(timestamp, datetime):
         return round(timestamp.timestamp() * 1_000_000) // 1000
-    raise ConfigError(f"timestamps are Spark timestamps or whole ms, not {type(timestamp).__name__}: cast the column")
+    raise _no_timestamp(type(timestamp).__name__)
+
+
+def _no_timestamp(kind: object) -> ConfigError:
+    return ConfigError(f"the column timestamp is {kind}: cast it to timestamp, or to whole ms (bigint)")
 
 
 def as_headers(headers: Any) -> list[tuple[str, bytes | None]] | None:
@@ -221,5 +225,5 @@ def _ms_column(column: pa.Array) -> list[int | None]:
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
     elif not pa.types.is_integer(column.type):
-        raise ConfigError(f"the column timestamp is {column.type}: cast it to timestamp, or to whole ms (bigint)")
+        raise _no_timestamp(column.type)
     return column.to_pylist()  # type: ignore[no-any-return] # pyarrow's
