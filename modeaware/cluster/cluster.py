@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
@@ -11,7 +11,15 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from modeaware.clock import SYSTEM_CLOCK, Clock
-from modeaware.cluster.metadata import LeaderRequests, list_offsets_request, metadata_request, refusal, topic_ids
+from modeaware.cluster.metadata import (
+    LeaderRequests,
+    Led,
+    Partition,
+    ids_of_each_broker,
+    list_offsets_request,
+    metadata_request,
+    refusal,
+)
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.librdkafka_admin import AdminClient
@@ -121,7 +129,8 @@ class Cluster:
             self._topic_names = now_s, [topic.name for topic in answer.topics if topic.name is not None]
         return self._topic_names[1]
 
-    def describe(self, topics: Iterable[str]) -> dict[str, TopicShape | None]:
+    def describe(self, topics: Iterable[str]) -> dict[str, TopicShape | ClusterError | None]:
+        """Return what one broker says of each topic: None where it has none of that name."""
         names = sorted(set(topics))
         if not names:
             return {}
@@ -130,22 +139,37 @@ class Cluster:
         found = {topic.name: topic for topic in self.brokers.ask(metadata_request(names, 10)).topics}
         return {name: _shape(name, found[name]) for name in names}
 
-    def cleanup_policy(self, topic: str) -> str:
-        resource = DescribeConfigsRequest.DescribeConfigsResource
-        wanted = resource(resource_type=_TOPIC_RESOURCE, resource_name=topic, configuration_keys=["cleanup.policy"])
-        (result,) = self.brokers.ask(DescribeConfigsRequest(resources=[wanted])).results
-        if result.error_code:
-            what = f"describe the configs of topic {topic!r}"
-            raise refusal(what, result.error_code, result.error_message, topic=topic)
-        return str({config.name: config.value for config in result.configs}["cleanup.policy"])
+    def shape(self, topic: str) -> TopicShape | None:
+        """Return what one broker says of a topic; None: it has none of that name."""
+        found = self.describe([topic])[topic]
+        if isinstance(found, ClusterError):
+            raise found
+        return found
 
-    def offsets(self, topic: str, partitions: Iterable[int]) -> dict[int, LogOffsets]:
+    def cleanup_policies(self, topics: Iterable[str]) -> dict[str, str | ClusterError]:
+        resource, names = DescribeConfigsRequest.DescribeConfigsResource, sorted(set(topics))
+        if not names:
+            return {}
+        wanted = [
+            resource(resource_type=_TOPIC_RESOURCE, resource_name=name, configuration_keys=["cleanup.policy"])
+            for name in names
+        ]
+        found: dict[str, str | ClusterError] = {}
+        for result in self.brokers.ask(DescribeConfigsRequest(resources=wanted)).results:
+            name, code = result.resource_name, result.error_code
+            if code:
+                found[name] = refusal(f"describe the configs of topic {name!r}", code, result.error_message, topic=name)
+            else:
+                found[name] = str({config.name: config.value for config in result.configs}["cleanup.policy"])
+        return found
+
+    def offsets(self, partitions: Iterable[Partition]) -> dict[Partition, LogOffsets]:
         """Return the log offsets of ``partitions``; one whose leader does not answer is missing."""
-        leaders = LeaderRequests(self.brokers, topic)
+        leaders = LeaderRequests(self.brokers)
 
-        def listed(some: Iterable[int], timestamp: int, isolation_level: int) -> dict[int, Any]:
-            def request(led: Mapping[int, int]) -> Any:
-                return list_offsets_request(topic, led, timestamp, isolation_level)
+        def listed(some: Iterable[Partition], timestamp: int, isolation_level: int) -> dict[Partition, Any]:
+            def request(led: Led) -> Any:
+                return list_offsets_request(led, timestamp, isolation_level)
 
             return leaders.found(some, "list the offsets of", request)
 
@@ -154,82 +178,122 @@ class Cluster:
         start = listed(stable, _EARLIEST, _READ_UNCOMMITTED)
         end = listed(start, _LATEST, _READ_UNCOMMITTED)
         return {
-            p: LogOffsets(start[p].offset, end[p].offset, stable[p].offset, end[p].leader_epoch) for p in sorted(end)
+            key: LogOffsets(start[key].offset, end[key].offset, stable[key].offset, end[key].leader_epoch)
+            for key in sorted(end)
         }
 
-    def perform(self, effect: Effect, check: Check = no_check) -> None:
-        """Perform an effect, if every broker confirms that the topic is still the one it was decided for.
+    def perform(self, effects: Sequence[Effect], check: Check = no_check) -> list[ClusterError | None]:
+        """Perform effects of different topics, each if every broker confirms that its topic is still the one it was
+        decided for; return the failure of each. Records of all topics are deleted in one request a leader.
 
         The requests name topics, not ids, so the ids are compared right before each sending. Between that and the
         request's arrival a window remains in which a topic deleted and recreated under its name would be hit.
 
         Args:
-            check: called after that, right before the request is sent; what it raises prevents the sending (invariant
+            check: called after that, right before a request is sent; what it raises prevents the sending (invariant
                 I5).
         """
+        failures: dict[int, ClusterError | None] = {}
+        deletions = {n: effect for n, effect in enumerate(effects) if isinstance(effect, DeleteRecords)}
+        failures.update(zip(deletions, delete_records(self.brokers, list(deletions.values()), check), strict=True))
+        for number, effect in enumerate(effects):
+            if not isinstance(effect, DeleteRecords):
+                failures[number] = self._perform_alone(effect, check)
+        return [failures[number] for number in range(len(effects))]
 
+    def _perform_alone(self, effect: CreatePartitions | CommitOffsets, check: Check) -> ClusterError | None:
         def last_checks() -> None:
-            self._check_id(effect, set(topic_ids(self.brokers, effect.topic).values()))
+            for replaced in replaced_topics(self.brokers, {effect.topic: effect.topic_id}).values():
+                raise replaced
             check()
 
-        if isinstance(effect, DeleteRecords):
-            delete_records(self.brokers, effect, last_checks)
-        elif isinstance(effect, CreatePartitions):
-            create_partitions(self.brokers, effect, False, last_checks)
-        else:
-            commit_offsets(self.brokers, effect, last_checks)
-
-    @staticmethod
-    def _check_id(effect: Effect, found: set[str | None]) -> None:
-        # Records of a topic that was recreated under the name must not be deleted (invariant I1).
-        if found != {effect.topic_id}:
-            raise ClusterError(
-                f"topic {effect.topic!r} is not the topic {effect.topic_id} any more: nothing was done",
-                code=ErrorCode.UNKNOWN_TOPIC_ID,
-                topic=effect.topic,
-            )
+        try:
+            if isinstance(effect, CreatePartitions):
+                create_partitions(self.brokers, effect, False, last_checks)
+            else:
+                commit_offsets(self.brokers, effect, last_checks)
+        except ClusterError as error:
+            return error
+        return None
 
     def create_partitions(self, effect: CreatePartitions, validate_only: bool = False) -> None:
         create_partitions(self.brokers, effect, validate_only)
 
 
-def _shape(name: str, topic: Any) -> TopicShape | None:
+def _shape(name: str, topic: Any) -> TopicShape | ClusterError | None:
     if topic.error_code == KafkaError.UNKNOWN_TOPIC_OR_PART:
         return None
     if topic.error_code not in (0, KafkaError.LEADER_NOT_AVAILABLE):
-        raise refusal(f"describe topic {name!r}", topic.error_code, topic=name)
+        return refusal(f"describe topic {name!r}", topic.error_code, topic=name)
     return TopicShape(base64_id(topic.topic_id), bool(topic.is_internal), len(topic.partitions))
 
 
 # Requests that change something. Each may be sent again later without harm.
 
 
-def delete_records(brokers: Brokers, effect: DeleteRecords, check: Check = no_check) -> None:
-    """Have each partition's leader delete the records below the effect's offset, if it leads under the effect's epoch
-    (invariant I1).
+def replaced_topics(brokers: Brokers, ids: Mapping[str, str]) -> dict[str, ClusterError]:
+    """Return the error for each topic that some broker does not have under its id (name -> id).
 
-    The request itself has no epoch: an election right before its arrival goes unnoticed. Raises the error of the first
-    partition that failed, or has another leader epoch by now; the requests for the others are sent all the same.
+    Records of a topic that was recreated under the name must not be deleted (invariant I1).
     """
+    each = ids_of_each_broker(brokers, sorted(ids))
+    return {
+        topic: ClusterError(
+            f"topic {topic!r} is not the topic {topic_id} any more: nothing was done",
+            code=ErrorCode.UNKNOWN_TOPIC_ID,
+            topic=topic,
+        )
+        for topic, topic_id in ids.items()
+        if any(found.get(topic) != topic_id for found in each.values())
+    }
 
-    def request(led: Mapping[int, int]) -> Any:
+
+def delete_records(
+    brokers: Brokers, effects: Sequence[DeleteRecords], check: Check = no_check
+) -> list[ClusterError | None]:
+    """Have each partition's leader delete the records below the effects' offsets, if it leads under the epoch they were
+    read under (invariant I1); one request a leader, for effects on different topics.
+
+    The request itself has no epoch: an election right before its arrival goes unnoticed.
+
+    Returns:
+        For each effect, the error of its first partition that failed, or has another leader epoch by now; the others'
+        records are deleted all the same.
+    """
+    ids = {effect.topic: effect.topic_id for effect in effects}
+    offsets = {(effect.topic, p): offset for effect in effects for p, offset in effect.offsets.items()}
+    epochs = {(effect.topic, p): epoch for effect in effects for p, epoch in effect.leader_epochs.items()}
+    replaced: dict[str, ClusterError] = {}
+
+    def request(led: Led) -> Any:
+        replaced.update(replaced_topics(brokers, {name: ids[name] for name in led}))
         check()
         topic = DeleteRecordsRequest.DeleteRecordsTopic
-        below = [topic.DeleteRecordsPartition(partition_index=p, offset=effect.offsets[p]) for p in led]
-        topics = [topic(name=effect.topic, partitions=below)]
+        below = {
+            name: [topic.DeleteRecordsPartition(partition_index=p, offset=offsets[name, p]) for p in led[name]]
+            for name in led.keys() - replaced.keys()
+        }
+        topics = [topic(name=name, partitions=partitions) for name, partitions in sorted(below.items())]
         return DeleteRecordsRequest(topics=topics, timeout_ms=OPERATION_TIMEOUT_MS)
 
-    what, leaders = "delete the records of", LeaderRequests(brokers, effect.topic)
-    for partition, answer in sorted(leaders.ask(effect.offsets, what, request, effect.leader_epochs).items()):
-        if isinstance(answer, ClusterError):
-            raise answer
-        if answer.low_watermark < effect.offsets[partition]:
-            raise ClusterError(
-                f"{effect.topic}-{partition}: records below {effect.offsets[partition]} were to be deleted, but the "
-                f"log starts at {answer.low_watermark}",
-                topic=effect.topic,
-                partition=partition,
-            )
+    try:
+        answers = LeaderRequests(brokers).ask(offsets, "delete the records of", request, epochs)
+    except ClusterError as error:
+        return [error] * len(effects)
+
+    def failure(effect: DeleteRecords) -> ClusterError | None:
+        if effect.topic in replaced:
+            return replaced[effect.topic]
+        for p, offset in sorted(effect.offsets.items()):
+            answer = answers[effect.topic, p]
+            if isinstance(answer, ClusterError):
+                return answer
+            if answer.low_watermark < offset:
+                text = f"{effect.topic}-{p}: records below {offset} were to be deleted, but the log starts at "
+                return ClusterError(f"{text}{answer.low_watermark}", topic=effect.topic, partition=p)
+        return None
+
+    return [failure(effect) for effect in effects]
 
 
 def create_partitions(brokers: Brokers, effect: CreatePartitions, validate_only: bool, check: Check = no_check) -> None:

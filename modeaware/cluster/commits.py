@@ -12,13 +12,14 @@ before it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from modeaware.clock import Clock
 from modeaware.cluster.groups import GroupsFound
-from modeaware.cluster.metadata import epoch_ends
+from modeaware.cluster.metadata import Partition, epoch_ends
 from modeaware.errors import ClusterError
 from modeaware.librdkafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from modeaware.lifecycle.facts import GroupFacts, PartitionFacts
@@ -36,6 +37,7 @@ MAX_GAP = 10_000
 class Gap(NamedTuple):
     """The offsets of a partition from ``start`` up to, but without, ``end``."""
 
+    topic: str
     partition: int
     start: int
     end: int
@@ -49,16 +51,56 @@ class CommitsChecked:
     unavailable: frozenset[int] = frozenset()
 
 
+@dataclass(frozen=True)
+class CommitsSeen:
+    """What was seen of a topic in a change: its logs, and the groups that use it."""
+
+    record: TopicRecord
+    partitions: Mapping[int, PartitionFacts]
+    found: GroupsFound
+
+    @cached_property
+    def drained(self) -> frozenset[int]:
+        """Return the retired partitions on which commits decide a drain."""
+        record = self.record
+        return frozenset(
+            p for p, r in record.retired.items()
+            if p in self.partitions and not r.opening and in_progress(record) and drains(p, record)
+            and not rests(record.modes[p], r)
+        )  # fmt: skip
+
+    @cached_property
+    def handed_over(self) -> frozenset[int]:
+        """Return the survivors on which commits decide a handover."""
+        return frozenset(self.partitions.keys() & waits_for_groups(self.record))
+
+    @cached_property
+    def wanted(self) -> frozenset[int]:
+        return self.drained | self.handed_over if self.record.deletion is not None else frozenset()
+
+    @cached_property
+    def earlier(self) -> set[tuple[int, int]]:
+        """Return the commits' partitions and epochs, where another epoch leads by now."""
+        return {
+            (partition, epoch)
+            for epochs in self.found.epochs.values()
+            for partition, epoch in epochs.items()
+            if partition in self.wanted and epoch != self.partitions[partition].leader_epoch
+        }
+
+    def due(self, now_ms: int) -> frozenset[int]:
+        """Return the partitions whose gaps decide anything now."""
+        deletion = self.record.deletion
+        if deletion is None or now_ms >= deletion.earliest_ms:
+            return self.wanted
+        none = {p for p in self.drained if self.record.modes[p] is PartitionMode.NONE}
+        return self.handed_over | none  # the proof of the latter is taken anew in every pass
+
+
 def check_commits(
-    conf: Mapping[str, Any],
-    brokers: Brokers,
-    record: TopicRecord,
-    partitions: Mapping[int, PartitionFacts],
-    found: GroupsFound,
-    clock: Clock,
-    before_due: bool = False,
-) -> CommitsChecked:
-    """Check the commits on retired partitions, and on survivors of a shrink, where they decide anything.
+    conf: Mapping[str, Any], brokers: Brokers, topics: Sequence[CommitsSeen], clock: Clock, before_due: bool = False
+) -> list[CommitsChecked]:
+    """Check the commits on retired partitions, and on survivors of a shrink, where they decide anything; of each topic.
 
     Before the delay of a shrink has passed, no drain rests on lag: only gaps that decide a handover are read, and all
     others count as lag. A commit that decides a handover alone and cannot be checked counts as truncated.
@@ -66,38 +108,26 @@ def check_commits(
     Args:
         before_due: read all gaps nevertheless.
     """
-    if record.deletion is None:
-        return CommitsChecked(found.groups)
-    drained = {
-        p for p, r in record.retired.items()
-        if p in partitions and not r.opening and in_progress(record) and drains(p, record)
-        and not rests(record.modes[p], r)
-    }  # fmt: skip
-    handover = partitions.keys() & waits_for_groups(record)
-    wanted = drained | handover
-    if not wanted:
-        return CommitsChecked(found.groups)
-    earlier = {
-        (partition, epoch)
-        for epochs in found.epochs.values()
-        for partition, epoch in epochs.items()
-        if partition in wanted and epoch != partitions[partition].leader_epoch
-    }
-    ends = epoch_ends(brokers, record.topic, earlier)
-    due = wanted
-    if clock.now_ms() < record.deletion.earliest_ms and not before_due:
-        none = {p for p in drained if record.modes[p] is PartitionMode.NONE}  # its proof is taken anew in every pass
-        due = handover | none
-    doubts = {
-        (name, p): _doubts(record, p, partitions[p], group, found.epochs.get(name, {}).get(p), ends)
-        for name, group in found.groups.items()
-        for p in wanted
-    }
-    gaps = {gap for each in doubts.values() for gap in each if isinstance(gap, Gap) and gap.partition in due}
-    clear = without_records(conf, record.topic, gaps, clock.monotonic_s)
+    asked: dict[Partition, set[int]] = {}
+    for topic in topics:
+        for p, epoch in topic.earlier:
+            asked.setdefault((topic.record.topic, p), set()).add(epoch)
+    ends = epoch_ends(brokers, asked)
+    doubts = [_all_doubts(topic, ends) for topic in topics]
+    gaps = set()
+    for topic, each in zip(topics, doubts, strict=True):
+        due = topic.wanted if before_due else topic.due(clock.now_ms())
+        gaps |= {gap for three in each.values() for gap in three if isinstance(gap, Gap) and gap.partition in due}
+    clear = without_records(conf, gaps, clock.monotonic_s)
+    return [_checked(topic, each, clear, ends) for topic, each in zip(topics, doubts, strict=True)]
+
+
+def _checked(topic: CommitsSeen, doubts: _Doubts, clear: frozenset[Gap], ends: _Ends) -> CommitsChecked:
+    if not topic.wanted:
+        return CommitsChecked(topic.found.groups)
 
     def where(name: str, kind: int, *, is_clear: bool) -> frozenset[int]:
-        each = ((p, doubts[name, p][kind]) for p in wanted)
+        each = ((p, doubts[name, p][kind]) for p in topic.wanted)
         return frozenset(p for p, gap in each if gap is not None and (gap in clear) is is_clear)
 
     groups = {
@@ -107,13 +137,26 @@ def check_commits(
             truncated=where(name, 1, is_clear=False),
             epochless=where(name, 2, is_clear=False),
         )
-        for name, group in found.groups.items()
+        for name, group in topic.found.groups.items()
     }
-    return CommitsChecked(groups, frozenset(p for p, epoch in earlier if (p, epoch) not in ends) & drained)
+    name = topic.record.topic
+    unchecked = {p for p, epoch in topic.earlier if (name, p, epoch) not in ends}
+    return CommitsChecked(groups, topic.drained & unchecked)
 
 
 _Doubt = Gap | str | None
 """A stretch that must be clear; a text: it cannot be; None: there is no doubt."""
+_Doubts = Mapping[tuple[str, int], tuple[_Doubt, _Doubt, _Doubt]]
+_Ends = Mapping[tuple[str, int, int], int]
+
+
+def _all_doubts(topic: CommitsSeen, ends: _Ends) -> _Doubts:
+    """Return (group, partition) -> what is in doubt about its commit."""
+    return {
+        (name, p): _doubts(topic.record, p, topic.partitions[p], group, topic.found.epochs.get(name, {}).get(p), ends)
+        for name, group in topic.found.groups.items()
+        for p in topic.wanted
+    }
 
 
 def _doubts(
@@ -122,13 +165,13 @@ def _doubts(
     log: PartitionFacts,
     group: GroupFacts,
     epoch: int | None,
-    ends: Mapping[tuple[int, int], int],
+    ends: _Ends,
 ) -> tuple[_Doubt, _Doubt, _Doubt]:
     """Return what is in doubt about a group's commit: whether it lags, was truncated, or may have been."""
     committed = group.committed.get(partition)
     until = read_up_to(partition, record, log.end_offset)
     start = max(committed or 0, log.log_start)
-    lag = Gap(partition, start, until) if until is not None and start < until else None
+    lag = Gap(record.topic, partition, start, until) if until is not None and start < until else None
     truncated: _Doubt = None
     epochless: _Doubt = None
     if committed is not None and epoch is None:
@@ -136,47 +179,45 @@ def _doubts(
         truncated_to = retired.truncated_to if retired is not None else None
         start = max(truncated_to or 0, log.log_start)
         known = truncated_to is not None and start < committed
-        epochless = Gap(partition, start, committed) if known else "no epoch"
+        epochless = Gap(record.topic, partition, start, committed) if known else "no epoch"
     elif committed is not None and epoch is not None and epoch != log.leader_epoch:
-        end = ends.get((partition, epoch))
+        end = ends.get((record.topic, partition, epoch))
         if end is None:
             truncated = "the leader did not answer"
         elif (start := max(end, log.log_start)) < committed:
-            truncated = Gap(partition, start, committed) if end >= 0 else "the leader has no such epoch"
+            truncated = Gap(record.topic, partition, start, committed) if end >= 0 else "the leader has no such epoch"
     return lag, truncated, epochless
 
 
 # Gaps
 
 
-def without_records(
-    conf: Mapping[str, Any], topic: str, gaps: Collection[Gap], monotonic_s: Callable[[], float]
-) -> frozenset[Gap]:
+def without_records(conf: Mapping[str, Any], gaps: Collection[Gap], monotonic_s: Callable[[], float]) -> frozenset[Gap]:
     """Return the clear gaps: without a record to be read (read_committed), up to their end or that of the partition.
 
     A gap that is not certainly clear, or was not read within :data:`READ_TIMEOUT_S`, is missing.
     """
-    reading = _GapReading(topic, gaps)
+    reading = _GapReading(gaps)
     settings = {
         "group.id": "modeaware-control-records",
         "isolation.level": "read_committed",
         "auto.offset.reset": "error",
         "max.partition.fetch.bytes": 1 << 16,  # only the next record of many partitions matters
     }
-    starts = {p: waiting[0].start for p, waiting in reading.waiting.items()}
+    starts = {key: waiting[0].start for key, waiting in reading.waiting.items()}
     try:
-        read_partitions({**conf, **settings}, topic, starts, reading.waiting, reading.take, READ_TIMEOUT_S, monotonic_s)
+        read_partitions({**conf, **settings}, starts, reading.waiting, reading.take, READ_TIMEOUT_S, monotonic_s)
     except KafkaException as error:
-        raise ClusterError(f"cannot read topic {topic!r}: {error.args[0].str()}", topic=topic) from error
+        topics = ", ".join(sorted({repr(topic) for topic, _ in starts}))
+        raise ClusterError(f"cannot read {topics}: {error.args[0].str()}") from error
     return frozenset(reading.clear)
 
 
 def read_partitions(
     conf: Mapping[str, Any],
-    topic: str,
-    starts: Mapping[int, int],
-    waiting: Collection[int],
-    take: Callable[[Message, Consumer], None],
+    starts: Mapping[Partition, int],
+    waiting: Collection[Partition],
+    take: Callable[[Partition, Message, Consumer], None],
     timeout_s: float,
     monotonic_s: Callable[[], float],
 ) -> None:
@@ -185,11 +226,13 @@ def read_partitions(
         return
     consumer = Consumer({**conf, "enable.auto.commit": False, "enable.partition.eof": True})
     try:
-        consumer.assign([TopicPartition(topic, partition, offset) for partition, offset in starts.items()])
+        consumer.assign([TopicPartition(topic, partition, offset) for (topic, partition), offset in starts.items()])
         deadline_s = monotonic_s() + timeout_s
         while waiting and monotonic_s() < deadline_s:
             for message in consumer.consume(500, timeout=0.2):
-                take(message, consumer)
+                topic, partition = message.topic(), message.partition()
+                if topic is not None and partition is not None and (topic, partition) in waiting:
+                    take((topic, partition), message, consumer)
     finally:
         consumer.close()
 
@@ -197,28 +240,25 @@ def read_partitions(
 class _GapReading:
     """The gaps of each partition that wait for the next record after their start, and those found clear."""
 
-    def __init__(self, topic: str, gaps: Collection[Gap]) -> None:
-        self._topic = topic
+    def __init__(self, gaps: Collection[Gap]) -> None:
         self.clear: set[Gap] = set()
-        self.waiting: dict[int, list[Gap]] = {}
+        self.waiting: dict[Partition, list[Gap]] = {}
         for gap in sorted(gaps):
             if 0 < gap.end - gap.start <= MAX_GAP:
-                self.waiting.setdefault(gap.partition, []).append(gap)
+                self.waiting.setdefault((gap.topic, gap.partition), []).append(gap)
 
-    def take(self, message: Message, consumer: Consumer) -> None:
+    def take(self, key: Partition, message: Message, consumer: Consumer) -> None:
         """Note the next record of a partition, and seek to its next gap that begins after it."""
-        partition, offset, error = message.partition(), message.offset(), message.error()
-        if partition is None or partition not in self.waiting:
-            return
-        waiting, left = self.waiting[partition], []
+        offset, error = message.offset(), message.error()
+        waiting, left = self.waiting[key], []
         if error is None or error.code() == KafkaError._PARTITION_EOF:
             if offset is None or offset < waiting[0].start:
                 return  # from before the last seek
             self.clear.update(gap for gap in waiting if gap.end <= offset)
             left = [gap for gap in waiting if gap.start > offset]
         if left:
-            self.waiting[partition] = left
-            consumer.seek(TopicPartition(self._topic, partition, left[0].start))
+            self.waiting[key] = left
+            consumer.seek(TopicPartition(*key, left[0].start))
         else:
-            del self.waiting[partition]
-            consumer.pause([TopicPartition(self._topic, partition)])
+            del self.waiting[key]
+            consumer.pause([TopicPartition(*key)])

@@ -122,10 +122,11 @@ def _leaders(brokers: Brokers, nodes: Iterable[int], listing: Listing) -> _Leade
 
 def _check_caught_up(brokers: Brokers, leaders: _Leaders, listing: Listing) -> None:
     """Request the end of each partition, which its leader returns once it has all that was ever acknowledged."""
-    led = {p: route for p, route in leaders.items() if route[0] >= 0 and route[0] not in listing.silent}
-    missing = sorted(led.keys() - end_offsets(brokers, OFFSETS_TOPIC, led, led).keys())
+    able = {p: route for p, route in leaders.items() if route[0] >= 0 and route[0] not in listing.silent}
+    led = {(OFFSETS_TOPIC, p): route for p, route in able.items()}
+    missing = sorted(led.keys() - end_offsets(brokers, led, led).keys())
     if missing:
-        listing.doubt(f"the leader of {OFFSETS_TOPIC}-{missing[0]} does not have all that was committed yet")
+        listing.doubt(f"the leader of {OFFSETS_TOPIC}-{missing[0][1]} does not have all that was committed yet")
 
 
 def _check_loaded(brokers: Brokers, leaders: _Leaders, listing: Listing) -> None:

@@ -12,7 +12,7 @@ state are recognised by their type, or by the names of their changelog topics.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from modeaware.cluster.cluster import Cluster
@@ -80,66 +80,63 @@ class GroupsFound:
     stateful_owner: str | None = None
 
 
-@dataclass(frozen=True)
-class ListedGroups:
-    listing: Listing
-    members: Mapping[str, Members]
-
-
 NO_MEMBERS = Members()
-_NO_COMMITS = Commits(unknown="its coordinator left it out of the response")
-
-
-def list_groups_with_members(brokers: Brokers) -> ListedGroups:
-    listing = list_groups(brokers)
-    return ListedGroups(listing, describe_groups(brokers, listing.groups.values()))
+_NO_COMMITS = Commits(unknown="its coordinator left them out of the response")
 
 
 def find_groups(
-    cluster: Cluster,
-    topic: str,
-    partitions: Iterable[int],
-    also: Sequence[str] = (),
-    listed: ListedGroups | None = None,
-) -> GroupsFound:
-    """Return every group that uses ``topic``, of every type and state.
+    cluster: Cluster, topics: Mapping[str, Iterable[int]], also: Mapping[str, Collection[str]] | None = None
+) -> dict[str, GroupsFound]:
+    """Return the groups that use each of ``topics`` (name -> partitions), of every type and state.
+
+    Groups are listed and described once, and their offsets on all the topics are read together: the number of requests
+    grows with brokers and groups, not with topics.
 
     Args:
-        also: groups whose commits are read though no broker lists them.
-        listed: the groups, for passes over many topics that decide nothing; None: they are listed now.
+        also: topic -> groups whose commits on it are read though no broker lists them.
     """
-    brokers = cluster.brokers
-    if listed is None:
-        listed = list_groups_with_members(brokers)
-    listing = replace(listed.listing, doubts=list(listed.listing.doubts))  # doubts below are about this topic
-    groups = {**listing.groups, **_unlisted(brokers, listing, also)}
-    members = {name: listed.members.get(name, NO_MEMBERS) for name in groups}
-    read = _read_offsets(brokers, groups.values(), topic, sorted(partitions))
-    commits = {name: read.get(name, _NO_COMMITS) for name in groups}
-    using = {name: group for name, group in groups.items() if commits[name].offsets or topic in members[name].topics}
-    for name, group in groups.items():
-        if not group.consumes:
-            continue
-        if commits[name].unknown is not None:
-            listing.doubt(f"group {name!r} cannot be judged: its offsets cannot be read: {commits[name].unknown}")
-        elif members[name].unknown is not None and name not in using:
-            listing.doubt(f"group {name!r} {members[name].unknown}")
-    streams = {name for name, group in groups.items() if group.kind == "streams" or members[name].streams}
-    # Whether another group owns changelogs, only the names of topics show.
-    in_doubt = any(using[name].kind != "share" for name in using.keys() - streams)
-    stateful = stateful_groups(cluster.topic_names() if in_doubt else (), using, streams)
-    return GroupsFound(
-        {
+    brokers, also = cluster.brokers, also or {}
+    listing = list_groups(brokers)
+    described = describe_groups(brokers, listing.groups.values())
+    unlisted = _unlisted(brokers, listing, {name for names in also.values() for name in names})
+    known = {**listing.groups, **{name: g for name, g in unlisted.items() if isinstance(g, ListedGroup)}}
+    members = {name: described.get(name, NO_MEMBERS) for name in known}
+    read = _read_offsets(brokers, known.values(), {topic: sorted(partitions) for topic, partitions in topics.items()})
+    streams = {name for name, group in known.items() if group.kind == "streams" or members[name].streams}
+    maybe = {n: True if n in streams else _maybe_streams(g, members[n]) for n, g in known.items()}
+
+    def found(topic: str) -> GroupsFound:
+        named = {name: unlisted[name] for name in also.get(topic, ()) if name in unlisted}
+        groups = {name: group for name, group in known.items() if name in listing.groups or name in named}
+        doubts = [*listing.doubts, *(each for each in named.values() if isinstance(each, GroupsDoubt))]
+        commits = {name: read.get((name, topic), _NO_COMMITS) for name in groups}
+        using = {n: group for n, group in groups.items() if commits[n].offsets or topic in members[n].topics}
+        for name, group in groups.items():
+            if not group.consumes:
+                continue
+            if commits[name].unknown is not None:
+                why = f"group {name!r} cannot be judged: its offsets cannot be read: {commits[name].unknown}"
+                doubts.append(GroupsDoubt(why))
+            elif members[name].unknown is not None and name not in using:
+                doubts.append(GroupsDoubt(f"group {name!r} {members[name].unknown}"))
+        # Whether another group owns changelogs, only the names of topics show.
+        in_doubt = any(using[name].kind != "share" for name in using.keys() - streams)
+        stateful = stateful_groups(cluster.topic_names() if in_doubt else (), using, streams)
+        facts = {
             name: GroupFacts(
-                commits[name].offsets, has_members=members[name].any, kind=g.kind, stateful=name in stateful
+                commits[name].offsets, has_members=members[name].any, kind=group.kind, stateful=name in stateful
             )
-            for name, g in using.items()
-        },
-        # The worst doubt: one that a closed list of groups would forgive only if there is no other.
-        min(listing.doubts, key=lambda doubt: doubt.hidden, default=None),
-        {name: commits[name].epochs for name in using},
-        owner(topic, {n: True if n in streams else _maybe_streams(g, members[n]) for n, g in groups.items()}),
-    )
+            for name, group in using.items()
+        }
+        return GroupsFound(
+            facts,
+            # The worst doubt: one that a closed list of groups would forgive only if there is no other.
+            min(doubts, key=lambda doubt: doubt.hidden, default=None),
+            {name: commits[name].epochs for name in using},
+            owner(topic, maybe),
+        )
+
+    return {topic: found(topic) for topic in topics}
 
 
 def _maybe_streams(group: ListedGroup, members: Members) -> bool | None:
@@ -148,19 +145,19 @@ def _maybe_streams(group: ListedGroup, members: Members) -> bool | None:
     return None if unknown else False
 
 
-def _unlisted(brokers: Brokers, listing: Listing, also: Sequence[str]) -> dict[str, ListedGroup]:
-    missing = sorted({name for name in also if name not in listing.groups})
+def _unlisted(brokers: Brokers, listing: Listing, also: Collection[str]) -> dict[str, ListedGroup | GroupsDoubt]:
+    """Return those of ``also`` that no broker lists, or the doubt where their coordinator is not known."""
+    missing = sorted(set(also) - listing.groups.keys())
     if not missing or listing.none_yet:  # a look-up would make the brokers create __consumer_offsets
         return {}
     request = FindCoordinatorRequest(key_type=0, coordinator_keys=missing, min_version=4, max_version=6)
-    found = {}
+    found: dict[str, ListedGroup | GroupsDoubt] = {}
     for coordinator in brokers.ask(request).coordinators:
-        name = coordinator.key
+        name, node_id = coordinator.key, int(coordinator.node_id)
+        found[name] = ListedGroup(name, "classic", "Empty", "", node_id)
         if coordinator.error_code:
             why = error_name(coordinator.error_code)
-            listing.doubt(f"the coordinator of group {name!r} is not known: {why}")
-        else:
-            found[name] = ListedGroup(name, "classic", "Empty", "", int(coordinator.node_id))
+            found[name] = GroupsDoubt(f"the coordinator of group {name!r} is not known: {why}")
     return found
 
 
@@ -275,47 +272,54 @@ _KINDS: Mapping[str, tuple[Callable[[list[str]], Any], Callable[[Any], Members]]
 
 
 def _read_offsets(
-    brokers: Brokers, groups: Iterable[ListedGroup], topic: str, partitions: Sequence[int]
-) -> dict[str, Commits]:
-    """Return the offsets of ``groups`` from their coordinators."""
-    found: dict[str, Commits] = {}
+    brokers: Brokers, groups: Iterable[ListedGroup], topics: Mapping[str, Sequence[int]]
+) -> dict[tuple[str, str], Commits]:
+    """Return the offsets of ``groups`` from their coordinators: (group, topic) -> commits."""
+    found: dict[tuple[str, str], Commits] = {}
     batches: dict[tuple[int, bool], list[str]] = {}
     for group in groups:
         batches.setdefault((group.coordinator, group.kind == "share"), []).append(group.name)
     # Read first: what is acknowledged up to a later end is acknowledged up to this one.
-    ends = end_offsets(brokers, topic, partitions) if any(share for _, share in batches) else {}
-    size = max(1, OFFSETS_A_REQUEST // max(1, len(partitions)))
+    shared = any(share for _, share in batches)
+    ends = end_offsets(brokers, ((t, p) for t, partitions in topics.items() for p in partitions)) if shared else {}
+    size = max(1, OFFSETS_A_REQUEST // max(1, sum(map(len, topics.values()))))
 
     def request(key: tuple[int, Any], names: list[str]) -> Any:
         if key[1]:
             share = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup
-            whole = [share.DescribeShareGroupOffsetsRequestTopic(topic_name=topic, partitions=list(partitions))]
+            each = share.DescribeShareGroupOffsetsRequestTopic
+            whole = [each(topic_name=topic, partitions=list(partitions)) for topic, partitions in topics.items()]
             return DescribeShareGroupOffsetsRequest(groups=[share(group_id=name, topics=whole) for name in names])
         group = OffsetFetchRequest.OffsetFetchRequestGroup
-        topics = [group.OffsetFetchRequestTopics(name=topic, partition_indexes=list(partitions))]
-        wanted = [group(group_id=name, topics=topics) for name in names]
+        wanted = [group.OffsetFetchRequestTopics(name=t, partition_indexes=list(some)) for t, some in topics.items()]
+        groups = [group(group_id=name, topics=wanted) for name in names]
         # Version 10 has topic ids for names, which older brokers do not support.
-        return OffsetFetchRequest(groups=wanted, min_version=8, max_version=9)
+        return OffsetFetchRequest(groups=groups, min_version=8, max_version=9)
 
     for (_, share), names, answer in _ask_in_batches(brokers, batches, size, request):
         if isinstance(answer, ClusterError):
-            found |= dict.fromkeys(names, Commits(unknown=str(answer)))
-        else:
-            found |= {group.group_id: _commits(group, ends if share else None) for group in answer.groups}
+            found |= {(name, topic): Commits(unknown=str(answer)) for name in names for topic in topics}
+            continue
+        for group in answer.groups:
+            entries = {topic.topic_name if share else topic.name: topic.partitions for topic in group.topics}
+            for topic in topics:
+                if topic not in entries and not group.error_code:
+                    continue
+                of_topic = {p: ends[topic, p] for p in topics[topic] if (topic, p) in ends} if share else None
+                found[group.group_id, topic] = _commits(group.error_code, entries.get(topic, ()), of_topic)
     return found
 
 
-def _commits(group: Any, share_ends: Mapping[int, int] | None) -> Commits:
-    """Return a group's commits; of a share group (``share_ends``: the log's ends) its start offsets.
+def _commits(error_code: int, entries: Sequence[Any], share_ends: Mapping[int, int] | None) -> Commits:
+    """Return a group's commits on a topic; of a share group (``share_ends``: the log's ends) its start offsets.
 
     The start offset that brokers keep for a share group lies one acknowledgement behind, so it never reaches the end by
     itself. Their lag (KIP-1226, Kafka 4.2) counts what is not acknowledged between the two: with none left, the group
     is at the end.
     """
-    entries = [entry for topic in group.topics for entry in topic.partitions]
-    if group.error_code == KafkaError.GROUP_ID_NOT_FOUND:  # gone since it was listed
+    if error_code == KafkaError.GROUP_ID_NOT_FOUND:  # gone since it was listed
         return Commits()
-    codes = (group.error_code, *(e.error_code for e in entries if e.error_code != KafkaError.UNKNOWN_TOPIC_OR_PART))
+    codes = (error_code, *(e.error_code for e in entries if e.error_code != KafkaError.UNKNOWN_TOPIC_OR_PART))
     if any(codes):
         return Commits(unknown=error_name(next(filter(None, codes))))
     offsets, epochs = {}, {}

@@ -8,9 +8,8 @@ answers, or one refuses.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any, NamedTuple
 
 from modeaware.errors import ClusterError, ErrorCode
@@ -133,10 +132,14 @@ def _ids(answer: Any) -> Ids:
 
 # Leaders
 
+Partition = tuple[str, int]
+"""A topic's name and the index of one of its partitions."""
 Leader = tuple[int, int]
 """The node id of a leader, and its leader epoch."""
-Build = Callable[[Mapping[int, int]], Any]
-"""Makes the request for some partitions of one leader, given partition -> leader epoch, right before it is sent."""
+Led = Mapping[str, Mapping[int, int]]
+"""Partitions of one leader: topic -> partition -> leader epoch."""
+Build = Callable[[Led], Any]
+"""Makes the request for some partitions of one leader, right before it is sent."""
 
 
 class _Answered(NamedTuple):
@@ -147,143 +150,181 @@ class _Answered(NamedTuple):
 
 
 class LeaderRequests:
-    """Sends requests to the leaders of one topic's partitions.
+    """Sends requests to the leaders of partitions: one request a leader, however many topics.
 
     The leaders are looked up when first needed and kept. Where one has moved or does not answer, they are looked up
     again, and the partition's new leader is asked once more.
     """
 
-    def __init__(self, brokers: Brokers, topic: str, routes: Mapping[int, Leader] | None = None) -> None:
+    def __init__(self, brokers: Brokers, routes: Mapping[Partition, Leader] | None = None) -> None:
         self._brokers = brokers
-        self._topic = topic
-        self._routes = routes
-        self._refusal: ClusterError | None = None
+        self._routes = dict(routes or {})
+        self._known = {topic for topic, _ in self._routes}
+        self._refusals: dict[str, ClusterError] = {}
 
     def ask(
         self,
-        partitions: Iterable[int],
+        partitions: Iterable[Partition],
         what: str,
         build: Build,
-        only_under: Mapping[int, int] | None = None,
+        only_under: Mapping[Partition, int] | None = None,
         index: str = "partition_index",
-    ) -> dict[int, Any]:
+        topic_name: str = "name",
+    ) -> dict[Partition, Any]:
         """Return each partition's entry of its leader's response (error code 0), or a :class:`ClusterError`.
 
         Args:
             only_under: partition -> the leader epoch it must have; under another one nothing is sent.
+            index, topic_name: what the response calls them.
         """
 
-        def attempt(partitions: Iterable[int], routes: Mapping[int, Leader]) -> dict[int, _Answered]:
-            answered: dict[int, _Answered] = {}
-            led: dict[int, dict[int, int]] = {}
-            for partition in partitions:
-                node, epoch = routes.get(partition, (-1, -1))
+        def attempt(partitions: Iterable[Partition]) -> dict[Partition, _Answered]:
+            answered: dict[Partition, _Answered] = {}
+            led: dict[int, dict[str, dict[int, int]]] = {}
+            for topic, p in partitions:
+                node, epoch = self._routes.get((topic, p), (-1, -1))
                 if node < 0:
-                    error = self._refusal or self._error(what, partition, KafkaError.LEADER_NOT_AVAILABLE)
-                    answered[partition] = _Answered(error, None, self._refusal is None)
-                elif only_under is not None and epoch != only_under.get(partition):
-                    text = f"put off: {what} {self._topic}-{partition}: led under epoch {epoch}, not the one observed"
-                    error = ClusterError(text, topic=self._topic, partition=partition)
-                    answered[partition] = _Answered(error, (node, epoch), True)
+                    refused = self._refusals.get(topic)
+                    error = refused or _leader_error(what, (topic, p), KafkaError.LEADER_NOT_AVAILABLE)
+                    answered[topic, p] = _Answered(error, None, refused is None)
+                elif only_under is not None and epoch != only_under.get((topic, p)):
+                    text = f"put off: {what} {topic}-{p}: led under epoch {epoch}, not the one observed"
+                    answered[topic, p] = _Answered(ClusterError(text, topic=topic, partition=p), (node, epoch), True)
                 else:
-                    led.setdefault(node, {})[partition] = epoch
+                    led.setdefault(node, {}).setdefault(topic, {})[p] = epoch
             asks = [Ask(node, build(some)) for node, some in sorted(led.items())]
             for ask, answer in zip(asks, self._brokers.ask_each(asks), strict=True):
                 entries = {}
                 if not isinstance(answer, ClusterError):
-                    entries = {getattr(entry, index): entry for topic in answer.topics for entry in topic.partitions}
-                for partition, epoch in led[ask.node_id].items():
-                    entry = answer if isinstance(answer, ClusterError) else entries.get(partition)
-                    answered[partition] = self._read(what, partition, (ask.node_id, epoch), entry)
+                    entries = {
+                        (getattr(topic, topic_name), getattr(entry, index)): entry
+                        for topic in answer.topics
+                        for entry in topic.partitions
+                    }
+                for topic, epochs in led[ask.node_id].items():
+                    for p, epoch in epochs.items():
+                        entry = answer if isinstance(answer, ClusterError) else entries.get((topic, p))
+                        answered[topic, p] = _read(what, (topic, p), (ask.node_id, epoch), entry)
             return answered
 
-        answered = attempt(sorted(set(partitions)), self._routes if self._routes is not None else self._find())
-        failed = {p: each for p, each in answered.items() if isinstance(each.entry, ClusterError)}
-        if any(each.moved or each.entry.code is ErrorCode.REQUEST_TIMED_OUT for each in failed.values()):
-            routes = self._find()
-            again = [p for p, each in failed.items() if p in routes and (each.moved or each.by != routes[p])]
-            answered |= attempt(again, routes)
-        return {p: each.entry for p, each in answered.items()}
+        wanted = sorted(set(partitions))
+        self._find({topic for topic, _ in wanted} - self._known)
+        answered = attempt(wanted)
+        failed = {key: each for key, each in answered.items() if isinstance(each.entry, ClusterError)}
+        again = {key for key, each in failed.items() if each.moved or each.entry.code is ErrorCode.REQUEST_TIMED_OUT}
+        if again:
+            self._find({topic for topic, _ in again})
+            led = (key for key in sorted(again) if key in self._routes)
+            answered |= attempt(key for key in led if failed[key].moved or failed[key].by != self._routes[key])
+        return {key: each.entry for key, each in answered.items()}
 
     def found(
-        self, partitions: Iterable[int], what: str, build: Build, index: str = "partition_index"
-    ) -> dict[int, Any]:
+        self,
+        partitions: Iterable[Partition],
+        what: str,
+        build: Build,
+        index: str = "partition_index",
+        topic_name: str = "name",
+    ) -> dict[Partition, Any]:
         """Return the entries of :meth:`ask` without the failures."""
-        answers = self.ask(partitions, what, build, index=index)
-        return {p: entry for p, entry in answers.items() if not isinstance(entry, ClusterError)}
+        answers = self.ask(partitions, what, build, index=index, topic_name=topic_name)
+        return {key: entry for key, entry in answers.items() if not isinstance(entry, ClusterError)}
 
-    def _read(self, what: str, partition: int, by: Leader, entry: Any) -> _Answered:
-        if entry is None or isinstance(entry, ClusterError):
-            text = f"cannot {what} {self._topic}-{partition}: {entry or f'broker {by[0]} left it out of its response'}"
-            code = entry.code if entry is not None else None
-            return _Answered(ClusterError(text, code=code, topic=self._topic, partition=partition), by)
-        if entry.error_code:
-            return _Answered(self._error(what, partition, entry.error_code), by, entry.error_code in _MOVED)
-        return _Answered(entry, by)
-
-    def _error(self, what: str, partition: int, number: int) -> ClusterError:
-        return refusal(f"{what} {self._topic}-{partition}", number, topic=self._topic, partition=partition)
-
-    def _find(self) -> Mapping[int, Leader]:
-        (topic,) = self._brokers.ask(metadata_request([self._topic], 7)).topics
-        self._refusal = None
-        if topic.error_code not in (0, KafkaError.LEADER_NOT_AVAILABLE):
-            self._refusal = refusal(f"find the leaders of topic {self._topic!r}", topic.error_code, topic=self._topic)
-        self._routes = {p.partition_index: (int(p.leader_id), int(p.leader_epoch)) for p in topic.partitions}
-        return self._routes
+    def _find(self, topics: Collection[str]) -> None:
+        if not topics:
+            return
+        for topic in self._brokers.ask(metadata_request(sorted(topics), 7)).topics:
+            self._refusals.pop(topic.name, None)
+            if topic.error_code not in (0, KafkaError.LEADER_NOT_AVAILABLE):
+                what = f"find the leaders of topic {topic.name!r}"
+                self._refusals[topic.name] = refusal(what, topic.error_code, topic=topic.name)
+            self._routes = {key: route for key, route in self._routes.items() if key[0] != topic.name}
+            self._routes |= {
+                (topic.name, p.partition_index): (int(p.leader_id), int(p.leader_epoch)) for p in topic.partitions
+            }
+        self._known |= set(topics)
 
 
-def list_offsets_request(topic: str, epochs: Mapping[int, int], timestamp: int, isolation_level: int) -> Any:
+def _read(what: str, key: Partition, by: Leader, entry: Any) -> _Answered:
+    if entry is None or isinstance(entry, ClusterError):
+        text = f"cannot {what} {key[0]}-{key[1]}: {entry or f'broker {by[0]} left it out of its response'}"
+        code = entry.code if entry is not None else None
+        return _Answered(ClusterError(text, code=code, topic=key[0], partition=key[1]), by)
+    if entry.error_code:
+        return _Answered(_leader_error(what, key, entry.error_code), by, entry.error_code in _MOVED)
+    return _Answered(entry, by)
+
+
+def _leader_error(what: str, key: Partition, number: int) -> ClusterError:
+    return refusal(f"{what} {key[0]}-{key[1]}", number, topic=key[0], partition=key[1])
+
+
+def list_offsets_request(led: Led, timestamp: int, isolation_level: int) -> Any:
     """Return a ListOffsets request; ``timestamp`` -1 is the end, -2 the log start."""
     entry = ListOffsetsRequest.ListOffsetsTopic
-    partitions = [
-        entry.ListOffsetsPartition(partition_index=p, current_leader_epoch=epoch, timestamp=timestamp)
-        for p, epoch in epochs.items()
+    topics = [
+        entry(
+            name=topic,
+            partitions=[
+                entry.ListOffsetsPartition(partition_index=p, current_leader_epoch=epoch, timestamp=timestamp)
+                for p, epoch in epochs.items()
+            ],
+        )
+        for topic, epochs in led.items()
     ]
-    topics = [entry(name=topic, partitions=partitions)]
     return ListOffsetsRequest(replica_id=-1, isolation_level=isolation_level, topics=topics, min_version=4)
 
 
 def end_offsets(
-    brokers: Brokers, topic: str, partitions: Iterable[int], routes: Mapping[int, Leader] | None = None
-) -> dict[int, int]:
+    brokers: Brokers, partitions: Iterable[Partition], routes: Mapping[Partition, Leader] | None = None
+) -> dict[Partition, int]:
     """Return the high watermarks; a partition whose leader does not answer, or does not have it yet, is missing."""
 
-    def request(led: Mapping[int, int]) -> Any:
-        return list_offsets_request(topic, dict.fromkeys(led, -1), -1, 0)
+    def request(led: Led) -> Any:
+        any_epoch = {topic: dict.fromkeys(epochs, -1) for topic, epochs in led.items()}
+        return list_offsets_request(any_epoch, -1, 0)
 
-    entries = LeaderRequests(brokers, topic, routes).found(partitions, "list the offsets of", request)
-    return {p: entry.offset for p, entry in entries.items()}
+    entries = LeaderRequests(brokers, routes).found(partitions, "list the offsets of", request)
+    return {key: entry.offset for key, entry in entries.items()}
 
 
-def epoch_ends(brokers: Brokers, topic: str, wanted: Iterable[tuple[int, int]]) -> dict[tuple[int, int], int]:
-    """Return where the leader's log ends for a leader epoch: (partition, epoch) -> end offset.
+def epoch_ends(brokers: Brokers, wanted: Mapping[Partition, Collection[int]]) -> dict[tuple[str, int, int], int]:
+    """Return where the leader's log ends for leader epochs: (topic, partition, epoch) -> end offset.
 
     -1: the leader has no epoch as late as that. A partition whose leader does not answer is missing.
     """
-    epochs = {p: [epoch for _, epoch in pairs] for p, pairs in groupby(sorted(set(wanted)), lambda pair: pair[0])}
-    leaders = LeaderRequests(brokers, topic)
-    found: dict[tuple[int, int], int] = {}
+    epochs = {key: sorted(some) for key, some in wanted.items()}
+    leaders = LeaderRequests(brokers)
+    found: dict[tuple[str, int, int], int] = {}
     for nth in range(max(map(len, epochs.values()), default=0)):  # a request holds one epoch of a partition
-        some = {p: each[nth] for p, each in epochs.items() if nth < len(each)}
+        some = {key: each[nth] for key, each in epochs.items() if nth < len(each)}
         if not some:
             break
 
-        def request(led: Mapping[int, int], some: Mapping[int, int] = some) -> Any:
+        def request(led: Led, some: Mapping[Partition, int] = some) -> Any:
             entry = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
-            partitions = [
-                entry.OffsetForLeaderPartition(partition=p, current_leader_epoch=-1, leader_epoch=some[p]) for p in led
+            topics = [
+                entry(
+                    topic=topic,
+                    partitions=[
+                        entry.OffsetForLeaderPartition(
+                            partition=p, current_leader_epoch=-1, leader_epoch=some[topic, p]
+                        )
+                        for p in led_here
+                    ],
+                )
+                for topic, led_here in led.items()
             ]
-            return OffsetForLeaderEpochRequest(replica_id=-1, topics=[entry(topic=topic, partitions=partitions)])
+            return OffsetForLeaderEpochRequest(replica_id=-1, topics=topics)
 
-        entries = leaders.found(some, "find the end of an epoch of", request, "partition")
-        found |= {(p, some[p]): entry.end_offset for p, entry in entries.items()}
+        entries = leaders.found(some, "find the end of an epoch of", request, "partition", "topic")
+        found |= {(*key, some[key]): entry.end_offset for key, entry in entries.items()}
         for silent in some.keys() - entries.keys():
             del epochs[silent]  # one wait for a leader, however many epochs
     return found
 
 
-def writers(brokers: Brokers, topic: str, partitions: Iterable[int]) -> dict[int, tuple[WriterFacts, ...]]:
+def writers(brokers: Brokers, partitions: Iterable[Partition]) -> dict[Partition, tuple[WriterFacts, ...]]:
     """Return the producers that each partition's leader remembers (DescribeProducers), the latest first.
 
     For messages alone: a partition whose leader does not answer, or refuses, is missing.
@@ -292,14 +333,15 @@ def writers(brokers: Brokers, topic: str, partitions: Iterable[int]) -> dict[int
     if not wanted:
         return {}
 
-    def request(led: Mapping[int, int]) -> Any:
+    def request(led: Led) -> Any:
         entry = DescribeProducersRequest.TopicRequest
-        return DescribeProducersRequest(topics=[entry(name=topic, partition_indexes=sorted(led))])
+        topics = [entry(name=topic, partition_indexes=sorted(epochs)) for topic, epochs in led.items()]
+        return DescribeProducersRequest(topics=topics)
 
-    entries = LeaderRequests(brokers, topic).found(wanted, "describe the producers of", request)
+    entries = LeaderRequests(brokers).found(wanted, "describe the producers of", request)
     return {
-        p: tuple(sorted(map(_writer, entry.active_producers), key=lambda writer: -writer.last_timestamp_ms))
-        for p, entry in entries.items()
+        key: tuple(sorted(map(_writer, entry.active_producers), key=lambda writer: -writer.last_timestamp_ms))
+        for key, entry in entries.items()
     }
 
 

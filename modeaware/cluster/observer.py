@@ -5,14 +5,14 @@ from __future__ import annotations
 import operator
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from modeaware.clock import SYSTEM_CLOCK, Clock, utc
 from modeaware.cluster.cluster import Cluster, LogOffsets, TopicShape
-from modeaware.cluster.commits import CommitsChecked, check_commits, read_partitions
-from modeaware.cluster.groups import GroupsFound, ListedGroups, find_groups
-from modeaware.cluster.metadata import epoch_ends, topic_ids, writers
+from modeaware.cluster.commits import CommitsChecked, CommitsSeen, check_commits, read_partitions
+from modeaware.cluster.groups import GroupsFound, find_groups
+from modeaware.cluster.metadata import Partition, epoch_ends, topic_ids, writers
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import Consumer, KafkaError, KafkaException, Message
 from modeaware.lifecycle.drain import evacuation_of
@@ -27,98 +27,176 @@ GONE_AFTER_MS = 30_000
 _NOT_LISTED = GroupsFound(doubt=GroupsDoubt("not listed: nothing is in progress"))
 
 
+Look = tuple[str, TopicRecord | None]
+"""A topic to look at, and its record; None: for an admission."""
+
+
+@dataclass(frozen=True)
+class _Present:
+    """A topic that is the one to look at."""
+
+    topic: str
+    shape: TopicShape
+    record: TopicRecord | None
+
+    @property
+    def wanted(self) -> list[int]:
+        """Return the partitions to look at: all for an admission, else the retired ones."""
+        count = self.shape.partition_count
+        return list(range(count)) if self.record is None else [p for p in sorted(self.record.retired) if p < count]
+
+    @property
+    def survivors(self) -> list[int]:
+        watched = survivors_to_watch(self.record) if self.record is not None else ()
+        return [p for p in watched if p < self.shape.partition_count]
+
+    @property
+    def deciding(self) -> bool:
+        """Return whether groups decide anything: a settled topic is only watched for stragglers."""
+        return self.record is None or not is_settled(self.record)
+
+    @property
+    def needs_policy(self) -> bool:
+        """Return whether the policy decides anything: of a settled topic, for records that stay because of it."""
+        kept = self.record is not None and any(retired.evacuated for retired in self.record.retired.values())
+        return kept or self.deciding
+
+
 class Observer:
     """Observes topics. One thread owns it.
 
+    Many topics are looked at together: the same questions in the same order, each asked for all of them at once. The
+    requests of a pass grow with brokers and groups, not with topics.
+
     Args:
         conf: librdkafka configuration for short-lived consumers, which read gaps and stragglers.
-        listed: the cluster's groups, for passes over many topics that decide nothing; None: each pass lists them.
     """
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        conf: Mapping[str, Any],
-        clock: Clock = SYSTEM_CLOCK,
-        listed: ListedGroups | None = None,
-    ) -> None:
+    def __init__(self, cluster: Cluster, conf: Mapping[str, Any], clock: Clock = SYSTEM_CLOCK) -> None:
         self._cluster = cluster
         self._brokers = cluster.brokers
         self._conf = dict(conf)
         self._clock = clock
-        self._listed = listed
         self._seen: dict[str, dict[int, PartitionFacts]] = {}
         self._missing_since_s: dict[str, float] = {}
 
     def observe(
         self, topic: str, record: TopicRecord | None, rules: Sequence[GroupRule] = (), *, before_due: bool = False
     ) -> TopicFacts:
-        """Return the facts of one topic: of all partitions for an admission (``record`` None), else of the retired ones
-        and of survivors while they are handed over.
+        """Return the facts of one topic, as :meth:`observe_all` does; raise its ClusterError."""
+        (facts,) = self.observe_all([(topic, record)], rules, before_due=before_due)
+        if isinstance(facts, ClusterError):
+            raise facts
+        return facts
+
+    def observe_all(
+        self, looks: Sequence[Look], rules: Sequence[GroupRule] = (), *, before_due: bool = False
+    ) -> list[TopicFacts | ClusterError]:
+        """Return the facts of each topic: of all partitions for an admission, else of the retired ones and of survivors
+        while they are handed over. A ClusterError stands for what brokers refuse of that topic alone.
 
         Args:
+            looks: at one topic for admission, or with one record, once at most.
             rules: the operator's; the commits of groups they require by name are read though no broker lists them, and
                 so are those of the group that proves an evacuation.
             before_due: read gaps even before the shrink's delay has passed, when nothing depends on them.
         """
         try:
-            shape = self._cluster.describe([topic])[topic]
-            if shape is None:
-                return TopicFacts(topic, None, gone=record is not None and self._gone(record))
-            if record is not None and shape.topic_id != record.topic_id:
-                return TopicFacts(topic, shape.topic_id, shape.partition_count, gone=self._gone(record))
-            self._missing_since_s.pop(shape.topic_id, None)
-            return self._facts(topic, shape, record, rules, before_due)
+            shapes = self._cluster.describe(topic for topic, _ in looks)
+            present = {}
+            for topic, record in looks:
+                shape = shapes[topic]
+                if isinstance(shape, TopicShape) and (record is None or shape.topic_id == record.topic_id):
+                    self._missing_since_s.pop(shape.topic_id, None)
+                    present[topic] = _Present(topic, shape, record)
+            facts = self._facts(present, rules, before_due)
+            return [
+                facts[topic]
+                if topic in present and present[topic].record is record
+                else self._absent(topic, record, shapes[topic])
+                for topic, record in looks
+            ]
         except ClusterError as error:
             if error.code is ErrorCode.REQUEST_TIMED_OUT:
                 self._cluster.reconnect()
             raise
 
+    def _absent(
+        self, topic: str, record: TopicRecord | None, shape: TopicShape | ClusterError | None
+    ) -> TopicFacts | ClusterError:
+        if isinstance(shape, ClusterError):
+            return shape
+        try:
+            gone = record is not None and self._gone(record)
+        except ClusterError as error:
+            if error.code is ErrorCode.REQUEST_TIMED_OUT:
+                raise
+            return error
+        if shape is None:
+            return TopicFacts(topic, None, gone=gone)
+        return TopicFacts(topic, shape.topic_id, shape.partition_count, gone=gone)
+
     def _facts(
-        self, topic: str, shape: TopicShape, record: TopicRecord | None, rules: Sequence[GroupRule], before_due: bool
-    ) -> TopicFacts:
-        count = shape.partition_count
-        wanted = list(range(count)) if record is None else [p for p in sorted(record.retired) if p < count]
-        last = self._seen.get(shape.topic_id, {})
-        logs = self._cluster.offsets(topic, wanted)
-        partitions = {p: self._partition(last.get(p), log) for p, log in logs.items()}
-        # A settled topic is only watched for stragglers: its groups and its policy decide nothing, but for records that
-        # stay because of that policy.
-        deciding = record is None or not is_settled(record)
-        kept = record is not None and any(retired.evacuated for retired in record.retired.values())
-        if record is not None:
-            self._seen[shape.topic_id] = {p: last[p] for p in wanted if p in last} | partitions
-            partitions = self._noted(record, partitions)
+        self, present: Mapping[str, _Present], rules: Sequence[GroupRule], before_due: bool
+    ) -> dict[str, TopicFacts | ClusterError]:
+        logs = self._offsets({name: topic.wanted for name, topic in present.items()})
+        partitions, records = {}, {}
+        for name, topic in present.items():
+            last = self._seen.get(topic.shape.topic_id, {})
+            partitions[name] = {p: self._partition(last.get(p), log) for p, log in logs[name].items()}
+            if topic.record is not None:
+                kept = {p: last[p] for p in topic.wanted if p in last}
+                self._seen[topic.shape.topic_id] = kept | partitions[name]
+                records[name] = topic.record
+        partitions |= self._noted(records, {name: partitions[name] for name in records})
         listed_ms = self._clock.now_ms()
-        found = self._groups(topic, count, record, rules, listed_ms) if deciding else _NOT_LISTED
-        checked = CommitsChecked(found.groups)
-        if record is not None:
-            # Survivors are still being written: read after the groups, or commits would seem to lie beyond the end.
-            survivors = [p for p in survivors_to_watch(record) if p < count]
-            logs = self._cluster.offsets(topic, survivors) if survivors else {}
-            partitions |= {p: self._partition(None, log) for p, log in logs.items()}
-            checked = check_commits(self._conf, self._brokers, record, partitions, found, self._clock, before_due)
-        return TopicFacts(
-            topic,
-            shape.topic_id,
-            partition_count=count,
-            internal=shape.internal,
-            cleanup_policy=self._cluster.cleanup_policy(topic) if deciding or kept else "delete",
-            partitions={p: facts for p, facts in partitions.items() if p not in checked.unavailable},
-            groups=checked.groups,
-            groups_doubt=found.doubt,
-            listed_ms=listed_ms,
-            stateful_owner=found.stateful_owner,
-        )
+        found = self._groups({name: topic for name, topic in present.items() if topic.deciding}, rules, listed_ms)
+        # Survivors are still being written: read after the groups, or commits would seem to lie beyond the end.
+        for name, of_topic in self._offsets({name: present[name].survivors for name in records}).items():
+            partitions[name] |= {p: self._partition(None, log) for p, log in of_topic.items()}
+        seen = [CommitsSeen(record, partitions[name], found[name]) for name, record in records.items() if name in found]
+        in_order = check_commits(self._conf, self._brokers, seen, self._clock, before_due)
+        checked = {each.record.topic: one for each, one in zip(seen, in_order, strict=True)}
+        policies = self._cluster.cleanup_policies(name for name, topic in present.items() if topic.needs_policy)
+        facts: dict[str, TopicFacts | ClusterError] = {}
+        for name, topic in present.items():
+            policy, groups = policies.get(name, "delete"), found.get(name, _NOT_LISTED)
+            if isinstance(policy, ClusterError):
+                facts[name] = policy
+                continue
+            commits = checked.get(name) or CommitsChecked(groups.groups)
+            facts[name] = TopicFacts(
+                name,
+                topic.shape.topic_id,
+                partition_count=topic.shape.partition_count,
+                internal=topic.shape.internal,
+                cleanup_policy=policy,
+                partitions={p: one for p, one in partitions[name].items() if p not in commits.unavailable},
+                groups=commits.groups,
+                groups_doubt=groups.doubt,
+                listed_ms=listed_ms,
+                stateful_owner=groups.stateful_owner,
+            )
+        return facts
+
+    def _offsets(self, wanted: Mapping[str, Sequence[int]]) -> dict[str, dict[int, LogOffsets]]:
+        found: dict[str, dict[int, LogOffsets]] = {topic: {} for topic in wanted}
+        for (topic, p), log in self._cluster.offsets((t, p) for t, some in wanted.items() for p in some).items():
+            found[topic][p] = log
+        return found
 
     def _groups(
-        self, topic: str, count: int, record: TopicRecord | None, rules: Sequence[GroupRule], now_ms: int
-    ) -> GroupsFound:
+        self, topics: Mapping[str, _Present], rules: Sequence[GroupRule], now_ms: int
+    ) -> dict[str, GroupsFound]:
+        if not topics:
+            return {}
         by_name = [rule for rule in rules if rule.kind == REQUIRE and not rule.glob]
-        also = [rule.group for rule in by_name if rule.applies(topic, now_ms)]
-        if (evacuation := evacuation_of(record)) is not None:
-            also.append(evacuation)
-        return find_groups(self._cluster, topic, range(count), tuple(also), self._listed)
+        also = {name: [rule.group for rule in by_name if rule.applies(name, now_ms)] for name in topics}
+        for name, topic in topics.items():
+            if (evacuation := evacuation_of(topic.record)) is not None:
+                also[name].append(evacuation)
+        counts = {name: range(topic.shape.partition_count) for name, topic in topics.items()}
+        return find_groups(self._cluster, counts, also)
 
     def _partition(self, last: PartitionFacts | None, log: LogOffsets) -> PartitionFacts:
         """Return a log as it is now; another leader's may have become another one with the same end."""
@@ -128,24 +206,38 @@ class Observer:
             since_ms, moved = last.quiet_since_ms, last.moved
         return PartitionFacts(log.log_start, log.end_offset, log.last_stable_offset, log.leader_epoch, since_ms, moved)
 
-    def _noted(self, record: TopicRecord, partitions: Mapping[int, PartitionFacts]) -> dict[int, PartitionFacts]:
+    def _noted(
+        self, records: Mapping[str, TopicRecord], partitions: Mapping[str, Mapping[int, PartitionFacts]]
+    ) -> dict[str, dict[int, PartitionFacts]]:
         """Add what the leaders report about seals of an earlier epoch, stragglers, and open transactions."""
-        other, late = set(), {}
-        for p, log in partitions.items():
-            seal, epoch = record.retired[p].seal_offset, record.retired[p].seal_leader_epoch
-            if epoch is not None and epoch >= 0 and epoch != log.leader_epoch:
-                other.add((p, epoch))
-            if seal is not None and log.end_offset > seal:
-                late[p] = max(seal, log.log_start)
-        ends = {p: end for (p, _), end in epoch_ends(self._brokers, record.topic, other).items() if end >= 0}
-        unsettled = {p for p, log in partitions.items() if not log.settled}
-        wrote = writers(self._brokers, record.topic, {*late, *unsettled})
-        samples = sample_records(self._conf, record.topic, late, self._clock.monotonic_s)
-        unknown = {p for p, _ in other} - ends.keys()  # a seal that cannot be checked: as if the leader did not answer
+        other: dict[Partition, list[int]] = {}
+        late: dict[Partition, int] = {}
+        unsettled: set[Partition] = set()
+        for name, record in records.items():
+            for p, log in partitions[name].items():
+                seal, epoch = record.retired[p].seal_offset, record.retired[p].seal_leader_epoch
+                if epoch is not None and epoch >= 0 and epoch != log.leader_epoch:
+                    other[name, p] = [epoch]
+                if seal is not None and log.end_offset > seal:
+                    late[name, p] = max(seal, log.log_start)
+                if not log.settled:
+                    unsettled.add((name, p))
+        ends = {(topic, p): end for (topic, p, _), end in epoch_ends(self._brokers, other).items() if end >= 0}
+        wrote = writers(self._brokers, {*late, *unsettled})
+        samples = sample_records(self._conf, late, self._clock.monotonic_s)
+        # A seal that cannot be checked: as if the leader did not answer.
         return {
-            p: replace(log, seal_epoch_end=ends.get(p), writers=wrote.get(p, ()), samples=samples.get(p, ()))
-            for p, log in partitions.items()
-            if p not in unknown
+            name: {
+                p: replace(
+                    log,
+                    seal_epoch_end=ends.get((name, p)),
+                    writers=wrote.get((name, p), ()),
+                    samples=samples.get((name, p), ()),
+                )
+                for p, log in partitions[name].items()
+                if (name, p) not in other or (name, p) in ends
+            }
+            for name in records
         }
 
     def _gone(self, record: TopicRecord) -> bool:
@@ -176,27 +268,25 @@ _SHORT.maxstring = _SHORT.maxother = 60
 
 
 def sample_records(
-    conf: Mapping[str, Any], topic: str, starts: Mapping[int, int], monotonic_s: Callable[[], float]
-) -> dict[int, tuple[str, ...]]:
+    conf: Mapping[str, Any], starts: Mapping[Partition, int], monotonic_s: Callable[[], float]
+) -> dict[Partition, tuple[str, ...]]:
     """Describe the first records of each partition from an offset on: offset, time, key, names of headers.
 
     A few records of a few partitions, within :data:`SAMPLE_TIMEOUT_S`. For messages alone: where a record cannot be
     read, the error takes its place.
     """
     wanted = dict(sorted(starts.items())[:SAMPLED_PARTITIONS])
-    found: dict[int, list[str]] = {partition: [] for partition in wanted}
+    found: dict[Partition, list[str]] = {key: [] for key in wanted}
     waiting = set(wanted)
 
-    def take(message: Message, _: Consumer) -> None:
-        partition, error = message.partition(), message.error()
+    def take(key: Partition, message: Message, _: Consumer) -> None:
+        error = message.error()
         if error is not None and error.code() != KafkaError._PARTITION_EOF:
             raise KafkaException(error)
-        if partition is None or partition not in waiting:
-            return
         if error is None:
-            found[partition].append(_describe(message))
-        if error is not None or len(found[partition]) >= SAMPLED_RECORDS:
-            waiting.discard(partition)
+            found[key].append(_describe(message))
+        if error is not None or len(found[key]) >= SAMPLED_RECORDS:
+            waiting.discard(key)
 
     settings = {
         "group.id": "modeaware-stragglers",
@@ -204,11 +294,11 @@ def sample_records(
         "auto.offset.reset": "earliest",
     }
     try:
-        read_partitions({**conf, **settings}, topic, wanted, waiting, take, SAMPLE_TIMEOUT_S, monotonic_s)
+        read_partitions({**conf, **settings}, wanted, waiting, take, SAMPLE_TIMEOUT_S, monotonic_s)
     except KafkaException as error:
-        for partition in waiting:
-            found[partition].append(f"not read: {error.args[0].str()}")
-    return {partition: tuple(texts) for partition, texts in found.items()}
+        for key in waiting:
+            found[key].append(f"not read: {error.args[0].str()}")
+    return {key: tuple(texts) for key, texts in found.items()}
 
 
 def _describe(message: Message) -> str:

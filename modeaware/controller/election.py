@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
@@ -279,18 +279,17 @@ class LeasedEffects:
         self._lease_s = _lease_s(session_timeout_ms)
         self._clock = clock
 
-    def perform(self, effect: Effect) -> None:
-        """Perform an effect under the lease (invariant I5)."""
+    def perform(self, effects: Sequence[Effect]) -> list[ClusterError | None]:
+        """Perform effects under one lease (invariant I5); return the failure of each."""
         asked_s = self._clock.monotonic_s()
         if self._election.confirm(LEASE_CONFIRM_TIMEOUT_S) is not True:
-            raise _put_off(effect, "the coordinator has not confirmed this controller as the leader")
+            return [_put_off("the coordinator has not confirmed this controller as the leader")] * len(effects)
 
         def check() -> None:
             if self._clock.monotonic_s() - asked_s > self._lease_s:
-                raise _put_off(effect, f"more than {self._lease_s:g} s since the coordinator confirmed the leader")
+                raise _put_off(f"more than {self._lease_s:g} s since the coordinator confirmed the leader")
 
-        check()
-        self._effects.perform(effect, check)
+        return self._effects.perform(effects, check)
 
     def validate_growth(self, effect: CreatePartitions) -> None:
         """Have brokers validate a growth; that changes nothing, so it needs no lease."""
@@ -307,5 +306,5 @@ def _lease_s(session_timeout_ms: int) -> float:
     return min(session_s / 2, max(session_s - REQUEST_TIMEOUT_S, session_s / 4))
 
 
-def _put_off(effect: Effect, why: str) -> ClusterError:
-    return ClusterError(f"put off: {why}", code=ErrorCode.REQUEST_TIMED_OUT, topic=effect.topic)
+def _put_off(why: str) -> ClusterError:
+    return ClusterError(f"put off: {why}", code=ErrorCode.REQUEST_TIMED_OUT)

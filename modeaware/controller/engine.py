@@ -11,10 +11,10 @@ import logging
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from modeaware.clock import Clock
-from modeaware.cluster.observer import Observer
+from modeaware.cluster.observer import Look, Observer
 from modeaware.config import ControllerConfig
 from modeaware.controller.election import LeasedEffects
 from modeaware.controller.inbox import NOT_BEGUN
@@ -28,7 +28,7 @@ from modeaware.errors import (
     NewerRecord,
     RequestRefused,
 )
-from modeaware.lifecycle.admission import admit, alter_group_rules
+from modeaware.lifecycle.admission import Admission, admit, alter_group_rules
 from modeaware.lifecycle.commands import (
     AlterGroupRulesCommand,
     Command,
@@ -36,11 +36,12 @@ from modeaware.lifecycle.commands import (
     CreatePartitions,
     CreatePartitionsCommand,
     Effect,
+    TopicCommand,
 )
 from modeaware.lifecycle.facts import GroupsDoubt, TopicFacts
 from modeaware.lifecycle.growth import give_up_opening
 from modeaware.lifecycle.state import is_settled
-from modeaware.lifecycle.steps import advance
+from modeaware.lifecycle.steps import Advance, advance
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule, GroupRulesRecord
 from modeaware.modelog.records import CLAIM_KEY, ClaimRecord, TopicRecord
 
@@ -203,22 +204,37 @@ class Engine:
             self._log.append([(CLAIM_KEY, claim.to_json())])
             self._claim = None
 
-    def execute(self, command: Command) -> CommandResult:
-        """Execute one command. A refusal is a result, not an exception.
+    def execute(self, commands: Sequence[Command]) -> list[CommandResult]:
+        """Execute commands on different topics, with one look and one append. A refusal is a result, not an exception.
 
         Whatever is done outside the log is on the log first, under this claim (invariant I5).
         """
-        if isinstance(command, AlterGroupRulesCommand):
-            return self._alter_group_rules(command)
-        record, epoch = None, self._epoch
+        looks = [(each.topic, None) for each in commands if not isinstance(each, AlterGroupRulesCommand)]
+        found = iter(self._observe(looks) if looks else ())
+        admitted = [
+            self._alter_group_rules(each)
+            if isinstance(each, AlterGroupRulesCommand)
+            else self._admit(each, next(found))
+            for each in commands
+        ]
+        records = [each.admission.record for each in admitted if isinstance(each, _Admitted)]
+        failures = self._append([record for record in records if record is not None])
+        return [
+            each if isinstance(each, CommandResult) else self._carry_out(each, failures.get(each.facts.topic_id or ""))
+            for each in admitted
+        ]
+
+    def _admit(self, command: TopicCommand, facts: TopicFacts | ClusterError) -> _Admitted | CommandResult:
+        record = None
         try:
+            if isinstance(facts, ClusterError):
+                raise facts
             with self.failures.isolated(f"topic {command.topic!r}: a command"):
-                facts = self._observe(command.topic, None)
                 if facts.topic_id in self._newer:
                     raise _newer(f"topic {command.topic!r}", command.topic)
                 record = self._records.get(facts.topic_id or "")
                 now_ms = self._clock.now_ms()
-                admission = admit(command, record, facts, self._config, epoch, now_ms, self.group_rules)
+                admission = admit(command, record, facts, self._config, self._epoch, now_ms, self.group_rules)
                 new = _new_partitions(command, admission.record, facts)
                 if new is not None or (isinstance(command, CreatePartitionsCommand) and command.validate_only):
                     self._validate(command, facts)
@@ -228,47 +244,79 @@ class Engine:
             if error.code is ErrorCode.REQUEST_TIMED_OUT:  # before anything was appended: no doubt
                 error = ClusterError(f"{error.message}; nothing was changed", code=NOT_BEGUN, topic=error.topic)
             return _refused(command, error, record)
-        if admission.record is not None:
-            self._append(admission.record)
-            text = admission.record.view().describe()
-            logger.info("%s: %s", command, text, extra=about_record(admission.record))
-        if new is not None and admission.record is not None:
-            failure = self._create(new, admission.record, facts)
-            if failure is not None:
-                return _refused(command, failure, self._records.get(admission.record.topic_id))
-        current = admission.record or record
-        return CommandResult(command.topic, ErrorCode.NONE, admission.message, current.modes if current else ())
+        return _Admitted(command, record, facts, admission, new)
 
-    def check(self, topic_id: str) -> bool:
-        """Check a topic in one pass, and plan the next. Return whether anything changed."""
-        record, epoch = self._records[topic_id], self._epoch
+    def _carry_out(self, admitted: _Admitted, failure: ClusterError | None) -> CommandResult:
+        """Create what a command creates, after the append; return its result."""
+        command, record = admitted.command, admitted.admission.record
+        if failure is not None:
+            return _refused(command, failure, admitted.record)
+        if record is not None:
+            logger.info("%s: %s", command, record.view().describe(), extra=about_record(record))
+        if admitted.new is not None and record is not None:
+            error = self._create(admitted.new, record, admitted.facts)
+            if error is not None:
+                return _refused(command, error, self._records.get(record.topic_id))
+        current = record or admitted.record
+        modes = current.modes if current else ()
+        return CommandResult(command.topic, ErrorCode.NONE, admitted.admission.message, modes)
+
+    def check(self, topic_ids: Sequence[str]) -> bool:
+        """Check topics in one pass: one look at all, one append, then their effects. Plan the next check of each.
+
+        Returns:
+            Whether anything changed.
+        """
+        records = [self._records[topic_id] for topic_id in topic_ids]
+        looks = self._observe([(record.topic, record) for record in records])
+        checked = [self._advance(record, facts) for record, facts in zip(records, looks, strict=True)]
+        passed = [each for each in checked if each is not None]
+        gone = [each.record.topic_id for each in passed if each.step.tombstone]
+        stay = [each for each in passed if not each.step.tombstone]
+        failures = self._append([each.step.record for each in stay if each.step.record is not None], gone)
+        stay = [each for each in stay if each.record.topic_id not in failures]
+        for topic_id in failures:
+            self.put_off(topic_id)
+        for each in stay:
+            if each.step.record is not None:
+                text, waiting = each.step.record.view().describe(), describe_waiting(each.step.record)
+                logger.info("%s, phase %s", text, waiting, extra=about_record(each.step.record))
+        appended = any(each.step.record is not None for each in stay) or bool(gone)
+        performed = self._perform_all([effect for each in stay for effect in each.step.effects], appended=appended)
+        changed = bool(gone)
+        for each in stay:
+            own, performed = performed[: len(each.step.effects)], performed[len(each.step.effects) :]
+            changed |= self._plan(each, own)
+        return changed
+
+    def _advance(self, record: TopicRecord, facts: TopicFacts | ClusterError) -> _Checked | None:
+        """Decide what follows from the facts; None: they are not known, and the topic is put off."""
         try:
+            if isinstance(facts, ClusterError):
+                raise facts
             with self.failures.isolated(f"topic {record.topic!r}: a check"):
-                facts = self._observe(record.topic, record)
                 now_ms = self._clock.now_ms()
-                self.watched.looked(topic_id, facts, now_ms)
-                step = advance(record, facts, self._config, epoch, now_ms, self.group_rules)
+                self.watched.looked(record.topic_id, facts, now_ms)
+                step = advance(record, facts, self._config, self._epoch, now_ms, self.group_rules)
         except (ClusterError, RequestRefused) as error:
             logger.warning("topic %s: check failed, retrying: %s", record.topic, error, extra=about_record(record))
-            self.watched.not_looked(topic_id, str(error))
-            self.put_off(topic_id)
-            return False
+            self.watched.not_looked(record.topic_id, str(error))
+            self.put_off(record.topic_id)
+            return None
         for alarm in step.alarms:
             logger.warning("%s", alarm, extra=about_record(record))
         if facts.groups_doubt is not None and not is_settled(record):
             text = "topic %s: the list of its consumer groups may be incomplete: %s"
             logger.info(text, record.topic, facts.groups_doubt.detail, extra=about_record(record))
-        if step.tombstone:
-            self._remove([topic_id])
-            return True
-        if step.record is not None:
-            self._append(step.record)
-            text, waiting = step.record.view().describe(), describe_waiting(step.record)
-            logger.info("%s, phase %s", text, waiting, extra=about_record(step.record))
-        performed = self._perform_all(step.effects, appended=step.record is not None)
+        return _Checked(record, facts, step)
+
+    def _plan(self, checked: _Checked, performed: Sequence[bool]) -> bool:
+        """Plan the next check of a topic, given which effects were performed. Return whether anything changed."""
+        topic_id, step = checked.record.topic_id, checked.step
         changed = step.record is not None or any(performed)
         # A missing topic is not settled: whether it is gone is decided soon.
-        settled = is_settled(self._records.get(topic_id)) and facts.topic_id == topic_id and not performed
+        present = checked.facts.topic_id == topic_id
+        settled = is_settled(self._records.get(topic_id)) and present and not performed
         # The next pass shows at once what an effect did; one that failed is repeated after a while.
         due_in_ms = 0 if performed and all(performed) else None
         if step.due_ms is not None and not performed:
@@ -284,14 +332,7 @@ class Engine:
             record = self._records[topic_id]
             text = "topic %r was deleted and recreated: the mode record of the earlier one, %s, is removed"
             logger.warning(text, record.topic, topic_id, extra=about_record(record))
-        self._remove(topic_ids)
-
-    def _remove(self, topic_ids: Sequence[str]) -> None:
-        self._log.append([(topic_id, None) for topic_id in topic_ids])
-        for topic_id in topic_ids:
-            del self._records[topic_id]
-            self.watched.removed(topic_id)
-            self.schedule.forget(topic_id)
+        self._append((), topic_ids)
 
     def put_off(self, topic_id: str) -> None:
         self.schedule.after_check(topic_id, elapsed_ms(self._clock), progress=False, settled=False)
@@ -299,13 +340,25 @@ class Engine:
     def check_at_once(self, topic_id: str) -> None:
         self.schedule.now(topic_id, elapsed_ms(self._clock))
 
-    def _observe(self, topic: str, record: TopicRecord | None) -> TopicFacts:
-        """Return the facts of a topic. Unreadable rules about groups are a doubt: they may require more groups
+    def _observe(self, looks: Sequence[Look]) -> list[TopicFacts | ClusterError]:
+        """Return the facts of topics. Unreadable rules about groups are a doubt: they may require more groups
         (invariant I2)."""
-        facts = self._observer.observe(topic, record, self.group_rules)
-        if self._rules_unreadable and (facts.groups_doubt is None or facts.groups_doubt.hidden):
-            return replace(facts, groups_doubt=_RULES_UNREADABLE)
-        return facts
+        what = f"topic {looks[0][0]!r}: a look" if len(looks) == 1 else "a look at many topics"
+        try:
+            with self.failures.isolated(what):
+                found = self._observer.observe_all(looks, self.group_rules)
+        except ClusterError as error:
+            if len(looks) == 1 or error.code is ErrorCode.REQUEST_TIMED_OUT:
+                return [error] * len(looks)
+            return [facts for look in looks for facts in self._observe([look])]  # one topic does not hold up others
+        if not self._rules_unreadable:
+            return found
+        return [
+            replace(facts, groups_doubt=_RULES_UNREADABLE)
+            if isinstance(facts, TopicFacts) and (facts.groups_doubt is None or facts.groups_doubt.hidden)
+            else facts
+            for facts in found
+        ]
 
     def _alter_group_rules(self, command: AlterGroupRulesCommand) -> CommandResult:
         """Change the rules; every topic that waits is checked again (invariant I4: never rules for newer readers)."""
@@ -335,50 +388,70 @@ class Engine:
     def _epoch(self) -> int:
         return self._held_claim.controller_epoch
 
-    def _append(self, record: TopicRecord) -> None:
-        self._log.append([(record.topic_id, record.to_json())])
-        self._records[record.topic_id] = record
-        self.watched.appended(record, self._clock.now_ms())
-        self.check_at_once(record.topic_id)
+    def _append(self, records: Sequence[TopicRecord], gone: Sequence[str] = ()) -> dict[str, ClusterError]:
+        """Append records, and tombstones of topics that are ``gone``, in one transaction.
 
-    def _validate(self, command: Command, facts: TopicFacts) -> None:
+        Returns:
+            Topic id -> why its record was not appended: it is too large. All others were.
+        """
+        entries = [(record.topic_id, record.to_json()) for record in records] + [(topic_id, None) for topic_id in gone]
+        try:
+            if entries:
+                self._log.append(entries)
+        except ClusterError as error:
+            if error.code is not ErrorCode.MESSAGE_TOO_LARGE or not self._log.is_open:
+                raise
+            if len(entries) == 1:
+                logger.error("%s", error)
+                return {entries[0][0]: error}
+            alone = [self._append([record]) for record in records] + [self._append((), [each]) for each in gone]
+            return {topic_id: failure for each in alone for topic_id, failure in each.items()}
+        for record in records:
+            self._records[record.topic_id] = record
+            self.watched.appended(record, self._clock.now_ms())
+            self.check_at_once(record.topic_id)
+        for topic_id in gone:
+            del self._records[topic_id]
+            self.watched.removed(topic_id)
+            self.schedule.forget(topic_id)
+        return {}
+
+    def _validate(self, command: TopicCommand, facts: TopicFacts) -> None:
         """Have the brokers check a growth before anything is appended: their refusal changes nothing."""
         if isinstance(command, CreatePartitionsCommand) and command.total_count > facts.partition_count:
             effect = CreatePartitions(command.topic, facts.topic_id or "", command.total_count, command.assignments)
             self._effects.validate_growth(effect)
 
     def _create(self, effect: CreatePartitions, record: TopicRecord, facts: TopicFacts) -> ClusterError | None:
-        error = self._perform(effect)
+        (error,) = self._perform([effect])
         if error is not None and error.code is ErrorCode.REQUEST_TIMED_OUT:  # they may exist by now: the record stays
             return ClusterError(f"{error}; it is retried until it is done", code=error.code, topic=effect.topic)
         if error is not None:
-            self._append(give_up_opening(record, facts, self._epoch, self._clock.now_ms()))
+            self._append([give_up_opening(record, facts, self._epoch, self._clock.now_ms())])
         return error
 
     def _take_back(self, effect: CreatePartitions, refused: ClusterError) -> None:
         """Give up a growth that is on the log and is refused now, unless the topic has grown after all, by an earlier
         request that went unanswered."""
         record = self._records[effect.topic_id]
-        try:
-            with self.failures.isolated(f"topic {record.topic!r}: a look after a refused growth"):
-                facts = self._observe(record.topic, record)
-        except (ClusterError, RequestRefused) as error:
-            logger.warning("topic %s: refused growth, outcome unknown: %s", record.topic, error)
+        (facts,) = self._observe([(record.topic, record)])
+        if isinstance(facts, ClusterError):
+            logger.warning("topic %s: refused growth, outcome unknown: %s", record.topic, facts)
             return
         if facts.topic_id == record.topic_id and facts.partition_count < effect.total_count:
-            self._append(give_up_opening(record, facts, self._epoch, self._clock.now_ms()))
+            self._append([give_up_opening(record, facts, self._epoch, self._clock.now_ms())])
             text = "topic %s: its growth to %d is given up: %s"
             logger.error(text, record.topic, effect.total_count, refused, extra=about_record(record))
 
     def _perform_all(self, effects: Sequence[Effect], *, appended: bool) -> list[bool]:
-        """Perform the effects, each right after an append, which fails for a replaced controller (invariant I5)."""
-        performed = []
-        for effect in effects:
-            if not appended:
-                self._log.append([(CLAIM_KEY, self._held_claim.to_json())])
-            error = self._perform(effect)
-            performed.append(error is None)
-            appended = False
+        """Perform effects right after an append, which fails for a replaced controller (invariant I5). Return which
+        were performed."""
+        if not effects:
+            return []
+        if not appended:
+            self._log.append([(CLAIM_KEY, self._held_claim.to_json())])
+        errors = self._perform(effects)
+        for effect, error in zip(effects, errors, strict=True):
             about = {"topic": effect.topic, "topic_id": effect.topic_id, "effect": type(effect).__name__}
             if error is None:
                 logger.info("topic %s: done: %s", effect.topic, effect, extra=about)
@@ -386,21 +459,45 @@ class Engine:
             logger.warning("topic %s: %s; retrying later", effect.topic, error, extra=about)
             if isinstance(effect, CreatePartitions) and error.code not in _NOT_REFUSED:
                 self._take_back(effect, error)
-        return performed
+        return [error is None for error in errors]
 
-    def _perform(self, effect: Effect) -> ClusterError | None:
-        """Perform an effect. Return its failure; with code REQUEST_TIMED_OUT it may be done all the same."""
-        what = f"topic {effect.topic!r}: {type(effect).__name__}"
+    def _perform(self, effects: Sequence[Effect]) -> list[ClusterError | None]:
+        """Perform effects. Return the failure of each; with code REQUEST_TIMED_OUT it may be done all the same."""
+        what = "many effects" if len(effects) > 1 else f"topic {effects[0].topic!r}: {type(effects[0]).__name__}"
         try:
             with self.failures.isolated(what, ErrorCode.REQUEST_TIMED_OUT):
-                self._effects.perform(effect)
+                errors = self._effects.perform(effects)
         except ClusterError as error:
-            self.watched.failed(type(effect).__name__)
-            return error
-        return None
+            if len(effects) > 1:  # a fault in one holds up no other; what is done twice does no harm
+                return [self._perform([effect])[0] for effect in effects]
+            errors = [error]
+        for effect, failure in zip(effects, errors, strict=True):
+            if failure is not None:
+                self.watched.failed(type(effect).__name__)
+        return errors
 
 
-def _new_partitions(command: Command, record: TopicRecord | None, facts: TopicFacts) -> CreatePartitions | None:
+@dataclass(frozen=True)
+class _Admitted:
+    """A command that was admitted: with the record before it, and the partitions it creates."""
+
+    command: TopicCommand
+    record: TopicRecord | None
+    facts: TopicFacts
+    admission: Admission
+    new: CreatePartitions | None
+
+
+@dataclass(frozen=True)
+class _Checked:
+    """A topic that was looked at, and the step that follows."""
+
+    record: TopicRecord
+    facts: TopicFacts
+    step: Advance
+
+
+def _new_partitions(command: TopicCommand, record: TopicRecord | None, facts: TopicFacts) -> CreatePartitions | None:
     if not isinstance(command, CreatePartitionsCommand) or record is None or len(record.modes) <= facts.partition_count:
         return None
     return CreatePartitions(record.topic, record.topic_id, len(record.modes), command.assignments)

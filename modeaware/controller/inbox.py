@@ -1,7 +1,7 @@
 """Commands on their way to the controller's thread, and the outcome of each.
 
-A request may name hundreds of topics. Its commands are executed one at a time, in slices, so that other requests, due
-checks and the election get their turn in between. The request can therefore end early, by its deadline or because the
+A request may name hundreds of topics. Its commands are executed in slices, so that other requests, due checks and the
+election get their turn in between. The request can therefore end early, by its deadline or because the
 controller stops; the answer then says of each command whether it was executed, was never begun, or has an unknown
 outcome.
 """
@@ -33,7 +33,7 @@ class Job(Future[_Results]):
     Args:
         deadline_s: when commands are no longer begun (``Clock.monotonic_s``); None: never.
 
-    ``in_command``: a command was begun and has no outcome yet.
+    ``in_command``: how many commands were begun and have no outcome yet.
     """
 
     def __init__(self, commands: Sequence[Command], deadline_s: float | None = None) -> None:
@@ -42,37 +42,44 @@ class Job(Future[_Results]):
         self._deadline_s = deadline_s
         self._outcomes: list[CommandResult | ModeAwareError] = []
         self._unproved: set[int] = set()
-        self.in_command = False
+        self.in_command = 0
         self._lock = RLock()
 
-    def begin(self, now_s: float) -> Command | None:
-        """Begin the next command. None: none is left, and :meth:`finish` answers the job; or the deadline has passed,
-        and the job is answered."""
+    def begin(self, now_s: float, most: int = 1) -> Sequence[Command]:
+        """Begin the next commands: at most ``most``, each on another topic. None is begun where none is left, and
+        :meth:`finish` answers the job; or where the deadline has passed, and the job is answered."""
         with self._lock:
             if self.complete or not self._start():
-                return None
+                return ()
             if self._deadline_s is not None and now_s >= self._deadline_s:
                 self.expire()
-                return None
-            self.in_command = True
-            return self._commands[len(self._outcomes)]
+                return ()
+            first, topics = len(self._outcomes), set()
+            for command in self._commands[first : first + most]:
+                if command.topic in topics:
+                    break
+                topics.add(command.topic)
+            self.in_command = len(topics)
+            return self._commands[first : first + len(topics)]
 
-    def end(self, outcome: CommandResult | ModeAwareError, *, unknown: bool = False, proved: bool = True) -> None:
-        """Note the outcome of the command that was begun.
+    def end(
+        self, outcomes: Sequence[CommandResult | ModeAwareError], *, unknown: bool = False, proved: bool = True
+    ) -> None:
+        """Note the outcomes of the commands that were begun.
 
         Args:
-            unknown: the command has failed, and may have been carried out; it is answered with
+            unknown: the commands have failed, and may have been carried out; they are answered with
                 REQUEST_TIMED_OUT.
-            proved: no later controller was elected before this outcome. A success that is never proved
+            proved: no later controller was elected before these outcomes. A success that is never proved
                 (:meth:`prove`) is answered as a refusal.
         """
         with self._lock:
-            self.in_command = False
-            if unknown:  # whatever its own code: some say that nothing was done
-                outcome = _in_doubt(str(outcome))
-            if not proved:
-                self._unproved.add(len(self._outcomes))
-            self._outcomes.append(outcome)
+            self.in_command = 0
+            for outcome in outcomes:
+                if not proved and isinstance(outcome, CommandResult) and outcome.code is ErrorCode.NONE:
+                    self._unproved.add(len(self._outcomes))
+                # Whatever its own code: some say that nothing was done.
+                self._outcomes.append(_in_doubt(str(outcome)) if unknown else outcome)
 
     def prove(self) -> None:
         """Mark every outcome up to now as the active controller's."""
@@ -106,8 +113,7 @@ class Job(Future[_Results]):
             if self.done() or not self._start():
                 return
             outcomes = list(self._outcomes)
-            if self.in_command:
-                outcomes.append(_in_doubt("not done before the request's deadline"))
+            outcomes += [_in_doubt("not done before the request's deadline")] * self.in_command
             self._answer([*outcomes, *[error] * (len(self._commands) - len(outcomes))])
 
     def expire(self) -> None:

@@ -47,6 +47,8 @@ SEAL_SLACK_MS = 1_000
 STOP_APPEND_TIMEOUT_S = 3.0
 SLICE_S = 0.25
 """How long commands of one request are executed before others, and due checks, have their turn."""
+LOOK_TOPICS = 64
+"""How many topics are looked at together: a look at so many takes about as long as a slice."""
 CLAIM_READ_TIMEOUT_S = 5.0
 CLAIM_REFRESH_S = 10.0
 """The age at which a standby reads the claim again."""
@@ -298,12 +300,8 @@ class Worker:
             job = self.inbox.take(min(max(wait_s, 0), POLL_S))
             if job is not None:
                 self._carry_out(job, term)
-            for topic_id in self.engine.schedule.due(elapsed_ms(self.clock)):
-                if not self._still_leads(term):
-                    break
-                self._check(topic_id)
-                if not self.inbox.empty:
-                    break  # commands do not wait for a round over all topics
+            if (due := schedule.due(elapsed_ms(self.clock))) and self._still_leads(term):
+                self.engine.check(due[:LOOK_TOPICS])
             self._watch_cluster()
             self._warn_of_weakness()
 
@@ -316,7 +314,7 @@ class Worker:
             if not self._still_leads(term):
                 raise ControllerFenced("another controller has taken over")
             due = engine.schedule.due(elapsed_ms(self.clock))
-            if due and self._check(due[0]):
+            if due and engine.check(due[:LOOK_TOPICS]):
                 give_up_ms = elapsed_ms(self.clock) + patience_ms
             now_ms, next_ms = elapsed_ms(self.clock), engine.schedule.next_ms()
             sealing = any(topic_phase(record) == "seal" for record in engine.records)
@@ -332,19 +330,19 @@ class Worker:
         """
         until_s = self.clock.monotonic_s() + SLICE_S
         try:
-            while (command := job.begin(self.clock.monotonic_s())) is not None:
+            while commands := job.begin(self.clock.monotonic_s(), LOOK_TOPICS):
                 appends = self.log.appends
                 try:
-                    result = self.engine.execute(command)
+                    results = self.engine.execute(commands)
                 except (ClusterError, ControllerFenced) as error:
                     # A fenced append may have succeeded: the answer to its commit may be what was lost.
                     harmless = self._is_harmless(error)
-                    job.end(error, unknown=not harmless)
+                    job.end([error] * len(commands), unknown=not harmless)
                     if not harmless:
                         raise
                     continue
                 appended = self.log.appends > appends
-                job.end(result, proved=appended or result.code is not ErrorCode.NONE)
+                job.end(results, proved=appended)
                 if appended:
                     job.prove()
                 if job.complete or self.clock.monotonic_s() >= until_s or not self._still_leads(term):
@@ -353,7 +351,7 @@ class Worker:
                 job.prove()
         finally:  # answered where it is complete, else queued again: its commands go on after a new claim as well
             if job.in_command:
-                job.end(ClusterError("the controller failed on this command"), unknown=True)
+                job.end([ClusterError("the controller failed on this command")] * job.in_command, unknown=True)
             if not job.proved:
                 logger.warning("the brokers do not confirm that this is the active controller: commands are refused")
                 job.drop_unproved()
@@ -361,15 +359,6 @@ class Worker:
                 job.finish()
             else:
                 self.inbox.put_back(job)
-
-    def _check(self, topic_id: str) -> bool:
-        try:
-            return self.engine.check(topic_id)
-        except ClusterError as error:
-            if not self._is_harmless(error):
-                raise
-            self.engine.put_off(topic_id)
-            return False
 
     def _is_harmless(self, error: ModeAwareError) -> bool:
         """Return whether certainly nothing was appended, and a new claim would not help: the record is too large."""

@@ -206,22 +206,25 @@ def look(cluster: Cluster, topic: str, clock: Clock = SYSTEM_CLOCK) -> TopicLook
         RequestRefused: there is no such topic.
         ClusterError: the brokers did not answer.
     """
-    shape = cluster.describe([topic])[topic]
+    shape = cluster.shape(topic)
     if shape is None:
         raise no_such_topic(topic)
-    partitions = range(shape.partition_count)
+    partitions = [(topic, p) for p in range(shape.partition_count)]
     unknown: list[str] = []
-    logs = cluster.offsets(topic, partitions)
+    logs = cluster.offsets(partitions)
     policy = "delete"
     try:
-        policy = cluster.cleanup_policy(topic)
+        found_policy = cluster.cleanup_policies([topic])[topic]
+        if isinstance(found_policy, ClusterError):
+            raise found_policy
+        policy = found_policy
     except ClusterError as error:
         unknown.append(f"Whether the topic is compacted: {error}.")
     try:
-        found = find_groups(cluster, topic, partitions)
+        found = find_groups(cluster, {topic: range(shape.partition_count)})[topic]
     except ClusterError as error:
         found = GroupsFound(doubt=GroupsDoubt(str(error)))
-    wrote = writers(cluster.brokers, topic, logs)
+    wrote = writers(cluster.brokers, logs)
     if logs and not wrote:
         unknown.append("Which producers wrote to it: no leader answers (DescribeProducers needs READ on the topic).")
     now_ms = clock.now_ms()
@@ -235,9 +238,9 @@ def look(cluster: Cluster, topic: str, clock: Clock = SYSTEM_CLOCK) -> TopicLook
             partitions={
                 p: PartitionFacts(
                     log.log_start, log.end_offset, log.last_stable_offset, log.leader_epoch, now_ms,
-                    writers=wrote.get(p, ()),
+                    writers=wrote.get((topic, p), ()),
                 )
-                for p, log in logs.items()
+                for (_, p), log in logs.items()
             },
             groups=found.groups,
             groups_doubt=found.doubt,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from modeaware.cluster.cluster import REQUEST_TIMEOUT_S, wait
-from modeaware.errors import RequestRefused
+from modeaware.errors import ClusterError, RequestRefused
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.drain import Requirement, check_drain, evacuation_of, is_evacuation_group, requirement_of
 from modeaware.lifecycle.facts import TopicFacts
@@ -198,7 +198,9 @@ def take_certificate(session: Session, topic: str, partitions: Iterable[int] | N
     record = log.record(topic, session.shape(topic).topic_id)
     chosen = _retired(topic, record, partitions)
     assert record is not None
-    facts = look_at_groups(session.observer(), topic, record, rules)
+    (facts,) = look_at_groups(session.observer(), [(topic, record)], rules)
+    if isinstance(facts, ClusterError):
+        raise facts
     now_ms = session.clock.now_ms()
     described = wait(session.cluster.admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S), "describe the cluster")
     requirement = requirement_of(record, facts, rules, session.controller.ignored_groups, now_ms)

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from modeaware.clock import utc
 from modeaware.cluster.cluster import LogOffsets, TopicShape
-from modeaware.cluster.groups import find_groups
+from modeaware.cluster.groups import GroupsFound, find_groups
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.commands import DeletePartitionsCommand
 from modeaware.lifecycle.drain import evacuation_of, is_evacuation_group, unread_offsets
@@ -182,19 +182,29 @@ def describe_topics(session: Session, topics: Iterable[str] | None = None) -> li
     """
     log = session.read_log()
     wanted = {record.topic for record in log.replay.records.values()} if topics is None else set(topics)
+    each = list(session.records(log, wanted, named=topics is not None))
+    counts = {topic: range(shape.partition_count) for topic, shape, _ in each}
+    logs: dict[str, dict[int, LogOffsets]] = {topic: {} for topic in counts}
+    for (topic, p), offsets in session.cluster.offsets((t, p) for t, some in counts.items() for p in some).items():
+        logs[topic][p] = offsets
+    also = {topic: [group] for topic, _, record in each if (group := evacuation_of(record)) is not None}
+    found = find_groups(session.cluster, counts, also) if counts else {}
     return [
-        _describe(session, topic, shape, record, log.gone_ids(topic, shape.topic_id))
-        for topic, shape, record in session.records(log, wanted, named=topics is not None)
+        _describe(topic, shape, record, logs[topic], found[topic], log.gone_ids(topic, shape.topic_id))
+        for topic, shape, record in each
     ]
 
 
 def _describe(
-    session: Session, topic: str, shape: TopicShape, record: TopicRecord | None, gone_ids: tuple[str, ...]
+    topic: str,
+    shape: TopicShape,
+    record: TopicRecord | None,
+    logs: Mapping[int, LogOffsets],
+    found: GroupsFound,
+    gone_ids: tuple[str, ...],
 ) -> TopicDescription:
     count = shape.partition_count
-    logs = session.cluster.offsets(topic, range(count))
     evacuation = evacuation_of(record)
-    found = find_groups(session.cluster, topic, range(count), [evacuation] if evacuation is not None else [])
     groups = {n: g for n, g in found.groups.items() if n == evacuation or not is_evacuation_group(topic, n)}
     listed = max(count, len(record.modes) if record is not None else 0)
     return TopicDescription(

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from modeaware.clock import utc
-from modeaware.cluster.groups import list_groups_with_members
-from modeaware.cluster.observer import Observer
+from modeaware.cluster.observer import Look, Observer
 from modeaware.errors import ClusterError
 from modeaware.lifecycle import reasons
 from modeaware.lifecycle.drain import (
@@ -183,27 +182,32 @@ def look_at_topics(
     rules = log.rules
     changing = (record.topic for record in log.replay.records.values() if in_progress(record))
     names = [topic] if topic is not None else sorted(filter(wanted, changing))
-    observer = session.observer(list_groups_with_members(session.cluster.brokers) if names else None)
+    looks = [(name, record) for name, _, record in session.records(log, names, named=topic is not None)]
     looked_at = []
-    for name, _, record in session.records(log, names, named=topic is not None):
-        try:
-            looked_at.append((record, look_at_groups(observer, name, record, rules)))
-        except ClusterError as error:
-            if topic is not None:
-                raise
-            logger.warning("topic %s is left out: %s", name, error)
+    for (name, record), facts in zip(looks, look_at_groups(session.observer(), looks, rules), strict=True):
+        if not isinstance(facts, ClusterError):
+            looked_at.append((record, facts))
+        elif topic is not None:
+            raise facts
+        else:
+            logger.warning("topic %s is left out: %s", name, facts)
     return GroupSituation(rules, tuple(looked_at), session.controller.ignored_groups, session.clock.now_ms(), log.claim)
 
 
 def look_at_groups(
-    observer: Observer, topic: str, record: TopicRecord | None, rules: Sequence[GroupRule]
-) -> TopicFacts:
-    """Return the facts of a topic's retired partitions, and of its groups whether or not a change is in progress."""
-    facts = observer.observe(topic, record, rules, before_due=True)
-    if record is None or in_progress(record):
-        return facts
-    settled = observer.observe(topic, None, rules)
-    return replace(facts, groups=settled.groups, groups_doubt=settled.groups_doubt)
+    observer: Observer, looks: Sequence[Look], rules: Sequence[GroupRule]
+) -> list[TopicFacts | ClusterError]:
+    """Return the facts of topics' retired partitions, and of their groups whether or not a change is in progress."""
+    found = observer.observe_all(looks, rules, before_due=True)
+    settled = [topic for topic, record in looks if record is not None and not in_progress(record)]
+    whole = dict(zip(settled, observer.observe_all([(topic, None) for topic in settled], rules), strict=True))
+    both = ((facts, whole.get(topic, facts)) for (topic, _), facts in zip(looks, found, strict=True))
+    return [
+        facts
+        if isinstance(facts, ClusterError) or isinstance(every, ClusterError)
+        else replace(facts, groups=every.groups, groups_doubt=every.groups_doubt)
+        for facts, every in both
+    ]
 
 
 def report_groups(

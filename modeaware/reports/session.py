@@ -13,11 +13,10 @@ from typing import Any
 
 from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.cluster.cluster import Cluster, TopicShape
-from modeaware.cluster.groups import ListedGroups
 from modeaware.cluster.observer import Observer
 from modeaware.config import ClientConfig, ControllerConfig
 from modeaware.confluent.controller_calls import group_rules_of
-from modeaware.errors import ErrorCode, RecordError, RequestRefused
+from modeaware.errors import ClusterError, ErrorCode, RecordError, RequestRefused
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modelog.records import ClaimRecord, TopicRecord
@@ -109,7 +108,7 @@ class Session:
 
     def shape(self, topic: str) -> TopicShape:
         """Return the topic's id and partition count."""
-        if (shape := self.cluster.describe([topic])[topic]) is None:
+        if (shape := self.cluster.shape(topic)) is None:
             raise no_such_topic(topic)
         return shape
 
@@ -122,14 +121,16 @@ class Session:
         out.
         """
         for topic, shape in self.cluster.describe(topics).items():
+            if isinstance(shape, ClusterError):
+                raise shape
             if shape is None and named:
                 raise no_such_topic(topic)
             if shape is not None and (named or log.unusable(topic, shape.topic_id) is None):
                 yield topic, shape, log.record(topic, shape.topic_id)
 
-    def observer(self, listed: ListedGroups | None = None) -> Observer:
+    def observer(self) -> Observer:
         """Return what observes topics as the controller does."""
-        return Observer(self.cluster, self.conf, self.clock, listed)
+        return Observer(self.cluster, self.conf, self.clock)
 
 
 def no_such_topic(topic: str) -> RequestRefused:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -38,11 +38,12 @@ class SimEffects(LeasedEffects):
         self._controller = controller
         self._cluster = cluster
 
-    def perform(self, effect: Effect) -> None:
-        record = {record.topic_id: record for record in self._controller.engine.records}.get(effect.topic_id)
-        self._cluster.phase = phase_of(record)  # of the record it is done for
-        self._world.judge.effect_begins(self._controller, effect)
-        super().perform(effect)
+    def perform(self, effects: Sequence[Effect]) -> list[ClusterError | None]:
+        for effect in effects:
+            record = {record.topic_id: record for record in self._controller.engine.records}.get(effect.topic_id)
+            self._cluster.phase = phase_of(record)  # of the record it is done for
+            self._world.judge.effect_begins(self._controller, effect)
+        return super().perform(effects)
 
 
 class SimCluster(Cluster):
@@ -57,15 +58,18 @@ class SimCluster(Cluster):
     def brokers(self) -> Any:
         return self
 
-    def perform(self, effect: Effect, *args: Any) -> None:
+    def perform(self, effects: Sequence[Effect], check: Check = no_check) -> list[ClusterError | None]:
         """Asking for the id takes its time here; how things stand right before the request is read without any."""
-        self._may_be_recreated()
-        self._world.io(self._controller, "asks for the topic's id")
-        self._check_id(effect, set(self.topic_ids(effect.topic).values()))
-        super().perform(effect, *args)
+        failures: list[ClusterError | None] = []
+        for effect in effects:
+            self._may_be_recreated()
+            self._world.io(self._controller, "asks for the topic's id")
+            replaced = cluster.replaced_topics(self.brokers, {effect.topic: effect.topic_id}).get(effect.topic)
+            failures += [replaced] if replaced is not None else super().perform([effect], check)
+        return failures
 
-    def topic_ids(self, topic: str) -> dict[int, str | None]:
-        return {0: None if self._world.topic is None else self._world.topic.topic_id}
+    def ids_of_each_broker(self, names: Sequence[str]) -> dict[int, Mapping[str, str | None]]:
+        return {0: dict.fromkeys(names, None if self._world.topic is None else self._world.topic.topic_id)}
 
     def _may_be_recreated(self) -> None:
         """The topic may be replaced right before the check of its id, which must notice; or right after it."""
@@ -73,7 +77,19 @@ class SimCluster(Cluster):
             self._world.delete_topic()
             self._world.make_topic()
 
-    def delete_records(self, effect: DeleteRecords, check: Check = no_check) -> None:
+    def delete_records(
+        self, effects: Sequence[DeleteRecords], check: Check = no_check
+    ) -> list[ClusterError | None]:
+        failures: list[ClusterError | None] = []
+        for effect in effects:
+            try:
+                self._delete_records(effect, check)
+                failures.append(None)
+            except ClusterError as error:
+                failures.append(error)
+        return failures
+
+    def _delete_records(self, effect: DeleteRecords, check: Check) -> None:
         world = self._world
         world.judge.deletes(self._controller, effect)
         world.io(self._controller, "looks for the leaders")
@@ -81,6 +97,8 @@ class SimCluster(Cluster):
         if not led:
             raise ClusterError("put off: other leaders by now")
         request = world.new_deletion(replace(effect, offsets=led))
+        for replaced in cluster.replaced_topics(self.brokers, {effect.topic: effect.topic_id}).values():
+            raise replaced
         check()
         world.judge.effect_sent(self._controller, effect)
         world.judge.delete_sent(self._controller, replace(effect, offsets=led))
@@ -165,7 +183,7 @@ def seams() -> Iterator[None]:
     try:
         with ExitStack() as patches:
             patches.enter_context(patch.object(TopicRecord, "from_json", staticmethod(parse)))
-            for simulated in (SimCluster.topic_ids, SimCluster.delete_records, SimCluster.commit_offsets):
+            for simulated in (SimCluster.ids_of_each_broker, SimCluster.delete_records, SimCluster.commit_offsets):
                 patches.enter_context(patch.object(cluster, simulated.__name__, simulated))
             patches.enter_context(patch.object(cluster, "create_partitions", SimCluster.grow))
             yield
@@ -239,7 +257,7 @@ class Controller:
                 return
         due = self.engine.schedule.due(self.world.time_ms)
         if due:
-            self._run(lambda: self.engine.check(due[0]))
+            self._run(lambda: self.engine.check(due[:1]))
 
     def confirm(self, _timeout_s: float) -> bool | None:
         """Ask the coordinator; its yes counts as a heartbeat. None: no answer."""
@@ -258,7 +276,7 @@ class Controller:
         if self.busy or not self.alive or not self.claimed or not self._elected():
             return None
         results: list[CommandResult] = []
-        self._run(lambda: results.append(self.engine.execute(command)))
+        self._run(lambda: results.extend(self.engine.execute([command])))
         return results[0] if results else None
 
     def _elected(self) -> bool:

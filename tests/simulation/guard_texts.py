@@ -82,7 +82,7 @@ a compacted topic keeps its records  I1 9
     lifecycle.steps: if now.facts.compacted and not deletion.evacuate:\n
     lifecycle.steps: if now.facts.compacted and not retired.evacuated:\n        return Drain(
 the topic id is checked before effects  I1 116
-    cluster.cluster: if found != {effect.topic_id}:
+    cluster.cluster: if any(found.get(topic) != topic_id for found in each.values()) => if False
 records go under the leader epoch that was seen  I1 6096
     tests.simulation.controller: if log is not None and log.epoch == effect.leader_epochs.get(partition):
         => if log is not None:
@@ -148,7 +148,7 @@ a waiver may be for those without a commit  I2 1205
     lifecycle.drain: (rule.uncommitted_only and committed) or (rule.glob and is_registered)
         => (rule.glob and is_registered)
 unreadable rules are a doubt  I2 303
-    controller.engine: if self._rules_unreadable and ( => if False and (
+    controller.engine: if not self._rules_unreadable: => if True:
 deleted is said after it is done  I1 3143
     lifecycle.steps: return _Step(PartitionMode.NONE, retired, delete_up_to=reclaim_offset)
         => return _Step(PartitionMode.NONE, replace(retired, partition_state=PartitionState.NON_EXISTENT,
@@ -175,14 +175,14 @@ a shrink begins with nothing handed over  order 31
 an undo drops what was handed over  order 11
     lifecycle.growth: deletion=deletion, handed_over=(), handover_offsets={}) => deletion=deletion)
 a growth is on the log before it is done  I5 234
-    controller.engine: self._append(admission.record)\n            text =
-        => new is None or self._effects.perform(new)\n            self._append(admission.record)\n            text =
-    controller.engine: if new is not None and admission.record is not None:
+    controller.engine: failures = self._append([record for
+        => [each.new and self._effects.perform([each.new]) for each in admitted]\n        failures = self._append([record for
+    controller.engine: if admitted.new is not None and record is not None:
 unlisted partitions take no writes  I3 18
     topic_view: return 0 <= partition < len(self.modes) and self.modes[partition].writable
         => return partition >= len(self.modes) or self.modes[partition].writable
 the lease is looked at right before DeleteRecords  I5 213
-    cluster.cluster: delete_records(self.brokers, effect, last_checks) => delete_records(self.brokers, effect)
+    cluster.cluster: list(deletions.values()), check) => list(deletions.values()))
 an older claim is dropped  I5 1
     modelog.replay: if self.claim is not None and claim.controller_epoch < self.claim.controller_epoch:
 replaced controllers' rules are dropped  I5 4

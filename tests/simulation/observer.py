@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from modeaware.cluster.observer import Look
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts, TopicFacts, WriterFacts
 from modeaware.lifecycle.handover import survivors_to_watch, waits_for_groups
@@ -43,6 +44,7 @@ class Looked:
 
 
 GONE_AFTER_MS = 30_000
+OTHERS_SHARE = 0.1
 NO_FACTS: frozenset[int] = frozenset()
 
 
@@ -55,7 +57,14 @@ class SimObserver:
         self._seen: dict[tuple[str, int], tuple[int, int, int, bool]] = {}
         self._missing_since_ms: dict[str, int] = {}
 
-    def observe(self, topic: str, record: TopicRecord | None, rules: Sequence[GroupRule] = ()) -> TopicFacts:
+    def observe_all(self, looks: Sequence[Look], rules: Sequence[GroupRule] = ()) -> list[TopicFacts | ClusterError]:
+        """Looks at the world's topic; what concerns the others of the pass takes its time before anything follows."""
+        facts: list[TopicFacts | ClusterError] = [self._observe(topic, record, rules) for topic, record in looks]
+        if self._world.side_random() < OTHERS_SHARE:
+            self._world.io(self._controller, "looks at other topics")
+        return facts
+
+    def _observe(self, topic: str, record: TopicRecord | None, rules: Sequence[GroupRule]) -> TopicFacts:
         world = self._world
         self._ask("asks for the topic")
         found = None if world.strikes(Fault.STALE_BROKER) else world.topic  # one that knows no such topic

@@ -53,17 +53,19 @@ class World:
         return self.engine
 
     def shrink(self, to: int, delay_ms: int = 0) -> ErrorCode:
-        return self.engine.execute(DeletePartitionsCommand(TOPIC, to, delay_ms)).code
+        (result,) = self.engine.execute([DeletePartitionsCommand(TOPIC, to, delay_ms)])
+        return result.code
 
     def grow(self, to: int, **fields: object) -> ErrorCode:
-        return self.engine.execute(CreatePartitionsCommand(TOPIC, to, **fields)).code
+        (result,) = self.engine.execute([CreatePartitionsCommand(TOPIC, to, **fields)])
+        return result.code
 
     def run(self, for_ms: int = 0) -> None:
         """Let time pass, checking what falls due when it does."""
         until_ms = self.clock.now_ms() + for_ms
         for _ in range(1_000):
-            for topic_id in self.engine.schedule.due(self.clock.now_ms()):
-                self.engine.check(topic_id)
+            if due := self.engine.schedule.due(self.clock.now_ms()):
+                self.engine.check(due)
             next_ms = self.engine.schedule.next_ms()
             if next_ms is None or next_ms > until_ms:
                 break

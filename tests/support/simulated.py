@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from modeaware.cluster.observer import Look
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle.commands import CommitOffsets, CreatePartitions, DeleteRecords, Effect
 from modeaware.lifecycle.facts import GroupFacts, PartitionFacts, TopicFacts
@@ -90,7 +91,10 @@ class SimCluster:
 
     # What the controller sees
 
-    def observe(self, topic: str, record: TopicRecord | None, rules: Sequence[GroupRule] = ()) -> TopicFacts:
+    def observe_all(self, looks: Sequence[Look], rules: Sequence[GroupRule] = ()) -> list[TopicFacts | ClusterError]:
+        return [self.observe(topic, record) for topic, record in looks]
+
+    def observe(self, topic: str, record: TopicRecord | None) -> TopicFacts:
         if self.failure is not None:
             raise self.failure
         if topic != self.topic or self.topic_id is None:
@@ -123,7 +127,17 @@ class SimCluster:
 
     # What the controller does
 
-    def perform(self, effect: Effect) -> None:
+    def perform(self, effects: Sequence[Effect]) -> list[ClusterError | None]:
+        failures: list[ClusterError | None] = []
+        for effect in effects:
+            try:
+                self._perform(effect)
+                failures.append(None)
+            except ClusterError as error:
+                failures.append(error)
+        return failures
+
+    def _perform(self, effect: Effect) -> None:
         if effect.topic_id != self.topic_id:
             raise ClusterError("not that topic any more", code=ErrorCode.UNKNOWN_TOPIC_ID)
         if self.refuses is not None:

@@ -126,11 +126,11 @@ class TestWatch:
             watch.step()
             world.clock.advance(round(TOPICS_INTERVAL_S * 1000))
         assert world.engine.schedule.due(world.clock.now_ms()) == [topic_id]
-        assert not world.engine.check(topic_id)
+        assert not world.engine.check([topic_id])
         assert brokers.asked == ["one"] * 2
         next_ms = world.engine.schedule.next_ms()
         assert next_ms is not None
         assert next_ms - world.clock.now_ms() < INTERVAL_MS / 100, "it is not looked at as a settled topic is"
         world.cluster.gone = True
-        assert world.engine.check(topic_id)
+        assert world.engine.check([topic_id])
         assert world.engine.records == ()
