@@ -274,6 +274,8 @@ def delete_records(
             for name in led.keys() - replaced.keys()
         }
         topics = [topic(name=name, partitions=partitions) for name, partitions in sorted(below.items())]
+        if not topics:
+            return None
         return DeleteRecordsRequest(topics=topics, timeout_ms=OPERATION_TIMEOUT_MS)
 
     try:

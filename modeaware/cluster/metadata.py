@@ -139,7 +139,7 @@ Leader = tuple[int, int]
 Led = Mapping[str, Mapping[int, int]]
 """Partitions of one leader: topic -> partition -> leader epoch."""
 Build = Callable[[Led], Any]
-"""Makes the request for some partitions of one leader, right before it is sent."""
+"""Makes the request for some partitions of one leader, right before it is sent; None: there is nothing to send."""
 
 
 class _Answered(NamedTuple):
@@ -192,19 +192,21 @@ class LeaderRequests:
                     answered[topic, p] = _Answered(ClusterError(text, topic=topic, partition=p), (node, epoch), True)
                 else:
                     led.setdefault(node, {}).setdefault(topic, {})[p] = epoch
-            asks = [Ask(node, build(some)) for node, some in sorted(led.items())]
-            for ask, answer in zip(asks, self._brokers.ask_each(asks), strict=True):
-                entries = {}
-                if not isinstance(answer, ClusterError):
+            built = {node: build(some) for node, some in sorted(led.items())}
+            asks = [Ask(node, request) for node, request in built.items() if request is not None]
+            answers = dict(zip((ask.node_id for ask in asks), self._brokers.ask_each(asks), strict=True))
+            for node, topics in led.items():
+                answer, entries = answers.get(node), {}
+                if answer is not None and not isinstance(answer, ClusterError):
                     entries = {
                         (getattr(topic, topic_name), getattr(entry, index)): entry
                         for topic in answer.topics
                         for entry in topic.partitions
                     }
-                for topic, epochs in led[ask.node_id].items():
+                for topic, epochs in topics.items():
                     for p, epoch in epochs.items():
                         entry = answer if isinstance(answer, ClusterError) else entries.get((topic, p))
-                        answered[topic, p] = _read(what, (topic, p), (ask.node_id, epoch), entry)
+                        answered[topic, p] = _read(what, (topic, p), (node, epoch), entry)
             return answered
 
         wanted = sorted(set(partitions))

@@ -41,7 +41,7 @@ def sure(cluster: Cluster, topic: str, count: int = 2) -> GroupsFound:
 
     def looked() -> bool:
         try:
-            last[:] = [find_groups(cluster, topic, range(count))]
+            last[:] = [find_groups(cluster, {topic: range(count)})[topic]]
         except ClusterError as error:  # a machine that has too much to do
             raise AssertionError(str(error)) from error
         return last[0].doubt is None

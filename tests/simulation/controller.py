@@ -77,9 +77,7 @@ class SimCluster(Cluster):
             self._world.delete_topic()
             self._world.make_topic()
 
-    def delete_records(
-        self, effects: Sequence[DeleteRecords], check: Check = no_check
-    ) -> list[ClusterError | None]:
+    def delete_records(self, effects: Sequence[DeleteRecords], check: Check = no_check) -> list[ClusterError | None]:
         failures: list[ClusterError | None] = []
         for effect in effects:
             try:

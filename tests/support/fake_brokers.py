@@ -112,7 +112,8 @@ class FakeBrokers:
             view = {} if self.offsets_topic_error else self.views.get(node, self.leaders)
         partitions = [{"partition_index": p, "leader_id": n, "leader_epoch": e} for p, (n, e) in view.items()]
         brokers = [{"node_id": n} for n in self.alive.get(node, self.nodes)]
-        return {"brokers": brokers, "topics": [{"error_code": self.offsets_topic_error, "partitions": partitions}]}
+        answer = {"error_code": self.offsets_topic_error, "partitions": partitions}
+        return {"brokers": brokers, "topics": [{"name": topic.name, **answer} for topic in request.topics]}
 
     def on_list_offsets(self, node: int, request: Any) -> Any:
         (topic,) = request.topics
@@ -120,7 +121,7 @@ class FakeBrokers:
         asked = [p.partition_index for p in topic.partitions]
         codes = dict.fromkeys(self.behind, OFFSET_NOT_AVAILABLE)
         partitions = [{"partition_index": p, "offset": ends[p], "error_code": codes.get(p, 0)} for p in asked]
-        return {"topics": [{"partitions": partitions}]}
+        return {"topics": [{"name": topic.name, "partitions": partitions}]}
 
     def on_find_coordinator(self, node: int, request: Any) -> Any:
         keys = request.coordinator_keys
@@ -151,9 +152,16 @@ class FakeBrokers:
         groups = []
         for asked in request.groups:
             group = self.groups[asked.group_id]
-            found = [each for topic in asked.topics for each in group.offsets(topic.topic_name, topic.partitions)]
-            partitions = [{**each, "start_offset": each["offset"], "lag": -1} for each in found]
-            topics = [{"partitions": partitions}]
+            topics = [
+                {
+                    "topic_name": topic.topic_name,
+                    "partitions": [
+                        {**each, "start_offset": each["offset"], "lag": -1}
+                        for each in group.offsets(topic.topic_name, topic.partitions)
+                    ],
+                }
+                for topic in asked.topics
+            ]
             groups.append({"group_id": group.name, "error_code": group.offsets_error, "topics": topics})
         return {"groups": groups}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from modeaware.cluster.cluster import Cluster
@@ -99,20 +99,18 @@ class Engine:
         self._world.log.append()
         self._world.did.append("release")
 
-    def execute(self, command: Command) -> CommandResult:
+    def execute(self, commands: Sequence[Command]) -> list[CommandResult]:
         if not self._world.appends_nothing:
             self._world.log.append()
         self._world.did.append("execute")
-        return CommandResult(command.topic)
+        return [CommandResult(command.topic) for command in commands]
 
-    def check(self, topic_id: str) -> bool:
+    def check(self, topic_ids: Sequence[str]) -> bool:
         self._world.did.append("check")
         self._world.log.append()
-        self.schedule.forget(topic_id)
+        for topic_id in topic_ids:
+            self.schedule.forget(topic_id)
         return True
-
-    def put_off(self, topic_id: str) -> None:
-        self.schedule.after_check(topic_id, elapsed_ms(self._world.clock), progress=False, settled=False)
 
 
 class Log:

@@ -100,14 +100,14 @@ class TopicBrokers(FakeBrokers):
             code = self._code(node, name) or (0 if self.led[index][0] == node else KafkaError.NOT_LEADER_FOR_PARTITION)
             entry = {"partition_index": index, "error_code": code}
             entries.append({**entry, **({} if code else carry_out(request, partition))})
-        return {"topics": [{"partitions": entries}]}
+        return {"topics": [{"name": topic.name, "partitions": entries}]}
 
     def on_offset_for_leader_epoch(self, node: int, request: Any) -> Any:
         entries = [
             {"partition": p.partition, "error_code": 0, "end_offset": 10 * p.leader_epoch}
             for p in request.topics[0].partitions
         ]
-        return {"topics": [{"partitions": entries}]}
+        return {"topics": [{"topic": request.topics[0].topic, "partitions": entries}]}
 
     def on_create_partitions(self, node: int, request: Any) -> Any:
         return {"results": [self._result(node, "CreatePartitions")]}
@@ -133,7 +133,7 @@ class TopicBrokers(FakeBrokers):
 
 
 TOPIC_ID = base64_id(uuid.UUID(int=5))
-BOTH = {0: LogOffsets(2, 10, 9, 4), 1: LogOffsets(0, 7, 7, 6)}
+BOTH = {(TOPIC, 0): LogOffsets(2, 10, 9, 4), (TOPIC, 1): LogOffsets(0, 7, 7, 6)}
 MOVED = [
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.FENCED_LEADER_EPOCH,
@@ -153,16 +153,16 @@ def cluster(fakes: TopicBrokers) -> OverFakes:
 
 
 def refused(cluster: OverFakes, effect: DeleteRecords | CreatePartitions | CommitOffsets) -> ClusterError:
-    with pytest.raises(ClusterError) as raised:
-        cluster.perform(effect)
-    return raised.value
+    (failure,) = cluster.perform([effect])
+    assert failure is not None
+    return failure
 
 
 class TestOffsets:
     def test_each_leader_is_asked_and_the_last_stable_offset_comes_first(
         self, fakes: TopicBrokers, cluster: OverFakes
     ) -> None:
-        assert cluster.offsets(TOPIC, [0, 1]) == BOTH
+        assert cluster.offsets([(TOPIC, 0), (TOPIC, 1)]) == BOTH
         assert fakes.asked_for("ListOffsets") == [1, 2] * 3
         sent = fakes.sent("ListOffsets")
         assert [(r.isolation_level, r.topics[0].partitions[0].timestamp) for r in sent[::2]] == [
@@ -172,14 +172,14 @@ class TestOffsets:
         ]
         assert [p.current_leader_epoch for r in sent[:2] for p in r.topics[0].partitions] == [4, 6]
         assert len(fakes.asked_for("Metadata")) == 1
-        assert cluster.offsets(TOPIC, []) == {}
+        assert cluster.offsets([]) == {}
 
     @pytest.mark.parametrize("code", MOVED)
     def test_a_leader_that_moved_is_looked_for_once_more(
         self, fakes: TopicBrokers, cluster: OverFakes, code: int
     ) -> None:
         fakes.codes[1, "ListOffsets"] = [code]
-        assert cluster.offsets(TOPIC, [0, 1]) == BOTH
+        assert cluster.offsets([(TOPIC, 0), (TOPIC, 1)]) == BOTH
         assert len(fakes.asked_for("Metadata")) == 2
         assert fakes.asked_for("ListOffsets") == [1, 2, 1, 1, 2, 1, 2]
 
@@ -188,7 +188,7 @@ class TestOffsets:
         self, fakes: TopicBrokers, cluster: OverFakes, code: int
     ) -> None:
         fakes.codes[1, "ListOffsets"] = [code] * 10
-        assert cluster.offsets(TOPIC, [0, 1, 5]) == {1: BOTH[1]}
+        assert cluster.offsets([(TOPIC, 0), (TOPIC, 1), (TOPIC, 5)]) == {(TOPIC, 1): BOTH[TOPIC, 1]}
         assert fakes.asked_for("ListOffsets").count(1) == (2 if code in MOVED else 1), "and is not asked for the rest"
 
 
@@ -197,7 +197,7 @@ class TestDeleteRecords:
 
     def test_a_leader_that_moved(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
         fakes.told = [fakes.led, fakes.led, {0: (2, 4), 1: (1, 6)}]  # two for the check of the id
-        cluster.perform(self.EFFECT)
+        assert cluster.perform([self.EFFECT]) == [None]
         assert fakes.deleted == {0: 9, 1: 7}
 
     @pytest.mark.parametrize("epochs", [{0: 4, 1: 5}, {0: 4, 1: 7}, {0: 4}])
@@ -252,7 +252,7 @@ class TestDeleteRecords:
             (CommitOffsets(TOPIC, TOPIC_ID, "g", {0: 1}), "OffsetCommit"),
         ):
             fakes.asked.clear()
-            cluster.perform(effect)
+            assert cluster.perform([effect]) == [None]
             names = [name for _, name in fakes.asked]
             assert fakes.asked[names.index(last) - 2 : names.index(last)] == [(1, "Metadata"), (2, "Metadata")]
 
@@ -273,7 +273,7 @@ class TestCommitOffsets:
     EFFECT = CommitOffsets(TOPIC, TOPIC_ID, "readers", {0: 3, 1: 7})
 
     def test_the_coordinator_takes_it_from_nobody_s_member(self, fakes: TopicBrokers, cluster: OverFakes) -> None:
-        cluster.perform(self.EFFECT)
+        assert cluster.perform([self.EFFECT]) == [None]
         assert fakes.asked_for("OffsetCommit") == [fakes.coordinator("readers")]
         (sent,) = fakes.sent("OffsetCommit")
         assert (sent.group_id, sent.member_id, sent.generation_id_or_member_epoch) == ("readers", "", -1)
@@ -302,7 +302,7 @@ def test_broker_that_is_not_the_controller_is_followed_by_the_one_that_is(
 ) -> None:
     fakes.controller = 2
     fakes.codes[1, "CreatePartitions"] = [KafkaError.NOT_CONTROLLER]
-    cluster.perform(CreatePartitions(TOPIC, TOPIC_ID, 4, None))
+    assert cluster.perform([CreatePartitions(TOPIC, TOPIC_ID, 4, None)]) == [None]
     assert fakes.asked_for("CreatePartitions") == [1, 2]
 
 
@@ -326,7 +326,7 @@ class Expired(Exception):
 def test_lease_is_checked_right_before_each_request(effect: Effect, name: str, moved: int) -> None:
     """After everything else that is sent, again before a second try; an expired lease sends nothing."""
     fakes, seen = TopicBrokers(), []
-    OverFakes(fakes).perform(effect, lambda: seen.append([sent for _, sent in fakes.asked]))
+    OverFakes(fakes).perform([effect], lambda: seen.append([sent for _, sent in fakes.asked]))
     names = [sent for _, sent in fakes.asked]
     assert seen[-1] == names[: names.index(name)]
     assert not any(name in before for before in seen)
@@ -341,12 +341,12 @@ def test_lease_is_checked_right_before_each_request(effect: Effect, name: str, m
                 raise Expired
 
         with pytest.raises(Expired):
-            OverFakes(fakes).perform(effect, check)
+            OverFakes(fakes).perform([effect], check)
         assert bool(fakes.asked_for(name)) is bool(tries)
 
 
 def test_a_leader_that_does_not_answer_is_waited_for_once_whatever_the_number_of_epochs(fakes: TopicBrokers) -> None:
     fakes.silent = {2}
-    wanted = [(partition, epoch) for partition in fakes.led for epoch in range(1, 9)]
-    assert epoch_ends(cast(Any, fakes), TOPIC, wanted) == {(0, epoch): 10 * epoch for epoch in range(1, 9)}
+    wanted = {(TOPIC, partition): range(1, 9) for partition in fakes.led}
+    assert epoch_ends(cast(Any, fakes), wanted) == {(TOPIC, 0, epoch): 10 * epoch for epoch in range(1, 9)}
     assert fakes.asked_for("OffsetForLeaderEpoch").count(2) == 1

@@ -60,9 +60,8 @@ def test_what_the_thread_finishes_last_is_still_answered(monkeypatch: pytest.Mon
         while job is None:
             job = inbox.take(0.05)
         status.stopping.wait(30)
-        command = job.begin(0.0)
-        assert command is not None
-        job.end(CommandResult(command.topic))
+        (command,) = job.begin(0.0)
+        job.end([CommandResult(command.topic)])
         job.finish()
         order.append("thread")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -11,9 +11,10 @@ import pytest
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
 from modeaware.cluster import commits as commits_module
-from modeaware.cluster.commits import CommitsChecked, Gap, check_commits
+from modeaware.cluster.commits import CommitsChecked, CommitsSeen, Gap, check_commits
 from modeaware.cluster.group_listing import partition_of
 from modeaware.cluster.groups import GroupsFound, find_groups
+from modeaware.cluster.metadata import Partition
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts
 from modeaware.modelog.records import TopicRecord
 from tests.support.fake_brokers import FakeBrokers, FakeGroup
@@ -30,7 +31,7 @@ def brokers() -> FakeBrokers:
 
 
 def find(brokers: FakeBrokers, *also: str) -> GroupsFound:
-    return find_groups(brokers, TOPIC, PARTITIONS, also)
+    return find_groups(brokers, {TOPIC: PARTITIONS}, {TOPIC: also})[TOPIC]
 
 
 def doubt(brokers: FakeBrokers) -> GroupsDoubt:
@@ -117,7 +118,8 @@ class TestWhoUsesATopic:
         pattern = r"([a-z]+[-_.]?)+\.cdc"
         settled = new_member(regex=pattern, assigned=["x"], target=["x"])
         running(brokers, "not", settled, new_member(regex=f"{TOPIC}|y"), kind="consumer")
-        found = find_groups(brokers, TOPIC + "a" * 60, PARTITIONS)
+        long = TOPIC + "a" * 60
+        found = find_groups(brokers, {long: PARTITIONS})[long]
         assert (found.groups, found.doubt) == ({}, None)
 
     @pytest.mark.parametrize("state", ["Stable", "Reconciling", "Assigning"])
@@ -262,13 +264,14 @@ class Cluster:
         patch.setattr(commits_module, "epoch_ends", self._epoch_ends)
         patch.setattr(commits_module, "without_records", self._without_records)
 
-    def _without_records(self, _conf: object, _topic: str, gaps: Iterable[Gap], _: object) -> frozenset[Gap]:
+    def _without_records(self, _conf: object, gaps: Iterable[Gap], _: object) -> frozenset[Gap]:
         self.gaps.append(set(gaps))
         return frozenset(gap for gap in gaps if (gap.start, gap.end) in self.clear)
 
-    def _epoch_ends(self, _: object, topic: str, wanted: Iterable[tuple[int, int]]) -> dict[tuple[int, int], int]:
-        self.asked |= set(wanted)
-        return {pair: end for pair, end in self.ends.items() if pair in set(wanted)}
+    def _epoch_ends(self, _: object, wanted: Mapping[Partition, Iterable[int]]) -> dict[tuple[str, int, int], int]:
+        asked = {(p, epoch) for (_, p), epochs in wanted.items() for epoch in epochs}
+        self.asked |= asked
+        return {(TOPIC, *pair): end for pair, end in self.ends.items() if pair in asked}
 
 
 @pytest.fixture
@@ -295,7 +298,8 @@ def check(
     epochs = {"g": {P: commit_epoch} if commit_epoch is not None else {}}
     partitions = {P: PartitionFacts(2, SEAL + 5, SEAL + 5, EPOCH, 0)}
     found = GroupsFound(groups, epochs=epochs)
-    return check_commits({}, None, record or sealed(), partitions, found, SimClock(), before_due)
+    seen = CommitsSeen(record or sealed(), partitions, found)
+    return check_commits({}, None, [seen], SimClock(), before_due)[0]
 
 
 def truncated(checked: CommitsChecked) -> bool:
@@ -332,7 +336,7 @@ def test_but_for_control_records_where_the_log_was_truncated(cluster: Cluster) -
     record = sealed()
     record = replace(record, retired={P: replace(record.retired[P], truncated_to=8)})
     assert epochless(check(SEAL, None, record))
-    assert cluster.gaps == [{Gap(P, 8, SEAL)}]
+    assert cluster.gaps == [{Gap(TOPIC, P, 8, SEAL)}]
     cluster.clear = {(8, SEAL)}
     assert not epochless(check(SEAL, None, record))
 
@@ -357,7 +361,7 @@ class TestHandover:
         assert checked.groups["g"].caught_up == {P}
         assert truncated(checked)
 
-    @pytest.mark.parametrize(("offset", "gap"), [(12, Gap(1, 5, 12)), (99, Gap(1, 5, 20))])
+    @pytest.mark.parametrize(("offset", "gap"), [(12, Gap(TOPIC, 1, 5, 12)), (99, Gap(TOPIC, 1, 5, 20))])
     def test_of_a_survivor(self, cluster: Cluster, offset: int, gap: Gap) -> None:
         """Up to its handover offset; where the log was truncated since, to its end."""
         record = replace(handing_over(delay_ms=-1), handover_offsets={1: offset})
@@ -365,6 +369,6 @@ class TestHandover:
         groups = {"g": GroupFacts({1: 5})}
         found = GroupsFound(groups, epochs={"g": {1: 4}})
         partitions = {1: PartitionFacts(2, 20, 20, EPOCH, 0)}
-        checked = check_commits({}, None, record, partitions, found, SimClock())
+        (checked,) = check_commits({}, None, [CommitsSeen(record, partitions, found)], SimClock())
         assert gap in cluster.gaps[0]
         assert (checked.groups["g"].caught_up, checked.groups["g"].truncated) == ({1}, {1})

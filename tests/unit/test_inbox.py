@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
@@ -22,9 +23,8 @@ MANY = [DeletePartitionsCommand(f"topic-{number}", 1) for number in range(5)]
 
 def begun(job: Job, commands: int) -> None:
     for _ in range(commands):
-        command = job.begin(0.0)
-        assert command is not None
-        job.end(CommandResult(command.topic))
+        (command,) = job.begin(0.0)
+        job.end([CommandResult(command.topic)])
 
 
 def codes(job: Job) -> list[ErrorCode]:
@@ -36,13 +36,15 @@ def served(world: World, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The topics as they are served. Each command takes 0.2 s: two of them are a slice."""
     topics: list[str] = []
 
-    def execute(_engine: Engine, command: Command) -> CommandResult:
+    def execute(_engine: Engine, commands: Sequence[Command]) -> list[CommandResult]:
+        (command,) = commands
         topics.append(command.topic)
         world.log.append()
         world.clock.advance(200)
-        return CommandResult(command.topic)
+        return [CommandResult(command.topic)]
 
     monkeypatch.setattr(Engine, "execute", execute)
+    monkeypatch.setattr(worker_module, "LOOK_TOPICS", 1)
     return topics
 
 
@@ -50,20 +52,20 @@ class TestJob:
     def test_done_unknown_and_not_begun_are_told_apart_at_the_deadline(self) -> None:
         job = Job(MANY, deadline_s=60.0)
         begun(job, 2)
-        assert job.begin(59.0) == MANY[2]
+        assert job.begin(59.0) == (MANY[2],)
         job.expire()
         done, unknown, not_begun = ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.THROTTLING_QUOTA_EXCEEDED
         assert codes(job) == [done, done, unknown, not_begun, not_begun]
         told = [result.message or "" for result in job.result(0)]
         assert "may have been carried out" in told[2]
         assert "nothing was changed" in told[3]
-        job.end(CommandResult("topic-2"))
+        job.end([CommandResult("topic-2")])
         job.finish()
-        assert job.begin(59.0) is None
+        assert not job.begin(59.0)
 
     def test_no_command_is_begun_after_the_deadline(self) -> None:
         job = Job(MANY, deadline_s=60.0)
-        assert job.begin(60.0) is None
+        assert not job.begin(60.0)
         error = job.exception(0)
         assert isinstance(error, ClusterError)
         assert error.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
@@ -79,8 +81,8 @@ class TestJob:
     def test_a_success_that_is_not_proved_is_no_success(self) -> None:
         job = Job(MANY)
         begun(job, 1)
-        assert job.begin(0.0) is not None
-        job.end(CommandResult("topic-1"), proved=False)
+        assert job.begin(0.0)
+        job.end([CommandResult("topic-1")], proved=False)
         job.expire()
         assert codes(job) == [ErrorCode.NONE] + [ErrorCode.THROTTLING_QUOTA_EXCEEDED] * 4
 
@@ -97,7 +99,7 @@ class TestJob:
             loop.close()
         assert isinstance(outcome, list)
         assert [result.code for result in outcome] == [ErrorCode.NONE] * 2 + [ErrorCode.THROTTLING_QUOTA_EXCEEDED] * 3
-        assert job.begin(0.0) is None
+        assert not job.begin(0.0)
 
 
 class TestInbox:
@@ -120,11 +122,11 @@ class TestInbox:
         inbox = Inbox(clock)
         job = inbox.put(MANY, timeout_ms=5_000)
         clock.advance(4_999)
-        assert job.begin(clock.monotonic_s()) is not None
+        assert job.begin(clock.monotonic_s())
         clock.advance(1)
-        assert inbox.put([COMMAND]).begin(clock.monotonic_s()) is not None, "without a timeout there is no deadline"
-        job.end(CommandResult("topic-0"))
-        assert job.begin(clock.monotonic_s()) is None
+        assert inbox.put([COMMAND]).begin(clock.monotonic_s()), "without a timeout there is no deadline"
+        job.end([CommandResult("topic-0")])
+        assert not job.begin(clock.monotonic_s())
         assert codes(job) == [ErrorCode.NONE] + [ErrorCode.THROTTLING_QUOTA_EXCEEDED] * 4
 
 
@@ -157,9 +159,8 @@ class TestTurns:
 @pytest.mark.parametrize("failure", [ControllerUnavailable("stopped"), ClusterError("fatal"), ControllerFenced("late")])
 def test_unknown_outcome_is_never_told_as_nothing_done(failure: ModeAwareError, commands: int) -> None:
     job = Job(MANY[:commands])
-    for _ in range(commands):
-        job.begin(0.0)
-        job.end(failure, unknown=True)
+    job.begin(0.0, commands)
+    job.end([failure] * commands, unknown=True)
     job.finish()
     told: list[ErrorCode | None]
     try:
@@ -169,20 +170,25 @@ def test_unknown_outcome_is_never_told_as_nothing_done(failure: ModeAwareError, 
     assert told == [ErrorCode.REQUEST_TIMED_OUT] * commands
 
 
+@pytest.mark.parametrize(("together", "in_doubt"), [(1, 1), (3, 3), (64, 5)])
 @pytest.mark.parametrize("failure", [ClusterError("timed out"), ControllerFenced("fenced")])
-def test_an_append_that_fails_is_the_outcome_of_its_own_command(world: World, failure: ModeAwareError) -> None:
+def test_an_append_that_fails_is_the_outcome_of_its_own_commands(
+    world: World, monkeypatch: pytest.MonkeyPatch, failure: ModeAwareError, together: int, in_doubt: int
+) -> None:
     """A fenced append is in doubt as well: its commit may have been made all the same."""
+    monkeypatch.setattr(worker_module, "LOOK_TOPICS", together)
     world.failures.append(failure)
     job = world.inbox.put(MANY)
     did = run(world, sits(world, Seat.LEADER), *[nothing] * 20)
     assert did.count("claim") == 2
-    assert codes(job) == [ErrorCode.REQUEST_TIMED_OUT] + [ErrorCode.NONE] * 4
+    assert codes(job) == [ErrorCode.REQUEST_TIMED_OUT] * in_doubt + [ErrorCode.NONE] * (5 - in_doubt)
 
 
 def test_a_memory_of_an_earlier_term_is_not_proved_by_a_later_claim(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker_module, "SLICE_S", 0)
+    monkeypatch.setattr(worker_module, "LOOK_TOPICS", 1)
     world.appends_nothing = True
     world.confirmations.extend([True, None])
     monkeypatch.setattr(worker_module, "CONFIRM_TIMEOUT_S", -1)

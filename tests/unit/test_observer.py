@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -12,6 +12,7 @@ from modeaware.cluster import observer as module
 from modeaware.cluster.cluster import LogOffsets, TopicShape
 from modeaware.cluster.commits import Gap, without_records
 from modeaware.cluster.groups import GroupsFound
+from modeaware.cluster.metadata import Partition
 from modeaware.cluster.observer import GONE_AFTER_MS, Observer, sample_records
 from modeaware.errors import ClusterError
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, WriterFacts
@@ -37,13 +38,15 @@ class StubCluster:
     def describe(self, topics: Iterable[str]) -> dict[str, TopicShape | None]:
         return dict.fromkeys(topics, self.shape)
 
-    def cleanup_policy(self, topic: str) -> str:
-        return self.policy
+    def cleanup_policies(self, topics: Iterable[str]) -> dict[str, str]:
+        return dict.fromkeys(topics, self.policy)
 
-    def offsets(self, topic: str, partitions: Iterable[int]) -> dict[int, LogOffsets]:
+    def offsets(self, partitions: Iterable[Partition]) -> dict[Partition, LogOffsets]:
         return {
-            p: LogOffsets(2, self.ends[p], self.ends[p] if self.stable is None else self.stable, self.leader_epoch)
-            for p in partitions
+            (topic, p): LogOffsets(
+                2, self.ends[p], self.ends[p] if self.stable is None else self.stable, self.leader_epoch
+            )
+            for topic, p in partitions
             if p in self.ends
         }
 
@@ -70,11 +73,11 @@ class Looking:
         patch.setattr(commits, "without_records", self._without_records)
 
     def _find_groups(
-        self, _cluster: object, _topic: str, _partitions: object, also: Sequence[str], _listed: object
-    ) -> GroupsFound:
+        self, _cluster: object, topics: Iterable[str], also: Mapping[str, Sequence[str]]
+    ) -> dict[str, GroupsFound]:
         self.asked_for_groups += 1
-        self.asked.append(("also", tuple(also)))
-        return GroupsFound(dict(self.groups))
+        self.asked.append(("also", tuple(also[TOPIC])))
+        return {topic: GroupsFound(dict(self.groups)) for topic in topics}
 
     def _topic_ids(self, _brokers: object, _topic: str) -> dict[int, str | None]:
         if isinstance(self.ids, ClusterError):
@@ -83,26 +86,26 @@ class Looking:
         return self.ids if self.ids is not None else {1: shape.topic_id if shape is not None else None}
 
     def _epoch_ends(
-        self, _brokers: object, _topic: str, wanted: Iterable[tuple[int, int]]
-    ) -> dict[tuple[int, int], int]:
-        asked = set(wanted)
+        self, _brokers: object, wanted: Mapping[Partition, Iterable[int]]
+    ) -> dict[tuple[str, int, int], int]:
+        asked = {(p, epoch) for (_, p), epochs in wanted.items() for epoch in epochs}
         if asked:
             self.asked.append(("epochs", asked))
-        return {pair: self.epoch_ends[pair] for pair in asked if pair in self.epoch_ends}
+        return {(TOPIC, *pair): self.epoch_ends[pair] for pair in asked if pair in self.epoch_ends}
 
-    def _writers(self, _brokers: object, _topic: str, partitions: Iterable[int]) -> dict[int, tuple[WriterFacts, ...]]:
-        return {p: (WriterFacts(77, 1),) for p in self._note("writers", partitions)}
+    def _writers(self, _brokers: object, partitions: Iterable[Partition]) -> dict[Partition, tuple[WriterFacts, ...]]:
+        return {key: (WriterFacts(77, 1),) for key in self._note("writers", partitions)}
 
-    def _samples(self, _conf: object, _topic: str, starts: dict[int, int], _: object) -> dict[int, tuple[str, ...]]:
-        return {p: (f"from {start}",) for p, start in starts.items()} if self._note("samples", starts) else {}
+    def _samples(self, _conf: object, starts: dict[Partition, int], _: object) -> dict[Partition, tuple[str, ...]]:
+        return {key: (f"from {start}",) for key, start in starts.items()} if self._note("samples", starts) else {}
 
-    def _note(self, what: str, partitions: Iterable[int]) -> set[int]:
+    def _note(self, what: str, partitions: Iterable[Partition]) -> set[Partition]:
         asked = set(partitions)
         if asked:
-            self.asked.append((what, asked))
+            self.asked.append((what, {p for _, p in asked}))
         return asked
 
-    def _without_records(self, _conf: object, _topic: str, gaps: Iterable[Gap], _: object) -> frozenset[Gap]:
+    def _without_records(self, _conf: object, gaps: Iterable[Gap], _: object) -> frozenset[Gap]:
         self.gaps += gaps
         return frozenset(gaps) if self.clear else frozenset()
 
@@ -168,9 +171,9 @@ def test_quiet_begins_anew_with_another_leader(looking: Looking) -> None:
 def test_survivors_are_read_after_the_groups(looking: Looking, monkeypatch: pytest.MonkeyPatch) -> None:
     """A group that is at the end commits while the listing is under way."""
 
-    def listing(*_: object) -> GroupsFound:
+    def listing(*_: object) -> dict[str, GroupsFound]:
         looking.cluster.ends[1] = 20
-        return GroupsFound({"g": GroupFacts({1: 20})})
+        return {TOPIC: GroupsFound({"g": GroupFacts({1: 20})})}
 
     monkeypatch.setattr(module, "find_groups", listing)
     record = replace(draining(), handed_over=(0, *range(2, 11)), handover_offsets={1: 10})
@@ -252,7 +255,7 @@ class TestGroups:
             "elsewhere": GroupFacts({0: 1}),
         }
         seen = looking.observer.observe(TOPIC, draining())
-        assert sorted(looking.gaps) == [(P, 2, 10), (P, 9, 10)]
+        assert sorted(looking.gaps) == [Gap(TOPIC, P, 2, 10), Gap(TOPIC, P, 9, 10)]
         caught_up = {name for name, group in seen.groups.items() if P in group.caught_up}
         assert caught_up == {"short", "same", "overtaken", "elsewhere"}
 
@@ -274,6 +277,6 @@ BROKEN = {"bootstrap.servers": "localhost:1", "security.protocol": "ssl", "ssl.c
 
 def test_no_consumer_can_be_made() -> None:
     """A file that is being replaced, say: later it can."""
-    with pytest.raises(ClusterError, match="cannot read topic 'orders'"):
-        without_records(BROKEN, "orders", [Gap(0, 1, 2)], SimClock().monotonic_s)
-    assert sample_records(BROKEN, "orders", {3: 5}, SimClock().monotonic_s)[3][0].startswith("not read: ")
+    with pytest.raises(ClusterError, match="cannot read 'orders'"):
+        without_records(BROKEN, [Gap("orders", 0, 1, 2)], SimClock().monotonic_s)
+    assert sample_records(BROKEN, {("orders", 3): 5}, SimClock().monotonic_s)["orders", 3][0].startswith("not read: ")
