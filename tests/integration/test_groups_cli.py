@@ -60,7 +60,7 @@ def test_a_waiver_says_what_is_given_up_and_lets_the_drain_go_on(
     told = site.run(*waive, "--yes")
     assert told.status == 0, told.err
     assert f"{filled}: group '{slow}' has not read {unread} offsets of partitions 4-5: they are given up" in told.err
-    assert told.out == "The rule is in force.\n"
+    assert told.out == f"In force: waive '{slow}' on topic '{filled}'\n"
 
     wait_for_phase(site, filled, "done")
     assert all(start == end for p, (start, end) in watermarks(site.servers, filled).items() if p >= 4)
