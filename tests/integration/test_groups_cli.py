@@ -22,9 +22,14 @@ def listed(site: Site, topic: str | None = None) -> dict[str, Any]:
 
 
 def groups_of(site: Site, topic: str) -> dict[str, dict[str, Any]]:
-    (described,) = listed(site, topic)["topics"]
-    assert described["doubt"] is None
-    return {group["group"]: group for group in described["groups"]}
+    """Once the list is certain: any group of the shared cluster that is in a rebalance makes it a doubt."""
+
+    def certain() -> dict[str, dict[str, Any]]:
+        (described,) = listed(site, topic)["topics"]
+        assert described["doubt"] is None
+        return {group["group"]: group for group in described["groups"]}
+
+    return eventually(certain, interval_s=0.5)
 
 
 def rules(site: Site) -> list[tuple[str, str, str]]:
