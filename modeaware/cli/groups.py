@@ -159,7 +159,8 @@ def _alter(
     if (status := status_without_change(dry_run=args.dry_run, yes=args.yes, asks=asks)) is not None:
         return status
     alter_group_rules(session, situation.claim, command)
-    print("The rule is removed." if command.remove else "The rule is in force.")
+    kind, group, topic = command.remove[0] if command.remove else command.add[0].key
+    print(f"{'Removed' if command.remove else 'In force'}: {kind} {f'{group!r} ' if group else ''}on topic {topic!r}")
     return 0
 
 
