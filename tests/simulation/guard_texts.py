@@ -176,7 +176,7 @@ an undo drops what was handed over  order 11
     lifecycle.growth: deletion=deletion, handed_over=(), handover_offsets={}) => deletion=deletion)
 a growth is on the log before it is done  I5 234
     controller.engine: failures = self._append([record for
-        => [each.new and self._effects.perform([each.new]) for each in admitted]\n        failures = self._append([record for
+        => [a.new and self._effects.perform([a.new]) for a in admitted]\n        failures = self._append([record for
     controller.engine: if admitted.new is not None and record is not None:
 unlisted partitions take no writes  I3 18
     topic_view: return 0 <= partition < len(self.modes) and self.modes[partition].writable

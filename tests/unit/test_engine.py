@@ -17,7 +17,6 @@ from modeaware.errors import ClusterError, ConfigError, ControllerFenced, ErrorC
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand, Effect
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.state import topic_phase
-from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.reader import LogAbsent, LogRecord, LogRewound
 from modeaware.modelog.records import CLAIM_KEY, ClaimRecord, TopicRecord
 from modeaware.modelog.replay import fold
@@ -234,9 +233,8 @@ class Odd(World):
         observe = self.cluster.observe
 
         def look(topic: str, record: TopicRecord | None) -> TopicFacts:
-            if topic == ODD:
-                if self.error is not None:
-                    raise self.error
+            if topic == ODD and self.error is not None:
+                raise self.error
             return observe(topic, record)
 
         self.cluster.observe = look  # type: ignore[method-assign]  # that is the fault injected here

@@ -137,13 +137,13 @@ def test_a_stale_answer_is_not_given(world: World) -> None:
 
 def test_a_record_that_is_too_large_is_answered_and_not_claimed_for(world: World) -> None:
     failure = ClusterError("too large", code=ErrorCode.MESSAGE_TOO_LARGE)
-    world.failures.extend([failure] * 2)
+    world.failures.append(failure)
     world.log_stays_open = True
     world.due.append("an-id")
     first, second = world.inbox.put([COMMAND]), world.inbox.put([COMMAND])
     did = run(world, sits(world, Seat.LEADER), *[nothing] * 6)
     assert first.exception(0) is failure
-    assert second.exception(0) is failure or second.result(0)
+    assert second.result(0)
     assert did.count("claim") == 1
     assert "check" in did
 
