@@ -30,7 +30,7 @@ from modeaware.modes import PartitionMode
 from modeaware.wire.brokers import Brokers
 
 READ_TIMEOUT_S = 15.0
-"""For all gaps of one topic; the controller must return to its election well before a minute has passed."""
+"""For all gaps of one look; the controller must return to its election well before a minute has passed."""
 MAX_GAP = 10_000
 
 

@@ -13,7 +13,7 @@ write is missing until then.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -85,6 +85,18 @@ def list_groups(brokers: Brokers) -> Listing:
 
 def error_name(code: int) -> str:
     return str(KafkaError(code).name())
+
+
+def ask_in_batches(
+    brokers: Brokers,
+    batches: Mapping[tuple[int, Any], list[str]],
+    size: int,
+    build: Callable[[tuple[int, Any], list[str]], Any],
+) -> Iterable[tuple[tuple[int, Any], list[str], Any]]:
+    """Ask coordinators for many groups, ``size`` in a request; the first part of a key is the broker's id."""
+    parts = [(key, names[i : i + size]) for key, names in sorted(batches.items()) for i in range(0, len(names), size)]
+    answers = brokers.ask_each([Ask(key[0], build(key, names)) for key, names in parts], BULK_TIMEOUT_S)
+    return [(key, names, answer) for (key, names), answer in zip(parts, answers, strict=True)]
 
 
 def _check_authorization(brokers: Brokers, listing: Listing) -> None:

@@ -11,23 +11,22 @@ state are recognised by their type, or by the names of their changelog topics.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from modeaware.cluster.cluster import Cluster
-from modeaware.cluster.group_listing import ListedGroup, Listing, error_name, list_groups
-from modeaware.cluster.metadata import end_offsets
+from modeaware.cluster.group_listing import ListedGroup, Listing, ask_in_batches, error_name, list_groups
+from modeaware.cluster.group_offsets import Commits, read_offsets
 from modeaware.errors import ClusterError
 from modeaware.librdkafka import KafkaError
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt
-from modeaware.wire.brokers import BULK_TIMEOUT_S, Ask, Brokers
+from modeaware.wire.brokers import Brokers
 from modeaware.wire.requests import (
     ConsumerGroupDescribeRequest,
     DescribeGroupsRequest,
-    DescribeShareGroupOffsetsRequest,
     FindCoordinatorRequest,
-    OffsetFetchRequest,
     ShareGroupDescribeRequest,
     StreamsGroupDescribeRequest,
     assigned_topics,
@@ -35,7 +34,6 @@ from modeaware.wire.requests import (
 )
 
 DESCRIBE_BATCH = 250
-OFFSETS_A_REQUEST = 20_000
 
 
 @dataclass(frozen=True)
@@ -48,18 +46,6 @@ class Members:
     any: bool = False
     topics: frozenset[str] = frozenset()
     streams: bool = False
-    unknown: str | None = None
-
-
-@dataclass(frozen=True)
-class Commits:
-    """A group's offsets on one topic: partition -> offset, and the leader epoch of the commit where it has one.
-
-    ``unknown`` says why they cannot be read.
-    """
-
-    offsets: Mapping[int, int] = field(default_factory=dict)
-    epochs: Mapping[int, int] = field(default_factory=dict)
     unknown: str | None = None
 
 
@@ -81,7 +67,7 @@ class GroupsFound:
 
 
 NO_MEMBERS = Members()
-_NO_COMMITS = Commits(unknown="its coordinator left them out of the response")
+_NO_COMMITS = Commits()
 
 
 def find_groups(
@@ -101,38 +87,49 @@ def find_groups(
     unlisted = _unlisted(brokers, listing, {name for names in also.values() for name in names})
     known = {**listing.groups, **{name: g for name, g in unlisted.items() if isinstance(g, ListedGroup)}}
     members = {name: described.get(name, NO_MEMBERS) for name in known}
-    read = _read_offsets(brokers, known.values(), {topic: sorted(partitions) for topic, partitions in topics.items()})
+    offsets = read_offsets(brokers, known.values(), {topic: sorted(partitions) for topic, partitions in topics.items()})
+    members_of: dict[str, set[str]] = {}
+    for name, of_group in members.items():
+        for topic in of_group.topics:
+            members_of.setdefault(topic, set()).add(name)
     streams = {name for name, group in known.items() if group.kind == "streams" or members[name].streams}
     maybe = {n: True if n in streams else _maybe_streams(g, members[n]) for n, g in known.items()}
+    unread = {name: why for name, why in offsets.unknown.items() if known[name].consumes}
+    unclear = {n: why for n, of in members.items() if known[n].consumes and (why := of.unknown) is not None}
+
+    @cache
+    def changelog_topics() -> list[str]:
+        return changelogs(cluster.topic_names())
 
     def found(topic: str) -> GroupsFound:
         named = {name: unlisted[name] for name in also.get(topic, ()) if name in unlisted}
-        groups = {name: group for name, group in known.items() if name in listing.groups or name in named}
+        counts = listing.groups.keys() | named.keys()  # one that is not listed counts where it is named
+        commits = {name: each for name, each in offsets.of_topic[topic].items() if name in counts}
+        using = {name for name, each in commits.items() if each.offsets} | members_of.get(topic, set())
         doubts = [*listing.doubts, *(each for each in named.values() if isinstance(each, GroupsDoubt))]
-        commits = {name: read.get((name, topic), _NO_COMMITS) for name in groups}
-        using = {n: group for n, group in groups.items() if commits[n].offsets or topic in members[n].topics}
-        for name, group in groups.items():
-            if not group.consumes:
-                continue
-            if commits[name].unknown is not None:
-                why = f"group {name!r} cannot be judged: its offsets cannot be read: {commits[name].unknown}"
-                doubts.append(GroupsDoubt(why))
-            elif members[name].unknown is not None and name not in using:
-                doubts.append(GroupsDoubt(f"group {name!r} {members[name].unknown}"))
+        not_read = unread | {n: each.unknown for n, each in commits.items() if each.unknown and known[n].consumes}
+        for name in sorted(not_read.keys() & counts):
+            why = f"group {name!r} cannot be judged: its offsets cannot be read: {not_read[name]}"
+            doubts.append(GroupsDoubt(why))
+        for name in sorted(unclear.keys() - using - not_read.keys()):
+            doubts.append(GroupsDoubt(f"group {name!r} {unclear[name]}"))
         # Whether another group owns changelogs, only the names of topics show.
-        in_doubt = any(using[name].kind != "share" for name in using.keys() - streams)
-        stateful = stateful_groups(cluster.topic_names() if in_doubt else (), using, streams)
+        in_doubt = any(known[name].kind != "share" for name in using - streams)
+        stateful = stateful_groups(changelog_topics() if in_doubt else (), using, streams)
         facts = {
             name: GroupFacts(
-                commits[name].offsets, has_members=members[name].any, kind=group.kind, stateful=name in stateful
+                commits.get(name, _NO_COMMITS).offsets,
+                has_members=members[name].any,
+                kind=known[name].kind,
+                stateful=name in stateful,
             )
-            for name, group in using.items()
+            for name in sorted(using)
         }
         return GroupsFound(
             facts,
             # The worst doubt: one that a closed list of groups would forgive only if there is no other.
             min(doubts, key=lambda doubt: doubt.hidden, default=None),
-            {name: commits[name].epochs for name in using},
+            {name: commits[name].epochs for name in facts if name in commits},
             owner(topic, maybe),
         )
 
@@ -175,7 +172,7 @@ def describe_groups(brokers: Brokers, groups: Iterable[ListedGroup]) -> dict[str
             found[group.name] = Members(any=True, unknown=f"is of type {group.kind!r}, which is not supported")
         else:
             batches.setdefault((group.coordinator, group.kind), []).append(group.name)
-    for (_, kind), names, answer in _ask_in_batches(
+    for (_, kind), names, answer in ask_in_batches(
         brokers, batches, DESCRIBE_BATCH, lambda key, names: _KINDS[key[1]][0](names)
     ):
         if isinstance(answer, ClusterError):
@@ -185,18 +182,6 @@ def describe_groups(brokers: Brokers, groups: Iterable[ListedGroup]) -> dict[str
         described = {group.group_id: _members(kind, group) for group in answer.groups}
         found |= {name: described.get(name, missing) for name in names}
     return found
-
-
-def _ask_in_batches(
-    brokers: Brokers,
-    batches: Mapping[tuple[int, Any], list[str]],
-    size: int,
-    build: Callable[[tuple[int, Any], list[str]], Any],
-) -> Iterable[tuple[tuple[int, Any], list[str], Any]]:
-    """Ask coordinators for many groups, ``size`` in a request; the first part of a key is the broker's id."""
-    parts = [(key, names[i : i + size]) for key, names in sorted(batches.items()) for i in range(0, len(names), size)]
-    answers = brokers.ask_each([Ask(key[0], build(key, names)) for key, names in parts], BULK_TIMEOUT_S)
-    return [(key, names, answer) for (key, names), answer in zip(parts, answers, strict=True)]
 
 
 def _members(kind: str, group: Any) -> Members:
@@ -268,86 +253,19 @@ _KINDS: Mapping[str, tuple[Callable[[list[str]], Any], Callable[[Any], Members]]
 }
 
 
-# Offsets
-
-
-def _read_offsets(
-    brokers: Brokers, groups: Iterable[ListedGroup], topics: Mapping[str, Sequence[int]]
-) -> dict[tuple[str, str], Commits]:
-    """Return the offsets of ``groups`` from their coordinators: (group, topic) -> commits."""
-    found: dict[tuple[str, str], Commits] = {}
-    batches: dict[tuple[int, bool], list[str]] = {}
-    for group in groups:
-        batches.setdefault((group.coordinator, group.kind == "share"), []).append(group.name)
-    # Read first: what is acknowledged up to a later end is acknowledged up to this one.
-    shared = any(share for _, share in batches)
-    ends = end_offsets(brokers, ((t, p) for t, partitions in topics.items() for p in partitions)) if shared else {}
-    size = max(1, OFFSETS_A_REQUEST // max(1, sum(map(len, topics.values()))))
-
-    def request(key: tuple[int, Any], names: list[str]) -> Any:
-        if key[1]:
-            share = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup
-            each = share.DescribeShareGroupOffsetsRequestTopic
-            whole = [each(topic_name=topic, partitions=list(partitions)) for topic, partitions in topics.items()]
-            return DescribeShareGroupOffsetsRequest(groups=[share(group_id=name, topics=whole) for name in names])
-        group = OffsetFetchRequest.OffsetFetchRequestGroup
-        wanted = [group.OffsetFetchRequestTopics(name=t, partition_indexes=list(some)) for t, some in topics.items()]
-        groups = [group(group_id=name, topics=wanted) for name in names]
-        # Version 10 has topic ids for names, which older brokers do not support.
-        return OffsetFetchRequest(groups=groups, min_version=8, max_version=9)
-
-    for (_, share), names, answer in _ask_in_batches(brokers, batches, size, request):
-        if isinstance(answer, ClusterError):
-            found |= {(name, topic): Commits(unknown=str(answer)) for name in names for topic in topics}
-            continue
-        for group in answer.groups:
-            entries = {topic.topic_name if share else topic.name: topic.partitions for topic in group.topics}
-            for topic in topics:
-                if topic not in entries and not group.error_code:
-                    continue
-                of_topic = {p: ends[topic, p] for p in topics[topic] if (topic, p) in ends} if share else None
-                found[group.group_id, topic] = _commits(group.error_code, entries.get(topic, ()), of_topic)
-    return found
-
-
-def _commits(error_code: int, entries: Sequence[Any], share_ends: Mapping[int, int] | None) -> Commits:
-    """Return a group's commits on a topic; of a share group (``share_ends``: the log's ends) its start offsets.
-
-    The start offset that brokers keep for a share group lies one acknowledgement behind, so it never reaches the end by
-    itself. Their lag (KIP-1226, Kafka 4.2) counts what is not acknowledged between the two: with none left, the group
-    is at the end.
-    """
-    if error_code == KafkaError.GROUP_ID_NOT_FOUND:  # gone since it was listed
-        return Commits()
-    codes = (error_code, *(e.error_code for e in entries if e.error_code != KafkaError.UNKNOWN_TOPIC_OR_PART))
-    if any(codes):
-        return Commits(unknown=error_name(next(filter(None, codes))))
-    offsets, epochs = {}, {}
-    for entry in entries:
-        if share_ends is None:
-            offset, epoch = entry.committed_offset, entry.committed_leader_epoch
-        else:
-            offset, epoch = entry.start_offset, entry.leader_epoch
-            if offset >= 0 and entry.lag == 0:
-                offset = max(offset, share_ends.get(entry.partition_index, -1))
-        if offset >= 0:
-            offsets[entry.partition_index] = offset
-            if epoch >= 0:
-                epochs[entry.partition_index] = epoch
-    return Commits(offsets, epochs)
-
-
 # State
+
+
+def changelogs(topics: Iterable[str]) -> list[str]:
+    """Return those of ``topics`` with a changelog's name: ``<group>-...-changelog`` (Kafka Streams, Faust) or
+    ``changelog__<group>--...`` (Quix)."""
+    return [topic for topic in topics if topic.endswith("-changelog") or topic.startswith("changelog__")]
 
 
 def stateful_groups(topics: Iterable[str], names: Collection[str], streams: Collection[str]) -> frozenset[str]:
     """Return the groups of ``names`` with state: those of ``streams`` (known as Streams groups), and those whose name
-    has changelog topics: ``<group>-...-changelog`` (Kafka Streams, Faust) or ``changelog__<group>--...`` (Quix)."""
-    found = set(streams)
-    for topic in topics:
-        if topic.endswith("-changelog") or topic.startswith("changelog__"):
-            found |= _owners(topic, names, streams)
-    return frozenset(found)
+    the changelog ``topics`` have."""
+    return frozenset(streams).union(*(_owners(topic, names, streams) for topic in topics))
 
 
 def owner(topic: str, types: Mapping[str, bool | None]) -> str | None:
@@ -356,16 +274,22 @@ def owner(topic: str, types: Mapping[str, bool | None]) -> str | None:
     Args:
         types: group -> whether it is a Streams group; None: not known, as of one without members.
     """
-    streams = {name for name, is_streams in types.items() if is_streams}
-    possible = {name for name, is_streams in types.items() if is_streams is not False}
-    return max(_owners(topic, possible, streams), key=len, default=None)
+    possible = [name for name in _prefixes(topic) if types.get(name, False) is not False]
+    return max([name for name in possible if types[name]] or possible, key=len, default=None)
 
 
 def _owners(topic: str, names: Collection[str], streams: Collection[str]) -> set[str]:
-    """Return the groups of ``names`` that an internal topic (changelog or repartition) can belong to, by its name.
+    """Return the groups of ``names`` that an internal topic can belong to, by its name.
 
     ``app-x-store-changelog`` could be that of ``app`` or of ``app-x``; one that is known as a Streams group owns it.
     """
+    candidates = {name for name in _prefixes(topic) if name in names}
+    known = candidates & set(streams)
+    return {max(known, key=len)} if known else candidates
+
+
+def _prefixes(topic: str) -> list[str]:
+    """Return what may be a group's name in that of an internal topic: a changelog or a repartition topic."""
     prefixes: list[str] = []
     if topic.startswith(("changelog__", "repartition__")):
         stem = topic.partition("__")[2]
@@ -373,6 +297,4 @@ def _owners(topic: str, names: Collection[str], streams: Collection[str]) -> set
     if topic.endswith(("-changelog", "-repartition")):
         stem = topic.rpartition("-")[0]
         prefixes += [stem[:place] for place, character in enumerate(stem) if character == "-"]
-    candidates = {name for name in prefixes if name in names}
-    known = candidates & set(streams)
-    return {max(known, key=len)} if known else candidates
+    return prefixes

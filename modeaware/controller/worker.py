@@ -47,8 +47,11 @@ SEAL_SLACK_MS = 1_000
 STOP_APPEND_TIMEOUT_S = 3.0
 SLICE_S = 0.25
 """How long commands of one request are executed before others, and due checks, have their turn."""
-LOOK_TOPICS = 64
-"""How many topics are looked at together: a look at so many takes about as long as a slice."""
+LOOK_TOPICS = 1_000
+"""How many topics are looked at together, at most: a look at so many takes a second or two."""
+FIRST_COMMANDS = 64
+"""A request's commands are begun so many at first, then as many as were done: few looks at the groups for many topics,
+and whoever waits behind them waits no longer than they have taken."""
 CLAIM_READ_TIMEOUT_S = 5.0
 CLAIM_REFRESH_S = 10.0
 """The age at which a standby reads the claim again."""
@@ -330,7 +333,7 @@ class Worker:
         """
         until_s = self.clock.monotonic_s() + SLICE_S
         try:
-            while commands := job.begin(self.clock.monotonic_s(), LOOK_TOPICS):
+            while commands := job.begin(self.clock.monotonic_s(), min(max(FIRST_COMMANDS, job.ended), LOOK_TOPICS)):
                 appends = self.log.appends
                 try:
                     results = self.engine.execute(commands)

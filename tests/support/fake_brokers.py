@@ -15,6 +15,7 @@ from modeaware.wire.brokers import Ask
 
 CLUSTER_DESCRIBE = 8
 OFFSET_NOT_AVAILABLE = 78
+TOPIC_AUTHORIZATION_FAILED = 29
 
 
 class FakeGroup:
@@ -62,6 +63,7 @@ class FakeBrokers:
         self.before: Callable[[int, Any], None] = lambda node, request: None
         self.topics: list[str] = []
         self.ends: dict[int, int] = {}
+        self.hidden: set[str] = set()
 
     def add(self, group: FakeGroup) -> FakeGroup:
         self.groups[group.name] = group
@@ -142,11 +144,18 @@ class FakeBrokers:
     def _offsets(self, asked: Any) -> Any:
         error = 14 if partition_of(asked.group_id, len(self.leaders)) in self.loading else 0
         group = self.groups.get(asked.group_id, FakeGroup(asked.group_id))
-        topics = [
-            {"name": topic.name, "partitions": group.offsets(topic.name, topic.partition_indexes, "committed_")}
-            for topic in asked.topics
-        ]
+        if asked.topics is None:  # all there is, but for what the user may not see
+            wanted = {topic: list(offsets) for topic, offsets in group.committed.items() if topic not in self.hidden}
+        else:
+            wanted = {topic.name: topic.partition_indexes for topic in asked.topics}
+        topics = [{"name": topic, "partitions": self._entries(group, topic, some)} for topic, some in wanted.items()]
         return {"group_id": asked.group_id, "error_code": error or group.offsets_error, "topics": topics}
+
+    def _entries(self, group: FakeGroup, topic: str, partitions: Iterable[int]) -> list[dict[str, int]]:
+        entries = group.offsets(topic, partitions, "committed_")
+        return (
+            [each | {"error_code": TOPIC_AUTHORIZATION_FAILED} for each in entries] if topic in self.hidden else entries
+        )
 
     def on_describe_share_group_offsets(self, node: int, request: Any) -> Any:
         groups = []
@@ -187,7 +196,7 @@ def message(value: Any) -> Any:
 class CreatingBrokers(FakeBrokers):
     """Brokers 1 to 3, of which ``down`` are dead, and topics with replicas; creations are carried out.
 
-    ``hidden``: so many looks at the metadata do not show any topic. ``old``: they do not have DescribeCluster.
+    ``unseen``: so many looks at the metadata do not show any topic. ``old``: they do not have DescribeCluster.
     """
 
     def __init__(self) -> None:
@@ -200,7 +209,7 @@ class CreatingBrokers(FakeBrokers):
         self.old = False
         self.sent: list[Any] = []
         self.moving: set[str] = set()
-        self.hidden = 0
+        self.unseen = 0
 
     def on_describe_cluster(self, node: int, request: Any) -> Any:
         if self.old:
@@ -217,8 +226,8 @@ class CreatingBrokers(FakeBrokers):
         }
 
     def _topic(self, name: str) -> Any:
-        placed = [] if self.hidden else self.placed.get(name, [])
-        self.hidden = max(self.hidden - 1, 0)
+        placed = [] if self.unseen else self.placed.get(name, [])
+        self.unseen = max(self.unseen - 1, 0)
         partitions = [
             {"partition_index": p, "replica_nodes": list(ids), "isr_nodes": [n for n in ids if n not in self.down]}
             for p, ids in enumerate(placed)

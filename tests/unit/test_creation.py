@@ -48,7 +48,7 @@ def test_a_minimum_is_kept_or_nothing_is_sent(cluster: CreatingBrokers) -> None:
 
 @pytest.mark.parametrize("minimum", [2, 3])
 def test_a_minimum_waits_until_the_topic_is_shown(cluster: CreatingBrokers, minimum: int) -> None:
-    cluster.hidden = 2
+    cluster.unseen = 2
     answer = grown(cluster, 2, min_required_replication_factor=minimum)
     assert isinstance(answer, CreationResult if minimum == 2 else RequestRefused)
     sent = [request for request in cluster.sent if not request.validate_only]
@@ -136,7 +136,7 @@ def test_each_topic_that_cannot_be_created_has_its_error(cluster: CreatingBroker
 
 
 def test_a_topic_that_is_not_shown_in_time_is_an_error(cluster: CreatingBrokers) -> None:
-    cluster.hidden, growth = 99, NewPartitions.increase_to(2)
+    cluster.unseen, growth = 99, NewPartitions.increase_to(2)
     unseen = creation(cluster, timeout_s=0.0).create_partitions([("t", growth)])["t"]
     assert isinstance(unseen, ClusterError)
     assert "nothing was created" in unseen.message

@@ -11,6 +11,7 @@ import pytest
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
 from modeaware.cluster import commits as commits_module
+from modeaware.cluster import group_offsets
 from modeaware.cluster.commits import CommitsChecked, CommitsSeen, Gap, check_commits
 from modeaware.cluster.group_listing import partition_of
 from modeaware.cluster.groups import GroupsFound, find_groups
@@ -25,8 +26,9 @@ TOPIC = "orders"
 PARTITIONS = range(3)
 
 
-@pytest.fixture
-def brokers() -> FakeBrokers:
+@pytest.fixture(params=[100, 0], ids=["named partitions", "whole groups"])
+def brokers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> FakeBrokers:
+    monkeypatch.setattr(group_offsets, "NAMED_PARTITIONS", request.param)
     return FakeBrokers()
 
 
@@ -136,6 +138,15 @@ class TestWhoUsesATopic:
         group.describe["topology"] = SimpleNamespace(subtopologies=[part])
         facts = GroupFacts(has_members=True, kind="streams", stateful=True)
         assert find(brokers).groups == {"app": facts}
+
+    def test_a_topic_that_its_coordinator_hides(self, brokers: FakeBrokers) -> None:
+        """A broker leaves a topic that the user may not describe out of all commits of a group, without an error."""
+        committed(brokers, "g", "other")
+        committed(brokers, "h")
+        brokers.hidden = {TOPIC}
+        assert "cannot be judged: its offsets cannot be read: TOPIC_AUTHORIZATION_FAILED" in doubt(brokers).detail
+        brokers.hidden = {"other"}
+        assert (sorted(find(brokers).groups), find(brokers).doubt) == (["h"], None)
 
     def test_registered_names_that_nobody_lists(self, brokers: FakeBrokers) -> None:
         committed(brokers, "ghost")

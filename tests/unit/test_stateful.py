@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from modeaware.cluster.groups import owner, stateful_groups
+from modeaware.cluster.groups import changelogs, owner, stateful_groups
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from modeaware.cluster.groups import owner, stateful_groups
     ],
 )
 def test_changelogs_tell_who_has_state(topic: str, expected: set[str]) -> None:
-    assert stateful_groups([topic], {"app", "app-x", "app--x", "ap"}, ()) == expected
+    assert stateful_groups(changelogs([topic]), {"app", "app-x", "app--x", "ap"}, ()) == expected
 
 
 def test_a_known_streams_group_explains_its_changelogs() -> None:
