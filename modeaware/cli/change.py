@@ -133,7 +133,9 @@ class Change:
             else:
                 assert facts.topic_id is not None
                 growth = CreatePartitions(command.topic, facts.topic_id, command.total_count, command.assignments)
-                self.session.cluster.create_partitions(growth, validate_only=True)
+                (refused,) = self.session.cluster.create_partitions([growth], validate_only=True)
+                if refused is not None:
+                    raise refused
         return admission
 
     def embed(self, claim: ClaimRecord | None) -> None:

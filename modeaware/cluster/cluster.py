@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
@@ -193,31 +193,35 @@ class Cluster:
             check: called after that, right before a request is sent; what it raises prevents the sending (invariant
                 I5).
         """
-        failures: dict[int, ClusterError | None] = {}
-        deletions = {n: effect for n, effect in enumerate(effects) if isinstance(effect, DeleteRecords)}
-        failures.update(zip(deletions, delete_records(self.brokers, list(deletions.values()), check), strict=True))
-        for number, effect in enumerate(effects):
-            if not isinstance(effect, DeleteRecords):
-                failures[number] = self._perform_alone(effect, check)
-        return [failures[number] for number in range(len(effects))]
+        deletions = [effect for effect in effects if isinstance(effect, DeleteRecords)]
+        growths = [effect for effect in effects if isinstance(effect, CreatePartitions)]
+        deleted = iter(delete_records(self.brokers, deletions, check))
+        created = iter(create_partitions(self.brokers, growths, check=check))
+        return [
+            next(deleted)
+            if isinstance(effect, DeleteRecords)
+            else next(created)
+            if isinstance(effect, CreatePartitions)
+            else self._commit(effect, check)
+            for effect in effects
+        ]
 
-    def _perform_alone(self, effect: CreatePartitions | CommitOffsets, check: Check) -> ClusterError | None:
+    def _commit(self, effect: CommitOffsets, check: Check) -> ClusterError | None:
         def last_checks() -> None:
             for replaced in replaced_topics(self.brokers, {effect.topic: effect.topic_id}).values():
                 raise replaced
             check()
 
         try:
-            if isinstance(effect, CreatePartitions):
-                create_partitions(self.brokers, effect, False, last_checks)
-            else:
-                commit_offsets(self.brokers, effect, last_checks)
+            commit_offsets(self.brokers, effect, last_checks)
         except ClusterError as error:
             return error
         return None
 
-    def create_partitions(self, effect: CreatePartitions, validate_only: bool = False) -> None:
-        create_partitions(self.brokers, effect, validate_only)
+    def create_partitions(
+        self, effects: Sequence[CreatePartitions], validate_only: bool = False
+    ) -> list[ClusterError | None]:
+        return create_partitions(self.brokers, effects, validate_only)
 
 
 def _shape(name: str, topic: Any) -> TopicShape | ClusterError | None:
@@ -263,29 +267,27 @@ def delete_records(
     ids = {effect.topic: effect.topic_id for effect in effects}
     offsets = {(effect.topic, p): offset for effect in effects for p, offset in effect.offsets.items()}
     epochs = {(effect.topic, p): epoch for effect in effects for p, epoch in effect.leader_epochs.items()}
-    replaced: dict[str, ClusterError] = {}
+
+    def replaced(topics: Collection[str]) -> dict[str, ClusterError]:
+        found = replaced_topics(brokers, {name: ids[name] for name in topics})
+        check()
+        return found
 
     def request(led: Led) -> Any:
-        replaced.update(replaced_topics(brokers, {name: ids[name] for name in led}))
-        check()
         topic = DeleteRecordsRequest.DeleteRecordsTopic
-        below = {
-            name: [topic.DeleteRecordsPartition(partition_index=p, offset=offsets[name, p]) for p in led[name]]
-            for name in led.keys() - replaced.keys()
-        }
-        topics = [topic(name=name, partitions=partitions) for name, partitions in sorted(below.items())]
-        if not topics:
-            return None
-        return DeleteRecordsRequest(topics=topics, timeout_ms=OPERATION_TIMEOUT_MS)
+        partition = DeleteRecordsRequest.DeleteRecordsTopic.DeleteRecordsPartition
+        below = [
+            topic(name=name, partitions=[partition(partition_index=p, offset=offsets[name, p]) for p in epochs])
+            for name, epochs in led.items()
+        ]
+        return DeleteRecordsRequest(topics=below, timeout_ms=OPERATION_TIMEOUT_MS)
 
     try:
-        answers = LeaderRequests(brokers).ask(offsets, "delete the records of", request, epochs)
+        answers = LeaderRequests(brokers).ask(offsets, "delete the records of", request, epochs, replaced)
     except ClusterError as error:
         return [error] * len(effects)
 
     def failure(effect: DeleteRecords) -> ClusterError | None:
-        if effect.topic in replaced:
-            return replaced[effect.topic]
         for p, offset in sorted(effect.offsets.items()):
             answer = answers[effect.topic, p]
             if isinstance(answer, ClusterError):
@@ -298,19 +300,42 @@ def delete_records(
     return [failure(effect) for effect in effects]
 
 
-def create_partitions(brokers: Brokers, effect: CreatePartitions, validate_only: bool, check: Check = no_check) -> None:
-    what = f"create partitions of topic {effect.topic!r}"
+def create_partitions(
+    brokers: Brokers, effects: Sequence[CreatePartitions], validate_only: bool = False, check: Check = no_check
+) -> list[ClusterError | None]:
+    """Create partitions of different topics in one request; return the failure of each."""
+    if not effects:
+        return []
+    ids = {effect.topic: effect.topic_id for effect in effects}
+    failures: dict[str, ClusterError] = {}
 
     def request() -> Any:
+        failures.update(replaced_topics(brokers, ids) if not validate_only else {})
+        if failures.keys() >= ids.keys():
+            raise next(iter(failures.values()))
         check()
         topic = CreatePartitionsRequest.CreatePartitionsTopic
-        assignments = [topic.CreatePartitionsAssignment(broker_ids=list(ids)) for ids in effect.assignments or ()]
-        grown = topic(name=effect.topic, count=effect.total_count, assignments=assignments or None)
-        return CreatePartitionsRequest(topics=[grown], timeout_ms=OPERATION_TIMEOUT_MS, validate_only=validate_only)
+        grown = []
+        for effect in effects:
+            if effect.topic not in failures:
+                placed = [topic.CreatePartitionsAssignment(broker_ids=list(ids)) for ids in effect.assignments or ()]
+                grown.append(topic(name=effect.topic, count=effect.total_count, assignments=placed or None))
+        return CreatePartitionsRequest(topics=grown, timeout_ms=OPERATION_TIMEOUT_MS, validate_only=validate_only)
 
-    (result,) = _ask_controller(brokers, what, "results", request, effect.topic)
-    if result.error_code:
-        raise refusal(what, result.error_code, result.error_message, topic=effect.topic)
+    def what(topic: str) -> str:
+        return f"create partitions of topic {topic!r}"
+
+    try:
+        results = _ask_controller(brokers, "create partitions", "results", request)
+    except ClusterError as error:
+        return [failures.get(topic) or ClusterError(error.message, code=error.code, topic=topic) for topic in ids]
+    answered = {result.name: result for result in results}
+    for topic in ids.keys() - failures.keys():
+        if (result := answered.get(topic)) is None:
+            failures[topic] = ClusterError(f"cannot {what(topic)}: the response leaves it out", topic=topic)
+        elif result.error_code:
+            failures[topic] = refusal(what(topic), result.error_code, result.error_message, topic=topic)
+    return [failures.get(effect.topic) for effect in effects]
 
 
 def delete_topics(brokers: Brokers, topics: Mapping[str, str]) -> dict[str, ClusterError | None]:
@@ -330,9 +355,7 @@ def delete_topics(brokers: Brokers, topics: Mapping[str, str]) -> dict[str, Clus
     return results
 
 
-def _ask_controller(
-    brokers: Brokers, what: str, entries: str, request: Callable[[], Any], topic: str | None = None
-) -> list[Any]:
+def _ask_controller(brokers: Brokers, what: str, entries: str, request: Callable[[], Any]) -> list[Any]:
     """Return the ``entries`` of the response of the cluster's controller."""
 
     def codes(answer: Any) -> list[int]:
@@ -340,7 +363,7 @@ def _ask_controller(
 
     answer = ask_controller(brokers, route_to_controller(brokers), request, codes)
     if isinstance(answer, ClusterError):
-        raise ClusterError(f"cannot {what}: {answer}", code=answer.code, topic=topic)
+        raise ClusterError(f"cannot {what}: {answer}", code=answer.code)
     found: list[Any] = getattr(answer, entries)
     return found
 

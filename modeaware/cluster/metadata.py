@@ -139,7 +139,7 @@ Leader = tuple[int, int]
 Led = Mapping[str, Mapping[int, int]]
 """Partitions of one leader: topic -> partition -> leader epoch."""
 Build = Callable[[Led], Any]
-"""Makes the request for some partitions of one leader, right before it is sent; None: there is nothing to send."""
+"""Makes the request for some partitions of one leader."""
 
 
 class _Answered(NamedTuple):
@@ -168,6 +168,7 @@ class LeaderRequests:
         what: str,
         build: Build,
         only_under: Mapping[Partition, int] | None = None,
+        before: Callable[[Collection[str]], Mapping[str, ClusterError]] | None = None,
         index: str = "partition_index",
         topic_name: str = "name",
     ) -> dict[Partition, Any]:
@@ -175,6 +176,7 @@ class LeaderRequests:
 
         Args:
             only_under: partition -> the leader epoch it must have; under another one nothing is sent.
+            before: called with the topics right before requests are sent; those in what it returns are left out.
             index, topic_name: what the response calls them.
         """
 
@@ -192,8 +194,12 @@ class LeaderRequests:
                     answered[topic, p] = _Answered(ClusterError(text, topic=topic, partition=p), (node, epoch), True)
                 else:
                     led.setdefault(node, {}).setdefault(topic, {})[p] = epoch
-            built = {node: build(some) for node, some in sorted(led.items())}
-            asks = [Ask(node, request) for node, request in built.items() if request is not None]
+            not_sent = before({topic for topics in led.values() for topic in topics}) if before and led else {}
+            asks = [
+                Ask(node, build({topic: epochs for topic, epochs in topics.items() if topic not in not_sent}))
+                for node, topics in sorted(led.items())
+                if topics.keys() - not_sent.keys()
+            ]
             answers = dict(zip((ask.node_id for ask in asks), self._brokers.ask_each(asks), strict=True))
             for node, topics in led.items():
                 answer, entries = answers.get(node), {}
@@ -205,6 +211,9 @@ class LeaderRequests:
                     }
                 for topic, epochs in topics.items():
                     for p, epoch in epochs.items():
+                        if topic in not_sent:
+                            answered[topic, p] = _Answered(not_sent[topic], (node, epoch))
+                            continue
                         entry = answer if isinstance(answer, ClusterError) else entries.get((topic, p))
                         answered[topic, p] = _read(what, (topic, p), (node, epoch), entry)
             return answered
@@ -235,12 +244,12 @@ class LeaderRequests:
     def _find(self, topics: Collection[str]) -> None:
         if not topics:
             return
+        self._routes = {key: route for key, route in self._routes.items() if key[0] not in topics}
         for topic in self._brokers.ask(metadata_request(sorted(topics), 7)).topics:
             self._refusals.pop(topic.name, None)
             if topic.error_code not in (0, KafkaError.LEADER_NOT_AVAILABLE):
                 what = f"find the leaders of topic {topic.name!r}"
                 self._refusals[topic.name] = refusal(what, topic.error_code, topic=topic.name)
-            self._routes = {key: route for key, route in self._routes.items() if key[0] != topic.name}
             self._routes |= {
                 (topic.name, p.partition_index): (int(p.leader_id), int(p.leader_epoch)) for p in topic.partitions
             }

@@ -291,9 +291,9 @@ class LeasedEffects:
 
         return self._effects.perform(effects, check)
 
-    def validate_growth(self, effect: CreatePartitions) -> None:
-        """Have brokers validate a growth; that changes nothing, so it needs no lease."""
-        self._effects.create_partitions(effect, validate_only=True)
+    def validate_growth(self, effects: Sequence[CreatePartitions]) -> list[ClusterError | None]:
+        """Have brokers validate growths; that changes nothing, so it needs no lease."""
+        return self._effects.create_partitions(effects, validate_only=True)
 
 
 def request_timeout_s(session_timeout_ms: int) -> float:

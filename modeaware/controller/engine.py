@@ -211,18 +211,24 @@ class Engine:
         """
         looks = [(each.topic, None) for each in commands if not isinstance(each, AlterGroupRulesCommand)]
         found = iter(self._observe(looks) if looks else ())
-        admitted = [
-            self._alter_group_rules(each)
-            if isinstance(each, AlterGroupRulesCommand)
-            else self._admit(each, next(found))
-            for each in commands
-        ]
+        admitted = self._validate(
+            [
+                self._alter_group_rules(each)
+                if isinstance(each, AlterGroupRulesCommand)
+                else self._admit(each, next(found))
+                for each in commands
+            ]
+        )
         records = [each.admission.record for each in admitted if isinstance(each, _Admitted)]
         failures = self._append([record for record in records if record is not None])
-        return [
-            each if isinstance(each, CommandResult) else self._carry_out(each, failures.get(each.facts.topic_id or ""))
-            for each in admitted
-        ]
+        return self._carry_out(
+            [
+                _refused(each.command, failures[each.topic_id], each.record)
+                if isinstance(each, _Admitted) and each.topic_id in failures
+                else each
+                for each in admitted
+            ]
+        )
 
     def _admit(self, command: TopicCommand, facts: TopicFacts | ClusterError) -> _Admitted | CommandResult:
         record = None
@@ -235,31 +241,57 @@ class Engine:
                 record = self._records.get(facts.topic_id or "")
                 now_ms = self._clock.now_ms()
                 admission = admit(command, record, facts, self._config, self._epoch, now_ms, self.group_rules)
-                new = _new_partitions(command, admission.record, facts)
-                if new is not None or (isinstance(command, CreatePartitionsCommand) and command.validate_only):
-                    self._validate(command, facts)
         except (RequestRefused, ClusterError) as error:
-            if isinstance(error, ClusterError):
-                self.watched.failed(COMMAND)
-            if error.code is ErrorCode.REQUEST_TIMED_OUT:  # before anything was appended: no doubt
-                error = ClusterError(f"{error.message}; nothing was changed", code=NOT_BEGUN, topic=error.topic)
-            return _refused(command, error, record)
-        return _Admitted(command, record, facts, admission, new)
+            return self._not_begun(command, error, record)
+        return _Admitted(command, record, facts, admission)
 
-    def _carry_out(self, admitted: _Admitted, failure: ClusterError | None) -> CommandResult:
-        """Create what a command creates, after the append; return its result."""
-        command, record = admitted.command, admitted.admission.record
-        if failure is not None:
-            return _refused(command, failure, admitted.record)
-        if record is not None:
-            logger.info("%s: %s", command, record.view().describe(), extra=about_record(record))
-        if admitted.new is not None and record is not None:
-            error = self._create(admitted.new, record, admitted.facts)
+    def _validate(self, admitted: Sequence[_Admitted | CommandResult]) -> list[_Admitted | CommandResult]:
+        """Have the brokers check growths before anything is appended: their refusal changes nothing."""
+        growths = [each for each in admitted if isinstance(each, _Admitted) and each.to_validate is not None]
+        refused = {}
+        for each, error in zip(growths, self._validated(growths), strict=True):
             if error is not None:
-                return _refused(command, error, self._records.get(record.topic_id))
-        current = record or admitted.record
-        modes = current.modes if current else ()
-        return CommandResult(command.topic, ErrorCode.NONE, admitted.admission.message, modes)
+                refused[each.topic_id] = self._not_begun(each.command, error, each.record)
+        return [refused.get(each.topic_id, each) if isinstance(each, _Admitted) else each for each in admitted]
+
+    def _validated(self, growths: Sequence[_Admitted]) -> list[ClusterError | None]:
+        effects = [each.to_validate for each in growths if each.to_validate is not None]
+        if not effects:
+            return []
+        try:
+            with self.failures.isolated("the check of a growth"):
+                return self._effects.validate_growth(effects)
+        except ClusterError as error:
+            if len(growths) == 1:
+                return [error]
+            return [self._validated([each])[0] for each in growths]  # one topic does not hold up others
+
+    def _not_begun(self, command: TopicCommand, error: ModeAwareError, record: TopicRecord | None) -> CommandResult:
+        """Return the answer to a command that failed before anything was appended."""
+        if isinstance(error, ClusterError):
+            self.watched.failed(COMMAND)
+        if error.code is ErrorCode.REQUEST_TIMED_OUT:  # no doubt
+            error = ClusterError(f"{error.message}; nothing was changed", code=NOT_BEGUN, topic=error.topic)
+        return _refused(command, error, record)
+
+    def _carry_out(self, admitted: Sequence[_Admitted | CommandResult]) -> list[CommandResult]:
+        """Create what commands create, after the append; return their results."""
+        growths = []
+        for each in admitted:
+            if isinstance(each, _Admitted) and each.admission.record is not None:
+                record = each.admission.record
+                logger.info("%s: %s", each.command, record.view().describe(), extra=about_record(record))
+                if each.new is not None:
+                    growths.append(each)
+        failures = self._create(growths)
+        return [
+            each
+            if isinstance(each, CommandResult)
+            else _refused(each.command, failures[each.topic_id], self._records.get(each.topic_id))
+            if each.topic_id in failures
+            else each.result
+            for each in admitted
+        ]
 
     def check(self, topic_ids: Sequence[str]) -> bool:
         """Check topics in one pass: one look at all, one append, then their effects. Plan the next check of each.
@@ -416,19 +448,24 @@ class Engine:
             self.schedule.forget(topic_id)
         return {}
 
-    def _validate(self, command: TopicCommand, facts: TopicFacts) -> None:
-        """Have the brokers check a growth before anything is appended: their refusal changes nothing."""
-        if isinstance(command, CreatePartitionsCommand) and command.total_count > facts.partition_count:
-            effect = CreatePartitions(command.topic, facts.topic_id or "", command.total_count, command.assignments)
-            self._effects.validate_growth(effect)
-
-    def _create(self, effect: CreatePartitions, record: TopicRecord, facts: TopicFacts) -> ClusterError | None:
-        (error,) = self._perform([effect])
-        if error is not None and error.code is ErrorCode.REQUEST_TIMED_OUT:  # they may exist by now: the record stays
-            return ClusterError(f"{error}; it is retried until it is done", code=error.code, topic=effect.topic)
-        if error is not None:
-            self._append([give_up_opening(record, facts, self._epoch, self._clock.now_ms())])
-        return error
+    def _create(self, growths: Sequence[_Admitted]) -> dict[str, ClusterError]:
+        """Create the partitions of commands. Return topic id -> the error, where the outcome is not known or the growth
+        was given up."""
+        effects = [each.new for each in growths if each.new is not None]
+        failures: dict[str, ClusterError] = {}
+        given_up = []
+        for each, error in zip(growths, self._perform(effects) if effects else (), strict=True):
+            record = each.admission.record
+            if error is None or record is None:
+                continue
+            failures[each.topic_id] = error
+            if error.code is ErrorCode.REQUEST_TIMED_OUT:  # they may exist by now: the record stays
+                text = f"{error}; it is retried until it is done"
+                failures[each.topic_id] = ClusterError(text, code=error.code, topic=record.topic)
+            else:
+                given_up.append(give_up_opening(record, each.facts, self._epoch, self._clock.now_ms()))
+        self._append(given_up)
+        return failures
 
     def _take_back(self, effect: CreatePartitions, refused: ClusterError) -> None:
         """Give up a growth that is on the log and is refused now, unless the topic has grown after all, by an earlier
@@ -479,13 +516,40 @@ class Engine:
 
 @dataclass(frozen=True)
 class _Admitted:
-    """A command that was admitted: with the record before it, and the partitions it creates."""
+    """A command that was admitted, with the record before it."""
 
     command: TopicCommand
     record: TopicRecord | None
     facts: TopicFacts
     admission: Admission
-    new: CreatePartitions | None
+
+    @property
+    def topic_id(self) -> str:
+        return self.facts.topic_id or ""
+
+    @property
+    def new(self) -> CreatePartitions | None:
+        """Return the partitions that the command creates."""
+        command, record = self.command, self.admission.record
+        count = self.facts.partition_count
+        if not isinstance(command, CreatePartitionsCommand) or record is None or len(record.modes) <= count:
+            return None
+        return CreatePartitions(record.topic, record.topic_id, len(record.modes), command.assignments)
+
+    @property
+    def to_validate(self) -> CreatePartitions | None:
+        """Return the growth that brokers are to validate: one that is to be done, or was asked for to be validated."""
+        command, count = self.command, self.facts.partition_count
+        if not isinstance(command, CreatePartitionsCommand) or command.total_count <= count:
+            return None
+        if self.new is None and not command.validate_only:
+            return None
+        return CreatePartitions(command.topic, self.topic_id, command.total_count, command.assignments)
+
+    @property
+    def result(self) -> CommandResult:
+        record = self.admission.record or self.record
+        return CommandResult(self.command.topic, ErrorCode.NONE, self.admission.message, record.modes if record else ())
 
 
 @dataclass(frozen=True)
@@ -495,12 +559,6 @@ class _Checked:
     record: TopicRecord
     facts: TopicFacts
     step: Advance
-
-
-def _new_partitions(command: TopicCommand, record: TopicRecord | None, facts: TopicFacts) -> CreatePartitions | None:
-    if not isinstance(command, CreatePartitionsCommand) or record is None or len(record.modes) <= facts.partition_count:
-        return None
-    return CreatePartitions(record.topic, record.topic_id, len(record.modes), command.assignments)
 
 
 def _newer(what: str, topic: str | None = None) -> RequestRefused:

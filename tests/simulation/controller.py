@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from unittest.mock import patch
 
 from modeaware.cluster import cluster
@@ -26,6 +26,9 @@ from tests.simulation.observer import Looked, SimObserver, ids_of_each_broker, i
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
+
+
+_Effect = TypeVar("_Effect", bound=Effect)
 
 
 class SimEffects(LeasedEffects):
@@ -78,14 +81,7 @@ class SimCluster(Cluster):
             self._world.make_topic()
 
     def delete_records(self, effects: Sequence[DeleteRecords], check: Check = no_check) -> list[ClusterError | None]:
-        failures: list[ClusterError | None] = []
-        for effect in effects:
-            try:
-                self._delete_records(effect, check)
-                failures.append(None)
-            except ClusterError as error:
-                failures.append(error)
-        return failures
+        return each_alone(effects, lambda effect: self._delete_records(effect, check))
 
     def _delete_records(self, effect: DeleteRecords, check: Check) -> None:
         world = self._world
@@ -95,9 +91,7 @@ class SimCluster(Cluster):
         if not led:
             raise ClusterError("put off: other leaders by now")
         request = world.new_deletion(replace(effect, offsets=led))
-        for replaced in cluster.replaced_topics(self.brokers, {effect.topic: effect.topic_id}).values():
-            raise replaced
-        check()
+        self._check(effect, check)
         world.judge.effect_sent(self._controller, effect)
         world.judge.delete_sent(self._controller, replace(effect, offsets=led))
         world.io(self._controller, "sends DeleteRecords")
@@ -124,11 +118,21 @@ class SimCluster(Cluster):
                 led[partition] = offset
         return led
 
-    def grow(self, effect: CreatePartitions, validate_only: bool, check: Check = no_check) -> None:
+    def _check(self, effect: Effect, check: Check) -> None:
+        for replaced in cluster.replaced_topics(self.brokers, {effect.topic: effect.topic_id}).values():
+            raise replaced
+        check()
+
+    def grow(
+        self, effects: Sequence[CreatePartitions], validate_only: bool = False, check: Check = no_check
+    ) -> list[ClusterError | None]:
+        return each_alone(effects, lambda effect: self._grow(effect, validate_only, check))
+
+    def _grow(self, effect: CreatePartitions, validate_only: bool, check: Check) -> None:
         world = self._world
         world.io(self._controller, "looks for the brokers' controller")
-        check()
         if not validate_only:
+            self._check(effect, check)
             world.judge.effect_sent(self._controller, effect)
         world.io(self._controller, "checks CreatePartitions" if validate_only else "sends CreatePartitions")
         self._may_be_refused()
@@ -167,6 +171,18 @@ class SimCluster(Cluster):
     def _may_lose_answer(self) -> None:
         if self._world.strikes(Fault.EFFECT_ANSWER_LOST, self.phase):
             raise ClusterError("no answer", code=ErrorCode.REQUEST_TIMED_OUT)
+
+
+def each_alone(effects: Sequence[_Effect], perform: Callable[[_Effect], None]) -> list[ClusterError | None]:
+    """Perform effects one after the other; return the failure of each."""
+    failures: list[ClusterError | None] = []
+    for effect in effects:
+        try:
+            perform(effect)
+            failures.append(None)
+        except ClusterError as error:
+            failures.append(error)
+    return failures
 
 
 @contextmanager

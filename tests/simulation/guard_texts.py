@@ -175,14 +175,14 @@ a shrink begins with nothing handed over  order 31
 an undo drops what was handed over  order 11
     lifecycle.growth: deletion=deletion, handed_over=(), handover_offsets={}) => deletion=deletion)
 a growth is on the log before it is done  I5 234
-    controller.engine: failures = self._append([record for
-        => [a.new and self._effects.perform([a.new]) for a in admitted]\n        failures = self._append([record for
-    controller.engine: if admitted.new is not None and record is not None:
+    controller.engine: records = [each.admission
+        => self._create([each for each in admitted if getattr(each, "new", None)])\n        records = [each.admission
+    controller.engine: if each.new is not None:
 unlisted partitions take no writes  I3 18
     topic_view: return 0 <= partition < len(self.modes) and self.modes[partition].writable
         => return partition >= len(self.modes) or self.modes[partition].writable
 the lease is looked at right before DeleteRecords  I5 213
-    cluster.cluster: list(deletions.values()), check) => list(deletions.values()))
+    cluster.cluster: deletions, check)) => deletions))
 an older claim is dropped  I5 1
     modelog.replay: if self.claim is not None and claim.controller_epoch < self.claim.controller_epoch:
 replaced controllers' rules are dropped  I5 4

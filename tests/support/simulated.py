@@ -154,10 +154,15 @@ class SimCluster:
         elif isinstance(effect, CommitOffsets):
             self.groups[effect.group].committed.update(effect.offsets)
 
-    def validate_growth(self, effect: CreatePartitions) -> None:
-        if self.refuses_checks is not None:
-            raise self.refuses_checks
-        self._check_growth(effect)
+    def validate_growth(self, effects: Sequence[CreatePartitions]) -> list[ClusterError | None]:
+        return [self._validated(effect) for effect in effects]
+
+    def _validated(self, effect: CreatePartitions) -> ClusterError | None:
+        try:
+            self._check_growth(effect)
+        except ClusterError as error:
+            return self.refuses_checks or error
+        return self.refuses_checks
 
     def _check_growth(self, effect: CreatePartitions) -> None:
         if effect.total_count <= len(self.partitions):

@@ -110,7 +110,7 @@ class TopicBrokers(FakeBrokers):
         return {"topics": [{"topic": request.topics[0].topic, "partitions": entries}]}
 
     def on_create_partitions(self, node: int, request: Any) -> Any:
-        return {"results": [self._result(node, "CreatePartitions")]}
+        return {"results": [{**self._result(node, "CreatePartitions"), "name": topic.name} for topic in request.topics]}
 
     def on_describe_configs(self, node: int, request: Any) -> Any:
         configs = [{"name": name, "value": value} for name, value in self.configs.items()]

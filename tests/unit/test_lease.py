@@ -43,8 +43,11 @@ class World:
         self.done += effects
         return [None] * len(effects)
 
-    def create_partitions(self, effect: CreatePartitions, validate_only: bool = False) -> None:
-        self.done.append((effect, validate_only))
+    def create_partitions(
+        self, effects: Sequence[CreatePartitions], validate_only: bool = False
+    ) -> list[ClusterError | None]:
+        self.done += [(effect, validate_only) for effect in effects]
+        return [None] * len(effects)
 
     def put_off(self) -> None:
         for failure in self.effects.perform([DELETE, CREATE]):
@@ -63,7 +66,7 @@ def test_without_a_confirmation_nothing_is_even_looked_up(answer: bool | None) -
     world.confirms = answer
     world.put_off()
     assert world.looked == 0
-    world.effects.validate_growth(CREATE)
+    world.effects.validate_growth([CREATE])
     assert world.done == [(CREATE, True)], "a look changes nothing"
 
 
