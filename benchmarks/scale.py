@@ -19,26 +19,34 @@ from modeaware.modelog.reader import read_mode_log
 from modeaware.modelog.records import TopicRecord
 from tests.support.waiting import eventually
 
-PARTITIONS, KEPT = 8, 2
+KEPT = 2
 SEAL_QUIET_MS = 3_000
 TOPICS_A_GROUP = 20
-CASES = ((200, 10, 0), (800, 40, 0), (3_200, 160, 0), (40, 2, 40), (40, 2, 2_000))
-"""Topics, groups that read them, groups that have nothing to do with them."""
+CASES = (
+    (200, 8, 10, 0),
+    (800, 8, 40, 0),
+    (200, 4, 10, 0),
+    (800, 4, 40, 0),
+    (3_200, 4, 160, 0),  # of 8, a broker would have more files open than it usually may
+    (40, 8, 2, 40),
+    (40, 8, 2, 2_000),
+)
+"""Topics, their partitions, groups that read them, groups that have nothing to do with them."""
 
 
 def measure(setting: Setting) -> Iterator[Result]:
     """``admitted`` until every future has its result, ``done`` until every retired partition is reclaimed."""
-    for topics, groups, unrelated in ((40, 2, 0),) if setting.quick else CASES:
-        yield from _shrunk(setting, topics, groups, unrelated)
+    for case in ((40, 8, 2, 0),) if setting.quick else CASES:
+        yield from _shrunk(setting, *case)
 
 
-def _shrunk(setting: Setting, topics: int, groups: int, unrelated: int) -> Iterator[Result]:
+def _shrunk(setting: Setting, topics: int, partitions: int, groups: int, unrelated: int) -> Iterator[Result]:
     with controlled(setting, modeaware_seal_quiet_ms=SEAL_QUIET_MS) as (admin, log, process):
-        names = created(setting, admin, topics, PARTITIONS)
+        names = created(setting, admin, topics, partitions)
         for number in range(groups):
             read = names[number * TOPICS_A_GROUP : (number + 1) * TOPICS_A_GROUP]
-            _commit(admin, f"{log.topic}-g{number}", read, range(PARTITIONS))
-        other = created(setting, admin, 1, PARTITIONS)
+            _commit(admin, f"{log.topic}-g{number}", read, range(partitions))
+        other = created(setting, admin, 1, 1)
         for number in range(unrelated):
             _commit(admin, f"{log.topic}-u{number}", other, range(1))
         start_s, start_cpu_s = time.monotonic(), _cpu_s(process.pid)
@@ -49,7 +57,7 @@ def _shrunk(setting: Setting, topics: int, groups: int, unrelated: int) -> Itera
         await_done(setting, log.topic, names, start_s + DEADLINE_S)
         done_s, spent_s = time.monotonic() - start_s, _cpu_s(process.pid) - start_cpu_s
         beside = f", {unrelated} others" if unrelated else ""
-        name = f"{topics} topics x {PARTITIONS}, {groups} groups{beside}"
+        name = f"{topics} topics x {partitions}, {groups} groups{beside}"
         yield Result(f"{name}: admitted", admitted_s, "s")
         yield Result(f"{name}: done", done_s, "s")
         yield Result(f"{name}: controller's CPU", spent_s, "s", details={"ms_a_topic": round(spent_s / topics * 1000)})

@@ -83,7 +83,7 @@ a compacted topic keeps its records  I1 9
     lifecycle.steps: if now.facts.compacted and not retired.evacuated:\n        return Drain(
 the topic id is checked before effects  I1 116
     cluster.cluster: if any(found.get(topic) != topic_id for found in each.values()) => if False
-records go under the leader epoch that was seen  I1 6096
+records go under the leader epoch that was seen  I1 10485
     tests.simulation.controller: if log is not None and log.epoch == effect.leader_epochs.get(partition):
         => if log is not None:
 None partitions are watched  I2 12
