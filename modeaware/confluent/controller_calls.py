@@ -217,10 +217,16 @@ class ControllerCalls:
                 # Cut short by the deadline: nothing was sent, and the earlier answers say why.
                 return {} if deadline.is_over else dict.fromkeys(pending, error)
             first = False
+            return ask(pending)
+
+        def ask(pending: Sequence[str]) -> dict[str, TopicResult | ModeAwareError]:
             try:
                 return self._ask(views.claim(), lambda timeout_ms: message_of(pending, timeout_ms), deadline)
             except ModeAwareError as error:
-                return dict.fromkeys(pending, error)
+                if error.code is not ErrorCode.MESSAGE_TOO_LARGE or len(pending) < 2:
+                    return dict.fromkeys(pending, error)
+            half = len(pending) // 2  # nothing was sent
+            return ask(pending[:half]) | ask(pending[half:])
 
         retrying = Retrying(deadline, RetryPolicy.from_conf(self._conf), sleep=self._given_up.wait)
         return retrying.each(topics, attempt, repeatable=repeatable, settle=settle)

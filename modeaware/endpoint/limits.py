@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from modeaware.wire.frames import MAX_REQUEST_BYTES, MAX_RESPONSE_BYTES
+from modeaware.wire.frames import MAX_CHANGE_BYTES, MAX_REQUEST_BYTES, MAX_RESPONSE_BYTES
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class EndpointLimits:
     connections: int = 1_200
     connections_per_peer: int = 600
     request_bytes: int = MAX_REQUEST_BYTES
-    change_bytes: int = 65_536
+    change_bytes: int = MAX_CHANGE_BYTES
     modes_bytes: int = 262_144
     versions_bytes: int = 4_096
     response_bytes: int = MAX_RESPONSE_BYTES

@@ -14,7 +14,7 @@ from modeaware.errors import ClusterError, ControllerUnavailable, ErrorCode, Req
 from modeaware.modelog.records import ClaimRecord
 from modeaware.wire import capabilities, codec
 from modeaware.wire.capabilities import API_VERSIONS_VERSION, CLIENT_NAME, identity
-from modeaware.wire.frames import MAX_REQUEST_BYTES, MalformedFrame, frame
+from modeaware.wire.frames import MAX_CHANGE_BYTES, MalformedFrame, frame
 from modeaware.wire.messages import lost_in_version
 from modeaware.wire.security import security_protocol, split_address
 
@@ -49,7 +49,7 @@ def request(conf: Mapping[str, Any], claim: ClaimRecord, message: Any, timeout_s
         def encode(correlation_id: int, client_id: str | None) -> bytes:
             return codec.encode_request(message, api_version, correlation_id, client_id or CLIENT_NAME)
 
-        frame(encode(0, None), MAX_REQUEST_BYTES)  # refused here, before anything of it is sent
+        frame(encode(0, None), MAX_CHANGE_BYTES)  # refused here, before anything of it is sent
         try:
             answer = server.ask(message.API_KEY, api_version, encode, max(deadline_s - time.monotonic(), 0.001))
             return codec.decode_response(answer, message.API_KEY, api_version)[1]

@@ -224,6 +224,14 @@ def test_without_a_controller_the_error_says_how_to_start_one(
 # What is sent again, and what is said in the end
 
 
+def test_more_topics_than_a_request_holds_are_sent_in_parts(admin: AdminClient, controller: StubController) -> None:
+    wanted = {f"{n:0249}": DeletePartitions(1) for n in range(600)}
+    futures = admin.delete_partitions(wanted)
+    assert [future.result(10).topic for future in futures.values()] == list(wanted)
+    assert [command.topic for command in controller.commands] == list(wanted)
+    assert len(controller.submitted) == 4
+
+
 def test_refusals_that_pass_are_retried_for_their_topics_alone(admin: AdminClient, controller: StubController) -> None:
     codes = {"a": [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE], "b": []}
 
