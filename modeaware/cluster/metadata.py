@@ -181,41 +181,25 @@ class LeaderRequests:
         """
 
         def attempt(partitions: Iterable[Partition]) -> dict[Partition, _Answered]:
-            answered: dict[Partition, _Answered] = {}
-            led: dict[int, dict[str, dict[int, int]]] = {}
-            for topic, p in partitions:
-                node, epoch = self._routes.get((topic, p), (-1, -1))
-                if node < 0:
-                    refused = self._refusals.get(topic)
-                    error = refused or _leader_error(what, (topic, p), KafkaError.LEADER_NOT_AVAILABLE)
-                    answered[topic, p] = _Answered(error, None, refused is None)
-                elif only_under is not None and epoch != only_under.get((topic, p)):
-                    text = f"put off: {what} {topic}-{p}: led under epoch {epoch}, not the one observed"
-                    answered[topic, p] = _Answered(ClusterError(text, topic=topic, partition=p), (node, epoch), True)
-                else:
-                    led.setdefault(node, {}).setdefault(topic, {})[p] = epoch
+            led, answered = self._by_leader(partitions, what, only_under)
             not_sent = before({topic for topics in led.values() for topic in topics}) if before and led else {}
-            asks = [
-                Ask(node, build({topic: epochs for topic, epochs in topics.items() if topic not in not_sent}))
-                for node, topics in sorted(led.items())
-                if topics.keys() - not_sent.keys()
-            ]
-            answers = dict(zip((ask.node_id for ask in asks), self._brokers.ask_each(asks), strict=True))
             for node, topics in led.items():
-                answer, entries = answers.get(node), {}
-                if answer is not None and not isinstance(answer, ClusterError):
+                for topic in topics.keys() & not_sent.keys():
+                    epochs = topics.pop(topic)
+                    answered |= {(topic, p): _Answered(not_sent[topic], (node, e)) for p, e in epochs.items()}
+            asks = [Ask(node, build(topics)) for node, topics in sorted(led.items()) if topics]
+            for ask, answer in zip(asks, self._brokers.ask_each(asks), strict=True):
+                entries = {}
+                if not isinstance(answer, ClusterError):
                     entries = {
                         (getattr(topic, topic_name), getattr(entry, index)): entry
                         for topic in answer.topics
                         for entry in topic.partitions
                     }
-                for topic, epochs in topics.items():
+                for topic, epochs in led[ask.node_id].items():
                     for p, epoch in epochs.items():
-                        if topic in not_sent:
-                            answered[topic, p] = _Answered(not_sent[topic], (node, epoch))
-                            continue
                         entry = answer if isinstance(answer, ClusterError) else entries.get((topic, p))
-                        answered[topic, p] = _read(what, (topic, p), (node, epoch), entry)
+                        answered[topic, p] = _read(what, (topic, p), (ask.node_id, epoch), entry)
             return answered
 
         wanted = sorted(set(partitions))
@@ -240,6 +224,26 @@ class LeaderRequests:
         """Return the entries of :meth:`ask` without the failures."""
         answers = self.ask(partitions, what, build, index=index, topic_name=topic_name)
         return {key: entry for key, entry in answers.items() if not isinstance(entry, ClusterError)}
+
+    def _by_leader(
+        self, partitions: Iterable[Partition], what: str, only_under: Mapping[Partition, int] | None
+    ) -> tuple[dict[int, dict[str, dict[int, int]]], dict[Partition, _Answered]]:
+        """Return node id -> topic -> partition -> leader epoch, and the errors of partitions that cannot be asked
+        for."""
+        led: dict[int, dict[str, dict[int, int]]] = {}
+        errors: dict[Partition, _Answered] = {}
+        for topic, p in partitions:
+            node, epoch = self._routes.get((topic, p), (-1, -1))
+            if node < 0:
+                refused = self._refusals.get(topic)
+                error = refused or _leader_error(what, (topic, p), KafkaError.LEADER_NOT_AVAILABLE)
+                errors[topic, p] = _Answered(error, None, refused is None)
+            elif only_under is not None and epoch != only_under.get((topic, p)):
+                text = f"put off: {what} {topic}-{p}: led under epoch {epoch}, not the one observed"
+                errors[topic, p] = _Answered(ClusterError(text, topic=topic, partition=p), (node, epoch), True)
+            else:
+                led.setdefault(node, {}).setdefault(topic, {})[p] = epoch
+        return led, errors
 
     def _find(self, topics: Collection[str]) -> None:
         if not topics:
