@@ -30,6 +30,8 @@ from modeaware.wire.requests import (
 )
 
 OFFSETS_TOPIC = "__consumer_offsets"
+AT_A_TIME = 8
+"""How many requests about groups are on their way."""
 _DESCRIBE_OPERATION = 8
 _Leaders = Mapping[int, Leader]
 
@@ -89,14 +91,27 @@ def error_name(code: int) -> str:
 
 def ask_in_batches(
     brokers: Brokers,
-    batches: Mapping[tuple[int, Any], list[str]],
+    coordinators: Mapping[tuple[int, Any], list[str]],
     size: int,
     build: Callable[[tuple[int, Any], list[str]], Any],
-) -> Iterable[tuple[tuple[int, Any], list[str], Any]]:
-    """Ask coordinators for many groups, ``size`` in a request; the first part of a key is the broker's id."""
-    parts = [(key, names[i : i + size]) for key, names in sorted(batches.items()) for i in range(0, len(names), size)]
-    answers = brokers.ask_each([Ask(key[0], build(key, names)) for key, names in parts], BULK_TIMEOUT_S)
-    return [(key, names, answer) for (key, names), answer in zip(parts, answers, strict=True)]
+) -> Iterator[tuple[tuple[int, Any], list[str], Any]]:
+    """Ask coordinators for many groups, ``size`` in a request; the first part of a key is the broker's id.
+
+    A few requests at a time, so that neither their time nor what they return grows with the groups. A broker that does
+    not answer is not asked again.
+    """
+    parts = [(i, key, names[i : i + size]) for key, names in coordinators.items() for i in range(0, len(names), size)]
+    parts.sort(key=lambda part: part[:2])
+    failed: dict[int, ClusterError] = {}
+    for first in range(0, len(parts), AT_A_TIME):
+        some = parts[first : first + AT_A_TIME]
+        asks = {(i, key): Ask(key[0], build(key, names)) for i, key, names in some if key[0] not in failed}
+        answers = dict(zip(asks, brokers.ask_each(list(asks.values()), BULK_TIMEOUT_S), strict=True))
+        for i, key, names in some:
+            answer = answers.get((i, key), failed.get(key[0]))
+            if isinstance(answer, ClusterError):
+                failed[key[0]] = answer
+            yield key, names, answer
 
 
 def _check_authorization(brokers: Brokers, listing: Listing) -> None:

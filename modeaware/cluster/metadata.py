@@ -111,15 +111,6 @@ def ids_of_each_broker(brokers: Brokers, names: Sequence[str]) -> dict[int, Ids]
     return found
 
 
-def topic_ids(brokers: Brokers, topic: str) -> dict[int, str | None]:
-    """Return the id of one topic from each live broker: node id -> topic id, None: it has none of that name."""
-    each = ids_of_each_broker(brokers, [topic])
-    for node, ids in each.items():
-        if topic not in ids:
-            raise ClusterError(f"broker {node} does not describe topic {topic!r}", topic=topic)
-    return {node: ids[topic] for node, ids in each.items()}
-
-
 def _ids(answer: Any) -> Ids:
     found: dict[str, str | None] = {}
     for topic in answer.topics:

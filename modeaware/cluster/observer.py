@@ -12,7 +12,7 @@ from modeaware.clock import SYSTEM_CLOCK, Clock, utc
 from modeaware.cluster.cluster import Cluster, LogOffsets, TopicShape
 from modeaware.cluster.commits import CommitsChecked, CommitsSeen, check_commits, read_partitions
 from modeaware.cluster.groups import GroupsFound, find_groups
-from modeaware.cluster.metadata import Partition, epoch_ends, topic_ids, writers
+from modeaware.cluster.metadata import Partition, epoch_ends, ids_of_each_broker, writers
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import Consumer, KafkaError, KafkaException, Message
 from modeaware.lifecycle.drain import evacuation_of
@@ -110,31 +110,24 @@ class Observer:
                     self._missing_since_s.pop(shape.topic_id, None)
                     present[topic] = _Present(topic, shape, record)
             facts = self._facts(present, rules, before_due)
+
+            def is_absent(topic: str, record: TopicRecord | None) -> bool:
+                return topic not in present or present[topic].record is not record
+
+            missing = [
+                r for t, r in looks if r is not None and is_absent(t, r) and not isinstance(shapes[t], ClusterError)
+            ]
+            gone = self._gone(missing)
             return [
-                facts[topic]
-                if topic in present and present[topic].record is record
-                else self._absent(topic, record, shapes[topic])
+                _absent(topic, shapes[topic], gone.get(record.topic_id, False) if record is not None else False)
+                if is_absent(topic, record)
+                else facts[topic]
                 for topic, record in looks
             ]
         except ClusterError as error:
             if error.code is ErrorCode.REQUEST_TIMED_OUT:
                 self._cluster.reconnect()
             raise
-
-    def _absent(
-        self, topic: str, record: TopicRecord | None, shape: TopicShape | ClusterError | None
-    ) -> TopicFacts | ClusterError:
-        if isinstance(shape, ClusterError):
-            return shape
-        try:
-            gone = record is not None and self._gone(record)
-        except ClusterError as error:
-            if error.code is ErrorCode.REQUEST_TIMED_OUT:
-                raise
-            return error
-        if shape is None:
-            return TopicFacts(topic, None, gone=gone)
-        return TopicFacts(topic, shape.topic_id, shape.partition_count, gone=gone)
 
     def _facts(
         self, present: Mapping[str, _Present], rules: Sequence[GroupRule], before_due: bool
@@ -240,18 +233,49 @@ class Observer:
             for name in records
         }
 
-    def _gone(self, record: TopicRecord) -> bool:
-        """Return whether no broker has had the topic for :data:`GONE_AFTER_MS`."""
-        since_s = self._missing_since_s.pop(record.topic_id, None)
-        if record.topic_id in topic_ids(self._brokers, record.topic).values():
-            return False
+    def _gone(self, records: Sequence[TopicRecord]) -> dict[str, bool | ClusterError]:
+        """Return topic id -> whether no broker has had the topic for :data:`GONE_AFTER_MS`, or why that is not
+        known."""
+        if not records:
+            return {}
+        ids = [record.topic_id for record in records]
+        since_s = {each: self._missing_since_s.pop(each) for each in ids if each in self._missing_since_s}
+        try:
+            nodes = ids_of_each_broker(self._brokers, [record.topic for record in records])
+        except ClusterError as error:  # all others are looked at all the same
+            if error.code is ErrorCode.REQUEST_TIMED_OUT:
+                self._cluster.reconnect()
+            return dict.fromkeys(ids, error)
         now_s = self._clock.monotonic_s()  # a correction of the wall clock is no time that has passed
-        since_s = now_s if since_s is None else since_s
-        if now_s - since_s < GONE_AFTER_MS / 1000:
-            self._missing_since_s[record.topic_id] = since_s
-            return False
-        self._seen.pop(record.topic_id, None)
-        return True
+        found: dict[str, bool | ClusterError] = {}
+        for record in records:
+            topic, topic_id = record.topic, record.topic_id
+            first_s = since_s.get(topic_id, now_s)
+            silent = [node for node, named in nodes.items() if topic not in named]
+            if silent:
+                found[topic_id] = ClusterError(f"broker {silent[0]} does not describe topic {topic!r}", topic=topic)
+            elif topic_id in {named[topic] for named in nodes.values()}:
+                found[topic_id] = False
+            elif now_s - first_s < GONE_AFTER_MS / 1000:
+                found[topic_id] = False
+                self._missing_since_s[topic_id] = first_s
+            else:
+                found[topic_id] = True
+                self._seen.pop(topic_id, None)
+        return found
+
+
+def _absent(
+    topic: str, shape: TopicShape | ClusterError | None, gone: bool | ClusterError
+) -> TopicFacts | ClusterError:
+    """Return the facts of a topic that is not, or not any more, the one to look at."""
+    if isinstance(shape, ClusterError):
+        return shape
+    if isinstance(gone, ClusterError):
+        return gone
+    if shape is None:
+        return TopicFacts(topic, None, gone=gone)
+    return TopicFacts(topic, shape.topic_id, shape.partition_count, gone=gone)
 
 
 # Descriptions of stragglers: where they come from, never their values

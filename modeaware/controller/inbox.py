@@ -81,11 +81,6 @@ class Job(Future[_Results]):
                 # Whatever its own code: some say that nothing was done.
                 self._outcomes.append(_in_doubt(str(outcome)) if unknown else outcome)
 
-    @property
-    def ended(self) -> int:
-        """Return how many commands have an outcome."""
-        return len(self._outcomes)
-
     def prove(self) -> None:
         """Mark every outcome up to now as the active controller's."""
         with self._lock:

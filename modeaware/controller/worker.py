@@ -9,7 +9,8 @@ log, so it can name the active controller to its clients. A place in the electio
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from modeaware.clock import Clock
@@ -47,11 +48,10 @@ SEAL_SLACK_MS = 1_000
 STOP_APPEND_TIMEOUT_S = 3.0
 SLICE_S = 0.25
 """How long commands of one request are executed before others, and due checks, have their turn."""
-LOOK_TOPICS = 1_000
-"""How many topics are looked at together, at most: a look at so many takes a second or two."""
-FIRST_COMMANDS = 64
-"""A request's commands are begun so many at first, then as many as were done: few looks at the groups for many topics,
-and whoever waits behind them waits no longer than they have taken."""
+FIRST_TOPICS, MOST_TOPICS = 64, 1_000
+"""How many topics are looked at together: first, and at most. Few looks at the groups for many topics, but none that
+takes long: where one took more than :data:`LOOK_S` there are half as many, where less than half of it twice as many."""
+LOOK_S = 2.0
 CLAIM_READ_TIMEOUT_S = 5.0
 CLAIM_REFRESH_S = 10.0
 """The age at which a standby reads the claim again."""
@@ -83,6 +83,7 @@ class Worker:
         now_s = self.clock.monotonic_s()
         self._useful_s = now_s  # when its place last was worth keeping: joined, standing by, or leading with a claim
         self._claim_read_s: float | None = now_s  # when a standby last read the claim: first, at the start
+        self._at_once = FIRST_TOPICS
         self._weakness_due = False
         self._weakness: str | None = None
 
@@ -304,7 +305,7 @@ class Worker:
             if job is not None:
                 self._carry_out(job, term)
             if (due := schedule.due(elapsed_ms(self.clock))) and self._still_leads(term):
-                self.engine.check(due[:LOOK_TOPICS])
+                self._check(due)
             self._watch_cluster()
             self._warn_of_weakness()
 
@@ -317,7 +318,7 @@ class Worker:
             if not self._still_leads(term):
                 raise ControllerFenced("another controller has taken over")
             due = engine.schedule.due(elapsed_ms(self.clock))
-            if due and engine.check(due[:LOOK_TOPICS]):
+            if due and self._check(due):
                 give_up_ms = elapsed_ms(self.clock) + patience_ms
             now_ms, next_ms = elapsed_ms(self.clock), engine.schedule.next_ms()
             sealing = any(topic_phase(record) == "seal" for record in engine.records)
@@ -333,10 +334,11 @@ class Worker:
         """
         until_s = self.clock.monotonic_s() + SLICE_S
         try:
-            while commands := job.begin(self.clock.monotonic_s(), min(max(FIRST_COMMANDS, job.ended), LOOK_TOPICS)):
+            while commands := job.begin(self.clock.monotonic_s(), self._at_once):
                 appends = self.log.appends
                 try:
-                    results = self.engine.execute(commands)
+                    with self._timed(len(commands)):
+                        results = self.engine.execute(commands)
                 except (ClusterError, ControllerFenced) as error:
                     # A fenced append may have succeeded: the answer to its commit may be what was lost.
                     harmless = self._is_harmless(error)
@@ -362,6 +364,25 @@ class Worker:
                 job.finish()
             else:
                 self.inbox.put_back(job)
+
+    def _check(self, due: Sequence[str]) -> bool:
+        """Check the topics that have been due for the longest time; return whether anything changed."""
+        some = due[: self._at_once]
+        with self._timed(len(some)):
+            return self.engine.check(some)
+
+    @contextmanager
+    def _timed(self, topics: int) -> Iterator[None]:
+        """Fit how many topics are worked on together to the time that it takes, also where it fails (by a time-out)."""
+        start_s = self.clock.monotonic_s()
+        try:
+            yield
+        finally:
+            took_s = self.clock.monotonic_s() - start_s
+            if took_s > LOOK_S:
+                self._at_once = max(topics // 2, 1)
+            elif took_s < LOOK_S / 2 and topics == self._at_once:
+                self._at_once = min(topics * 2, MOST_TOPICS)
 
     def _is_harmless(self, error: ModeAwareError) -> bool:
         """Return whether certainly nothing was appended, and a new claim would not help: the record is too large."""

@@ -21,6 +21,12 @@ from tests.support.worker_world import COMMAND, Engine, World, loses, nothing, r
 MANY = [DeletePartitionsCommand(f"topic-{number}", 1) for number in range(5)]
 
 
+def at_once(monkeypatch: pytest.MonkeyPatch, topics: int) -> None:
+    """Have so many topics worked on together, however long it takes."""
+    monkeypatch.setattr(worker_module, "FIRST_TOPICS", topics)
+    monkeypatch.setattr(worker_module, "MOST_TOPICS", topics)
+
+
 def begun(job: Job, commands: int) -> None:
     for _ in range(commands):
         (command,) = job.begin(0.0)
@@ -44,7 +50,7 @@ def served(world: World, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return [CommandResult(command.topic)]
 
     monkeypatch.setattr(Engine, "execute", execute)
-    monkeypatch.setattr(worker_module, "LOOK_TOPICS", 1)
+    at_once(monkeypatch, 1)
     return topics
 
 
@@ -176,7 +182,7 @@ def test_an_append_that_fails_is_the_outcome_of_its_own_commands(
     world: World, monkeypatch: pytest.MonkeyPatch, failure: ModeAwareError, together: int, in_doubt: int
 ) -> None:
     """A fenced append is in doubt as well: its commit may have been made all the same."""
-    monkeypatch.setattr(worker_module, "LOOK_TOPICS", together)
+    at_once(monkeypatch, together)
     world.failures.append(failure)
     job = world.inbox.put(MANY)
     did = run(world, sits(world, Seat.LEADER), *[nothing] * 20)
@@ -188,7 +194,7 @@ def test_a_memory_of_an_earlier_term_is_not_proved_by_a_later_claim(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker_module, "SLICE_S", 0)
-    monkeypatch.setattr(worker_module, "LOOK_TOPICS", 1)
+    at_once(monkeypatch, 1)
     world.appends_nothing = True
     world.confirmations.extend([True, None])
     monkeypatch.setattr(worker_module, "CONFIRM_TIMEOUT_S", -1)

@@ -15,7 +15,7 @@ from modeaware.cluster.groups import GroupsFound
 from modeaware.cluster.metadata import Partition
 from modeaware.cluster.observer import GONE_AFTER_MS, Observer, sample_records
 from modeaware.errors import ClusterError
-from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, WriterFacts
+from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, TopicFacts, WriterFacts
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import TopicRecord
 from tests.support.lifecycle import LATER_MS, TOPIC, TOPIC_ID, admitted, after, facts, log, shrink
@@ -66,7 +66,7 @@ class Looking:
         self.asked: list[tuple[str, object]] = []
         self.observer = Observer(self.cluster, {}, self.clock)
         patch.setattr(module, "find_groups", self._find_groups)
-        patch.setattr(module, "topic_ids", self._topic_ids)
+        patch.setattr(module, "ids_of_each_broker", self._ids_of_each_broker)
         patch.setattr(module, "epoch_ends", self._epoch_ends)
         patch.setattr(module, "writers", self._writers)
         patch.setattr(module, "sample_records", self._samples)
@@ -79,11 +79,12 @@ class Looking:
         self.asked.append(("also", tuple(also[TOPIC])))
         return {topic: GroupsFound(dict(self.groups)) for topic in topics}
 
-    def _topic_ids(self, _brokers: object, _topic: str) -> dict[int, str | None]:
+    def _ids_of_each_broker(self, _brokers: object, names: Iterable[str]) -> dict[int, dict[str, str | None]]:
         if isinstance(self.ids, ClusterError):
             raise self.ids
         shape = self.cluster.shape
-        return self.ids if self.ids is not None else {1: shape.topic_id if shape is not None else None}
+        nodes = self.ids if self.ids is not None else {1: shape.topic_id if shape is not None else None}
+        return {node: dict.fromkeys(names, topic_id) for node, topic_id in nodes.items()}
 
     def _epoch_ends(
         self, _brokers: object, wanted: Mapping[Partition, Iterable[int]]
@@ -204,6 +205,13 @@ class TestGone:
         for _ in range(3):
             assert not looking.observer.observe(TOPIC, draining()).gone
             looking.clock.advance(GONE_AFTER_MS)
+
+    def test_the_record_of_an_earlier_topic_of_that_name_gets_none_of_its_facts(self, looking: Looking) -> None:
+        earlier = replace(draining(), topic_id="another")
+        now, before = looking.observer.observe_all([(TOPIC, draining()), (TOPIC, earlier)])
+        assert isinstance(now, TopicFacts)
+        assert now.partitions
+        assert before == TopicFacts(TOPIC, TOPIC_ID, now.partition_count)
 
     def test_not_on_the_word_of_some(self, looking: Looking) -> None:
         """A broker that does not answer might know it; the time begins again."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
+from itertools import chain, repeat
 from types import SimpleNamespace
 from typing import Any
 
@@ -115,6 +117,22 @@ def test_a_leader_that_cannot_claim_goes_to_the_end_of_the_queue(world: World) -
     late = passes(world, worker_module.STUCK_S + 1)
     did = run(world, sits(world, Seat.LEADER), nothing, late, sits(world, Seat.STANDBY))
     assert did == ["join after 70", "confirm", "confirm", "leave", "join after 70", "leave"]
+
+
+def test_topics_are_worked_on_together_as_long_as_that_is_quick(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many at once cost less; but the election, and other commands, wait for them."""
+    looked: list[int] = []
+    took_s = chain([0.1, 0.1, 5.0, 5.0, 1.5, 0.1], repeat(0.1))
+
+    def check(self: Engine, topic_ids: Sequence[str]) -> bool:
+        looked.append(len(topic_ids))
+        world.clock.advance(round(next(took_s) * 1000))
+        return True
+
+    monkeypatch.setattr(Engine, "check", check)
+    world.due.extend(f"id-{n}" for n in range(1_000))
+    run(world, sits(world, Seat.LEADER), *[nothing] * 20)
+    assert looked[:7] == [64, 128, 256, 128, 64, 64, 128]
 
 
 def test_an_answer_from_memory_is_confirmed_first(world: World) -> None:

@@ -1,0 +1,220 @@
+"""What groups have committed, as their coordinators have it: partitions by name, or whole groups, whichever is less.
+
+A request that names partitions costs groups times partitions, though most groups have no commits on most topics; one
+that names none costs what there is of a group, on whatever topics. Where many partitions are looked at, a few groups
+are read whole first, and show which way the others are cheaper.
+
+The response for a whole group leaves out, without an error, every topic that the user may not DESCRIBE on that broker.
+So each coordinator is then asked for the topics by name as well, of one group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from modeaware.cluster.group_listing import ListedGroup, ask_in_batches, error_name
+from modeaware.cluster.metadata import Partition, end_offsets
+from modeaware.errors import ClusterError
+from modeaware.librdkafka import KafkaError
+from modeaware.wire.brokers import BULK_TIMEOUT_S, Ask, Brokers
+from modeaware.wire.requests import DescribeShareGroupOffsetsRequest, OffsetFetchRequest
+
+NAMED_PARTITIONS = 100
+"""Up to so many partitions are named in any case: of one topic, mostly."""
+OFFSETS_A_REQUEST, GROUPS_A_REQUEST = 20_000, 250
+SAMPLED_GROUPS = 20
+
+Wanted = Mapping[str, Collection[int]]
+"""Topic -> the partitions whose offsets are to be read."""
+_Coordinators = Mapping[tuple[int, bool], list[str]]
+"""(node id, whether they are share groups) -> groups."""
+_LEFT_OUT = "its coordinator left them out of the response"
+
+
+@dataclass(frozen=True)
+class Commits:
+    """A group's offsets on one topic: partition -> offset, and the leader epoch of the commit where it has one.
+
+    ``unknown`` says why they cannot be read.
+    """
+
+    offsets: Mapping[int, int] = field(default_factory=dict)
+    epochs: Mapping[int, int] = field(default_factory=dict)
+    unknown: str | None = None
+
+
+@dataclass
+class GroupOffsets:
+    """What was read.
+
+    Attributes:
+        of_topic: topic -> group -> its commits, where it has any or they are not known.
+        unknown: group -> why nothing of it could be read.
+    """
+
+    of_topic: dict[str, dict[str, Commits]]
+    unknown: dict[str, str] = field(default_factory=dict)
+
+    def note(self, topic: str, group: str, commits: Commits) -> None:
+        if commits.offsets or commits.unknown is not None:
+            self.of_topic[topic][group] = commits
+
+
+def read_offsets(brokers: Brokers, groups: Iterable[ListedGroup], topics: Mapping[str, Iterable[int]]) -> GroupOffsets:
+    """Return the offsets of ``groups`` on partitions of ``topics``; of share groups, their start offsets."""
+    wanted = {topic: frozenset(partitions) for topic, partitions in topics.items()}
+    coordinators: dict[tuple[int, bool], list[str]] = {}
+    for group in groups:
+        coordinators.setdefault((group.coordinator, group.kind == "share"), []).append(group.name)
+    reading = _Reading(brokers, wanted, sum(map(len, wanted.values())))
+    reading.share({key: names for key, names in coordinators.items() if key[1]})
+    rest = {key: names for key, names in coordinators.items() if not key[1]}
+    if reading.count > NAMED_PARTITIONS:
+        step = max(1, sum(map(len, rest.values())) // SAMPLED_GROUPS)
+        mean = reading.whole({key: names[::step] for key, names in rest.items()}, SAMPLED_GROUPS)
+        rest = {key: [name for n, name in enumerate(names) if n % step] for key, names in rest.items()}
+        if mean <= reading.count:
+            reading.whole(rest, _groups_a_request(mean))
+            rest = {}
+        reading.note_hidden()
+    reading.named(rest)
+    return reading.found
+
+
+class _Reading:
+    """Reads the offsets of groups on the partitions ``wanted``, ``count`` in all."""
+
+    def __init__(self, brokers: Brokers, wanted: Wanted, count: int) -> None:
+        self.count = count
+        self.found = GroupOffsets({topic: {} for topic in wanted})
+        self._brokers = brokers
+        self._wanted = wanted
+        self._whole: dict[int, list[str]] = {}
+
+    def share(self, coordinators: _Coordinators) -> None:
+        if not coordinators:
+            return
+        # Read first: what is acknowledged up to a later end is acknowledged up to this one.
+        ends = end_offsets(self._brokers, ((topic, p) for topic, some in self._wanted.items() for p in some))
+        for _, names, answer in ask_in_batches(
+            self._brokers,
+            coordinators,
+            _groups_a_request(self.count),
+            lambda _, names: _share_request(names, self._wanted),
+        ):
+            for name, topics in _by_group(self.found, names, answer, "topic_name").items():
+                for topic in self._wanted:
+                    self.found.note(topic, name, _acknowledged(topic, topics.get(topic), ends))
+
+    def named(self, coordinators: _Coordinators) -> None:
+        for _, names, answer in ask_in_batches(
+            self._brokers, coordinators, _groups_a_request(self.count), lambda _, names: _request(names, self._wanted)
+        ):
+            for name, topics in _by_group(self.found, names, answer, "name").items():
+                for topic, partitions in self._wanted.items():
+                    self.found.note(topic, name, _committed(topics.get(topic), partitions))
+
+    def whole(self, coordinators: _Coordinators, groups_a_request: int) -> int:
+        """Read all commits of groups; return how many a group has, in the mean."""
+        read = entries = 0
+        for (node, _), names, answer in ask_in_batches(
+            self._brokers, coordinators, groups_a_request, lambda _, names: _request(names, None)
+        ):
+            groups = _by_group(self.found, names, answer, "name")
+            self._whole.setdefault(node, []).extend(groups)
+            for name, topics in groups.items():
+                read, entries = read + 1, entries + sum(map(len, topics.values()))
+                for topic in topics.keys() & self._wanted.keys():
+                    self.found.note(topic, name, _committed(topics[topic], self._wanted[topic]))
+        return entries // max(read, 1)
+
+    def note_hidden(self) -> None:
+        """Find the topics that coordinators hide from the user: what the groups read whole have there is not known."""
+        probes = {node: names[0] for node, names in self._whole.items() if names}
+        first = {topic: sorted(partitions)[:1] for topic, partitions in self._wanted.items()}
+        asks = [Ask(node, _request([name], first)) for node, name in probes.items()]
+        for (node, name), answer in zip(probes.items(), self._brokers.ask_each(asks, BULK_TIMEOUT_S), strict=True):
+            probed = GroupOffsets({})
+            topics = _by_group(probed, [name], answer, "name").get(name, {})
+            for topic in self._wanted:
+                why = probed.unknown.get(name) or _committed(topics.get(topic), first[topic]).unknown
+                if why is not None:
+                    for group in self._whole[node]:
+                        self.found.note(topic, group, Commits(unknown=why))
+
+
+def _groups_a_request(offsets: int) -> int:
+    """Return how many groups with so many offsets each are read in one request."""
+    return min(max(OFFSETS_A_REQUEST // max(offsets, 1), 1), GROUPS_A_REQUEST)
+
+
+def _request(groups: Sequence[str], wanted: Wanted | None) -> Any:
+    group = OffsetFetchRequest.OffsetFetchRequestGroup
+    each = group.OffsetFetchRequestTopics
+    topics = wanted and [each(name=topic, partition_indexes=sorted(partitions)) for topic, partitions in wanted.items()]
+    # Version 10 has topic ids for names, which older brokers do not support.
+    return OffsetFetchRequest(
+        groups=[group(group_id=name, topics=topics) for name in groups], min_version=8, max_version=9
+    )
+
+
+def _share_request(groups: Sequence[str], wanted: Wanted) -> Any:
+    share = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup
+    each = share.DescribeShareGroupOffsetsRequestTopic
+    topics = [each(topic_name=topic, partitions=sorted(partitions)) for topic, partitions in wanted.items()]
+    return DescribeShareGroupOffsetsRequest(groups=[share(group_id=name, topics=topics) for name in groups])
+
+
+def _by_group(
+    found: GroupOffsets, names: Sequence[str], answer: Any, topic_name: str
+) -> dict[str, dict[str, Sequence[Any]]]:
+    """Return group -> topic -> the entries of its partitions, of the groups that could be read; note the others."""
+    if isinstance(answer, ClusterError):
+        found.unknown |= dict.fromkeys(names, str(answer))
+        return {}
+    groups: dict[str, dict[str, Sequence[Any]]] = {}
+    unknown = dict.fromkeys(names, _LEFT_OUT)
+    for group in answer.groups:
+        unknown.pop(group.group_id, None)
+        if not group.error_code:
+            groups[group.group_id] = {getattr(topic, topic_name): topic.partitions for topic in group.topics}
+        elif group.error_code != KafkaError.GROUP_ID_NOT_FOUND:  # gone since it was listed
+            unknown[group.group_id] = error_name(group.error_code)
+    found.unknown |= unknown
+    return groups
+
+
+def _committed(entries: Sequence[Any] | None, partitions: Collection[int]) -> Commits:
+    if (unknown := _unknown(entries)) is not None:
+        return Commits(unknown=unknown)
+    own = [e for e in entries or () if e.committed_offset >= 0 and e.partition_index in partitions]
+    return Commits(
+        {e.partition_index: e.committed_offset for e in own},
+        {e.partition_index: e.committed_leader_epoch for e in own if e.committed_leader_epoch >= 0},
+    )
+
+
+def _acknowledged(topic: str, entries: Sequence[Any] | None, ends: Mapping[Partition, int]) -> Commits:
+    """Return a share group's start offsets on a topic.
+
+    The start offset that brokers keep lies one acknowledgement behind, so it never reaches the end by itself. Their lag
+    (KIP-1226, Kafka 4.2) counts what is not acknowledged between the two: with none left, the group is at the end.
+    """
+    if (unknown := _unknown(entries)) is not None:
+        return Commits(unknown=unknown)
+    own = {e.partition_index: e for e in entries or () if e.start_offset >= 0}
+    return Commits(
+        {p: max(e.start_offset, ends.get((topic, p), -1)) if e.lag == 0 else e.start_offset for p, e in own.items()},
+        {p: e.leader_epoch for p, e in own.items() if e.leader_epoch >= 0},
+    )
+
+
+def _unknown(entries: Sequence[Any] | None) -> str | None:
+    """Return why a topic's entries are not known."""
+    if entries is None:
+        return _LEFT_OUT
+    codes = (e.error_code for e in entries if e.error_code not in (0, KafkaError.UNKNOWN_TOPIC_OR_PART))
+    code = next(codes, None)
+    return None if code is None else error_name(code)
