@@ -204,9 +204,9 @@ an evacuation is waited for  evacuated 2000000000
     lifecycle.drain: if requirement.evacuation is not None:
 a commit at the seal proves an evacuation  evacuated 2000000000
     lifecycle.drain: if job is None or reason is not None: => if job is None or partition not in job.committed:
-an evacuation is named by its epoch  evacuated 2000000050
+an evacuation is named by its epoch  evacuated 2000000378
     lifecycle.drain: return f"{EVACUATION_PREFIX}{topic}-{epoch}" => return f"{EVACUATION_PREFIX}{topic}-0"
-an evacuation begins anew when keys move again  evacuated 2000000606
+an evacuation begins anew when keys move again  evacuated 2000000589
     lifecycle.growth: evacuation_epoch=record.epoch + 1 if deletion.evacuate else -1
         => evacuation_epoch=deletion.evacuation_epoch
 an evacuation cannot be waived  evacuated 2000000003
@@ -218,7 +218,7 @@ keys are handed over after they are evacuated  order 2000000000
 nobody reads for an earlier evacuation  order 2000000000
     lifecycle.drain: g for g in {*noted, *using, *named} if not is_evacuation_group(facts.topic, g)
         => {*noted, *using, *named}
-nobody commits for an evacuation  evacuated 2000000140
+nobody commits for an evacuation  evacuated 2000000033
     lifecycle.growth: if is_evacuation_group(record.topic, name):
 nothing is deleted where brokers only compact  evacuated 2000000003
     lifecycle.steps: return due and now.facts.deletes and reclaim_policy( => return due and reclaim_policy(
