@@ -11,6 +11,7 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from modeaware import AdminClient
 from modeaware.cluster import observer
+from modeaware.controller import worker
 from modeaware.errors import ErrorCode
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand
 from modeaware.lifecycle.state import topic_phase
@@ -175,10 +176,14 @@ def test_a_topic_made_anew_loses_its_record_within_seconds(setting: Controlled, 
         assert writable() == list(range(6))
 
 
-def test_a_request_for_many_topics_lets_others_in_between(served: Controlled, make_topic: MakeTopic) -> None:
+def test_a_request_for_many_topics_lets_others_in_between(
+    setting: Controlled, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each topic has its own outcome, and the small request is answered first."""
+    monkeypatch.setattr(worker, "FIRST_TOPICS", 8)
+    monkeypatch.setattr(worker, "SLICE_S", 0)
     topics = [make_topic(2) for _ in range(20)]
-    controller = served.started[0]
+    controller = setting.start()
     epoch = controller.epoch
     large = controller.submit([DeletePartitionsCommand(topic, 1, 3_600_000) for topic in (*topics, "no-such-topic")])
     small = controller.submit([CreatePartitionsCommand("no-such-topic", 3)])
@@ -188,7 +193,7 @@ def test_a_request_for_many_topics_lets_others_in_between(served: Controlled, ma
     codes = [result.code for result in large.result(60)]
     assert order == ["small", "large"]
     assert codes == [ErrorCode.NONE] * 20 + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-    assert all(served.modes(topic) == (RW, RO) for topic in topics)
+    assert all(setting.modes(topic) == (RW, RO) for topic in topics)
     assert controller.epoch == epoch
 
 
