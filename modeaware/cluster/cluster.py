@@ -41,6 +41,8 @@ REQUEST_TIMEOUT_S = 15.0
 """For requests through ``Cluster.admin``."""
 TOPIC_NAMES_AGE_S = 10.0
 OPERATION_TIMEOUT_MS = 3_000
+PARTITIONS_A_REQUEST = 5_000
+"""KRaft refuses a request as a whole that takes more than 10 000 records."""
 """How long a broker may take for a change; less than the wait for its answer, so that the broker reports a timeout."""
 Check = Callable[[], None]
 """Called right before each sending of a request that changes something; what it raises prevents the sending."""
@@ -183,8 +185,8 @@ class Cluster:
         }
 
     def perform(self, effects: Sequence[Effect], check: Check = no_check) -> list[ClusterError | None]:
-        """Perform effects of different topics, each if every broker confirms that its topic is still the one it was
-        decided for; return the failure of each. Records of all topics are deleted in one request a leader.
+        """Perform effects, each if every broker confirms that its topic is still the one it was decided for; return the
+        failure of each. Records of all topics are deleted in one request a leader.
 
         The requests name topics, not ids, so the ids are compared right before each sending. Between that and the
         request's arrival a window remains in which a topic deleted and recreated under its name would be hit.
@@ -213,6 +215,7 @@ class Cluster:
             check()
 
         try:
+            check()  # first of all: where it is too late, nothing is asked any more
             commit_offsets(self.brokers, effect, last_checks)
         except ClusterError as error:
             return error
@@ -303,9 +306,20 @@ def delete_records(
 def create_partitions(
     brokers: Brokers, effects: Sequence[CreatePartitions], validate_only: bool = False, check: Check = no_check
 ) -> list[ClusterError | None]:
-    """Create partitions of different topics in one request; return the failure of each."""
-    if not effects:
-        return []
+    """Create partitions of different topics, of many in one request; return the failure of each."""
+    failures: list[ClusterError | None] = []
+    some: list[CreatePartitions] = []
+    for effect in effects:
+        if some and sum(each.total_count for each in some) + effect.total_count > PARTITIONS_A_REQUEST:
+            failures += _create_partitions(brokers, some, validate_only, check)
+            some = []
+        some.append(effect)
+    return failures + (_create_partitions(brokers, some, validate_only, check) if some else [])
+
+
+def _create_partitions(
+    brokers: Brokers, effects: Sequence[CreatePartitions], validate_only: bool, check: Check
+) -> list[ClusterError | None]:
     ids = {effect.topic: effect.topic_id for effect in effects}
     failures: dict[str, ClusterError] = {}
 

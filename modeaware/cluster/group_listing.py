@@ -19,7 +19,7 @@ from itertools import count
 from typing import Any
 
 from modeaware.cluster.metadata import Leader, end_offsets, metadata_request
-from modeaware.errors import ClusterError
+from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import KafkaError
 from modeaware.lifecycle.facts import GroupsDoubt
 from modeaware.wire.brokers import BULK_TIMEOUT_S, Ask, Brokers
@@ -109,7 +109,7 @@ def ask_in_batches(
         answers = dict(zip(asks, brokers.ask_each(list(asks.values()), BULK_TIMEOUT_S), strict=True))
         for i, key, names in some:
             answer = answers.get((i, key), failed.get(key[0]))
-            if isinstance(answer, ClusterError):
+            if isinstance(answer, ClusterError) and answer.code is ErrorCode.REQUEST_TIMED_OUT:
                 failed[key[0]] = answer
             yield key, names, answer
 

@@ -296,19 +296,21 @@ def sample_records(
 ) -> dict[Partition, tuple[str, ...]]:
     """Describe the first records of each partition from an offset on: offset, time, key, names of headers.
 
-    A few records of a few partitions, within :data:`SAMPLE_TIMEOUT_S`. For messages alone: where a record cannot be
-    read, the error takes its place.
+    A few records of a few partitions, others each time, within :data:`SAMPLE_TIMEOUT_S`. For messages alone: where a
+    record cannot be read, the error takes its place.
     """
-    wanted = dict(sorted(starts.items())[:SAMPLED_PARTITIONS])
+    keys, turn = sorted(starts), int(monotonic_s())
+    chosen = (keys[(turn + n) % len(keys)] for n in range(min(len(keys), SAMPLED_PARTITIONS)))
+    wanted = {key: starts[key] for key in chosen}
     found: dict[Partition, list[str]] = {key: [] for key in wanted}
     waiting = set(wanted)
 
     def take(key: Partition, message: Message, _: Consumer) -> None:
         error = message.error()
-        if error is not None and error.code() != KafkaError._PARTITION_EOF:
-            raise KafkaException(error)
         if error is None:
             found[key].append(_describe(message))
+        elif error.code() != KafkaError._PARTITION_EOF:
+            found[key].append(f"not read: {error.str()}")
         if error is not None or len(found[key]) >= SAMPLED_RECORDS:
             waiting.discard(key)
 

@@ -207,18 +207,20 @@ class Engine:
     def execute(self, commands: Sequence[Command]) -> list[CommandResult]:
         """Execute commands on different topics, with one look and one append. A refusal is a result, not an exception.
 
+        Returns:
+            The results of the first commands; one at least. Others were not begun.
+
         Whatever is done outside the log is on the log first, under this claim (invariant I5).
         """
-        looks = [(each.topic, None) for each in commands if not isinstance(each, AlterGroupRulesCommand)]
-        found = iter(self._observe(looks) if looks else ())
-        admitted = self._validate(
-            [
-                self._alter_group_rules(each)
-                if isinstance(each, AlterGroupRulesCommand)
-                else self._admit(each, next(found))
-                for each in commands
-            ]
-        )
+        if isinstance(commands[0], AlterGroupRulesCommand):
+            return [self._alter_group_rules(commands[0])]
+        chosen: list[TopicCommand] = []
+        for each in commands:
+            if isinstance(each, AlterGroupRulesCommand):
+                break
+            chosen.append(each)
+        found = self._observe([(each.topic, None) for each in chosen])
+        admitted = self._validate([self._admit(command, facts) for command, facts in zip(chosen, found, strict=False)])
         records = [each.admission.record for each in admitted if isinstance(each, _Admitted)]
         failures = self._append([record for record in records if record is not None])
         return self._carry_out(
@@ -264,7 +266,8 @@ class Engine:
         except ClusterError as error:
             if len(growths) == 1:
                 return [error]
-            return [self._validated([each])[0] for each in growths]  # one topic does not hold up others
+            half = len(growths) // 2  # one topic does not hold up others
+            return self._validated(growths[:half]) + self._validated(growths[half:])
 
     def _not_begun(self, command: TopicCommand, error: ModeAwareError, record: TopicRecord | None) -> CommandResult:
         """Return the answer to a command that failed before anything was appended."""
@@ -296,12 +299,14 @@ class Engine:
     def check(self, topic_ids: Sequence[str]) -> bool:
         """Check topics in one pass: one look at all, one append, then their effects. Plan the next check of each.
 
+        Where a look at all fails, the first topics are checked, and the others stay due.
+
         Returns:
             Whether anything changed.
         """
         records = [self._records[topic_id] for topic_id in topic_ids]
-        looks = self._observe([(record.topic, record) for record in records])
-        checked = [self._advance(record, facts) for record, facts in zip(records, looks, strict=True)]
+        found = self._observe([(record.topic, record) for record in records])
+        checked = [self._advance(record, facts) for record, facts in zip(records, found, strict=False)]
         passed = [each for each in checked if each is not None]
         gone = [each.record.topic_id for each in passed if each.step.tombstone]
         stay = [each for each in passed if not each.step.tombstone]
@@ -373,8 +378,11 @@ class Engine:
         self.schedule.now(topic_id, elapsed_ms(self._clock))
 
     def _observe(self, looks: Sequence[Look]) -> list[TopicFacts | ClusterError]:
-        """Return the facts of topics. Unreadable rules about groups are a doubt: they may require more groups
-        (invariant I2)."""
+        """Return the facts of the first topics, one at least: of all, unless something is wrong with one of them. Its
+        fault holds up no other, and nothing is decided by facts that waited for another look.
+
+        Unreadable rules about groups are a doubt: they may require more groups (invariant I2).
+        """
         what = f"topic {looks[0][0]!r}: a look" if len(looks) == 1 else "a look at many topics"
         try:
             with self.failures.isolated(what):
@@ -382,7 +390,7 @@ class Engine:
         except ClusterError as error:
             if len(looks) == 1 or error.code is ErrorCode.REQUEST_TIMED_OUT:
                 return [error] * len(looks)
-            return [facts for look in looks for facts in self._observe([look])]  # one topic does not hold up others
+            return self._observe(looks[: len(looks) // 2])
         if not self._rules_unreadable:
             return found
         return [
@@ -506,7 +514,8 @@ class Engine:
                 errors = self._effects.perform(effects)
         except ClusterError as error:
             if len(effects) > 1:  # a fault in one holds up no other; what is done twice does no harm
-                return [self._perform([effect])[0] for effect in effects]
+                half = len(effects) // 2
+                return self._perform(effects[:half]) + self._perform(effects[half:])
             errors = [error]
         for effect, failure in zip(effects, errors, strict=True):
             if failure is not None:

@@ -49,12 +49,31 @@ STOP_APPEND_TIMEOUT_S = 3.0
 SLICE_S = 0.25
 """How long commands of one request are executed before others, and due checks, have their turn."""
 FIRST_TOPICS, MOST_TOPICS = 64, 1_000
-"""How many topics are looked at together: first, and at most. Few looks at the groups for many topics, but none that
-takes long: where one took more than :data:`LOOK_S` there are half as many, where less than half of it twice as many."""
 LOOK_S = 2.0
 CLAIM_READ_TIMEOUT_S = 5.0
 CLAIM_REFRESH_S = 10.0
 """The age at which a standby reads the claim again."""
+
+
+class Together:
+    """How many topics are worked on together: ``topics``, :data:`FIRST_TOPICS` at first. Pure.
+
+    Many together need fewer looks at the groups; but the election, and other commands, wait for them. So where they
+    took more than :data:`LOOK_S` there are half as many, unless half as many were no faster before (one broker that
+    does not answer, say), and where less than half of that twice as many, :data:`MOST_TOPICS` at most.
+    """
+
+    def __init__(self) -> None:
+        self.topics = FIRST_TOPICS
+        self._slow: tuple[int, float] | None = None
+
+    def took(self, topics: int, time_s: float) -> None:
+        if time_s > LOOK_S:
+            before, self._slow = self._slow, (topics, time_s)
+            in_vain = before is not None and topics < before[0] and time_s > 0.75 * before[1]
+            self.topics = before[0] if in_vain and before is not None else max(topics // 2, 1)
+        elif time_s < LOOK_S / 2 and topics == self.topics:
+            self.topics, self._slow = min(topics * 2, MOST_TOPICS), None
 
 
 @dataclass
@@ -83,7 +102,7 @@ class Worker:
         now_s = self.clock.monotonic_s()
         self._useful_s = now_s  # when its place last was worth keeping: joined, standing by, or leading with a claim
         self._claim_read_s: float | None = now_s  # when a standby last read the claim: first, at the start
-        self._at_once = FIRST_TOPICS
+        self._together = Together()
         self._weakness_due = False
         self._weakness: str | None = None
 
@@ -334,7 +353,7 @@ class Worker:
         """
         until_s = self.clock.monotonic_s() + SLICE_S
         try:
-            while commands := job.begin(self.clock.monotonic_s(), self._at_once):
+            while commands := job.begin(self.clock.monotonic_s(), self._together.topics):
                 appends = self.log.appends
                 try:
                     with self._timed(len(commands)):
@@ -367,22 +386,18 @@ class Worker:
 
     def _check(self, due: Sequence[str]) -> bool:
         """Check the topics that have been due for the longest time; return whether anything changed."""
-        some = due[: self._at_once]
+        some = due[: self._together.topics]
         with self._timed(len(some)):
             return self.engine.check(some)
 
     @contextmanager
     def _timed(self, topics: int) -> Iterator[None]:
-        """Fit how many topics are worked on together to the time that it takes, also where it fails (by a time-out)."""
+        """Note how long work on ``topics`` takes, also where it fails (by a time-out)."""
         start_s = self.clock.monotonic_s()
         try:
             yield
         finally:
-            took_s = self.clock.monotonic_s() - start_s
-            if took_s > LOOK_S:
-                self._at_once = max(topics // 2, 1)
-            elif took_s < LOOK_S / 2 and topics == self._at_once:
-                self._at_once = min(topics * 2, MOST_TOPICS)
+            self._together.took(topics, self.clock.monotonic_s() - start_s)
 
     def _is_harmless(self, error: ModeAwareError) -> bool:
         """Return whether certainly nothing was appended, and a new claim would not help: the record is too large."""

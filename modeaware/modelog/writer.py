@@ -53,6 +53,8 @@ class ModeLogWriter:
             "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
             "acks": "all",
             "linger.ms": 0,
+            # Brokers refuse batches by their size: records that fit alone must not fail together.
+            "batch.num.messages": 1,
             # How soon the coordinator is asked again while it completes the transaction before this one.
             "retry.backoff.ms": 20,
             # librdkafka's send_offsets_to_transaction has no timeout, and hangs on a group coordinator that was
@@ -60,6 +62,7 @@ class ModeLogWriter:
             "connections.max.idle.ms": 3_000,
         }
         self._producer: Producer | None = None
+        self._sequence_gap = False
 
     def open(self) -> None:
         """Fence every writer before this one and finish what it left open. Always begins with a new producer.
@@ -79,6 +82,7 @@ class ModeLogWriter:
         except KafkaException as error:
             raise self._to_error(error.args[0], "cannot be opened for writing") from error
         self._producer = producer
+        self._sequence_gap = False
 
     def append(
         self,
@@ -135,6 +139,11 @@ class ModeLogWriter:
                 self.close()
             else:
                 self._abort(producer, deadline)
+            # A batch that a broker refuses leaves a gap in librdkafka's sequence: its next transaction fails, once.
+            gap, self._sequence_gap = self._sequence_gap, cause.code() in _TOO_LARGE
+            if gap and self.is_open and cause.code() == KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER:
+                self.append(records, membership, deadline.left_s())
+                return
             raise self._to_error(cause, "was not appended to, as far as is known") from error
 
     @property

@@ -24,6 +24,9 @@ from tests.support.simulated import SimClock
 P = 11
 
 
+OTHER_ID = "id-of-another"
+
+
 class StubCluster:
     """Shows one topic, as far as it is set to."""
 
@@ -34,12 +37,14 @@ class StubCluster:
         self.brokers = None
         self.stable: int | None = None
         self.leader_epoch = 5
+        self.shapes: dict[str, TopicShape] = {}
+        self.policies: dict[str, ClusterError] = {}
 
     def describe(self, topics: Iterable[str]) -> dict[str, TopicShape | None]:
-        return dict.fromkeys(topics, self.shape)
+        return {topic: self.shapes.get(topic, self.shape) for topic in topics}
 
-    def cleanup_policies(self, topics: Iterable[str]) -> dict[str, str]:
-        return dict.fromkeys(topics, self.policy)
+    def cleanup_policies(self, topics: Iterable[str]) -> dict[str, str | ClusterError]:
+        return {topic: self.policies.get(topic, self.policy) for topic in topics}
 
     def offsets(self, partitions: Iterable[Partition]) -> dict[Partition, LogOffsets]:
         return {
@@ -58,6 +63,7 @@ class Looking:
         self.clock = SimClock()
         self.cluster = StubCluster()
         self.groups: dict[str, GroupFacts] = {}
+        self.groups_of: dict[str, dict[str, GroupFacts]] = {}
         self.asked_for_groups = 0
         self.gaps: list[Gap] = []
         self.clear = True
@@ -77,7 +83,7 @@ class Looking:
     ) -> dict[str, GroupsFound]:
         self.asked_for_groups += 1
         self.asked.append(("also", tuple(also[TOPIC])))
-        return {topic: GroupsFound(dict(self.groups)) for topic in topics}
+        return {topic: GroupsFound(dict(self.groups_of.get(topic, self.groups))) for topic in topics}
 
     def _ids_of_each_broker(self, _brokers: object, names: Iterable[str]) -> dict[int, dict[str, str | None]]:
         if isinstance(self.ids, ClusterError):
@@ -223,6 +229,26 @@ class TestGone:
             looking.observer.observe(TOPIC, draining())
         looking.ids = None
         assert not looking.observer.observe(TOPIC, draining()).gone
+
+
+class TestSeveral:
+    def test_each_topic_has_its_own_groups(self, looking: Looking) -> None:
+        other = replace(draining(), topic="other", topic_id=OTHER_ID)
+        looking.cluster.shapes["other"] = TopicShape(OTHER_ID, False, 12)
+        looking.groups_of["other"] = {"h": GroupFacts({11: 10})}
+        looking.groups = {"g": GroupFacts({11: 10})}
+        here, there = looking.observer.observe_all([(TOPIC, draining()), ("other", other)])
+        assert isinstance(here, TopicFacts)
+        assert isinstance(there, TopicFacts)
+        assert (list(here.groups), list(there.groups)) == (["g"], ["h"])
+
+    def test_what_is_refused_of_one_is_its_own(self, looking: Looking) -> None:
+        other = replace(draining(), topic="other", topic_id=OTHER_ID)
+        looking.cluster.shapes["other"] = TopicShape(OTHER_ID, False, 12)
+        refused = looking.cluster.policies["other"] = ClusterError("not authorized", topic="other")
+        here, there = looking.observer.observe_all([(TOPIC, draining()), ("other", other)])
+        assert isinstance(here, TopicFacts)
+        assert there is refused
 
 
 class TestLeaders:

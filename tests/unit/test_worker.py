@@ -122,7 +122,7 @@ def test_a_leader_that_cannot_claim_goes_to_the_end_of_the_queue(world: World) -
 def test_topics_are_worked_on_together_as_long_as_that_is_quick(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many at once cost less; but the election, and other commands, wait for them."""
     looked: list[int] = []
-    took_s = chain([0.1, 0.1, 5.0, 5.0, 1.5, 0.1], repeat(0.1))
+    took_s = chain([0.1, 0.1, 5.0, 2.4, 1.5, 0.1], repeat(0.1))
 
     def check(self: Engine, topic_ids: Sequence[str]) -> bool:
         looked.append(len(topic_ids))
@@ -133,6 +133,13 @@ def test_topics_are_worked_on_together_as_long_as_that_is_quick(world: World, mo
     world.due.extend(f"id-{n}" for n in range(1_000))
     run(world, sits(world, Seat.LEADER), *[nothing] * 20)
     assert looked[:7] == [64, 128, 256, 128, 64, 64, 128]
+
+
+def test_fewer_topics_are_no_help_against_a_broker_that_does_not_answer() -> None:
+    together = worker_module.Together()
+    for _ in range(100):
+        together.took(together.topics, 2.1)
+    assert together.topics >= 32
 
 
 def test_an_answer_from_memory_is_confirmed_first(world: World) -> None:
