@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AclOperation, ConfigResource, ResourceType
+from confluent_kafka.admin import AclOperation, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from modeaware.errors import ClusterError, ControllerFenced, ModeSourceError, NotAuthorized
+from modeaware.errors import ClusterError, ControllerFenced, ErrorCode, ModeSourceError, NotAuthorized
 from modeaware.local import Kafka
 from modeaware.modelog import reader
 from modeaware.modelog.reader import LogAbsent, read_mode_log
@@ -16,6 +16,7 @@ from modeaware.modelog.topic import ensure_mode_log
 from modeaware.modelog.writer import ModeLogWriter
 from modeaware.views import registry
 from tests.support.modelog import RealLog, topic_record
+from tests.support.plain import drain_topic
 from tests.support.rights import Acls
 from tests.support.secured import SecuredKafka
 from tests.support.waiting import eventually
@@ -62,6 +63,29 @@ def test_a_writer_that_was_replaced_appends_nothing(log: RealLog) -> None:
     second.append([("id-of-orders", topic_record(epoch=3).to_json())])
     assert read_mode_log(log.conf, log.topic, 30).view("orders").epoch == 3
     second.close()
+
+
+def test_a_record_that_brokers_find_too_large_is_refused_alone(log: RealLog) -> None:
+    """Their limit is one of batches, and what they refuse leaves a gap in the producer's sequence."""
+    log.create()
+    resource = ConfigResource(ResourceType.TOPIC, log.topic)
+    resource.add_incremental_config(
+        ConfigEntry("max.message.bytes", "20000", incremental_operation=AlterConfigOpType.SET)
+    )
+    log.admin.incremental_alter_configs([resource])[resource].result(30)
+    writer = ModeLogWriter(log.conf, log.topic)
+    writer.open()
+    writer.append([(f"id-{n}", b"x" * 1_000) for n in range(100)])
+    for _ in range(2):
+        with pytest.raises(ClusterError) as refused:
+            writer.append([("small", b"x"), ("large", bytes(30_000))])
+        assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
+        assert writer.is_open
+    writer.append([("small", b"y")])
+    writer.append([("another", b"z")])
+    writer.close()
+    found = {message.key(): message.value() for message in drain_topic(log.conf["bootstrap.servers"], log.topic)}
+    assert (len(found), found[b"small"], found[b"another"]) == (102, b"y", b"z")
 
 
 def test_a_log_that_is_deleted_and_made_anew_takes_no_view_back(log: RealLog) -> None:
