@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,14 +15,18 @@ import modeaware
 from benchmarks.harness import Result
 from benchmarks.requests import DEADLINE_S, controlled, created
 from benchmarks.setting import Setting
+from modeaware.config import ControllerConfig
 from modeaware.lifecycle.state import topic_phase
 from modeaware.modelog.reader import read_mode_log
 from modeaware.modelog.records import TopicRecord
+from tests.support.takeover import ControllerProcess
 from tests.support.waiting import eventually
 
 KEPT = 2
 SEAL_QUIET_MS = 3_000
 TOPICS_A_GROUP = 20
+SETTLED_FROM = 3_000
+MINUTE_S = 60
 CASES = (
     (200, 8, 10, 0),
     (800, 8, 40, 0),
@@ -60,7 +65,36 @@ def _shrunk(setting: Setting, topics: int, partitions: int, groups: int, unrelat
         name = f"{topics} topics x {partitions}, {groups} groups{beside}"
         yield Result(f"{name}: admitted", admitted_s, "s")
         yield Result(f"{name}: done", done_s, "s")
-        yield Result(f"{name}: controller's CPU", spent_s, "s", details={"ms_a_topic": round(spent_s / topics * 1000)})
+        per_topic_ms = spent_s / topics * 1000
+        yield Result(f"{name}: controller's CPU", spent_s, "s", details={"ms_a_topic": round(per_topic_ms, 1)})
+    if topics >= SETTLED_FROM:
+        yield _settled(setting, log.topic, topics)
+
+
+def _settled(setting: Setting, log: str, topics: int) -> Result:
+    """What topics cost that were shrunk long ago: an hour's checks at the default interval, and the idle process."""
+
+    def spent_s(**config: object) -> float:
+        with tempfile.TemporaryDirectory() as folder:
+            process = ControllerProcess({"bootstrap.servers": setting.bootstrap_servers}, log, Path(folder), **config)
+            try:
+                process.wait_until_it_says("active: epoch")
+                time.sleep(MINUTE_S / 2)  # it checks all topics at the start
+                before_s = _cpu_s(process.pid)
+                time.sleep(MINUTE_S)
+                return _cpu_s(process.pid) - before_s
+            finally:
+                process.kill()
+
+    passes = 6
+    idle_s = spent_s()
+    often_s = spent_s(delete_topic_partition_check_interval_ms=MINUTE_S * 1000 // passes)
+    pass_s = (often_s - idle_s) / passes
+    an_hour = 3_600_000 / ControllerConfig().check_interval_ms
+    details = {"s_a_pass": round(pass_s, 2), "s_idle": round(idle_s * 60, 1)}
+    return Result(
+        f"{topics} settled topics: controller's CPU an hour", pass_s * an_hour + idle_s * 60, "s", details=details
+    )
 
 
 def _commit(admin: PlainAdminClient, group: str, topics: list[str], partitions: range) -> None:

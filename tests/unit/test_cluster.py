@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from modeaware.cluster import cluster as cluster_module
 from modeaware.cluster.cluster import Cluster, LogOffsets
 from modeaware.cluster.metadata import epoch_ends
 from modeaware.errors import ClusterError, ErrorCode
@@ -343,6 +344,31 @@ def test_lease_is_checked_right_before_each_request(effect: Effect, name: str, m
         with pytest.raises(Expired):
             OverFakes(fakes).perform([effect], check)
         assert bool(fakes.asked_for(name)) is bool(tries)
+
+
+def test_after_the_lease_nothing_is_asked_for_commits(fakes: TopicBrokers, cluster: OverFakes) -> None:
+    """Each would take three requests, and the election waits for all."""
+    late = ClusterError("put off", code=ErrorCode.REQUEST_TIMED_OUT)
+
+    def check() -> None:
+        raise late
+
+    assert cluster.perform([CommitOffsets(TOPIC, TOPIC_ID, f"g{n}", {0: 1}) for n in range(3)], check) == [late] * 3
+    assert fakes.asked == []
+
+
+def test_growths_are_requested_together_up_to_what_a_controller_takes(
+    fakes: TopicBrokers, cluster: OverFakes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_module, "PARTITIONS_A_REQUEST", 10)
+    growths = [CreatePartitions(f"t{n}", TOPIC_ID, count, None) for n, count in enumerate((4, 6, 1, 99, 2))]
+    assert cluster.create_partitions(growths, validate_only=True) == [None] * 5
+    assert [[topic.name for topic in sent.topics] for sent in fakes.sent("CreatePartitions")] == [
+        ["t0", "t1"],
+        ["t2"],
+        ["t3"],
+        ["t4"],
+    ]
 
 
 def test_a_leader_that_does_not_answer_is_waited_for_once_whatever_the_number_of_epochs(fakes: TopicBrokers) -> None:

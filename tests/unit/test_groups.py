@@ -11,11 +11,12 @@ import pytest
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
 from modeaware.cluster import commits as commits_module
-from modeaware.cluster import group_offsets
+from modeaware.cluster import group_listing, group_offsets
 from modeaware.cluster.commits import CommitsChecked, CommitsSeen, Gap, check_commits
 from modeaware.cluster.group_listing import partition_of
 from modeaware.cluster.groups import GroupsFound, find_groups
 from modeaware.cluster.metadata import Partition
+from modeaware.errors import ClusterError, ErrorCode
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts
 from modeaware.modelog.records import TopicRecord
 from tests.support.fake_brokers import FakeBrokers, FakeGroup
@@ -188,6 +189,23 @@ class TestDoubtAboutAllGroups:
 
 
 class TestDoubtAboutOneGroup:
+    def test_what_a_broker_refuses_of_one_type_is_no_silence(
+        self, brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(group_listing, "AT_A_TIME", 1)
+        running(brokers, "a-share", kind="share")
+        running(brokers, "g", member([TOPIC]))
+        monkeypatch.setattr(
+            brokers,
+            "on_share_group_describe",
+            lambda *_: ClusterError("too old", code=ErrorCode.UNSUPPORTED_VERSION),
+            raising=False,
+        )
+        found = find(brokers)
+        assert found.doubt is not None
+        assert "'a-share' cannot be described: too old" in found.doubt.detail
+        assert list(found.groups) == ["g"]
+
     @pytest.mark.parametrize("code", [69, 0])
     def test_a_group_that_is_gone_when_it_is_described(self, brokers: FakeBrokers, code: int) -> None:
         """It may have become one of another type; brokers before version 6 of the request call it Dead."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,7 @@ from modeaware.cluster.groups import GroupsFound
 from modeaware.cluster.metadata import Partition
 from modeaware.cluster.observer import GONE_AFTER_MS, Observer, sample_records
 from modeaware.errors import ClusterError
+from modeaware.librdkafka import KafkaError
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, TopicFacts, WriterFacts
 from modeaware.modelog.group_rules import GroupRule
 from modeaware.modelog.records import TopicRecord
@@ -314,3 +317,16 @@ def test_no_consumer_can_be_made() -> None:
     with pytest.raises(ClusterError, match="cannot read 'orders'"):
         without_records(BROKEN, [Gap("orders", 0, 1, 2)], SimClock().monotonic_s)
     assert sample_records(BROKEN, {("orders", 3): 5}, SimClock().monotonic_s)["orders", 3][0].startswith("not read: ")
+
+
+def test_samples_are_of_other_partitions_each_time_and_fail_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(conf: object, starts: object, waiting: set[Partition], take: Any, *_: object) -> None:
+        for key in sorted(waiting):
+            refused = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED) if key[1] == 0 else KafkaError(-191)
+            take(key, SimpleNamespace(error=lambda refused=refused: refused), None)
+
+    monkeypatch.setattr(module, "read_partitions", read)
+    starts = {(topic, p): 0 for topic in "ab" for p in range(12)}
+    first, second = (sample_records({}, starts, lambda now=now: now) for now in (0.0, 10.0))
+    assert sorted({*first, *second}) == sorted(starts)[:20]
+    assert [len(texts) for key, texts in sorted({**first, **second}.items())] == [1] + [0] * 11 + [1] + [0] * 7
