@@ -9,11 +9,11 @@ The group metadata that fence appends (KIP-447) are taken in the assignment that
 else: at any other time they may be those of a standby's generation, with which brokers accept a commit. A place that is
 lost (the session ran out) is given up together with its name: the member rejoins at the end of the queue.
 
-*Lease.* No generation fences DeleteRecords and the like. So before each effect the group's coordinator has to confirm
-the leader by a plain OffsetCommit (:meth:`Election.confirm`), which counts as a heartbeat: the coordinator drops this
-member a session later, not sooner. (An append proves leadership too, but the commit within its transaction extends no
-session.) The wait for it also polls, so that rebalances go on and librdkafka does not leave the group
-(``max.poll.interval.ms``, at least 60 s).
+*Lease.* No generation fences DeleteRecords and the like. So before effects the group's coordinator has to confirm the
+leader, once for all of a pass, by a plain OffsetCommit (:meth:`Election.confirm`), which counts as a heartbeat: the
+coordinator drops this member a session later, not sooner. (An append proves leadership too, but the commit within its
+transaction extends no session.) The wait for it also polls, so that rebalances go on and librdkafka does not leave the
+group (``max.poll.interval.ms``, at least 60 s).
 
 The lease counts from when the confirmation was requested, on a clock that runs on while the machine is suspended. It is
 half a session, or less where the rest would be shorter than a request may take. What comes before the request (topic
