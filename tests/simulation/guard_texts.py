@@ -159,8 +159,6 @@ nor what replaced truncated records  I2 1306
     lifecycle.state: now.stragglers > 0 or now.truncated_to is not None or => now.stragglers > 0 or
 the leader epoch of a seal is noted  I1 148
     lifecycle.seal: seal_leader_epoch=log.leader_epoch, reason=None => reason=None
-what was truncated twice counts from the lowest end  I2 951571
-    lifecycle.seal: truncated_to=min(retired.truncated_to, log.lowest_end)) => truncated_to=retired.truncated_to)
 handover waits for the groups  order 1
     lifecycle.handover: return check_drain(partition, until, truncated_to, log, facts, requirement).done
         => return True

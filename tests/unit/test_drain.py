@@ -13,7 +13,9 @@ from modeaware.lifecycle.admission import LATEST_MS, alter_group_rules
 from modeaware.lifecycle.commands import AlterGroupRulesCommand
 from modeaware.lifecycle.drain import Drain, check_drain, required_of
 from modeaware.lifecycle.facts import GroupFacts, GroupsDoubt, PartitionFacts
+from modeaware.lifecycle.seal import seal_partition
 from modeaware.modelog.group_rules import GROUP_RULES_KEY, GroupRule, GroupRulesRecord
+from modeaware.modelog.records import RetiredPartition
 from modeaware.modelog.replay import fold
 from tests.support.lifecycle import LATER_MS, NOW_MS, TOPIC, facts, group, log, rule
 
@@ -43,6 +45,15 @@ def reason(*args: Any, **more: Any) -> str | None:
 def test_a_commit_on_a_part_of_the_log_that_was_truncated_is_doubt() -> None:
     assert reason({"a": group({P: SEAL}, truncated=frozenset({P}))}) == "group-truncated:a"
     assert reason({"a": group({P: SEAL}, truncated=frozenset({P + 1}))}) is None
+
+
+def test_a_log_that_was_truncated_twice_is_in_doubt_from_the_lowest_end_on() -> None:
+    """Further, while there was no seal: a commit from before that may lie beyond, and names no epoch."""
+    retired = RetiredPartition(truncated_to=8)
+    (sealed, _) = seal_partition(retired, log(5), now_ms=LATER_MS, retired_ms=0, quiet_ms=0)
+    assert (sealed.seal_offset, sealed.truncated_to) == (5, 5)
+    (sealed, _) = seal_partition(retired, log(9), now_ms=LATER_MS, retired_ms=0, quiet_ms=0)
+    assert (sealed.seal_offset, sealed.truncated_to) == (9, 8)
 
 
 def test_a_commit_that_names_no_leader_epoch_is_doubt_beyond_where_the_log_was_truncated_to() -> None:
