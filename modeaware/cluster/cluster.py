@@ -6,12 +6,13 @@ from base64 import b64decode
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from uuid import UUID
 
 from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.cluster.metadata import (
+    Leader,
     LeaderRequests,
     Led,
     Partition,
@@ -60,6 +61,7 @@ class TopicShape:
     topic_id: str
     internal: bool
     partition_count: int
+    leaders: Mapping[int, Leader] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True)
@@ -165,9 +167,15 @@ class Cluster:
                 found[name] = str({config.name: config.value for config in result.configs}["cleanup.policy"])
         return found
 
-    def offsets(self, partitions: Iterable[Partition]) -> dict[Partition, LogOffsets]:
-        """Return the log offsets of ``partitions``; one whose leader does not answer is missing."""
-        leaders = LeaderRequests(self.brokers)
+    def offsets(
+        self, partitions: Iterable[Partition], leaders_seen: Mapping[Partition, Leader] | None = None
+    ) -> dict[Partition, LogOffsets]:
+        """Return the log offsets of ``partitions``; one whose leader does not answer is missing.
+
+        Args:
+            leaders_seen: where they were a moment ago; others are looked up.
+        """
+        leaders = LeaderRequests(self.brokers, leaders_seen)
 
         def listed(some: Iterable[Partition], timestamp: int, isolation_level: int) -> dict[Partition, Any]:
             def request(led: Led) -> Any:
@@ -232,7 +240,8 @@ def _shape(name: str, topic: Any) -> TopicShape | ClusterError | None:
         return None
     if topic.error_code not in (0, KafkaError.LEADER_NOT_AVAILABLE):
         return refusal(f"describe topic {name!r}", topic.error_code, topic=name)
-    return TopicShape(base64_id(topic.topic_id), bool(topic.is_internal), len(topic.partitions))
+    leaders = {p.partition_index: (int(p.leader_id), int(p.leader_epoch)) for p in topic.partitions}
+    return TopicShape(base64_id(topic.topic_id), bool(topic.is_internal), len(topic.partitions), leaders)
 
 
 # Requests that change something. Each may be sent again later without harm.

@@ -12,7 +12,7 @@ from modeaware.clock import SYSTEM_CLOCK, Clock, utc
 from modeaware.cluster.cluster import Cluster, LogOffsets, TopicShape
 from modeaware.cluster.commits import CommitsChecked, CommitsSeen, check_commits, read_partitions
 from modeaware.cluster.groups import GroupsFound, find_groups
-from modeaware.cluster.metadata import Partition, epoch_ends, ids_of_each_broker, writers
+from modeaware.cluster.metadata import Leader, Partition, epoch_ends, ids_of_each_broker, writers
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import Consumer, KafkaError, KafkaException, Message
 from modeaware.lifecycle.drain import evacuation_of
@@ -132,7 +132,8 @@ class Observer:
     def _facts(
         self, present: Mapping[str, _Present], rules: Sequence[GroupRule], before_due: bool
     ) -> dict[str, TopicFacts | ClusterError]:
-        logs = self._offsets({name: topic.wanted for name, topic in present.items()})
+        leaders = {(name, p): leader for name, topic in present.items() for p, leader in topic.shape.leaders.items()}
+        logs = self._offsets({name: topic.wanted for name, topic in present.items()}, leaders)
         partitions, records = {}, {}
         for name, topic in present.items():
             last = self._seen.get(topic.shape.topic_id, {})
@@ -145,7 +146,7 @@ class Observer:
         listed_ms = self._clock.now_ms()
         found = self._groups({name: topic for name, topic in present.items() if topic.deciding}, rules, listed_ms)
         # Survivors are still being written: read after the groups, or commits would seem to lie beyond the end.
-        for name, of_topic in self._offsets({name: present[name].survivors for name in records}).items():
+        for name, of_topic in self._offsets({name: present[name].survivors for name in records}, leaders).items():
             partitions[name] |= {p: self._partition(None, log) for p, log in of_topic.items()}
         seen = [CommitsSeen(record, partitions[name], found[name]) for name, record in records.items() if name in found]
         in_order = check_commits(self._conf, self._brokers, seen, self._clock, before_due)
@@ -172,9 +173,12 @@ class Observer:
             )
         return facts
 
-    def _offsets(self, wanted: Mapping[str, Sequence[int]]) -> dict[str, dict[int, LogOffsets]]:
+    def _offsets(
+        self, wanted: Mapping[str, Sequence[int]], leaders: Mapping[Partition, Leader]
+    ) -> dict[str, dict[int, LogOffsets]]:
         found: dict[str, dict[int, LogOffsets]] = {topic: {} for topic in wanted}
-        for (topic, p), log in self._cluster.offsets((t, p) for t, some in wanted.items() for p in some).items():
+        partitions = [(topic, p) for topic, some in wanted.items() for p in some]
+        for (topic, p), log in self._cluster.offsets(partitions, leaders).items():
             found[topic][p] = log
         return found
 

@@ -24,7 +24,7 @@ from modeaware.modelog.records import OBSERVED_BROKERS_KEY, ObservedBrokersRecor
 logger = logging.getLogger("modeaware.controller")
 
 TOPICS_INTERVAL_S = 3.0
-COST_SHARE = 20
+COST_SHARE = 200
 """The pause after a look at topics is at least so many times its duration: thousands of large topics cost no larger
 share of the thread."""
 BROKERS_INTERVAL_S = 10.0

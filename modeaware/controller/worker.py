@@ -37,6 +37,8 @@ logger = logging.getLogger("modeaware.controller")
 
 POLL_S = 0.1
 """How often the election is polled at least, where no step is in between: commands are waited for in between."""
+SERVE_POLL_S = 0.5
+"""The same while this is the active controller: a command or a topic that is due ends the wait."""
 STUCK_S = 45.0
 """How long a place that leads to nothing is kept: a leader that cannot claim the log, a member without a seat."""
 START_PATIENCE_S = 60.0
@@ -319,8 +321,8 @@ class Worker:
         while not self._stopping and self._still_leads(term):
             self._useful_s = self.clock.monotonic_s()
             next_ms = schedule.next_ms()
-            wait_s = POLL_S if next_ms is None else (next_ms - elapsed_ms(self.clock)) / 1000
-            job = self.inbox.take(min(max(wait_s, 0), POLL_S))
+            wait_s = SERVE_POLL_S if next_ms is None else (next_ms - elapsed_ms(self.clock)) / 1000
+            job = self.inbox.take(min(max(wait_s, 0), SERVE_POLL_S))
             if job is not None:
                 self._carry_out(job, term)
             if (due := schedule.due(elapsed_ms(self.clock))) and self._still_leads(term):

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
+from unittest.mock import patch
 
 from modeaware.cluster.cluster import Cluster
 from modeaware.config import ControllerConfig
+from modeaware.controller import worker as worker_module
 from modeaware.controller.election import Seat
 from modeaware.controller.engine import Schedule, elapsed_ms
 from modeaware.controller.inbox import Inbox
@@ -151,7 +153,8 @@ def run(world: World, *story: Callable[[], object], clusters: tuple[Cluster, ...
     engine: Any = Engine(world)
     inbox, status, config, clock = world.inbox, world.status, ControllerConfig(), world.clock
     worker = Worker(engine, log, anything, anything, inbox, status, config, NOWHERE, "me", clock, clusters=clusters)
-    run_worker(worker, status, inbox)
+    with patch.object(worker_module, "SERVE_POLL_S", 0.01), patch.object(worker_module, "POLL_S", 0.01):
+        run_worker(worker, status, inbox)
     assert world.did[0] == "ensure" or status.failure is not None
     return world.did[1:]
 

@@ -49,7 +49,7 @@ class StubCluster:
     def cleanup_policies(self, topics: Iterable[str]) -> dict[str, str | ClusterError]:
         return {topic: self.policies.get(topic, self.policy) for topic in topics}
 
-    def offsets(self, partitions: Iterable[Partition]) -> dict[Partition, LogOffsets]:
+    def offsets(self, partitions: Iterable[Partition], _leaders: object) -> dict[Partition, LogOffsets]:
         return {
             (topic, p): LogOffsets(
                 2, self.ends[p], self.ends[p] if self.stable is None else self.stable, self.leader_epoch
