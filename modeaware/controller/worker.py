@@ -51,7 +51,7 @@ STOP_APPEND_TIMEOUT_S = 3.0
 SLICE_S = 0.25
 """How long commands of one request are executed before others, and due checks, have their turn."""
 FIRST_TOPICS, MOST_TOPICS = 64, 1_000
-LOOK_S = 2.0
+LOOK_S = 1.0
 CLAIM_READ_TIMEOUT_S = 5.0
 CLAIM_REFRESH_S = 10.0
 """The age at which a standby reads the claim again."""

@@ -122,7 +122,7 @@ def test_a_leader_that_cannot_claim_goes_to_the_end_of_the_queue(world: World) -
 def test_topics_are_worked_on_together_as_long_as_that_is_quick(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many at once cost less; but the election, and other commands, wait for them."""
     looked: list[int] = []
-    took_s = chain([0.1, 0.1, 5.0, 2.4, 1.5, 0.1], repeat(0.1))
+    took_s = chain([0.1, 0.1, 5.0, 2.4, 0.7, 0.1], repeat(0.1))
 
     def check(self: Engine, topic_ids: Sequence[str]) -> bool:
         looked.append(len(topic_ids))
