@@ -42,9 +42,9 @@ REQUEST_TIMEOUT_S = 15.0
 """For requests through ``Cluster.admin``."""
 TOPIC_NAMES_AGE_S = 10.0
 OPERATION_TIMEOUT_MS = 3_000
+"""How long a broker may take for a change; less than the wait for its answer, so that the broker reports a timeout."""
 PARTITIONS_A_REQUEST = 5_000
 """KRaft refuses a request as a whole that takes more than 10 000 records."""
-"""How long a broker may take for a change; less than the wait for its answer, so that the broker reports a timeout."""
 Check = Callable[[], None]
 """Called right before each sending of a request that changes something; what it raises prevents the sending."""
 _TOPIC_RESOURCE = 2

@@ -87,7 +87,7 @@ def find_groups(
     unlisted = _unlisted(brokers, listing, {name for names in also.values() for name in names})
     known = {**listing.groups, **{name: g for name, g in unlisted.items() if isinstance(g, ListedGroup)}}
     members = {name: described.get(name, NO_MEMBERS) for name in known}
-    offsets = read_offsets(brokers, known.values(), {topic: sorted(partitions) for topic, partitions in topics.items()})
+    offsets = read_offsets(brokers, known.values(), topics)
     members_of: dict[str, set[str]] = {}
     for name, of_group in members.items():
         for topic in of_group.topics:

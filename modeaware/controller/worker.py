@@ -72,8 +72,10 @@ class Together:
     def took(self, topics: int, time_s: float) -> None:
         if time_s > LOOK_S:
             before, self._slow = self._slow, (topics, time_s)
-            in_vain = before is not None and topics < before[0] and time_s > 0.75 * before[1]
-            self.topics = before[0] if in_vain and before is not None else max(topics // 2, 1)
+            if before is not None and topics < before[0] and time_s > 0.75 * before[1]:
+                self.topics = before[0]
+            else:
+                self.topics = max(topics // 2, 1)
         elif time_s < LOOK_S / 2 and topics == self.topics:
             self.topics, self._slow = min(topics * 2, MOST_TOPICS), None
 
