@@ -94,11 +94,6 @@ Ids = Mapping[str, str | None]
 describe, or describes without an id, is missing."""
 
 
-def ids_of_one_broker(brokers: Brokers, names: Sequence[str]) -> Ids:
-    """Return the ids from one broker, in one request. They may be stale."""
-    return _ids(brokers.ask(metadata_request(names, 10)))
-
-
 def ids_of_each_broker(brokers: Brokers, names: Sequence[str]) -> dict[int, Ids]:
     """Return the ids from each live broker, by node id; every one must answer."""
     nodes = brokers.node_ids()
@@ -107,11 +102,12 @@ def ids_of_each_broker(brokers: Brokers, names: Sequence[str]) -> dict[int, Ids]
     for node, answer in zip(nodes, answers, strict=True):
         if isinstance(answer, ClusterError):
             raise answer
-        found[node] = _ids(answer)
+        found[node] = topic_ids(answer)
     return found
 
 
-def _ids(answer: Any) -> Ids:
+def topic_ids(answer: Any) -> Ids:
+    """Return the ids in a Metadata response."""
     found: dict[str, str | None] = {}
     for topic in answer.topics:
         if topic.error_code == KafkaError.UNKNOWN_TOPIC_OR_PART:
@@ -127,6 +123,7 @@ Partition = tuple[str, int]
 """A topic's name and the index of one of its partitions."""
 Leader = tuple[int, int]
 """The node id of a leader, and its leader epoch."""
+NO_LEADER: Leader = (-1, -1)
 Led = Mapping[str, Mapping[int, int]]
 """Partitions of one leader: topic -> partition -> leader epoch."""
 Build = Callable[[Led], Any]
@@ -224,7 +221,7 @@ class LeaderRequests:
         led: dict[int, dict[str, dict[int, int]]] = {}
         errors: dict[Partition, _Answered] = {}
         for topic, p in partitions:
-            node, epoch = self._routes.get((topic, p), (-1, -1))
+            node, epoch = self._routes.get((topic, p), NO_LEADER)
             if node < 0:
                 refused = self._refusals.get(topic)
                 error = refused or _leader_error(what, (topic, p), KafkaError.LEADER_NOT_AVAILABLE)

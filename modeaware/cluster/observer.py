@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import reprlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +12,8 @@ from modeaware.clock import SYSTEM_CLOCK, Clock, utc
 from modeaware.cluster.cluster import Cluster, LogOffsets, TopicShape
 from modeaware.cluster.commits import CommitsChecked, CommitsSeen, check_commits, read_partitions
 from modeaware.cluster.groups import GroupsFound, find_groups
-from modeaware.cluster.metadata import Leader, Partition, epoch_ends, ids_of_each_broker, writers
+from modeaware.cluster.metadata import NO_LEADER, Leader, Partition, epoch_ends, ids_of_each_broker, writers
+from modeaware.cluster.unchanged import OffsetsWatch
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import Consumer, KafkaError, KafkaException, Message
 from modeaware.lifecycle.drain import evacuation_of
@@ -78,7 +79,21 @@ class Observer:
         self._conf = dict(conf)
         self._clock = clock
         self._seen: dict[str, dict[int, PartitionFacts]] = {}
+        self._leaders: dict[str, dict[Partition, Leader]] = {}
         self._missing_since_s: dict[str, float] = {}
+        self._rest = OffsetsWatch(self._brokers)
+
+    def unchanged(self, topic_ids: Iterable[str]) -> bool:
+        """Return whether topics that were looked at before are as they were at the last call, if that was for the same
+        ones: by what the leaders of their retired partitions say of log starts and ends.
+
+        Raises:
+            ClusterError: no broker answers.
+        """
+        leaders: dict[Partition, Leader] = {}
+        for topic_id in topic_ids:
+            leaders |= self._leaders[topic_id]
+        return self._rest.unchanged(leaders)
 
     def observe(
         self, topic: str, record: TopicRecord | None, rules: Sequence[GroupRule] = (), *, before_due: bool = False
@@ -141,6 +156,8 @@ class Observer:
             if topic.record is not None:
                 kept = {p: last[p] for p in topic.wanted if p in last}
                 self._seen[topic.shape.topic_id] = kept | partitions[name]
+                keys = [(name, p) for p in topic.wanted]
+                self._leaders[topic.shape.topic_id] = {key: leaders.get(key, NO_LEADER) for key in keys}
                 records[name] = topic.record
         partitions |= self._noted(records, {name: partitions[name] for name in records})
         listed_ms = self._clock.now_ms()
@@ -266,6 +283,7 @@ class Observer:
             else:
                 found[topic_id] = True
                 self._seen.pop(topic_id, None)
+                self._leaders.pop(topic_id, None)
         return found
 
 

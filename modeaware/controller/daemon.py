@@ -13,8 +13,9 @@ from typing import Any
 
 from modeaware.clock import SYSTEM_CLOCK, Clock
 from modeaware.cluster.cluster import Cluster
-from modeaware.cluster.metadata import ids_of_each_broker, ids_of_one_broker, registered_brokers
+from modeaware.cluster.metadata import ids_of_each_broker, registered_brokers
 from modeaware.cluster.observer import Observer
+from modeaware.cluster.unchanged import IdsOfOneBroker
 from modeaware.config import ClientConfig, ControllerConfig
 from modeaware.controller.cluster_watch import BrokerWatch, TopicWatch
 from modeaware.controller.election import Election, LeasedEffects, request_timeout_s
@@ -283,7 +284,7 @@ class Controller:
             BrokerWatch(lambda: registered_brokers(cluster.brokers), log, config.under_replicated_creation, clock),
             TopicWatch(
                 engine,
-                lambda names: ids_of_one_broker(cluster.brokers, names),
+                IdsOfOneBroker(cluster.brokers),
                 lambda names: ids_of_each_broker(cluster.brokers, names),
                 clock,
             ),

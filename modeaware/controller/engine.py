@@ -103,6 +103,35 @@ class Schedule:
         return min(self._due_ms.values(), default=None)
 
 
+class Resting:
+    """Topics at rest, of which a small look is enough as long as it shows no change. Pure.
+
+    A topic *rests* when its last whole look led to nothing, and only its logs can change that. That look *counts* if a
+    small look came before it, and every small look since was the same: whatever happened, one of them has seen it. The
+    first small look at other topics than before is a change.
+    """
+
+    def __init__(self) -> None:
+        self.topic_ids: set[str] = set()
+        self._counting: set[str] = set()
+
+    def looked(self, *, unchanged: bool) -> frozenset[str]:
+        """Note a small look at all that rest; return those that need no whole look now."""
+        if not unchanged:
+            self._counting.clear()
+        return frozenset(self._counting)
+
+    def rests(self, topic_id: str) -> None:
+        """Note a whole look that led to nothing."""
+        self.topic_ids.add(topic_id)
+        self._counting.add(topic_id)
+
+    def stirs(self, topic_id: str) -> None:
+        """Note that the topic needs a whole look."""
+        self.topic_ids.discard(topic_id)
+        self._counting.discard(topic_id)
+
+
 class Failures:
     """Turns an unexpected exception into a ClusterError. Not thread-safe.
 
@@ -148,6 +177,7 @@ class Engine:
         self._claim: ClaimRecord | None = None
         self._given = 0  # the epoch of the last claim, on the log or not
         self.schedule = Schedule(config.check_interval_ms)
+        self._resting = Resting()
         self.failures = Failures()
         self.watched = Watched()
 
@@ -191,6 +221,7 @@ class Engine:
         self._claim = claim
         self.watched.claimed(self._records.values(), self.group_rules, self._clock.now_ms())
         self.schedule = Schedule(self._config.check_interval_ms)
+        self._resting = Resting()
         for topic_id in self._records:
             self.check_at_once(topic_id)
         text = "controller %s claimed the mode log: epoch %d, %d topics"
@@ -299,12 +330,16 @@ class Engine:
     def check(self, topic_ids: Sequence[str]) -> bool:
         """Check topics in one pass: one look at all, one append, then their effects. Plan the next check of each.
 
-        Where a look at all fails, the first topics are checked, and the others stay due.
+        Where a small look shows that nothing has changed about topics at rest, they have been checked. Where a look at
+        all others fails, the first of them are checked, and the rest stay due.
 
         Returns:
             Whether anything changed.
         """
-        records = [self._records[topic_id] for topic_id in topic_ids]
+        rested = self._checked_at_rest() if self._resting.topic_ids.intersection(topic_ids) else frozenset()
+        records = [self._records[topic_id] for topic_id in topic_ids if topic_id not in rested]
+        if not records:
+            return False
         found = self._observe([(record.topic, record) for record in records])
         checked = [self._advance(record, facts) for record, facts in zip(records, found, strict=False)]
         passed = [each for each in checked if each is not None]
@@ -325,6 +360,21 @@ class Engine:
             own, performed = performed[: len(each.step.effects)], performed[len(each.step.effects) :]
             changed |= self._plan(each, own)
         return changed
+
+    def _checked_at_rest(self) -> frozenset[str]:
+        """Take a small look at the topics at rest; plan the next check of those that need no other now, and return
+        them."""
+        try:
+            with self.failures.isolated("a look at the topics at rest"):
+                unchanged = self._observer.unchanged(self._resting.topic_ids)
+        except ClusterError as error:
+            logger.debug("cannot look at the topics at rest: %s", error)
+            unchanged = False
+        rested = self._resting.looked(unchanged=unchanged)
+        for topic_id in rested:
+            self.schedule.after_check(topic_id, elapsed_ms(self._clock), progress=False, settled=True)
+        self.watched.unchanged(rested, self._clock.now_ms())
+        return frozenset(rested)
 
     def _advance(self, record: TopicRecord, facts: TopicFacts | ClusterError) -> _Checked | None:
         """Decide what follows from the facts; None: they are not known, and the topic is put off."""
@@ -361,6 +411,10 @@ class Engine:
         self.schedule.after_check(
             topic_id, elapsed_ms(self._clock), progress=changed, settled=settled, due_in_ms=due_in_ms
         )
+        if settled and step == Advance() and _only_logs_matter(checked.record, checked.facts):
+            self._resting.rests(topic_id)
+        else:
+            self._resting.stirs(topic_id)
         return changed
 
     def remove(self, topic_ids: Sequence[str]) -> None:
@@ -372,9 +426,11 @@ class Engine:
         self._append((), topic_ids)
 
     def put_off(self, topic_id: str) -> None:
+        self._resting.stirs(topic_id)
         self.schedule.after_check(topic_id, elapsed_ms(self._clock), progress=False, settled=False)
 
     def check_at_once(self, topic_id: str) -> None:
+        self._resting.stirs(topic_id)
         self.schedule.now(topic_id, elapsed_ms(self._clock))
 
     def _observe(self, looks: Sequence[Look]) -> list[TopicFacts | ClusterError]:
@@ -452,6 +508,7 @@ class Engine:
             self.check_at_once(record.topic_id)
         for topic_id in gone:
             del self._records[topic_id]
+            self._resting.stirs(topic_id)
             self.watched.removed(topic_id)
             self.schedule.forget(topic_id)
         return {}
@@ -568,6 +625,13 @@ class _Checked:
     record: TopicRecord
     facts: TopicFacts
     step: Advance
+
+
+def _only_logs_matter(record: TopicRecord, facts: TopicFacts) -> bool:
+    """Return whether nothing but its retired partitions' logs, all of them known, bears on a settled topic: where they
+    were evacuated the cleanup policy does as well."""
+    known = record.retired.keys() <= facts.partitions.keys()
+    return known and not any(retired.evacuated for retired in record.retired.values())
 
 
 def _newer(what: str, topic: str | None = None) -> RequestRefused:

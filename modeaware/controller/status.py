@@ -202,6 +202,12 @@ class Watched:
                 earlier = seen.looked_ms, seen.facts
             self._topics[topic_id] = replace(seen, facts=facts, looked_ms=now_ms, earlier=earlier, trouble=None)
 
+    def unchanged(self, topic_ids: Iterable[str], now_ms: int) -> None:
+        """Note a look at topics that showed what the last one did."""
+        with self._lock:
+            for topic_id in topic_ids:
+                self._topics[topic_id] = replace(self._topics[topic_id], looked_ms=now_ms)
+
     def not_looked(self, topic_id: str, trouble: str) -> None:
         with self._lock:
             self._errors[CHECK] += 1

@@ -226,7 +226,7 @@ def _translated(error: Exception, what: str, request: Any = None) -> ClusterErro
     if isinstance(error, kafka_errors.IncompatibleBrokerVersion):
         why = str(error)
         if request is not None:
-            why = capabilities.missing(type(request).__name__.removesuffix("Request"), request._min_version or 0)
+            why = capabilities.missing(request.name.removesuffix("Request"), request._min_version or 0)
         return ClusterError(f"{what}: {why}", code=ErrorCode.UNSUPPORTED_VERSION)
     if isinstance(error, (*NO_ANSWER, OSError)):
         return ClusterError(f"{what}: no answer ({error or type(error).__name__})", code=ErrorCode.REQUEST_TIMED_OUT)

@@ -13,6 +13,7 @@ import ssl
 import time
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
+from io import BytesIO
 from typing import Any, ClassVar, NamedTuple
 
 from modeaware.config import OAUTH_CALLBACK, named_function
@@ -44,6 +45,8 @@ NO_ANSWER = (
     kafka_errors.Cancelled,
 )
 _UNAUTHENTICATED = (kafka_errors.SaslAuthenticationFailedError, kafka_errors.UnsupportedSaslMechanismError)
+CORRELATION_BYTES = 4
+_CORRELATION_AT = 8  # after the length, the api key and its version
 _ONLY_NODE = "bootstrap-0"  # what kafka-python calls the first bootstrap server
 _DIRECT = "modeaware-direct://"
 """kafka-python's ``proxy_url`` of connections without a proxy; ``v4`` or ``v6`` after it: only to such addresses."""
@@ -461,3 +464,43 @@ class _RawResponse:
     def decode(data: Any) -> bytes:
         data.seek(0)
         return bytes(data.read())
+
+
+class Repeated:
+    """A request that is sent again and again as it is: encoded once, and its responses stay bytes (the frame's
+    payload, which begins with :data:`CORRELATION_BYTES` that differ), so that they can be compared before they are
+    decoded. For thousands of topics both take longer than all else.
+
+    For one request at a time. Where one fails, another is to be made: the next broker may be of another version.
+
+    Args:
+        request: one of :mod:`~modeaware.wire.requests`, not used before.
+    """
+
+    def __init__(self, request: Any) -> None:
+        self._request = request
+        self._before = self._after = b""
+        self.header: _RequestHeader | None = None
+        self.API_VERSION: Any = None  # set by the connection, as the broker supports it
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._request, name)
+
+    def with_header(self, correlation_id: int, client_id: str | None) -> None:
+        if self.header is None:
+            self._request.API_VERSION = self.API_VERSION
+            self._request.with_header(correlation_id, client_id)
+            encoded = bytes(self._request.encode(framed=True, header=True))
+            self._before, self._after = encoded[:_CORRELATION_AT], encoded[_CORRELATION_AT + CORRELATION_BYTES :]
+        self.header = _RequestHeader(self.API_KEY, self.API_VERSION, correlation_id)
+
+    def encode(self, framed: bool = False, header: bool = False) -> bytes:
+        assert framed, "header and all, as connections require it"
+        assert self.header is not None
+        return self._before + self.header.correlation_id.to_bytes(CORRELATION_BYTES, "big") + self._after
+
+    def decoded(self, answer: bytes) -> Any:
+        """Return the response as kafka-python's object."""
+        response, data = self._request.header.get_response_class(), BytesIO(answer)
+        response.parse_header(data)
+        return response.decode(data)

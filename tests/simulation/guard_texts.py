@@ -142,11 +142,13 @@ groups go on where the first seal was  I2 1
     lifecycle.seal: resume_offset=min(log.lowest_end, resume) => resume_offset=log.end_offset
 switch offsets are noted  I3 1
     lifecycle.admission: switch_offsets={p: facts.partitions[p].end_offset for p in range(keep)} => switch_offsets={}
-a waiver is on the record before deletion  I1 4460
+a waiver is on the record before deletion  I1 8907
     lifecycle.steps: if lower or not drain.waived.keys() <= now.record.waived.keys(): => if lower:
 a waiver may be for those without a commit  I2 1205
     lifecycle.drain: (rule.uncommitted_only and committed) or (rule.glob and is_registered)
         => (rule.glob and is_registered)
+a change ends the rest of topics  I2 80
+    controller.engine: if not unchanged: => if False:
 unreadable rules are a doubt  I2 303
     controller.engine: if not self._rules_unreadable: => if True:
 deleted is said after it is done  I1 3143
@@ -202,9 +204,9 @@ an evacuation is waited for  evacuated 2000000000
     lifecycle.drain: if requirement.evacuation is not None:
 a commit at the seal proves an evacuation  evacuated 2000000000
     lifecycle.drain: if job is None or reason is not None: => if job is None or partition not in job.committed:
-an evacuation is named by its epoch  evacuated 2000000378
+an evacuation is named by its epoch  evacuated 2000000356
     lifecycle.drain: return f"{EVACUATION_PREFIX}{topic}-{epoch}" => return f"{EVACUATION_PREFIX}{topic}-0"
-an evacuation begins anew when keys move again  evacuated 2000000589
+an evacuation begins anew when keys move again  evacuated 2000001175
     lifecycle.growth: evacuation_epoch=record.epoch + 1 if deletion.evacuate else -1
         => evacuation_epoch=deletion.evacuation_epoch
 an evacuation cannot be waived  evacuated 2000000003

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -56,6 +56,21 @@ class SimObserver:
         self._controller = controller
         self._seen: dict[tuple[str, int], tuple[int, int, int, bool]] = {}
         self._missing_since_ms: dict[str, int] = {}
+        self._retired: dict[str, list[int]] = {}
+        self._at_rest: object = None
+
+    def unchanged(self, topic_ids: Iterable[str]) -> bool:
+        """Whether the logs of the retired partitions start and end where they did at the last call."""
+        world, before, self._at_rest = self._world, self._at_rest, None
+        self._ask("looks whether the topic is at rest")
+        (topic_id,) = topic_ids
+        if world.topic is None or world.topic.topic_id != topic_id:
+            return False
+        logs = [world.log_of(p) for p in self._retired[topic_id]]
+        if not all(log is not None and log.available for log in logs):
+            return False
+        self._at_rest = [(topic_id, log.log_start, len(log.records), log.epoch) for log in logs if log is not None]
+        return self._at_rest == before
 
     def observe_all(self, looks: Sequence[Look], rules: Sequence[GroupRule] = ()) -> list[TopicFacts | ClusterError]:
         """Looks at the world's topic; what concerns the others of the pass takes its time before anything follows."""
@@ -76,6 +91,8 @@ class SimObserver:
         self._missing_since_ms.pop(topic_id, None)
         self._ask("asks for the stable offsets")
         wanted = range(count) if record is None else [p for p in sorted(record.retired) if p < count]
+        if record is not None:
+            self._retired[topic_id] = list(wanted)
         stable = self._stable_offsets(wanted)
         self._ask("asks for the ends")
         looked_at = world.steps + 1  # what others did while this was asked for has happened, and is seen

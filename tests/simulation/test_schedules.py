@@ -10,7 +10,7 @@ from tests.simulation.report import LEAST_SHRUNK, Report, run_many, tell_story
 from tests.simulation.schedule import EVACUATE_FROM
 
 SCHEDULES = 400
-WITH_EVACUATIONS = 250
+WITH_EVACUATIONS = 400
 
 
 @pytest.fixture(scope="module")

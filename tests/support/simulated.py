@@ -5,7 +5,7 @@ Time passes when it is told to. Whether a group got each record is judged in ``t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from modeaware.cluster.observer import Look
@@ -79,6 +79,8 @@ class SimCluster:
         self.refuses_checks: ClusterError | None = None
         self.performed: list[Effect] = []
         self._quiet: dict[int, tuple[int, int, bool]] = {}
+        self._at_rest: list[tuple[int, int]] | None = None
+        self.whole_looks = 0
 
     # What clients do
 
@@ -91,7 +93,14 @@ class SimCluster:
 
     # What the controller sees
 
+    def unchanged(self, topic_ids: Iterable[str]) -> bool:
+        if self.failure is not None:
+            raise self.failure
+        before, self._at_rest = self._at_rest, [(log.log_start, log.end) for log in self.partitions]
+        return before == self._at_rest
+
     def observe_all(self, looks: Sequence[Look], rules: Sequence[GroupRule] = ()) -> list[TopicFacts | ClusterError]:
+        self.whole_looks += 1
         return [self.observe(topic, record) for topic, record in looks]
 
     def observe(self, topic: str, record: TopicRecord | None) -> TopicFacts:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -135,6 +135,66 @@ class TestGrow:
         world.run(INTERVAL_MS)
         assert world.modes == (RW,) * 14
         assert "given up" not in caplog.text
+
+
+class TestAtRest:
+    """A settled topic about which a small look shows no change is not looked at as a whole."""
+
+    @pytest.fixture
+    def resting(self, world: World) -> World:
+        world.shrink(4)
+        world.run(QUIET_MS)
+        assert topic_phase(world.record) == "done"
+        world.run(3 * INTERVAL_MS)
+        return world
+
+    def whole_looks(self, world: World) -> int:
+        """In three intervals more."""
+        before = world.cluster.whole_looks
+        world.run(3 * INTERVAL_MS)
+        return world.cluster.whole_looks - before
+
+    def test_small_looks_are_enough_and_are_looks(self, resting: World) -> None:
+        assert self.whole_looks(resting) == 0
+        (seen,) = resting.engine.watched.seen().topics
+        assert seen.looked_ms is not None
+        assert resting.clock.now_ms() - seen.looked_ms < INTERVAL_MS
+        assert seen.facts is not None
+
+    @pytest.mark.parametrize("between", [False, True])
+    def test_a_straggler_is_seen_whenever_it_comes(self, resting: World, between: bool) -> None:
+        """Also between a small look and the whole one that follows, or the other way round."""
+        if between:
+            small = resting.cluster.unchanged
+
+            def look_and_write(topic_ids: Iterable[str]) -> bool:
+                unchanged = small(topic_ids)
+                resting.cluster.unchanged = small  # type: ignore[method-assign]
+                resting.cluster.produce(7)
+                return unchanged
+
+            resting.cluster.unchanged = look_and_write  # type: ignore[method-assign]  # that is when it is written
+        else:
+            resting.cluster.produce(7)
+        resting.run(2 * INTERVAL_MS)
+        assert resting.record.retired[7].stragglers == 1
+
+    def test_what_cannot_be_looked_at_is_looked_at_as_a_whole(self, resting: World) -> None:
+        resting.cluster.failure = ClusterError("no answer", code=ErrorCode.REQUEST_TIMED_OUT)
+        assert self.whole_looks(resting) > 3
+
+    def test_a_topic_that_is_to_be_checked_at_once_is(self, resting: World) -> None:
+        resting.engine.check_at_once(resting.record.topic_id)
+        before = resting.cluster.whole_looks
+        resting.run()
+        assert resting.cluster.whole_looks == before + 1
+
+    def test_a_log_that_is_not_known_is_asked_for_until_it_is(self, resting: World) -> None:
+        lost = resting.cluster.partitions.pop()
+        assert self.whole_looks(resting) == 3
+        resting.cluster.partitions.append(lost)
+        resting.run(2 * INTERVAL_MS)
+        assert self.whole_looks(resting) == 0
 
 
 class TestTopicGone:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import pytest
 
@@ -71,6 +71,10 @@ class Topics:
         if self.looks_fail:
             self._beware([topic for topic, _ in looks])
         return [self.clusters[topic].observe(topic, record) for topic, record in looks]
+
+    def unchanged(self, topic_ids: Iterable[str]) -> bool:
+        looks = [cluster.unchanged(topic_ids) for cluster in self.clusters.values()]
+        return all(looks)
 
     def perform(self, effects: Sequence[Effect]) -> list[ClusterError | None]:
         self._beware([effect.topic for effect in effects])

@@ -5,11 +5,10 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from modeaware.cluster.metadata import ids_of_one_broker
+from modeaware.cluster.metadata import topic_ids
 from modeaware.controller.cluster_watch import COST_SHARE, TOPICS_INTERVAL_S, TopicWatch, replaced_records
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import KafkaError
@@ -41,8 +40,7 @@ def test_a_record_is_replaced_when_every_broker_names_another_id(told: Sequence[
 
 def test_broker_that_returns_no_topic_id_decides_nothing() -> None:
     told = SimpleNamespace(name="orders", error_code=KafkaError.LEADER_NOT_AVAILABLE, topic_id=uuid.UUID(int=0))
-    brokers: Any = SimpleNamespace(ask=lambda _: SimpleNamespace(topics=[told]))
-    assert ids_of_one_broker(brokers, ["orders"]) == {}
+    assert topic_ids(SimpleNamespace(topics=[told])) == {}
 
 
 class Brokers:

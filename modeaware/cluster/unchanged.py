@@ -1,0 +1,85 @@
+"""Looks that are repeated for ever at topics about which nothing changes: their responses are compared as bytes.
+
+To decode what brokers return about thousands of topics takes tens of milliseconds, to compare it with the last response
+next to nothing. Nothing is decided here but that there is nothing to decide: where the bytes differ, or did not come,
+the whole look is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from modeaware.cluster.metadata import Ids, Leader, Partition, list_offsets_request, metadata_request, topic_ids
+from modeaware.errors import ClusterError
+from modeaware.wire.brokers import Ask, Brokers
+from modeaware.wire.transport import CORRELATION_BYTES, Repeated
+
+_EARLIEST, _LATEST = -2, -1
+_CONTROLLER_ID_BYTES = 4
+
+
+class IdsOfOneBroker:
+    """The ids of the same topics again and again, each time from one broker. They may be stale."""
+
+    def __init__(self, brokers: Brokers) -> None:
+        self._brokers = brokers
+        self._names: tuple[str, ...] = ()
+        self._request: Repeated | None = None
+        self._cluster_id = b""
+        self._compared: tuple[bytes, bytes] | None = None
+        self._ids: Ids = {}
+
+    def __call__(self, names: Sequence[str]) -> Ids:
+        """Return the ids; the same object as before where nothing has changed."""
+        request = self._request
+        if request is None or tuple(names) != self._names:
+            request, self._names, self._compared = Repeated(metadata_request(names, 10)), tuple(names), None
+        self._request = None  # kept where it succeeds
+        answer = self._brokers.ask(request)
+        if self._compared is None or self._comparable(answer) != self._compared:
+            response = request.decoded(answer)
+            self._cluster_id = response.cluster_id.encode()
+            self._ids, self._compared = topic_ids(response), self._comparable(answer)
+        self._request = request
+        return self._ids
+
+    def _comparable(self, answer: bytes) -> tuple[bytes, bytes]:
+        """Return what comes before and after the id of the controller, for which a broker names any broker by
+        chance."""
+        before, _, after = answer[CORRELATION_BYTES:].partition(self._cluster_id)
+        return before, after[_CONTROLLER_ID_BYTES:]
+
+
+class OffsetsWatch:
+    """Whether the log starts and ends of partitions, and the leader epochs they are read under, are still the same."""
+
+    def __init__(self, brokers: Brokers) -> None:
+        self._brokers = brokers
+        self._leaders: Mapping[Partition, Leader] = {}
+        self._asks: list[Ask] = []
+        self._answers: list[bytes] = []
+
+    def unchanged(self, leaders: Mapping[Partition, Leader]) -> bool:
+        """Return whether every leader's response is that of the last call, which was about the same partitions under
+        the same leaders. A leader that does not answer is a change."""
+        if leaders != self._leaders or not self._answers:
+            self._leaders, self._asks, self._answers = dict(leaders), _requests(leaders), []
+        before, self._answers = self._answers, []
+        answers = self._brokers.ask_each(self._asks)
+        if any(isinstance(answer, ClusterError) for answer in answers):
+            return False
+        self._answers = answers
+        return bool(before) and all(
+            one[CORRELATION_BYTES:] == other[CORRELATION_BYTES:] for one, other in zip(before, answers, strict=True)
+        )
+
+
+def _requests(leaders: Mapping[Partition, Leader]) -> list[Ask]:
+    led: dict[int, dict[str, dict[int, int]]] = {}
+    for (topic, p), (node, epoch) in sorted(leaders.items()):
+        led.setdefault(node, {}).setdefault(topic, {})[p] = epoch
+    return [
+        Ask(node, Repeated(list_offsets_request(topics, timestamp, 0)))
+        for node, topics in sorted(led.items())
+        for timestamp in (_EARLIEST, _LATEST)
+    ]
