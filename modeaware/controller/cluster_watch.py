@@ -73,7 +73,7 @@ class TopicWatch:
         if records != self._records:
             self._records, self._names, self._ids = records, sorted({record.topic for record in records}), None
         ids = self._one(self._names)
-        if ids is self._ids:  # nothing was amiss, and nothing has changed
+        if ids is self._ids:  # nothing has changed since no record was in doubt
             return ()
         missing = frozenset(record.topic_id for record in records if ids.get(record.topic, "") is None)
         for topic_id in missing - self._missing:
@@ -81,7 +81,7 @@ class TopicWatch:
         self._missing = missing
         suspects = replaced_records(records, [ids])
         if not suspects:
-            self._ids = None if missing else ids
+            self._ids = ids
             return ()
         each = self._each(sorted({record.topic for record in suspects}))
         return tuple(record.topic_id for record in replaced_records(suspects, list(each.values())))

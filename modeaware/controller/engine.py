@@ -426,7 +426,6 @@ class Engine:
         self._append((), topic_ids)
 
     def put_off(self, topic_id: str) -> None:
-        self._resting.stirs(topic_id)
         self.schedule.after_check(topic_id, elapsed_ms(self._clock), progress=False, settled=False)
 
     def check_at_once(self, topic_id: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from modeaware.config import ControllerConfig
+from modeaware.controller import engine as engine_module
 from modeaware.controller import log as log_module
 from modeaware.controller.engine import elapsed_ms
 from modeaware.controller.log import ClaimWatch, Contact
@@ -17,6 +18,7 @@ from modeaware.errors import ClusterError, ConfigError, ControllerFenced, ErrorC
 from modeaware.lifecycle.commands import CreatePartitionsCommand, DeletePartitionsCommand, Effect
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.lifecycle.state import topic_phase
+from modeaware.lifecycle.steps import Advance
 from modeaware.modelog.reader import LogAbsent, LogRecord, LogRewound
 from modeaware.modelog.records import CLAIM_KEY, ClaimRecord, TopicRecord
 from modeaware.modelog.replay import fold
@@ -188,6 +190,24 @@ class TestAtRest:
         before = resting.cluster.whole_looks
         resting.run()
         assert resting.cluster.whole_looks == before + 1
+
+    def test_what_hangs_on_more_than_its_logs_is_looked_at_as_a_whole(self, world: World) -> None:
+        """The policy of the topic decides what becomes of evacuated records."""
+        world.shrink(4)
+        world.run(QUIET_MS)
+        evacuated = {p: replace(retired, evacuated=True) for p, retired in world.record.retired.items()}
+        record = replace(world.record, retired=evacuated, epoch=world.record.epoch + 1)
+        world.log.append([(record.topic_id, record.to_json())])
+        world.engine.claim("test")
+        world.run(3 * INTERVAL_MS)
+        assert topic_phase(world.record) == "done"
+        assert self.whole_looks(world) == 3
+
+    def test_what_falls_due_is_looked_at_as_a_whole(self, resting: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(engine_module, "advance", lambda *_: Advance(alarms=("look again",)))
+        resting.engine.check_at_once(resting.record.topic_id)
+        resting.run(INTERVAL_MS)
+        assert self.whole_looks(resting) == 3
 
     def test_a_log_that_is_not_known_is_asked_for_until_it_is(self, resting: World) -> None:
         lost = resting.cluster.partitions.pop()

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from modeaware.cluster.metadata import topic_ids
+from modeaware.cluster.unchanged import IdsOfOneBroker
 from modeaware.controller.cluster_watch import COST_SHARE, TOPICS_INTERVAL_S, TopicWatch, replaced_records
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import KafkaError
@@ -65,6 +68,20 @@ class Brokers:
         return {node: dict.fromkeys(names, topic_id) for node, topic_id in enumerate(self.told)}
 
 
+def test_ids_are_asked_for_by_a_new_request_after_one_that_failed() -> None:
+    asked: list[Any] = []
+
+    def ask(request: Any) -> Any:
+        asked.append(request)
+        raise ClusterError("no answer", code=ErrorCode.REQUEST_TIMED_OUT)
+
+    look = IdsOfOneBroker(SimpleNamespace(ask=ask))  # type: ignore[arg-type]  # as far as it is used
+    for _ in range(2):
+        with pytest.raises(ClusterError):
+            look(["orders"])
+    assert asked[0] is not asked[1], "the next broker may be of another version"
+
+
 class TestWatch:
     @pytest.fixture
     def world(self) -> World:
@@ -99,6 +116,21 @@ class TestWatch:
         assert world.engine.records == ()
         assert fold(world.log.entries).records == {}
         assert world.engine.schedule.next_ms() is None
+
+    def test_ids_that_stay_the_same_are_compared_with_records_that_are_new(
+        self, world: World, brokers: Brokers
+    ) -> None:
+        same = {world.record.topic: world.record.topic_id}
+        watch = TopicWatch(world.engine, lambda _: same, brokers.each, world.clock)
+        watch.step()
+        newer = replace(world.record, topic_id=OTHER)
+        brokers.told = [world.record.topic_id] * 2
+        world.log.append([(newer.topic_id, newer.to_json())])
+        world.engine.claim("test")
+        assert len(world.engine.records) == 2
+        world.clock.advance(round(TOPICS_INTERVAL_S * 1000))
+        watch.step()
+        assert [record.topic_id for record in world.engine.records] == [world.cluster.topic_id]
 
     @pytest.mark.parametrize(
         ("cost_ms", "apart_ms"), [(0, round(TOPICS_INTERVAL_S * 1000)), (1_000, COST_SHARE * 1_000)]
