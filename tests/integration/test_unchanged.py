@@ -52,6 +52,27 @@ def test_ids_are_decoded_where_they_differ(cluster: Cluster, topics: list[str], 
     eventually(lambda: look([*topics, missing]) == first)
 
 
+def test_a_request_that_failed_is_made_anew(
+    cluster: Cluster, topics: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next broker may be of another version."""
+    look, ask, asked = IdsOfOneBroker(cluster.brokers), cluster.brokers.ask, list[object]()
+
+    def failing_once(request: object) -> object:
+        asked.append(request)
+        if len(asked) == 3:
+            raise ClusterError("no answer", code=ErrorCode.REQUEST_TIMED_OUT)
+        return ask(request)
+
+    monkeypatch.setattr(cluster.brokers, "ask", failing_once)
+    first = look(topics)
+    assert look(topics) is first
+    with pytest.raises(ClusterError):
+        look(topics)
+    assert look(topics) is first
+    assert asked[0] is asked[1] is asked[2] is not asked[3]
+
+
 def test_any_change_of_a_log_shows_once(cluster: Cluster, topics: list[str], kafka: Kafka) -> None:
     shapes = {name: cluster.shape(name) for name in topics}
     leaders = {

@@ -6,12 +6,10 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from modeaware.cluster.metadata import topic_ids
-from modeaware.cluster.unchanged import IdsOfOneBroker
 from modeaware.controller.cluster_watch import COST_SHARE, TOPICS_INTERVAL_S, TopicWatch, replaced_records
 from modeaware.errors import ClusterError, ErrorCode
 from modeaware.librdkafka import KafkaError
@@ -66,20 +64,6 @@ class Brokers:
         if self.failure is not None:
             raise self.failure
         return {node: dict.fromkeys(names, topic_id) for node, topic_id in enumerate(self.told)}
-
-
-def test_ids_are_asked_for_by_a_new_request_after_one_that_failed() -> None:
-    asked: list[Any] = []
-
-    def ask(request: Any) -> Any:
-        asked.append(request)
-        raise ClusterError("no answer", code=ErrorCode.REQUEST_TIMED_OUT)
-
-    look = IdsOfOneBroker(SimpleNamespace(ask=ask))  # type: ignore[arg-type]  # as far as it is used
-    for _ in range(2):
-        with pytest.raises(ClusterError):
-            look(["orders"])
-    assert asked[0] is not asked[1], "the next broker may be of another version"
 
 
 class TestWatch:
