@@ -59,6 +59,7 @@ class Topics:
             cluster.produce(5, 3)
         self.odd, self.looks_fail = "", True
         self.looks: list[int] = []
+        self.resting: set[str] = set()
         self.engine = Engine(self.log, self, self, ControllerConfig(seal_quiet_ms=QUIET_MS), self.clock)
         self.engine.claim("test")
 
@@ -73,6 +74,7 @@ class Topics:
         return [self.clusters[topic].observe(topic, record) for topic, record in looks]
 
     def unchanged(self, topic_ids: Iterable[str]) -> bool:
+        self.resting = set(topic_ids)
         looks = [cluster.unchanged(topic_ids) for cluster in self.clusters.values()]
         return all(looks)
 
@@ -206,3 +208,16 @@ def test_growths_of_several(topics: Topics) -> None:
     modes = {record.topic: len(record.modes) for record in topics.engine.records}
     assert modes == {B: 6, C: 8}
     assert [len(cluster.partitions) for cluster in topics.clusters.values()] == [6, 6, 8]
+
+
+def test_a_topic_whose_record_is_removed_does_not_keep_others_from_resting(topics: Topics) -> None:
+    topics.shrink()
+    assert set(topics.run().values()) == {"done"}
+    interval_ms = ControllerConfig().check_interval_ms
+    topics.run(3 * interval_ms)
+    topics.engine.remove([record.topic_id for record in topics.engine.records if record.topic == B])
+    assert set(topics.run(3 * interval_ms)) == {A, C}
+    looks = len(topics.looks)
+    topics.run(3 * interval_ms)
+    assert len(topics.looks) == looks
+    assert topics.resting == {record.topic_id for record in topics.engine.records}
