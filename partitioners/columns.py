@@ -33,8 +33,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from partitioners.hashes import FNV1A_OFFSET, FNV1A_PRIME, MURMUR2_M, MURMUR2_SEED, NUMBERS, Hash, positive
 from partitioners.librdkafka import DEFAULT_NAME
-from partitioners.manual import ManualPartitionRequired
 from partitioners.seam import Rule
+from partitioners.spreading import ManualPartitionRequired
 from partitioners.table import rule_named
 
 __all__ = ["hash_column", "partition_column"]

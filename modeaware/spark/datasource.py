@@ -456,7 +456,7 @@ class Writer(DataSourceArrowWriter, DataSourceStreamWriter):
     """
 
     def __init__(self, options: SourceOptions) -> None:
-        from modeaware.spark.sender import producer_conf
+        from modeaware.spark.writer import producer_conf
 
         producer_conf(options.conf)  # refuses here what every executor would refuse
         self._options = options
@@ -464,8 +464,7 @@ class Writer(DataSourceArrowWriter, DataSourceStreamWriter):
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Write the batches of one task, on an executor."""
-        from modeaware.spark.sender import Sender
-        from modeaware.spark.writer import send_batch
+        from modeaware.spark.writer import Sender, send_batch
 
         if (first := next(iterator, None)) is not None:
             with Sender(self._options.topic or "", self._options.conf, at_least=self._at_least) as sender:

@@ -16,12 +16,12 @@ import pytest
 from modeaware.confluent.errors import FirstViewPending, RetiredPartitionChosen
 from modeaware.errors import ConfigError, ErrorCode, KeyHeld, ModeSourceError, PartitionRetired, ViewTimeout
 from modeaware.librdkafka import KafkaError, KafkaException
-from modeaware.spark import sender as sender_module
+from modeaware.spark import writer as writer_module
 from modeaware.spark.connector import chosen_partitioner
 from modeaware.spark.errors import WriteFailed
-from modeaware.spark.sender import POLL_EVERY, Sender, borrow, forget_parent, key_of, producer_conf
 from modeaware.spark.sink import JAVA_NAME, placement
 from modeaware.spark.worker import forget_archive_finders
+from modeaware.spark.writer import POLL_EVERY, Sender, borrow, key_of, producer_conf, producers
 from modeaware.topic_view import TopicView
 from partitioners import NAMES, Manual
 from tests.support.fake_views import FakeViews, modes_of
@@ -72,9 +72,9 @@ class FakeProducer:
 def views(monkeypatch: pytest.MonkeyPatch) -> FakeViews:
     made = FakeViews()
     FakeProducer.made = []
-    monkeypatch.setattr(sender_module, "Producer", FakeProducer)
-    monkeypatch.setattr(sender_module, "acquire", lambda conf, config: made)
-    forget_parent()  # each test is a worker process
+    monkeypatch.setattr(writer_module, "Producer", FakeProducer)
+    monkeypatch.setattr(writer_module, "acquire", lambda conf, config: made)
+    producers.forget_parent()  # each test is a worker process
     return made
 
 
@@ -82,7 +82,7 @@ def test_a_full_queue_is_waited_for() -> None:
     with Sender("orders", CONF) as sender:
         [producer] = FakeProducer.made
         producer.errors = [BufferError("full"), BufferError("full"), KeyHeld("held")]
-        sender.send(b"k", b"v", 3, 0, iter([("h", None)]))
+        sender.send(b"k", b"v", 3, 0, [("h", None)])
         more = {"partition": 3, "timestamp": 1, "headers": [("h", None)]}  # a timestamp of 0 would mean now
         assert producer.taken == [("orders", b"k", b"v", more)]
         assert producer.polls == 3
