@@ -45,10 +45,7 @@ _MOST = 2**31 - 1
 def hash_column(column: Any, which: Hash) -> NDArray[np.uint32]:
     """Return the number of each key, whose remainder by a count is its index; a null key counts as an empty one.
 
-    Equal to :data:`partitioners.NUMBERS` for each row: murmur2 without its sign bit, FNV-1a made positive.
-
-    Raises:
-        TypeError: ``column`` is not a column of keys.
+    Equal to :data:`partitioners.NUMBERS` for each row. TypeError if ``column`` is not a column of keys.
     """
     return _numbers(_keys_of(column), which)
 

@@ -133,11 +133,7 @@ class FunctionPartitioner:
         return True
 
     def partition(self, key: bytes | None, count: int) -> int:
-        """See :meth:`~partitioners.TopicPartitioner.partition`.
-
-        Raises:
-            ValueError: the function did not return an index below ``count``.
-        """
+        """Return what the function returns; ValueError if that is no index below ``count``."""
         given = self._function(key, positive(count))
         try:
             index = operator.index(given)

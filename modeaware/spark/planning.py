@@ -49,7 +49,6 @@ def plan(
     show the result as ``modeaware plan`` does.
 
     Args:
-        spark: a session with Spark's Kafka connector (:func:`modeaware.spark.packages`).
         conf: as for :class:`modeaware.Consumer`; only its connection settings are used.
         partitions: the number to plan for.
         sample: how many records the driver reads at most.
