@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from modeaware.printable import escape_logs
 
 if TYPE_CHECKING:
-    from modeaware.admin.topics_to_make import CreationResult as CreationResult
-    from modeaware.admin.topics_to_make import NewPartitions as NewPartitions
-    from modeaware.admin.topics_to_make import NewTopic as NewTopic
+    from modeaware.admin.new_topics import CreationResult as CreationResult
+    from modeaware.admin.new_topics import NewPartitions as NewPartitions
+    from modeaware.admin.new_topics import NewTopic as NewTopic
     from modeaware.adoption import install as install
     from modeaware.adoption import uninstall as uninstall
     from modeaware.confluent.admin import AdminClient as AdminClient
@@ -36,13 +36,13 @@ __version__ = "0.2.0"
 _EXPORTS = {
     "AdminClient": "modeaware.confluent.admin",
     "Consumer": "modeaware.confluent.consumer",
-    "CreationResult": "modeaware.admin.topics_to_make",
+    "CreationResult": "modeaware.admin.new_topics",
     "DeletePartitions": "modeaware.confluent.admin",
     "DeserializingConsumer": "modeaware.confluent.consumer",
     "GroupRule": "modeaware.modelog.group_rules",
     "ModeAwareError": "modeaware.errors",
-    "NewPartitions": "modeaware.admin.topics_to_make",
-    "NewTopic": "modeaware.admin.topics_to_make",
+    "NewPartitions": "modeaware.admin.new_topics",
+    "NewTopic": "modeaware.admin.new_topics",
     "PartitionMode": "modeaware.modes",
     "Producer": "modeaware.confluent.producer",
     "SerializingProducer": "modeaware.confluent.producer",
