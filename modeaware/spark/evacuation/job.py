@@ -145,7 +145,6 @@ def evacuate(
     transactional ids ``modeaware-evacuation-<topic>-*``, READ on the group ``modeaware-evacuation-<topic>-*``.
 
     Args:
-        spark: a session with the connector (:func:`modeaware.spark.packages`).
         conf: as for :class:`modeaware.Producer`; its ``partitioner`` must be that of the topic's producers.
         wait_s: how long to wait for the seals, in seconds.
         passes: how often to begin again where a seal is broken meanwhile, and how often to try the copy of a key that
@@ -201,7 +200,7 @@ class KeyPlaces:
 
     @classmethod
     def of(cls, conf: Mapping[str, Any], topic: str) -> KeyPlaces:
-        """Raises ConfigError where the partitioner of ``conf`` does not exist, or places no keys."""
+        """Return the places by the partitioner of ``conf``; ConfigError where there is none, or it places no keys."""
         rule, own = chosen_partitioner(conf, DEFAULT_NAME)
         if rule is not None and rule.placer is None:
             raise ConfigError(f"partitioner: {rule.name!r} places no keys; use that of the producers of {topic!r}")

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from modeaware.clock import SYSTEM_CLOCK, Clock
+from modeaware.clock import SYSTEM_CLOCK
 from modeaware.config import split_client_config
 from modeaware.errors import ClusterError
 from modeaware.lifecycle import reasons
@@ -32,7 +32,7 @@ class EvacuatingShrink:
     """What is to be done. Work done for it counts while the record says the same.
 
     Attributes:
-        topic, topic_id: its name, and the id (Kafka's base64 form) of the record's topic.
+        topic_id: in Kafka's base64 form.
         group: the consumer group that proves this evacuation.
         epoch: the evacuation's, which is in the group's name and in the header of each copy.
         count: how many partitions were writable before the shrink.
@@ -111,16 +111,16 @@ def read_shrink(conf: Mapping[str, Any], topic: str) -> tuple[EvacuatingShrink |
     return shrink_of(topic, record), record
 
 
-def await_seals(conf: Mapping[str, Any], topic: str, wait_s: float, clock: Clock = SYSTEM_CLOCK) -> EvacuatingShrink:
+def await_seals(conf: Mapping[str, Any], topic: str, wait_s: float) -> EvacuatingShrink:
     """Return the shrink in force once every partition that it retires is sealed; NotSealed after ``wait_s`` seconds."""
-    deadline_s, logged = clock.monotonic_s() + wait_s, False
+    deadline_s, logged = time.monotonic() + wait_s, False
     while True:
         shrink, record = read_shrink(conf, topic)
         if shrink is not None:
             return shrink
         assert record is not None, "a shrink is in force"
         waiting = {p: r.reason for p, r in record.retired.items() if r.seal_offset is None and not r.opening}
-        if clock.monotonic_s() >= deadline_s:
+        if time.monotonic() >= deadline_s:
             why = {reasons.text(reason) for reason in waiting.values() if reason is not None}
             raise NotSealed(
                 f"{topic}: partitions {format_ranges(sorted(waiting))} are not sealed within {wait_s:g} s: "
@@ -146,19 +146,18 @@ def check_topic_id(client: TopicClient, shrink: EvacuatingShrink) -> None:
         )
 
 
-def warn_of_lost_tombstones(client: TopicClient, admitted_ms: int, clock: Clock = SYSTEM_CLOCK) -> None:
+def warn_of_lost_tombstones(client: TopicClient, admitted_ms: int) -> None:
     """Log a warning where a shrink is older than the topic keeps tombstones.
 
     The tombstone of a key deleted since then lies in another partition than its value. Once compaction has dropped it,
-    nothing shows that the value is deleted: neither to a consumer that reads the topic from its start, nor to an
-    evacuation, which copies the value. So run the evacuation within ``delete.retention.ms`` (24 h) of the shrink.
+    nothing shows that the value is deleted, and the evacuation copies it.
     """
     try:
         kept_ms = client.setting(RETENTION)
     except ClusterError as error:
         logger.info("%s: its %s is unknown: %s", client.topic, RETENTION, error)
         return
-    if kept_ms is not None and kept_ms.isdecimal() and clock.now_ms() - admitted_ms > int(kept_ms):
+    if kept_ms is not None and kept_ms.isdecimal() and SYSTEM_CLOCK.now_ms() - admitted_ms > int(kept_ms):
         logger.warning(
             "%s: its shrink is older than %s (%s ms): tombstones of keys deleted since may be gone, and then the old "
             "values are copied",
