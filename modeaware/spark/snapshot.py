@@ -98,7 +98,7 @@ class KeptViews:
             self.views.refresh(timeout_s)
 
     def _is_current(self) -> bool:
-        """Whether the views come from a log, and include all of it. In doubt: no."""
+        """Whether the views come from a log, and include all of it; False in doubt."""
         with self._lock:
             if self._closed or not self.views.stats().get("log_present"):
                 return False
