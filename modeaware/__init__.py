@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 from modeaware.printable import escape_logs
 
 if TYPE_CHECKING:
-    from modeaware.admin.topics_to_make import CreationResult as CreationResult
-    from modeaware.admin.topics_to_make import NewPartitions as NewPartitions
-    from modeaware.admin.topics_to_make import NewTopic as NewTopic
+    from modeaware.admin.new_topics import CreationResult as CreationResult
+    from modeaware.admin.new_topics import NewPartitions as NewPartitions
+    from modeaware.admin.new_topics import NewTopic as NewTopic
     from modeaware.adoption import install as install
     from modeaware.adoption import uninstall as uninstall
     from modeaware.confluent.admin import AdminClient as AdminClient
@@ -62,7 +62,7 @@ def lazy_exports(
 __all__, __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        "admin.topics_to_make": ("CreationResult", "NewPartitions", "NewTopic"),
+        "admin.new_topics": ("CreationResult", "NewPartitions", "NewTopic"),
         "adoption": ("install", "uninstall"),
         "confluent.admin": ("AdminClient", "DeletePartitions"),
         "confluent.consumer": ("Consumer", "DeserializingConsumer"),

@@ -218,12 +218,6 @@ class Replacement(NamedTuple):
     ours: type
 
 
-def aiokafka_is_here() -> bool:
-    """Return whether aiokafka is imported completely: an import in progress does not count."""
-    module = sys.modules.get(AIOKAFKA)
-    return module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False)
-
-
 def replacements(*, aiokafka: bool) -> list[Replacement]:
     """What can be replaced in this process: kafka-python's where it can be imported, which this does.
 
@@ -281,8 +275,6 @@ def _replacement(package_name: str, name: str, our_module: str) -> Replacement |
     return Replacement(package, name, types.new_class(name, (ours, current), exec_body=lambda body: body.update(names)))
 
 
-PACKAGE = AIOKAFKA_PRODUCER.rpartition(".")[0]
-
 _lock = threading.RLock()
 _undo: list[Callable[[], None]] = []
 _until_aiokafka: list[Callable[[], object]] = []
@@ -333,14 +325,17 @@ def uninstall() -> None:
 
 
 def _replace(*, aiokafka: bool | None = None) -> None:
-    wanted = originals(replacements(aiokafka=aiokafka_is_here() if aiokafka is None else aiokafka))
+    if aiokafka is None:  # an import in progress does not count
+        module = sys.modules.get(AIOKAFKA)
+        aiokafka = module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False)
+    wanted = originals(replacements(aiokafka=aiokafka))
     for module, name, stock in modules_holding(wanted):
         _undo.append(put(module, name, stock, wanted[stock].ours))
 
 
 def _aiokafka_arrived() -> None:
     with _lock:
-        if PACKAGE not in sys.modules or AIOKAFKA_PRODUCER in sys.modules:
+        if AIOKAFKA_PRODUCER.rpartition(".")[0] not in sys.modules or AIOKAFKA_PRODUCER in sys.modules:
             _ours_arrived()
         else:  # it is our package that imports aiokafka just now, and is not ready itself
             _until_aiokafka.append(after_import(AIOKAFKA_PRODUCER, _ours_arrived))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from modeaware.admin.topics_to_make import NewTopic
+from modeaware.admin.new_topics import NewTopic
 from modeaware.apply.diff import (
     CLEANUP_POLICY,
     FAILED,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
-from modeaware.admin.topics_to_make import NewPartitions
+from modeaware.admin.new_topics import NewPartitions
 from modeaware.cli import INTERRUPTED, Command
 from modeaware.cli.embedded import admin_client, carry_out, embedded_controller
 from modeaware.cli.progress import status_without_change, tell, wait_for_topic

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from textwrap import indent
 from typing import Any
 
-from modeaware.admin.topics_to_make import NewTopic
+from modeaware.admin.new_topics import NewTopic
 from modeaware.cli import BadUsage, Command, key_value
 from modeaware.cli.change import Situation, add_shrink_options, run_change, shrink_command, undo_note
 from modeaware.cli.embedded import admin_client

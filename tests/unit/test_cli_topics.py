@@ -16,7 +16,7 @@ from uuid import UUID
 import pytest
 
 from modeaware import cli
-from modeaware.admin.topics_to_make import NewTopic
+from modeaware.admin.new_topics import NewTopic
 from modeaware.cli import change, progress
 from modeaware.cli.change import (
     CHANGING_WARNING,
