@@ -15,7 +15,7 @@ import ssl
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import update_wrapper
+from functools import partial, update_wrapper
 from typing import Any, Self
 
 import aiokafka
@@ -159,7 +159,7 @@ class Modes(VerifiedRoutes):
         self._view_timeout_s = config.view_timeout_ms / 1000
         self._loop = loop
         self._arrived = asyncio.Event()
-        setattr(producer, PICK, _Pick(self._producer, self))
+        setattr(producer, PICK, self.pick)
         self.serve(producer, self._hand_over)
 
     def _hand_over(self, changed: Mapping[str, TopicView]) -> None:
@@ -186,49 +186,28 @@ class Modes(VerifiedRoutes):
             self.first_view.wait()
             self._settle()
 
-    def check_known(self) -> None:
-        """Raise, by ``on_unknown``, where records cannot be placed yet."""
-        if not self._is_known():
-            self.first_view.refuse()
-
     def _settle(self) -> None:
         producer: Any = self._producer()
         if producer is None:
             return
         if self.routed_topics:
-            setattr(producer, PICK, _Pick(self._producer, self))
-            setattr(producer.client, WAIT, _Wait(weakref.ref(producer.client), self))
+            setattr(producer, PICK, self.pick)
+            setattr(producer.client, WAIT, partial(self._wait, weakref.ref(producer.client)))
         else:
             vars(producer).pop(PICK, None)
             vars(producer.client).pop(WAIT, None)
 
-
-class _Wait:
-    """In the place of the ``_wait_on_metadata`` of a producer's client, while a topic has retired partitions."""
-
-    def __init__(self, client: weakref.ref[Any], routes: VerifiedRoutes) -> None:
-        self._client = client
-        self._routes = routes
-
-    async def __call__(self, topic: str) -> Any:
+    async def _wait(self, calling: weakref.ref[Any], topic: str) -> Any:
         """As ``AIOKafkaClient._wait_on_metadata``; the topic's route is verified when it returns."""
-        client: Any = self._client()  # which calls this
+        client: Any = calling()
         partitions = await getattr(type(client), WAIT)(client, topic)
-        if not self._routes.is_verified(topic):
+        if not self.is_verified(topic):
             # A view that changes is handed over to the event loop before this returns, so it is followed by then.
-            await asyncio.to_thread(self._routes.verify, topic)
-            self._routes.mark(topic)
+            await asyncio.to_thread(self.verify, topic)
+            self.mark(topic)
         return partitions
 
-
-class _Pick:
-    """In the place of a producer's ``_partition``."""
-
-    def __init__(self, producer: weakref.ref[Any], routes: Modes) -> None:
-        self._producer = producer
-        self._routes = routes
-
-    def __call__(
+    def pick(
         self,
         topic: str,
         partition: int | None,
@@ -244,25 +223,25 @@ class _Pick:
             MovedKeyError: the key has moved, and is to be refused.
             FirstViewPending, FirstViewTimeout: there is no view yet.
         """
-        routes = self._routes
-        routes.check_known()
+        if not self._is_known():
+            self.first_view.refuse()
         producer: Any = self._producer()  # which calls this
-        route = routes.of(topic)
+        route = self.of(topic)
         if partition is not None or route is None:
             chosen: int = getattr(type(producer), PICK)(
                 producer, topic, partition, key, value, serialized_key, serialized_value
             )
-            routes.refuse_retired(topic, chosen)
+            self.refuse_retired(topic, chosen)
             return chosen
         if not route.writable:
-            routes.refuse_retired(topic, 0)
+            self.refuse_retired(topic, 0)
         pick = producer._partitioner
         # The view's list also where aiokafka's metadata is older: all producers must hash over the same.
         available = producer._metadata.available_partitions_for_topic(topic) or ()
         chosen = pick(serialized_key, list(route.writable), [p for p in route.writable if p in available])
-        routes.refuse_retired(topic, chosen)
+        self.refuse_retired(topic, chosen)
         if serialized_key is not None:
-            routes.look_at_key(
+            self.look_at_key(
                 topic, serialized_key, chosen, lambda count: pick(serialized_key, [*range(count)], [*range(count)])
             )
         return chosen

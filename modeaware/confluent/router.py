@@ -467,7 +467,6 @@ class Router(Routes):
         self._counts: dict[str, int] = {}
         self._unrouted = DIRECT if count is None else 0
         self._closed = False
-        self._first = (self._first_produce, self._first_produce_batch)
         self._stock = (produce, produce_batch)
         hash_function = partitioner.hash_function if isinstance(partitioner, HashPartitioner) else None
         if isinstance(produce, BuiltinFunctionType) and hash_function is not None:
@@ -476,8 +475,8 @@ class Router(Routes):
             one = faithful_produce(produce, self._routes, self._doubt)
         self._routed = (one, routed_batch(produce_batch, self._routes, self._doubt))
         self._direct = self._stock if count is None else self._routed
-        self.produce = Switch(self._first[0])
-        self.produce_batch = Switch(self._first[1])
+        self.produce = Switch(self._first_produce)
+        self.produce_batch = Switch(self._first_produce_batch)
 
     def stats(self) -> dict[str, Any]:
         """Return ``modeaware_stats()``; ``in_c``: records of shrunk topics go through the extension."""
