@@ -218,10 +218,6 @@ class Backlog:
 
     kafka-python keeps each batch of records, until it is delivered or has failed, with the time at which it was begun;
     the halves of one that was too large keep that time.
-
-    Args:
-        accumulator: kafka-python's queue.
-        topic: its name.
     """
 
     def __init__(self, accumulator: Any, topic: str) -> None:

@@ -198,8 +198,7 @@ def wait_until_serving(
     """Wait until the broker at ``address`` answers Metadata and lists all of ``node_ids`` (registered and unfenced).
 
     Args:
-        address: ``host:port``.
-        node_ids: brokers that have to be listed; empty: any answer counts.
+        node_ids: empty: any answer counts.
         deadline: on :func:`time.monotonic`'s clock, seconds.
         cluster_id: answers of another cluster do not count: its broker was faster at taking the port.
         check: called between tries; raises if waiting is pointless.
