@@ -442,7 +442,6 @@ class Membership:
         given: what the group gave to this member in this generation; None while it has no assignment.
 
     Args:
-        stock: the client's own methods.
         look_again: has :meth:`apply` called by the polling thread soon.
     """
 

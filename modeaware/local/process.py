@@ -88,9 +88,7 @@ class OwnedProcess:
 class DetachedProcess:
     """A program in its own session that outlives this process and can be found again by its id.
 
-    Args:
-        pid: the process id.
-        marker: a part of its command line, which identifies it if the id was reused.
+    ``marker`` is a part of its command line, which identifies it if the id was reused.
     """
 
     def __init__(self, pid: int, marker: str) -> None:
