@@ -182,6 +182,8 @@ def _simple(kind: str, flexible: bool, nullable: bool) -> _Reader:
         return _Reader(_string(flexible, nullable), 1 if flexible else 2)
     if kind == "uuid":
         return _Reader(_read_uuid, 16)
+    if kind == "bitfield":
+        return _Reader(_read_bitfield, 4)
     layout = struct.Struct(">" + _FIXED[kind])
 
     def read(data: bytes, position: int, budget: Budget) -> tuple[Any, int]:
@@ -251,6 +253,12 @@ def _read_uuid(data: bytes, position: int, budget: Budget) -> tuple[UUID | None,
     end = _end(data, position, 16)
     value = data[position:end]
     return (None if value == _NO_UUID else UUID(bytes=value)), end
+
+
+def _read_bitfield(data: bytes, position: int, budget: Budget) -> tuple[set[int] | None, int]:
+    """kafka-python's form of the operations that a user is authorized for; None: not requested."""
+    bits = int.from_bytes(data[position : _end(data, position, 4)], "big")
+    return (None if bits == 1 << 31 else {bit for bit in range(32) if bits >> bit & 1}), position + 4
 
 
 def _read_varint(data: bytes, position: int) -> tuple[int, int]:
