@@ -15,12 +15,18 @@ from modeaware.adoption.installing import from_environment, variable_of
 from modeaware.cli import BadUsage, key_value
 from modeaware.cluster.cluster import Cluster, cluster_error
 from modeaware.cluster.metadata import metadata_request
-from modeaware.config import PREFIX, ClientConfig, ControllerConfig, parse_controller_config, split_client_config
+from modeaware.config import (
+    PREFIX,
+    ClientConfig,
+    ControllerConfig,
+    parse_controller_config,
+    read_properties,
+    split_client_config,
+)
 from modeaware.confluent.controller_calls import REQUEST_TIMEOUT_S
 from modeaware.errors import ClusterError, ConfigError
 from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.librdkafka_admin import AdminClient
-from modeaware.properties import read_properties
 from modeaware.reports.session import Session
 from modeaware.retries import RetryPolicy
 
