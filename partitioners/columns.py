@@ -33,8 +33,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from partitioners.hashes import FNV1A_OFFSET, FNV1A_PRIME, MURMUR2_M, MURMUR2_SEED, NUMBERS, Hash, positive
 from partitioners.librdkafka import DEFAULT_NAME
-from partitioners.manual import ManualPartitionRequired
 from partitioners.seam import Rule
+from partitioners.spreading import ManualPartitionRequired
 from partitioners.table import rule_named
 
 __all__ = ["hash_column", "partition_column"]
@@ -45,10 +45,7 @@ _MOST = 2**31 - 1
 def hash_column(column: Any, which: Hash) -> NDArray[np.uint32]:
     """Return the number of each key, whose remainder by a count is its index; a null key counts as an empty one.
 
-    Equal to :data:`partitioners.NUMBERS` for each row: murmur2 without its sign bit, FNV-1a made positive.
-
-    Raises:
-        TypeError: ``column`` is not a column of keys.
+    Equal to :data:`partitioners.NUMBERS` for each row. TypeError if ``column`` is not a column of keys.
     """
     return _numbers(_keys_of(column), which)
 

@@ -13,12 +13,18 @@ from typing import Any, NamedTuple
 from modeaware.adoption.installing import from_environment, variable_of
 from modeaware.cli import key_value
 from modeaware.cluster.cluster import Cluster, cluster_error
-from modeaware.config import PREFIX, ClientConfig, ControllerConfig, parse_controller_config, split_client_config
+from modeaware.config import (
+    PREFIX,
+    ClientConfig,
+    ControllerConfig,
+    parse_controller_config,
+    read_properties,
+    split_client_config,
+)
 from modeaware.confluent.controller_calls import REQUEST_TIMEOUT_S
 from modeaware.errors import ClusterError, ConfigError
 from modeaware.librdkafka import KafkaError, KafkaException
 from modeaware.librdkafka_admin import AdminClient
-from modeaware.properties import read_properties
 from modeaware.reports.session import Session
 from modeaware.retries import RetryPolicy
 from modeaware.wire.requests import MetadataRequest

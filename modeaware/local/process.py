@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -209,7 +208,6 @@ def wait_until_serving(
     Raises:
         LocalKafkaError: not by the deadline; or what ``check`` raises.
     """
-    _wait_for_listener(address, deadline, check)
     settings: dict[str, str | int | float | bool] = {
         "bootstrap.servers": address,
         "log_level": 0,  # a broker that is still starting is no news
@@ -234,16 +232,3 @@ def wait_until_serving(
         if time.monotonic() > deadline:
             raise LocalKafkaError(f"the broker at {address} was not ready in time: {reason}")
         time.sleep(2 * _POLL_S)  # a broker does not report the end of its start
-
-
-def _wait_for_listener(address: str, deadline: float, check: Callable[[], None]) -> None:
-    host, _, port = address.rpartition(":")
-    while True:
-        check()
-        try:
-            with socket.create_connection((host, int(port)), timeout=1):
-                return
-        except OSError as error:
-            if time.monotonic() > deadline:
-                raise LocalKafkaError(f"no listener at {address} in time") from error
-        time.sleep(2 * _POLL_S)  # a port opens without notice

@@ -25,7 +25,16 @@ Flags = NDArray[np.bool_]
 _PLACERS = tuple(PLACERS)
 WHOLES, REALS = 8, 3
 HELD, FITS, KEYS = "held", "fits", "keys"
-SCHEMA = "what string, at int, wholes array<bigint>, reals array<double>, first_ms bigint, last_ms bigint"
+SCHEMA = pa.schema(
+    [
+        ("what", pa.string()),
+        ("at", pa.int32()),
+        ("wholes", pa.list_(pa.int64())),
+        ("reals", pa.list_(pa.float64())),
+        ("first_ms", pa.int64()),
+        ("last_ms", pa.int64()),
+    ]
+)
 _AT_ONCE = 1 << 16
 """Rows that are hashed together: enough for NumPy, and a column of long keys still fits."""
 
@@ -206,10 +215,7 @@ class Counting:
                 waiting = table.slice(whole).to_batches()
         if any(each.num_rows for each in waiting):
             tally.add(_rows(pa.Table.from_batches(waiting)))
-        types = (pa.string(), pa.int32(), pa.list_(pa.int64()), pa.list_(pa.float64()), pa.int64(), pa.int64())
-        sums = list(tally.sums())
-        columns = [pa.array([row[at] for row in sums], kind) for at, kind in enumerate(types)]
-        yield pa.RecordBatch.from_arrays(columns, names=list(Sums._fields))
+        yield pa.RecordBatch.from_pylist([sums._asdict() for sums in tally.sums()], SCHEMA)
 
 
 def _keys(table: Any) -> Any:

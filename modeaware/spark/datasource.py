@@ -33,7 +33,8 @@ from pyspark.sql.datasource import (
     InputPartition,
     WriterCommitMessage,
 )
-from pyspark.sql.types import ArrayType, StructType
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 
 from modeaware.config import split_client_config
 from modeaware.errors import ClusterError, ConfigError, ErrorCode
@@ -46,21 +47,20 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-# The columns of Spark's Kafka source with ``includeHeaders``, for Spark and for Arrow.
-_COLUMNS: dict[str, tuple[Any, pa.DataType]] = {
-    "key": ("binary", pa.binary()),
-    "value": ("binary", pa.binary()),
-    "topic": ("string", pa.string()),
-    "partition": ("integer", pa.int32()),
-    "offset": ("long", pa.int64()),
-    "timestamp": ("timestamp", pa.timestamp("us", tz="UTC")),
-    "timestampType": ("integer", pa.int32()),
-    "headers": (ArrayType(StructType().add("key", "string").add("value", "binary")), _HEADERS),
-}
-SCHEMA = StructType()
-for _name, (_kind, _) in _COLUMNS.items():
-    SCHEMA.add(_name, _kind)
-_ARROW = pa.schema([(name, kind) for name, (_, kind) in _COLUMNS.items()])
+# The columns of Spark's Kafka source with ``includeHeaders``.
+_ARROW = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", tz="UTC")),
+        ("timestampType", pa.int32()),
+        ("headers", _HEADERS),
+    ]
+)
+SCHEMA = from_arrow_schema(_ARROW)
 _WRITTEN = {
     "value": ("binary", "string"),
     "key": ("binary", "string"),
@@ -456,7 +456,7 @@ class Writer(DataSourceArrowWriter, DataSourceStreamWriter):
     """
 
     def __init__(self, options: SourceOptions) -> None:
-        from modeaware.spark.sender import producer_conf
+        from modeaware.spark.writer import producer_conf
 
         producer_conf(options.conf)  # refuses here what every executor would refuse
         self._options = options
@@ -464,8 +464,7 @@ class Writer(DataSourceArrowWriter, DataSourceStreamWriter):
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Write the batches of one task, on an executor."""
-        from modeaware.spark.sender import Sender
-        from modeaware.spark.writer import send_batch
+        from modeaware.spark.writer import Sender, send_batch
 
         if (first := next(iterator, None)) is not None:
             with Sender(self._options.topic or "", self._options.conf, at_least=self._at_least) as sender:

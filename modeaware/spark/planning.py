@@ -49,7 +49,6 @@ def plan(
     show the result as ``modeaware plan`` does.
 
     Args:
-        spark: a session with Spark's Kafka connector (:func:`modeaware.spark.packages`).
         conf: as for :class:`modeaware.Consumer`; only its connection settings are used.
         partitions: the number to plan for.
         sample: how many records the driver reads at most.
@@ -105,6 +104,7 @@ def count(
 
 def _summed(records: DataFrame, question: Question) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812 - the usual name
+    from pyspark.sql.pandas.types import from_arrow_schema
 
     def length(name: str) -> Any:
         return F.coalesce(F.octet_length(name), F.lit(0)).cast("bigint")
@@ -131,7 +131,7 @@ def _summed(records: DataFrame, question: Question) -> DataFrame:
         .sortWithinPartitions("key")
     )
     return (
-        by_key.mapInArrow(Counting(question), SCHEMA)
+        by_key.mapInArrow(Counting(question), from_arrow_schema(SCHEMA))
         .groupBy("what", "at")
         .agg(
             F.array(*[F.sum(F.col("wholes")[at]) for at in range(WHOLES)]).alias("wholes"),

@@ -15,8 +15,8 @@ import pytest
 import modeaware.cli as cli
 from modeaware.cli import run as run_module
 from modeaware.cli import session
+from modeaware.config import read_properties
 from modeaware.errors import ModeAwareError
-from modeaware.properties import read_properties
 from modeaware.spark.command import evacuate_main, plan_main
 
 COMMANDS = cli.COMMANDS

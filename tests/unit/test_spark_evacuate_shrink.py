@@ -10,8 +10,8 @@ import pytest
 from modeaware.modelog.records import DeleteTopicPartitions, RetiredPartition, TopicRecord
 from modeaware.modes import PartitionMode
 from modeaware.spark.errors import NothingToEvacuate
+from modeaware.spark.evacuation.job import KeyPlaces
 from modeaware.spark.evacuation.shrink import EvacuatingShrink, shrink_of
-from modeaware.spark.evacuation.verdicts import KeyPlaces
 from modeaware.spark.evacuation.versions import Order, Source, Verdict, Version
 
 RW, RO, NONE = PartitionMode.READ_WRITE, PartitionMode.READ_ONLY, PartitionMode.NONE
