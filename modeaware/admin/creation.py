@@ -81,26 +81,24 @@ class Creation:
         Args:
             send: has the placed partitions created; None: by the brokers.
         """
-        outcomes: Outcomes = {}
-        placed: dict[str, Placement] = {}
-        placements = _outcome(lambda: self._place_growths(growths))
-        for topic in growths:
-            placement = placements if isinstance(placements, ModeAwareError) else placements[topic]
-            if isinstance(placement, ModeAwareError):
-                outcomes[topic] = placement
-            else:
-                placed[topic] = placement
+        try:
+            placements = self._place_growths(growths)
+        except ModeAwareError as error:
+            return dict.fromkeys(growths, error)
+        outcomes: Outcomes = {topic: each for topic, each in placements.items() if isinstance(each, ModeAwareError)}
+        placed = {topic: each for topic, each in placements.items() if isinstance(each, Placement)}
         if not placed:
             return outcomes
         send = send or (lambda wanted: create_partitions(self._brokers, wanted, validate_only, self._deadline.left_s()))
-        answers = _outcome(lambda: send(list(placed.values())))
-        if isinstance(answers, ModeAwareError):
-            return {**outcomes, **dict.fromkeys(placed, answers)}
-        for topic, answer in answers.items():
-            if isinstance(answer, ModeAwareError):
+        try:
+            answers = send(list(placed.values()))
+        except ModeAwareError as error:
+            answers = dict.fromkeys(placed, error)
+        for topic, placement in placed.items():
+            if isinstance(answer := answers.get(topic), ModeAwareError):
                 outcomes[topic] = answer
-            else:
-                outcomes[topic] = _outcome(partial(self._result, placed[topic], validate_only))
+            elif topic in answers:
+                outcomes[topic] = _outcome(partial(self._result, placement, validate_only))
         return outcomes
 
     def _place_growths(self, growths: Mapping[str, NewPartitions]) -> dict[str, Placement | ModeAwareError]:
@@ -122,10 +120,8 @@ class Creation:
         partitions = ((topic, p) for topic, shape in shapes.items() for p in shape)
         try:
             return {topic for topic, _ in list_reassignments(self._brokers, partitions, self._deadline.left_s())}
-        except RequestRefused:
-            return set()
-        except ClusterError as error:
-            if error.code is not ErrorCode.UNSUPPORTED_VERSION:  # of brokers before Kafka 2.4
+        except (RequestRefused, ClusterError) as error:
+            if isinstance(error, ClusterError) and error.code is not ErrorCode.UNSUPPORTED_VERSION:  # before Kafka 2.4
                 raise
             return set()
 

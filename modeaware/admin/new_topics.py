@@ -16,7 +16,18 @@ from modeaware.config import DISABLED, ENABLED
 from modeaware.errors import CreatedUnderReplicated, ErrorCode, RequestRefused
 
 
-class NewTopic(librdkafka_admin.NewTopic):
+class _WithMinimum:
+    def __init__(self, *args: Any, min_required_replication_factor: int | None = None, **kwargs: Any) -> None:
+        minimum = min_required_replication_factor
+        super().__init__(*args, **kwargs)
+        if minimum is not None and (isinstance(minimum, bool) or not isinstance(minimum, int)):
+            raise TypeError(f"the minimum replication factor must be an int, not {minimum!r}")
+        if minimum is not None and minimum < 1:
+            raise ValueError(f"the minimum replication factor must be 1 or more, not {minimum}")
+        self.min_required_replication_factor = minimum
+
+
+class NewTopic(_WithMinimum, librdkafka_admin.NewTopic):
     """confluent_kafka's NewTopic, and how many replicas of each partition have to be alive (KIP-409).
 
     Args:
@@ -30,12 +41,8 @@ class NewTopic(librdkafka_admin.NewTopic):
         TypeError, ValueError: the minimum is not an int, or below 1.
     """
 
-    def __init__(self, *args: Any, min_required_replication_factor: int | None = None, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.min_required_replication_factor = _checked_minimum(min_required_replication_factor)
 
-
-class NewPartitions(librdkafka_admin.NewPartitions):
+class NewPartitions(_WithMinimum, librdkafka_admin.NewPartitions):
     """confluent_kafka's NewPartitions, and how many replicas of each new partition have to be alive (KIP-409).
 
     Args:
@@ -43,12 +50,8 @@ class NewPartitions(librdkafka_admin.NewPartitions):
         min_required_replication_factor: as of :class:`NewTopic`.
 
     Raises:
-        TypeError, ValueError: the minimum is not an int, or below 1.
+        TypeError, ValueError: as of :class:`NewTopic`.
     """
-
-    def __init__(self, *args: Any, min_required_replication_factor: int | None = None, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.min_required_replication_factor = _checked_minimum(min_required_replication_factor)
 
     @classmethod
     def increase_to(
@@ -88,8 +91,7 @@ class CreationResult:
     validate_only: bool = False
 
     def raise_for_under_replication(self) -> None:
-        """Raise an error where replicas are missing.
-
+        """
         Raises:
             CreatedUnderReplicated: it was created, and some replicas are missing (KIP-409's CREATED_UNDER_REPLICATED).
         """
@@ -116,16 +118,6 @@ def _listed(ids: Sequence[int]) -> str:
     return ", ".join(str(node_id) for node_id in ids)
 
 
-def _checked_minimum(minimum: int | None) -> int | None:
-    if minimum is None:
-        return None
-    if isinstance(minimum, bool) or not isinstance(minimum, int):
-        raise TypeError(f"the minimum replication factor must be an int, not {minimum!r}")
-    if minimum < 1:
-        raise ValueError(f"the minimum replication factor must be 1 or more, not {minimum}")
-    return minimum
-
-
 # Placement
 
 Assignments = tuple[tuple[int, ...], ...]
@@ -148,13 +140,7 @@ def candidates(live: Mapping[int, str | None], down: Mapping[int, str | None]) -
 
 
 def place_by_policy(
-    topic: str,
-    count: int,
-    factor: int,
-    minimum: int,
-    brokers: Sequence[Candidate],
-    policy: str,
-    start: int,
+    topic: str, count: int, factor: int, minimum: int, brokers: Sequence[Candidate], policy: str, start: int
 ) -> Assignments:
     """Place ``count`` partitions as the policy of under-replicated creations has it.
 
@@ -174,28 +160,25 @@ def place_by_policy(
     if minimum > factor:
         _refuse(topic, f"a minimum of {_many(minimum, 'live replica')} is more than the replication factor {factor}")
     if len(live) < required:
-        why = (
-            f"each partition needs {_many(required, 'live replica')} and only {_many(len(live), 'broker')} "
-            f"{'is' if len(live) == 1 else 'are'} alive "
-            f"({_ids(live)}); {_down(brokers)}"
-        )
-        advice = f" (policy {policy}: all replicas have to be alive)" if policy == DISABLED and minimum < factor else ""
-        _refuse(topic, why + advice)
-    if len(brokers) < factor:
+        down = [broker for broker in brokers if not broker.live]
+        advice = f"start those that are down ({_ids(down)})" if down else "no other broker was ever seen"
+        if policy == DISABLED and minimum < factor:
+            advice += f" (policy {policy}: all replicas have to be alive)"
         _refuse(
-            topic, f"a replication factor of {factor} and only {_many(len(brokers), 'known broker')} ({_ids(brokers)})"
+            topic,
+            f"each partition needs {_many(required, 'live replica')} and only {_many(len(live), 'broker')} "
+            f"{'is' if len(live) == 1 else 'are'} alive ({_ids(live)}); {advice}",
         )
+    if len(brokers) < factor:
+        known = f"{_many(len(brokers), 'known broker')} ({_ids(brokers)})"
+        _refuse(topic, f"a replication factor of {factor} and only {known}")
     if policy == DISABLED or (policy == ENABLED and len(live) >= factor):
         return place(count, factor, live, factor, start)
     return place(count, factor, brokers, min(factor, len(live)) if policy == ENABLED else minimum, start)
 
 
 def check_given(
-    topic: str,
-    assignments: Sequence[Sequence[int]],
-    minimum: int,
-    live: Iterable[int],
-    policy: str,
+    topic: str, assignments: Sequence[Sequence[int]], minimum: int, live: Iterable[int], policy: str
 ) -> None:
     """Whether assignments that the caller has chosen have enough live replicas.
 
@@ -273,8 +256,3 @@ def _many(count: int, thing: str) -> str:
 
 def _ids(brokers: Sequence[Candidate]) -> str:
     return ", ".join(str(broker.node_id) for broker in brokers) or "none"
-
-
-def _down(brokers: Sequence[Candidate]) -> str:
-    down = [broker for broker in brokers if not broker.live]
-    return f"start those that are down ({_ids(down)})" if down else "no other broker was ever seen"

@@ -25,7 +25,7 @@ from modeaware.librdkafka import KafkaException
 from modeaware.modelog.connection import connection_conf
 from modeaware.plan.effects import Counted, Fit, Held, Placed, Question
 from modeaware.plan.recognise import Candidate, recognise
-from modeaware.plan.report import ResizePlan, ask_for_counts, make_counted_plan
+from modeaware.plan.report import ResizePlan, ask_for_counts, make_plan
 from modeaware.plan.sample import Stretch, look, read_sample
 from modeaware.spark.source import read_ranges
 from partitioners import PLACERS
@@ -102,7 +102,8 @@ def plan(
     recognition = recognise(read)
     question = ask_for_counts(read, recognition, partitions)
     counted = count(spark, topic, conf, question, found.logs, {name: str(value) for name, value in options.items()})
-    return make_counted_plan(found, read, recognition, counted, partitions, SYSTEM_CLOCK.now_ms())
+    now_ms = SYSTEM_CLOCK.now_ms()
+    return make_plan(found, read, partitions, now_ms, recognition=recognition, counted=counted)
 
 
 def count(

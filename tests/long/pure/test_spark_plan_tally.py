@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from modeaware.lifecycle.facts import TopicFacts
 from modeaware.plan.effects import Counted, Effect
 from modeaware.plan.recognise import recognise
-from modeaware.plan.report import ResizePlan, ask_for_counts, make_counted_plan, make_plan
+from modeaware.plan.report import ResizePlan, ask_for_counts, make_plan
 from modeaware.plan.sample import Sample, TopicLook
 from modeaware.spark import planning
 from modeaware.spark.planning import Counting, Sums, Tally
@@ -85,7 +85,7 @@ def counted(sample: Sample, target: int, tasks: int = 3, length: int = 100) -> C
 
 def both(sample: Sample, target: int) -> tuple[ResizePlan, ResizePlan]:
     recognition = recognise(sample)
-    by_spark = make_counted_plan(LOOK, sample, recognition, counted(sample, target), target, NOW_MS)
+    by_spark = make_plan(LOOK, sample, target, NOW_MS, recognition=recognition, counted=counted(sample, target))
     return make_plan(LOOK, sample, target, NOW_MS), by_spark
 
 
@@ -147,7 +147,7 @@ def test_what_a_sample_took_for_one_home_is_not_where_others_lie() -> None:
     recognition = recognise(sample)
     assert recognition.null_home == 3
     all_ = counted(sample_of([(3, None, 10)] * 300 + [(5, None, 10)], COUNT), 5)
-    assert make_counted_plan(LOOK, sample, recognition, all_, 5, NOW_MS).recognition.null_home is None
+    assert make_plan(LOOK, sample, 5, NOW_MS, recognition=recognition, counted=all_).recognition.null_home is None
 
 
 def test_no_key_leaves_the_executors() -> None:
